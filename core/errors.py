@@ -1,9 +1,7 @@
 """
-What the portal says when it will not do something, and which errors of the database mean just that.
+Refusals: one exception, one code, one message with numbers.
 
-What the portal says when it will not do something: one exception, one code, one sentence with numbers.
-
-What the database cannot keep: a NUL in a text, a number beyond its column. Whoever sent it hears 422.
+A value that the database cannot store (a NUL in a text, a number out of range) is a refusal too: 422.
 """
 
 from typing import Any
@@ -14,10 +12,10 @@ from django.db import DataError, IntegrityError
 
 class PortalError(Exception):
     """
-    A refusal that a person can read.
+    A refusal with a message for people.
 
-    `code` is stable and for programs, `status` is the HTTP status that pages and the API answer with,
-    `message` is a whole sentence. `extra` goes into the problem document beside them (RFC 9457 §3.2).
+    `code` is stable and for programs, `status` is the HTTP status of pages and API, `message` is a whole
+    sentence. `extra` has additional members of the problem document (RFC 9457 §3.2).
     """
 
     code = "refused"
@@ -31,7 +29,7 @@ class PortalError(Exception):
 
 
 class Invalid(PortalError):
-    """What was sent is malformed: 422."""
+    """The request is malformed: 422."""
 
     code = "invalid"
     status = 422
@@ -39,7 +37,7 @@ class Invalid(PortalError):
 
 
 class Forbidden(PortalError):
-    """The asker may know of the thing but may not do this to it: 403."""
+    """The user may see the object but may not do this to it: 403."""
 
     code = "forbidden"
     status = 403
@@ -47,14 +45,14 @@ class Forbidden(PortalError):
 
 
 class Conflict(PortalError):
-    """Somebody else was first, or the thing has changed since it was read: 409."""
+    """Another request was first, or the object has changed since it was read: 409."""
 
     code = "conflict"
     title = "This has changed in the meantime"
 
 
 class IllegalTransition(Conflict):
-    """The state table has no such step."""
+    """The table of states has no such transition."""
 
     code = "illegal-transition"
 
@@ -66,8 +64,8 @@ class QuotaExceeded(PortalError):
     title = "The quota of the team does not allow this"
 
 
-# Of SQLSTATE class 22, what comes of a value that was sent. psycopg refuses a NUL itself, without a code.
-OF_A_VALUE = frozenset((None, "22001", "22003", "22007", "22008", "22021", "22P02", "22P05"))
+# SQLSTATEs of class 22 that a value in the request causes. psycopg refuses a NUL itself, without a code.
+VALUE_ERRORS = frozenset((None, "22001", "22003", "22007", "22008", "22021", "22P02", "22P05"))
 
 log = structlog.get_logger(__name__)
 
@@ -78,8 +76,8 @@ def violated_constraint(error: IntegrityError) -> str:
 
 
 def data_error_refusal(error: DataError) -> Invalid | None:
-    """Return what to answer, and log where it happened; None for a fault of ours, such as a division by 0."""
-    if getattr(error.__cause__, "sqlstate", None) not in OF_A_VALUE:
+    """Return and log the refusal of a value; None for an error of the portal, such as a division by 0."""
+    if getattr(error.__cause__, "sqlstate", None) not in VALUE_ERRORS:
         return None
     log.warning("value_cannot_be_kept", exc_info=error)
     return Invalid("It has a character, a number or a date that cannot be stored.")

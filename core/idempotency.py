@@ -1,8 +1,8 @@
 """
-Writes that are sent twice with one Idempotency-Key: done once, answered twice
+Repeated writes with one Idempotency-Key: executed once, with the same response
 (draft-ietf-httpapi-idempotency-key).
 
-A refusal is not kept: what was refused may be sent again with the same key. Answers are kept for a day.
+Responses are stored for a day. A refusal is not stored: the request may be sent again with the same key.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from core.errors import Conflict, Invalid
 from core.models import StoredResponse
 
 HEADER = "Idempotency-Key"
-LONGEST = 80
-KEPT = timedelta(days=1)
-ABANDONED = timedelta(minutes=1)  # gunicorn gives a request up long before
+MAX_KEY_LENGTH = 80
+KEEP = timedelta(days=1)
+ABANDONED_AFTER = timedelta(minutes=1)  # gunicorn stops a request long before
 
 
 def idempotency_key(request: HttpRequest | Request) -> str:
-    """Return the key that was sent, else one that nobody will send again; 422 for one that cannot be kept."""
+    """Return the key of the request, a random one without a header. Raises Invalid for a malformed key."""
     key = request.headers.get(HEADER, "").strip().strip('"')
-    if len(key) > LONGEST or not key.isprintable():
+    if len(key) > MAX_KEY_LENGTH or not key.isprintable():
         raise Invalid(
-            f"An Idempotency-Key has at most {LONGEST} printable characters.",
+            f"An Idempotency-Key has at most {MAX_KEY_LENGTH} printable characters.",
             field=HEADER,
         )
     return key or uuid.uuid4().hex
@@ -44,10 +44,10 @@ def idempotency_key(request: HttpRequest | Request) -> str:
 
 class IdempotentWrites(APIView):
     """
-    A view of the API whose POST honours the Idempotency-Key: the same key at the same address is done once.
+    A view of the API whose POST honors the Idempotency-Key: it is executed once per key and address.
 
-    `keyed_by_service` names the actions whose service keeps the key with what it makes. `shown_once` names
-    the fields of an answer that are not kept: of such a write, the second hears that the first was done.
+    `keyed_by_service` names actions whose service stores the key itself. `shown_once` names fields of a
+    response that are not stored: the second request is then refused with the rest of the response.
     """
 
     is_keyed: ClassVar[bool] = True
@@ -59,10 +59,10 @@ class IdempotentWrites(APIView):
         handler = getattr(self, "post", None)
         by_service = getattr(self, "action", None) in self.keyed_by_service
         if request.method == "POST" and handler and not by_service and HEADER in request.headers:
-            vars(self)["post"] = partial(once, handler, self.shown_once)
+            vars(self)["post"] = partial(respond_once, handler, self.shown_once)
 
 
-def once(
+def respond_once(
     handler: Callable[..., Response],
     shown_once: frozenset[str],
     request: Request,
@@ -70,57 +70,59 @@ def once(
     **kwargs: Any,
 ) -> Response:
     """
-    Let `handler` answer, or answer as it did before.
+    Return the response of `handler`, or the stored one of the first request.
 
-    Raises Invalid for another content under the same key, Conflict while the first is being worked on, and
-    for what is not told twice.
+    Raises Invalid for another content with the same key, Conflict while the first request is in progress and
+    for a response that is shown once.
     """
     key = idempotency_key(request)
-    kept, answered = _taken(request, key)
-    if answered:
+    stored, is_complete = _stored_response(request, key)
+    if is_complete:
         if shown_once:
             raise Conflict(
-                "This was done already with this Idempotency-Key, and a part of its answer is shown once.",
-                answered=json.loads(kept.answer),
+                "This was done already with this Idempotency-Key. A part of the response is shown only once.",
+                answered=json.loads(stored.answer),
             )
-        return Response(json.loads(kept.answer), status=kept.status)
+        return Response(json.loads(stored.answer), status=stored.status)
     try:
         response = handler(request, *args, **kwargs)
     except Exception:
-        kept.delete()
+        stored.delete()
         raise
-    told = response.data
+    body = response.data
     if shown_once:
-        told = {name: value for name, value in told.items() if name not in shown_once}
-    kept.status, kept.answer = response.status_code, JSONRenderer().render(told).decode() or "null"
-    kept.save(update_fields=["status", "answer"])
+        body = {name: value for name, value in body.items() if name not in shown_once}
+    stored.status, stored.answer = response.status_code, JSONRenderer().render(body).decode() or "null"
+    stored.save(update_fields=["status", "answer"])
     return response
 
 
-def _taken(request: Request, key: str) -> tuple[StoredResponse, bool]:
-    """Return the row of this key and whether it was answered; the caller has to answer where it was not."""
-    person: Any = request.user.pk  # never None: whoever writes has signed in
+def _stored_response(request: Request, key: str) -> tuple[StoredResponse, bool]:
+    """Return the row of this key and whether it has a response; without one, the caller writes it."""
+    user: Any = request.user.pk  # never None: writes need a user
     now = timezone.now()
     sent = json.dumps(request.data, sort_keys=True, default=str)
     digest = _hash(f"{request.get_full_path()}\n{sent}")
-    mine = StoredResponse.objects.filter(user=person)
-    mine.filter(at__lt=now - KEPT).delete()
-    kept, made = mine.get_or_create(
-        user_id=person, key=key, address=_hash(request.path), defaults={"digest": digest, "at": now}
+    responses = StoredResponse.objects.filter(user=user)
+    responses.filter(at__lt=now - KEEP).delete()
+    stored, is_new = responses.get_or_create(
+        user_id=user, key=key, address=_hash(request.path), defaults={"digest": digest, "at": now}
     )
-    if made:
-        return kept, False
-    if kept.digest != digest:
+    if is_new:
+        return stored, False
+    if stored.digest != digest:
         raise Invalid(
-            "Something else was sent with this Idempotency-Key before; take another key for it.",
+            "This Idempotency-Key was used for another request. Use a new key.",
             field=HEADER,
         )
-    if kept.status is not None:
-        return kept, True
-    # Whoever was to answer may have died: of those who come after, one takes it over.
-    if not mine.filter(pk=kept.pk, status=None, at=kept.at, at__lt=now - ABANDONED).update(at=now):
-        raise Conflict("The same is being worked on already; ask again in a moment.")
-    return kept, False
+    if stored.status is not None:
+        return stored, True
+    # The worker of the first request may have died: one of the later requests takes over.
+    if not responses.filter(pk=stored.pk, status=None, at=stored.at, at__lt=now - ABANDONED_AFTER).update(
+        at=now
+    ):
+        raise Conflict("A request with this Idempotency-Key is in progress. Try again in a moment.")
+    return stored, False
 
 
 def _hash(text: str) -> str:

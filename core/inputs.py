@@ -1,8 +1,8 @@
 """
-What the API takes, read as strictly as it is described: 0 is no text and 1 is not true.
+Inputs of the API, with strict types: 0 is not a string and 1 is not true.
 
-DRF's fields read JSON as they read a form, in which everything is text. A program that sends a number for a
-text has a mistake in it that is better told than kept.
+DRF's fields read JSON like a form, where everything is text. A number instead of a string is a mistake of the
+client, which it should see.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,8 +28,8 @@ def is_whole(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
 
 
-# A class before those it derives from.
-FITTING: tuple[tuple[type[Any], Callable[[Any], bool], str], ...] = (
+# A class before its base classes.
+JSON_TYPES: tuple[tuple[type[Any], Callable[[Any], bool], str], ...] = (
     (serializers.BooleanField, lambda value: isinstance(value, bool), "true or false"),
     (serializers.IntegerField, is_whole, "a whole number"),
     *(
@@ -46,32 +46,34 @@ FITTING: tuple[tuple[type[Any], Callable[[Any], bool], str], ...] = (
 )  # fmt: skip
 
 
-# Without a docstring, which would describe to readers of the API what has none of its own. In a query
-# everything is text, and is read as DRF reads it.
+# No docstring: it would become the description of every input without its own. In a query everything is
+# text and is read as DRF reads it.
 class Input(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping) and not isinstance(data, QueryDict):
             sent = {name: field for name, field in self.fields.items() if name in data}
-            if wrong := {name: told for name, field in sent.items() if (told := mistyped(field, data[name]))}:
+            if wrong := {
+                name: errors for name, field in sent.items() if (errors := mistyped(field, data[name]))
+            }:
                 raise serializers.ValidationError(wrong)
         return super().to_internal_value(data)
 
 
 def mistyped(field: Any, value: object) -> dict[str, Any] | list[str]:
-    """Return what is wrong with the JSON type of `value`; nothing for null, which the field itself judges."""
+    """Return the errors in the JSON type of `value`; none for null, which the field itself checks."""
     if value is None:
         return []
     child = getattr(field, "child", None) or getattr(field, "child_relation", None)
     if isinstance(value, list) and child is not None and not isinstance(child, serializers.BaseSerializer):
-        return {str(place): found for place, one in enumerate(value) if (found := mistyped(child, one))}
-    for kind, fits, words in FITTING:
+        return {str(index): errors for index, item in enumerate(value) if (errors := mistyped(child, item))}
+    for kind, fits, words in JSON_TYPES:
         if isinstance(field, kind):
-            return [] if fits(value) else [f"This has to be {words}."]
+            return [] if fits(value) else [f"This must be {words}."]
     return []
 
 
 def is_true(request: Request, name: str) -> bool:
-    """Return a switch of the query, off where it is not there. Raises Invalid for neither true nor false."""
+    """Return a boolean of the query, False without it. Raises Invalid for any other text."""
     text = request.query_params.get(name, "")
     try:
         return bool(YesNo(required=False).clean(text))
@@ -80,9 +82,9 @@ def is_true(request: Request, name: str) -> bool:
 
 
 class YesNo(forms.Field):
-    """Unlike Django's NullBooleanField it refuses what it does not understand. Empty is None."""
+    """Unlike Django's NullBooleanField it refuses unknown text. Empty is None."""
 
-    default_error_messages = {"invalid": "This has to be true or false."}
+    default_error_messages = {"invalid": "This must be true or false."}
     empty_values = [None, ""]
 
     def to_python(self, value: Any) -> bool | None:
@@ -95,6 +97,6 @@ class YesNo(forms.Field):
 
 
 class BooleanFilter(filters.BooleanFilter):
-    """A filter of django-filter, without its widget, which turns what it does not understand into nothing."""
+    """A filter of django-filter without its widget, which ignores unknown text."""
 
     field_class = YesNo

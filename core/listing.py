@@ -1,16 +1,12 @@
 """
-Lists of pages: columns, filters, order, pages, CSV.
+Lists on pages: search, filters, columns, sort, CSV and pages; the address has all of their state.
 
-The CSV of a list that is no `core.listing.Listing`: short ones that are never searched or turned over.
+A view makes a `Listing` and returns `listing.respond(template)`. The template includes `_listing.html`, which
+draws everything but the rows; these come from the partial `rows` of the page. Without JavaScript it is a GET
+form; htmx requests the same address and takes `#listing-body` from the response. A list needs one query for
+the count, one for the page and one per prefetch, for any number of rows.
 
-The convention of every list: search, filters, columns, sort, CSV, pages; all of its state is in the
-address.
-
-A view makes a `Listing` and returns `listing.respond(template)`. The template includes `_listing.html`,
-which draws all but the rows; those come from the page's own partial `rows`. Without JavaScript it is a GET
-form; with it htmx fetches the same address and takes the part `#listing-body` out of it: one URL, one body.
-A list costs one query for the count and one for the page (and one per prefetch), however many rows there
-are.
+`csv_response` is for short lists without search and pages.
 """
 
 import csv
@@ -31,13 +27,13 @@ from django.utils.text import slugify
 from django_filters import FilterSet
 
 
-def wants_sheet(request: HttpRequest) -> bool:
-    """Tell whether the address asks for the CSV of its page: `?format=csv`, as everywhere."""
+def wants_csv(request: HttpRequest) -> bool:
+    """Return whether the address has `?format=csv`."""
     return request.GET.get("format") == "csv"
 
 
-def sheet(name: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> HttpResponse:
-    """Return a file `<name>.csv` with a line of heads and one for each row; None is an empty cell."""
+def csv_response(name: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> HttpResponse:
+    """Return `<name>.csv` with a line of heads and one per row; None is an empty cell."""
     response = HttpResponse(_lines(heads, rows), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}.csv"'
     return response
@@ -47,19 +43,19 @@ def _lines(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[s
     writer = csv.writer(Echo())
     yield writer.writerow(heads)
     for row in rows:
-        yield writer.writerow([harmless(cell) for cell in row])
+        yield writer.writerow([escape_formula(cell) for cell in row])
 
 
 PER_PAGE = 50
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a spreadsheet would run: OWASP, CSV injection
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # start of a formula in a spreadsheet: OWASP, CSV injection
 
 
 @dataclass(frozen=True)
 class Column[M: Model]:
     """
-    One column: `value` gives its cell in the CSV; `sort` names the fields that order by it, if it can.
+    One column: `value` returns its cell in the CSV; `sort` names the fields to order by, if it is sortable.
 
-    A `fixed` column cannot be hidden; one that is not `shown` appears when the reader chooses it.
+    A `fixed` column cannot be hidden; a column that is not `shown` is hidden until the reader chooses it.
     """
 
     name: str
@@ -73,7 +69,7 @@ class Column[M: Model]:
 
 @dataclass(frozen=True)
 class ActiveFilter:
-    """A filter that is on, as a sentence, with the address that switches it off."""
+    """An active filter as text, with the address without it."""
 
     text: str
     without: str
@@ -89,7 +85,7 @@ class Head:
 
 
 class Echo:
-    """A file for csv.writer that returns what is written."""
+    """A file for csv.writer whose `write` returns the text."""
 
     def write(self, text: str) -> str:
         return text
@@ -109,12 +105,12 @@ class Listing[M: Model]:
         per_page: int = PER_PAGE,
     ) -> None:
         """
-        `sort` is the column to sort by, with "-" for descending; "" keeps the queryset's order. `search` are
-        the fields that a word may stand in, and functions that make a condition of it.
+        `sort` is the column to sort by, with "-" for descending; "" keeps the order of the queryset. `search`
+        has fields that may contain a word, and functions that return a condition for it.
         """
         self.request = request
         self.query: QueryDict = request.GET
-        self.every = queryset
+        self.queryset = queryset
         self.all_columns = columns
         self.title = title
         self.search = search
@@ -128,13 +124,13 @@ class Listing[M: Model]:
 
     @cached_property
     def sort(self) -> str:
-        asked = self.query.get("sort", "")
+        requested = self.query.get("sort", "")
         sortable = {column.name for column in self.all_columns if column.sort}
-        return asked if asked.removeprefix("-") in sortable else self.default_sort
+        return requested if requested.removeprefix("-") in sortable else self.default_sort
 
     @cached_property
     def columns(self) -> list[Column[M]]:
-        """The chosen columns, in their own order; those shown by default if none is chosen."""
+        """The chosen columns in the order of `all_columns`; the default ones if none is chosen."""
         chosen = set(self.query.getlist("col"))
         if not chosen & {column.name for column in self.all_columns}:
             chosen = {column.name for column in self.all_columns if column.shown}
@@ -142,28 +138,30 @@ class Listing[M: Model]:
 
     @cached_property
     def shows(self) -> dict[str, bool]:
-        """Templates ask `{% if listing.shows.node %}` around a cell."""
+        """Whether each column is shown: `{% if listing.shows.node %}` around a cell."""
         shown = {column.name for column in self.columns}
         return {column.name: column.name in shown for column in self.all_columns}
 
     @cached_property
     def rows(self) -> QuerySet[M]:
-        """What is searched, filtered and sorted; the primary key settles ties, so that no page overlaps."""
-        rows: QuerySet[M] = self.filterset.qs if self.filterset else self.every
-        words = [[_holds(where, word) for where in self.search] for word in self.q.split()]
+        """The matching rows in order; the primary key breaks ties, so that pages do not overlap."""
+        rows: QuerySet[M] = self.filterset.qs if self.filterset else self.queryset
+        words = [[_contains(field, word) for field in self.search] for word in self.q.split()]
         if words:
             rows = rows.filter(reduce(and_, (reduce(or_, word) for word in words)))
         return rows.order_by(*self.ordering()) if self.sort else rows
 
     def ordering(self) -> Iterator[OrderBy]:
         """
-        What is missing comes last, both ways. Only said where something may be missing: no index that goes
-        down has it at its end, and without an index every row is sorted to show fifty.
+        Yield the order; null comes last in both directions.
+
+        NULLS LAST is set only for nullable fields: a descending index has nulls first, and without an index
+        all rows are sorted to show fifty.
         """
         name = self.sort.removeprefix("-")
         fields = next(column.sort for column in self.all_columns if column.name == name)
         for field in (*((fields,) if isinstance(fields, str) else fields), "pk"):
-            last = True if may_be_missing(self.every.model, field) else None
+            last = True if may_be_null(self.queryset.model, field) else None
             yield OrderBy(F(field), descending=self.sort.startswith("-"), nulls_last=last)
 
     @cached_property
@@ -203,20 +201,20 @@ class Listing[M: Model]:
 
     @cached_property
     def conditions(self) -> list[ActiveFilter]:
-        """Filters that are on, the search among them."""
-        found = [ActiveFilter(f"“{self.q}”", self.url("q"))] if self.q else []
+        """The active filters, including the search."""
+        active = [ActiveFilter(f"“{self.q}”", self.url("q"))] if self.q else []
         if self.filterset and self.filterset.form.is_valid():
             for name, value in self.filterset.form.cleaned_data.items():
                 if value not in (None, "", []) and not (hasattr(value, "exists") and not value):
                     label = self.filterset.form.fields[name].label or name
-                    found.append(ActiveFilter(f"{label}: {self.words(name, value)}", self.url(name)))
-        return found
+                    active.append(ActiveFilter(f"{label}: {self.words(name, value)}", self.url(name)))
+        return active
 
     def words(self, name: str, value: object) -> str:
-        """Return a filter's value as its form shows it: the label of a choice, not its key."""
+        """Return the value of a filter as its form shows it: the label of a choice, not its key."""
         labels = {str(key): str(label) for key, label in getattr(self.form_field(name), "choices", ())}
         values: Iterable[object] = value if isinstance(value, list | tuple | QuerySet) else [value]
-        return ", ".join(labels.get(str(getattr(one, "pk", one)), str(one)) for one in values)
+        return ", ".join(labels.get(str(getattr(item, "pk", item)), str(item)) for item in values)
 
     def form_field(self, name: str) -> object:
         return self.filterset.form.fields[name] if self.filterset else None
@@ -238,7 +236,7 @@ class Listing[M: Model]:
         return self.url() + f"&page={self.page.next_page_number()}"
 
     def respond(self, template: str, context: Mapping[str, object] | None = None) -> HttpResponse:
-        """Return the page; the CSV of all matching rows if `format=csv` is asked for."""
+        """Return the page; the CSV of all matching rows for `?format=csv`."""
         if self.query.get("format") == "csv":
             return self.as_csv()
         page = {"listing": self, "rows_template": f"{template}#rows", **(context or {})}
@@ -253,15 +251,15 @@ class Listing[M: Model]:
         writer = csv.writer(Echo())
         yield writer.writerow([column.label for column in self.columns])
         for row in self.rows.iterator(chunk_size=1000):
-            yield writer.writerow([harmless(column.value(row)) for column in self.columns])
+            yield writer.writerow([escape_formula(column.value(row)) for column in self.columns])
 
 
-def _holds(where: str | Callable[[str], Q], word: str) -> Q:
-    return Q((f"{where}__icontains", word)) if isinstance(where, str) else where(word)
+def _contains(field: str | Callable[[str], Q], word: str) -> Q:
+    return Q((f"{field}__icontains", word)) if isinstance(field, str) else field(word)
 
 
-def may_be_missing(model: type[Model], path: str) -> bool:
-    """Tell whether rows may have nothing at the end of a path of fields, which an annotation may not."""
+def may_be_null(model: type[Model], path: str) -> bool:
+    """Return whether the field at the end of a path may be null; True for an annotation."""
     options: Any = model._meta
     *ways, last = (options.pk.name if path == "pk" and options.pk else path).split("__")
     try:
@@ -275,8 +273,8 @@ def may_be_missing(model: type[Model], path: str) -> bool:
         return True
 
 
-def harmless(value: object) -> object:
-    """Return the cell so that no spreadsheet takes it for a formula."""
+def escape_formula(value: object) -> object:
+    """Return the cell so that no spreadsheet runs it as a formula."""
     if value is None or isinstance(value, int | float | Decimal):
         return "" if value is None else value
     text = str(value)

@@ -1,6 +1,5 @@
 """
-What stands between every request and its view: refusals become pages, API addresses get their slash, and no
-cache mixes up what people see.
+Middleware: refusals become pages, API addresses get their slash, and caches keep users and fragments apart.
 """
 
 from collections.abc import Callable
@@ -31,7 +30,7 @@ class ApiSlashMiddleware:
     """
     Read `/api/v1/claims` as `/api/v1/claims/`.
 
-    Django would redirect, and a redirected POST loses its body; programs leave the slash out all the time.
+    Django would redirect, and a redirected POST loses its body; clients often omit the slash.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -45,9 +44,9 @@ class ApiSlashMiddleware:
 
 class CachingMiddleware:
     """
-    Keep pages apart in caches: those of one reader from others, a fragment from the page of the same address.
+    Keep responses apart in caches: those of each user, and a fragment from the page at the same address.
 
-    Without it a browser that goes back would show the part that htmx has fetched as if it were the page.
+    Without it a browser that goes back would show a fragment of htmx as the page.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:

@@ -1,4 +1,4 @@
-"""Pages of the API: by cursor, stable while rows come and go; by number where rows come of several tables."""
+"""Pages of the API: by cursor, which is stable while rows change; by number for rows of several tables."""
 
 from typing import Any
 
@@ -9,28 +9,28 @@ from rest_framework.request import Request
 
 from core.errors import Invalid
 
-MOST = 500
+MAX_ROWS = 500
 
 
 class Bounded:
-    """A page has as many rows as `limit` says, and never more than MOST; 422 for no number of rows."""
+    """A page has `limit` rows, at most MAX_ROWS. Raises Invalid for a malformed limit."""
 
     page_size: int | None = 50
-    max_page_size: int | None = MOST
+    max_page_size: int | None = MAX_ROWS
     page_size_query_param: str | None = "limit"
 
     def get_page_size(self, request: Request) -> int | None:
-        asked = positive(request, "limit")
-        return self.page_size if asked is None else min(asked, MOST)
+        limit = positive(request, "limit")
+        return self.page_size if limit is None else min(limit, MAX_ROWS)
 
     def get_schema_operation_parameters(self, view: object) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = super().get_schema_operation_parameters(view)  # type: ignore[misc]
-        for one in found:
-            if one["schema"]["type"] == "integer":
-                one["schema"]["minimum"] = 1
-            if one["name"] == self.page_size_query_param:
-                one["description"] = f"Rows of a page; more than {MOST} are never given."
-        return found
+        parameters: list[dict[str, Any]] = super().get_schema_operation_parameters(view)  # type: ignore[misc]
+        for parameter in parameters:
+            if parameter["schema"]["type"] == "integer":
+                parameter["schema"]["minimum"] = 1
+            if parameter["name"] == self.page_size_query_param:
+                parameter["description"] = f"Rows per page, at most {MAX_ROWS}."
+        return parameters
 
 
 class Cursor(Bounded, CursorPagination):
@@ -39,10 +39,10 @@ class Cursor(Bounded, CursorPagination):
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any] | None:
         try:
             return super().paginate_queryset(queryset, request, view)
-        except (NotFound, ValueError, ValidationError):  # no cursor at all, or one of another list
+        except (NotFound, ValueError, ValidationError):  # malformed, or a cursor of another list
             if "cursor" not in request.query_params:
                 raise
-            sentence = "This is not a cursor of this list; take the one of `next` or `previous`."
+            sentence = "This is not a cursor of this list. Use the one of `next` or `previous`."
             raise Invalid(sentence, field="cursor") from None
 
 
@@ -52,10 +52,10 @@ class Numbered(Bounded, PageNumberPagination):
 
 
 def positive(request: Request, name: str) -> int | None:
-    """Return the number in the query, None without one. Raises Invalid for what is not a positive number."""
+    """Return the number in the query, None without it. Raises Invalid unless it is positive."""
     text = request.query_params.get(name)
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and int(text[:20]) > 0):
-        raise Invalid(f"{name} has to be a whole number from 1, not “{text[:20]}”.", field=name)
+        raise Invalid(f"{name} must be a whole number of at least 1, not “{text[:20]}”.", field=name)
     return int(text[:20])

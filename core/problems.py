@@ -1,14 +1,8 @@
 """
-Problem documents (RFC 9457): how requests are read, and how every refusal is answered.
+Problem documents (RFC 9457): every error of the API as application/problem+json.
 
-The JSON that the API reads: of limited size and depth, whoever sends it.
-
-Every error of the API as application/problem+json (RFC 9457), with the sentence that pages show.
-
-`code` is stable and for programs, `detail` is the sentence, `errors` names the fields of a malformed
-request, `instance` is the address that was asked. Members beside these come from `PortalError.extra`.
-
-The answer where no view was reached, or one broke: a page to people, a problem document to programs.
+`code` is stable and for programs, `detail` is the message, as on pages, `errors` names the fields of a
+malformed request, `instance` is the address. Other members come from `PortalError.extra`.
 """
 
 from collections.abc import Mapping
@@ -34,7 +28,7 @@ from rest_framework.views import exception_handler as drf_handler
 
 from core.errors import PortalError, data_error_refusal
 
-MOST_LEVELS = 64  # a claim specification has about ten
+MAX_LEVELS = 64  # a claim specification has about ten
 
 
 class TooLarge(APIException):
@@ -43,7 +37,7 @@ class TooLarge(APIException):
 
 
 class BoundedJSON(JSONParser):
-    """As DRF's, which reads whatever is sent: Django's limit is only of bodies that Django reads itself."""
+    """DRF's parser with limits: Django limits only bodies that Django itself reads."""
 
     def parse(
         self,
@@ -51,16 +45,16 @@ class BoundedJSON(JSONParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        body = stream.read(most + 1)
-        if len(body) > most:
-            raise TooLarge(f"The request has more than {most} bytes.")
-        too_deep = ParseError(f"The JSON has more than {MOST_LEVELS} levels.")
+        max_bytes = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        body = stream.read(max_bytes + 1)
+        if len(body) > max_bytes:
+            raise TooLarge(f"The request has more than {max_bytes} bytes.")
+        too_deep = ParseError(f"The JSON has more than {MAX_LEVELS} levels.")
         try:
             found = super().parse(BytesIO(body), media_type, dict(parser_context or {}))
         except RecursionError:
             raise too_deep from None
-        if levels(found) > MOST_LEVELS:
+        if levels(found) > MAX_LEVELS:
             raise too_deep
         return found
 
@@ -82,7 +76,7 @@ class ProblemRenderer(JSONRenderer):
 
 
 def exception_handler(exception: Exception, context: dict[str, Any]) -> Response | None:
-    """Return the problem document; None for a fault of ours, which Django then answers with 500."""
+    """Return the problem document; None for an error of the portal, for which Django returns 500."""
     request: Request = context["request"]
     if isinstance(exception, PortalError):
         problem = document(
@@ -97,14 +91,14 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
     if isinstance(exception, DataError):
         refusal = data_error_refusal(exception)
         return None if refusal is None else exception_handler(refusal, context)
-    if isinstance(exception, RequestDataTooBig):  # where something has read the body before the parser
+    if isinstance(exception, RequestDataTooBig):  # if the body was read before the parser
         exception = TooLarge()
     if isinstance(exception, ModelInvalid):
         exception = exceptions.ValidationError(as_serializer_error(exception))
     response = drf_handler(exception, context)
     if response is None:
         return None
-    problem = of_framework(exception, response.status_code, request)
+    problem = framework_problem(exception, response.status_code, request)
     return as_response(problem, request, headers=dict(response.items()))
 
 
@@ -122,8 +116,8 @@ def document(
     }
 
 
-def of_framework(exception: Exception, status: int, request: Request) -> dict[str, Any]:
-    """Say what Django and DRF refuse in the portal's words: 422 for the malformed, 404 without a hint why."""
+def framework_problem(exception: Exception, status: int, request: Request) -> dict[str, Any]:
+    """Return the problem of an error of Django or DRF: malformed is 422, and 404 does not say why."""
     if isinstance(exception, exceptions.ValidationError):
         errors = field_errors(exception.detail)
         sentence = f"The request is malformed: {first_message(errors)}"
@@ -158,7 +152,10 @@ def field_errors(detail: Any, path: str = "") -> list[dict[str, str]]:
             found for index, value in enumerate(detail) for found in field_errors(value, joined(path, index))
         ]
     messages = detail if isinstance(detail, list) else [detail]
-    return [{"field": path, "message": str(one), "code": getattr(one, "code", "invalid")} for one in messages]
+    return [
+        {"field": path, "message": str(error), "code": getattr(error, "code", "invalid")}
+        for error in messages
+    ]
 
 
 def joined(path: str, key: str | int) -> str:
@@ -171,9 +168,9 @@ def first_message(errors: list[dict[str, str]]) -> str:
 
 
 def as_response(problem: dict[str, Any], request: Request, headers: dict[str, str] | None = None) -> Response:
-    kept = {name: value for name, value in (headers or {}).items() if name.lower() != "content-type"}
-    response = Response(problem, status=problem["status"], headers=kept, content_type=MEDIA_TYPE)
-    # Whatever representation the request would have had, its error is this one.
+    other_headers = {name: value for name, value in (headers or {}).items() if name.lower() != "content-type"}
+    response = Response(problem, status=problem["status"], headers=other_headers, content_type=MEDIA_TYPE)
+    # An error is a problem document, whatever representation the request accepts.
     request.accepted_renderer = response.accepted_renderer = ProblemRenderer()
     request.accepted_media_type = response.accepted_media_type = MEDIA_TYPE
     return response
@@ -191,7 +188,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 def server_error(request: HttpRequest) -> HttpResponse:
     if not request.path.startswith(API):
         return defaults.server_error(request)
-    sentence = "Something broke here; it has been recorded. Try again, or tell a platform admin."
+    sentence = "An internal error occurred and was logged. Try again, or contact a platform admin."
     return problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, "internal", sentence)
 
 

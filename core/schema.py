@@ -1,8 +1,8 @@
 """
-How the API is described: what an operation answers with when it refuses, and which writes are keyed.
+The OpenAPI schema: statuses of refusals, and the Idempotency-Key of writes.
 
-Most refusals follow from the operation itself: who may call it, what it takes, where it looks. What does not
-follow, an operation or its view declares with `@refuses(409)`.
+Most statuses follow from the operation: its permissions, parameters and path. An operation or its view
+declares others with `@refuses(409)`.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,24 +20,24 @@ PRINTABLE = "^[ -~\u00a1-\u00ac\u00ae-\u00ff]*$"  # of what a header can hold
 
 
 def key(description: str) -> OpenApiParameter:
-    """Return the header of a write whose service keeps the key."""
-    kind = {"type": "string", "maxLength": idempotency.LONGEST, "pattern": PRINTABLE}
+    """Return the header of a write with an Idempotency-Key."""
+    kind = {"type": "string", "maxLength": idempotency.MAX_KEY_LENGTH, "pattern": PRINTABLE}
     return OpenApiParameter(idempotency.HEADER, kind, OpenApiParameter.HEADER, description=description)
 
 
-KEY = key("The same key does it once: what is sent again within a day is answered as before.")
+KEY = key("A repeated request with the same key within a day is executed once and gets the same response.")
 WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 TEXT = {"type": "string"}
 PROBLEM = {
     "type": "object",
-    "description": "What went wrong (RFC 9457). A refusal may add members of its own, such as the numbers.",
+    "description": "An error (RFC 9457). It may have additional members, such as numbers.",
     "properties": {
         "type": {"type": "string", "enum": ["about:blank"]},
         "title": TEXT,
         "status": {"type": "integer", "minimum": 400, "maximum": 599},
-        "detail": {**TEXT, "description": "The sentence that the pages show"},
-        "code": {**TEXT, "description": "For programs; it does not change"},
-        "instance": {**TEXT, "description": "The address that was asked"},
+        "detail": {**TEXT, "description": "The message, as on the pages"},
+        "code": {**TEXT, "description": "Stable, for programs"},
+        "instance": {**TEXT, "description": "The path of the request"},
         "errors": {
             "type": "array",
             "description": "The fields of a malformed request",
@@ -55,12 +55,12 @@ MEANING = {
     401: "Nobody is signed in, or the token is unknown, expired or revoked.",
     403: "Your role does not allow this, or a write with a session came without its CSRF token.",
     404: "Page not found, or you may not know of it.",
-    406: "This is not given in the media type that was asked for.",
-    409: "This is taken, used up, or has changed in the meantime.",
+    406: "The requested media type is not available.",
+    409: "Conflict: already taken, used up, or changed in the meantime.",
     413: "The body is too large.",
     415: "The body has a media type other than application/json.",
-    422: "What was sent is malformed, or names something that there is not.",
-    429: "Too many requests; try again after so many seconds.",
+    422: "The request is malformed, or refers to something that does not exist.",
+    429: "Too many requests; try again after the given seconds.",
 }
 HEADERS = {
     401: {"WWW-Authenticate": {"schema": TEXT, "required": True}},
@@ -69,10 +69,10 @@ HEADERS = {
 
 
 def refuses[T: Callable[..., Any]](*statuses: int) -> Callable[[T], T]:
-    """Declare that an operation, or every operation of a view, may refuse with these as well."""
+    """Declare more statuses of an operation, or of all operations of a view."""
     unknown = set(statuses) - MEANING.keys()
     if unknown:
-        raise ValueError(f"No meaning is written for {sorted(unknown)}.")
+        raise ValueError(f"No description for status {sorted(unknown)}.")
 
     def declared(of: T) -> T:
         of.refuses = frozenset(statuses)  # type: ignore[attr-defined]
@@ -82,7 +82,7 @@ def refuses[T: Callable[..., Any]](*statuses: int) -> Callable[[T], T]:
 
 
 class Schema(AutoSchema):
-    """`is_keyed` of a view tells that its POST honours the key."""
+    """`is_keyed` of a view means that its POST honors the Idempotency-Key."""
 
     def get_override_parameters(self) -> list[Any]:
         return [*super().get_override_parameters(), *([KEY] if self._is_keyed() else [])]
@@ -119,7 +119,7 @@ class Schema(AutoSchema):
         return bool(self.method == "POST" and getattr(self.view, "is_keyed", False))
 
     def _problem(self, status: int) -> dict[str, str]:
-        """Return a reference to the answer, which stands among the components once."""
+        """Return a reference to the response, which is a component."""
         self._component("Problem", ResolvedComponent.SCHEMA, PROBLEM)
         return self._component(
             HTTPStatus(status).phrase.title().replace(" ", ""),
@@ -131,16 +131,16 @@ class Schema(AutoSchema):
             },
         )
 
-    def _component(self, name: str, kind: str, said: dict[str, Any]) -> dict[str, str]:
+    def _component(self, name: str, kind: str, description: dict[str, Any]) -> dict[str, str]:
         same = ComponentIdentity(name)  # type: ignore[no-untyped-call]
-        component = ResolvedComponent(name, kind, said, same)  # type: ignore[no-untyped-call]
+        component = ResolvedComponent(name, kind, description, same)  # type: ignore[no-untyped-call]
         self.registry.register_on_missing(component)
         reference: dict[str, str] = component.ref
         return reference
 
 
 def _may_be_malformed(parameter: dict[str, Any]) -> bool:
-    """Say whether some value gets 422. What stands in a path and is no id there is 404, but for a NUL."""
+    """Return whether a value can be 422. A path without an object is 404, except for a NUL."""
     kind: dict[str, Any] = parameter["schema"]
     is_text = kind.get("type") == "string" and kind.get("format") != "uuid"
     return bool(parameter["in"] != "path" or is_text)

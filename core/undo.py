@@ -1,7 +1,7 @@
 """
-A toast that offers to take back what was just done, or the next best thing.
+A message with a button that undoes the last action, or leads to a form that does.
 
-The offer is only a button: who may press it, and whether it is still possible, the address behind it decides.
+The view behind the button decides who may do it and whether it is still possible.
 """
 
 import json
@@ -14,7 +14,7 @@ from django.http import HttpRequest
 
 @dataclass(frozen=True, slots=True)
 class UndoAction:
-    """The button of a toast. With `post` it sends a form to `url`; else it is a link there."""
+    """The button of a message: with `post` it sends a form to `url`, else it is a link."""
 
     url: str
     label: str
@@ -26,17 +26,16 @@ UNDO = "Undo"
 
 def offer(request: HttpRequest, text: str, url: str, label: str = UNDO, *, post: bool = True) -> None:
     """
-    Say on the next page what has been done, beside a button that leads to `url`.
+    Show a message with a button on the next page.
 
-    `url` is a path of the portal that takes POST and answers with a redirect; with `post=False` it is a page
-    to go to, such as a form filled with what was.
+    `url` is a path that takes POST and redirects; with `post=False` it is a page, such as a prefilled form.
     """
     button = UndoAction(url, str(label), post)
     messages.success(request, str(text), extra_tags=json.dumps(asdict(button)))
 
 
 def undo_action(message: Message) -> UndoAction | None:
-    """Return the button of a toast, None for one that only says something."""
+    """Return the button of a message, None without one."""
     if not (message.extra_tags or "").startswith("{"):
         return None
     return UndoAction(**json.loads(message.extra_tags or ""))

@@ -21,7 +21,7 @@ from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from core.listing import Column, Listing, sheet, wants_sheet
+from core.listing import Column, Listing, csv_response, wants_csv
 from inventory.filters import DeviceFilter, NodeFilter
 from inventory.fleet import fleet_map, physical_gpus_for, pool_facts, totals
 from inventory.freshness import OF_DEVICES, OF_NODES, ages, is_stale
@@ -239,13 +239,13 @@ def clusters(request: HttpRequest) -> HttpResponse:
         held_count=Count("devices", filter=Q(devices__gone_at=None, devices__held_by__isnull=False)),
     )
     rows = rows.order_by("name")  # Meta.ordering does not apply to grouped rows
-    if wants_sheet(request):
+    if wants_csv(request):
         heads = ("Cluster", "Version", "Devices", "In use", "Simulated")
         cells = (
             (cluster.name, cluster.version, cluster.device_count, cluster.held_count, cluster.simulated)
             for cluster in rows
         )
-        return sheet("clusters", heads, cells)
+        return csv_response("clusters", heads, cells)
     by_cluster = {age.cluster.pk: age for age in ages(("resourceslices", "resourceclaims", "deviceclasses"))}
     context = {"rows": [(cluster, by_cluster.get(cluster.pk)) for cluster in rows]}
     return render(request, "inventory/clusters.html", context)

@@ -14,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from core.errors import PortalError
-from core.listing import sheet, wants_sheet
+from core.listing import csv_response, wants_csv
 from teams import services
 from teams.access import is_platform_admin, role_in, team_for, user_of
 from teams.forms import AccountForm, MemberForm, RoleForm, TokenForm
@@ -27,9 +27,9 @@ def team_list(request: HttpRequest) -> HttpResponse:
     if not is_platform_admin(request.user):
         raise PermissionDenied("Only platform admins see all teams.")
     teams = Team.objects.annotate(people=Count("memberships")).order_by("slug")
-    if wants_sheet(request):
+    if wants_csv(request):
         heads = ("Team", "Name", "People")
-        return sheet("teams", heads, teams.values_list("slug", "title", "people"))
+        return csv_response("teams", heads, teams.values_list("slug", "title", "people"))
     return render(request, "teams/list.html", {"teams": teams})
 
 
@@ -37,7 +37,7 @@ def team_list(request: HttpRequest) -> HttpResponse:
 def members(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the members of a team; POST adds one."""
     team = team_for(request.user, slug)
-    if request.method == "GET" and wants_sheet(request):
+    if request.method == "GET" and wants_csv(request):
         return members_csv(team)
     form = MemberForm(request.POST or None)
     if request.method == "POST":
@@ -58,7 +58,7 @@ def members_csv(team: Team) -> HttpResponse:
     rows = team.memberships.select_related("user").order_by("user__username")
     heads = ("User name", "Name", "Role")
     cells = ((row.user.username, row.user.label, row.get_role_display()) for row in rows)
-    return sheet(f"people-{team.slug}", heads, cells)
+    return csv_response(f"people-{team.slug}", heads, cells)
 
 
 def add_member(request: HttpRequest, team: Team, form: MemberForm) -> HttpResponse | None:
@@ -159,7 +159,7 @@ def switch_team(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def tokens(request: HttpRequest) -> HttpResponse:
     person = user_of(request)
-    if request.method == "GET" and wants_sheet(request):
+    if request.method == "GET" and wants_csv(request):
         return tokens_csv(person)
     form = TokenForm(request.POST or None)
     new_token, text = None, ""
@@ -181,7 +181,7 @@ def tokens_csv(person: User) -> HttpResponse:
     heads = ("Token", "Prefix", "Created", "Expires", "Last used")
     rows = ApiToken.objects.filter(user=person, revoked_at=None)
     cells = ((row.title, row.start, row.created_at, row.expires_at, row.last_used_at) for row in rows)
-    return sheet("tokens", heads, cells)
+    return csv_response("tokens", heads, cells)
 
 
 @require_POST

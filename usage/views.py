@@ -20,7 +20,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from claims.models import Claim
 from core.errors import PortalError
-from core.listing import Echo, harmless, sheet, wants_sheet
+from core.listing import Echo, csv_response, escape_formula, wants_csv
 from teams.access import is_platform_admin, team_for, user_of
 from usage.forms import RateForm
 from usage.models import Collection, Rate
@@ -131,7 +131,7 @@ def csv_lines(report: CostReport) -> Iterator[str]:
         ]
         hours: list[Decimal | str] = [line.cost.hours, line.cost.unpriced]
         for currency, amount in line.cost.amounts.items() or [("", "")]:
-            yield writer.writerow([*map(harmless, cells), *hours, amount, currency])
+            yield writer.writerow([*map(escape_formula, cells), *hours, amount, currency])
             hours = ["", ""]
 
 
@@ -139,7 +139,7 @@ def csv_lines(report: CostReport) -> Iterator[str]:
 def rates(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     rates = Rate.objects.select_related("cluster")
-    if wants_sheet(request):
+    if wants_csv(request):
         heads = (
             "Rate",
             "Product",
@@ -156,7 +156,7 @@ def rates(request: HttpRequest) -> HttpResponse:
             )
             for rate in rates
         )
-        return sheet("rates", heads, cells)
+        return csv_response("rates", heads, cells)
     page = {"rates": rates, "now": now, "may_change": is_platform_admin(request.user)}
     return render(request, "usage/rates.html", page)
 

@@ -17,7 +17,7 @@ from claims.catalogue.sharing import isolation_sentences
 from claims.catalogue.versions import canonical_yaml
 from claims.match_page import spec_text
 from claims.models import Delivery, Profile, TeamNamespace
-from core.listing import harmless
+from core.listing import escape_formula
 from core.text import gib
 from core.times import duration
 from dra.objects import Json, alternatives, requests
@@ -101,7 +101,7 @@ def as_csv(cards: Sequence[Card]) -> HttpResponse:
             *(version.max_devices, duration(version.default_duration), duration(version.max_duration)),
             *(entry.approval_sentence, entry.reason),
         )
-        writer.writerow([harmless(cell) for cell in cells])
+        writer.writerow([escape_formula(cell) for cell in cells])
     return response
 
 

@@ -37,7 +37,7 @@ from claims.quotas.requests import request_impact
 from claims.quotas.services import approve_quota_request, deny_quota_request, reason_not_to_withdraw
 from claims.states import LOOK, ClaimState
 from core.errors import Conflict, Invalid, PortalError
-from core.listing import sheet
+from core.listing import csv_response
 from core.text import counted
 from teams.access import role_in, user_of
 from teams.models import Role, Team, User
@@ -83,12 +83,12 @@ def inbox_search(request: HttpRequest) -> InboxSearch:
     return InboxSearch(words, team, profile)
 
 
-def csv_response(request: HttpRequest) -> HttpResponse:
+def inbox_csv(request: HttpRequest) -> HttpResponse:
     """Return every row of the tab that the address asks for."""
     tab = current_tab(request)
     items = Inbox(user_of(request), inbox_search(request)).tab(tab)
     columns = ("Kind", "Name", "Request", "Team", "Requester", "Requested at", "Age", "Decision")
-    return sheet(f"approvals-{tab}", (*columns, "Decided by", "Decided at"), map(csv_row, items[:]))
+    return csv_response(f"approvals-{tab}", (*columns, "Decided by", "Decided at"), map(csv_row, items[:]))
 
 
 def csv_row(item: Item) -> tuple[object, ...]:
@@ -288,7 +288,7 @@ def return_url(request: HttpRequest, default: str) -> str:
 def approvals(request: HttpRequest) -> HttpResponseBase:
     """The list, and on wide screens the card of its first row."""
     if request.GET.get("format") == "csv":
-        return csv_response(request)
+        return inbox_csv(request)
     page = list_context(request)
     card = item_card(request, page["rows"][0]) if page["rows"] else {}
     return render(request, "claims/inbox/approvals.html", page | card | {"on_list": True})

@@ -24,7 +24,7 @@ from claims.quotas.requests import named_quota, quota_words, until_words
 from claims.quotas.services import ask_for_quota, set_quota, withdraw_quota_request
 from claims.quotas.usage import QuotaUsage, quota_breakdown, quota_label, quota_usage, team_usage
 from core.errors import Conflict, PortalError
-from core.listing import Column, Listing, sheet, wants_sheet
+from core.listing import Column, Listing, csv_response, wants_csv
 from inventory.models import DeviceClass
 from teams.access import is_platform_admin, role_in, teams_where, user_of
 from teams.models import Role, Team
@@ -39,7 +39,7 @@ class TeamRows:
 @require_safe
 def quotas(request: HttpRequest) -> HttpResponse:
     page = quotas_page(request, QuotaForm())
-    if wants_sheet(request):
+    if wants_csv(request):
         return quotas_sheet([row for group in page["groups"] for row in group.rows])
     return render(request, "claims/quotas/quotas.html", page)
 
@@ -56,7 +56,7 @@ def quotas_sheet(rows: list[QuotaUsage]) -> HttpResponse:
         )
         for row in rows
     )
-    return sheet("quotas", heads, cells)
+    return csv_response("quotas", heads, cells)
 
 
 def quota_parts_sheet(found: Quota) -> HttpResponse:
@@ -74,7 +74,9 @@ def quota_parts_sheet(found: Quota) -> HttpResponse:
         (part.use.name, part.use.kind, part.use.namespace, "outside the portal", part.devices)
         for part in parts.outside
     ]
-    return sheet(f"quota-{found.team.slug}-{slugify(quota_label(found)) or found.counts}", heads, cells)
+    return csv_response(
+        f"quota-{found.team.slug}-{slugify(quota_label(found)) or found.counts}", heads, cells
+    )
 
 
 def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
@@ -119,7 +121,7 @@ def quota(request: HttpRequest, quota_id: UUID) -> HttpResponse:
     found = get_object_or_404(
         Quota.objects.visible_to(request.user).select_related("team", "profile"), pk=quota_id
     )
-    if wants_sheet(request):
+    if wants_csv(request):
         return quota_parts_sheet(found)
     page = {
         "row": quota_usage([found])[0],

@@ -31,7 +31,7 @@ for function in (times.ago, times.elapsed, times.at, texts.gib, texts.percent):
 
 @register.simple_tag
 def icon(name: str, size: str = "", *, label: str = "") -> SafeString:
-    """Draw an icon of the sprite; `size` is "s" 14, "" 16, "l" 20 or "xl" 28 px. A `label` makes it speak."""
+    """Draw an icon of the sprite: `size` "s" 14, "" 16, "l" 20, "xl" 28 px; `label` for screen readers."""
     speech = format_html('role="img" aria-label="{}"', label) if label else mark_safe('aria-hidden="true"')
     return format_html(
         '<svg class="icon{}" {}><use href="{}#{}"></use></svg>',
@@ -53,16 +53,16 @@ def state_badge(family: str, icon_name: str, text: str, *, quiet: bool = False) 
 @register.simple_tag
 def meter(total: float, *, label: str, size: str = "", **segments: float | None) -> SafeString:
     """
-    Draw how much of `total` is taken, in the order given; what is left of the track is free.
+    Draw shares of `total` in the given order; the rest of the track is free.
 
-    Segments are held, borrow, pend, this, over, used, idle, none, taken, c1 to c5; `label` says it in words.
-    When they come to more than `total`, the whole bar is their sum.
+    Segments are held, borrow, pend, this, over, used, idle, none, taken, c1 to c5; `label` is the text of it.
+    If their sum exceeds `total`, the bar is as long as the sum.
     """
     parts = [(name, float(value)) for name, value in segments.items() if value and value > 0]
-    whole = max(float(total), sum(value for name, value in parts)) or 1.0
+    length = max(float(total), sum(value for name, value in parts)) or 1.0
     rects, at = [], 0.0
     for name, value in parts:
-        width = 100 * value / whole
+        width = 100 * value / length
         rects.append((f"{at:.2f}%", f"{width:.2f}%", f"dg-m-{name}"))
         at += width
     gaps = [(left,) for left, *rest in rects[1:]]
@@ -77,7 +77,7 @@ def meter(total: float, *, label: str, size: str = "", **segments: float | None)
 
 @register.simple_tag
 def sparkline(values: list[float | None], *, label: str, top: float = 1.0) -> SafeString:
-    """Draw a line of 64 × 18 px; None is a gap, never a zero."""
+    """Draw a line of 64 × 18 px; None is a gap, never 0."""
     step = 64 / max(len(values) - 1, 1)
     pieces: list[list[str]] = [[]]
     for index, value in enumerate(values):
@@ -122,9 +122,9 @@ def message(text: object) -> SafeString:
 @register.simple_tag
 def copy_button(text: str, label: str = "") -> SafeString:
     """
-    Draw a button that copies `text`; hidden where there is no JavaScript to do it.
+    Draw a button that copies `text`; hidden without JavaScript.
 
-    It is called by what it copies, which nobody wants to hear of a whole file.
+    Its label is the text that it copies, unless that has several lines.
     """
     name = "Copy" if "\n" in text.strip() else f"Copy {text}"
     return format_html(
@@ -146,26 +146,24 @@ def short_id(value: UUID | str, *, length: int = 8) -> SafeString:
 
 @register.filter
 def yaml(text: str) -> SafeString:
-    """Colour keys, values and comments of YAML."""
+    """Color keys, values and comments of YAML."""
     lines = []
     for line in text.splitlines():
         body, hash_sign, comment = ("", "#", line[1:]) if line[:1] == "#" else line.partition(" #")
-        if found := YAML_LINE.match(body):
-            lead, key, colon, value = map(escape, found.groups())
-            coloured = f'{lead}<span class="k">{key}</span>{colon}' + (
+        if match := YAML_LINE.match(body):
+            lead, key, colon, value = map(escape, match.groups())
+            colored = f'{lead}<span class="k">{key}</span>{colon}' + (
                 f'<span class="s">{value}</span>' if value else ""
             )
         else:
-            coloured = escape(body)
-        lines.append(
-            coloured + (f'<span class="c">{escape(hash_sign + comment)}</span>' if hash_sign else "")
-        )
+            colored = escape(body)
+        lines.append(colored + (f'<span class="c">{escape(hash_sign + comment)}</span>' if hash_sign else ""))
     return mark_safe("\n".join(lines))  # noqa: S308 - every part has been escaped above
 
 
 @register.inclusion_tag("_code.html")
 def code(text: str, language: str = "", *, label: str = "") -> dict[str, Any]:
-    """Draw a block of code with a button that copies it; `language` "yaml" is coloured."""
+    """Draw a block of code with a button that copies it; `language` "yaml" is colored."""
     return {
         "text": text,
         "shown": yaml(text) if language == "yaml" else conditional_escape(text),
@@ -187,7 +185,7 @@ def field(bound: BoundField, *, label: str = "") -> dict[str, Any]:
 
 @register.simple_block_tag
 def text(content: SafeString) -> SafeString:
-    """Keep what stands between the tags for another tag: `{% text as title %}{{ team }}{% endtext %}`."""
+    """Store the text between the tags for another tag: `{% text as title %}{{ team }}{% endtext %}`."""
     return content
 
 
@@ -199,5 +197,5 @@ def empty(icon_name: str, title: str, sentence: str = "", url: str = "", action:
 
 @register.filter
 def offer(message: Message) -> undo.UndoAction | None:
-    """Return the button of a toast, None for one that only says something."""
+    """Return the button of a message, None without one."""
     return undo.undo_action(message)

@@ -32,18 +32,18 @@ from core.errors import (
 )
 from core.idempotency import idempotency_key
 from core.inputs import Input, YesNo, is_true, is_whole, mistyped
-from core.listing import Column, Listing, harmless, sheet, wants_sheet
+from core.listing import Column, Listing, csv_response, escape_formula, wants_csv
 from core.middleware import ApiSlashMiddleware, CachingMiddleware, PortalErrorMiddleware
 from core.paging import Cursor, Numbered, positive
 from core.problems import (
-    MOST_LEVELS,
+    MAX_LEVELS,
     BoundedJSON,
     TooLarge,
     field_errors,
     first_message,
+    framework_problem,
     levels,
     not_found,
-    of_framework,
     server_error,
 )
 from core.text import money
@@ -94,7 +94,7 @@ def test_a_number_that_is_none_is_refused_by_its_name(text):
     query["limit"] = text
     with pytest.raises(Invalid) as refusal:
         positive(asked(query.urlencode()), "limit")
-    assert refusal.value.message == f"limit has to be a whole number from 1, not “{text}”."
+    assert refusal.value.message == f"limit must be a whole number of at least 1, not “{text}”."
     assert refusal.value.extra == {"field": "limit"}
 
 
@@ -128,7 +128,7 @@ def test_a_cursor_that_is_none_is_refused_and_a_fault_without_one_is_not_hidden(
             Cursor().paginate_queryset(User.objects.order_by("id"), asked(f"cursor={cursor}x"))
         assert refusal.value.extra == {"field": "cursor"}
         assert refusal.value.message == (
-            "This is not a cursor of this list; take the one of `next` or `previous`."
+            "This is not a cursor of this list. Use the one of `next` or `previous`."
         )
 
     class Broken(Cursor):
@@ -169,7 +169,7 @@ class Wish(Input):
     ids = serializers.ListField(child=serializers.UUIDField(), required=False, allow_null=True)
 
 
-TEXT, WHOLE, SWITCH = (f"This has to be {what}." for what in ("a text", "a whole number", "true or false"))
+TEXT, WHOLE, SWITCH = (f"This must be {what}." for what in ("a text", "a whole number", "true or false"))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_switch_that_is_neither_is_refused_by_its_name():
     with pytest.raises(Invalid) as refusal:
         is_true(asked("x=maybe"), "x")
     assert (refusal.value.message, refusal.value.extra) == (
-        "x: This has to be true or false.",
+        "x: This must be true or false.",
         {"field": "x"},
     )
 
@@ -238,7 +238,7 @@ def test_a_key_is_kept_up_to_eighty_characters(sent, key):
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("depth", "told"), [(MOST_LEVELS, False), (MOST_LEVELS + 1, True)])
+@pytest.mark.parametrize(("depth", "told"), [(MAX_LEVELS, False), (MAX_LEVELS + 1, True)])
 def test_json_may_be_as_deep_as_the_limit(client, depth, told):
     client.force_login(make_user("alice"))
     answer = client.post("/api/v1/tokens/", "[" * depth + "]" * depth, content_type="application/json")
@@ -263,7 +263,7 @@ HERE: Any = SimpleNamespace(path="/api/v1/x/")
 
 
 def said(exception, status):
-    document = of_framework(exception, status, HERE)
+    document = framework_problem(exception, status, HERE)
     assert (document.pop("type"), document.pop("instance")) == ("about:blank", "/api/v1/x/")
     return document
 
@@ -360,7 +360,7 @@ def test_errors_are_told_with_their_path_or_without_one():
             server_error,
             500,
             "internal",
-            "Something broke here; it has been recorded. Try again, or tell a platform admin.",
+            "An internal error occurred and was logged. Try again, or contact a platform admin.",
         ),
     ],
 )
@@ -531,18 +531,18 @@ def test_the_csv_of_a_list_has_every_row_whatever_the_page(rf, people):
 
 @pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r", "\n"])
 def test_a_cell_that_begins_like_a_formula_is_text(first):
-    assert harmless(f"{first}1") == f"'{first}1"
-    assert harmless(f"a{first}") == f"a{first}"
+    assert escape_formula(f"{first}1") == f"'{first}1"
+    assert escape_formula(f"a{first}") == f"a{first}"
 
 
 def test_numbers_stay_numbers_and_nothing_stays_empty(rf):
-    assert [harmless(value) for value in (0, -1.5, Decimal("-2"), None, "", True)] == [
+    assert [escape_formula(value) for value in (0, -1.5, Decimal("-2"), None, "", True)] == [
         0, -1.5, Decimal("-2"), "", "", True,
     ]  # fmt: skip
-    answer = sheet("x", ("A", "B"), [(None, 0), ("=1", "b")])
+    answer = csv_response("x", ("A", "B"), [(None, 0), ("=1", "b")])
     assert answer.getvalue().decode() == "A,B\r\n,0\r\n'=1,b\r\n"
     assert answer["Content-Disposition"] == 'attachment; filename="x.csv"'
-    assert [wants_sheet(rf.get(f"/?format={kind}")) for kind in ("csv", "xls", "")] == [True, False, False]
+    assert [wants_csv(rf.get(f"/?format={kind}")) for kind in ("csv", "xls", "")] == [True, False, False]
 
 
 # Queueing, locking, undo.

@@ -68,7 +68,7 @@ def test_something_else_under_the_same_key_is_422(api):
     send(api)
     refused = send(api, RATE | {"title": "A100"})
     assert refused.status_code == 422
-    assert "Something else was sent with this Idempotency-Key before" in refused.json()["detail"]
+    assert "This Idempotency-Key was used for another request" in refused.json()["detail"]
     assert Rate.objects.get().title == "H100"
 
 
@@ -95,7 +95,7 @@ def test_what_was_given_up_is_taken_over(api):
     send(api)
     Rate.objects.all().delete()
     StoredResponse.objects.update(
-        status=None, answer="", at=timezone.now() - keyed.ABANDONED - timedelta(seconds=1)
+        status=None, answer="", at=timezone.now() - keyed.ABANDONED_AFTER - timedelta(seconds=1)
     )
     assert send(api).status_code == 201
     assert Rate.objects.count() == 1
@@ -103,7 +103,7 @@ def test_what_was_given_up_is_taken_over(api):
 
 def test_a_day_later_the_key_is_free(api):
     send(api)
-    StoredResponse.objects.update(at=timezone.now() - keyed.KEPT - timedelta(seconds=1))
+    StoredResponse.objects.update(at=timezone.now() - keyed.KEEP - timedelta(seconds=1))
     assert send(api).status_code == 201
     assert Rate.objects.count() == 2
     assert StoredResponse.objects.count() == 1

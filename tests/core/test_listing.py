@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from core.listing import harmless
+from core.listing import escape_formula
 from teams.models import User
 from tests.factories import make_user
 
@@ -94,9 +94,9 @@ def test_the_csv_has_all_that_matches_in_the_chosen_columns(browse, people, alic
 
 
 def test_no_spreadsheet_takes_a_cell_for_a_formula():
-    assert harmless("=HYPERLINK(1)") == "'=HYPERLINK(1)"
-    assert harmless(-5) == -5
-    assert harmless(None) == ""
+    assert escape_formula("=HYPERLINK(1)") == "'=HYPERLINK(1)"
+    assert escape_formula(-5) == -5
+    assert escape_formula(None) == ""
 
 
 def test_a_list_without_rows_says_so_and_one_without_matches_offers_a_way_back(browse, people, alice):

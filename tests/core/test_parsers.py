@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from core.problems import MOST_LEVELS, levels
+from core.problems import MAX_LEVELS, levels
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +25,7 @@ def test_a_body_that_is_too_large_is_not_read(post, settings):
     assert "detail" in answer.json()
 
 
-@pytest.mark.parametrize("depth", [MOST_LEVELS + 1, 3000, 500_000])
+@pytest.mark.parametrize("depth", [MAX_LEVELS + 1, 3000, 500_000])
 def test_a_body_that_is_too_deep_is_malformed(post, depth):
     answer = post("[" * depth + "]" * depth)
     assert (answer.status_code, answer.json()["detail"]) == (422, "The JSON has more than 64 levels.")

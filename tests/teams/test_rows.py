@@ -130,8 +130,8 @@ def test_deleting_own_keys_keeps_those_of_others(root):
         send(person, key="old")
         send(person, key="kept")
     with time_machine.travel(NOW, tick=False):
-        StoredResponse.objects.filter(key="kept").update(at=NOW - keyed.KEPT)
-        StoredResponse.objects.filter(key="old").update(at=NOW - keyed.KEPT - SECOND)
+        StoredResponse.objects.filter(key="kept").update(at=NOW - keyed.KEEP)
+        StoredResponse.objects.filter(key="old").update(at=NOW - keyed.KEEP - SECOND)
         send(root, key="new")
     left = StoredResponse.objects.order_by("user__username", "key").values_list("user__username", "key")
     assert list(left) == [("root", "kept"), ("root", "new"), ("second", "kept"), ("second", "old")]
@@ -150,7 +150,8 @@ def test_unfinished_request_is_taken_over_after_a_minute(root, ago, status):
         kept = StoredResponse.objects.get()
         assert (kept.at, kept.status) == ((NOW, 201) if status == 201 else (NOW - ago, None))
     if status == 409:
-        assert answer.json()["detail"] == "The same is being worked on already; ask again in a moment."
+        sentence = "A request with this Idempotency-Key is in progress. Try again in a moment."
+        assert answer.json()["detail"] == sentence
 
 
 def test_failed_write_frees_its_key(root, monkeypatch):
