@@ -1,4 +1,4 @@
-"""From what the API server answers to one of four errors, each with a sentence."""
+"""Maps error responses of the API server to the four errors, each with a sentence."""
 
 import json
 import re
@@ -19,7 +19,7 @@ UNDECLARED_FIELD = re.compile(r"\.([\w.\[\]\"=-]+): field not declared in schema
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """What was asked: for sentences, and for the name of a permission that is missing."""
+    """An API call, for error sentences and the name of a missing permission."""
 
     verb: str  # of RBAC
     kind: Kind
@@ -35,38 +35,38 @@ class ApiCall:
         return text
 
 
-def error_of(code: int, body: bytes, asked: ApiCall) -> ClusterError | Expired:  # noqa: PLR0911
-    """Return what an answer of 400 and above means."""
+def error_of(code: int, body: bytes, call: ApiCall) -> ClusterError | Expired:  # noqa: PLR0911
+    """Return the error for a response with status 400 or above."""
     status = status_of(body)
     message = str(status.get("message") or "").strip()
     match code:
         case 401:
-            told = "The cluster does not know the credentials: they are wrong, or have run out."
-            return Refused(told, mendable=True)
+            sentence = "The cluster does not know the credentials: they are wrong, or have run out."
+            return Refused(sentence, mendable=True)
         case 403:
-            return refusal(message, asked)
+            return refusal(message, call)
         case 404 | 405:
-            told = "The cluster cannot %(verb)s %(object)s: %(message)s."
-            names = {"verb": asked.verb, "object": asked.object, "message": message.rstrip(".") or code}
-            return ClusterInvalid(told % names)
+            sentence = "The cluster cannot %(verb)s %(object)s: %(message)s."
+            names = {"verb": call.verb, "object": call.object, "message": message.rstrip(".") or code}
+            return ClusterInvalid(sentence % names)
         case 409:
-            return conflict(status, message, asked)
+            return conflict(status, message, call)
         case 410:
             return Expired(message)
         case 400 | 413 | 415 | 422:
-            return invalid(status, message, asked)
+            return invalid(status, message, call)
         case 429:
             return Unreachable("The cluster asks for fewer requests (429); it will be tried again.")
     if BAD_PATCH in message:
-        return invalid(status, message, asked)
+        return invalid(status, message, call)
     if any(sign in message for sign in LIST_AGAIN):
         return Expired(message)
-    told = "The cluster failed to %(verb)s %(object)s (%(code)s): %(message)s."
+    sentence = "The cluster failed to %(verb)s %(object)s (%(code)s): %(message)s."
     return Unreachable(
-        told
+        sentence
         % {
-            "verb": asked.verb,
-            "object": asked.object,
+            "verb": call.verb,
+            "object": call.object,
             "code": code,
             "message": message.rstrip(".")[:300] or "without saying why",
         }
@@ -74,45 +74,45 @@ def error_of(code: int, body: bytes, asked: ApiCall) -> ClusterError | Expired: 
 
 
 def status_of(body: bytes) -> dict[str, Any]:
-    """Return the Status object of an answer; empty for a page of some proxy on the way."""
+    """Return the Status object of a response; {} for the page of a proxy."""
     try:
-        found = json.loads(body)
+        status = json.loads(body)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return status if isinstance(status, dict) else {}
 
 
-def refusal(message: str, asked: ApiCall) -> Refused:
-    """Tell an exceeded quota, a missing permission and a refusal by policy apart."""
+def refusal(message: str, call: ApiCall) -> Refused:
+    """Distinguish an exceeded quota, a missing permission and a rejection by a policy."""
     if "exceeded quota" in message:
-        return Refused(message, verb=asked.verb, resource=asked.kind.plural, quota=True)
+        return Refused(message, verb=call.verb, resource=call.kind.plural, quota=True)
     if found := CANNOT.search(message):
         verb, resource, group = found.groups()
         full = f"{resource}.{group}" if group else resource
         return Refused(
-            f"The credentials may not {verb} {asked.object}: they lack “{verb}” on “{full}”.",
+            f"The credentials may not {verb} {call.object}: they lack “{verb}” on “{full}”.",
             verb=verb,
             resource=resource,
             mendable=True,
         )
-    told = f"The cluster does not allow to {asked.verb} {asked.object}: {message.rstrip('.') or '403'}."
-    return Refused(told, verb=asked.verb, resource=asked.kind.plural)
+    sentence = f"The cluster does not allow to {call.verb} {call.object}: {message.rstrip('.') or '403'}."
+    return Refused(sentence, verb=call.verb, resource=call.kind.plural)
 
 
-def conflict(status: dict[str, Any], message: str, asked: ApiCall) -> ClusterConflict:
+def conflict(status: dict[str, Any], message: str, call: ApiCall) -> ClusterConflict:
     causes = causes_of(status)
     if status.get("reason") == "AlreadyExists":
-        return ClusterConflict(f"The cluster has {asked.object} already.")
+        return ClusterConflict(f"The cluster has {call.object} already.")
     if causes:
         fields = "; ".join(f"{field} ({reason})" for field, reason in causes)
-        return ClusterConflict(f"Others manage fields of {asked.object}: {fields}.")
-    return ClusterConflict(f"The cluster holds other {asked.object} by now: {message.rstrip('.')}.")
+        return ClusterConflict(f"Others manage fields of {call.object}: {fields}.")
+    return ClusterConflict(f"The cluster holds other {call.object} by now: {message.rstrip('.')}.")
 
 
-def invalid(status: dict[str, Any], message: str, asked: ApiCall) -> ClusterInvalid:
+def invalid(status: dict[str, Any], message: str, call: ApiCall) -> ClusterInvalid:
     causes = causes_of(status) or unknown_fields(message)
     why = "; ".join(f"{field}: {reason}" if field else reason for field, reason in causes) or message
-    return ClusterInvalid(f"The cluster refused {asked.object}: {why.rstrip('.')}.", causes)
+    return ClusterInvalid(f"The cluster refused {call.object}: {why.rstrip('.')}.", causes)
 
 
 def causes_of(status: dict[str, Any]) -> tuple[tuple[str, str], ...]:

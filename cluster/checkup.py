@@ -1,13 +1,9 @@
 """
-What the portal may do in a cluster, and whether it really may.
+Permissions of the portal in a cluster, and the check of a connection.
 
-What the portal may do in a cluster, and not a verb more.
-
-The rules below are the one list: the printed manifest grants it, `manage.py cluster check` asks for it, and
-the tests work through the portal's identity alone. Never granted: `resourceclaims/status`, `/binding` and
+The rules below are the single list: the printed manifest grants them, `manage.py cluster check` asks for
+them, and the tests use only the portal's identity. Never granted: `resourceclaims/status`, `/binding` and
 `/driver`, which belong to the scheduler and the drivers.
-
-Does a connection work, and what do its credentials lack: one finding after another, for a table.
 """
 
 from collections.abc import Iterator
@@ -46,7 +42,7 @@ HEAD = """\
 
 
 def permissions(*, read_only: bool = False) -> list[Permission]:
-    """Return what `manifest` grants, one (verb, resource) each, in every namespace."""
+    """Return the permissions that `manifest` grants, in every namespace."""
     return [
         Permission(verb, resource, group)
         for group, resources, verbs in _rules(read_only=read_only)
@@ -129,7 +125,7 @@ def checkup(
 
 
 def wanted(found: Discovery, *, read_only: bool) -> list[Permission]:
-    """Return what the portal needs of this cluster: not what it does not serve."""
+    """Return the permissions that the portal needs, without kinds that the cluster does not serve."""
     return [
         permission
         for permission in permissions(read_only=read_only)
@@ -138,30 +134,30 @@ def wanted(found: Discovery, *, read_only: bool) -> list[Permission]:
 
 
 def _way(credentials: Credentials) -> Iterator[CheckupFinding]:
-    what = "Address"
+    description = "Address"
     if credentials.server.startswith("http:"):
         yield CheckupFinding(
-            CheckupVerdict.NOTE, what, f"{credentials.address}: without TLS; others can read along"
+            CheckupVerdict.NOTE, description, f"{credentials.address}: without TLS; others can read along"
         )
     elif credentials.insecure:
         yield CheckupFinding(
             CheckupVerdict.NOTE,
-            what,
+            description,
             f"{credentials.address}: its certificate is not checked; anybody can pretend to be it",
         )
     else:
-        yield CheckupFinding(CheckupVerdict.GOOD, what, credentials.address)
+        yield CheckupFinding(CheckupVerdict.GOOD, description, credentials.address)
 
 
 def _identity(uid: str, known_as: str) -> CheckupFinding:
-    what = "Identity"
+    description = "Identity"
     if known_as and uid != known_as:
         return CheckupFinding(
             CheckupVerdict.BAD,
-            what,
+            description,
             f"kube-system has uid {uid}, and the mirror is of {known_as}: this is another cluster",
         )
-    return CheckupFinding(CheckupVerdict.GOOD, what, uid)
+    return CheckupFinding(CheckupVerdict.GOOD, description, uid)
 
 
 def _taint_rules(found: Discovery) -> CheckupFinding:
@@ -177,13 +173,13 @@ def _writes_quotas(permission: Permission) -> bool:
 
 def _permission(gateway: Gateway, permission: Permission, *, needed: bool) -> CheckupFinding:
     resource = ".".join(filter(None, (permission.resource, permission.group)))
-    what = f"{permission.verb} {resource}"
+    description = f"{permission.verb} {resource}"
     if gateway.allowed(permission):
-        return CheckupFinding(CheckupVerdict.GOOD, what, "allowed")
+        return CheckupFinding(CheckupVerdict.GOOD, description, "allowed")
     if not needed:
         return CheckupFinding(
-            CheckupVerdict.NOTE, what, "missing; needed where quotas are written to the cluster"
+            CheckupVerdict.NOTE, description, "missing; needed where quotas are written to the cluster"
         )
     return CheckupFinding(
-        CheckupVerdict.BAD, what, "missing; “manage.py cluster rbac” prints the role that grants it"
+        CheckupVerdict.BAD, description, "missing; “manage.py cluster rbac” prints the role that grants it"
     )

@@ -1,12 +1,8 @@
 """
-Credentials of a cluster: read from a kubeconfig, sealed for the database.
+Credentials of a cluster: read from a kubeconfig, encrypted in the database, never shown.
 
-The shape of a kubeconfig, and the parts of it that the portal refuses to follow.
-
-What opens a cluster: read from a kubeconfig, sealed at rest, never shown.
-
-A pasted kubeconfig may name programs to run and files to read. The portal does neither: whoever pastes it
-would run commands as the portal.
+A pasted kubeconfig can name programs to run and files to read. The portal refuses both: otherwise anyone who
+pastes a kubeconfig could run commands as the portal.
 """
 
 from __future__ import annotations
@@ -33,7 +29,7 @@ BORROWED = ("as", "as-uid", "as-groups", "as-user-extra", "impersonate")
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigEntry:
-    """What one context of a kubeconfig says of its cluster and its user."""
+    """The cluster and the user of one kubeconfig context."""
 
     cluster: dict[str, Any]
     user: dict[str, Any] = field(repr=False)
@@ -41,7 +37,7 @@ class KubeconfigEntry:
 
 @sensitive_variables()
 def entry_of(text: str, context: str = "") -> KubeconfigEntry:
-    """Return the entry of `context`, or of the current one. Raise `Invalid` for what is refused."""
+    """Return the entry of `context`, by default the current one. Raise `Invalid` if it is not allowed."""
     document = _document(text)
     wanted = context or document.get("current-context") or ""
     names = [item["name"] for item in _named(document, "contexts")]
@@ -177,7 +173,7 @@ def seal(credentials: Credentials) -> bytes:
 
 @sensitive_variables()
 def unseal(sealed: bytes | memoryview) -> Credentials:
-    """Decrypt with any known key. Raise `Invalid` when none of them fits."""
+    """Decrypt with any known key. Raise `Invalid` if none fits."""
     problem = "The stored credentials cannot be read: CREDENTIAL_KEYS lacks the key that sealed them."
     try:
         return Credentials(**json.loads(_keys().decrypt(bytes(sealed))))
@@ -187,7 +183,7 @@ def unseal(sealed: bytes | memoryview) -> Credentials:
 
 
 def reseal(sealed: bytes | memoryview) -> bytes:
-    """Encrypt anew with the newest key, after a key was added."""
+    """Encrypt again with the newest key, after a key was added."""
     return _keys().rotate(bytes(sealed))
 
 

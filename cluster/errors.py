@@ -1,4 +1,4 @@
-"""What can go wrong between the portal and a cluster: four kinds, each with a sentence for people."""
+"""Errors between the portal and a cluster: four kinds, each with a sentence for people."""
 
 from core.errors import PortalError
 
@@ -12,7 +12,7 @@ class ClusterError(PortalError):
 
 
 class Unreachable(ClusterError):
-    """No answer, or an overloaded or failing server (time-out, connection, 429, 5xx). Worth trying again."""
+    """No response, or an overloaded or failing server (timeout, connection, 429, 5xx). Retry later."""
 
     code = "cluster-unreachable"
     title = "The cluster cannot be reached"

@@ -1,4 +1,4 @@
-"""The Kubernetes kinds that the portal speaks, and where the API serves them."""
+"""The Kubernetes kinds that the portal uses, and their API paths."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ RESOURCE_SLICE = Kind(DRA, "v1", "ResourceSlice", "resourceslices", namespaced=F
 RESOURCE_CLAIM = Kind(DRA, "v1", "ResourceClaim", "resourceclaims", namespaced=True)
 RESOURCE_CLAIM_TEMPLATE = Kind(DRA, "v1", "ResourceClaimTemplate", "resourceclaimtemplates", namespaced=True)
 
-# What operators bring. Nothing of them is mirrored; snippets are offered where they are served.
+# Kinds of operators. They are not mirrored; the portal offers snippets if the cluster serves them.
 NOTEBOOK = Kind("kubeflow.org", "v1", "Notebook", "notebooks", namespaced=True)
 PYTORCH_JOB = Kind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs", namespaced=True)
 INFERENCE_SERVICE = Kind(
@@ -50,7 +50,7 @@ DEVICE_TAINT_RULE_VERSIONS = tuple(
     for version in ("v1", "v1beta2", "v1alpha3")
 )
 
-# In the order in which a first sync lists them: what later ones refer to comes first.
+# In the order of a first sync: referenced kinds come first.
 MIRRORED = (
     NAMESPACE,
     NODE,

@@ -1,4 +1,8 @@
-"""The gateway to a real API server. Objects come and go as plain dictionaries, new fields included."""
+"""
+The gateway to an API server, its discovery, and one connection per cluster and process.
+
+Objects are plain dictionaries, unknown fields included.
+"""
 
 import hashlib
 import json
@@ -21,7 +25,7 @@ from cluster.transport import Transport, sentence
 
 MANAGER = "dragoman"
 STRICT = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
-GRACE_SECONDS = 15.0  # how much later than asked a server may end a watch
+GRACE_SECONDS = 15.0  # how late a server may end a watch
 REVIEWS = Kind(
     "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
 )
@@ -63,11 +67,11 @@ class KubeGateway:
             query["labelSelector"] = label_selector
         if field_selector:
             query["fieldSelector"] = field_selector
-        asked = ApiCall("list", kind, namespace=namespace or "")
+        call = ApiCall("list", kind, namespace=namespace or "")
         while True:
-            found = self._json("GET", kind.path(namespace), asked, query=query)
-            metadata = found["metadata"]
-            items = [_named(kind, item) for item in found.get("items") or ()]
+            page = self._json("GET", kind.path(namespace), call, query=query)
+            metadata = page["metadata"]
+            items = [_named(kind, item) for item in page.get("items") or ()]
             yield Page(items, str(metadata["resourceVersion"]), metadata.get("remainingItemCount"))
             if not metadata.get("continue"):
                 return
@@ -82,37 +86,37 @@ class KubeGateway:
             "resourceVersion": resource_version,
             "timeoutSeconds": seconds,
         }
-        asked = ApiCall("watch", kind, namespace=namespace or "")
+        call = ApiCall("watch", kind, namespace=namespace or "")
         patience = seconds + GRACE_SECONDS
         with self._transport.streaming(kind.path(namespace), query=query, read_seconds=patience) as (
             code,
             answer,
         ):
             if code >= 400:
-                raise error_of(code, answer.read(), asked)
+                raise error_of(code, answer.read(), call)
             for line in self._lines(answer, until=time.monotonic() + patience):
-                yield _event(kind, _checked(200, line, asked, key="object"), asked)
+                yield _event(kind, _checked(200, line, call, key="object"), call)
 
     def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Manifest | None:
-        asked = ApiCall("get", kind, name, namespace or "")
+        call = ApiCall("get", kind, name, namespace or "")
         code, body = self._ask("GET", kind.path(namespace, name))
         if code == 404:
             return None
-        return _named(kind, _checked(code, body, asked))
+        return _named(kind, _checked(code, body, call))
 
     def create(self, kind: Kind, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
-        asked = _asked("create", kind, manifest)
-        path = kind.path(asked.namespace or None)
+        call = _asked("create", kind, manifest)
+        path = kind.path(call.namespace or None)
         query = STRICT | ({"dryRun": "All"} if dry_run else {})
-        return _named(kind, self._json("POST", path, asked, query=query, body=_typed(kind, manifest)))
+        return _named(kind, self._json("POST", path, call, query=query, body=_typed(kind, manifest)))
 
     def apply(
         self, kind: Kind, manifest: Manifest, *, dry_run: bool = False, force: bool = False
     ) -> Manifest:
-        asked = _asked("patch", kind, manifest)
-        path = kind.path(asked.namespace or None, asked.name)
+        call = _asked("patch", kind, manifest)
+        path = kind.path(call.namespace or None, call.name)
         query = STRICT | {"force": str(force).lower()} | ({"dryRun": "All"} if dry_run else {})
-        return _named(kind, self._json("PATCH", path, asked, query=query, body=_typed(kind, manifest)))
+        return _named(kind, self._json("PATCH", path, call, query=query, body=_typed(kind, manifest)))
 
     def delete(self, kind: Kind, name: str, *, namespace: str | None = None, uid: str | None = None) -> bool:
         options: Manifest = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
@@ -141,15 +145,15 @@ class KubeGateway:
         answer = self._json("POST", REVIEWS.path(), ApiCall("create", REVIEWS), body=review)
         return bool(answer["status"]["allowed"])
 
-    def _json(self, method: str, path: str, asked: ApiCall, **options: Any) -> Manifest:
-        return _checked(*self._ask(method, path, **options), asked)
+    def _json(self, method: str, path: str, call: ApiCall, **options: Any) -> Manifest:
+        return _checked(*self._ask(method, path, **options), call)
 
     def _ask(self, method: str, path: str, **options: Any) -> tuple[int, bytes]:
         code, answer = self._transport.send(method, path, **options)
         return code, answer.data
 
     def _lines(self, answer: urllib3.BaseHTTPResponse, *, until: float) -> Iterator[bytes]:
-        """Yield the lines of a stream until it ends or it is past `until`. A torn last line is dropped."""
+        """Yield the lines of a stream until it ends or `until`. An incomplete last line is dropped."""
         rest = b""
         problem = ""
         try:
@@ -164,27 +168,27 @@ class KubeGateway:
             raise Unreachable(problem)
 
 
-def _checked(code: int, body: bytes, asked: ApiCall, *, key: str = "kind") -> Manifest:
-    """Return the object of an answer. Raise what the answer means; without `key` it is not of Kubernetes."""
+def _checked(code: int, body: bytes, call: ApiCall, *, key: str = "kind") -> Manifest:
+    """Return the object of a response, or raise its error. Without `key` it is not from Kubernetes."""
     if code >= 400:
-        raise error_of(code, body, asked)
+        raise error_of(code, body, call)
     try:
-        found = json.loads(body)
+        document = json.loads(body)
     except ValueError:
-        found = None
-    if code >= 300 or not isinstance(found, dict) or key not in found:
-        raise Unreachable(f"What answered {asked.object} is not a Kubernetes API server.")
-    return found
+        document = None
+    if code >= 300 or not isinstance(document, dict) or key not in document:
+        raise Unreachable(f"What answered {call.object} is not a Kubernetes API server.")
+    return document
 
 
-def _event(kind: Kind, line: Manifest, asked: ApiCall) -> Event:
+def _event(kind: Kind, line: Manifest, call: ApiCall) -> Event:
     """Raise `Expired`, or what else an ERROR event means."""
-    what, found = line["type"], line["object"]
-    if what == "ERROR":
-        raise error_of(int(found.get("code") or 500), json.dumps(found).encode(), asked)
-    if what not in get_args(EventType.__value__):
-        raise Unreachable(f"The cluster sent an event of the unknown type “{what}”.")
-    return Event(what, _named(kind, found), str(found["metadata"]["resourceVersion"]))
+    event_type, manifest = line["type"], line["object"]
+    if event_type == "ERROR":
+        raise error_of(int(manifest.get("code") or 500), json.dumps(manifest).encode(), call)
+    if event_type not in get_args(EventType.__value__):
+        raise Unreachable(f"The cluster sent an event of the unknown type “{event_type}”.")
+    return Event(event_type, _named(kind, manifest), str(manifest["metadata"]["resourceVersion"]))
 
 
 def _asked(verb: str, kind: Kind, manifest: Manifest) -> ApiCall:
@@ -197,30 +201,30 @@ def _typed(kind: Kind, manifest: Manifest) -> Manifest:
 
 
 def _named(kind: Kind, item: Manifest) -> Manifest:
-    """Give an object its kind, which listings leave out, and take managedFields away, which is half of it."""
+    """Add the kind, which listings omit, and drop managedFields, half of the size."""
     item.setdefault("apiVersion", kind.api_version)
     item.setdefault("kind", kind.kind)
     item["metadata"].pop("managedFields", None)
     return item
 
 
-OLDEST = (1, 34)  # the first to serve resource.k8s.io/v1
+OLDEST_VERSION = (1, 34)  # the first to serve resource.k8s.io/v1
 NUMBERS = re.compile(r"v?(\d+)\.(\d+)")
 NOTHING: dict[str, Any] = {"resources": []}
 VERSION = Kind("", "", "Version", "version", namespaced=False)
 
 
 def discover(transport: Transport) -> Discovery:
-    """Raise `ClusterInvalid` for a cluster that is too old, or that serves no resource.k8s.io/v1."""
+    """Return what the cluster serves. Raise `ClusterInvalid` if it is too old or lacks resource.k8s.io/v1."""
     version = str(_get(transport, "/version").get("gitVersion", ""))
     numbers = NUMBERS.match(version)
     minor = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
-    if minor < OLDEST:
+    if minor < OLDEST_VERSION:
         raise ClusterInvalid(f"The cluster runs Kubernetes {version or '?'}; the portal needs 1.34 or newer.")
     kinds = frozenset(_served(transport))
     if f"{RESOURCE_CLAIM.api_version}/{RESOURCE_CLAIM.plural}" not in kinds:
-        told = "The cluster runs Kubernetes %s and serves no resource.k8s.io/v1: the API is switched off."
-        raise ClusterInvalid(told % version)
+        message = "The cluster runs Kubernetes %s and serves no resource.k8s.io/v1: the API is switched off."
+        raise ClusterInvalid(message % version)
     rules = next(
         (kind for kind in DEVICE_TAINT_RULE_VERSIONS if f"{kind.api_version}/{kind.plural}" in kinds), None
     )
@@ -251,8 +255,8 @@ def _optional(transport: Transport) -> Iterator[str]:
             found = _get(transport, f"/apis/{version}", missing=NOTHING)["resources"]
         except Refused:
             continue
-        wanted = {kind.plural for kind in OPTIONAL if kind.api_version == version}
-        yield from (f"{version}/{one['name']}" for one in found if one["name"] in wanted)
+        versions = {kind.plural for kind in OPTIONAL if kind.api_version == version}
+        yield from (f"{version}/{resource['name']}" for resource in found if resource["name"] in versions)
 
 
 def _get(transport: Transport, path: str, *, missing: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -262,15 +266,15 @@ def _get(transport: Transport, path: str, *, missing: dict[str, Any] | None = No
     if code >= 400:
         raise error_of(code, answer.data, ApiCall("get", VERSION))
     try:
-        found = json.loads(answer.data)
+        document = json.loads(answer.data)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         raise ClusterInvalid(f"What answers at {transport.address} is not a Kubernetes API server.")
-    return found
+    return document
 
 
-MOST_CONNECTIONS = 64  # clusters that a process keeps open; the one unused longest is closed first
+MAX_CONNECTIONS = 64  # open gateways per process; the least recently used is closed first
 
 _open: OrderedDict[bytes, KubeGateway] = OrderedDict()
 _lock = threading.Lock()
@@ -278,10 +282,10 @@ _lock = threading.Lock()
 
 def connect(sealed: bytes | memoryview) -> Gateway:
     """
-    Return the gateway for `Cluster.credentials`. Speaks to nobody yet.
+    Return the gateway for `Cluster.credentials`. It opens no connection yet.
 
-    The same bytes give the same gateway, with its open connections; new credentials are new bytes. Raise
-    `core.errors.Invalid` when they cannot be read.
+    Equal bytes give the same gateway with its open connections. Raise `core.errors.Invalid` if the
+    credentials cannot be decrypted.
     """
     known_by = hashlib.sha256(sealed).digest()
     with _lock:
@@ -289,13 +293,13 @@ def connect(sealed: bytes | memoryview) -> Gateway:
             _open.move_to_end(known_by)
             return _open[known_by]
         gateway = _open[known_by] = KubeGateway(unseal(sealed))
-        if len(_open) > MOST_CONNECTIONS:
+        if len(_open) > MAX_CONNECTIONS:
             _open.popitem(last=False)[1].close()
         return gateway
 
 
 def forget() -> None:
-    """Start anew without closing: a forked child must not speak over its parent's sockets."""
+    """Drop all connections without closing: a forked child must not use its parent's sockets."""
     global _lock
     _lock = threading.Lock()
     _open.clear()

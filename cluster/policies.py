@@ -1,8 +1,8 @@
 """
-Admission policies that close the ways past the portal. Pure: a cluster admin reads and applies them.
+Admission policies that prevent claims outside the portal. A cluster admin reads and applies them.
 
-They act only in namespaces with the label `MODE`, so that they can be taken up one namespace after another.
-The portal's own account may not make policies, and needs not.
+They act only in namespaces with the label `MODE`, so that they can be introduced namespace by namespace. The
+portal's own account cannot create policies.
 """
 
 import re
@@ -18,7 +18,7 @@ ACCOUNT = "system:serviceaccount:dragoman:dragoman"
 MODE = ("gpu.dragoman.dev/gpu-mode", "dra-only")
 ADMISSION = "admissionregistration.k8s.io/v1"
 DRA = "resource.k8s.io"
-# What Kubernetes itself does with claims: it makes them from templates, adds finalizers, and cleans up.
+# Kubernetes creates claims from templates, adds finalizers, and deletes claims.
 SYSTEM = (
     "system:kube-scheduler",
     "system:kube-controller-manager",
@@ -43,11 +43,11 @@ class PolicyAction(StrEnum):
 
 
 def claims_only() -> Manifest:
-    """Pods get GPUs through ResourceClaims alone, not by the number of an extended resource."""
-    asks = " || ".join(f"k.startsWith('{name}')" for name in GPU_NAMES)
-    each = (
-        f"c.?resources.?limits.orValue({{}}).exists(k, {asks}) || "
-        f"c.?resources.?requests.orValue({{}}).exists(k, {asks})"
+    """Pods get GPUs only through ResourceClaims, not as extended resources."""
+    requests_devices = " || ".join(f"k.startsWith('{name}')" for name in GPU_NAMES)
+    containers = (
+        f"c.?resources.?limits.orValue({{}}).exists(k, {requests_devices}) || "
+        f"c.?resources.?requests.orValue({{}}).exists(k, {requests_devices})"
     )
     return {
         "failurePolicy": "Fail",
@@ -57,7 +57,7 @@ def claims_only() -> Manifest:
                 "name": "containers",
                 "expression": "object.spec.containers + object.spec.?initContainers.orValue([])",
             },
-            {"name": "extended", "expression": f"variables.containers.exists(c, {each})"},
+            {"name": "extended", "expression": f"variables.containers.exists(c, {containers})"},
         ],
         "validations": [
             {
@@ -71,7 +71,7 @@ def claims_only() -> Manifest:
 
 
 def from_portal(account: str) -> Manifest:
-    """ResourceClaims and templates are made by the portal, and by Kubernetes from the portal's templates."""
+    """Only the portal creates ResourceClaims and templates, and Kubernetes from the portal's templates."""
     made_by_controller = (
         "!(request.resource.resource == 'resourceclaims' && request.userInfo.username in "
         "['system:serviceaccount:kube-system:resource-claim-controller', 'system:kube-controller-manager'])"
@@ -101,8 +101,8 @@ def from_portal(account: str) -> Manifest:
 
 
 def portal_labels(account: str) -> Manifest:
-    """Only the portal changes or deletes what carries its labels, or puts its labels on something."""
-    known = ", ".join(f"'{name}'" for name in (account, *SYSTEM))
+    """Only the portal changes or deletes objects with its labels, or adds its labels."""
+    has_labels = ", ".join(f"'{name}'" for name in (account, *SYSTEM))
     labels = "{}.metadata.?labels.orValue({{}}).exists(k, k.startsWith('gpu.dragoman.dev/'))"
     before = labels.format("oldObject")
     after = labels.format("object")
@@ -117,7 +117,7 @@ def portal_labels(account: str) -> Manifest:
         "matchConditions": [
             {
                 "name": "not-the-portal-or-kubernetes",
-                "expression": f"!(request.userInfo.username in [{known}])",
+                "expression": f"!(request.userInfo.username in [{has_labels}])",
             }
         ],
         "variables": [
@@ -148,20 +148,20 @@ def manifests(
     account: str = ACCOUNT,
     action: PolicyAction = PolicyAction.DENY,
 ) -> list[Manifest]:
-    """Return a policy and its binding for each of `names`. Raise Invalid for what is no user name."""
+    """Return a policy and its binding for each of `names`. Raise `Invalid` for an invalid user name."""
     if not USER_NAME.fullmatch(account):
         raise Invalid(f"“{account}” is not the name of a user or service account.")
-    found = []
+    unknown = []
     for name in names:
-        found += [
+        unknown += [
             {**_head("ValidatingAdmissionPolicy", name), "spec": POLICIES[name](account)},
             {**_head("ValidatingAdmissionPolicyBinding", name), "spec": _binding(name, action)},
         ]
-    return found
+    return unknown
 
 
 def to_yaml(names: Iterable[str], *, account: str = ACCOUNT, action: PolicyAction = PolicyAction.DENY) -> str:
-    """Return the manifests as the file that a cluster admin applies."""
+    """Return the manifests as a file for the cluster admin."""
     head = (
         f"# Acts in namespaces with the label {MODE[0]}={MODE[1]}:\n"
         f"#   kubectl label namespace NAME {MODE[0]}={MODE[1]}\n"

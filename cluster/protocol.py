@@ -1,4 +1,4 @@
-"""What the rest of the portal knows of a cluster. `cluster.kube.KubeGateway` is the implementation."""
+"""The interface of a cluster for the rest of the portal. `cluster.kube.KubeGateway` implements it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ type EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What a cluster is: its version, and the version of DeviceTaintRule that it serves, if any."""
+    """The version of a cluster, and the version of DeviceTaintRule that it serves, if any."""
 
     version: str  # gitVersion, "v1.37.1"
     minor: tuple[int, int]  # (1, 37)
@@ -91,7 +91,7 @@ class Gateway(Protocol):
         """Return the object, or None if there is none."""
 
     def create(self, kind: Kind, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
-        """Create strictly (unknown fields are refused)."""
+        """Create with strict validation (unknown fields are rejected)."""
 
     def apply(
         self, kind: Kind, manifest: Manifest, *, dry_run: bool = False, force: bool = False
@@ -99,10 +99,10 @@ class Gateway(Protocol):
         """Server-side apply strictly as field manager `dragoman`."""
 
     def delete(self, kind: Kind, name: str, *, namespace: str | None = None, uid: str | None = None) -> bool:
-        """Delete; with `uid` only that very object (else ClusterConflict). False if it was not there."""
+        """Delete, with `uid` only that object (else ClusterConflict). Return False if it did not exist."""
 
     def allowed(self, permission: Permission) -> bool:
         """Ask the cluster by SelfSubjectAccessReview."""
 
     def close(self) -> None:
-        """Let go of the connections. A gateway of `cluster.kube.connect` is shared, and closed by nobody."""
+        """Close the connections. Gateways of `cluster.kube.connect` are shared and must stay open."""

@@ -1,4 +1,4 @@
-"""The one place that sends: the official client's connection, with its answers as raw bytes."""
+"""The HTTP transport: the official client's connection pool, with responses as raw bytes."""
 
 import os
 import ssl
@@ -78,7 +78,7 @@ class Transport:
         *,
         stream: bool,
     ) -> urllib3.BaseHTTPResponse | str:
-        """Return the answer, or the sentence that says why there is none."""
+        """Return the response, or a sentence why there is none."""
         headers = {"Accept": "application/json", "Content-Type": CONTENT.get(method, "application/json")}
         if not stream:
             headers["Accept-Encoding"] = "gzip"  # from 128 KiB on; a watch is never compressed
@@ -104,7 +104,7 @@ class Transport:
     def streaming(
         self, path: str, *, query: dict[str, Any], read_seconds: float
     ) -> Iterator[tuple[int, urllib3.BaseHTTPResponse]]:
-        """Give an answer to read piece by piece. Its connection is not used again."""
+        """Return a response to stream. Its connection is not reused."""
         status, answer = self.send("GET", path, query=query, read_seconds=read_seconds, stream=True)
         try:
             yield status, answer
@@ -114,7 +114,7 @@ class Transport:
 
 
 def sentence(address: str, failure: Exception) -> str:
-    """Say what went wrong on the way, without what was sent."""
+    """Return a sentence for a transport error, without the request."""
     cause = failure
     if isinstance(failure, urllib3.exceptions.MaxRetryError) and failure.reason is not None:
         cause = failure.reason
@@ -160,7 +160,7 @@ def configuration(credentials: Credentials) -> Configuration:
 
 
 def tls(credentials: Credentials) -> ssl.SSLContext:
-    """Return the trust and the client certificate as a context in memory."""
+    """Return an in-memory SSL context with the CA and the client certificate."""
     problem = (
         "The certificates of the kubeconfig cannot be used: they are damaged, or the key fits no certificate."
     )
@@ -180,7 +180,7 @@ def tls(credentials: Credentials) -> ssl.SSLContext:
 
 
 def load_certificate(context: ssl.SSLContext, credentials: Credentials) -> None:
-    """Load the pair by a file that is gone at once: Python takes it in no other way."""
+    """Load the key pair through a temporary file, as Python requires one."""
     handle, name = tempfile.mkstemp()
     try:
         with os.fdopen(handle, "w") as file:

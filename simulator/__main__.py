@@ -1,10 +1,4 @@
-"""
-`python -m simulator`: serve simulated clusters, or print what a client needs to reach them.
-
-What a client needs to reach a simulated cluster.
-
-`python -m simulator` serves the clusters; `python -m simulator kubeconfig` prints how to reach one.
-"""
+"""`python -m simulator` serves the clusters; `python -m simulator kubeconfig` prints how to reach one."""
 
 import argparse
 import sys

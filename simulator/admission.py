@@ -1,10 +1,4 @@
-"""
-What the API server asks before it writes: quotas, and what an object counts in them.
-
-What an object costs in a ResourceQuota, key by key.
-
-What is decided with a look at other objects: the namespace, admin access, ResourceQuota.
-"""
+"""Admission: the namespace, admin access and ResourceQuota, and what an object counts in each quota key."""
 
 from collections import Counter
 from collections.abc import Iterator

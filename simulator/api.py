@@ -76,11 +76,14 @@ def identify(authorization: str) -> Identity:
     return IDENTITIES[token]
 
 
-def refusal(who: Identity, verb: str, resource: Resource, namespace: str, name: str, part: str) -> ApiError:
+def refusal(
+    identity: Identity, verb: str, resource: Resource, namespace: str, name: str, part: str
+) -> ApiError:
     """Return the 403 that names the missing verb and resource."""
     where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
-    what = f"{resource.plural}/{part}" if part else resource.plural
-    why = f'User "{who.name}" cannot {verb} resource "{what}" in API group "{resource.group}" {where}'
+    resource_name = f"{resource.plural}/{part}" if part else resource.plural
+    group = resource.group
+    why = f'User "{identity.name}" cannot {verb} resource "{resource_name}" in API group "{group}" {where}'
     return errors.forbidden(resource, name, why)
 
 
@@ -190,12 +193,12 @@ async def answer(cluster: SimulatedCluster, path: str, request: Request) -> Resp
             return PlainTextResponse("ok")
         if path == "metrics":
             return PlainTextResponse(cluster.metrics(), media_type="text/plain; version=0.0.4")
-        who = identify(request.headers.get("authorization", ""))
+        identity = identify(request.headers.get("authorization", ""))
         if (described := _described(path)) is not None:
             return JSONResponse(described)
         if path == "apis/authorization.k8s.io/v1/selfsubjectaccessreviews" and request.method == "POST":
-            return JSONResponse(_review(who, await _body(request)), 201)
-        return await _serve(cluster, _target(path), who, request)
+            return JSONResponse(_review(identity, await _body(request)), 201)
+        return await _serve(cluster, _target(path), identity, request)
     except NotServed:
         return PlainTextResponse("404 page not found\n", 404)
     except ApiError as refusal:
@@ -244,13 +247,13 @@ def _target(path: str) -> Target:
     return Target(resource, namespace, name, part)
 
 
-async def _serve(cluster: SimulatedCluster, target: Target, who: Identity, request: Request) -> Response:
+async def _serve(cluster: SimulatedCluster, target: Target, identity: Identity, request: Request) -> Response:
     resource, query = target.resource, request.query_params
     watches = query.get("watch") in {"1", "true"}
     verb = _verb(request.method, target, watches=watches)
     what = f"{resource.plural}/{target.part}" if target.part else resource.plural
-    if not who.may(verb, resource.group, what):
-        raise refusal(who, verb, resource, target.namespace, target.name, target.part)
+    if not identity.may(verb, resource.group, what):
+        raise refusal(identity, verb, resource, target.namespace, target.name, target.part)
     if verb == "watch":
         watch = list_watch.parsed(resource, target.namespace or None, query)
         return StreamingResponse(
@@ -354,11 +357,13 @@ async def _body(request: Request) -> Any:
         ) from problem
 
 
-def _review(who: Identity, body: Any) -> dict[str, Any]:
+def _review(identity: Identity, body: Any) -> dict[str, Any]:
     spec = (body or {}).get("spec") or {}
-    asked = spec.get("resourceAttributes") or {}
-    what = asked.get("resource", "") + (f"/{asked['subresource']}" if asked.get("subresource") else "")
-    allowed = bool(asked) and who.may(asked.get("verb", ""), asked.get("group", ""), what)
+    attributes = spec.get("resourceAttributes") or {}
+    what = attributes.get("resource", "") + (
+        f"/{attributes['subresource']}" if attributes.get("subresource") else ""
+    )
+    allowed = bool(attributes) and identity.may(attributes.get("verb", ""), attributes.get("group", ""), what)
     return {
         "kind": "SelfSubjectAccessReview",
         "apiVersion": "authorization.k8s.io/v1",

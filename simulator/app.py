@@ -1,11 +1,7 @@
 """
-The ASGI application, the loop that lets time pass, and the file in which a cluster outlives a restart.
+The ASGI application: clusters under /clusters/<name>/, the loop that advances time, and their files.
 
-A cluster on disk: one JSON file, replaced as a whole, so that a kill leaves the old one or the new one.
-
-Time: opens the clusters, lets them live while the server runs, and keeps them on disk.
-
-The ASGI application: several clusters under /clusters/<name>/.
+A cluster is one JSON file, replaced as a whole, so that a kill leaves either the old one or the new one.
 """
 
 import asyncio

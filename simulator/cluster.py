@@ -1,4 +1,4 @@
-"""One simulated cluster: its objects, the API on them, and what moves them."""
+"""One simulated cluster: its objects, its API and its controllers."""
 
 import uuid
 from collections.abc import Callable
@@ -68,9 +68,9 @@ class SimulatedCluster:
 
     def step(self) -> None:
         self.context.tick += 1
-        for place, controller in enumerate(self.controllers):
+        for number, controller in enumerate(self.controllers):
             if controller.is_time():
-                self._looked.pop(place, None)
+                self._looked.pop(number, None)
         self.settle()
 
     def settle(self) -> None:
@@ -82,10 +82,10 @@ class SimulatedCluster:
         failures: list[Exception] = []
         for _ in range(MOST_ROUNDS):
             before = self.store.revision
-            for place, controller in enumerate(self.controllers):
+            for number, controller in enumerate(self.controllers):
                 newest = max(self.store.changed[kind.plural] for kind in controller.watches)
-                if self._looked.get(place, -1) < newest:
-                    self._looked[place] = self.store.revision
+                if self._looked.get(number, -1) < newest:
+                    self._looked[number] = self.store.revision
                     try:
                         controller.reconcile()
                     except Exception as failure:

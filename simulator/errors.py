@@ -1,4 +1,4 @@
-"""Refusals of the API server in its own words: every one is a Status object."""
+"""Errors of the API server, with its messages: each is a Status object."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -83,11 +83,11 @@ def modified(resource: Resource, name: str) -> ApiError:
     return ApiError(409, "Conflict", message, _details(resource, name))
 
 
-def wrong_uid(resource: Resource, name: str, asked: str, found: str) -> ApiError:
+def wrong_uid(resource: Resource, name: str, expected: str, actual: str) -> ApiError:
     message = (
         f'Operation cannot be fulfilled on {resource.qualified_kind} "{name}": the UID in the precondition '
-        f"({asked}) does not match the UID in record ({found}). The object might have been deleted and then "
-        "recreated"
+        f"({expected}) does not match the UID in record ({actual}). The object might have been deleted "
+        "and then recreated"
     )
     return ApiError(409, "Conflict", message, _details(resource, name, kind=resource.kind))
 
@@ -119,8 +119,8 @@ def expired(message: str) -> ApiError:
 
 
 def invalid(resource: Resource, name: str, causes: Sequence[FieldCause]) -> ApiError:
-    said = [f"{cause.field}: {cause.message}" for cause in causes]
-    text = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
+    messages = [f"{cause.field}: {cause.message}" for cause in causes]
+    text = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     details = _details(resource, name, kind=resource.kind)
     details["causes"] = [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]
     return ApiError(422, "Invalid", f'{resource.qualified_kind} "{name}" is invalid: {text}', details)

@@ -1,12 +1,8 @@
 """
-List and watch, with selectors, chunks, bookmarks and expiry.
+List and watch, with label and field selectors, continue tokens, bookmarks and expiry.
 
-Label and field selectors of list and watch.
-
-Lists with pages. A page after the first comes from the same moment as the first; when that moment has been
-forgotten the token has expired, and the client must start over.
-
-Watches: the changes of one kind as lines of JSON, from a revision on.
+All pages of a list have the resource version of the first. If that is compacted, the token has expired and
+the client must list again. Watches send the changes of one kind as lines of JSON.
 """
 
 import asyncio
@@ -37,33 +33,33 @@ def label_matcher(text: str) -> Matcher:
 
 
 def _label_test(part: str) -> Callable[[dict[str, str]], bool]:
-    if found := _SET.match(part):
-        key, values = found["key"], {value.strip() for value in found["values"].split(",")}
-        if found["op"] == "in":
+    if match := _SET.match(part):
+        key, values = match["key"], {value.strip() for value in match["values"].split(",")}
+        if match["op"] == "in":
             return lambda labels: labels.get(key) in values
         return lambda labels: labels.get(key) not in values
-    if found := _EQUAL.match(part):
-        key, value = found["key"], found["value"]
-        if found["op"] == "!=":
+    if match := _EQUAL.match(part):
+        key, value = match["key"], match["value"]
+        if match["op"] == "!=":
             return lambda labels: labels.get(key) != value
         return lambda labels: labels.get(key) == value
-    if found := _EXISTS.match(part):
-        key, wanted = found["key"], not found["not"]
+    if match := _EXISTS.match(part):
+        key, wanted = match["key"], not match["not"]
         return lambda labels: (key in labels) is wanted
     raise errors.bad_request(f"unable to parse requirement: found '{part}', expected: ',' or 'end of string'")
 
 
 def field_matcher(resource: Resource, text: str) -> Matcher:
-    known = ("metadata.name", *(("metadata.namespace",) if resource.namespaced else ()), *resource.fields)
+    fields = ("metadata.name", *(("metadata.namespace",) if resource.namespaced else ()), *resource.fields)
     tests: list[tuple[str, bool, str]] = []
     for part in filter(None, text.split(",")):
-        found = _EQUAL.match(part.strip())
-        if not found:
+        match = _EQUAL.match(part.strip())
+        if not match:
             raise errors.bad_request(f"invalid selector: '{part}'; can't understand '{part}'")
-        if found["key"] not in known:
-            listed = ", ".join(f'"{name}"' for name in known)
-            raise errors.bad_request(f'"{found["key"]}" is not a known field selector: only {listed}')
-        tests.append((found["key"], found["op"] != "!=", found["value"]))
+        if match["key"] not in fields:
+            listed = ", ".join(f'"{name}"' for name in fields)
+            raise errors.bad_request(f'"{match["key"]}" is not a known field selector: only {listed}')
+        tests.append((match["key"], match["op"] != "!=", match["value"]))
     return lambda manifest: all((_field(manifest, path) == value) is same for path, same, value in tests)
 
 

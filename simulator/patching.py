@@ -1,12 +1,8 @@
 """
-Server-side apply and patches: who wrote which field.
+Server-side apply, merge patch (RFC 7386) and JSON patch (RFC 6902).
 
-Who wrote which field (KEP 555), simplified: maps are followed key by key, lists are owned as a whole.
-
-That is exact for the DRA kinds, whose lists are atomic; for lists of pods it is coarser than the real
-server.
-
-Merge patch (RFC 7386) and JSON patch (RFC 6902).
+Field ownership (KEP 555) is simplified: maps are followed key by key, lists are atomic. That is exact for the
+DRA kinds; for lists of pods it is coarser than the real server.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""Reading and writing objects by the rules of the API server: what stands between HTTP and the store."""
+"""Reads and writes of objects by the rules of the API server, between HTTP and the store."""
 
 import copy
 from dataclasses import dataclass, field
@@ -127,9 +127,9 @@ class Registry:
         """Delete, or mark as deleting while finalizers or a kubelet hold it. Raise 409 for another uid."""
         live = self.get(resource, namespace, name)
         metadata = live["metadata"]
-        asked = (body.get("preconditions") or {}).get("uid")
-        if asked and asked != metadata["uid"]:
-            raise errors.wrong_uid(resource, name, asked, metadata["uid"])
+        preconditions = (body.get("preconditions") or {}).get("uid")
+        if preconditions and preconditions != metadata["uid"]:
+            raise errors.wrong_uid(resource, name, preconditions, metadata["uid"])
         if options.dry_run:
             return live
         grace = body.get("gracePeriodSeconds")

@@ -1,4 +1,4 @@
-"""The kinds that a simulated cluster serves, and under which paths."""
+"""The kinds that a simulated cluster serves, and their paths."""
 
 from dataclasses import dataclass
 from typing import Any

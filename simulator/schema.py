@@ -1,12 +1,7 @@
 """
-What fields the DRA kinds have, and strict decoding.
+Fields of the DRA kinds (kubernetes/api resource/v1/types.go of 1.37), and strict decoding of bodies.
 
-What fields the DRA kinds have: strict decoding, as `fieldValidation=Strict` asks for.
-
-Source: kubernetes/api resource/v1/types.go of 1.37. Kinds that the simulator only carries along (nodes,
-events …) are taken as they come.
-
-From a request's body to an object: strictness, versions and names, in the words of the API server.
+Messages are those of the API server. Other kinds (nodes, events …) are accepted as they are.
 """
 
 import copy
@@ -242,7 +237,7 @@ def decoded_for_apply(resource: Resource, namespace: str, name: str, body: Any) 
 
 
 def _untyped(resource: Resource, namespace: str, name: str, unknown: list[str], mistyped: str) -> ApiError:
-    said = [f".{path}: field not declared in schema" for path in unknown] or [mistyped]
-    text = said[0] if len(said) == 1 else "errors:" + "".join(f"\n  {line}" for line in said)
+    message = [f".{path}: field not declared in schema" for path in unknown] or [mistyped]
+    text = message[0] if len(message) == 1 else "errors:" + "".join(f"\n  {line}" for line in message)
     what = f"({namespace}/{name}; {resource.api_version}, Kind={resource.kind})"
     return ApiError(500, "", f"failed to create typed patch object {what}: {text}")

@@ -1,8 +1,8 @@
 """
 The objects of one cluster and the log of their changes.
 
-Objects are never changed in place: a writer puts a new one, so that readers, snapshots and watches may keep
-the one they have. Everything happens on the event loop between two awaits, hence no locks.
+Objects are immutable: a writer stores a new one, so that readers, snapshots and watches can keep the old one.
+Everything happens on the event loop between two awaits, so there are no locks.
 """
 
 import asyncio

@@ -1,18 +1,10 @@
 """
-Telemetry of simulated GPUs: how busy claims keep them, and the text of their exporters.
+Telemetry of simulated GPUs: their load, and the metrics of their exporters in the text format.
 
-How busy a claim keeps its devices: smooth curves of time, the same in every run for the same claim.
-
-About one claim in eight does nothing with what it holds, as in real fleets.
-
-The physical GPUs of a cluster, who uses them or their partitions, and how hard.
-
-The metrics and labels of the exporters: dcgm-exporter 4.6 for NVIDIA, device-metrics-exporter for AMD.
-
-One series per pod and container that shares a device, each with the full value of the device. Values of the
-board, such as power, come again with every partition.
-
-`/metrics` of a cluster: what the exporters of all its nodes would say together, in the text format.
+The load of a claim is a smooth curve of time, equal in every run; about one claim in eight is idle, as in
+real fleets. Metrics and labels are those of dcgm-exporter 4.6 for NVIDIA and device-metrics-exporter for
+AMD: one series per pod and container that shares a device, each with the full value of the device. Values of
+the physical GPU, such as power, repeat with every partition.
 """
 
 import hashlib
@@ -47,13 +39,13 @@ def fraction(text: str) -> float:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48
 
 
-def load_at(key: str, device: str, seconds: float, *, asked: float | None = None) -> Load:
+def load_at(key: str, device: str, seconds: float, *, mean_activity: float | None = None) -> Load:
     """Return the load at a time. `asked` is the mean activity that the work says of itself, 0 to 1."""
     idle = fraction(f"{key}/idle") < IDLE_SHARE
-    memory = 0.25 + 0.65 * fraction(f"{key}/memory") if asked is None else 0.35 + 0.45 * asked
-    if idle and asked is None:
+    memory = 0.25 + 0.65 * fraction(f"{key}/memory") if mean_activity is None else 0.35 + 0.45 * mean_activity
+    if idle and mean_activity is None:
         return Load(0.0, memory, 0.0)
-    level = 0.5 + 0.42 * fraction(f"{key}/level") if asked is None else asked
+    level = 0.5 + 0.42 * fraction(f"{key}/level") if mean_activity is None else mean_activity
     phase = fraction(f"{key}/phase") + 0.05 * fraction(f"{key}/{device}")
     wave = sum(height * math.sin(2 * math.pi * (seconds / period + phase)) for period, height in WAVES)
     breathing = 0.02 * math.sin(2 * math.pi * (seconds / 600 + phase))
@@ -132,9 +124,9 @@ def physical_gpus(store: Store, *, seed: int, now: float) -> Iterator[SimulatedG
             using = users.get((driver, pool, device["name"]), [])
             part = PublishedDevice(device, using, _load(device, using, seed, now))
             boards.setdefault(_key(device, node), []).append(part)
-        for number, (key, mine) in enumerate(boards.items()):
-            if model := MODELS.get(text_of(mine[0].device, "productName")):
-                yield SimulatedGpu(node, driver, pool, number, key, model, _existing(mine))
+        for number, (key, node_gpus) in enumerate(boards.items()):
+            if model := MODELS.get(text_of(node_gpus[0].device, "productName")):
+                yield SimulatedGpu(node, driver, pool, number, key, model, _existing(node_gpus))
 
 
 def _published(store: Store) -> dict[tuple[str, str, str], list[Device]]:
@@ -183,7 +175,7 @@ def _load(device: Device, users: list[DeviceUser], seed: int, now: float) -> Loa
     if not users:
         return NOTHING
     key = f"{seed}/{users[0].claim['metadata']['uid']}"
-    return load_at(key, device["name"], now, asked=users[0].activity)
+    return load_at(key, device["name"], now, mean_activity=users[0].activity)
 
 
 def _activity(pod: Manifest) -> float | None:

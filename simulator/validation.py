@@ -1,12 +1,8 @@
 """
-What the API server fills in and what it refuses.
+Defaults and validation (422) of the API server, with its messages.
 
-What the API server fills in before it validates.
-
-What the API server refuses with 422, in its words.
-
-It is as lax as the real one: an unknown class, 33 devices or an attribute that nobody publishes pass here
-and get stuck at scheduling.
+It is as lax as the real one: an unknown class, 33 devices or an unpublished attribute pass here and stay
+pending in the scheduler.
 """
 
 import json
@@ -209,14 +205,14 @@ def _request(request: dict[str, Any], path: str) -> Iterator[FieldCause]:
         yield from _wish(one, where)
 
 
-def _wish(wish: dict[str, Any], path: str) -> Iterator[FieldCause]:
-    if not wish.get("deviceClassName"):
+def _wish(request: dict[str, Any], path: str) -> Iterator[FieldCause]:
+    if not request.get("deviceClassName"):
         yield FieldCause.required(f"{path}.deviceClassName")
     else:
-        yield from _subdomain(f"{path}.deviceClassName", wish["deviceClassName"])
-    mode, count = wish.get("allocationMode"), wish.get("count") or 0
+        yield from _subdomain(f"{path}.deviceClassName", request["deviceClassName"])
+    mode, count = request.get("allocationMode"), request.get("count") or 0
     if mode not in MODES:
-        listed = ", ".join(_quoted(known) for known in MODES)
+        listed = ", ".join(_quoted(fields) for fields in MODES)
         message = f"Unsupported value: {_quoted(mode)}: supported values: {listed}"
         yield FieldCause(f"{path}.allocationMode", "FieldValueNotSupported", message)
     elif mode == "All" and count:
@@ -224,7 +220,7 @@ def _wish(wish: dict[str, Any], path: str) -> Iterator[FieldCause]:
         yield FieldCause.invalid(f"{path}.count", str(count), why)
     elif mode == "ExactCount" and count <= 0:
         yield FieldCause.invalid(f"{path}.count", str(count), "must be greater than zero")
-    for index, selector in enumerate(wish.get("selectors") or []):
+    for index, selector in enumerate(request.get("selectors") or []):
         if not (selector.get("cel") or {}).get("expression"):
             yield FieldCause.required(f"{path}.selectors[{index}].cel.expression")
         else:

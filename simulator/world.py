@@ -1,17 +1,10 @@
 """
-The simulated clusters: racks of nodes, the devices of each model, and their partitions.
+The simulated clusters of the demo: 42 nodes, 214 GPUs of six models, and their partitions.
 
-The kinds of devices in the simulated clusters, with the attributes that their drivers publish.
-
-GPUs in partitions (MIG): cut beforehand by an admin, or published with every cut that is possible.
-
-In dynamic MIG the driver lists a GPU and all placements of its profiles as devices that consume counters of
-that GPU; the counters have a slice of their own, and each GPU has one.
-
-The two clusters of the demo: 42 nodes, 214 GPUs of six kinds.
-
-fra-1 has 64 H100, 32 A100, 24 L40S and 32 L4; lab-2 has 28 T4, 16 MI300X, 16 A100 cut into 54 partitions
-and 2 H100 that are cut when somebody asks: each is published as 19 devices, so that there are 288 devices.
+fra-1 has 64 H100, 32 A100, 24 L40S and 32 L4; lab-2 has 28 T4, 16 MI300X, 16 A100 with 54 static MIG
+partitions, and 2 H100 with dynamic MIG. In dynamic MIG the driver publishes a GPU and all placements of its
+profiles as devices that consume counters of that GPU, 19 devices each, so that there are 288 devices; the
+counters have a slice of their own.
 """
 
 import uuid
@@ -207,9 +200,9 @@ def counter_set(index: int) -> dict[str, Any]:
 
 def dynamic_gpu(model: Model, node: str, index: int) -> Iterator[Device]:
     """Yield the whole GPU, which takes every counter, and whatever can be cut from it."""
-    whole = nvidia_gpu(model, node, index)
-    whole["capacity"] = _values(WHOLE.amounts)
-    yield whole | _consuming(index, WHOLE, 0)
+    counters = nvidia_gpu(model, node, index)
+    counters["capacity"] = _values(WHOLE.amounts)
+    yield counters | _consuming(index, WHOLE, 0)
     for partition in H100_PROFILES:
         for start in partition.starts:
             # It has no uuid: there is none before the partition is made.

@@ -1,4 +1,4 @@
-"""Selectors of devices in CEL, as the Kubernetes API server and scheduler understand them."""
+"""CEL selectors of devices, as the Kubernetes API server and scheduler evaluate them."""
 
 from dra.cel.selector import Selector, compile_selector
 from dra.cel.syntax import CelError, CompileError, EvaluationError, NotPreviewable

@@ -1,9 +1,7 @@
 """
-How an expression reads a device.
+Attribute access: fields and indices of the variable `device`, of maps, lists and optional values.
 
-A device as the variable `device` shows it (dynamic-resource-allocation `cel/compile.go`).
-
-Fields and indices at run time (cel-go `interpreter/attributes.go`): of maps, lists and optional values.
+Sources: dynamic-resource-allocation `cel/compile.go`, cel-go `interpreter/attributes.go`.
 """
 
 from __future__ import annotations
@@ -78,15 +76,15 @@ class View:
 
     def domains(self, part: str) -> Domains:
         """Return all attributes or all capacities."""
-        known = self._domains.get(part)
-        if known is None:
+        cached = self._domains.get(part)
+        if cached is None:
             by_domain: dict[str, dict[str, Any]] = {}
             for full, entry in (self.device.raw.get(part) or {}).items():
                 domain, name = qualified(self.device.driver, full)
                 by_domain.setdefault(domain, {})[name] = READ[part](entry)
-            known = Domains({domain: Names(named) for domain, named in by_domain.items()})
-            self._domains[part] = known
-        return known
+            cached = Domains({domain: Names(named) for domain, named in by_domain.items()})
+            self._domains[part] = cached
+        return cached
 
     def whole(self) -> Map:
         """Return the variable itself."""
@@ -211,8 +209,10 @@ def index(operand: Run, key: Run, *, optional: bool) -> Run:
         found, there = _find(value, name)
         if there:
             return found
-        shown = str(name).lower() if type(name) is bool else name
-        raise Failure(f"index out of bounds: {shown}" if type(value) is list else f"no such key: {shown}")
+        key_text = str(name).lower() if type(name) is bool else name
+        raise Failure(
+            f"index out of bounds: {key_text}" if type(value) is list else f"no such key: {key_text}"
+        )
 
     return run
 
@@ -228,8 +228,8 @@ def _find(value: Any, key: Any) -> tuple[Any, bool]:
         return value.find(key)
     if type(value) is not list:
         return None, False
-    place = _whole(key)
-    return (value[place], True) if 0 <= place < len(value) else (None, False)
+    index = _whole(key)
+    return (value[index], True) if 0 <= index < len(value) else (None, False)
 
 
 def _whole(key: Any) -> int:

@@ -1,12 +1,8 @@
 """
-Type checking, and what literals may be.
+The type checker: every node gets its type, every call its possible overloads (cel-go `checker/checker.go`).
 
-Type checking: every node gets its type, every call the overloads that may run (cel-go
-`checker/checker.go`).
-
-Messages are upstream's, with the place in the text that they are about.
-
-What is checked of a typed tree besides types (cel-go `cel/validator.go`): mixed literals, bad patterns.
+Messages are upstream's, with positions in the text. `problems` also validates literals and regular
+expressions (cel-go `cel/validator.go`).
 """
 
 from __future__ import annotations
@@ -94,8 +90,8 @@ class TypeChecker:
         self.free += 1
         return kinds.parameter(f"_var{self.free - 1}")
 
-    def fits(self, given: Type, wanted: Type) -> bool:
-        learned = fit_all(self.bound, [given], [wanted])
+    def fits(self, given: Type, expected: Type) -> bool:
+        learned = fit_all(self.bound, [given], [expected])
         self.bound = self.bound if learned is None else learned
         return learned is not None
 
@@ -217,8 +213,8 @@ class TypeChecker:
             return now
         return kinds.more_general(before, now) if self.fits(before, now) else kinds.DYN
 
-    def _held(self, node: Node, found: Type) -> Type:
-        inner, optional = unwrapped(found)
+    def _held(self, node: Node, element_type: Type) -> Type:
+        inner, optional = unwrapped(element_type)
         if not optional and not is_dyn(inner):
             self.fail(node, f"expected type '{kinds.optional_of(inner)}' but found '{inner}'")
         return inner
@@ -226,8 +222,10 @@ class TypeChecker:
     def _list(self, node: ListOf) -> Type:
         joined: Type | None = None
         for index, element in enumerate(node.elements):
-            found = self.check(element)
-            joined = self._join(joined, self._held(element, found) if index in node.optional else found)
+            element_type = self.check(element)
+            joined = self._join(
+                joined, self._held(element, element_type) if index in node.optional else element_type
+            )
         return kinds.list_of(joined or self.new_type())
 
     def _map(self, node: MapOf) -> Type:
@@ -235,8 +233,8 @@ class TypeChecker:
         value: Type | None = None
         for entry in node.entries:
             key = self._join(key, self.check(entry.key))
-            found = self.check(entry.value)
-            value = self._join(value, self._held(entry.value, found) if entry.optional else found)
+            map_type = self.check(entry.value)
+            value = self._join(value, self._held(entry.value, map_type) if entry.optional else map_type)
         key = key or self.new_type()
         return kinds.map_of(key, value or self.new_type())
 
@@ -254,10 +252,10 @@ class TypeChecker:
         first, second = self._range(node, over)
         self.scopes.append({node.accumulator: start})
         self.scopes.append({node.variable: first} | ({node.second: second} if node.second else {}))
-        for part, wanted in ((node.condition, kinds.BOOL), (node.step, start)):
+        for part, expected in ((node.condition, kinds.BOOL), (node.step, start)):
             found = self.check(part)
-            if not self.fits(wanted, found):
-                self.fail(part, f"expected type '{wanted}' but found '{found}'")
+            if not self.fits(expected, found):
+                self.fail(part, f"expected type '{expected}' but found '{found}'")
         self.scopes.pop()
         result = self.check(node.result)
         self.scopes.pop()

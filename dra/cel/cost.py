@@ -1,8 +1,8 @@
 """
-The worst case that the API server reckons with (cel-go `checker/cost.go`).
+The cost estimate of an expression, as the API server computes it (cel-go `checker/cost.go`).
 
-A selector above `LIMIT` is refused. The scheduler counts again while it evaluates, and stops there;
-an evaluation costs what was estimated at most, but for a unit here and there, so it is not counted here.
+The API server rejects a selector above `LIMIT`. The scheduler also tracks the actual cost, which is at most
+the estimate but for single units, so it is not tracked here.
 """
 
 from __future__ import annotations
@@ -227,10 +227,10 @@ class _Estimator:
         return capped(cost + count.most * each)
 
 
-def _union(one: Contents | None, other: Contents | None) -> Contents | None:
-    if one is None or other is None:
+def _union(left: Contents | None, right: Contents | None) -> Contents | None:
+    if left is None or right is None:
         return None
-    return Contents(one.kind, one.key.union(other.key), one.value.union(other.value))
+    return Contents(left.kind, left.key.union(right.key), left.value.union(right.value))
 
 
 def _scalar(one: Type) -> bool:

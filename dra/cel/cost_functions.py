@@ -1,12 +1,8 @@
 """
-What calls cost at most, by the sizes of what they are given.
+Cost estimates of calls, and the sizes of their results.
 
-Sizes and costs as ranges that never overflow (cel-go `checker/cost.go`), and how large a device can be.
-
-What one call costs in the worst case, its arguments apart, and how large its result may be.
-
-Sources: apiserver `pkg/cel/library/cost.go`, which goes by the name of the function; cel-go
-`ext/{lists,sets}.go` and `checker/cost.go`, by the overload.
+Sizes and costs are ranges that never overflow (cel-go `checker/cost.go`). Sources: apiserver
+`pkg/cel/library/cost.go`, by function name; cel-go `ext/{lists,sets}.go` and `checker/cost.go`, by overload.
 """
 
 from __future__ import annotations
@@ -40,14 +36,14 @@ class Size(NamedTuple):
     least: int
     most: int
 
-    def plus(self, other: Size) -> Size:
-        return Size(capped(self.least + other.least), capped(self.most + other.most))
+    def plus(self, size: Size) -> Size:
+        return Size(capped(self.least + size.least), capped(self.most + size.most))
 
-    def times(self, other: Size) -> Size:
-        return Size(capped(self.least * other.least), capped(self.most * other.most))
+    def times(self, size: Size) -> Size:
+        return Size(capped(self.least * size.least), capped(self.most * size.most))
 
-    def union(self, other: Size) -> Size:
-        return Size(min(self.least, other.least), max(self.most, other.most))
+    def union(self, size: Size) -> Size:
+        return Size(min(self.least, size.least), max(self.most, size.most))
 
 
 UNKNOWN, ONE, NOTHING_YET = Size(0, MOST), Size(1, 1), Size(MOST, 0)
@@ -130,8 +126,8 @@ class CostCall(NamedTuple):
     parts: list[Argument]
     device: VariablePart
 
-    def size(self, place: int) -> Size:
-        part = self.parts[place]
+    def size(self, index: int) -> Size:
+        part = self.parts[index]
         return part.size or size_at(part.path, self.device) or UNKNOWN
 
     def element(self) -> tuple[Type, Size] | None:
@@ -147,56 +143,56 @@ def call_cost(
     function: str, overload: str, target: Argument | None, arguments: list[Argument], device: VariablePart
 ) -> Estimate:
     """Estimate a call."""
-    asked = CostCall(overload, [target, *arguments] if target else arguments, device)
+    call = CostCall(overload, [target, *arguments] if target else arguments, device)
     by_overload = BY_OVERLOAD.get(overload)
     if by_overload:
-        return by_overload(asked)
+        return by_overload(call)
     by_function = BY_FUNCTION.get(function)
-    found = by_function(asked) if by_function else None
-    return found or _standard(asked)
+    found = by_function(call) if by_function else None
+    return found or _standard(call)
 
 
 def _fixed(_asked: CostCall) -> Estimate:
     return Estimate(1)
 
 
-def _traversal(asked: CostCall) -> Estimate:
-    return Estimate(scaled(asked.size(0).most, TRAVERSAL))
+def _traversal(call: CostCall) -> Estimate:
+    return Estimate(scaled(call.size(0).most, TRAVERSAL))
 
 
-def _twice(asked: CostCall) -> Estimate:
-    return Estimate(scaled(asked.size(0).most, 2 * TRAVERSAL))
+def _twice(call: CostCall) -> Estimate:
+    return Estimate(scaled(call.size(0).most, 2 * TRAVERSAL))
 
 
-def _same_size(asked: CostCall) -> Estimate:
-    size = asked.size(0)
+def _same_size(call: CostCall) -> Estimate:
+    size = call.size(0)
     return Estimate(scaled(size.most, TRAVERSAL), size)
 
 
-def _over_list(asked: CostCall) -> Estimate:
+def _over_list(call: CostCall) -> Estimate:
     """Estimate what goes over a list, or over a text where the function has a namesake for texts."""
-    size, element = asked.size(0), asked.element()
-    if element is None and asked.overload != "list_includes_dyn_dyn":
+    size, element = call.size(0), call.element()
+    if element is None and call.overload != "list_includes_dyn_dyn":
         return Estimate(scaled(size.most, TRAVERSAL))
-    each = 1
+    element_cost = 1
     if element and element[0].kind in ("string", "bytes"):
-        each = capped(1 + scaled(element[1].most, TRAVERSAL))
-    return Estimate(capped(size.most * each))
+        element_cost = capped(1 + scaled(element[1].most, TRAVERSAL))
+    return Estimate(capped(size.most * element_cost))
 
 
-def _replace(asked: CostCall) -> Estimate:
-    size, old, new = (asked.size(place) for place in range(3))
-    most, kept_most = _times(size.most, old.least), 0
+def _replace(call: CostCall) -> Estimate:
+    size, old, new = (call.size(index) for index in range(3))
+    maximum, kept_most = _times(size.most, old.least), 0
     if not old.least:
-        most, kept_most = capped(size.most + 1), size.most
+        maximum, kept_most = capped(size.most + 1), size.most
     elif new.most <= old.least:
-        most, kept_most = 0, size.most
-    least, kept_least = _times(size.least, old.most), 0
+        maximum, kept_most = 0, size.most
+    minimum, kept_least = _times(size.least, old.most), 0
     if not old.most:
-        least, kept_least = capped(size.least + 1), size.least
+        minimum, kept_least = capped(size.least + 1), size.least
     elif old.most <= new.least:
-        least, kept_least = 0, size.least
-    result = Size(least, most).times(new).plus(Size(kept_least, kept_most))
+        minimum, kept_least = 0, size.least
+    result = Size(minimum, maximum).times(new).plus(Size(kept_least, kept_most))
     return Estimate(scaled(size.most, 2 * TRAVERSAL), result)
 
 
@@ -204,51 +200,51 @@ def _times(size: int, part: int) -> int:
     return math.ceil(float(size) / float(part)) if part else 0
 
 
-def _split(asked: CostCall) -> Estimate:
-    size = asked.size(0)
-    most = size.most
-    limit = asked.parts[2].node if len(asked.parts) > 2 else None
+def _split(call: CostCall) -> Estimate:
+    size = call.size(0)
+    maximum = size.most
+    limit = call.parts[2].node if len(call.parts) > 2 else None
     if isinstance(limit, Literal) and type(limit.value) is int:
-        most = limit.value % 2**64
-    return Estimate(scaled(size.most, 2 * TRAVERSAL), Size(0, most))
+        maximum = limit.value % 2**64
+    return Estimate(scaled(size.most, 2 * TRAVERSAL), Size(0, maximum))
 
 
-def _join(asked: CostCall) -> Estimate:
-    count, element, size = asked.size(0), asked.element(), Size(0, 0)
+def _join(call: CostCall) -> Estimate:
+    count, element, size = call.size(0), call.element(), Size(0, 0)
     if element:
         size = count.times(element[1])
-    if len(asked.parts) > 1:
+    if len(call.parts) > 1:
         gaps = Size(max(count.least - 1, 0), max(count.most - 1, 0))
-        size = size.plus(asked.size(1).times(gaps))
+        size = size.plus(call.size(1).times(gaps))
     return Estimate(scaled(size.most, TRAVERSAL), size)
 
 
-def _find(asked: CostCall) -> Estimate:
-    size = asked.size(0)
+def _find(call: CostCall) -> Estimate:
+    size = call.size(0)
     text = scaled(size.plus(ONE).most, TRAVERSAL)
-    return Estimate(capped(text * scaled(asked.size(1).most, PATTERN)), Size(0, size.most))
+    return Estimate(capped(text * scaled(call.size(1).most, PATTERN)), Size(0, size.most))
 
 
-def _ip(asked: CostCall) -> Estimate:
-    return Estimate(1) if asked.overload == "cidr_ip" else _traversal(asked)
+def _ip(call: CostCall) -> Estimate:
+    return Estimate(1) if call.overload == "cidr_ip" else _traversal(call)
 
 
-def _holds(asked: CostCall) -> Estimate:
+def _holds(call: CostCall) -> Estimate:
     cost = scaled(2 * ADDRESS.most, TRAVERSAL)
-    if asked.overload.startswith("cidr_contains_cidr"):
+    if call.overload.startswith("cidr_contains_cidr"):
         cost += scaled(ADDRESS.most, TRAVERSAL) + 1
-    if asked.overload.endswith("_string"):
-        cost = capped(cost + scaled(asked.size(1).most, TRAVERSAL))
+    if call.overload.endswith("_string"):
+        cost = capped(cost + scaled(call.size(1).most, TRAVERSAL))
     return Estimate(cost)
 
 
-def _equality(asked: CostCall) -> Estimate | None:
-    one, other = (part.type for part in asked.parts)
-    return Estimate(1) if one.name == other.name and one.name in SMALL else None
+def _equality(call: CostCall) -> Estimate | None:
+    left, right = (part.type for part in call.parts)
+    return Estimate(1) if left.name == right.name and left.name in SMALL else None
 
 
-def _number(asked: CostCall, place: int, default: int) -> int:
-    node = asked.parts[place].node
+def _number(call: CostCall, index: int, default: int) -> int:
+    node = call.parts[index].node
     return max(node.value, 0) if isinstance(node, Literal) and type(node.value) is int else default
 
 
@@ -256,43 +252,43 @@ def _new_list(factor: float, size: Size) -> Estimate:
     return Estimate(capped(scaled(size.most, factor) + 11), size)
 
 
-def _slice(asked: CostCall) -> Estimate:
-    length = (_number(asked, 2, asked.size(0).most) - _number(asked, 1, 0)) % 2**64
+def _slice(call: CostCall) -> Estimate:
+    length = (_number(call, 2, call.size(0).most) - _number(call, 1, 0)) % 2**64
     return _new_list(1, Size(length, length))
 
 
-def _flatten(asked: CostCall) -> Estimate:
-    return _new_list(float(_number(asked, 1, MOST)) if len(asked.parts) > 1 else 1.0, asked.size(0))
+def _flatten(call: CostCall) -> Estimate:
+    return _new_list(float(_number(call, 1, MOST)) if len(call.parts) > 1 else 1.0, call.size(0))
 
 
-def _range(asked: CostCall) -> Estimate:
-    count = _number(asked, 0, MOST)
+def _range(call: CostCall) -> Estimate:
+    count = _number(call, 0, MOST)
     return _new_list(1, Size(count, count))
 
 
-def _square(factor: float, place: int = 0) -> Callable[[CostCall], Estimate]:
-    def run(asked: CostCall) -> Estimate:
-        size = asked.size(place)
+def _square(factor: float, index: int = 0) -> Callable[[CostCall], Estimate]:
+    def run(call: CostCall) -> Estimate:
+        size = call.size(index)
         return _new_list(factor, size.times(size))
 
     return run
 
 
 def _sets(factor: float) -> Callable[[CostCall], Estimate]:
-    return lambda asked: Estimate(capped(scaled(asked.size(0).times(asked.size(1)).most, factor) + 1))
+    return lambda call: Estimate(capped(scaled(call.size(0).times(call.size(1)).most, factor) + 1))
 
 
-def _standard(asked: CostCall) -> Estimate:
+def _standard(call: CostCall) -> Estimate:
     """Estimate what CEL itself knows, by overload; sizes of arguments that it was not told are unknown."""
-    sizes = [part.size or UNKNOWN for part in asked.parts]
-    match asked.overload:
+    sizes = [part.size or UNKNOWN for part in call.parts]
+    match call.overload:
         case "string_to_bytes":
             return Estimate(scaled(sizes[0].most, TRAVERSAL), Size(sizes[0].least, sizes[0].most * 4 % 2**64))
         case "bytes_to_string":
             return Estimate(scaled(sizes[0].most, TRAVERSAL), Size(sizes[0].least // 4, sizes[0].most))
         case "strings_quote":
-            most = (sizes[0].most * 2 + 2) % 2**64
-            return Estimate(scaled(sizes[0].most, TRAVERSAL), Size(sizes[0].least + 2, most))
+            maximum = (sizes[0].most * 2 + 2) % 2**64
+            return Estimate(scaled(sizes[0].most, TRAVERSAL), Size(sizes[0].least + 2, maximum))
         case "starts_with_string" | "ends_with_string":
             return Estimate(scaled(sizes[1].most, TRAVERSAL))
         case "in_list":
@@ -307,7 +303,7 @@ def _standard(asked: CostCall) -> Estimate:
         case "add_string" | "add_bytes":
             size = sizes[0].plus(sizes[1])
             return Estimate(scaled(size.most, TRAVERSAL), size)
-    if asked.overload in COMPARED:
+    if call.overload in COMPARED:
         return Estimate(scaled(min(sizes[0].most, sizes[1].most), TRAVERSAL))
     return Estimate(1)
 

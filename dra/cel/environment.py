@@ -1,4 +1,6 @@
-"""What the API server compiles new selectors with (dynamic-resource-allocation `cel/compile.go`)."""
+"""
+The CEL environment of the API server for new selectors (dynamic-resource-allocation `cel/compile.go`).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """
-The usual forms of selectors, read off the syntax tree: what `&&` joins, what is read, with what compared.
+Common forms of selectors, read from the syntax tree: conjuncts, attribute reads and comparisons.
 
-An expression need not be valid here; one that is malformed has no such form.
+An expression need not be valid; a malformed one has no such form.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The types of CEL and how they fit one another (cel-go `checker/types.go`)."""
+"""The types of CEL and their assignability (cel-go `checker/types.go`)."""
 
 from __future__ import annotations
 
@@ -88,40 +88,40 @@ def fit_all(bound: Bindings, given: list[Type], wanted: list[Type]) -> Bindings 
     return None
 
 
-def more_general(one: Type, other: Type) -> Type:
+def more_general(left: Type, right: Type) -> Type:
     """Return the more general of two types that fit."""
-    return one if _less_specific(one, other) else other
+    return left if _less_specific(left, right) else right
 
 
-def equivalent(one: Type, other: Type) -> bool:
+def equivalent(left: Type, right: Type) -> bool:
     """Say whether two types are the same but for the names of their parameters."""
-    if one.kind == "parameter" or other.kind == "parameter":
-        return one.kind == other.kind
-    if one.kind != other.kind or one.name != other.name or len(one.parameters) != len(other.parameters):
+    if left.kind == "parameter" or right.kind == "parameter":
+        return left.kind == right.kind
+    if left.kind != right.kind or left.name != right.name or len(left.parameters) != len(right.parameters):
         return False
-    return all(map(equivalent, one.parameters, other.parameters))
+    return all(map(equivalent, left.parameters, right.parameters))
 
 
-def _fits(bound: Bindings, one: Type, other: Type) -> bool:
-    if other.kind == "parameter":
-        valid, known = _substitutes(bound, one, other)
+def _fits(bound: Bindings, left: Type, right: Type) -> bool:
+    if right.kind == "parameter":
+        valid, known = _substitutes(bound, left, right)
         if valid or known:
             return valid
-    if one.kind == "parameter":
-        return _substitutes(bound, other, one)[0]
-    if loose(one) or loose(other):
+    if left.kind == "parameter":
+        return _substitutes(bound, right, left)[0]
+    if loose(left) or loose(right):
         return True
-    if one.kind == "null":
-        return other.kind == "null" or other.kind in NULLABLE
-    if other.kind == "null":
-        return one.kind in NULLABLE
-    if one.kind == "type":
-        return other.kind == "type"
-    if one.kind != other.kind or one.name != other.name:
+    if left.kind == "null":
+        return right.kind == "null" or right.kind in NULLABLE
+    if right.kind == "null":
+        return left.kind in NULLABLE
+    if left.kind == "type":
+        return right.kind == "type"
+    if left.kind != right.kind or left.name != right.name:
         return False
-    if one.kind in NESTED:
-        return len(one.parameters) == len(other.parameters) and all(
-            _fits(bound, *pair) for pair in zip(one.parameters, other.parameters, strict=True)
+    if left.kind in NESTED:
+        return len(left.parameters) == len(right.parameters) and all(
+            _fits(bound, *pair) for pair in zip(left.parameters, right.parameters, strict=True)
         )
     return True
 
@@ -156,14 +156,14 @@ def _apart(bound: Bindings, free: Type, within: Type) -> bool:
     return all(_apart(bound, free, part) for part in within.parameters)
 
 
-def _less_specific(one: Type, other: Type) -> bool:
-    if is_dyn(one) or one.kind == "parameter":
+def _less_specific(left: Type, right: Type) -> bool:
+    if is_dyn(left) or left.kind == "parameter":
         return True
-    if is_dyn(other) or other.kind == "parameter" or one.kind != other.kind:
+    if is_dyn(right) or right.kind == "parameter" or left.kind != right.kind:
         return False
-    if one.kind == "type":
+    if left.kind == "type":
         return True
-    if one.kind in NESTED:
-        same = one.name == other.name and len(one.parameters) == len(other.parameters)
-        return same and all(map(_less_specific, one.parameters, other.parameters))
-    return one == other
+    if left.kind in NESTED:
+        same = left.name == right.name and len(left.parameters) == len(right.parameters)
+        return same and all(map(_less_specific, left.parameters, right.parameters))
+    return left == right

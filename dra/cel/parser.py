@@ -1,9 +1,7 @@
 """
-From text to a tree; macros are expanded on the way.
+The parser: from text to a syntax tree with macros expanded.
 
-What looks like a function but expands to syntax (cel-go `parser/macro.go`, `ext/`, `cel/library.go`).
-
-From text to a syntax tree (cel-go `parser/gen/CEL.g4`, `parser/parser.go`).
+Sources: cel-go `parser/gen/CEL.g4`, `parser/parser.go`; macros: `parser/macro.go`, `ext/`, `cel/library.go`.
 """
 
 from __future__ import annotations
@@ -55,12 +53,12 @@ def _settled[N: Node](node: N) -> N:
     return node
 
 
-def _call(place: int, function: str, *args: Node, target: Node | None = None) -> Node:
-    return _settled(Call(place, function, target, list(args)))
+def _call(offset: int, function: str, *args: Node, target: Node | None = None) -> Node:
+    return _settled(Call(offset, function, target, list(args)))
 
 
-def _accumulator(place: int) -> Node:
-    return Ident(place, ACCUMULATOR)
+def _accumulator(offset: int) -> Node:
+    return Ident(offset, ACCUMULATOR)
 
 
 def _has(call: Call) -> Node:
@@ -96,21 +94,21 @@ def _fold(call: Call, target: Node, start: Node, condition: Node, step: Node, re
 
 def _quantifier(call: Call, target: Node) -> Node:
     """Expand all() and exists(), which stop as soon as the answer is known."""
-    place, every = call.place, call.function == "all"
+    offset, universal = call.place, call.function == "all"
     _variables(call)
-    so_far = _accumulator(place) if every else _call(place, "!_", _accumulator(place))
-    condition = _call(place, "@not_strictly_false", so_far)
-    step = _call(place, "_&&_" if every else "_||_", _accumulator(place), call.args[-1])
-    return _fold(call, target, Literal(place, every), condition, step, _accumulator(place))
+    so_far = _accumulator(offset) if universal else _call(offset, "!_", _accumulator(offset))
+    condition = _call(offset, "@not_strictly_false", so_far)
+    step = _call(offset, "_&&_" if universal else "_||_", _accumulator(offset), call.args[-1])
+    return _fold(call, target, Literal(offset, universal), condition, step, _accumulator(offset))
 
 
 def _exists_one(call: Call, target: Node) -> Node:
-    place = call.place
+    offset = call.place
     _variables(call)
-    more = _call(place, "_+_", _accumulator(place), Literal(place, 1))
-    step = _call(place, "_?_:_", call.args[-1], more, _accumulator(place))
-    result = _call(place, "_==_", _accumulator(place), Literal(place, 1))
-    return _fold(call, target, Literal(place, 0), Literal(place, value=True), step, result)
+    more = _call(offset, "_+_", _accumulator(offset), Literal(offset, 1))
+    step = _call(offset, "_?_:_", call.args[-1], more, _accumulator(offset))
+    result = _call(offset, "_==_", _accumulator(offset), Literal(offset, 1))
+    return _fold(call, target, Literal(offset, 0), Literal(offset, value=True), step, result)
 
 
 def _collect(call: Call, target: Node, start: Node, step: Node, condition: Node | None) -> Node:
@@ -121,31 +119,31 @@ def _collect(call: Call, target: Node, start: Node, step: Node, condition: Node 
 
 def _map(call: Call, target: Node) -> Node:
     """Expand map() and transformList(): the last argument of each element, with a condition before it."""
-    place = call.place
+    offset = call.place
     filtered = len(call.args) == (3 if call.function == "map" else 4)
-    step = _call(place, "_+_", _accumulator(place), _settled(ListOf(place, [call.args[-1]])))
-    return _collect(call, target, ListOf(place, []), step, call.args[-2] if filtered else None)
+    step = _call(offset, "_+_", _accumulator(offset), _settled(ListOf(offset, [call.args[-1]])))
+    return _collect(call, target, ListOf(offset, []), step, call.args[-2] if filtered else None)
 
 
 def _filter(call: Call, target: Node) -> Node:
-    place = call.place
+    offset = call.place
     _variables(call)
-    step = _call(place, "_+_", _accumulator(place), _settled(ListOf(place, [copy(call.args[0])])))
-    return _collect(call, target, ListOf(place, []), step, call.args[1])
+    step = _call(offset, "_+_", _accumulator(offset), _settled(ListOf(offset, [copy(call.args[0])])))
+    return _collect(call, target, ListOf(offset, []), step, call.args[1])
 
 
 def _transform_map(call: Call, target: Node) -> Node:
-    place = call.place
+    offset = call.place
     first, _ = _variables(call)
-    key = [Ident(place, first)] if call.function == "transformMap" else []
-    step = _call(place, INSERT, _accumulator(place), *key, call.args[-1])
-    return _collect(call, target, MapOf(place, []), step, call.args[2] if len(call.args) == 4 else None)
+    key = [Ident(offset, first)] if call.function == "transformMap" else []
+    step = _call(offset, INSERT, _accumulator(offset), *key, call.args[-1])
+    return _collect(call, target, MapOf(offset, []), step, call.args[2] if len(call.args) == 4 else None)
 
 
-def _binding(place: int, name: str, value: Node, result: Node) -> Node:
-    never = Literal(place, value=False)
+def _binding(offset: int, name: str, value: Node, result: Node) -> Node:
+    never = Literal(offset, value=False)
     return _settled(
-        Fold(place, ListOf(place, []), UNUSED, "", name, value, never, Ident(place, name), result)
+        Fold(offset, ListOf(offset, []), UNUSED, "", name, value, never, Ident(offset, name), result)
     )
 
 
@@ -159,28 +157,28 @@ def _bind(call: Call, target: Node) -> Node | None:
 
 
 def _optional_map(call: Call, target: Node) -> Node:
-    place = call.place
+    offset = call.place
     name, result = call.args
     if not isinstance(name, Ident):
         raise SyntaxProblem(name.place, f"{call.function}() variable name must be a simple identifier")
-    value = _call(place, "value", target=copy(target))
-    mapped = _binding(place, name.name, value, result)
+    value = _call(offset, "value", target=copy(target))
+    mapped = _binding(offset, name.name, value, result)
     if call.function == "optMap":
-        mapped = _call(place, "optional.of", mapped)
-    present = _call(place, "hasValue", target=target)
-    return _call(place, "_?_:_", present, mapped, _call(place, "optional.none"))
+        mapped = _call(offset, "optional.of", mapped)
+    present = _call(offset, "hasValue", target=target)
+    return _call(offset, "_?_:_", present, mapped, _call(offset, "optional.none"))
 
 
 def _sort_by(call: Call, target: Node) -> Node:
-    place = call.place
+    offset = call.place
     if not isinstance(target, ListOf | Select | Ident | Fold | Call):
         raise SyntaxProblem(
             target.place,
             "sortBy can only be applied to a list, identifier, comprehension, call or select expression",
         )
-    keys = _map(Call(place, "map", None, call.args), Ident(place, SORT_INPUT))
-    ordered = _call(place, "@sortByAssociatedKeys", keys, target=Ident(place, SORT_INPUT))
-    return _binding(place, SORT_INPUT, target, ordered)
+    keys = _map(Call(offset, "map", None, call.args), Ident(offset, SORT_INPUT))
+    ordered = _call(offset, "@sortByAssociatedKeys", keys, target=Ident(offset, SORT_INPUT))
+    return _binding(offset, SORT_INPUT, target, ordered)
 
 
 ONE_VARIABLE = frozenset(
@@ -279,10 +277,10 @@ class _Parser:
 
     def logical(self, mark: str, function: str) -> Node:
         """Read a chain of `||` or `&&` as one call: its shape makes no difference to anything."""
-        start, terms, place = self.next.place, [self.terms(mark)], self.next.place
+        start, terms, offset = self.next.place, [self.terms(mark)], self.next.place
         while self.take(mark):
             terms.append(self.terms(mark))
-        return self.made(Call(place, function, None, terms), start) if len(terms) > 1 else terms[0]
+        return self.made(Call(offset, function, None, terms), start) if len(terms) > 1 else terms[0]
 
     def terms(self, mark: str) -> Node:
         return self.logical("&&", "_&&_") if mark == "||" else self.binary(0)
@@ -343,14 +341,14 @@ class _Parser:
         return expand(call) or call
 
     def arguments(self) -> list[Node]:
-        found: list[Node] = []
+        arguments_: list[Node] = []
         if self.take(")"):
-            return found
-        found.append(self.expression())
+            return arguments_
+        arguments_.append(self.expression())
         while self.take(","):
-            found.append(self.expression())
+            arguments_.append(self.expression())
         self.need(")")
-        return found
+        return arguments_
 
     def primary(self) -> Node:
         token = self.next
@@ -391,7 +389,7 @@ class _Parser:
             ahead += 2
         if self.found[ahead].kind != "{":
             return None
-        place, self.at = self.found[ahead].place, ahead + 1
+        offset, self.at = self.found[ahead].place, ahead + 1
         values: list[Node] = []
         while not self.take("}"):
             self.take("?")
@@ -401,7 +399,7 @@ class _Parser:
             if not self.take(","):
                 self.need("}")
                 break
-        return Message(place, name, values)
+        return Message(offset, name, values)
 
     def list(self, bracket: Token) -> Node:
         elements: list[Node] = []
@@ -438,22 +436,22 @@ class _Parser:
         if token.kind == "-" and self.next.kind in ("int", "double"):
             sign, token = "-", self.next
             self.at += 1
-        place = token.place - len(sign)
+        offset = token.place - len(sign)
         match token.kind:
             case "true" | "false":
-                return Literal(place, token.kind == "true")
+                return Literal(offset, token.kind == "true")
             case "null":
-                return Literal(place, None)
+                return Literal(offset, None)
             case "string":
-                return Literal(place, text_value(token))
+                return Literal(offset, text_value(token))
             case "bytes":
-                return Literal(place, bytes_value(token))
+                return Literal(offset, bytes_value(token))
             case "double":
-                return Literal(place, _double(sign + token.text, place))
+                return Literal(offset, _double(sign + token.text, offset))
             case "int":
-                return Literal(place, _whole(sign + token.text, place, INT64, "invalid int literal"))
+                return Literal(offset, _whole(sign + token.text, offset, INT64, "invalid int literal"))
             case "uint":
-                return Literal(place, Uint(_whole(token.text[:-1], place, UINT64, "invalid uint literal")))
+                return Literal(offset, Uint(_whole(token.text[:-1], offset, UINT64, "invalid uint literal")))
         self.at -= 1
         self.fail("mismatched input", OPERAND)
         raise AssertionError
@@ -463,16 +461,16 @@ def too_deep() -> NotPreviewable:
     return NotPreviewable("The expression is nested more deeply than this portal allows; a cluster decides.")
 
 
-def _whole(text: str, place: int, limits: range, problem: str) -> int:
+def _whole(text: str, offset: int, limits: range, problem: str) -> int:
     sign, digits = ("-", text[1:]) if text[0] == "-" else ("", text)
     value = int(sign + digits, 16 if digits.startswith("0x") else 10) if len(digits) < 100 else None
     if value is None or value not in limits:
-        raise SyntaxProblem(place, problem)
+        raise SyntaxProblem(offset, problem)
     return value
 
 
-def _double(text: str, place: int) -> float:
+def _double(text: str, offset: int) -> float:
     value = float(text)
     if value in (float("inf"), float("-inf")):
-        raise SyntaxProblem(place, "invalid double literal")
+        raise SyntaxProblem(offset, "invalid double literal")
     return value

@@ -1,19 +1,10 @@
 """
-From a checked tree to code that runs on a device.
+The interpreter: from a checked tree to nested functions of one argument (cel-go `interpreter/`).
 
-Comprehensions and bindings at run time (cel-go `interpreter/interpretable.go`, evalFold).
-
-Logic, comparisons and alternatives at run time: what does not simply take the values of all its parts.
-
-Which implementation a call runs (cel-go `common/decls/decls.go`).
-
-Where the types were known and leave one overload, it runs at once; where they were not, the values decide.
-
-From a typed tree to something that runs: nested functions of one argument (cel-go `interpreter/`).
-
-The argument is the frame, a list: first the device, then the variables of comprehensions. Upstream's
-planner works out constants, conversions of constants and constant patterns ahead; what fails there fails to
-compile.
+The argument is the frame, a list: the device, then the variables of comprehensions. A call with one possible
+overload is bound when the program is planned, otherwise by its values (cel-go `common/decls/decls.go`). Like
+upstream's planner, constants, their conversions and constant patterns are evaluated when the program is
+planned, so their errors are compile errors. Comprehensions: `interpreter/interpretable.go`, evalFold.
 """
 
 from __future__ import annotations
@@ -151,10 +142,10 @@ def otherwise(first: Run, other: Run, function: str) -> Run:
     return run
 
 
-def comparison(one: Run, other: Run, *, same: bool) -> Run:
+def comparison(left: Run, right: Run, *, same: bool) -> Run:
     if same:
-        return lambda frame: equal(one(frame), other(frame))
-    return lambda frame: not is_equal(one(frame), other(frame))  # values that cannot be compared differ
+        return lambda frame: equal(left(frame), right(frame))
+    return lambda frame: not is_equal(left(frame), right(frame))  # values that cannot be compared differ
 
 
 IN_PLACE = {"_+_": extend_in_place, "cel.@mapInsert": insert_in_place}

@@ -1,14 +1,9 @@
 """
-A compiled selector: what it reads of a device, whether it matches, and one that the cluster has stored.
+Selectors: CEL expressions over a device, compiled once and cached.
 
-Which attributes and capacities an expression reads, found without running it.
-
-Devices that agree in what is read agree in the result, so thousands of devices need a handful of
-evaluations.
-
-Selectors: CEL expressions over a device, compiled once and kept.
-
-Expressions that are stored in a cluster, compiled as its scheduler compiles them.
+`reading` returns the attributes and capacities that an expression reads, without evaluating it. Devices with
+equal values for them have equal results, so thousands of devices need a handful of evaluations. Stored
+expressions are compiled like the scheduler compiles them.
 """
 
 from __future__ import annotations
@@ -44,9 +39,9 @@ class AttributeUse:
 
 def reading(tree: Node) -> AttributeUse:
     """Tell what a tree reads; too much where a local variable is named `device`."""
-    found = AttributeUse()
-    _visit(tree, found)
-    return found
+    use = AttributeUse()
+    _visit(tree, use)
+    return use
 
 
 def _visit(node: Node, found: AttributeUse) -> None:
@@ -116,15 +111,15 @@ class Selector:
 
     def shapes(self, devices: Iterable[Selectable]) -> Iterator[Hashable]:
         """Yield what the expression can see of each device: devices of one shape have one result."""
-        whole = sorted(self.reading.whole)
+        whole_maps = sorted(self.reading.whole)
         names = sorted(self.reading.names - self.reading.whole)
-        refs = [(part, domain, name) for part, domain, name in self.reading.refs if part not in whole]
+        refs = [(part, domain, name) for part, domain, name in self.reading.refs if part not in whole_maps]
         for device in devices:
             raw, driver = device.raw, device.driver
             shape: list[Hashable] = [driver, raw.get("allowMultipleAllocations") is True]
             shape += [repr(lookup(raw.get(part) or {}, driver, domain, name)) for part, domain, name in refs]
             shape += [tuple(raw.get(part) or ()) for part in names]
-            shape += [repr(raw.get(part)) for part in whole]
+            shape += [repr(raw.get(part)) for part in whole_maps]
             yield tuple(shape)
 
 
@@ -146,10 +141,10 @@ def compile_selector(expression: str, features: Features = NEWEST) -> Selector:
 def _compiled(expression: str, features: Features) -> Selector | tuple[type[CelError], str]:
     # Failures are kept as well: a page that shows a broken profile must not compile it again and again.
     try:
-        known = environment(features)
-        tree = checked(expression, known)
+        cached = environment(features)
+        tree = checked(expression, cached)
         run = program(tree)
-        return Selector(expression, affordable(tree, known), reading(tree), run)
+        return Selector(expression, affordable(tree, cached), reading(tree), run)
     except CelError as error:
         return type(error), error.message
 
@@ -170,9 +165,9 @@ def compile_stored(expression: str) -> Selector:
 
 @lru_cache(maxsize=KEPT)
 def _compiled_as_stored(expression: str) -> Selector | tuple[type[CelError], str]:
-    known = environment(STORED)
+    cached = environment(STORED)
     try:
-        tree = checked(expression, known)
-        return Selector(expression, cost.estimate(tree, known.parts), reading(tree), program(tree))
+        tree = checked(expression, cached)
+        return Selector(expression, cost.estimate(tree, cached.parts), reading(tree), program(tree))
     except CelError as error:
         return type(error), error.message

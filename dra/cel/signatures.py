@@ -1,14 +1,10 @@
 """
-Which functions there are, and which overload a call may run.
+Function declarations and their overloads.
 
-Functions and their signatures as text: name, overload, parameters, result. A leading dot marks a method;
-capitals are type parameters.
-
-Sources: cel-go `common/stdlib/standard.go`, `cel/library.go`, `ext/{strings,lists,sets,comprehensions}.go`;
-apiserver `pkg/cel/library`, in the versions that `pkg/cel/environment/base.go` gives to new expressions in
-1.37.
-
-The functions that a selector may call, by their signatures.
+The text has one overload per line: name, overload ID, parameters, result. A leading dot marks a method;
+capitals are type parameters. Sources: cel-go `common/stdlib/standard.go`, `cel/library.go`,
+`ext/{strings,lists,sets,comprehensions}.go`; apiserver `pkg/cel/library`, in the versions of
+`pkg/cel/environment/base.go` for new expressions in 1.37.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """
-Tokens of an expression, and the nodes of its tree.
-
-From text to tokens, and from literals to values (cel-go `parser/gen/CEL.g4`, `parser/unescape.go`).
-
-The syntax tree of an expression, after macros are expanded.
+Errors, tokens, literals (cel-go `parser/gen/CEL.g4`, `parser/unescape.go`) and the nodes of the syntax tree.
 """
 
 from __future__ import annotations

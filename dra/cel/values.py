@@ -1,14 +1,9 @@
 """
-Values at run time: numbers, quantities, versions, optionals, patterns.
+Values at run time: which Python type represents which CEL type, equality and order (cel-go `common/types`).
 
-Quantities and versions at run time; of a quantity also how upstream keeps it: not all are integers.
-
-Regular expressions: RE2, as upstream, so that no pattern can take more than linear time.
-
-Values at run time: which Python type carries which CEL type, equality and order (cel-go `common/types`).
-
-bool, int, float, str, bytes, None and list are themselves; uint is `Uint`, a quantity `Amount`, a version
-`dra.semver.Version`. What goes wrong raises `Failure` with upstream's words.
+bool, int, float, str, bytes, None and list represent themselves; uint is `Uint`, a quantity `Amount`, a
+version `dra.semver.Version`. Errors raise `Failure` with upstream's message. Regular expressions use RE2,
+like upstream, so that matching takes linear time.
 """
 
 from __future__ import annotations
@@ -100,14 +95,14 @@ def whole(number: int) -> Amount:
     return Amount(number * NANO, (number, 0))
 
 
-def _sum(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
+def _sum(left: tuple[int, int] | None, right: tuple[int, int] | None) -> tuple[int, int] | None:
     """Add two kept numbers at the finer power of ten; None where upstream would go over to a decimal."""
-    if one is None or other is None:
+    if left is None or right is None:
         return None
-    if not one[0] or not other[0]:
-        return one if not other[0] else other
-    power = min(one[1], other[1])
-    parts = [value * 10 ** (its - power) for value, its in (one, other)]
+    if not left[0] or not right[0]:
+        return left if not right[0] else right
+    power = min(left[1], right[1])
+    parts = [value * 10 ** (its - power) for value, its in (left, right)]
     if all(-LARGEST <= part < LARGEST for part in (*parts, sum(parts))):
         return sum(parts), power
     return None
@@ -330,74 +325,76 @@ def no_overload(function: str = "", *values: Any) -> Failure:
     return Failure(f"no such overload: {function}({given})" if function else "no such overload")
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(left: Any, right: Any) -> bool:
     """Say whether two values are equal. Raise `Failure` if a quantity or the like meets something else."""
-    kind, with_kind = type(one), type(other)
+    kind, with_kind = type(left), type(right)
     if kind is str or kind is bool or kind is bytes:
-        return kind is with_kind and bool(one == other)
+        return kind is with_kind and bool(left == right)
     if kind in NUMBERS:
-        return with_kind in NUMBERS and not _unordered(one, other) and _sign(one, other) == 0
-    if one is None or other is None:
-        return one is other
+        return with_kind in NUMBERS and not _unordered(left, right) and _sign(left, right) == 0
+    if left is None or right is None:
+        return left is right
     if kind is list:
         return (
             with_kind is list
-            and len(one) == len(other)
-            and not any(unequal_for_sure(*pair) for pair in zip(one, other, strict=True))
+            and len(left) == len(right)
+            and not any(unequal_for_sure(*pair) for pair in zip(left, right, strict=True))
         )
-    if isinstance(one, Map):
+    if isinstance(left, Map):
         return (
-            isinstance(other, Map) and len(one) == len(other) and all(_same(one, other, name) for name in one)
+            isinstance(right, Map)
+            and len(left) == len(right)
+            and all(_same(left, right, name) for name in left)
         )
     if kind is Optional:
-        if with_kind is not Optional or one.present is not other.present:
+        if with_kind is not Optional or left.present is not right.present:
             return False
-        return not one.present or equal(one.value, other.value)
+        return not left.present or equal(left.value, right.value)
     if kind is TypeValue:
-        return with_kind is TypeValue and one == other
-    if kind is not with_kind or (kind is Amount and other.computed):
+        return with_kind is TypeValue and left == right
+    if kind is not with_kind or (kind is Amount and right.computed):
         raise no_overload()
-    return bool(one.nano == other.nano if kind is Amount else one == other)
+    return bool(left.nano == right.nano if kind is Amount else left == right)
 
 
-def is_equal(one: Any, other: Any) -> bool:
+def is_equal(left: Any, right: Any) -> bool:
     """Say whether two values are equal for sure: where they cannot be compared they are not."""
     try:
-        return equal(one, other)
+        return equal(left, right)
     except Failure:
         return False
 
 
-def unequal_for_sure(one: Any, other: Any) -> bool:
+def unequal_for_sure(left: Any, right: Any) -> bool:
     """Say whether two values differ; inside lists and maps upstream takes failure for equality."""
     try:
-        return not equal(one, other)
+        return not equal(left, right)
     except Failure:
         return False
 
 
-def _same(one: Map, other: Map, name: Any) -> bool:
-    value, found = other.find(name)
-    return found and not unequal_for_sure(one.find(name)[0], value)
+def _same(left: Map, right: Map, name: Any) -> bool:
+    value, found = right.find(name)
+    return found and not unequal_for_sure(left.find(name)[0], value)
 
 
-def compare(one: Any, other: Any) -> int:
+def compare(left: Any, right: Any) -> int:
     """Return -1, 0 or 1. Raise `Failure` where there is no order between the two."""
-    kind, with_kind = type(one), type(other)
+    kind, with_kind = type(left), type(right)
     if kind in NUMBERS and with_kind in NUMBERS:
-        if _unordered(one, other):
+        if _unordered(left, right):
             raise Failure("NaN values cannot be ordered")
-        return _sign(one, other)
+        return _sign(left, right)
     if kind is with_kind and kind in (str, bytes, bool):
-        return int(one > other) - int(one < other)
+        return int(left > right) - int(left < right)
     raise no_overload()
 
 
-def _unordered(one: Any, other: Any) -> bool:
-    return any(type(value) is float and math.isnan(value) for value in (one, other))
+def _unordered(left: Any, right: Any) -> bool:
+    return any(type(value) is float and math.isnan(value) for value in (left, right))
 
 
-def _sign(one: Any, other: Any) -> int:
-    if type(one) is float or type(other) is float:  # upstream compares as doubles, however large the number
-        one, other = float(one), float(other)
-    return int(one > other) - int(one < other)
+def _sign(left: Any, right: Any) -> int:
+    if type(left) is float or type(right) is float:  # upstream compares as doubles, however large the number
+        left, right = float(left), float(right)
+    return int(left > right) - int(left < right)

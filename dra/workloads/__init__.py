@@ -1,7 +1,7 @@
 """
-Workloads that use a claim, as manifests. Pure: the same claim and options give the same manifests.
+Workloads that use a claim, as manifests. Pure functions.
 
-A maker of a kind takes (`Use`, `Options`) and returns the documents in the order in which they are applied.
+A builder of a kind takes (`ClaimUse`, `WorkloadOptions`) and returns the documents in the order of applying.
 """
 
 from dra.workloads.pods import ASSUMED, ClaimUse, WorkloadOptions, devices_of, pods_of, requests_of

@@ -1,16 +1,7 @@
 """
-A claim as pods use it: options, images, the pod itself, and its network.
+Parts of all workloads: the claim and its options, images, the pod, its Service and NetworkPolicy.
 
-What workloads are made from: a claim as pods use it, and what the person chose beside it.
-
-Images that suit the devices of each vendor, and the command that shows the devices.
-
-Examples to begin with: all of them are public, and the person names an own one. "" where no public image of
-that use is known.
-
-The part of a workload that is the same in all of them: the pod, with the claim and the chosen options.
-
-What stands beside a server: its Service, and a NetworkPolicy that closes all but what it needs.
+The images are public examples per vendor; people name their own. "" means that no public image is known.
 """
 
 from __future__ import annotations
@@ -128,7 +119,9 @@ def devices_of(use: ClaimUse, options: WorkloadOptions) -> int | None:
 
 def requests_of(spec: Json) -> tuple[tuple[str, int | None], ...]:
     """Return the requests of a claim's spec with their devices, for `Use`."""
-    return tuple((str(one.get("name") or ""), _count(alternatives(one))) for one in requests(spec))
+    return tuple(
+        (str(request.get("name") or ""), _count(alternatives(request))) for request in requests(spec)
+    )
 
 
 def _count(asked: Sequence[DeviceRequest]) -> int | None:
@@ -218,16 +211,16 @@ def labels(name: str) -> dict[str, str]:
 
 def pod_spec(use: ClaimUse, options: WorkloadOptions, program: Program, *, restart: str = "") -> Manifest:
     """Return the spec of a pod. `restart` is its restartPolicy, "" for that of the kind around it."""
-    made: Manifest = {"restartPolicy": restart} if restart else {}
+    spec: Manifest = {"restartPolicy": restart} if restart else {}
     if options.priority:
-        made["priorityClassName"] = options.priority
-    made |= placement(options)
+        spec["priorityClassName"] = options.priority
+    spec |= placement(options)
     if options.restricted:
-        made["securityContext"] = pod_security(program)
-    made["resourceClaims"] = [claim_source(use)]
-    made["containers"] = [container(options, program)]
+        spec["securityContext"] = pod_security(program)
+    spec["resourceClaims"] = [claim_source(use)]
+    spec["containers"] = [container(options, program)]
     found = volumes(options, program)
-    return made | ({"volumes": found} if found else {})
+    return spec | ({"volumes": found} if found else {})
 
 
 def pod_security(program: Program) -> Manifest:
@@ -254,33 +247,35 @@ def claim_wanted(options: WorkloadOptions) -> Manifest:
 
 
 def container(options: WorkloadOptions, program: Program) -> Manifest:
-    made: Manifest = {"name": program.container, "image": options.image or program.image}
+    manifest: Manifest = {"name": program.container, "image": options.image or program.image}
     if program.command:
-        made["command"] = list(program.command)
+        manifest["command"] = list(program.command)
     if program.env:
-        made["env"] = [{"name": name, "value": value} for name, value in program.env]
+        manifest["env"] = [{"name": name, "value": value} for name, value in program.env]
     if program.ports:
-        made["ports"] = [{"name": name, "containerPort": number} for name, number in program.ports]
+        manifest["ports"] = [{"name": name, "containerPort": number} for name, number in program.ports]
     if program.ready:
-        made["readinessProbe"] = {"httpGet": {"path": program.ready, "port": program.ports[0][1]}}
-    made["resources"] = {"claims": [claim_wanted(options)]}
+        manifest["readinessProbe"] = {"httpGet": {"path": program.ready, "port": program.ports[0][1]}}
+    manifest["resources"] = {"claims": [claim_wanted(options)]}
     if options.restricted:
-        made["securityContext"] = container_security()
+        manifest["securityContext"] = container_security()
     found = mounts(options, program)
-    return made | ({"volumeMounts": found} if found else {})
+    return manifest | ({"volumeMounts": found} if found else {})
 
 
 def placement(options: WorkloadOptions) -> Manifest:
     """Return nodeSelector, affinity and tolerations as chosen."""
-    made: Manifest = {}
+    scheduling: Manifest = {}
     if found := LABEL.fullmatch(options.capacity):
-        made["nodeSelector"] = {found[1]: found[2]}
+        scheduling["nodeSelector"] = {found[1]: found[2]}
     elif options.capacity == ASSUMED:
         required = {"nodeSelectorTerms": [unlabelled()]}
-        made["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        scheduling["affinity"] = {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+        }
     if options.tolerate:
-        made["tolerations"] = tolerations(options)
-    return made
+        scheduling["tolerations"] = tolerations(options)
+    return scheduling
 
 
 def unlabelled() -> Manifest:
@@ -304,25 +299,25 @@ def toleration(taint: str) -> Manifest:
 
 
 def volumes(options: WorkloadOptions, program: Program) -> list[Manifest]:
-    made: list[Manifest] = []
+    manifests: list[Manifest] = []
     if options.weights_claim:
         source = {"claimName": options.weights_claim, "readOnly": True}
-        made.append({"name": "models", "persistentVolumeClaim": source})
+        manifests.append({"name": "models", "persistentVolumeClaim": source})
     if options.weights_image:
         image = {"reference": options.weights_image, "pullPolicy": "IfNotPresent"}
-        made.append({"name": "models", "image": image})
+        manifests.append({"name": "models", "image": image})
     if program.shm:
-        made.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHM}})
-    return made
+        manifests.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHM}})
+    return manifests
 
 
 def mounts(options: WorkloadOptions, program: Program) -> list[Manifest]:
-    made: list[Manifest] = []
+    manifests: list[Manifest] = []
     if has_weights(options):
-        made.append({"name": "models", "mountPath": MODELS, "readOnly": True})
+        manifests.append({"name": "models", "mountPath": MODELS, "readOnly": True})
     if program.shm:
-        made.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - inside the container
-    return made
+        manifests.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - inside the container
+    return manifests
 
 
 def has_weights(options: WorkloadOptions) -> bool:

@@ -1,13 +1,6 @@
 """
-What runs pods: Jobs, Deployments, model servers, operators, JupyterHub.
-
-Pod, Job, Deployment and StatefulSet: what runs anything.
-
-JupyterLab, Triton and vLLM: servers with a Service.
-
-Kinds that operators bring: Kubeflow's Notebook and PyTorchJob, and KServe's InferenceService.
-
-JupyterHub: what KubeSpawner is told, as its Python configuration and as values of the Helm chart.
+Workloads: Pod, Job, Deployment, StatefulSet; JupyterLab, Triton and vLLM with a Service; Kubeflow's Notebook
+and PyTorchJob; KServe's InferenceService; JupyterHub's KubeSpawner as Python and as Helm values.
 """
 
 from __future__ import annotations
@@ -61,8 +54,8 @@ def shower(use: ClaimUse, options: WorkloadOptions, *, stays: bool = False) -> P
 def pod(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
     name = name_of(use, "pod")
     spec = pod_spec(use, options, shower(use, options), restart="Never")
-    made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata(name, use), "spec": spec}
-    return [made, *policies(name, use, options)]
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata(name, use), "spec": spec}
+    return [manifest, *policies(name, use, options)]
 
 
 def job(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
@@ -76,8 +69,8 @@ def job(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
         "backoffLimit": 2,
         "template": {"metadata": {"labels": labels(name)}, "spec": inner},
     }
-    made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata(name, use), "spec": spec}
-    return [made, *policies(name, use, options)]
+    manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata(name, use), "spec": spec}
+    return [manifest, *policies(name, use, options)]
 
 
 def deployment(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
@@ -92,9 +85,9 @@ def deployed(name: str, use: ClaimUse, options: WorkloadOptions, program: Progra
         "selector": {"matchLabels": labels(name)},
         "template": {"metadata": {"labels": labels(name)}, "spec": pod_spec(use, options, program)},
     }
-    made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(name, use), "spec": spec}
-    beside = [service(name, use, program.ports)] if program.ports else []
-    return [made, *beside, *policies(name, use, options, ports=program.ports)]
+    manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(name, use), "spec": spec}
+    further = [service(name, use, program.ports)] if program.ports else []
+    return [manifest, *further, *policies(name, use, options, ports=program.ports)]
 
 
 def stateful_set(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
@@ -107,9 +100,9 @@ def stateful_set(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
         "selector": {"matchLabels": labels(name)},
         "template": {"metadata": {"labels": labels(name)}, "spec": pod_spec(use, options, program)},
     }
-    made = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata(name, use), "spec": spec}
-    beside = service(name, use, program.ports, headless=True)
-    return [made, beside, *policies(name, use, options, ports=program.ports)]
+    manifest = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata(name, use), "spec": spec}
+    further = service(name, use, program.ports, headless=True)
+    return [manifest, further, *policies(name, use, options, ports=program.ports)]
 
 
 JOVYAN = 1000  # the user of Jupyter's and of Triton's own images
@@ -132,9 +125,9 @@ def jupyter_program(use: ClaimUse) -> Program:
 def jupyter(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
     name, program = name_of(use, "lab"), jupyter_program(use)
     spec = pod_spec(use, options, program, restart="Never")
-    made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata(name, use), "spec": spec}
-    beside = service(name, use, program.ports)
-    return [made, beside, *policies(name, use, options, ports=program.ports)]
+    manifests = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata(name, use), "spec": spec}
+    further = service(name, use, program.ports)
+    return [manifests, further, *policies(name, use, options, ports=program.ports)]
 
 
 def vllm_program(use: ClaimUse, options: WorkloadOptions) -> Program:
@@ -179,9 +172,9 @@ def notebook(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
     name = name_of(use, "notebook")
     program = replace(jupyter_program(use), container=name)
     spec = {"template": {"spec": pod_spec(use, options, program)}}
-    made = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "metadata": metadata(name, use)}
+    manifest = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "metadata": metadata(name, use)}
     own = {"notebook-name": name}
-    return [made | {"spec": spec}, *policies(name, use, options, ports=program.ports, pods=own)]
+    return [manifest | {"spec": spec}, *policies(name, use, options, ports=program.ports, pods=own)]
 
 
 def pytorch_job(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
@@ -195,13 +188,13 @@ def pytorch_job(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
         replicas["Worker"] = worker
     devices = devices_of(use, options)
     spec: Manifest = {} if devices is None else {"nprocPerNode": str(devices)}
-    made = {
+    manifest = {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
         "metadata": metadata(name, use),
         "spec": spec | {"pytorchReplicaSpecs": replicas},
     }
-    return [made, *policies(name, use, options, between=(MASTER_PORT,))]
+    return [manifest, *policies(name, use, options, between=(MASTER_PORT,))]
 
 
 def inference_service(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
@@ -214,14 +207,14 @@ def inference_service(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]
     program = replace(vllm_program(use, options), container="kserve-container")
     predictor = {"minReplicas": pods, "maxReplicas": pods, **pod_spec(use, options, program)}
     about = metadata(name, use) | {"annotations": {"serving.kserve.io/deploymentMode": "RawDeployment"}}
-    made = {
+    manifest = {
         "apiVersion": "serving.kserve.io/v1beta1",
         "kind": "InferenceService",
         "metadata": about,
         "spec": {"predictor": predictor},
     }
     own = {"serving.kserve.io/inferenceservice": name}
-    return [made, *policies(name, use, options, ports=program.ports, pods=own)]
+    return [manifest, *policies(name, use, options, ports=program.ports, pods=own)]
 
 
 WIDTH = 96

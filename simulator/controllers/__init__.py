@@ -1,1 +1,1 @@
-"""What moves the objects of a cluster, each file one controller as in Kubernetes."""
+"""The controllers of a simulated cluster, one file each as in Kubernetes."""

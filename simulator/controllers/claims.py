@@ -1,15 +1,9 @@
 """
-Claims: made from templates and for extended resources, released and removed when pods end.
+The resource claim controller (pkg/controller/resourceclaim/controller.go), and claims for extended resources.
 
-Pods that ask for devices by number: the claim that the scheduler makes for them (KEP 5004).
-
-Only names that a DeviceClass carries lead to a claim, and the name that each class has by itself. Others
-are those of device plugins, which this cluster does not have: they count as there.
-
-The resource claim controller: claims from templates, and devices back from pods that have ended.
-
-A ResourceClaim is no reservation: when its last pod is gone, its allocation is cleared. Source:
-pkg/controller/resourceclaim/controller.go.
+It creates claims from templates, and releases devices of finished pods: when the last pod of a claim is gone,
+its allocation is cleared. Pods that request devices by number get a claim from the scheduler (KEP 5004), if a
+DeviceClass has that name; other names belong to device plugins, which this cluster does not have.
 """
 
 from collections.abc import Iterable, Iterator
@@ -60,7 +54,7 @@ def wanted_by(pod: Manifest, classes: Iterable[Any]) -> list[ExtendedRequest]:
     ]
 
 
-def claim_for(pod: Manifest, wanted: Iterable[ExtendedRequest]) -> Manifest:
+def claim_for(pod: Manifest, requested: Iterable[ExtendedRequest]) -> Manifest:
     """Return the claim, not yet written: it has a name only when it is."""
     metadata = pod["metadata"]
     owner = {
@@ -88,21 +82,21 @@ def claim_for(pod: Manifest, wanted: Iterable[ExtendedRequest]) -> Manifest:
                             "count": one.count,
                         },
                     }
-                    for one in wanted
+                    for one in requested
                 ]
             }
         },
     }
 
 
-def recorded(pod: Manifest, claim: Manifest, wanted: Iterable[ExtendedRequest]) -> Manifest:
+def recorded(pod: Manifest, claim: Manifest, requested: Iterable[ExtendedRequest]) -> Manifest:
     """Return the pod with the claim in its status."""
     mappings = [
         {"containerName": one.container, "resourceName": one.resource, "requestName": one.request}
-        for one in wanted
+        for one in requested
     ]
-    made = {"resourceClaimName": claim["metadata"]["name"], "requestMappings": mappings}
-    return with_status(pod, extendedResourceClaimStatus=made)
+    updated = {"resourceClaimName": claim["metadata"]["name"], "requestMappings": mappings}
+    return with_status(pod, extendedResourceClaimStatus=updated)
 
 
 def _of(container: Manifest, carried: dict[str, str]) -> Iterator[tuple[str, str, int]]:

@@ -1,4 +1,4 @@
-"""What controllers share: the objects, the time, and how they write."""
+"""What controllers share: the objects, the clock, and writes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -65,8 +65,8 @@ def with_condition(manifest: Manifest, condition: dict[str, Any], *, at: str) ->
     old = next((one for one in conditions if one["type"] == condition["type"]), None)
     same = old is not None and old["status"] == condition["status"]
     stamped = {"lastProbeTime": None, "lastTransitionTime": old["lastTransitionTime"] if old and same else at}
-    others = [one for one in conditions if one is not old]
-    return with_status(manifest, conditions=[*others, condition | stamped])
+    other_conditions = [one for one in conditions if one is not old]
+    return with_status(manifest, conditions=[*other_conditions, condition | stamped])
 
 
 def terminal(pod: Manifest) -> bool:

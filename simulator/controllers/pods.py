@@ -1,15 +1,9 @@
 """
-Pods and Jobs: started, ended, evicted and collected; quotas counted.
+Controllers of pods: lifecycle, Jobs, device taint eviction, garbage collection and quota.
 
-The life of pods on their nodes: Pending, Running, and Succeeded after the time that the pod asks for.
-
-The Job controller, as far as batch work with GPUs needs it: parallelism, completions, an end.
-
-The device taint eviction controller: NoExecute deletes the pods of a device that do not tolerate it.
-
-What goes when its owner or its namespace goes.
-
-The quota controller: keeps `status.used` of ResourceQuotas true after deletions and new quotas.
+Pods run for the time that they request, then succeed. Jobs support parallelism and completions. NoExecute
+taints delete the pods of a device that do not tolerate them. Objects are deleted with their owner or
+namespace. `status.used` of ResourceQuotas is updated after deletions and new quotas.
 """
 
 from collections.abc import Mapping

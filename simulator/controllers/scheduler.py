@@ -1,5 +1,5 @@
 """
-The scheduler: puts pods on nodes and gives devices to their claims.
+The scheduler: binds pods to nodes and allocates devices to their claims.
 
 Devices come from `dra.allocator`. Messages are those of kube-scheduler 1.37.
 """
@@ -68,32 +68,32 @@ class Scheduler(Reacting):
         for pod in waiting:
             self._try(pod)
         alive = {pod["metadata"]["uid"] for pod in waiting}
-        self._failed = {uid: seen for uid, seen in self._failed.items() if uid in alive}
+        self._failed = {uid: node_snapshot for uid, node_snapshot in self._failed.items() if uid in alive}
 
     def _try(self, pod: Manifest) -> None:
         claims = self._claims_of(pod)
         if claims is None:
             return
         uid, snapshot = pod["metadata"]["uid"], self._look()
-        wanted = extended.wanted_by(pod, snapshot.classes)
-        seen = (
+        extended_requests = extended.wanted_by(pod, snapshot.classes)
+        objects = (
             self._drawn[:-1],
             frozenset(snapshot.held.holders),
             *(claim["metadata"]["uid"] for claim in claims),
         )
-        if self._failed.get(uid) == seen:
+        if self._failed.get(uid) == objects:
             return
-        made = [extended.claim_for(pod, wanted)] if wanted else []
+        allocations = [extended.claim_for(pod, extended_requests)] if extended_requests else []
         try:
-            node, results = self._place(pod, [*claims, *made], snapshot)
-            made = [self._written(claim) for claim in made]
+            node, results = self._place(pod, [*claims, *allocations], snapshot)
+            allocations = [self._written(claim) for claim in allocations]
         except Refusal as refusal:
-            self._failed[uid] = seen
+            self._failed[uid] = objects
             self._refuse(pod, refusal)
             return
-        for claim in made:
+        for claim in allocations:
             claims.append(claim)
-            pod = extended.recorded(pod, claim, wanted)
+            pod = extended.recorded(pod, claim, extended_requests)
         self._bind(pod, claims, node, results)
 
     def _written(self, claim: Manifest) -> Manifest:
@@ -166,9 +166,9 @@ class Scheduler(Reacting):
         for claim in claims:
             total = 0
             for request in (claim["spec"].get("devices") or {}).get("requests") or []:
-                for wish in request.get("firstAvailable") or [request["exactly"]]:
-                    if wish["deviceClassName"] not in snapshot.class_by_name:
-                        missing = f"device class {wish['deviceClassName']} does not exist"
+                for device_request in request.get("firstAvailable") or [request["exactly"]]:
+                    if device_request["deviceClassName"] not in snapshot.class_by_name:
+                        missing = f"device class {device_request['deviceClassName']} does not exist"
                         why = f"request {request['name']}: {missing}"
                         raise Refusal("Unschedulable", _available(len(snapshot.nodes), why))
                 count = (request.get("exactly") or {}).get("count") or 0

@@ -210,12 +210,12 @@ def _sits(manifest: Manifest, seat: Seat) -> bool:
 
 
 def _spec(seat: Seat) -> dict[str, Any]:
-    wish: dict[str, Any] = {
+    device_request: dict[str, Any] = {
         "deviceClassName": seat.device_class,
         "selectors": [{"cel": {"expression": seat.expression}}],
         "count": seat.devices,
     }
-    return {"devices": {"requests": [{"name": "gpu", "exactly": wish}]}}
+    return {"devices": {"requests": [{"name": "gpu", "exactly": device_request}]}}
 
 
 def _pod(seat: Seat, name: str, reference: dict[str, str], run: int) -> Manifest:

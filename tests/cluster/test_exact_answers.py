@@ -534,7 +534,7 @@ def test_the_connection_unused_longest_is_closed_when_there_are_too_many(monkeyp
 
     connections.forget()
     monkeypatch.setattr(connections, "KubeGateway", Gateway)
-    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 2)
     a, b, c = (seal(Credentials(server=f"https://{name}")) for name in "abc")
     try:
         first = connections.connect(a)

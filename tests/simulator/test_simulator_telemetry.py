@@ -163,7 +163,8 @@ def test_curves_are_smooth_seeded_and_some_claims_are_idle():
 @pytest.mark.parametrize("mean", [0.03, 0.5, 0.93])
 def test_work_that_says_how_busy_it_is_is_as_busy_in_the_mean(mean):
     seen = [
-        telemetry.load_at("one", "gpu-0", float(second), asked=mean).activity for second in range(0, 7200, 15)
+        telemetry.load_at("one", "gpu-0", float(second), mean_activity=mean).activity
+        for second in range(0, 7200, 15)
     ]
     assert sum(seen) / len(seen) == pytest.approx(mean, abs=0.05)
     assert max(seen) - min(seen) < 0.45

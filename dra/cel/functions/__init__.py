@@ -1,6 +1,6 @@
 """
-What the functions do. Those in `WHOLE` take whatever values come, by function name; those in `OVERLOADS` take
-the values of their signature, by overload name.
+Implementations of functions. `WHOLE` has those for values of any type, by function name; `OVERLOADS` those
+for the types of one signature, by overload ID.
 """
 
 from __future__ import annotations

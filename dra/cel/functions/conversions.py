@@ -1,11 +1,8 @@
 """
-Conversions between types, and functions of lists, quantities and versions.
+Type conversions, and functions of lists, quantities and versions.
 
-Quantities and versions: apiserver `pkg/cel/library/{quantity,semverlib}.go`.
-
-From one type to another (cel-go `common/types/*.go`, ConvertToType; Go's strconv).
-
-Functions of lists: cel-go `ext/{lists,sets}.go`, apiserver `pkg/cel/library/lists.go`.
+Sources: cel-go `common/types/*.go` (ConvertToType; Go's strconv) and `ext/{lists,sets}.go`; apiserver
+`pkg/cel/library/{quantity,semverlib,lists}.go`.
 """
 
 from __future__ import annotations
@@ -64,8 +61,8 @@ def _part(number: int) -> int:
     return number - 2**64 if number not in INT64 else number
 
 
-def _order(one: Any, other: Any) -> int:
-    return int(one > other) - int(one < other)
+def _order(left: Any, right: Any) -> int:
+    return int(left > right) - int(left < right)
 
 
 AMOUNT_FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -190,8 +187,8 @@ def double_to_text(value: float) -> str:
         return f"{front}{written[0]}{tail}e{'-' if before < 1 else '+'}{abs(before - 1):02d}"
     if before <= 0:
         return f"{front}0.{'0' * -before}{written}"
-    whole, fraction = written[:before].ljust(before, "0"), written[before:]
-    return f"{front}{whole}" + (f".{fraction}" if fraction else "")
+    integer, fraction = written[:before].ljust(before, "0"), written[before:]
+    return f"{front}{integer}" + (f".{fraction}" if fraction else "")
 
 
 def _same(value: Any) -> Any:
@@ -226,14 +223,14 @@ MOST = 1_000_000  # of lists.range()
 KINDS = ("bool", "int", "uint", "double", "string", "bytes")
 
 
-def _slice(found: list[Any], start: int, end: int) -> list[Any]:
+def _slice(elements: list[Any], start: int, end: int) -> list[Any]:
     if start < 0 or end < 0:
         raise Failure(f"cannot slice({start}, {end}), negative indexes not supported")
     if start > end:
         raise Failure(f"cannot slice({start}, {end}), start index must be less than or equal to end index")
-    if len(found) < end:
-        raise Failure(f"cannot slice({start}, {end}), list is length {len(found)}")
-    return found[start:end]
+    if len(elements) < end:
+        raise Failure(f"cannot slice({start}, {end}), list is length {len(elements)}")
+    return elements[start:end]
 
 
 def _range(count: int) -> list[int]:
@@ -244,32 +241,32 @@ def _range(count: int) -> list[int]:
     return list(range(count))
 
 
-def _distinct(found: list[Any]) -> list[Any]:
-    made: list[Any] = []
-    for one in found:
-        if not any(is_equal(one, other) for other in made):
-            made.append(one)
-    return made
+def _distinct(elements: list[Any]) -> list[Any]:
+    distinct: list[Any] = []
+    for element in elements:
+        if not any(is_equal(element, earlier) for earlier in distinct):
+            distinct.append(element)
+    return distinct
 
 
-def _index_of(found: list[Any], element: Any) -> int:
-    return next((place for place, one in enumerate(found) if is_equal(one, element)), -1)
+def _index_of(elements: list[Any], element: Any) -> int:
+    return next((index for index, item in enumerate(elements) if is_equal(item, element)), -1)
 
 
-def _last_index_of(found: list[Any], element: Any) -> int:
-    return next((place for place in reversed(range(len(found))) if is_equal(found[place], element)), -1)
+def _last_index_of(elements: list[Any], element: Any) -> int:
+    return next((index for index in reversed(range(len(elements))) if is_equal(elements[index], element)), -1)
 
 
-def _contains(found: list[Any], part: list[Any]) -> bool:
-    return all(any(is_equal(one, other) for other in found) for one in part)
+def _contains(elements: list[Any], part: list[Any]) -> bool:
+    return all(any(is_equal(element, candidate) for candidate in elements) for element in part)
 
 
 def _intersects(one: list[Any], other: list[Any]) -> bool:
     return any(is_equal(left, right) for left in one for right in other)
 
 
-def _sorted(found: list[Any]) -> bool:
-    return all(compare(one, other) <= 0 for one, other in pairwise(found))
+def _sorted(elements: list[Any]) -> bool:
+    return all(compare(element, other) <= 0 for element, other in pairwise(elements))
 
 
 def _extreme(function: str, sign: int) -> Callable[[list[Any]], Any]:
@@ -286,10 +283,10 @@ def _extreme(function: str, sign: int) -> Callable[[list[Any]], Any]:
 
 
 def _sum(zero: Any) -> Callable[[list[Any]], Any]:
-    def run(found: list[Any]) -> Any:
+    def run(elements: list[Any]) -> Any:
         total = zero
-        for one in found:
-            total = total + one if type(zero) is float else checked(int(total) + int(one), type(zero))
+        for element in elements:
+            total = total + element if type(zero) is float else checked(int(total) + int(element), type(zero))
         return total
 
     return run

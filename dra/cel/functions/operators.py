@@ -1,9 +1,7 @@
 """
-Operators and optionals.
+Operators (cel-go `common/types/*.go`) and optional values (cel-go `cel/library.go`).
 
-Operators, and what else upstream decides by the values alone (cel-go `common/types/*.go`).
-
-Values that may be missing (cel-go `cel/library.go`). For or() and orValue() see `dra.cel.program`.
+`dra.cel.program` has or() and orValue().
 """
 
 from __future__ import annotations
@@ -43,65 +41,65 @@ def checked(value: int, kind: type) -> int:
     return value
 
 
-def _add(one: Any, other: Any) -> Any:
-    kind = type(one)
-    if kind is not type(other):
+def _add(left: Any, right: Any) -> Any:
+    kind = type(left)
+    if kind is not type(right):
         raise no_overload()
     if kind in CONCATENATED or kind is float:
-        return one + other
-    return _whole(one, other, lambda a, b: a + b)
+        return left + right
+    return _whole(left, right, lambda a, b: a + b)
 
 
-def _subtract(one: Any, other: Any) -> Any:
-    if type(one) is type(other) is float:
-        return one - other
-    return _whole(one, other, lambda a, b: a - b)
+def _subtract(left: Any, right: Any) -> Any:
+    if type(left) is type(right) is float:
+        return left - right
+    return _whole(left, right, lambda a, b: a - b)
 
 
-def _multiply(one: Any, other: Any) -> Any:
-    if type(one) is type(other) is float:
-        return one * other
-    return _whole(one, other, lambda a, b: a * b)
+def _multiply(left: Any, right: Any) -> Any:
+    if type(left) is type(right) is float:
+        return left * right
+    return _whole(left, right, lambda a, b: a * b)
 
 
-def _divide(one: Any, other: Any) -> Any:
-    if type(one) is type(other) is float:
-        return _divided(one, other)
-    return _whole(one, other, _quotient)
+def _divide(left: Any, right: Any) -> Any:
+    if type(left) is type(right) is float:
+        return _divided(left, right)
+    return _whole(left, right, _quotient)
 
 
-def _divided(one: float, other: float) -> float:
-    if other:
-        return one / other
-    if not one or math.isnan(one):
+def _divided(left: float, right: float) -> float:
+    if right:
+        return left / right
+    if not left or math.isnan(left):
         return math.nan
-    return math.copysign(math.inf, one) * math.copysign(1, other)
+    return math.copysign(math.inf, left) * math.copysign(1, right)
 
 
-def _quotient(one: int, other: int) -> int:
+def _quotient(left: int, right: int) -> int:
     """Divide as machines do: towards zero."""
-    if not other:
+    if not right:
         raise Failure("division by zero")
-    return abs(one) // abs(other) * (1 if (one < 0) is (other < 0) else -1)
+    return abs(left) // abs(right) * (1 if (left < 0) is (right < 0) else -1)
 
 
-def _modulo(one: Any, other: Any) -> Any:
-    return _whole(one, other, _remainder)
+def _modulo(left: Any, right: Any) -> Any:
+    return _whole(left, right, _remainder)
 
 
-def _remainder(one: int, other: int) -> int:
-    if not other:
+def _remainder(left: int, right: int) -> int:
+    if not right:
         raise Failure("modulus by zero")
-    if one == INT64[0] and other == -1:
+    if left == INT64[0] and right == -1:
         raise Failure("integer overflow")
-    return abs(one) % abs(other) * (-1 if one < 0 else 1)
+    return abs(left) % abs(right) * (-1 if left < 0 else 1)
 
 
-def _whole(one: Any, other: Any, work: Callable[[int, int], int]) -> int:
-    kind = type(one)
-    if kind is not type(other) or kind not in (int, Uint):
+def _whole(left: Any, right: Any, work: Callable[[int, int], int]) -> int:
+    kind = type(left)
+    if kind is not type(right) or kind not in (int, Uint):
         raise no_overload()
-    return checked(work(int(one), int(other)), kind)
+    return checked(work(int(left), int(right)), kind)
 
 
 def _negate(value: Any) -> Any:

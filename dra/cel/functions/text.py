@@ -1,9 +1,7 @@
 """
-Functions of texts, addresses and networks.
+Functions of strings, IP addresses and CIDR networks.
 
-Functions of texts: cel-go `ext/strings.go`, version 2, and apiserver `pkg/cel/library/regex.go`.
-
-Addresses and networks: apiserver `pkg/cel/library/{ip,cidr}.go`, Go's net/netip.
+Sources: cel-go `ext/strings.go`, version 2; apiserver `pkg/cel/library/{regex,ip,cidr}.go`; Go's net/netip.
 """
 
 from __future__ import annotations
@@ -31,10 +29,10 @@ def _out(place: int) -> Failure:
     return Failure(f"index out of range: {place}")
 
 
-def _char_at(text: str, place: int) -> str:
-    if not 0 <= place <= len(text):
-        raise _out(place)
-    return text[place : place + 1]
+def _char_at(text: str, index: int) -> str:
+    if not 0 <= index <= len(text):
+        raise _out(index)
+    return text[index : index + 1]
 
 
 def _index_of(text: str, part: str, start: int = 0) -> int:
