@@ -1,17 +1,22 @@
-"""What `claims` does when the mirror or a claim changes."""
+"""What `claims` does when the mirror, a claim, a request or a team changes."""
 
 from typing import Any
 from uuid import UUID
 
+from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
 
-from claims.approvals import notices
+from claims.approvals import notices, pending
+from claims.approvals.authority import LEADS
 from claims.delivery.tasks import reconcile_cluster
-from claims.models import Claim
+from claims.models import Claim, Extension, QuotaRequest
 from claims.quotas.tasks import write_team
-from claims.signals import claim_state_changed, request_returned
+from claims.signals import claim_state_changed, pending_request_decided, request_returned
+from claims.states import ClaimState
 from core.transactions import after_commit
 from inventory.signals import mirror_changed
+from teams.models import Membership, User
+from teams.signals import role_changed
 
 WATCHED = ("ResourceClaim", "ResourceClaimTemplate", "Pod")
 
@@ -36,3 +41,49 @@ def queue_quota_sync(*, claim: Claim, **_: Any) -> None:
 def notify_approvers(*, claim: Claim, **_: Any) -> None:
     """Notify the approvers that a request waits for them again."""
     notices.notify_deciders(claim)
+
+
+# Pending decisions follow these changes in the same transaction. Services of approvals, which change rules,
+# approvals and escalation, call `pending.refresh` themselves.
+
+
+@receiver(claim_state_changed, dispatch_uid="claims.approvals.pending.claim")
+def refresh_claim(*, claim: Claim, old: str, new: str, **_: Any) -> None:
+    if ClaimState.REQUESTED in (old, new):
+        pending.refresh(claims=[claim.pk])
+
+
+@receiver(pending_request_decided, dispatch_uid="claims.approvals.pending.decided")
+def refresh_decided_request(*, request: Extension | QuotaRequest, **_: Any) -> None:
+    pending.refresh(request=request)
+
+
+@receiver(post_save, sender=Extension, dispatch_uid="claims.approvals.pending.extension")
+@receiver(post_save, sender=QuotaRequest, dispatch_uid="claims.approvals.pending.quota_request")
+def refresh_saved_request(*, instance: Extension | QuotaRequest, **_: Any) -> None:
+    pending.refresh(request=instance)
+
+
+@receiver(post_save, sender=Membership, dispatch_uid="claims.approvals.pending.member")
+@receiver(post_delete, sender=Membership, dispatch_uid="claims.approvals.pending.member_removed")
+def refresh_team(*, instance: Membership, created: bool = False, **_: Any) -> None:
+    """Whether a team has a lead is stored. `teams` does not import `claims`, so its models signal it."""
+    if not (created and instance.role not in LEADS):
+        pending.refresh(teams=[instance.team_id])
+
+
+@receiver(role_changed, dispatch_uid="claims.approvals.pending.role")
+def refresh_team_of_role(*, team_id: UUID, **_: Any) -> None:
+    pending.refresh(teams=[team_id])
+
+
+@receiver(post_save, sender=User, dispatch_uid="claims.approvals.pending.user")
+def refresh_teams_of_user(
+    *, instance: User, created: bool, update_fields: frozenset[str] | None = None, **_: Any
+) -> None:
+    """A lead who cannot sign in decides nothing. The role of platform admin is read, not stored."""
+    if created or (update_fields is not None and "is_active" not in update_fields):
+        return
+    led = Membership.objects.filter(user=instance, role__in=LEADS).values_list("team", flat=True)
+    if teams := list(led):
+        pending.refresh(teams=teams)

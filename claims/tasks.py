@@ -8,7 +8,7 @@ What services queue after a commit is in `claims.delivery.tasks`, with the sweep
 from celery import shared_task
 from django.utils import timezone
 
-from claims.approvals import notices
+from claims.approvals import notices, pending
 from claims.delivery.tasks import remove
 from claims.lifecycle import expiry
 from claims.quotas import requests as quota_requests
@@ -31,6 +31,12 @@ def expire() -> None:
 def escalate() -> None:
     """Ask platform admins about requests that leads left undecided for too long."""
     notices.escalate_overdue(timezone.now())
+
+
+@shared_task
+def repair_pending_decisions() -> None:
+    """Repair rows of undecided requests, for example after two changes at the same instant."""
+    pending.refresh()
 
 
 @shared_task

@@ -19,6 +19,10 @@ app.conf.beat_schedule = {
     "notify.tasks.forget_notices": {"task": "notify.tasks.forget_notices", "schedule": 86400.0},
     "claims.delivery.tasks.sweep": {"task": "claims.delivery.tasks.sweep", "schedule": 15.0},
     "claims.tasks.escalate": {"task": "claims.tasks.escalate", "schedule": 300.0},
+    "claims.tasks.repair_pending_decisions": {
+        "task": "claims.tasks.repair_pending_decisions",
+        "schedule": 300.0,
+    },
     "claims.tasks.maintain_quotas": {"task": "claims.tasks.maintain_quotas", "schedule": 60.0},
     "claims.tasks.forget_drafts": {"task": "claims.tasks.forget_drafts", "schedule": 86400.0},
     "claims.tasks.expire": {"task": "claims.tasks.expire", "schedule": 60.0},

@@ -5,6 +5,7 @@ from django.db import transaction
 from core.errors import Conflict, Invalid
 from teams.access import require_role
 from teams.models import Membership, Role, Team, User
+from teams.signals import role_changed
 
 
 @transaction.atomic(durable=True)
@@ -26,6 +27,7 @@ def change_role(*, by: User, team: Team, member: Membership, role: Role) -> None
     if role != Role.OWNER:
         require_another_owner(team, without=member)
     Membership.objects.filter(pk=member.pk).update(role=role)
+    role_changed.send(Membership, team_id=team.pk)
 
 
 @transaction.atomic(durable=True)

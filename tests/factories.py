@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import IntegrityError
 from django.utils import timezone
 
+from claims.approvals import pending
 from claims.catalogue import services as catalogue
 from claims.catalogue.definition import sent_definition
 from claims.lifecycle.extensions import deleted_at
@@ -229,6 +230,8 @@ def make_claim(
         for name, count in charge(spec).items()
         if count
     )
+    if state == ClaimState.REQUESTED:
+        pending.refresh(claims=[claim.pk])
     return claim
 
 

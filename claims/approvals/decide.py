@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from claims.approvals import notices
+from claims.approvals import notices, pending
 from claims.approvals.authority import (
     ApprovalAuthority,
     approval_stage,
@@ -149,6 +149,7 @@ def record_first_approval(claim: Claim, by: User, delegator: User | None, note: 
     claim.steps.create(role=Approval.LEAD, by=by, at=Now(), note=note.strip(), spec_hash=claim.spec_hash)
     why = with_delegator("First approval, by a lead.", delegator)
     claim.remark(" ".join(filter(None, [why, note.strip()])), by=by)
+    pending.refresh(claims=[claim.pk])
     notices.notify_deciders(claim)
     return claim
 
@@ -210,6 +211,7 @@ def approve_with_changes(
         Claim.objects.filter(pk=claim.pk).update(**fields)
         claim = _reload(claim)
         claim.steps.all().delete()
+        pending.refresh(claims=[claim.pk])
         _require_still_allowed(claim, by)
         notices.notify_change(claim, by, change.differences)
         if stage == Approval.LEAD:

@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import F
 from django.urls import reverse
 
+from claims.approvals import pending
 from claims.approvals.authority import (
     approval_stage,
     deciders,
@@ -170,6 +171,7 @@ def _escalate(claim: Claim, rules: Rules, now: datetime) -> bool:
         not_escalated = Claim.objects.filter(pk=claim.pk, state=ClaimState.REQUESTED, escalated_at=None)
         if not not_escalated.update(escalated_at=now, version=F("version") + 1):
             return False
+        pending.refresh(claims=[claim.pk])
         admins = without_requester(deciders(claim.team, Approval.ADMIN), claim.requested_by, effective_rule)
         notify_escalation(claim, admins, waited=duration(now - claim.state_since))
     return True

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from claims.approvals import notices
+from claims.approvals import notices, pending
 from claims.models import Approval, ApprovalRule, Delegation, Profile, ReasonTemplate
 from core.errors import Conflict, Forbidden, Invalid
 from core.times import duration, moment, require_date
@@ -118,6 +118,7 @@ def save_rule(
             "escalate_after": escalate_after,
         },
     )
+    _refresh_pending(rule)
     return rule
 
 
@@ -126,6 +127,15 @@ def remove_rule(*, by: User, rule: ApprovalRule) -> None:
     """Delete the rule; the next less specific one applies from now on. Raises Forbidden."""
     require_admin(by)
     ApprovalRule.objects.filter(pk=rule.pk).delete()
+    _refresh_pending(rule)
+
+
+def _refresh_pending(rule: ApprovalRule) -> None:
+    """Change who decides on what is undecided: in the team of the rule, else on its profile."""
+    if rule.team_id is not None:
+        pending.refresh(teams=[rule.team_id])
+    else:
+        pending.refresh(profile=rule.profile)
 
 
 @dataclass(frozen=True, slots=True)

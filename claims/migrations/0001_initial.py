@@ -688,4 +688,27 @@ class Migration(migrations.Migration):
             model_name='teamnamespace',
             constraint=models.UniqueConstraint(fields=('cluster', 'namespace'), name='teamnamespace_one_team'),
         ),
+        migrations.CreateModel(
+            name='PendingDecision',
+            fields=[
+                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
+                ('kind', models.CharField(choices=[('claim', 'claim'), ('extension', 'extension'), ('quota', 'quota')], max_length=9)),
+                ('requested_at', models.DateTimeField()),
+                ('for_leads', models.BooleanField()),
+                ('for_admins', models.BooleanField()),
+                ('two_approvals', models.BooleanField(default=False)),
+                ('self_approval', models.BooleanField(default=False)),
+                ('claim', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='pending_decisions', to='claims.claim')),
+                ('extension', models.OneToOneField(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='pending_decision', to='claims.extension')),
+                ('first_approver', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('quota_request', models.OneToOneField(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='pending_decision', to='claims.quotarequest')),
+                ('requester', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('team', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='pending_decisions', to='teams.team')),
+            ],
+            options={
+                'ordering': ('requested_at', 'pk'),
+                'indexes': [models.Index(fields=['requested_at', 'id'], name='pendingdecision_oldest'), models.Index(condition=models.Q(('for_leads', True)), fields=['team'], name='pendingdecision_leads'), models.Index(condition=models.Q(('for_admins', True)), fields=['requested_at', 'id'], name='pendingdecision_admins')],
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('claim', models.F('id')), ('extension', None), ('kind', 'claim'), ('quota_request', None)), models.Q(('claim__isnull', False), ('extension', models.F('id')), ('kind', 'extension'), ('quota_request', None)), models.Q(('claim', None), ('extension', None), ('kind', 'quota'), ('quota_request', models.F('id'))), _connector='OR'), name='pendingdecision_of_one_request')],
+            },
+        ),
     ]

@@ -1,6 +1,13 @@
 """Models of requests, claims, approvals, quotas and profiles."""
 
-from claims.models.approval import ApprovalRule, ApprovalStep, Comment, Delegation, ReasonTemplate
+from claims.models.approval import (
+    ApprovalRule,
+    ApprovalStep,
+    Comment,
+    Delegation,
+    PendingDecision,
+    ReasonTemplate,
+)
 from claims.models.claim import (
     Allocation,
     Alternative,
@@ -34,6 +41,7 @@ __all__ = [
     "Draft",
     "Extension",
     "Limit",
+    "PendingDecision",
     "PendingRequest",
     "Profile",
     "ProfileLimits",

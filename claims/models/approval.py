@@ -1,12 +1,15 @@
-"""Approval rules, approval steps, delegations, saved reasons, and comments."""
+"""Approval rules, approval steps, pending decisions, delegations, saved reasons, and comments."""
 
 from __future__ import annotations
 
+from typing import Self
+
+from django.contrib.auth.models import AnonymousUser
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from claims.models.claim import Claim
+from claims.models.claim import Claim, Extension
 from claims.models.limits import Approval
 from claims.models.profile import Profile
 from claims.models.quota import QuotaRequest
@@ -88,6 +91,66 @@ class ApprovalStep(models.Model):
 
     def __str__(self) -> str:
         return f"{self.claim}: {self.role}"
+
+
+class PendingDecisionQuerySet(models.QuerySet["PendingDecision"]):
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        return self.filter(team__in=Team.objects.visible_to(user))
+
+
+class PendingDecision(models.Model):
+    """
+    An undecided request and the groups of people who decide on it now; its `id` is that of the request.
+
+    `claims.approvals.pending` writes and reads the rows. An extension has its `claim` too. `for_leads`: leads
+    of the team and their delegates decide. `for_admins`: platform admins decide, because a rule says so, leads
+    took too long, or no lead can. `two_approvals`: a lead decides first, then an admin other than
+    `first_approver`. `self_approval`: the requester may decide too.
+    """
+
+    class Kind(models.TextChoices):
+        CLAIM = "claim", "claim"
+        EXTENSION = "extension", "extension"
+        QUOTA = "quota", "quota"
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    kind = models.CharField(max_length=9, choices=Kind)
+    claim = models.ForeignKey(Claim, models.CASCADE, null=True, related_name="pending_decisions")
+    extension = models.OneToOneField(Extension, models.CASCADE, null=True, related_name="pending_decision")
+    quota_request = models.OneToOneField(
+        QuotaRequest, models.CASCADE, null=True, related_name="pending_decision"
+    )
+    team = models.ForeignKey(Team, models.CASCADE, related_name="pending_decisions")
+    requester = models.ForeignKey(User, models.CASCADE, related_name="+")
+    requested_at = models.DateTimeField()
+    for_leads = models.BooleanField()
+    for_admins = models.BooleanField()
+    two_approvals = models.BooleanField(default=False)
+    self_approval = models.BooleanField(default=False)
+    first_approver = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+
+    objects = PendingDecisionQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("requested_at", "pk")
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(kind="claim", claim=F("id"), extension=None, quota_request=None)
+                | Q(kind="extension", claim__isnull=False, extension=F("id"), quota_request=None)
+                | Q(kind="quota", claim=None, extension=None, quota_request=F("id")),
+                name="pendingdecision_of_one_request",
+            ),
+        )
+        indexes = (
+            models.Index(fields=["requested_at", "id"], name="pendingdecision_oldest"),
+            models.Index(fields=["team"], condition=Q(for_leads=True), name="pendingdecision_leads"),
+            models.Index(
+                fields=["requested_at", "id"], condition=Q(for_admins=True), name="pendingdecision_admins"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.team}"
 
 
 class ReasonTemplate(models.Model):

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from claims.models.limits import Delivery
 from claims.models.profile import ProfileVersion
-from claims.signals import claim_state_changed
+from claims.signals import claim_state_changed, pending_request_decided
 from claims.states import FINAL, NEXT, ClaimState
 from core.errors import IllegalTransition
 from core.models import uuid7
@@ -162,7 +162,7 @@ class Claim(models.Model):
     def record_creation(self, *, why: str, by: User) -> None:
         """Write the first entry of the history. Call it once, in the transaction that creates the claim."""
         self.history.create(new=self.state, why=why, by=by)
-        claim_state_changed.send(Claim, claim=self)
+        claim_state_changed.send(Claim, claim=self, old="", new=self.state)
 
     def advance(self, to: ClaimState, *, why: str, by: User | None = None, **fields: object) -> bool:
         """
@@ -183,7 +183,7 @@ class Claim(models.Model):
                 self.steps.all().delete()  # a request that is pending again needs every consent again
             if to in FINAL:
                 self._end_carrying()
-            claim_state_changed.send(Claim, claim=self)
+            claim_state_changed.send(Claim, claim=self, old=self.state, new=to)
         self.refresh_from_db(fields=["state", "state_since", "version", *fields])
         return True
 
@@ -387,7 +387,10 @@ class PendingRequest(models.Model):
         """Decide a waiting request; return False if it is decided already. Safe to race and to repeat."""
         fields = {"answer": status, "decided_by": by, "decided_at": timezone.now(), "decision_note": note}
         waiting = type(self)._default_manager.filter(pk=self.pk, answer=RequestStatus.WAITING)
-        decided = waiting.update(**fields) == 1
+        with transaction.atomic():
+            decided = waiting.update(**fields) == 1
+            if decided:
+                pending_request_decided.send(type(self), request=self)
         self.refresh_from_db(fields=list(fields))
         return decided
 
