@@ -103,9 +103,10 @@ class PendingDecision(models.Model):
     An undecided request and the groups of people who decide on it now; its `id` is that of the request.
 
     `claims.approvals.pending` writes and reads the rows. An extension has its `claim` too.
-    `for_leads`: leads of the team and their delegates decide. `for_admins`: platform admins decide, because a rule says so, leads
-    took too long, or no lead can. `two_approvals`: a lead decides first, then an admin other than
-    `first_approver`. `self_approval`: the requester may decide too.
+
+    `for_leads`: leads of the team and their delegates decide. `for_admins`: platform admins decide, because a
+    rule says so, leads took too long, or no lead can. `two_approvals`: a lead decides first, then an admin
+    other than `first_approver`. `self_approval`: the requester may decide too.
     """
 
     class Kind(models.TextChoices):
