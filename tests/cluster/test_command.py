@@ -51,14 +51,14 @@ def test_a_cluster_is_added_by_its_identity_and_its_credentials_are_sealed(run, 
     assert "simulator-portal" not in table
 
 
-def test_the_same_cluster_is_not_added_twice_under_another_name(run, fra):
+def test_same_cluster_under_another_name_is_refused(run, fra):
     run("add", "fra-1", kubeconfig=fra)
     with pytest.raises(CommandError, match="This cluster is already “fra-1”"):
         run("add", "fra-2", kubeconfig=fra)
     assert Cluster.objects.count() == 1
 
 
-def test_a_name_is_not_taken_twice(run, fra, simulator):
+def test_duplicate_cluster_name_is_refused(run, fra, simulator):
     run("add", "fra-1", kubeconfig=fra)
     other = fra.replace("/clusters/fra-1", "/clusters/lab-2")
     with pytest.raises(CommandError, match="A cluster “fra-1” exists already"):
@@ -82,7 +82,7 @@ def test_credentials_are_renewed_only_by_those_of_the_same_cluster(run, fra):
         ("fra-1", ("127.0.0.1:", "127.0.0.1:1"), "refuses connections"),
     ],
 )
-def test_what_cannot_be_added_is_a_sentence(run, fra, name, change, words):
+def test_invalid_cluster_is_refused_with_a_sentence(run, fra, name, change, words):
     if change[0] == "127.0.0.1:":  # a port where nobody is
         fra = fra.replace(fra.partition("127.0.0.1:")[2].partition("/")[0], "1")
     else:

@@ -134,7 +134,7 @@ def test_a_watch_from_before_what_the_cluster_remembers_has_expired(bench):
         list(bench.portal.watch(CLAIM, resource_version="1", seconds=int(patience.EVENT)))
 
 
-def test_what_is_not_there_is_none(bench):
+def test_missing_object_is_none(bench):
     assert bench.portal.get(CLAIM, "nothing", namespace=bench.namespace) is None
 
 
@@ -228,7 +228,7 @@ def test_a_field_of_another_manager_is_a_conflict_unless_forced(bench):
     assert taken["metadata"]["labels"] == {"team": "speech"}
 
 
-def test_deleting_says_whether_it_was_there(bench):
+def test_delete_returns_whether_the_object_was_there(bench):
     bench.portal.create(CLAIM, bench.claim("claim"))
     assert bench.portal.delete(CLAIM, "claim", namespace=bench.namespace) is True
     assert bench.portal.delete(CLAIM, "claim", namespace=bench.namespace) is False
@@ -277,6 +277,6 @@ def test_the_cluster_says_what_is_allowed(bench):
     assert not bench.portal.allowed(Permission("create", "pods"))
 
 
-def test_who_may_nothing_is_refused(bench):
+def test_user_without_permissions_is_refused(bench):
     with pytest.raises(Refused):
         list(bench.someone.list(DEVICE_CLASS))

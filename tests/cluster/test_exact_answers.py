@@ -309,7 +309,7 @@ def test_a_listing_without_a_selector_asks_for_five_hundred_at_a_time(server, ga
     assert asked(server) == [("GET", "/api/v1/nodes?limit=500", None)]
 
 
-def test_what_is_deleted_or_not_there(server, gateway):
+def test_delete_returns_whether_the_object_existed(server, gateway):
     server.answers = [Answer(body={"kind": "Status"}), Answer(404, {"kind": "Status"}), Answer(409, {})]
     assert gateway.delete(RESOURCE_CLAIM, "a", namespace="ml") is True
     assert gateway.delete(RESOURCE_CLAIM, "a", namespace="ml", uid="u") is False
@@ -321,7 +321,7 @@ def test_what_is_deleted_or_not_there(server, gateway):
     assert asked(server) == [("DELETE", path, plain), ("DELETE", path, fenced), ("DELETE", path, fenced)]
 
 
-def test_what_is_made_or_applied(server, gateway):
+def test_create_and_apply_return_the_object(server, gateway):
     claim = {"metadata": {"name": "a", "namespace": "ml"}, "spec": {}}
     answer = Answer(body={"kind": "ResourceClaim", "metadata": {"name": "a", "managedFields": [1]}})
     server.answers = [answer] * 4
@@ -384,7 +384,7 @@ def test_an_event_of_an_unknown_type_is_no_event(server, gateway):
         list(gateway.watch(NODE, resource_version="7", seconds=1))
 
 
-def test_an_error_in_a_stream_without_a_code_is_a_failure_of_the_server(server, gateway):
+def test_stream_error_without_code_is_a_server_failure(server, gateway):
     server.answers = [Answer(lines=({"type": "ERROR", "object": {"message": "boom"}},))]
     with pytest.raises(Unreachable, match=r"failed to watch nodes \(500\): boom"):
         list(gateway.watch(NODE, resource_version="7", seconds=1))

@@ -176,7 +176,7 @@ def test_only_what_the_credentials_lack_can_be_mended_by_waiting(server, gateway
     assert problem.value.mendable == mendable
 
 
-def test_silence_is_unreachable(server, gateway, monkeypatch):
+def test_silent_server_is_unreachable(server, gateway, monkeypatch):
     monkeypatch.setitem(transport.Transport.send.__kwdefaults__, "read_seconds", 0.2)
     server.answers = [Answer(silent=True)]
     with pytest.raises(Unreachable, match="did not answer in time"):

@@ -143,7 +143,7 @@ def test_the_portal_acts_as_nobody_else(key):
         ({"client-certificate-data": DATA}, "without its key"),
     ],
 )
-def test_half_a_way_in_is_refused(user, words):
+def test_incomplete_credentials_are_refused(user, words):
     with pytest.raises(Invalid, match=words):
         from_kubeconfig(kubeconfig(user=user))
 

@@ -45,7 +45,7 @@ def test_two_requests_find_what_operators_bring():
 
 
 @pytest.mark.parametrize("answer", [ABSENT, FORBIDDEN], ids=["absent", "forbidden"])
-def test_a_cluster_without_them_is_as_good(answer):
+def test_cluster_without_operators_is_valid(answer):
     kinds, _asked = discovered(answer, answer)
     assert kinds == {"v1/nodes", "resource.k8s.io/v1/resourceclaims"}
 

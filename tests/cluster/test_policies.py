@@ -217,7 +217,7 @@ def test_a_namespace_is_emptied_when_it_is_deleted(place, admin, alice, portal):
 
 
 @real
-def test_warnings_let_pass_and_tell(place, admin, alice):
+def test_warn_mode_admits_with_a_warning(place, admin, alice):
     bindings = [item for item in manifests(action=PolicyAction.WARN) if "policyName" in item["spec"]]
     loose = Place(admin, alice, labelled=False)
     label = {"metadata": {"labels": {"try": loose.name}}}

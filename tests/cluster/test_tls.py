@@ -100,7 +100,7 @@ def test_a_server_under_another_name_is_not_trusted(good):
         ask(replace(good, server_name="somebody.else"))
 
 
-def test_insecure_trusts_anybody(good):
+def test_insecure_trusts_any_server(good):
     assert ask(replace(good, authority="", server_name="", insecure=True)) == NODE_OBJECT
 
 

@@ -32,7 +32,7 @@ def test_claims_of_one_pod_get_different_devices():
     ]
 
 
-def test_what_is_not_there_is_not_given():
+def test_missing_devices_are_not_allocated():
     assert given(snapshot(eight()), spec(exactly(9))) is None
     assert given(snapshot(eight()), spec(exactly()), on=node("node-b")) is None
     assert given(snapshot(eight()), spec(exactly(1, class_name="mig.nvidia.com"))) is None
@@ -176,7 +176,7 @@ def test_admin_access_of_others_holds_nothing():
         (spec(exactly(0, allocationMode="All"), constraints=[PCIE]), "constraint"),
     ],
 )
-def test_what_waiting_would_not_help_is_an_error(wish, said):
+def test_impossible_claim_is_an_error(wish, said):
     with pytest.raises(AllocationError, match=said):
         given(snapshot(eight()), wish)
 

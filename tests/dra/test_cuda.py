@@ -130,7 +130,7 @@ def test_the_version_in_the_tag(image, version):
         ("13.2", "595.45.4"),
     ],
 )
-def test_a_toolkit_runs_in_full_from_the_driver_on_that_it_came_with(version, shipped):
+def test_toolkit_runs_fully_from_its_bundled_driver_on(version, shipped):
     *rest, last = shipped.split(".")
     before = ".".join([*rest, str(int(last) - 1)])
     runs = f"CUDA {version} runs: it was released with driver {shipped}; the device has {shipped}."
@@ -144,7 +144,7 @@ def test_a_toolkit_runs_in_full_from_the_driver_on_that_it_came_with(version, sh
     ("version", "least", "before"),
     [("11.8", "450.80.2", "450.80.1"), ("12.9", "525.60.13", "525.60.12"), ("13.0", "580", "579.99.99")],
 )
-def test_a_driver_below_the_floor_of_a_major_version_runs_nothing_of_it(version, least, before):
+def test_driver_below_the_minimum_runs_no_toolkit_of_the_version(version, least, before):
     major = version.partition(".")[0]
     assert judge(version, GpuCapability(driver=least)).level == Level.WARNING
     assert judge(version, GpuCapability(driver=before)) == CudaVerdict(
@@ -171,7 +171,7 @@ def test_the_code_of_an_image_is_for_some_architectures(capability, version, sai
     )
 
 
-def test_what_the_driver_knows_is_said_whole():
+def test_driver_support_is_reported():
     has = "the driver 580.95.5 supports CUDA 13.0"
     gpu = GpuCapability("", "13.0.0", "580.95.5", "")
     assert [judge(version, gpu).sentence for version in ("13.0", "13.1", "14.0")] == [

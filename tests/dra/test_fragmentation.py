@@ -132,7 +132,7 @@ def test_pairs_are_looked_for_where_no_single_claim_is_enough():
     )
 
 
-def test_what_is_left_in_pieces_is_told():
+def test_capacity_split_over_partitions_is_reported():
     seen = snapshot(slices(), holds("gpu-0-1g10gb-1", name="one"), holds("gpu-0-1g10gb-5", name="two"))
     found = find_blockers(seen, wanting("3g.40gb"))
     assert found.scatter == Scatter.PARTS
@@ -142,7 +142,7 @@ def test_what_is_left_in_pieces_is_told():
     assert found.blockers == (Blocker(("vision/one",), "node-a"),)
 
 
-def test_free_devices_on_different_nodes_are_told():
+def test_free_devices_on_different_nodes_are_reported():
     pools = [resource_slice(name, [gpu(0), gpu(1)]) for name in ("node-a", "node-b")]
     seen = snapshot(pools, holds("gpu-0", name="one"), holds("gpu-1", name="two", pool="node-b"))
     found = find_blockers(seen, spec(exactly(2)))

@@ -52,7 +52,7 @@ def test_two_claims_at_once_cannot_both_take_the_last_devices(portal, root):
     assert answers == [201, 403]
 
 
-def test_deleting_gives_back(portal, root):
+def test_deleted_claim_releases_quota(portal, root):
     limit(root, hard={DEVICES: "4"})
     created(portal.post(CLAIMS, json=make_claim("a", count=4)))
     portal.delete(f"{CLAIMS}/a")

@@ -115,7 +115,7 @@ def test_a_deleted_claim_takes_no_new_pods(engineer):
     assert scheduled_to(engineer, "b") is None
 
 
-def test_what_fits_nowhere_says_so(engineer):
+def test_unschedulable_pod_has_a_message(engineer):
     _claim, pod = start(engineer, "a", count=9)
     assert scheduled(pod)["reason"] == "Unschedulable"
     assert scheduled(pod)["message"] == (
@@ -144,7 +144,7 @@ def test_what_fits_nowhere_says_so(engineer):
         ),
     ],
 )
-def test_what_can_never_fit_says_why(engineer, wish, reason, message):
+def test_impossible_claim_has_a_reason(engineer, wish, reason, message):
     _claim, pod = start(engineer, "a", **wish)
     assert scheduled(pod)["reason"] == reason
     assert message in scheduled(pod)["message"]

@@ -109,7 +109,7 @@ def test_nothing_helps_where_nothing_can_be_told(wish):
     assert find_relaxations(snapshot([resource_slice(devices=[gpu(0)])]), wish) == []
 
 
-def test_the_work_is_bounded(monkeypatch):
+def test_number_of_previews_is_bounded(monkeypatch):
     times = []
     monkeypatch.setattr(help, "preview", lambda *args: times.append(args) or preview(*args))
     conditions = [f'device.attributes["{NVIDIA}"].?productName.orValue("") != "{n}"' for n in range(60)]

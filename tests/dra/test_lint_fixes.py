@@ -7,7 +7,7 @@ from tests.dra.catalogue import ATTRIBUTES, MEMORY, codes, findings, fleet, mend
 from tests.dra.clusters import exactly, gpu, holds, resource_slice, snapshot, spec
 
 
-def test_nothing_is_said_of_a_profile_that_works():
+def test_working_profile_has_no_finding():
     wish = spec(exactly(2, MEMORY.format("79Gi")))
     report = lint(fleet(), [NamedSpec("p", wish)])
     assert [one for one in report.findings if one.subject == Subject.PROFILE] == []
@@ -22,7 +22,7 @@ def test_a_cluster_without_devices_says_nothing():
     assert lint(snapshot([]), [NamedSpec("p", spec(exactly(1, class_name="nobody")))]).findings == []
 
 
-def test_a_threshold_that_misses_by_a_rounding_is_mended_with_head_room():
+def test_threshold_missed_by_rounding_is_lowered():
     wish = spec(exactly(1, MEMORY.format("80Gi")))
     found = findings(wish)
     assert codes(found) == [LintCode.JUST_MISSED, LintCode.MATCHES_NOTHING]
@@ -34,7 +34,7 @@ def test_a_threshold_that_misses_by_a_rounding_is_mended_with_head_room():
 
 
 @pytest.mark.parametrize("least", ["84Gi", "90Gi", "24Gi", "22Gi"])
-def test_a_threshold_that_means_what_it_says_is_left_alone(least):
+def test_clear_threshold_has_no_finding(least):
     assert LintCode.JUST_MISSED not in codes(findings(spec(exactly(1, MEMORY.format(least)))))
 
 
@@ -62,7 +62,7 @@ def bare():
         (f'{ATTRIBUTES}.power != "low"', f'has({ATTRIBUTES}.power) && ({ATTRIBUTES}.power != "low")'),
     ],
 )
-def test_a_selector_that_fails_is_mended_by_its_guarded_form(expression, after):
+def test_failing_selector_is_fixed_by_a_guard(expression, after):
     wish = spec(exactly(1, expression))
     failing = only(findings(wish, bare()), LintCode.SELECTOR_FAILS)
     assert failing.severity == Severity.ERROR
@@ -97,7 +97,7 @@ def test_a_selector_is_not_asked_about_devices_that_the_class_turned_down():
         ),
     ],
 )
-def test_a_name_that_nobody_publishes_is_mended_by_the_one_that_was_meant(wrong, right):
+def test_unpublished_name_is_fixed_by_the_closest_name(wrong, right):
     wish = spec(exactly(1, wrong))
     found = only(findings(wish), LintCode.NOT_PUBLISHED)
     assert "which no device of the cluster publishes. 6 devices publish" in found.message
@@ -121,7 +121,7 @@ def test_a_name_like_no_other_has_no_fix():
         (f"{ATTRIBUTES}.productName == 100", f'{ATTRIBUTES}.productName == "100"'),
     ],
 )
-def test_a_comparison_of_unlike_types_is_told_with_the_published_type(wrong, after):
+def test_comparison_of_different_types_names_the_published_type(wrong, after):
     slot = {"slot": {"int": 3}}
     seen = snapshot([resource_slice(devices=[gpu(0, attributes=slot), gpu(1, attributes=slot)])])
     found = only(findings(spec(exactly(1, wrong)), seen), LintCode.WRONG_TYPE)

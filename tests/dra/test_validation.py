@@ -200,13 +200,13 @@ LATE = {"name": "a", **ask(1)}
         ),
     ],
 )
-def test_a_mistake_gets_a_sentence_and_its_place(wish, path, said):
+def test_problem_has_a_path_and_a_sentence(wish, path, said):
     listed = found(wish, classes=CLASSES)
     assert [one for one in listed if one[0] == path and said in one[1]], listed
     assert all(message.endswith((".", ")")) or "API server" in message for _, message in listed)
 
 
-def test_one_mistake_is_told_once():
+def test_each_problem_is_reported_once():
     assert len(found(spec(exactly(33)))) == 1
     assert len(found(spec(exactly(1, class_name="nobody")), classes=CLASSES)) == 1
 
@@ -215,7 +215,7 @@ def test_classes_are_looked_up_only_where_they_are_known():
     assert found(spec(exactly(1, class_name="nobody"))) == []
 
 
-def test_what_only_a_cluster_can_run_is_left_to_it():
+def test_selector_for_clusters_only_is_valid():
     assert found(spec(exactly(1, "isURL('https://example.org')"))) == []
 
 
@@ -268,7 +268,7 @@ trees = st.recursive(
 
 
 @given(trees)
-def test_no_input_breaks_the_check(tree):
+def test_validation_never_raises(tree):
     for wish in (tree, {"devices": tree}, spec(tree), spec({"name": "a", "exactly": tree})):
         assert all(problem.message for problem in problems(wish))
 
@@ -306,7 +306,7 @@ def just(size):
         configured(opaque=OPAQUE | {"parameters": {}}),
     ],
 )
-def test_what_is_just_allowed_has_no_problem(wish):
+def test_spec_at_the_limits_is_valid(wish):
     assert found(wish) == []
 
 
@@ -420,7 +420,7 @@ def test_what_is_just_allowed_has_no_problem(wish):
         ),
     ],
 )
-def test_every_mistake_of_a_spec_is_told_in_order(wish, listed):
+def test_problems_are_reported_in_order(wish, listed):
     assert found(wish) == listed
 
 
@@ -439,12 +439,12 @@ def test_every_mistake_of_a_spec_is_told_in_order(wish, listed):
         ),
     ],
 )
-def test_requests_that_are_too_many_together_are_told_with_their_sum(requests, total):
+def test_too_many_devices_are_reported_with_their_sum(requests, total):
     said = f"The requests have {total} devices in total; the limit per claim is 32."
     assert found(spec(*requests)) == [("devices.requests", said)]
 
 
-def test_names_of_alternatives_can_be_referred_to_and_names_given_twice_are_counted():
+def test_alternatives_can_be_referenced_and_duplicate_names_are_counted():
     offered = {"name": "gpu", "firstAvailable": [LATE, {**LATE, "name": "b"}]}
     wish = spec(
         offered, constraints=[{"matchAttribute": "a.example/b", "requests": ["gpu", "gpu/a", "gpu/b", "a"]}]

@@ -204,7 +204,7 @@ def either(*counts):
         ),
     ],
 )
-def test_every_difference_is_said_once(own, other, said):
+def test_each_difference_is_reported_once(own, other, said):
     found = compare_specs(own, "", other)
     assert (list(found.differences), found.exact, found.count, found.spec) == (said, not said, 1, own)
 

@@ -61,7 +61,7 @@ from tests.dra.clusters import IS_GPU, PCIE, ask, device_class, exactly, gpu, re
         ),
     ],
 )
-def test_what_can_never_be_is_said_with_numbers(wish, code, severity, said):
+def test_finding_names_the_numbers(wish, code, severity, said):
     found = only(findings(wish), code)
     assert found.severity == severity
     assert said in found.message
@@ -108,7 +108,7 @@ def test_shared_devices_may_serve_several_so_nothing_is_said_of_their_number():
     assert codes(findings(spec(exactly(4)), seen)) == []
 
 
-def test_twins_are_told_once():
+def test_duplicate_specs_are_reported_once():
     big, same = spec(exactly(1, MEMORY.format("79Gi"))), spec(exactly(1, MEMORY.format("70Gi")))
     named = [
         NamedSpec("a", big),
@@ -188,7 +188,7 @@ def test_a_toleration_that_keeps_away_or_lasts_is_no_finding(tolerations):
         {"key": "example.com/repair", "value": "disk", "effect": "NoExecute"},
     ],
 )
-def test_one_that_lasts_for_less_does_not_help(lasting):
+def test_shorter_toleration_does_not_prevent_eviction(lasting):
     found = findings(spec(exactly(tolerations=[WITHOUT_EFFECT, lasting])))
     assert codes(found).count(LintCode.EVICTED) == 1
 
@@ -356,7 +356,7 @@ def test_devices_of_several_drivers_in_one_class_are_a_warning():
     ]
 
 
-def test_a_report_counts_the_devices_that_match_each_spec():
+def test_report_counts_matching_devices_per_spec():
     named = {
         "large": spec(exactly(1, LARGE)),
         "missing": spec(exactly(1, class_name="x")),
@@ -368,7 +368,7 @@ def test_a_report_counts_the_devices_that_match_each_spec():
     assert lint(snapshot([]), [NamedSpec("p", spec(exactly(5)))]) == LintReport([], {}, 0)
 
 
-def test_only_specs_that_take_the_same_devices_in_the_same_way_are_twins():
+def test_only_equal_requests_are_duplicates():
     other = MEMORY.format("70Gi")
     named = {
         "first": spec(exactly(2, LARGE)),

@@ -52,7 +52,7 @@ def test_the_worst_alternative_is_charged_until_one_is_chosen():
         ([(f"p{number}", spec(exactly())) for number in range(9)], "There are 9 alternatives"),
     ],
 )
-def test_what_cannot_be_combined_is_named(options, said):
+def test_profile_that_cannot_be_combined_is_named(options, said):
     with pytest.raises(CannotCombineError, match=said):
         first_available(options)
 

@@ -70,7 +70,7 @@ def parts(number, count=1, **more):
         ([*parts(1), ("P0", spec(exactly(1)))], "P0 is listed twice: two requests would be named p0."),
     ],
 )
-def test_parts_go_together_up_to_what_a_claim_can_have(wanted, said):
+def test_specs_combine_up_to_the_limits_of_a_claim(wanted, said):
     if not said:
         assert len(combine_specs(wanted)["devices"]["requests"]) == len(wanted)
         return
@@ -144,7 +144,7 @@ def test_an_alternative_takes_constraints_and_configuration_along():
         ),
     ],
 )
-def test_what_cannot_be_an_alternative_is_said(second, said):
+def test_invalid_alternative_is_refused(second, said):
     with pytest.raises(CannotCombineError) as refusal:
         first_available([*options(1), second])
     assert refusal.value.message == said

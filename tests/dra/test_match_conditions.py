@@ -71,7 +71,7 @@ def test_only_what_and_joins_at_the_top_is_taken_apart(expression, parts):
         ),
     ],
 )
-def test_a_condition_says_what_it_asks_and_what_a_device_has_instead(text, words, instead):
+def test_condition_difference_names_both_values(text, words, instead):
     seen = snapshot([resource_slice(devices=[gpu(0, product="NVIDIA L4", memory="24Gi")])])
     assert condition(text).words == words
     assert condition(text).against(seen.devices[0]).sentence == instead

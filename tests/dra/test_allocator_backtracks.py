@@ -19,7 +19,7 @@ from tests.dra.clusters import (
     snapshot,
     spec,
 )
-from tests.dra.test_allocator_searches_without_trying_all import many, steps
+from tests.dra.test_allocator_shortcuts import many, steps
 
 
 def distinct(name, *requests):

@@ -61,7 +61,7 @@ PAIRS = list(standing_together())
 
 
 @given(st.sampled_from(PAIRS), st.data())
-def test_every_two_presets_are_taken_apart_again(pair, data):
+def test_combined_presets_are_decomposed(pair, data):
     parts = [
         (known, data.draw(st.integers(1, min(known.max_count, 8))) if known.scalable else 1)
         for known in data.draw(st.permutations(pair))
@@ -167,7 +167,7 @@ def test_many_requests_and_many_known_specs_take_few_steps():
     assert len(found.parts) == 32
 
 
-def test_many_known_specs_that_ask_for_the_same_take_few_steps():
+def test_many_equal_profiles_take_few_steps():
     known = [KnownProfile(f"k{number}", spec(exactly(1)), "gpu", 8) for number in range(24)]
     found = decompose(renamed(made_of([(one, 1) for one in known])), known)
     assert found.exact

@@ -85,7 +85,7 @@ def test_steps_name_their_request():
         ),
     ],
 )
-def test_the_first_thing_in_the_way_is_said_with_numbers(wish, claims, reason, said):
+def test_first_reason_is_reported_with_numbers(wish, claims, reason, said):
     seen = preview(cluster(), wish, claims)
     assert seen.reason == reason
     assert seen.fits == (reason == NoFitReason.NONE)
@@ -311,15 +311,13 @@ A, B = ("node-a",), ("node-a", "node-b")
         ),
     ],
 )
-def test_a_preview_says_how_many_claims_fit_where_and_what_is_in_the_way(
-    wish, claims, nodes, fit, reason, problem
-):
+def test_preview_counts_claims_and_nodes_and_names_the_reason(wish, claims, nodes, fit, reason, problem):
     seen = preview(mixed(), wish, claims)
     assert (seen.nodes, seen.nodes_that_fit, seen.claims_that_fit) == (nodes, len(nodes), fit)
     assert (seen.reason, seen.problem) == (reason, problem)
 
 
-def test_every_step_of_a_preview_is_told():
+def test_preview_lists_every_step():
     wish = spec(exactly(2, f"{BIG} && true"), constraints=[PCIE, {"distinctAttribute": "a.example/b"}, PCIE])
     assert [
         (one.label, one.count, one.dropped, one.kind, one.detail, one.request)

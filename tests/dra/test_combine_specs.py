@@ -61,6 +61,6 @@ def test_names_stay_labels_however_long_they_are():
         ([(f"p{number}", spec(exactly())) for number in range(33)], "The profiles have 33 requests in total"),
     ],
 )
-def test_what_cannot_be_combined_is_said(parts, said):
+def test_invalid_combination_is_refused(parts, said):
     with pytest.raises(CannotCombineError, match=said):
         combine_specs(parts)
