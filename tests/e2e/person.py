@@ -88,7 +88,7 @@ class Person:
     def approve(self, name: str) -> None:
         self.opens_request(name)
         self.page.get_by_role("button", name=re.compile("^Approve")).click()
-        expect(self.page.get_by_text(f"{name} is approved")).to_be_visible()
+        expect(self.page.get_by_text(f"{name} approved")).to_be_visible()
 
     def deny(self, name: str, reason: str) -> None:
         self.opens_request(name)
