@@ -1,4 +1,4 @@
-"""The catalogue: filters, sort, CSV, typical waits, and profiles side by side."""
+"""The catalogue: filters, sorting, CSV, waits, and the comparison of profiles."""
 
 import csv
 import io
@@ -63,12 +63,12 @@ def shelf(client, alice, fra, quota, train):
         ("view=table&mine=1", ["small", "train"]),
     ],
 )
-def test_filters_stand_in_the_address(client, shelf, query, found):
+def test_filters_are_query_parameters(client, shelf, query, found):
     page = client.get(f"{CATALOGUE}?{query}").text
     assert [name for name in sorted(shelf) if page_of(shelf[name]) in page] == found
 
 
-def test_a_malformed_filter_is_said_and_asks_for_nothing(client, shelf):
+def test_malformed_filter_shows_an_error_and_filters_nothing(client, shelf):
     answer = client.get(f"{CATALOGUE}?memory=much")
     assert answer.status_code == 200
     assert "Enter a whole number" in answer.text
@@ -78,12 +78,12 @@ def test_a_malformed_filter_is_said_and_asks_for_nothing(client, shelf):
 @pytest.mark.parametrize(
     ("sort", "first"), [("title", "closed"), ("free", "train"), ("devices", "closed"), ("memory", "small")]
 )
-def test_the_order_is_asked_for(client, shelf, sort, first):
+def test_catalogue_is_sorted_as_requested(client, shelf, sort, first):
     rows = csv.DictReader(io.StringIO(client.get(f"{CATALOGUE}?sort={sort}&format=csv").text))
     assert next(rows)["profile"].startswith(first)
 
 
-def test_the_csv_has_what_is_shown(client, shelf):
+def test_csv_has_the_filtered_profiles(client, shelf):
     answer = client.get(f"{CATALOGUE}?model=NVIDIA+L4&format=csv")
     assert answer["Content-Type"].startswith("text/csv")
     rows = {row["profile"]: row for row in csv.DictReader(io.StringIO(answer.text))}
@@ -93,7 +93,7 @@ def test_the_csv_has_what_is_shown(client, shelf):
     assert small["price per hour"] == ""  # no rate is set: unknown, not 0
 
 
-def test_what_is_not_known_meets_no_condition(shelf, alice):
+def test_unknown_value_meets_no_condition(shelf, alice):
     from claims.catalogue.listing import catalogue
 
     entries = {entry.profile.slug: entry for entry in catalogue(alice)}
@@ -103,15 +103,15 @@ def test_what_is_not_known_meets_no_condition(shelf, alice):
 
 
 def past(claim, *, decided_after, device_after=None, by=None, ago=timedelta(days=1)):
-    """Let the claim have been asked for, decided on, and have got a device, so many minutes apart."""
-    asked = timezone.now() - ago
-    decided = asked + timedelta(minutes=decided_after)
-    type(claim).objects.filter(pk=claim.pk).update(created_at=asked, decided_at=decided, decided_by=by)
+    """Set the times of request, decision and first device of the claim, in minutes after each other."""
+    created_at = timezone.now() - ago
+    decided = created_at + timedelta(minutes=decided_after)
+    type(claim).objects.filter(pk=claim.pk).update(created_at=created_at, decided_at=decided, decided_by=by)
     if device_after is not None:
         make_allocation(claim, decided + timedelta(minutes=device_after))
 
 
-def test_waits_are_medians_and_nine_of_ten_of_the_past_month(vision, fra, train, alice, lena):
+def test_waits_are_median_and_90th_percentile_of_30_days(vision, fra, train, alice, lena):
     for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 100):
         claim = make_claim(vision, cluster=fra, profile=train, state=ClaimState.ALLOCATED, held=False)
         past(claim, decided_after=minutes, device_after=2 * minutes, by=lena)
@@ -122,7 +122,7 @@ def test_waits_are_medians_and_nine_of_ten_of_the_past_month(vision, fra, train,
     assert (found.device.median, found.device.p90) == (timedelta(minutes=12), timedelta(minutes=20))
 
 
-def test_a_rule_decides_at_once_and_does_not_count_as_a_decision(vision, fra, train, lena):
+def test_automatic_approval_does_not_count_as_a_decision(vision, fra, train, lena):
     for _ in range(5):
         past(make_claim(vision, cluster=fra), decided_after=0, device_after=-1)
     found = waits()[train.pk]
@@ -130,7 +130,7 @@ def test_a_rule_decides_at_once_and_does_not_count_as_a_decision(vision, fra, tr
     assert found.device.median == timedelta(0)  # the cluster's clock was behind
 
 
-def test_a_little_history_is_no_history(client, shelf, vision, fra, lena):
+def test_fewer_than_five_waits_are_not_enough_data(client, shelf, vision, fra, lena):
     for _ in range(4):
         past(make_claim(vision, cluster=fra, profile=shelf["train"]), decided_after=3, by=lena)
     page = " ".join(client.get(CATALOGUE).text.split())
@@ -140,7 +140,7 @@ def test_a_little_history_is_no_history(client, shelf, vision, fra, lena):
     assert '3 min<span class="dg-3">, 90% within 3 min</span>' in page
 
 
-def test_two_or_three_stand_side_by_side_with_what_differs(client, shelf):
+def test_comparison_marks_the_rows_that_differ(client, shelf):
     answer = client.get(f"{COMPARE}?profile=train-80&profile=small")
     page = " ".join(answer.text.split())
     assert "Train 80" in page
@@ -155,7 +155,7 @@ def test_two_or_three_stand_side_by_side_with_what_differs(client, shelf):
     ]
 
 
-def test_what_cannot_be_compared_is_left_out(client, shelf, alice):
+def test_comparison_leaves_out_unknown_and_further_profiles(client, shelf, alice):
     secret = make_profile("secret", teams=(make_team("nlp"),))
     more = make_profile("more")
     page = client.get(f"{COMPARE}?profile=secret&profile=train-80&profile=none").text
@@ -167,14 +167,14 @@ def test_what_cannot_be_compared_is_left_out(client, shelf, alice):
     assert client.post(COMPARE).status_code == 405
 
 
-def test_cards_tick_for_the_comparison_without_javascript(client, shelf):
+def test_cards_are_selected_for_comparison_without_javascript(client, shelf):
     page = client.get(f"{CATALOGUE}?profile=small").text
     assert f'id="compare" action="{COMPARE}"' in page
     assert 'form="compare" name="profile" value="small" checked' in page
 
 
 @pytest.mark.parametrize("view", ["", "table"])
-def test_one_profile_and_a_hundred_cost_the_same(client, shelf, view):
+def test_query_count_is_the_same_for_one_profile_and_100(client, shelf, view):
     client.get(f"{CATALOGUE}?view={view}")
     with CaptureQueriesContext(connection) as few:
         client.get(f"{CATALOGUE}?view={view}")
@@ -230,5 +230,5 @@ IS_MIG = 'device.attributes["gpu.nvidia.com"].type == "mig"'
         ),
     ],
 )
-def test_how_devices_are_shared_is_read_off_the_specification(spec, fractions, found):
+def test_sharing_mode_is_read_from_the_spec(spec, fractions, found):
     assert sharing_modes(spec, fractions) == found

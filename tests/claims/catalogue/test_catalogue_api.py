@@ -21,16 +21,16 @@ def client(user) -> APIClient:
 
 
 @pytest.fixture
-def wish(vision, fra, train, quota):
+def body(vision, fra, train, quota):
     return {"team": "vision", "cluster": "fra-1", "profile": "train-80", "devices": 2}
 
 
 @pytest.mark.parametrize("path", ["profiles/", "match/", "quotas/", "approvals/"])
-def test_who_is_not_signed_in_is_asked_who_they_are(path):
+def test_anonymous_request_is_401(path):
     assert APIClient().get(f"/api/v1/{path}").status_code == 401
 
 
-def test_profiles_say_what_they_ask_for_and_whether_one_may(alice, bob, vision, fra, train, quota):
+def test_profile_has_its_spec_and_whether_the_reader_may_request_it(alice, bob, vision, fra, train, quota):
     entry = client(alice).get("/api/v1/profiles/").json()["results"][0]
     assert (entry["slug"], entry["may_request"], entry["reason"]) == ("train-80", True, "")
     assert (entry["free"], entry["total"], entry["max_duration"]) == (0, 0, 14 * 86_400)
@@ -42,7 +42,7 @@ def test_profiles_say_what_they_ask_for_and_whether_one_may(alice, bob, vision, 
     )
 
 
-def test_a_profile_of_other_teams_is_not_found(alice, vision):
+def test_profile_of_other_teams_is_404(alice, vision):
     make_profile("theirs", teams=(make_team("nlp"),))
     assert client(alice).get("/api/v1/profiles/").json()["results"] == []
     assert client(alice).get("/api/v1/profiles/theirs/").status_code == 404
@@ -52,21 +52,21 @@ def test_profiles_are_retired_not_deleted(root, train):
     assert client(root).delete("/api/v1/profiles/train-80/").status_code == 405
 
 
-def test_profiles_cost_the_same_for_one_and_for_many(
+def test_query_count_is_the_same_for_one_and_many_profiles(
     alice, vision, fra, train, quota, django_assert_num_queries
 ):
-    user_of = client(alice)
-    user_of.get("/api/v1/profiles/")
+    api = client(alice)
+    api.get("/api/v1/profiles/")
     with CaptureQueriesContext(connection) as one:
-        user_of.get("/api/v1/profiles/")
+        api.get("/api/v1/profiles/")
     for number in range(10):
         make_profile(f"more-{number}", teams=(vision,))
     with django_assert_num_queries(len(one)):
-        user_of.get("/api/v1/profiles/")
+        api.get("/api/v1/profiles/")
 
 
-def test_a_match_says_quota_approval_manifest_and_problems(alice, wish):
-    answer = client(alice).post("/api/v1/match/", wish | {"name": "sam"}, format="json")
+def test_match_has_quota_approval_manifest_and_problems(alice, body):
+    answer = client(alice).post("/api/v1/match/", body | {"name": "sam"}, format="json")
     assert answer.status_code == 200, answer.json()
     shown = answer.json()
     assert shown["quota"][0] | {"sentence": ""} == {
@@ -81,31 +81,31 @@ def test_a_match_says_quota_approval_manifest_and_problems(alice, wish):
     assert (shown["problems"], shown["match"]["fits"]) == ([], False)
 
 
-def test_a_match_shows_every_problem_at_once(alice, wish):
+def test_match_has_every_problem(alice, body):
     shown = (
         client(alice)
-        .post("/api/v1/match/", wish | {"devices": 9, "parallel": 2, "name": "Upper"}, format="json")
+        .post("/api/v1/match/", body | {"devices": 9, "parallel": 2, "name": "Upper"}, format="json")
         .json()
     )
     assert len(shown["problems"]) == 3
     assert shown["fits_quota"] is False
 
 
-def test_a_match_writes_nothing(alice, wish):
+def test_match_writes_nothing(alice, body):
     with CaptureQueriesContext(connection) as queries:
-        assert client(alice).post("/api/v1/match/", wish, format="json").status_code == 200
+        assert client(alice).post("/api/v1/match/", body, format="json").status_code == 200
     assert len(queries) > 0
     assert not [query for query in queries if query["sql"].startswith(("INSERT", "UPDATE", "DELETE"))]
 
 
-def test_a_match_is_for_those_who_may_ask(alice, bob, eve, wish):
-    assert client(bob).post("/api/v1/match/", wish, format="json").status_code == 403
-    assert client(eve).post("/api/v1/match/", wish, format="json").status_code == 404
+def test_match_is_refused_to_viewers_and_outsiders(alice, bob, eve, body):
+    assert client(bob).post("/api/v1/match/", body, format="json").status_code == 403
+    assert client(eve).post("/api/v1/match/", body, format="json").status_code == 404
     assert client(alice).put("/api/v1/match/").status_code == 405
     assert client(alice).post("/api/v1/match/", {"team": "vision"}, format="json").status_code == 422
 
 
-def test_quotas_show_how_they_stand_and_what_adds_up_to_it(alice, eve, vision, fra, train, quota):
+def test_quotas_have_usage_and_its_parts(alice, eve, vision, fra, train, quota):
     held = make_claim(vision, cluster=fra, profile=train, devices=6, state=ClaimState.ALLOCATED)
     make_claim(vision, cluster=fra, profile=train, devices=3)
     row = client(alice).get("/api/v1/quotas/").json()["results"][0]
@@ -118,7 +118,7 @@ def test_quotas_show_how_they_stand_and_what_adds_up_to_it(alice, eve, vision, f
     assert client(eve).get(f"/api/v1/quotas/{quota.pk}/").status_code == 404
 
 
-def test_only_a_platform_admin_sets_a_quota(alice, lena, eve, root, vision):
+def test_only_platform_admin_sets_a_quota(alice, lena, eve, root, vision):
     limit = {"team": "vision", "device_class": "gpu.nvidia.com", "devices": 4}
     for user, status in ((alice, 403), (lena, 403), (eve, 404), (root, 200)):
         assert client(user).post("/api/v1/quotas/", limit, format="json").status_code == status
@@ -127,15 +127,17 @@ def test_only_a_platform_admin_sets_a_quota(alice, lena, eve, root, vision):
         assert client(root).post("/api/v1/quotas/", limit | wrong, format="json").status_code == 422
 
 
-def test_quotas_cost_the_same_for_one_and_for_many(root, vision, train, quota, django_assert_num_queries):
+def test_query_count_is_the_same_for_one_and_many_quotas(
+    root, vision, train, quota, django_assert_num_queries
+):
     make_quota(vision, 4, profile=train)
-    user_of = client(root)
+    api = client(root)
     with CaptureQueriesContext(connection) as one:
-        user_of.get("/api/v1/quotas/")
+        api.get("/api/v1/quotas/")
     for number in range(10):
         make_quota(make_team(f"team-{number}"), 4)
     with django_assert_num_queries(len(one)):
-        user_of.get("/api/v1/quotas/")
+        api.get("/api/v1/quotas/")
 
 
 @pytest.fixture
@@ -164,32 +166,32 @@ def waiting(vision, fra, train, alice, lena, quota):
         ("eve", "decided", []),
     ],
 )
-def test_the_inbox_holds_what_waits_for_whom_oldest_first(waiting, request, person, tab, found):
+def test_inbox_has_pending_requests_of_the_reader_oldest_first(waiting, request, person, tab, found):
     user = request.getfixturevalue(person)
     rows = client(user).get(f"/api/v1/approvals/?tab={tab}").json()["results"]
     assert [row["id"] for row in rows] == [str(waiting[name].pk) for name in found]
 
 
-def test_own_requests_wait_for_oneself_under_self_approval(waiting, lena, vision):
+def test_own_requests_are_in_the_inbox_with_self_approval(waiting, lena, vision):
     ApprovalRule.objects.create(team=vision, approval="", self_approval=True)
     rows = client(lena).get("/api/v1/approvals/").json()["results"]
     assert {row["id"] for row in rows} == {str(waiting["plain"].pk), str(waiting["own"].pk)}
 
 
-def test_the_inbox_costs_the_same_for_one_and_for_many(
+def test_query_count_is_the_same_for_one_and_many_inbox_rows(
     waiting, lars, alice, vision, django_assert_num_queries
 ):
-    user_of = client(lars)
+    api = client(lars)
     with CaptureQueriesContext(connection) as one:
-        user_of.get("/api/v1/approvals/")
+        api.get("/api/v1/approvals/")
     for _ in range(10):
         make_claim(vision, by=alice)
     with django_assert_num_queries(len(one)):
-        user_of.get("/api/v1/approvals/")
+        api.get("/api/v1/approvals/")
 
 
 @pytest.mark.parametrize("person", ["lena", "lars", "root", "alice", "eve"])
-def test_the_number_beside_approvals_is_that_of_the_inbox(waiting, request, person):
+def test_approvals_badge_is_the_number_of_inbox_rows(waiting, request, person):
     user = request.getfixturevalue(person)
     rows = client(user).get("/api/v1/approvals/").json()["results"]
     assert len(pending_since(user)) == len(rows)

@@ -39,32 +39,32 @@ def refusal(*arguments):
     return str(refused.value)
 
 
-def test_what_is_exported_is_imported_as_nothing_to_do(run, file):
+def test_import_of_an_export_has_nothing_to_do(run, file):
     assert file.read_text() == run("export")
     assert run("import", str(file)) == "Nothing to do.\n"
     assert run("import", str(file), "--check") == "Nothing to do.\n"
 
 
-def test_a_dry_run_shows_each_difference_and_writes_nothing(run, file):
+def test_dry_run_shows_each_difference_and_writes_nothing(run, file):
     file.write_text(
         file.read_text().replace("maxDevices: 8", "maxDevices: 4").replace("count: 1", "count: 2")
     )
-    said = run("import", str(file), "--dry-run")
-    assert "~ train-80: changed" in said
-    assert "limits.maxDevices: 8 → 4" in said
-    assert "count: 2" in said
-    assert said.endswith("1 profile would change, 0 unchanged.\n")
+    printed = run("import", str(file), "--dry-run")
+    assert "~ train-80: changed" in printed
+    assert "limits.maxDevices: 8 → 4" in printed
+    assert "count: 2" in printed
+    assert printed.endswith("1 profile would change, 0 unchanged.\n")
     assert Profile.objects.get().current.number == 1
 
 
-def test_an_import_tells_what_it_has_done(run, file, root):
+def test_import_prints_its_changes(run, file, root):
     file.write_text(file.read_text().replace("maxDevices: 8", "maxDevices: 4"))
     assert run("import", str(file)).endswith("1 profile changed, 0 unchanged.\n")
     version = Profile.objects.get().current
     assert (version.number, version.max_devices, version.created_by) == (2, 4, root)
 
 
-def test_a_check_ends_with_1_when_something_would_change(run, file):
+def test_check_exits_with_1_if_something_would_change(run, file):
     make_profile("other")
     assert run("import", str(file), "--check") == "Nothing to do.\n"
     with pytest.raises(SystemExit) as ended:
@@ -83,20 +83,20 @@ def test_import_names_profiles_that_stay_retired_or_are_restored(run, file):
     assert Profile.objects.get().retired_at is None
 
 
-def test_a_dry_run_with_prune_names_what_would_be_retired(run, file):
+def test_dry_run_with_prune_names_profiles_to_retire(run, file):
     make_profile("other")
     assert "- other: retired" in run("import", str(file), "--prune", "--dry-run")
     run("import", str(file), "--prune")
     assert Profile.objects.get(slug="other").retired_at
 
 
-def test_a_file_that_is_wrong_ends_with_2_and_its_lines(run, file):
+def test_invalid_file_exits_with_2_and_names_its_lines(run, file):
     file.write_text(file.read_text().replace("maxDevices: 8", "maxDevices: 0"))
     assert f"{file}, line " in refusal("import", str(file))
     assert "No such file" in refusal("import", str(file.with_name("missing.yaml")))
 
 
-def test_the_author_is_the_first_platform_admin_or_who_is_named(file, run, root):
+def test_author_is_the_first_platform_admin_or_the_named_one(file, run, root):
     err = io.StringIO()
     call_command("catalogue", "import", str(file), stdout=io.StringIO(), stderr=err)
     assert err.getvalue() == "Author: root, the first platform admin.\n"
@@ -106,21 +106,21 @@ def test_the_author_is_the_first_platform_admin_or_who_is_named(file, run, root)
     assert Profile.objects.get().current.created_by == other
 
 
-def test_somebody_else_may_not(file, alice):
+def test_author_who_is_no_platform_admin_is_refused(file, alice):
     assert refusal("import", str(file), "--by", "alice") == "alice is not a platform admin."
     assert refusal("import", str(file), "--by", "nobody") == "nobody is not a platform admin."
 
 
-def test_without_a_platform_admin_nothing_is_written(db):
+def test_command_without_a_platform_admin_writes_nothing(db):
     assert refusal("presets") == "There is no platform admin. Create one first."
 
 
-def test_presets_are_listed_with_what_matches(run, fra):
-    said = run("presets", "--list", "--only", "mps", "tpu-host")
-    assert "GPU shared through MPS" in said
-    assert "TPU host" in said
-    assert "fra-1: 0" in said
-    assert "any-large" not in said
+def test_presets_are_listed_with_their_matching_devices(run, fra):
+    printed = run("presets", "--list", "--only", "mps", "tpu-host")
+    assert "GPU shared through MPS" in printed
+    assert "TPU host" in printed
+    assert "fra-1: 0" in printed
+    assert "any-large" not in printed
     assert not Profile.objects.exists()
 
 
@@ -135,7 +135,7 @@ def test_presets_are_added_once(run):
     assert run("presets") == "Nothing to do.\n"
 
 
-def test_an_unknown_preset_is_refused():
+def test_unknown_preset_is_refused():
     assert refusal("presets", "--only", "mbs").startswith(
         "There is no preset mbs. The presets are amd-instinct, "
     )

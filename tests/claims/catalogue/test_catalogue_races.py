@@ -1,4 +1,4 @@
-"""Two admins change the catalogue at once: with the lock that keeps them apart, and without."""
+"""Two admins change the catalogue at the same time, with and without the lock."""
 
 from dataclasses import replace
 from functools import partial
@@ -25,8 +25,8 @@ def ada(db):
 
 
 def save(profile, by, count, **fields):
-    wish = {"slug": profile.slug, "title": profile.title, "spec": make_spec(count), "max_devices": 8}
-    return save_profile(by=by, profile=profile, **wish, **fields)
+    definition = {"slug": profile.slug, "title": profile.title, "spec": make_spec(count), "max_devices": 8}
+    return save_profile(by=by, profile=profile, **definition, **fields)
 
 
 def counts_of(profile):
@@ -36,7 +36,7 @@ def counts_of(profile):
 
 
 @pytest.mark.parametrize("locked", [True, False])
-def test_who_saves_a_profile_over_another_admin_is_told(train, root, ada, monkeypatch, locked):
+def test_saving_over_another_admin_is_a_conflict(train, root, ada, monkeypatch, locked):
     race = Race(monkeypatch)
     race.hold_before(profiles, "write_profile")
     if not locked:
@@ -51,7 +51,7 @@ def test_who_saves_a_profile_over_another_admin_is_told(train, root, ada, monkey
 
 
 @pytest.mark.parametrize("locked", [True, False])
-def test_who_mends_a_profile_over_another_admin_is_told(train, root, ada, monkeypatch, locked):
+def test_fixing_over_another_admin_is_a_conflict(train, root, ada, monkeypatch, locked):
     mend = partial(services.replace_spec, profile=train, version=train.current)
     race = Race(monkeypatch)
     race.hold_before(profiles, "_save_version")
@@ -66,7 +66,7 @@ def test_who_mends_a_profile_over_another_admin_is_told(train, root, ada, monkey
     assert counts_of(train) == ([1, 2] if locked else [1, 3, 2])
 
 
-def test_two_who_save_a_profile_without_a_base_make_two_versions(train, root, ada, monkeypatch):
+def test_two_admins_without_a_base_make_two_versions(train, root, ada, monkeypatch):
     """The row is written before the number is taken, so the second waits."""
     race = Race(monkeypatch)
     race.hold_before(ProfileVersion.objects, "create")
@@ -77,7 +77,7 @@ def test_two_who_save_a_profile_without_a_base_make_two_versions(train, root, ad
 
 
 @pytest.mark.parametrize("locked", [True, False])
-def test_an_import_writes_over_nothing_that_its_admin_has_not_seen(train, root, ada, monkeypatch, locked):
+def test_import_locks_the_profiles_of_its_plan(train, root, ada, monkeypatch, locked):
     train.refresh_from_db()
     definition = replace(current_definition(train), spec=make_spec(2))
     seen = plan_digest(services.plan_import(by=root, definitions=[definition]))

@@ -1,4 +1,4 @@
-"""What a specification needs of a driver that the portal cannot see."""
+"""Cautions: driver features that a spec needs and the portal cannot see."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def with_constraint(attribute: str) -> dict[str, Any]:
         (make_spec(device_class="vfio.gpu.nvidia.com"), "PassthroughSupport"),
     ],
 )
-def test_a_gate_that_the_portal_cannot_see_is_named(spec, gate):
+def test_caution_names_the_feature_gate(spec, gate):
     (sentence,) = cautions(spec)
     assert gate in sentence
     assert "alpha, off by default" in sentence
@@ -66,18 +66,18 @@ def test_a_gate_that_the_portal_cannot_see_is_named(spec, gate):
         ),
     ],
 )
-def test_what_needs_no_gate_has_no_caution_though_the_like_of_it_has_one(spec, like_it):
+def test_similar_spec_without_a_gate_has_no_caution(spec, like_it):
     assert cautions(spec) == []
     assert len(cautions(like_it)) == 1
 
 
-def test_time_slicing_of_a_mig_device_is_said_to_do_nothing():
+def test_time_slicing_of_a_mig_device_has_no_effect():
     assert cautions(with_sharing("MigDeviceConfig", strategy="TimeSlicing")) == [
         "Time-slicing settings have no effect on MIG devices."
     ]
 
 
-def test_the_same_is_not_said_of_each_alternative():
+def test_caution_of_several_alternatives_appears_once():
     either: list[dict[str, Any]] = [
         {"name": name, "deviceClassName": "mig.nvidia.com", "selectors": []} for name in ("large", "small")
     ]
@@ -85,7 +85,7 @@ def test_the_same_is_not_said_of_each_alternative():
     assert len(cautions(spec)) == 1
 
 
-def test_a_setting_of_another_driver_is_not_judged():
+def test_setting_of_another_driver_has_no_caution():
     spec = with_sharing("GpuConfig", strategy="MPS")
     assert len(cautions(spec)) == 1
     spec["devices"]["config"][0]["opaque"]["driver"] = "gpu.example.com"

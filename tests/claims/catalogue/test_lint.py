@@ -1,4 +1,4 @@
-"""The check of the catalogue: what several clusters say together, its pages, the fix, the API and home."""
+"""The check of the catalogue: its findings, pages, the fix, the API and home."""
 
 import pytest
 from django.db import connection
@@ -67,14 +67,14 @@ def mend_url(profile):
     return reverse("claims:lint_fix", args=[profile.slug, finding.key])
 
 
-def test_a_profile_that_finds_devices_is_fine(fra):
+def test_profile_that_matches_devices_has_no_finding(fra):
     profile = make_profile("train-80", spec=asking("79Gi"), max_devices=4)
     assert found(profile) == set()
     report = catalogue_report()
     assert (report.profiles, report.checked, report.silent) == (1, ("fra-1",), ())
 
 
-def test_what_one_cluster_lacks_is_a_note_while_another_serves(fra):
+def test_missing_devices_in_one_cluster_are_a_note(fra):
     lab = make_cluster("lab-2")
     publish(lab, gpu(0, memory="15360Mi"))
     big, nobody = (
@@ -92,7 +92,7 @@ def test_what_one_cluster_lacks_is_a_note_while_another_serves(fra):
     assert [message.clusters for message in finding.messages] == [("fra-1",), ("lab-2",)]
 
 
-def test_profiles_that_differ_somewhere_are_no_twins(fra):
+def test_profiles_that_differ_in_one_cluster_are_not_duplicates(fra):
     make_profile("a", spec=asking("79Gi"), max_devices=1)
     other = make_profile("b", spec=asking("20Gi"), max_devices=1)
     assert found(other) == {(LintCode.SAME_DEVICES, Severity.NOTE)}
@@ -100,38 +100,38 @@ def test_profiles_that_differ_somewhere_are_no_twins(fra):
     assert LintCode.SAME_DEVICES not in {code for code, _ in found(other)}
 
 
-def test_a_cluster_without_devices_is_named_and_not_held_against_anybody(fra):
+def test_cluster_without_devices_is_named_as_not_checked(fra):
     make_cluster("new-3")
     profile = make_profile("train-80", spec=asking("79Gi"), max_devices=4)
     assert found(profile) == set()
     assert catalogue_report().silent == ("new-3",)
 
 
-def test_retired_profiles_and_disabled_clusters_are_left_out(fra, missed, root):
+def test_retired_profiles_and_disabled_clusters_are_not_checked(fra, missed, root):
     make_cluster("old-4", enabled=False)
     services.retire_profile(by=root, profile=missed)
     report = catalogue_report()
     assert (report.profiles, report.findings, report.checked) == (0, (), ("fra-1",))
 
 
-def test_a_change_of_the_devices_is_seen_at_once(fra, missed):
+def test_changed_devices_are_checked_again(fra, missed):
     assert (LintCode.MATCHES_NOTHING, Severity.ERROR) in found(missed)
     publish(fra, gpu(0, memory="81920Mi"), node="node-b")
     assert LintCode.MATCHES_NOTHING not in {code for code, _ in found(missed)}
 
 
-def test_nothing_is_worked_out_again_while_nothing_has_changed(fra, missed, monkeypatch):
+def test_report_is_cached_until_something_changes(fra, missed, monkeypatch):
     catalogue_report()
-    asked = []
-    monkeypatch.setattr("dra.lint.lint", lambda snapshot, specs: asked.append(specs) or LintReport())
+    calls = []
+    monkeypatch.setattr("dra.lint.lint", lambda snapshot, specs: calls.append(specs) or LintReport())
     assert catalogue_report().findings_for(missed)
-    assert asked == []
+    assert calls == []
     make_profile("other")
     catalogue_report()
-    assert len(asked) == 1
+    assert len(calls) == 1
 
 
-def test_the_page_says_what_and_where_and_leads_to_the_fix(client, root, missed):
+def test_page_shows_finding_clusters_and_a_link_to_the_fix(client, root, missed):
     client.force_login(root)
     page = client.get(PAGE)
     assert page.status_code == 200
@@ -140,12 +140,12 @@ def test_the_page_says_what_and_where_and_leads_to_the_fix(client, root, missed)
     assert mend_url(missed) in page.text
 
 
-def test_an_empty_catalogue_says_that_nothing_is_to_be_mended(client, root, db):
+def test_empty_catalogue_has_nothing_to_fix(client, root, db):
     client.force_login(root)
     assert "every profile matches devices" in client.get(PAGE).text
 
 
-def test_the_fix_is_shown_before_it_is_made(client, root, missed):
+def test_fix_is_shown_before_it_is_saved(client, root, missed):
     client.force_login(root)
     page = client.get(mend_url(missed)).text
     assert "quantity(&quot;80Gi&quot;)" in page
@@ -154,7 +154,7 @@ def test_the_fix_is_shown_before_it_is_made(client, root, missed):
     assert Profile.objects.get(slug="train-80").current.number == 1
 
 
-def test_one_click_makes_the_next_version_with_the_same_limits(client, root, missed):
+def test_fix_makes_the_next_version_with_the_same_limits(client, root, missed):
     client.force_login(root)
     before = missed.current
     answer = client.post(mend_url(missed), {"version": str(before.pk)})
@@ -168,7 +168,7 @@ def test_one_click_makes_the_next_version_with_the_same_limits(client, root, mis
     assert LintCode.JUST_MISSED not in {code for code, _ in found(missed)}
 
 
-def test_a_fix_for_a_version_that_is_no_longer_current_is_409(client, root, missed):
+def test_fix_of_an_outdated_version_is_409(client, root, missed):
     client.force_login(root)
     address, before = mend_url(missed), missed.current
     services.replace_spec(by=root, profile=missed, version=before, spec=asking("80Gi", count=2))
@@ -178,7 +178,7 @@ def test_a_fix_for_a_version_that_is_no_longer_current_is_409(client, root, miss
     assert missed.current.number == 2
 
 
-def test_the_service_sees_the_version_under_the_lock(root, alice, missed):
+def test_service_checks_the_version_under_the_lock(root, alice, missed):
     first = missed.current
     services.replace_spec(by=root, profile=missed, version=first, spec=asking("70Gi"))
     with pytest.raises(Conflict, match="train-80 has changed since you read version 1"):
@@ -189,7 +189,7 @@ def test_the_service_sees_the_version_under_the_lock(root, alice, missed):
         services.replace_spec(by=root, profile=missed, version=first, spec={"devices": {}})
 
 
-def test_pages_and_api_are_for_platform_admins(client, lena, missed):
+def test_check_is_for_platform_admins_only(client, lena, missed):
     client.force_login(lena)
     assert client.get(PAGE).status_code == 403
     assert client.get(mend_url(missed)).status_code == 403
@@ -206,24 +206,24 @@ def test_other_methods_and_unknown_findings_are_refused(client, root, missed):
     assert client.get(reverse("claims:lint_fix", args=["nobody", "0123456789ab"])).status_code == 404
 
 
-def test_the_api_says_the_same(root, missed):
+def test_api_has_the_same_findings(root, missed):
     made = APIClient()
     made.force_authenticate(root)
-    said = made.get(API).json()
-    assert (said["profiles"], said["checked"], said["silent"]) == (1, ["fra-1"], [])
-    finding = next(one for one in said["findings"] if one["code"] == "threshold-just-above")
+    body = made.get(API).json()
+    assert (body["profiles"], body["checked"], body["silent"]) == (1, ["fra-1"], [])
+    finding = next(one for one in body["findings"] if one["code"] == "threshold-just-above")
     assert (finding["subject"], finding["name"], finding["severity"]) == ("profile", "train-80", "warning")
     assert finding["told"][0]["clusters"] == ["fra-1"]
     assert finding["fix"]["after"] == MEMORY.format("79Gi")
     assert made.post(API).status_code == 405
 
 
-def test_no_profile_takes_the_address_of_the_page(root, db):
+def test_slug_of_the_page_is_reserved(root, db):
     with pytest.raises(Invalid, match="The slug lint is reserved"):
         save_profile(by=root, profile=None, slug="lint", title="Lint", spec=make_spec())
 
 
-def test_home_tells_platform_admins_alone(client, root, alice, missed):
+def test_home_shows_findings_to_platform_admins_only(client, root, alice, missed):
     client.force_login(root)
     page = client.get(reverse("home")).text
     assert "1 profile needs fixing" in page
@@ -232,14 +232,14 @@ def test_home_tells_platform_admins_alone(client, root, alice, missed):
     assert PAGE not in client.get(reverse("home")).text
 
 
-def test_the_editor_and_the_list_of_profiles_tell_too(client, root, missed):
+def test_editor_and_list_of_profiles_show_findings(client, root, missed):
     client.force_login(root)
     assert mend_url(missed) in client.get(reverse("claims:profile_edit", args=["train-80"])).text
     assert PAGE in client.get(reverse("claims:profiles")).text
 
 
 @pytest.mark.parametrize("address", [PAGE, API])
-def test_one_profile_costs_as_many_queries_as_many(client, root, missed, address):
+def test_query_count_is_the_same_for_one_and_many_checked_profiles(client, root, missed, address):
     client.force_login(root)
     client.get(address)
     with CaptureQueriesContext(connection) as one:

@@ -1,4 +1,4 @@
-"""Export, import and presets on the web, for platform admins."""
+"""Pages for export, import and presets."""
 
 import html
 import re
@@ -43,27 +43,27 @@ def carried(page):
 
 
 @pytest.mark.parametrize("address", [EXPORT, IMPORT, PRESETS])
-def test_only_platform_admins_see_it(client, lena, vision, address):
+def test_export_import_and_presets_are_for_platform_admins(client, lena, vision, address):
     assert client.get(address).status_code == 302
     client.force_login(lena)
     assert client.get(address).status_code == 403
 
 
 @pytest.mark.parametrize("address", [IMPORT, PRESETS])
-def test_nobody_else_writes(client, lena, vision, address, text):
+def test_lead_cannot_import_or_add_presets(client, lena, vision, address, text):
     client.force_login(lena)
     assert client.post(address, {"text": text, "preset": "mps"}).status_code == 403
     assert Profile.objects.get().current.number == 1
 
 
-def test_an_export_is_a_file_and_is_only_read(admin, train):
+def test_export_is_a_download_and_refuses_post(admin, train):
     answer = admin.get(EXPORT)
     assert answer.headers["Content-Disposition"] == 'attachment; filename="catalogue.yaml"'
     assert answer.text == catalogue_file(exported())
     assert admin.post(EXPORT).status_code == 405
 
 
-def test_an_import_shows_what_changes_and_then_changes_it(admin, text):
+def test_import_shows_the_plan_and_then_imports(admin, text):
     page = admin.post(IMPORT, {"file": SimpleUploadedFile("ours.yaml", text.encode())}).text
     assert "ours.yaml" in page
     assert "<td><code>limits.maxDevices</code></td><td>8</td><td>4</td>" in page
@@ -72,13 +72,13 @@ def test_an_import_shows_what_changes_and_then_changes_it(admin, text):
     assert (Profile.objects.get().current.number, Profile.objects.get().current.max_devices) == (2, 4)
 
 
-def test_a_pasted_text_is_read_too(admin, text):
+def test_pasted_text_is_imported(admin, text):
     page = admin.post(IMPORT, {"text": text, "prune": "on"}).text
     assert "limits.maxDevices" in page
     assert carried(page)["prune"] == "on"
 
 
-def test_what_the_file_lacks_is_shown_before_it_is_retired(admin, text):
+def test_profile_missing_in_the_file_is_shown_before_it_is_retired(admin, text):
     other = make_profile("other")
     page = admin.post(IMPORT, {"text": text, "prune": "on"}).text
     assert "It is not in the file" in page
@@ -87,7 +87,7 @@ def test_what_the_file_lacks_is_shown_before_it_is_retired(admin, text):
     assert other.retired_at
 
 
-def test_nothing_is_done_that_was_not_shown(admin, text, train):
+def test_changed_catalogue_shows_a_new_plan(admin, text, train):
     sent = carried(admin.post(IMPORT, {"text": text}).text)
     train.title = "Other"
     train.save(update_fields=["title"])
@@ -99,7 +99,7 @@ def test_nothing_is_done_that_was_not_shown(admin, text, train):
     assert Profile.objects.get().current.number == 2
 
 
-def test_the_same_again_is_nothing_to_do(admin, train):
+def test_import_of_the_same_file_has_nothing_to_do(admin, train):
     page = admin.post(IMPORT, {"text": catalogue_file(exported())}).text
     assert "there is nothing to do" in page
 
@@ -118,7 +118,7 @@ def test_import_page_names_profiles_that_stay_retired(admin, train, text):
 
 
 @pytest.mark.parametrize(
-    ("sent", "said"),
+    ("sent", "message"),
     [
         ({}, "Choose a file, or paste its text."),
         ({"text": "slug: [", "name": "a.yaml"}, "a.yaml, line 1: this is not YAML"),
@@ -127,24 +127,24 @@ def test_import_page_names_profiles_that_stay_retired(admin, train, text):
         ({"file": SimpleUploadedFile("a.yaml", b"a" * (1 << 20 | 1))}, "the limit is 1024 KiB."),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_with_its_lines(admin, sent, said):
+def test_invalid_file_is_refused_with_its_lines(admin, sent, message):
     answer = admin.post(IMPORT, sent)
     assert answer.status_code == 422
-    assert said in answer.text
+    assert message in answer.text
 
 
-def test_what_was_pasted_is_not_lost(admin):
+def test_refused_import_keeps_the_pasted_text(admin):
     assert "slug: mine" in admin.post(IMPORT, {"text": "slug: mine"}).text
 
 
-def test_presets_say_what_matches_and_what_they_depend_on(admin, fra):
+def test_presets_show_matching_devices_and_cautions(admin, fra):
     page = admin.get(PRESETS).text
     assert all(entry.title in page for entry in presets())
     assert "fra-1: none" in page
     assert "MPSSupport" in page
 
 
-def test_ticked_presets_are_added_once(admin):
+def test_selected_presets_are_added_once(admin):
     assert admin.post(PRESETS, {"preset": ["mps", "whole-node"]}).url == reverse("claims:profiles")
     assert [profile.slug for profile in Profile.objects.order_by("slug")] == ["mps", "whole-node"]
     page = admin.get(PRESETS).text
@@ -155,13 +155,13 @@ def test_ticked_presets_are_added_once(admin):
 
 
 @pytest.mark.parametrize("preset", [[], ["no-such"]])
-def test_nothing_ticked_is_said(admin, preset):
+def test_no_selected_preset_is_an_error(admin, preset):
     answer = admin.post(PRESETS, {"preset": preset})
     assert answer.status_code == 422
     assert "Select the presets that you want to add." in answer.text
 
 
-def test_presets_cost_the_same_whatever_the_catalogue_holds(admin, fra):
+def test_query_count_of_presets_does_not_depend_on_the_catalogue(admin, fra):
     admin.get(PRESETS)
     with CaptureQueriesContext(connection) as one:
         admin.get(PRESETS)

@@ -1,4 +1,4 @@
-"""The editor of profiles shows what it would match, while it is written and without JavaScript."""
+"""The match panel of the profile editor, with and without JavaScript."""
 
 import pytest
 import yaml
@@ -21,7 +21,7 @@ def typed(fra):
     return {"source": "fields", "device_class": "gpu.nvidia.com", "count": "2", "memory_gib": "40"}
 
 
-def test_the_panel_says_what_matches_and_what_would_help(client, root, typed):
+def test_panel_shows_matching_devices_and_suggestions(client, root, typed):
     client.force_login(root)
     page = " ".join(client.post(MATCH, typed).text.split())
     assert "memory ≥ 40 GiB" in page
@@ -29,7 +29,7 @@ def test_the_panel_says_what_matches_and_what_would_help(client, root, typed):
     assert "With 1 device instead of 2: <b>fits now</b>" in page
 
 
-def test_a_step_opens_in_place_and_as_a_page(client, root, typed):
+def test_excluded_devices_open_in_place_and_as_a_page(client, root, typed):
     client.force_login(root)
     rows = client.post(MATCH, typed | {"step": "2"}, headers=HTMX).text
     page = client.post(MATCH, typed | {"step": "2"}).text
@@ -39,7 +39,7 @@ def test_a_step_opens_in_place_and_as_a_page(client, root, typed):
     assert "<html" not in rows
 
 
-def test_many_devices_come_a_page_at_a_time(client, root, fra):
+def test_excluded_devices_are_paginated(client, root, fra):
     mirrored(fra, [gpu(number, memory="24Gi") for number in range(60)])
     client.force_login(root)
     typed = {"source": "fields", "device_class": "gpu.nvidia.com", "memory_gib": "40", "step": "2"}
@@ -48,7 +48,7 @@ def test_many_devices_come_a_page_at_a_time(client, root, fra):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"device_class": ""}, "Enter a device class"),
         ({"count": "99"}, "less than or equal to 32"),
@@ -56,21 +56,21 @@ def test_many_devices_come_a_page_at_a_time(client, root, fra):
         ({"source": "yaml", "spec_yaml": yaml.safe_dump({"devices": {"requests": "all"}})}, "list"),
     ],
 )
-def test_what_cannot_be_matched_is_said(client, root, typed, wrong, said):
+def test_panel_shows_why_a_spec_cannot_be_matched(client, root, typed, wrong, message):
     client.force_login(root)
     answer = client.post(MATCH, typed | wrong)
     assert answer.status_code == 200
-    assert said in answer.text
+    assert message in answer.text
     assert client.post(MATCH, typed | wrong | {"step": "2"}).status_code == 404
 
 
-def test_another_cluster_may_be_chosen(client, root, typed):
+def test_panel_matches_in_the_chosen_cluster(client, root, typed):
     make_cluster("lab-2")
     client.force_login(root)
     assert "no device class gpu.nvidia.com" in client.post(MATCH, typed | {"match_cluster": "lab-2"}).text
 
 
-def test_the_editor_begins_with_what_the_current_version_matches(client, root, typed):
+def test_editor_starts_with_the_match_of_the_current_version(client, root, typed):
     make_profile("train-80", spec=make_spec(2))
     client.force_login(root)
     page = client.get(reverse("claims:profile_edit", args=["train-80"])).text
@@ -78,7 +78,7 @@ def test_the_editor_begins_with_what_the_current_version_matches(client, root, t
     assert "Enter a device class to see what matches." in client.get(NEW).text
 
 
-def test_checking_without_javascript_saves_nothing(client, root, typed):
+def test_check_without_javascript_saves_nothing(client, root, typed):
     client.force_login(root)
     answer = client.post(NEW, typed | {"check": "1", "title": "Mine"})
     assert (answer.status_code, ProfileVersion.objects.count()) == (200, 0)
@@ -86,7 +86,7 @@ def test_checking_without_javascript_saves_nothing(client, root, typed):
     assert 'value="Mine"' in answer.text
 
 
-def test_only_platform_admins_match_profiles_and_only_by_post(client, alice, vision, root, typed):
+def test_match_panel_is_for_platform_admins_by_post(client, alice, vision, root, typed):
     client.force_login(alice)
     assert client.post(MATCH, typed).status_code == 403
     client.force_login(root)

@@ -40,21 +40,21 @@ def edit(profile):
     return reverse("claims:profile_edit", args=[profile.slug])
 
 
-def test_the_catalogue_offers_what_one_may_ask_for(client, alice, train, fra, quota):
+def test_catalogue_has_profiles_that_the_reader_may_request(client, alice, train, fra, quota):
     client.force_login(alice)
     page = client.get(CATALOGUE).text
     assert "Train 80" in page
     assert reverse("claims:request") + "?profile=train-80" in page
 
 
-def test_what_one_may_not_ask_for_says_why(client, alice, train, fra):
+def test_profile_that_may_not_be_requested_shows_why(client, alice, train, fra):
     client.force_login(alice)
     page = client.get(CATALOGUE).text
     assert "Your team has no quota for gpu.nvidia.com devices." in page
     assert reverse("claims:request") + "?profile=train-80" not in page
 
 
-def test_a_profile_of_another_team_is_not_known(client, alice, vision, quota):
+def test_page_of_a_profile_of_another_team_is_404(client, alice, vision, quota):
     secret = make_profile("secret", teams=(make_team("nlp"),))
     client.force_login(alice)
     assert "secret" not in client.get(CATALOGUE).text
@@ -73,13 +73,13 @@ def test_a_profile_of_another_team_is_not_known(client, alice, vision, quota):
         ("sort=nonsense", True),
     ],
 )
-def test_the_catalogue_filters_by_what_stands_in_the_address(client, alice, train, fra, quota, query, found):
+def test_catalogue_is_filtered_by_the_query(client, alice, train, fra, quota, query, found):
     client.force_login(alice)
     address = reverse("claims:profile", args=["train-80"])
     assert (address in client.get(f"{CATALOGUE}?{query}").text) is found
 
 
-def test_the_catalogue_costs_the_same_for_one_profile_and_for_many(client, alice, train, fra, quota):
+def test_query_count_of_the_catalogue_is_the_same_for_many(client, alice, train, fra, quota):
     client.force_login(alice)
     client.get(CATALOGUE)
     with CaptureQueriesContext(connection) as one:
@@ -91,7 +91,7 @@ def test_the_catalogue_costs_the_same_for_one_profile_and_for_many(client, alice
     assert len(many) == len(one)
 
 
-def test_the_page_of_a_profile_shows_its_specification_and_versions(client, alice, root, train, vision):
+def test_page_of_a_profile_shows_spec_and_versions(client, alice, root, train, vision):
     client.force_login(alice)
     page = client.get(reverse("claims:profile", args=["train-80"])).text
     assert "deviceClassName" in page
@@ -116,7 +116,7 @@ def test_fields_become_safe_cel(client, root, sent):
     assert (version.scalable, version.max_devices) == ("gpu", 4)
 
 
-def test_the_editor_reads_back_what_fields_have_written(client, root, sent):
+def test_editor_shows_the_fields_that_it_saved(client, root, sent):
     client.force_login(root)
     client.post(NEW, sent)
     page = client.get(reverse("claims:profile_edit", args=["slice"])).text
@@ -125,7 +125,7 @@ def test_the_editor_reads_back_what_fields_have_written(client, root, sent):
     assert '<input type="hidden" name="source" value="fields">' in page
 
 
-def test_saving_the_same_again_makes_no_version(client, root, sent):
+def test_saving_the_same_profile_makes_no_version(client, root, sent):
     client.force_login(root)
     client.post(NEW, sent)
     address = reverse("claims:profile_edit", args=["slice"])
@@ -136,7 +136,7 @@ def test_saving_the_same_again_makes_no_version(client, root, sent):
     assert [version.number for version in Profile.objects.get().versions.all()] == [2, 1]
 
 
-def test_yaml_says_what_fields_cannot(client, root, sent):
+def test_yaml_saves_what_fields_cannot_show(client, root, sent):
     written = """
 kind: ResourceClaim
 spec:
@@ -159,7 +159,7 @@ spec:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"title": ""}, "This field is required"),
         ({"device_class": ""}, "Enter a device class"),
@@ -172,38 +172,38 @@ spec:
         ({"count": "6"}, "but a claim may have at most 4."),
     ],
 )
-def test_what_is_wrong_is_said_and_nothing_is_lost(client, root, sent, wrong, said):
+def test_invalid_form_shows_the_error_and_keeps_the_input(client, root, sent, wrong, message):
     client.force_login(root)
     answer = client.post(NEW, sent | wrong)
     assert answer.status_code == 422
-    assert said in answer.text
+    assert message in answer.text
     assert "Small work." in answer.text
     assert not Profile.objects.exists()
 
 
-def test_a_selector_that_does_not_compile_is_shown_with_the_place(client, root, sent):
+def test_selector_that_does_not_compile_is_shown_with_its_path(client, root, sent):
     spec = make_spec(selectors=[{"cel": {"expression": "device.name == 1"}}])
     client.force_login(root)
     answer = client.post(NEW, sent | {"source": "yaml", "spec_yaml": to_yaml(spec)})
-    said = "rejects this selector: compilation failed: ERROR: &lt;input&gt;:1:7: undefined field"
-    assert f"{said} &#x27;name&#x27;<pre" in answer.text
+    message = "rejects this selector: compilation failed: ERROR: &lt;input&gt;:1:7: undefined field"
+    assert f"{message} &#x27;name&#x27;<pre" in answer.text
     assert "> | device.name == 1\n | ......^</pre>" in answer.text
     assert not Profile.objects.exists()
 
 
-def test_an_empty_form_is_422_not_an_empty_page(client, root):
+def test_empty_form_is_422(client, root):
     client.force_login(root)
     assert client.post(NEW).status_code == 422
 
 
-def test_a_taken_short_name_is_409(client, root, train, sent):
+def test_slug_in_use_is_409(client, root, train, sent):
     client.force_login(root)
     answer = client.post(NEW, sent | {"slug": "train-80"})
     assert answer.status_code == 409
     assert "There is already a profile train-80." in answer.text
 
 
-def test_retiring_is_asked_first_with_how_many_claims_keep_it(client, root, train):
+def test_retiring_asks_first_and_counts_claims(client, root, train):
     client.force_login(root)
     address = reverse("claims:profile_retire", args=["train-80"])
     assert "Retire Train 80?" in client.get(address).text
@@ -214,7 +214,7 @@ def test_retiring_is_asked_first_with_how_many_claims_keep_it(client, root, trai
 
 
 @pytest.mark.parametrize("name", ["profiles", "profile_new", "profile_edit", "profile_retire"])
-def test_only_a_platform_admin_edits_the_catalogue(client, lena, train, vision, sent, name):
+def test_only_platform_admin_edits_the_catalogue(client, lena, train, vision, sent, name):
     args = ["train-80"] if name in ("profile_edit", "profile_retire") else []
     client.force_login(lena)
     assert client.get(reverse(f"claims:{name}", args=args)).status_code == 403
@@ -230,7 +230,7 @@ def test_other_methods_are_refused(client, root, train):
     assert client.get(reverse("claims:profile_edit", args=["no-such"])).status_code == 404
 
 
-def test_the_list_of_profiles_costs_the_same_for_one_and_for_many(client, root, train):
+def test_query_count_of_the_list_of_profiles_is_the_same_for_many(client, root, train):
     client.force_login(root)
     client.get(EDITOR)
     with CaptureQueriesContext(connection) as one:

@@ -1,4 +1,4 @@
-"""How many devices a preset would find, whatever is free now."""
+"""How many devices match a preset."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def snapshot(*presets_of_machines):
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_what_a_preset_was_made_for_is_counted(case):
+def test_devices_of_the_matching_cluster_are_counted(case):
     assert matching_devices(snapshot(case.preset), SPECS[case.preset]) >= len(case.gets)
 
 
@@ -33,11 +33,11 @@ def test_what_a_preset_was_made_for_is_counted(case):
         ("tpu-host", "whole-node", 0),
     ],
 )
-def test_a_request_without_a_device_leaves_nothing(preset, machine, count):
+def test_preset_with_a_request_that_matches_nothing_counts_0(preset, machine, count):
     assert matching_devices(snapshot(machine), SPECS[preset]) == count
 
 
-def test_a_class_that_is_missing_matches_nothing():
+def test_missing_class_counts_0():
     assert matching_devices(ClusterSnapshot(classes=[], slices=[]), SPECS["mps"]) == 0
 
 
@@ -45,7 +45,7 @@ def test_a_class_that_is_missing_matches_nothing():
     "expression",
     ["cidr('10.0.0.0/8').containsIP(device.driver)", 'device.attributes["gpu.nvidia.com"].missing == "x"'],
 )
-def test_a_selector_that_cannot_be_run_or_fails_is_unknown(expression):
+def test_selector_that_cannot_be_evaluated_is_unknown(expression):
     assert (
         matching_devices(snapshot("mps"), make_spec(selectors=[{"cel": {"expression": expression}}])) is None
     )

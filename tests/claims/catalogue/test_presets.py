@@ -1,4 +1,4 @@
-"""The profiles that come with the portal, each on its own; what the scheduler does with them is elsewhere."""
+"""The presets. `tests/scheduler/test_presets.py` tests what the scheduler does with them."""
 
 import pytest
 
@@ -10,18 +10,18 @@ from claims.catalogue.yaml_import import read_definitions
 SLUGS = [entry.slug for entry in presets()]
 
 
-def test_each_stands_in_a_file_of_its_name():
+def test_each_preset_has_a_file_of_its_slug():
     assert [file.stem for file in sorted(FOLDER.glob("*.yaml"))] == SLUGS
     assert len(SLUGS) >= 15
 
 
 @pytest.mark.parametrize("entry", presets(), ids=SLUGS)
-def test_each_reads_back_as_it_is_written(entry):
+def test_each_preset_survives_export_and_import(entry):
     assert read_definitions(catalogue_file([entry]), "again.yaml") == [entry]
 
 
 @pytest.mark.django_db
-def test_all_can_be_added_once_and_exported(root):
+def test_all_presets_are_added_once_and_exported(root):
     assert [change.kind for change in add_profiles(by=root, definitions=presets())] == ["new"] * len(SLUGS)
     assert add_profiles(by=root, definitions=presets()) == []
     again = read_definitions(catalogue_file(exported()), "catalogue.yaml")

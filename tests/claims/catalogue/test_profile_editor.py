@@ -1,4 +1,4 @@
-"""The editor of profiles: switching, the question before saving, conflicts, versions, retiring, restoring."""
+"""The profile editor: switching, confirmation, conflicts, versions, retiring, restoring."""
 
 import re
 from datetime import timedelta
@@ -68,7 +68,7 @@ def typed(page):
     return data
 
 
-def test_a_version_is_saved_after_its_difference_was_seen(edit, sent, train, vision, fra):
+def test_version_is_saved_after_its_difference_is_confirmed(edit, sent, train, vision, fra):
     make_claim(vision, cluster=fra, state=ClaimState.ALLOCATED)
     make_claim(vision, cluster=fra)
     changed = sent | {"max_devices": "4", "grace": "30min", "approval": "both"}
@@ -89,20 +89,20 @@ def test_a_version_is_saved_after_its_difference_was_seen(edit, sent, train, vis
     assert (now.max_devices, now.grace.total_seconds(), now.approval) == (4, 1800, Approval.BOTH)
 
 
-def test_words_alone_are_saved_without_a_question(edit, sent, train):
+def test_changed_title_is_saved_without_a_confirmation(edit, sent, train):
     assert edit(sent | {"title": "Another title"}).status_code == 302
     train.refresh_from_db()
     assert (train.title, versions(train)) == ("Another title", [1])
 
 
-def test_from_the_question_one_comes_back_with_everything_that_was_typed(edit, sent):
+def test_back_from_the_confirmation_keeps_the_input(edit, sent):
     question = edit(sent | {"max_devices": "4", "use": "Work that nobody has saved."})
     page = edit(typed(question.text) | {"edit": "1"}).text
     assert 'name="max_devices" value="4"' in page
     assert "Work that nobody has saved." in page
 
 
-def test_who_is_second_sees_both_and_loses_nothing(edit, sent, train, root):
+def test_second_admin_sees_both_changes_and_keeps_the_input(edit, sent, train, root):
     other = make_user("ada", admin=True, first_name="Ada", last_name="Byron")
     save_profile(
         by=other, profile=train, slug="train-80", title="Train 80", spec=train.current.spec, scalable="gpu",
@@ -121,7 +121,7 @@ def test_who_is_second_sees_both_and_loses_nothing(edit, sent, train, root):
     assert Profile.objects.get(pk=train.pk).current.max_devices == 4
 
 
-def test_a_confirmation_that_comes_late_is_refused_by_the_service(edit, sent, train, root):
+def test_late_confirmation_is_409(edit, sent, train, root):
     question = edit(sent | {"max_devices": "4"})
     save_profile(
         by=root, profile=train, slug="train-80", title="Train 80", spec=train.current.spec, scalable="gpu",
@@ -133,13 +133,13 @@ def test_a_confirmation_that_comes_late_is_refused_by_the_service(edit, sent, tr
     assert versions(train) == [2, 1]
 
 
-def test_a_confirmation_that_comes_twice_is_one_version(edit, sent, train):
+def test_confirmation_sent_twice_makes_one_version(edit, sent, train):
     question = typed(edit(sent | {"max_devices": "4"}).text) | {"confirm": "1"}
     assert [edit(question).status_code, edit(question).status_code] == [302, 302]
     assert versions(train) == [2, 1]
 
 
-def test_fields_keep_what_only_yaml_says(edit, sent, train):
+def test_fields_keep_what_only_yaml_shows(edit, sent, train):
     spec = make_spec()
     spec["devices"]["constraints"] = [CONSTRAINT, {"matchAttribute": "gpu.nvidia.com/parentUUID"}]
     text = "# two of one card\n" + to_yaml(spec)
@@ -160,7 +160,7 @@ def test_fields_keep_what_only_yaml_says(edit, sent, train):
     assert "79Gi" in devices["requests"][0]["exactly"]["selectors"][0]["cel"]["expression"]
 
 
-def test_yaml_that_is_none_cannot_become_fields(edit, sent):
+def test_invalid_yaml_cannot_switch_to_fields(edit, sent):
     answer = edit(sent | {"spec_yaml": "devices: [oops", "switch": "fields"})
     assert answer.status_code == 422
     assert "This is not YAML" in answer.text
@@ -177,7 +177,7 @@ def second(train, root):
     )
 
 
-def test_two_versions_are_shown_beside_each_other(client, alice, train, vision, second):
+def test_page_compares_two_versions(client, alice, train, vision, second):
     client.force_login(alice)
     page = " ".join(client.get(address("diff", train, 1, 2)).text.split())
     assert '<span class="plus">+ constraints:</span>' in page.replace("+   ", "+ ")
@@ -188,13 +188,13 @@ def test_two_versions_are_shown_beside_each_other(client, alice, train, vision, 
     assert client.post(address("diff", train, 1, 2)).status_code == 405
 
 
-def test_versions_of_a_profile_of_other_teams_are_not_known(client, alice, vision, root):
+def test_version_pages_of_a_profile_of_other_teams_are_404(client, alice, vision, root):
     secret = make_profile("secret", teams=(make_team("nlp"),))
     client.force_login(alice)
     assert client.get(address("diff", secret, 1, 1)).status_code == 404
 
 
-def test_the_page_of_a_profile_shows_sharing_cautions_and_waits(client, alice, fra, quota):
+def test_page_of_a_profile_shows_sharing_cautions_and_waits(client, alice, fra, quota):
     spec = make_spec(count=1)
     parameters = {"kind": "GpuConfig", "sharing": {"strategy": "MPS"}}
     spec["devices"]["config"] = [{"opaque": {"driver": "gpu.nvidia.com", "parameters": parameters}}]
@@ -206,7 +206,7 @@ def test_the_page_of_a_profile_shows_sharing_cautions_and_waits(client, alice, f
     assert "not enough data (0 in 30 d)" in page
 
 
-def test_retiring_says_who_has_it_and_can_be_undone(client, root, train, vision, fra, alice):
+def test_retiring_shows_claims_and_can_be_undone(client, root, train, vision, fra, alice):
     held = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED)
     make_claim(vision, by=alice, cluster=fra)
     make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASED)
@@ -224,7 +224,7 @@ def test_retiring_says_who_has_it_and_can_be_undone(client, root, train, vision,
     assert (train.retired_at, versions(train)) == (None, [1])
 
 
-def test_editor_says_that_saving_a_retired_profile_restores_it(client, edit, root, train):
+def test_editor_shows_that_saving_a_retired_profile_restores_it(client, edit, root, train):
     assert "Save and restore" not in client.get(address("edit", train)).text
     retire_profile(by=root, profile=train)
     page = client.get(address("edit", train)).text
@@ -232,7 +232,7 @@ def test_editor_says_that_saving_a_retired_profile_restores_it(client, edit, roo
     assert ">Save and restore…</button>" in page
 
 
-def test_retired_profile_with_a_new_version_is_restored_after_a_question(edit, sent, root, train):
+def test_retired_profile_with_a_change_is_restored_after_confirmation(edit, sent, root, train):
     retire_profile(by=root, profile=train)
     answer = edit(sent | {"max_devices": "4"})
     assert "<h1>Save version 2 of Train 80 and restore it?</h1>" in answer.text
@@ -247,7 +247,7 @@ def test_retired_profile_with_a_new_version_is_restored_after_a_question(edit, s
     assert (train.retired_at, versions(train)) == (None, [2, 1])
 
 
-def test_retired_profile_without_a_change_is_restored_after_a_question(edit, sent, root, train):
+def test_retired_profile_without_a_change_is_restored_after_confirmation(edit, sent, root, train):
     retire_profile(by=root, profile=train)
     answer = edit(sent)
     train.refresh_from_db()
@@ -259,7 +259,7 @@ def test_retired_profile_without_a_change_is_restored_after_a_question(edit, sen
     assert (train.retired_at, versions(train)) == (None, [1])
 
 
-def test_profile_retired_after_the_question_is_not_restored_silently(edit, sent, root, train):
+def test_profile_retired_after_the_confirmation_is_confirmed_again(edit, sent, root, train):
     confirmed = typed(edit(sent | {"max_devices": "4"}).text) | {"confirm": "1"}
     retire_profile(by=root, profile=train)
     answer = edit(confirmed)
@@ -279,7 +279,7 @@ def test_list_of_versions_names_the_one_that_restored_the_profile(client, root, 
     assert page.count("restored the retired profile") == 1
 
 
-def test_a_request_for_a_retired_profile_can_still_be_decided(ask, lena, root, train):
+def test_request_for_a_retired_profile_can_be_decided(ask, lena, root, train):
     claim = ask()
     retire_profile(by=root, profile=train)
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
@@ -287,7 +287,7 @@ def test_a_request_for_a_retired_profile_can_still_be_decided(ask, lena, root, t
     assert claim.state == ClaimState.APPROVED
 
 
-def test_only_platform_admins_restore(client, lena, root, train, vision):
+def test_only_platform_admin_restores(client, lena, root, train, vision):
     retire_profile(by=root, profile=train)
     client.force_login(lena)
     assert client.post(address("restore", train)).status_code == 403
@@ -306,14 +306,14 @@ def test_only_platform_admins_restore(client, lena, root, train, vision):
         ("q=train", ["train-80"]),
     ],
 )
-def test_the_list_of_profiles_is_narrowed_and_given_as_csv(client, root, train, query, found):
+def test_list_of_profiles_is_filtered_and_exported_as_csv(client, root, train, query, found):
     retire_profile(by=root, profile=make_profile("old", approval=Approval.ADMIN))
     client.force_login(root)
     lines = client.get(f"{reverse('claims:profiles')}?{query}&format=csv").getvalue().decode().splitlines()
     assert sorted(line.split(",")[0] for line in lines[1:]) == found
 
 
-def test_the_page_of_a_profile_costs_the_same_for_one_version_and_for_many(client, alice, train, root, fra):
+def test_query_count_of_a_profile_page_is_the_same_for_many_versions(client, alice, train, root, fra):
     client.force_login(alice)
     page = reverse("claims:profile", args=["train-80"])
     client.get(page)

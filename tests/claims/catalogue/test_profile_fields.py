@@ -1,4 +1,4 @@
-"""Fields of the editor and specifications, both ways: what fields cannot show is not lost."""
+"""Editor fields and specs in both directions: what the fields do not show is kept."""
 
 from dataclasses import replace
 
@@ -114,7 +114,7 @@ def spec_after(data):
 
 @UNHURRIED
 @given(specs())
-def test_any_valid_spec_comes_through_the_form_as_it_was(spec):
+def test_valid_spec_survives_the_form(spec):
     assert validation.problems(spec) == []
     assert spec_after(posted(spec, FIELDS)) == spec
     assert spec_after(posted(spec, YAML)) == spec
@@ -122,7 +122,7 @@ def test_any_valid_spec_comes_through_the_form_as_it_was(spec):
 
 @UNHURRIED
 @given(specs())
-def test_switching_there_and_back_keeps_the_text(spec):
+def test_switching_to_fields_and_back_keeps_the_text(spec):
     text = "# why it is so\n" + to_yaml(spec)
     fields = switched_values(ProfileForm(sent(source=YAML, spec_yaml=text)), FIELDS)
     assert fields["source"] == FIELDS
@@ -132,7 +132,7 @@ def test_switching_there_and_back_keeps_the_text(spec):
 
 @UNHURRIED
 @given(specs(), CONDITIONS)
-def test_what_is_written_is_what_is_read_and_the_rest_stays(spec, conditions):
+def test_written_conditions_are_read_back_and_the_rest_is_unchanged(spec, conditions):
     # Of another driver there may be selectors already, which fields would then show.
     conditions = replace(conditions, domain=conditions_in(spec).domain or NVIDIA)
     after = with_conditions(spec, conditions)
@@ -145,21 +145,21 @@ def test_what_is_written_is_what_is_read_and_the_rest_stays(spec, conditions):
 
 
 @given(CONDITIONS)
-def test_every_condition_is_cel_that_compiles(conditions):
+def test_every_condition_compiles_as_cel(conditions):
     exactly = new_spec(conditions)["devices"]["requests"][0]["exactly"]
     assert len(exactly["selectors"]) == 3
     for selector in exactly["selectors"]:
         compile_selector(selector["cel"]["expression"])
 
 
-def test_a_condition_that_is_taken_away_takes_its_selector_along():
+def test_removed_condition_removes_its_selector():
     spec = new_spec(Conditions(NVIDIA, memory_gib=79, compute="9.0"))
     less = with_conditions(spec, Conditions(NVIDIA, memory_gib=79))
     assert len(less["devices"]["requests"][0]["exactly"]["selectors"]) == 1
     assert "selectors" not in with_conditions(spec, Conditions(NVIDIA))["devices"]["requests"][0]["exactly"]
 
 
-def test_another_driver_is_read_by_all_conditions():
+def test_changed_driver_changes_all_conditions():
     spec = with_conditions(
         new_spec(Conditions(NVIDIA, memory_gib=79)),
         Conditions(NVIDIA, domain="gpu.example.com", memory_gib=79),
@@ -212,22 +212,22 @@ EVERY = {"deviceClassName": NVIDIA, "allocationMode": "All"}
         ),
     ],
 )  # fmt: skip
-def test_what_is_outside_the_fields_is_counted(spec, words):
+def test_parts_that_fields_do_not_show_are_counted(spec, words):
     assert yaml_only_parts(spec) == words
 
 
 @pytest.mark.parametrize("text", ["a: [b", "- a list", "devices: {}", "devices: {requests: all}"])
-def test_what_is_no_spec_stays_yaml_and_says_why(text):
+def test_invalid_spec_stays_yaml_with_an_error(text):
     form = ProfileForm(sent(source=YAML, spec_yaml=text))
     assert switched_values(form, FIELDS) is None
     assert form.errors["spec_yaml"]
 
 
-def test_an_empty_form_switches_without_a_word():
+def test_empty_form_switches_without_errors():
     form = ProfileForm(sent(source=FIELDS, device_class="", title="T"))
     assert switched_values(form, YAML)["title"] == "T"
 
 
-def test_a_malformed_spec_is_left_to_yaml():
+def test_malformed_spec_has_no_conditions():
     assert conditions_in({"devices": {"requests": "all"}}) is None
     assert spec_values({"devices": {}}, FIELDS, "devices: {}")["source"] == YAML

@@ -1,3 +1,5 @@
+"""The services that save and retire profiles, and set quotas."""
+
 from datetime import timedelta
 
 import pytest
@@ -20,12 +22,12 @@ def save(root):
     return save_as_root
 
 
-def test_a_profile_is_made_with_its_first_version(save, root):
+def test_profile_is_created_with_its_first_version(save, root):
     version = save(scalable="gpu", max_devices=8)
     assert (version.number, version.created_by, version.profile.current) == (1, root, version)
 
 
-def test_saving_the_same_again_makes_no_version(save):
+def test_saving_the_same_profile_makes_no_version(save):
     first = save()
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
     assert save(first.profile, spec=spec, title="Other title") == first
@@ -35,7 +37,7 @@ def test_saving_the_same_again_makes_no_version(save):
 @pytest.mark.parametrize(
     "change", [{"spec": make_spec(2), "max_devices": 2}, {"max_duration": timedelta(days=2)}]
 )
-def test_another_spec_or_limit_makes_a_version_and_leaves_the_old_one(save, change):
+def test_changed_spec_or_limit_makes_a_version_and_keeps_the_old_one(save, change):
     first = save()
     second = save(first.profile, **change)
     assert second.number == 2
@@ -43,7 +45,7 @@ def test_another_spec_or_limit_makes_a_version_and_leaves_the_old_one(save, chan
     assert ProfileVersion.objects.get(pk=first.pk).spec == first.spec
 
 
-def test_all_that_is_wrong_is_said_at_once(save):
+def test_all_problems_are_reported_together(save):
     with pytest.raises(Invalid) as refusal:
         save(slug="Not A Slug", title=" ", spec={"devices": {"requests": []}}, deliveries=(), max_devices=1)
     assert len(refusal.value.extra["problems"]) == 4
@@ -59,12 +61,12 @@ def test_all_that_is_wrong_is_said_at_once(save):
         ({"approval": "nobody"}, "not a kind of approval"),
     ],
 )
-def test_limits_must_make_sense(save, fields, sentence):
+def test_invalid_limits_are_refused(save, fields, sentence):
     with pytest.raises(Invalid, match=sentence):
         save(**fields)
 
 
-def test_a_slug_is_taken_once(save):
+def test_slug_in_use_is_a_conflict(save):
     save()
     with pytest.raises(Conflict, match="already a profile train-80"):
         save()
@@ -82,7 +84,7 @@ def test_saving_a_retired_profile_restores_it(save, root):
     assert not save(profile, grace=timedelta(hours=2)).restores
 
 
-def test_only_platform_admins_write_the_catalogue_and_quotas(save, lena):
+def test_only_platform_admin_writes_the_catalogue_and_quotas(save, lena):
     with pytest.raises(Forbidden):
         save(by=lena)
     with pytest.raises(Forbidden):
@@ -91,7 +93,7 @@ def test_only_platform_admins_write_the_catalogue_and_quotas(save, lena):
         set_quota(by=lena, team=make_team(), device_class="gpu.nvidia.com", devices=1)
 
 
-def test_a_quota_is_set_again_in_place(root):
+def test_setting_a_quota_again_updates_it(root):
     team = make_team()
     first = set_quota(by=root, team=team, device_class="gpu.nvidia.com", devices=1)
     again = set_quota(by=root, team=team, device_class="gpu.nvidia.com", devices=2)
@@ -101,6 +103,6 @@ def test_a_quota_is_set_again_in_place(root):
 @pytest.mark.parametrize(
     "fields", [{"devices": -1, "device_class": "a"}, {"devices": 1}, {"devices": 10**9, "device_class": "a"}]
 )
-def test_a_quota_that_makes_no_sense_is_refused(root, fields):
+def test_invalid_quota_is_refused(root, fields):
     with pytest.raises(Invalid):
         set_quota(by=root, team=make_team(), **fields)

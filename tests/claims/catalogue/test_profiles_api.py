@@ -1,4 +1,4 @@
-"""The catalogue over the API: filters for all, and what platform admins write."""
+"""Profiles over the API: filters, and what platform admins write."""
 
 import pytest
 from django.db import connection
@@ -58,18 +58,18 @@ def new():
         ("sort=free", {"train-80", "closed"}),
     ],
 )
-def test_the_list_has_the_filters_of_the_page(alice, vision, fra, train, quota, query, found):
+def test_api_list_has_the_filters_of_the_page(alice, vision, fra, train, quota, query, found):
     mirrored(fra, [gpu(0)])
     make_profile("closed", spec=make_spec(device_class="gpu.amd.com"), automatic_devices=1)
     assert {row["slug"] for row in client(alice).get(f"{URL}?{query}").json()["results"]} == found
 
 
-def test_a_malformed_filter_is_422(alice):
+def test_malformed_filter_is_422(alice):
     for wrong in ("memory=much", "sharing=some", "sort=colour", "price=-1"):
         assert client(alice).get(f"{URL}?{wrong}").status_code == 422, wrong
 
 
-def test_filters_cost_the_same_for_one_profile_and_for_many(alice, vision, fra, train, quota):
+def test_query_count_of_a_filter_is_the_same_for_many_profiles(alice, vision, fra, train, quota):
     reader = client(alice)
     reader.get(f"{URL}?mine=true")
     with CaptureQueriesContext(connection) as one:
@@ -81,7 +81,7 @@ def test_filters_cost_the_same_for_one_profile_and_for_many(alice, vision, fra, 
     assert len(many) == len(one)
 
 
-def test_an_entry_tells_waits_sharing_and_limits(alice, vision, fra, train, quota):
+def test_entry_has_waits_sharing_and_limits(alice, vision, fra, train, quota):
     mirrored(fra, [gpu(0)])
     entry = client(alice).get(f"{URL}train-80/").json()
     assert entry["waits"] == {
@@ -92,7 +92,7 @@ def test_an_entry_tells_waits_sharing_and_limits(alice, vision, fra, train, quot
     assert (entry["grace"], entry["extension"], entry["price"]) == (0, 0, None)
 
 
-def test_an_admin_makes_changes_and_reads_versions(root, new, fra):
+def test_admin_creates_changes_and_reads_versions(root, new, fra):
     admin = client(root)
     made = admin.post(URL, new, format="json")
     assert made.status_code == 201, made.json()
@@ -107,7 +107,7 @@ def test_an_admin_makes_changes_and_reads_versions(root, new, fra):
     ]
 
 
-def test_a_dry_run_says_what_would_change_and_keeps_nothing(root, new, vision, fra):
+def test_dry_run_has_the_changes_and_saves_nothing(root, new, vision, fra):
     admin = client(root)
     plan = admin.post(f"{URL}?dry_run=true", new, format="json")
     assert (plan.status_code, plan.json()["version"]) == (200, 1)
@@ -126,7 +126,7 @@ def test_a_dry_run_says_what_would_change_and_keeps_nothing(root, new, vision, f
     assert admin.put(f"{URL}slice/?dry_run=true", new, format="json").json()["makes_version"] is False
 
 
-def test_a_version_that_somebody_else_saved_is_a_conflict(root, new):
+def test_version_saved_by_another_admin_is_a_conflict(root, new):
     admin = client(root)
     admin.post(URL, new, format="json")
     admin.put(f"{URL}slice/", new | {"max_devices": 5, "base": 1}, format="json")
@@ -152,13 +152,13 @@ def test_a_version_that_somebody_else_saved_is_a_conflict(root, new):
         {"teams": ["none"]},
     ],
 )
-def test_what_is_wrong_is_422(root, new, wrong):
+def test_invalid_profile_is_422(root, new, wrong):
     answer = client(root).post(URL, new | wrong, format="json")
     assert answer.status_code == 422, answer.json()
     assert not Profile.objects.exists()
 
 
-def test_retired_and_restored(root, alice, vision, train):
+def test_profile_is_retired_and_restored(root, alice, vision, train):
     admin = client(root)
     assert admin.post(f"{URL}train-80/retire/").json()["retired_at"]
     assert client(alice).get(f"{URL}train-80/").status_code == 404
@@ -167,16 +167,16 @@ def test_retired_and_restored(root, alice, vision, train):
     assert admin.post(f"{URL}none/restore/").status_code == 404
 
 
-def test_only_platform_admins_write(lena, eve, vision, train, new):
+def test_only_platform_admin_writes(lena, eve, vision, train, new):
     for user in (lena, eve):
-        user_of = client(user)
-        assert user_of.post(URL, new, format="json").status_code == 403
-        assert user_of.put(f"{URL}train-80/", new, format="json").status_code == 403
-        assert user_of.post(f"{URL}train-80/retire/").status_code == 403
-        assert user_of.post(f"{URL}train-80/restore/").status_code == 403
+        writer = client(user)
+        assert writer.post(URL, new, format="json").status_code == 403
+        assert writer.put(f"{URL}train-80/", new, format="json").status_code == 403
+        assert writer.post(f"{URL}train-80/retire/").status_code == 403
+        assert writer.post(f"{URL}train-80/restore/").status_code == 403
 
 
-def test_versions_of_a_profile_of_other_teams_are_not_found(alice, vision, root):
+def test_versions_of_a_profile_of_other_teams_are_404(alice, vision, root):
     make_profile("theirs", teams=(make_team("nlp"),))
     assert client(alice).get(f"{URL}theirs/versions/").status_code == 404
     old = make_profile("old")
@@ -185,7 +185,7 @@ def test_versions_of_a_profile_of_other_teams_are_not_found(alice, vision, root)
     assert client(root).get(f"{URL}old/versions/").status_code == 200
 
 
-def test_saving_a_retired_profile_by_api_restores_it_and_a_dry_run_shows_that(root, train):
+def test_saving_a_retired_profile_restores_it_and_dry_run_shows_that(root, train):
     admin = client(root)
     body = {"title": "Train", "spec": train.current.spec, "scalable": "gpu", "max_devices": 4}
     assert admin.put(f"{URL}train-80/?dry_run=true", body, format="json").json()["restores"] is False

@@ -1,4 +1,4 @@
-"""What the catalogue says of a profile to one reader, what its filters keep, and profiles by API in full."""
+"""Entries of the catalogue for one reader, filters and sorting, and profiles over the API."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -57,7 +57,7 @@ def entry(
     wait=None,
     **more,
 ):
-    version = ProfileVersion(spec=make_spec(), max_devices=more.get("most", 1))
+    version = ProfileVersion(spec=make_spec(), max_devices=more.get("max_devices", 1))
     return CatalogueEntry(
         profile=Profile(title=title, slug=title.lower(), use="Long runs."),
         version=version,
@@ -72,7 +72,7 @@ def entry(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "fields", "kept"),
+    ("filters", "fields", "matches"),
     [
         ({}, {}, True),
         ({"memory_gb": 80}, {"kinds": [kind()]}, True),
@@ -102,8 +102,8 @@ def entry(
         ({"words": "exclusive"}, {}, True),
     ],
 )
-def test_a_filter_keeps_what_is_known_to_meet_it(wanted, fields, kept):
-    assert CatalogueFilter(**wanted).matches(entry(**fields)) is kept
+def test_filter_matches_only_known_values(filters, fields, matches):
+    assert CatalogueFilter(**filters).matches(entry(**fields)) is matches
 
 
 @pytest.mark.parametrize(
@@ -117,16 +117,16 @@ def test_a_filter_keeps_what_is_known_to_meet_it(wanted, fields, kept):
         ("devices", ["B", "a", "c"]),
     ],
 )
-def test_an_order_puts_the_best_first_the_unknown_last_and_settles_ties_by_title(sort, titles):
+def test_sort_puts_the_best_first_and_unknown_values_last(sort, titles):
     shelf = [
-        entry("c", free=2, price=Decimal(3), wait=timedelta(0), most=1),
-        entry("B", free=None, price=Decimal(0), wait=HOUR, kinds=[kind(24 * GB)], most=8),
-        entry("a", free=1, price=None, kinds=[kind()], most=2),
+        entry("c", free=2, price=Decimal(3), wait=timedelta(0), max_devices=1),
+        entry("B", free=None, price=Decimal(0), wait=HOUR, kinds=[kind(24 * GB)], max_devices=8),
+        entry("a", free=1, price=None, kinds=[kind()], max_devices=2),
     ]
     assert [one.profile.title for one in filtered_entries(shelf, CatalogueFilter(), sort)] == titles
 
 
-def test_ties_are_settled_by_title_whatever_its_case():
+def test_ties_are_sorted_by_title_ignoring_case():
     shelf = [entry(title, free=1) for title in ("b", "A", "C")]
     for sort in ("free", "price", "wait", "memory", "devices"):
         assert [one.profile.title for one in filtered_entries(shelf, CatalogueFilter(), sort)] == [
@@ -136,7 +136,7 @@ def test_ties_are_settled_by_title_whatever_its_case():
         ]
 
 
-def test_the_figures_of_an_entry():
+def test_numbers_of_an_entry():
     one = entry(kinds=[kind(), kind(24 * GB, "NVIDIA L4")], free=2, total=5)
     assert (one.held, one.memory, one.max_memory) == (3, 24 * GB, 80 * GB)
     assert one.products == ["NVIDIA H100", "NVIDIA L4"]
@@ -148,7 +148,7 @@ def test_the_figures_of_an_entry():
 
 
 @pytest.mark.parametrize(
-    ("approval", "most", "longest", "said"),
+    ("approval", "devices", "duration", "expected"),
     [
         (Approval.AUTOMATIC, 4, HOUR, "No approval needed."),
         (Approval.LEAD, 0, HOUR, LEAD),
@@ -163,11 +163,11 @@ def test_the_figures_of_an_entry():
         ),
     ],
 )
-def test_who_approves_is_said_with_the_numbers(approval, most, longest, said):
-    assert approval_in_words(approval, most, longest) == said
+def test_approval_sentence_has_the_automatic_limits(approval, devices, duration, expected):
+    assert approval_in_words(approval, devices, duration) == expected
 
 
-def test_who_approves_is_said_once_for_all_teams_or_for_each(vision):
+def test_approval_sentence_names_teams_only_if_they_differ(vision):
     teams = [vision, *(make_team(f"team-{number}") for number in range(5))]
     version = make_profile("one").current
     same = who_approves(version, teams, Rules(teams))
@@ -196,7 +196,7 @@ def reason(user, slug="one"):
     return {one.profile.slug: one.reason for one in catalogue(user)}[slug]
 
 
-def test_each_reason_why_a_profile_may_not_be_asked_for(vision, alice, eve, root, bob):
+def test_each_reason_why_a_profile_may_not_be_requested(vision, alice, eve, root, bob):
     profile = make_profile("one")
     none = "You are not a member of any team. Ask a team owner to add you first."
     assert (reason(eve), reason(bob)) == (none, none)
@@ -229,7 +229,7 @@ def test_each_reason_why_a_profile_may_not_be_asked_for(vision, alice, eve, root
     assert reason(root) == "This profile is retired."
 
 
-def test_one_team_has_to_have_quota_for_all_classes_that_a_profile_takes(vision, alice):
+def test_one_team_needs_quota_for_all_classes_of_a_profile(vision, alice):
     both = {
         "devices": {
             "requests": [
@@ -280,7 +280,7 @@ BODY = {
 }
 
 
-def test_a_profile_is_made_by_api_with_all_that_is_said(root, vision):
+def test_api_creates_a_profile_with_every_field(root, vision):
     answer = api(root).post(URL, BODY, format="json")
     assert answer.status_code == 201, answer.json()
     profile = Profile.objects.get()
@@ -306,7 +306,7 @@ def test_a_profile_is_made_by_api_with_all_that_is_said(root, vision):
     assert (version.automatic_devices, version.automatic_duration, version.created_by) == (2, 2 * HOUR, root)
 
 
-def test_a_trial_by_api_says_what_would_change_and_changes_nothing(root, vision, fra, alice):
+def test_api_dry_run_has_the_changes_and_saves_nothing(root, vision, fra, alice):
     dry = f"{URL}?dry_run=true"
     assert api(root).post(dry, BODY, format="json").json() == {
         "version": 1, "makes_version": True, "restores": False,
@@ -318,15 +318,15 @@ def test_a_trial_by_api_says_what_would_change_and_changes_nothing(root, vision,
     for state in (ClaimState.REQUESTED, ClaimState.ALLOCATED, ClaimState.RELEASED):
         make_claim(vision, by=alice, cluster=fra, profile=profile, state=state)
     same = {name: value for name, value in BODY.items() if name != "slug"}
-    said = api(root).put(f"{URL}slice/?dry_run=true", same, format="json").json()
-    assert said == {
+    expected = api(root).put(f"{URL}slice/?dry_run=true", same, format="json").json()
+    assert expected == {
         "version": 1, "makes_version": False, "restores": False,
         "spec_diff": "", "limits": [], "live_claims": 2,
     }  # fmt: skip
     changed = {**same, "max_devices": 3, "grace": "0h", "title": "Other"}
-    said = api(root).put(f"{URL}slice/?dry_run=true", changed, format="json").json()
-    assert (said["version"], said["makes_version"], said["live_claims"]) == (2, True, 2)
-    assert said["limits"] == [
+    expected = api(root).put(f"{URL}slice/?dry_run=true", changed, format="json").json()
+    assert (expected["version"], expected["makes_version"], expected["live_claims"]) == (2, True, 2)
+    assert expected["limits"] == [
         {"limit": "Max devices", "before": "4", "after": "3"},
         {"limit": "Grace period", "before": "30 min", "after": "none"},
     ]
@@ -334,7 +334,7 @@ def test_a_trial_by_api_says_what_would_change_and_changes_nothing(root, vision,
     assert ProfileVersion.objects.count() == 1
 
 
-def test_versions_by_api_say_which_is_current_and_how_many_claims_have_it(root, vision, fra, alice):
+def test_api_versions_have_current_and_claim_count(root, vision, fra, alice):
     api(root).post(URL, BODY, format="json")
     profile = Profile.objects.select_related("current").get()
     make_claim(vision, by=alice, cluster=fra, profile=profile, state=ClaimState.RELEASED)
@@ -347,21 +347,21 @@ def test_versions_by_api_say_which_is_current_and_how_many_claims_have_it(root, 
 
 
 @pytest.mark.parametrize("who", ["alice", "lena"])
-def test_only_a_platform_admin_writes_profiles_by_api(request, who, vision):
+def test_only_platform_admin_writes_profiles_by_api(request, who, vision):
     make_profile("one")
-    user_of = api(request.getfixturevalue(who))
+    writer = api(request.getfixturevalue(who))
     change = {name: value for name, value in BODY.items() if name != "slug"}
     answers = [
-        user_of.post(URL, BODY, format="json"),
-        user_of.put(f"{URL}one/", change, format="json"),
-        user_of.post(f"{URL}one/retire/"),
-        user_of.post(f"{URL}one/restore/"),
+        writer.post(URL, BODY, format="json"),
+        writer.put(f"{URL}one/", change, format="json"),
+        writer.post(f"{URL}one/retire/"),
+        writer.post(f"{URL}one/restore/"),
     ]
     assert [answer.status_code for answer in answers] == [403] * 4
     assert Profile.objects.get().retired_at is None
 
 
-def test_a_profile_is_retired_and_restored_by_api(root, vision):
+def test_api_retires_and_restores_a_profile(root, vision):
     make_profile("one")
     assert api(root).post(f"{URL}one/retire/").status_code == 200
     assert Profile.objects.get().retired_at is not None
@@ -383,23 +383,21 @@ def test_a_profile_is_retired_and_restored_by_api(root, vision):
         ({"base": 0}, "base"),
     ],
 )
-def test_what_is_malformed_is_named_by_its_field(root, vision, change, name):
+def test_malformed_value_is_named_by_its_field(root, vision, change, name):
     answer = api(root).post(URL, {**BODY, **change}, format="json")
     assert answer.status_code == 422
     assert name in str(answer.json())
     assert not Profile.objects.exists()
 
 
-def test_the_usual_duration_may_be_the_longest(root, vision):
+def test_default_duration_may_equal_the_max_duration(root, vision):
     assert api(root).post(URL, {**BODY, "default_duration": "7d"}, format="json").status_code == 201
 
 
 # The list for platform admins.
 
 
-def test_admins_see_every_profile_with_how_many_claims_live_on_it_retired_ones_last(
-    client, root, vision, fra, alice
-):
+def test_list_of_profiles_has_live_claims_and_retired_ones_last(client, root, vision, fra, alice):
     for slug in ("b", "a", "old", "older"):
         make_profile(slug)
     Profile.objects.filter(slug="old").update(retired_at="2026-11-02T12:00:00Z")

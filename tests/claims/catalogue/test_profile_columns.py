@@ -1,4 +1,4 @@
-"""Profiles and versions as they are written: every column, every limit to its edge, and who lives on them."""
+"""Saving, retiring and importing profiles: every column, every bound; live claims and waits of a profile."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -83,12 +83,12 @@ def test_saving_writes_every_column_of_profile_and_version(save, root, vision):
     }
 
 
-def test_a_profile_without_limits_has_the_usual_ones(save):
+def test_profile_without_limits_has_the_defaults(save):
     row = columns(save(), "id", "profile_id", "created_at", "created_by_id", "spec", "spec_hash")
     assert row == {"number": 1, "restores": False, **ProfileLimits().columns()}
 
 
-def test_saving_again_writes_over_the_page_and_keeps_the_first_version(save, vision):
+def test_saving_again_updates_the_profile_and_keeps_the_first_version(save, vision):
     first = save(teams=[vision, make_team("nlp")], use="Long runs.")
     before, other = columns(first), make_user("ruth", admin=True)
     second = save(
@@ -123,7 +123,7 @@ def test_each_limit_alone_makes_a_version(save, name, value):
     assert save(first.profile, **{name: value}) == second
 
 
-def test_a_trial_checks_everything_and_keeps_nothing(save):
+def test_dry_run_checks_everything_and_saves_nothing(save):
     first = save()
     assert save(first.profile, dry_run=True, title="Other", max_devices=3).number == 2
     assert (Profile.objects.get().title, ProfileVersion.objects.count()) == ("Train 80 GB", 1)
@@ -131,7 +131,7 @@ def test_a_trial_checks_everything_and_keeps_nothing(save):
         save(first.profile, dry_run=True, max_devices=0)
 
 
-def test_whoever_read_an_older_version_hears_who_has_saved_which_since(save, lena):
+def test_conflict_names_who_saved_which_version(save, lena):
     first = save()
     save(first.profile, max_devices=2, base=1)
     with pytest.raises(Conflict) as refusal:
@@ -173,7 +173,7 @@ def test_whoever_read_an_older_version_hears_who_has_saved_which_since(save, len
         ({"approval": "nobody"}, "“nobody” is not a kind of approval."),
     ],
 )
-def test_each_thing_that_is_wrong_is_said_alone(save, fields, problem):
+def test_each_problem_has_one_sentence(save, fields, problem):
     with pytest.raises(Invalid) as refusal:
         save(**fields)
     assert refusal.value.extra["problems"] == [problem]
@@ -191,11 +191,11 @@ def test_each_thing_that_is_wrong_is_said_alone(save, fields, problem):
         {"grace": timedelta(0), "extension": timedelta(0)},
     ],
 )
-def test_what_stands_at_the_edge_of_a_limit_is_taken(save, fields):
+def test_values_at_the_bounds_are_accepted(save, fields):
     assert save(**fields).number == 1
 
 
-def test_a_request_scales_only_by_an_exact_count(save):
+def test_scalable_request_needs_an_exact_count(save):
     every = {"name": "all", "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All"}}
     plain = {"name": "one", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
     spec = {"devices": {"requests": [every, plain]}}
@@ -204,7 +204,7 @@ def test_a_request_scales_only_by_an_exact_count(save):
     assert save(spec=spec, scalable="one", max_devices=99).scalable == "one"
 
 
-def test_the_name_of_another_profile_is_taken_though_it_is_retired(save, root):
+def test_slug_of_a_retired_profile_is_in_use(save, root):
     other = make_profile("other")
     retire_profile(by=root, profile=other)
     for profile in (None, save().profile):
@@ -213,16 +213,16 @@ def test_the_name_of_another_profile_is_taken_though_it_is_retired(save, root):
         assert refusal.value.message == "There is already a profile other."
 
 
-def test_another_spec_keeps_all_limits_of_the_version(save, root):
+def test_replaced_spec_keeps_all_limits_of_the_version(save, root):
     first = save(**LIMITS)
     made = replace_spec(by=root, profile=first.profile, version=first, spec=make_spec(3))
-    kept = ("id", "number", "spec", "spec_hash", "created_at")
-    assert columns(made, *kept) == columns(first, *kept)
+    names = ("id", "number", "spec", "spec_hash", "created_at")
+    assert columns(made, *names) == columns(first, *names)
     assert (made.number, made.spec, made.spec_hash) == (2, make_spec(3), spec_hash(make_spec(3)))
     assert Profile.objects.get().current == made
 
 
-def test_another_spec_is_refused_where_it_or_the_version_does_not_hold(save, root, lena):
+def test_replaced_spec_is_refused_if_invalid_or_outdated(save, root, lena):
     first = save(scalable="gpu", max_devices=2)
 
     def replaced(by=root, version=first, spec=None):
@@ -244,7 +244,7 @@ def test_another_spec_is_refused_where_it_or_the_version_does_not_hold(save, roo
     assert ProfileVersion.objects.count() == 2
 
 
-def test_retiring_twice_keeps_the_first_moment_and_leaves_others(root):
+def test_retiring_twice_keeps_the_first_time(root):
     one, other = make_profile("one"), make_profile("other")
     Profile.objects.filter(pk=other.pk).update(retired_at=NOON)
     first = retire_profile(by=root, profile=one).retired_at
@@ -256,7 +256,7 @@ def test_retiring_twice_keeps_the_first_moment_and_leaves_others(root):
     assert Profile.objects.get(slug="other").retired_at == NOON
 
 
-def test_only_a_platform_admin_brings_a_profile_back(root, lena):
+def test_only_platform_admin_restores_a_profile(root, lena):
     one = make_profile("one")
     retire_profile(by=root, profile=one)
     with pytest.raises(Forbidden):
@@ -271,7 +271,7 @@ def definition(slug, **fields):
     return ProfileDefinition(slug=slug, **{"title": slug.title(), "spec": make_spec(), **fields})
 
 
-def test_an_import_writes_what_each_entry_says(root, vision):
+def test_import_writes_every_field(root, vision):
     nlp = make_team("nlp")
     limits = replace(ProfileLimits.among(LIMITS), deliveries=("template",))
     definitions = [
@@ -286,7 +286,7 @@ def test_an_import_writes_what_each_entry_says(root, vision):
     assert (a.current.created_by, b.current.created_by) == (root, root)
 
 
-def test_pruning_retires_what_the_file_lacks_and_moves_no_earlier_moment(root):
+def test_prune_retires_missing_profiles_and_keeps_earlier_times(root):
     for slug in ("kept", "gone", "long-gone"):
         make_profile(slug)
     Profile.objects.filter(slug="long-gone").update(retired_at=NOON)
@@ -301,7 +301,7 @@ def test_pruning_retires_what_the_file_lacks_and_moves_no_earlier_moment(root):
     assert None not in (retired["kept"], retired["gone"])
 
 
-def test_adding_takes_the_new_ones_and_leaves_a_retired_name_alone(root):
+def test_adding_skips_a_retired_slug(root):
     make_profile("mine")
     Profile.objects.filter(slug="mine").update(retired_at=NOON)
     changes = add_profiles(by=root, definitions=[definition("mine"), definition("one"), definition("two")])
@@ -344,29 +344,29 @@ def lived(save, vision, fra, alice):
     return Profile.objects.select_related("current").get(slug="train-80")
 
 
-def test_versions_are_listed_newest_first_with_all_claims_that_have_them(lived):
+def test_versions_are_newest_first_with_their_claim_count(lived):
     assert [(row.number, row.used) for row in versions_with_claim_counts(lived)] == [(3, 0), (2, 2), (1, 3)]
 
 
-def test_versions_on_which_claims_live_come_with_how_many_of_them_wait(lived):
+def test_live_versions_have_live_and_waiting_claims(lived):
     assert [(row.number, row.live, row.waiting) for row in live_versions(lived)] == [(2, 1, 1), (1, 2, 1)]
 
 
-def test_claims_that_live_on_a_profile_are_found_once_the_oldest_first(lived):
+def test_live_claims_are_unique_and_oldest_first(lived):
     assert [claim.name for claim in live_claims(lived)] == ["second", "runs-1", "waits-1", "waits-2"]
 
 
-def test_the_page_that_retires_counts_who_goes_on(client, root, lived, alice, monkeypatch):
+def test_page_for_retiring_counts_claims_and_requests(client, root, lived, alice, monkeypatch):
     monkeypatch.setattr("claims.catalogue.edit_views.MAX_NAMED", 3)
     Draft.objects.create(by=alice, key="a", fields={"profile": ["train-80"]})
     client.force_login(root)
     page = client.get(reverse("claims:profile_retire", args=["train-80"]))
-    said = page.context
-    assert (said["live"], said["waiting"], said["drafts"], said["more"]) == (2, 2, 1, 1)
-    assert [claim.name for claim in said["claims"]] == ["second", "runs-1", "waits-1"]
+    context = page.context
+    assert (context["live"], context["waiting"], context["drafts"], context["more"]) == (2, 2, 1, 1)
+    assert [claim.name for claim in context["claims"]] == ["second", "runs-1", "waits-1"]
 
 
-def test_drafts_name_a_profile_first_or_as_an_alternative_or_beside_others(alice):
+def test_drafts_name_a_profile_in_any_role(alice):
     profile = make_profile("train-80")
     for key, fields in (
         ("a", {"profile": ["train-80"]}),
@@ -387,13 +387,13 @@ def fresh_waits(monkeypatch):
     monkeypatch.setattr("claims.catalogue.waits._cache", {})
 
 
-def waited(claim, asked, decided, by, *devices):
-    Claim.objects.filter(pk=claim.pk).update(created_at=asked, decided_at=decided, decided_by=by)
+def waited(claim, created, decided, by, *devices):
+    Claim.objects.filter(pk=claim.pk).update(created_at=created, decided_at=decided, decided_by=by)
     for at in devices:
         make_allocation(claim, at)
 
 
-def test_a_wait_is_counted_for_its_profile_to_the_first_device_alone(fresh_waits, vision, fra, train, lena):
+def test_wait_for_a_device_ends_at_the_first_device(fresh_waits, vision, fra, train, lena):
     other = make_profile("other")
     with time_machine.travel(NOON, tick=False):
         for minutes in (1, 2, 3, 4, 5):
@@ -409,9 +409,7 @@ def test_a_wait_is_counted_for_its_profile_to_the_first_device_alone(fresh_waits
     assert not found[other.pk].decision.is_known
 
 
-def test_waits_are_those_decided_within_thirty_days_of_claims_asked_for_here(
-    fresh_waits, vision, fra, train, lena
-):
+def test_waits_are_of_requests_decided_within_30_days(fresh_waits, vision, fra, train, lena):
     month = 30 * DAY
     with time_machine.travel(NOON, tick=False):
         for decided in (NOON - month, NOON - month - timedelta(microseconds=1)):
@@ -424,9 +422,7 @@ def test_waits_are_those_decided_within_thirty_days_of_claims_asked_for_here(
         assert waits()[train.pk].decision.count == 1
 
 
-def test_waits_are_worked_out_anew_only_after_a_while(
-    fresh_waits, vision, fra, train, lena, settings, monkeypatch
-):
+def test_waits_are_cached(fresh_waits, vision, fra, train, lena, settings, monkeypatch):
     clock = [1000.0]
     monkeypatch.setattr("claims.catalogue.waits.time.monotonic", lambda: clock[0])
     settings.WAITS_KEPT_FOR = timedelta(seconds=60)
@@ -438,7 +434,7 @@ def test_waits_are_worked_out_anew_only_after_a_while(
     assert set(waits()) == {train.pk}
 
 
-def test_what_is_malformed_is_said_without_counting_it(save):
+def test_devices_of_a_malformed_spec_are_not_counted(save):
     with pytest.raises(Invalid) as refusal:
         save(spec={"devices": {"requests": "gpu"}}, scalable="gpu")
     assert not any(

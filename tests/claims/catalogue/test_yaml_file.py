@@ -1,4 +1,4 @@
-"""The file that the catalogue is exported to and imported from."""
+"""Export to and import from the YAML file."""
 
 import copy
 from datetime import timedelta
@@ -69,12 +69,12 @@ def kinds(changes):
     return [(change.slug, change.kind) for change in changes]
 
 
-def test_a_file_is_written_as_it_was_read(root, teams):
+def test_export_of_an_imported_file_is_the_file(root, teams):
     import_profiles(by=root, definitions=read())
     assert catalogue_file(exported()) == FILE
 
 
-def test_what_is_read_is_in_the_database(root, teams):
+def test_import_writes_the_profile_of_the_file(root, teams):
     import_profiles(by=root, definitions=read())
     version = Profile.objects.get(slug="train").current
     assert version.max_duration == timedelta(days=2, hours=12)
@@ -83,19 +83,19 @@ def test_what_is_read_is_in_the_database(root, teams):
     assert (version.deliveries, version.approval, version.automatic_devices) == (["claim"], "admin", 2)
 
 
-def test_a_second_import_has_nothing_to_do(root, teams):
+def test_second_import_has_nothing_to_do(root, teams):
     assert kinds(import_profiles(by=root, definitions=read())) == [("train", "new")]
     assert kinds(import_profiles(by=root, definitions=read())) == [("train", "same")]
     assert ProfileVersion.objects.count() == 1
 
 
-def test_profiles_stand_by_their_short_names_whatever_their_titles(root, db):
+def test_export_is_sorted_by_slug(root, db):
     for slug, title in (("b", "First"), ("a", "Second")):
         Profile.objects.filter(pk=make_profile(slug).pk).update(title=title)
     assert [entry.slug for entry in read(catalogue_file(exported()))] == ["a", "b"]
 
 
-def test_a_plan_says_what_changes_and_writes_nothing(root, teams):
+def test_plan_shows_changes_and_writes_nothing(root, teams):
     import_profiles(by=root, definitions=read())
     text = FILE.replace("maxDevices: 8", "maxDevices: 4").replace("count: 2", "count: 3")
     (change,) = plan_import(by=root, definitions=read(text))
@@ -112,27 +112,27 @@ def test_a_plan_says_what_changes_and_writes_nothing(root, teams):
     assert Profile.objects.get().current.number == 2
 
 
-def test_a_title_changes_without_a_version(root, teams):
+def test_changed_title_makes_no_version(root, teams):
     import_profiles(by=root, definitions=read())
     (change,) = import_profiles(by=root, definitions=read(FILE.replace("title: Train", "title: Learn")))
     assert [one.key for one in change.differences] == ["title"]
     assert (Profile.objects.get().title, ProfileVersion.objects.count()) == ("Learn", 1)
 
 
-def test_a_key_that_is_gone_is_a_difference(root, teams):
+def test_removed_key_is_a_difference(root, teams):
     import_profiles(by=root, definitions=read())
     (change,) = import_profiles(by=root, definitions=read(FILE.replace("  grace: 1h\n", "")))
     assert [(one.key, one.before, one.after) for one in change.differences] == [("limits.grace", "1h", "")]
     assert Profile.objects.get().current.grace == timedelta(0)
 
 
-def test_the_same_specification_in_other_words_is_no_change(root, teams):
+def test_equivalent_spec_is_no_change(root, teams):
     import_profiles(by=root, definitions=read())
     text = FILE.replace("count: 2", "count: 2\n          allocationMode: ExactCount")
     assert kinds(import_profiles(by=root, definitions=read(text))) == [("train", "same")]
 
 
-def test_what_the_file_lacks_is_retired_only_when_asked(root, teams):
+def test_missing_profile_is_retired_only_with_prune(root, teams):
     other = make_profile("other")
     assert kinds(import_profiles(by=root, definitions=read())) == [("train", "new")]
     other.refresh_from_db()
@@ -167,20 +167,20 @@ def test_retired_profile_is_restored_if_the_file_changes_it(root, teams, old, ne
     assert profile.current.restores is (number == 2)
 
 
-def test_one_that_is_wrong_keeps_all_from_being_written(root, teams):
+def test_one_invalid_profile_refuses_the_whole_file(root, teams):
     entries = read(FILE + "---\n" + FILE.replace("slug: train", "slug: Not a slug"))
     with pytest.raises(Invalid, match=r"catalogue.yaml, line 32: “Not a slug” is not a valid slug"):
         import_profiles(by=root, definitions=entries)
     assert not Profile.objects.exists()
 
 
-def test_a_team_that_does_not_exist_is_named_with_its_line(root, db):
+def test_unknown_team_is_named_with_its_line(root, db):
     make_team("vision")
     with pytest.raises(Invalid, match=r"catalogue.yaml, line 8: there is no team speech\."):
         plan_import(by=root, definitions=read())
 
 
-def test_what_was_agreed_to_is_what_is_done(root, teams):
+def test_import_is_refused_if_the_plan_has_changed(root, teams):
     seen = plan_digest(plan_import(by=root, definitions=read()))
     make_profile("train")
     with pytest.raises(Conflict, match="has changed since you read this plan"):
@@ -189,20 +189,20 @@ def test_what_was_agreed_to_is_what_is_done(root, teams):
     assert kinds(import_profiles(by=root, definitions=read(), seen=seen)) == [("train", "changed")]
 
 
-def test_only_a_platform_admin_imports(lena, teams):
+def test_only_platform_admin_imports(lena, teams):
     for service in (plan_import, import_profiles, add_profiles):
         with pytest.raises(Forbidden):
             service(by=lena, definitions=read())
 
 
-def test_adding_leaves_alone_what_is_there(root, teams):
+def test_adding_leaves_existing_profiles_unchanged(root, teams):
     mine = make_profile("train")
     assert add_profiles(by=root, definitions=read()) == []
     mine.refresh_from_db()
     assert (mine.title, mine.versions.count()) == ("Train", 1)
 
 
-def test_every_limit_survives_the_file(root):
+def test_every_limit_survives_export_and_import(root):
     limits: dict[str, Any] = {
         "max_devices": 3,
         "default_duration": timedelta(hours=25),
@@ -245,12 +245,15 @@ def test_every_limit_survives_the_file(root):
         ("  - speech", "  - {name: speech}", "line 8: teams must be a list of names."),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(old, new, problem):
+def test_each_error_names_its_line(old, new, problem):
     assert FILE.count(old) == 1
-    assert any(said.startswith("catalogue.yaml, " + problem) for said in problems_of(FILE.replace(old, new)))
+    assert any(
+        problem_text.startswith("catalogue.yaml, " + problem)
+        for problem_text in problems_of(FILE.replace(old, new))
+    )
 
 
-def test_everything_that_is_wrong_is_said_at_once():
+def test_all_errors_are_reported_together():
     text = FILE.replace("maxDevices: 8", "maxDevices: 0").replace("approval: admin", "approval: nobody")
     assert len(problems_of(text + "---\n" + text.replace("slug: train", "slug: other"))) == 4
 
@@ -269,5 +272,5 @@ def test_everything_that_is_wrong_is_said_at_once():
         (FILE + "---\n" + FILE, "catalogue.yaml, line 34: 2 profiles have the slug train."),
     ],
 )
-def test_a_file_that_is_none_is_refused(text, sentence):
+def test_file_that_is_no_catalogue_is_refused(text, sentence):
     assert problems_of(text)[0].startswith(sentence)
