@@ -94,7 +94,7 @@ class Person:
         self.opens_request(name)
         self.page.get_by_label(re.compile("^Note")).fill(reason)
         self.page.get_by_role("button", name=re.compile("^Deny")).click()
-        expect(self.page.get_by_text(f"{name} is denied")).to_be_visible()
+        expect(self.page.get_by_text(f"{name} denied")).to_be_visible()
 
     def release(self) -> None:
         self.page.get_by_role("link", name="Release…").click()
