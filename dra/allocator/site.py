@@ -48,7 +48,7 @@ class _Unshared:
 
 class NodeSite:
     """
-    One node of a picture. `devices` are those of its usable pools; a spot is an index into them.
+    One node of a snapshot. `devices` are those of its usable pools, in allocation order.
 
     Raise `AllocationError` if the node selector of a slice is invalid.
     """
@@ -70,7 +70,7 @@ class NodeSite:
 
     @cached_property
     def indices_by_pool(self) -> dict[int, list[int]]:
-        """The spots of each pool, by its number."""
+        """Device indices of each pool, by its number."""
         by_pool: dict[int, list[int]] = {}
         for index, number in enumerate(self.pool_of):
             by_pool.setdefault(number, []).append(index)
