@@ -58,7 +58,7 @@ def test_the_same_key_makes_one_claim(alice, request_fields):
 
 
 @pytest.mark.parametrize("key", ["k" * 81, "one\ttwo"])
-def test_a_key_that_cannot_be_kept_is_422(alice, request_fields, key):
+def test_overlong_key_is_422(alice, request_fields, key):
     answer = client(alice).post(CLAIMS, request_fields, format="json", headers={"Idempotency-Key": key})
     assert answer.status_code == 422
     assert "An Idempotency-Key has at most 80 printable characters." in answer.content.decode()

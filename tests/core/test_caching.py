@@ -14,13 +14,13 @@ def test_a_page_is_its_readers_alone_and_is_kept_apart_from_its_fragments(client
     assert {"Cookie", "HX-Request"} <= set(page["Vary"].split(", "))
 
 
-def test_what_says_itself_how_long_it_may_be_kept_is_left_alone(client):
+def test_response_with_its_own_cache_control_is_unchanged(client):
     client.force_login(make_user("alice"))
     assert "no-store" in client.get("/me/tokens/")["Cache-Control"]
     assert client.get("/home/live/")["Cache-Control"] == "private, no-cache"
 
 
-def test_what_strangers_see_is_nobodys(client):
+def test_anonymous_page_has_no_private_cache_control(client):
     answer = client.get("/api/v1/schema/")
     assert answer.status_code == 200
     assert "Cache-Control" not in answer

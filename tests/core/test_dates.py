@@ -46,19 +46,19 @@ def browser(alice):
 
 
 @pytest.mark.parametrize("year", [1, 1969, 2201, 9999])
-def test_a_year_that_nobody_means_is_refused_with_a_sentence(year):
+def test_year_out_of_range_is_refused(year):
     with pytest.raises(Invalid, match=f"between 1970 and 2200; the year {year} was sent"):
         require_date(datetime(year, 6, 1, tzinfo=UTC))
 
 
-def test_any_other_year_is_taken():
+def test_year_in_range_is_accepted():
     require_date(datetime(1970, 1, 1, tzinfo=UTC))
     require_date(datetime(2200, 12, 31, tzinfo=UTC))
     require_date(None)
 
 
 @pytest.mark.parametrize("until", [LAST, FIRST])
-def test_nobody_asks_for_an_end_that_cannot_be_shown(browser, claim, until):
+def test_extension_to_a_year_out_of_range_is_refused(browser, claim, until):
     for name in ("extend", "shorten"):
         page = browser.post(f"/claims/{claim.pk}/{name}/", {"until": until, "span": "other"})
         assert page.status_code == 422, name
@@ -66,7 +66,7 @@ def test_nobody_asks_for_an_end_that_cannot_be_shown(browser, claim, until):
     assert (api.status_code, Extension.objects.count()) == (422, 0)
 
 
-def test_nobody_asks_for_quota_until_then(browser, vision):
+def test_quota_request_until_a_year_out_of_range_is_refused(browser, vision):
     make_quota(vision, 8)
     asked = {"team": "vision", "device_class": "gpu.nvidia.com", "reason": "r", "key": "k"}
     page = browser.post("/quotas/ask/", {**asked, "more": 1, "until": LAST})
@@ -76,7 +76,7 @@ def test_nobody_asks_for_quota_until_then(browser, vision):
     assert (page.status_code, api.status_code, QuotaRequest.objects.count()) == (422, 422, 0)
 
 
-def test_no_token_lasts_until_then(browser):
+def test_token_until_a_year_out_of_range_is_refused(browser):
     answer = browser.post("/api/v1/tokens/", {"title": "t", "expires_at": f"{LAST}Z"}, "application/json")
     assert (answer.status_code, ApiToken.objects.count()) == (422, 0)
 

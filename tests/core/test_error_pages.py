@@ -25,7 +25,7 @@ def test_an_unknown_address_of_the_api_is_a_problem_document(look, client, db):
     assert answer.json()["instance"] == "/api/v1/nothing"
 
 
-def test_a_fault_is_told_as_ours_to_people_and_to_programs(look, browse, alice):
+def test_internal_error_is_a_page_or_a_problem_document(look, browse, alice):
     page = browse(alice).get("/look/fail/")
     assert page.status_code == 500
     assert "This is a fault of the portal" in page.text
@@ -67,7 +67,7 @@ def test_every_page_has_a_title_a_language_and_one_main_part(look, browse, clien
     assert page.text.count("<main") == 1
 
 
-def test_who_tries_too_often_gets_a_page_that_says_to_wait(rf, db):
+def test_throttled_sign_in_shows_a_page(rf, db):
     request = rf.post("/accounts/login/")
     request.user = AnonymousUser()
     page = respond_429(request)

@@ -49,6 +49,6 @@ def test_code_and_tests_of_a_row_are_there(row):
         assert function in known if marked else known, name
 
 
-def test_every_app_of_the_portal_stands_on_the_page():
+def test_every_app_is_on_the_features_page():
     code = {name.partition("/")[0] for row in ROWS for name in names(re.split(r"(?<!\\)\|", row)[3])}
     assert code >= {"portal", "usage", "claims", "inventory", "teams", "cluster", "core", "dra", "simulator"}

@@ -20,6 +20,6 @@ def test_without_a_key_each_request_has_one_of_its_own():
 
 
 @pytest.mark.parametrize("key", ["x" * 81, "a\x00b"])
-def test_a_key_that_cannot_be_kept_is_malformed(key):
+def test_overlong_key_is_malformed(key):
     with pytest.raises(Invalid):
         idempotency_key(with_key(key))

@@ -34,7 +34,7 @@ def test_a_list_begins_sorted_and_is_cut_into_pages(listed):
 
 
 @pytest.mark.parametrize("page", ["0", "99", "x", "-1"])
-def test_a_page_that_is_not_there_is_one_that_is(listed, page):
+def test_page_number_out_of_range_shows_the_last_page(listed, page):
     assert listed(page=page)
 
 
@@ -55,7 +55,7 @@ def test_a_search_for_a_wildcard_is_a_search_for_that_sign(listed):
     assert listed(q="%") == ["heidi"]
 
 
-def test_a_filter_is_shown_as_a_sentence_with_a_way_out(browse, people, alice):
+def test_active_filter_is_shown_with_a_link_to_remove_it(browse, people, alice):
     page = browse(alice).get(LIST, {"theme": "dark", "sort": "-username"})
     listing = page.context["listing"]
     assert [user.username for user in listing.page] == ["erin", "dan"]
@@ -93,7 +93,7 @@ def test_the_csv_has_all_that_matches_in_the_chosen_columns(browse, people, alic
     assert rows[1] == ["grace", "Light"]
 
 
-def test_no_spreadsheet_takes_a_cell_for_a_formula():
+def test_cells_that_start_a_formula_are_escaped():
     assert escape_formula("=HYPERLINK(1)") == "'=HYPERLINK(1)"
     assert escape_formula(-5) == -5
     assert escape_formula(None) == ""

@@ -10,7 +10,7 @@ from inventory.models import Device
 @pytest.mark.parametrize(
     "path", ["pk", "created_at", "name", "team__slug", "profile_version__profile__title"]
 )
-def test_what_every_row_has_is_never_missing(path):
+def test_not_null_field_may_not_be_null(path):
     assert not may_be_null(Claim, path)
 
 
@@ -18,5 +18,5 @@ def test_what_every_row_has_is_never_missing(path):
     ("model", "path"),
     [(Claim, "expires_at"), (Claim, "decided_by__username"), (Device, "state"), (Device, "node__name")],
 )
-def test_an_empty_column_a_way_that_may_end_and_an_annotation_may_be_missing(model, path):
+def test_nullable_path_and_annotation_may_be_null(model, path):
     assert may_be_null(model, path)

@@ -34,7 +34,7 @@ def test_a_body_that_is_too_deep_is_malformed(post, depth):
 @pytest.mark.parametrize(
     "body", ["", "{", "[]", "1", '"x"', "null", '{"title": null}', '{"title": "\\u0000"}']
 )
-def test_anything_else_is_answered(post, body):
+def test_body_within_the_limits_is_accepted(post, body):
     assert post(body).status_code == 422
 
 

@@ -88,7 +88,7 @@ def test_404_says_the_same_whatever_its_reason():
     assert told["detail"] == "Page not found, or you may not know of it."
 
 
-def test_who_asks_too_often_is_told_how_long_to_wait():
+def test_throttled_request_has_retry_after():
     answer = answer_to(exceptions.Throttled(wait=1.2))
     assert answer.headers["Retry-After"] == "2"
     assert answer.data["retry_after"] == 2
@@ -108,6 +108,6 @@ def test_malformed_fields_are_named_with_their_path():
     assert answer.data["detail"].startswith("The request is malformed: count: ")
 
 
-def test_a_fault_of_ours_is_not_dressed_up_as_a_refusal():
+def test_internal_error_is_not_a_refusal():
     with pytest.raises(ZeroDivisionError):
         answer_to(ZeroDivisionError())

@@ -93,7 +93,7 @@ def test_a_cluster_that_was_never_seen_is_stale(browse, alice):
     assert "never" in page.text
 
 
-def test_somebody_without_a_team_gets_the_page_all_the_same(browse, db):
+def test_user_without_a_team_gets_the_page(browse, db):
     page = browse(make_user("eve")).get(ME)
     assert page.status_code == 200
     assert "in no team" in page.text

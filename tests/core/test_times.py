@@ -32,7 +32,7 @@ def test_more_units_on_request():
 
 
 @given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=4000)))
-def test_what_is_shown_is_never_longer_than_what_was(span):
+def test_shown_duration_never_exceeds_the_real_one(span):
     sizes = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
     words = duration(span).split()
     shown = sum(int(count) * sizes[unit] for count, unit in zip(words[::2], words[1::2], strict=True))

@@ -69,7 +69,7 @@ def test_times_are_relative_with_the_absolute_of_the_readers_zone_on_hover():
 
 
 @pytest.mark.parametrize("name", ["ago", "elapsed", "at", "duration", "money", "euros", "gib", "percent"])
-def test_what_is_not_known_is_a_dash_and_never_zero(name):
+def test_unknown_value_is_a_dash_and_never_zero(name):
     assert shown(f"{{{{ nothing|{name} }}}}", nothing=None) == "—"
 
 

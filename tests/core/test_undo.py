@@ -39,7 +39,7 @@ def test_an_offer_can_be_a_link(request_with_messages):
     assert "<form" not in page
 
 
-def test_what_is_only_said_has_no_button(request_with_messages):
+def test_plain_message_has_no_button(request_with_messages):
     messages.success(request_with_messages, "Saved.")
     page = drawn(request_with_messages)
     assert "Saved." in page

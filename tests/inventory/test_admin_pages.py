@@ -21,7 +21,7 @@ def test_mirrored_rows_can_be_looked_at_and_not_added(as_root, mirrored, kind):
     assert as_root.get(reverse(f"admin:inventory_{kind}_add")).status_code == 403
 
 
-def test_a_cluster_takes_a_title_and_keeps_what_the_sync_has_written(as_root, fra):
+def test_admin_changes_a_cluster_without_touching_sync_columns(as_root, fra):
     page = reverse("admin:inventory_cluster_change", args=[fra.pk])
     assert b"credentials" not in as_root.get(page).content
     type(fra).objects.update(version="v1.38.0")

@@ -37,7 +37,7 @@ def row(cluster, uid, name, **more):
     }
 
 
-def test_whatever_stands_in_a_row_arrives(fra):
+def test_bulk_write_keeps_every_value(fra):
     given = [row(fra, f"uid-{number}", text) for number, text in enumerate(AWKWARD)]
     ids = dict(upsert_rows(Namespace, given, unique=("cluster_id", "uid"), returning=("uid", "id")))
     for wanted in given:
@@ -45,7 +45,7 @@ def test_whatever_stands_in_a_row_arrives(fra):
         assert {name: getattr(found, name) for name in wanted} == wanted
 
 
-def test_a_row_that_is_known_is_replaced_but_for_what_is_kept(fra):
+def test_existing_row_is_replaced_except_kept_columns(fra):
     unique = ("cluster_id", "uid")
     upsert_rows(Namespace, [row(fra, "a", "old", revision=1)], unique=unique)
     upsert_rows(Namespace, [row(fra, "a", "new", revision=2)], unique=unique, kept=("revision",))
@@ -61,7 +61,7 @@ def test_no_rows_are_no_statement(fra, django_assert_num_queries):
         update_rows(Namespace, [])
 
 
-def test_more_rows_than_a_statement_takes_all_arrive(fra, monkeypatch):
+def test_rows_beyond_one_statement_are_all_written(fra, monkeypatch):
     monkeypatch.setattr(rows, "AT_ONCE", 3)
     given = [row(fra, f"uid-{number}", "old") for number in range(8)]
     ids = dict(upsert_rows(Namespace, given, unique=("cluster_id", "uid"), returning=("uid", "id")))
@@ -86,11 +86,11 @@ def statements(nodes):
     return len(queries)
 
 
-def test_a_first_listing_takes_as_many_statements_for_many_as_for_one():
+def test_first_listing_uses_as_many_statements_for_many_objects():
     assert statements(40) == statements(1)
 
 
-def test_classes_that_have_not_changed_keep_what_is_known_of_shapes(mirrored, fake, run_session):
+def test_unchanged_classes_keep_cached_shapes(mirrored, fake, run_session):
     before = class_book(DeviceClass.objects.all())
     assert class_book(DeviceClass.objects.all()) is before
     fake.put(DEVICE_CLASS, device_class(kind="mig"))
@@ -99,9 +99,7 @@ def test_classes_that_have_not_changed_keep_what_is_known_of_shapes(mirrored, fa
     assert set(Device.objects.values_list("classes__0", flat=True)) == {None}
 
 
-def test_without_a_taint_rule_devices_are_not_joined_for_them_and_with_one_they_are(
-    mirrored, fake, monkeypatch
-):
+def test_devices_are_joined_with_taint_rules_only_if_there_is_one(mirrored, fake, monkeypatch):
     joined = []
     join_all = sync_derive.join_all
     monkeypatch.setattr(

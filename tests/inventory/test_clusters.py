@@ -47,7 +47,7 @@ def columns(name):
     return dict(row) | {"credentials": unseal(row["credentials"])}
 
 
-def test_a_cluster_is_added_with_what_it_says_and_what_is_wished(answer):
+def test_cluster_is_added_with_discovered_and_given_fields(answer):
     _, asked = answer
     before = Cluster.objects.filter(pk=other().pk).values().get()
     made = add_cluster(name="fra-1", credentials=NEW, title="Frankfurt", read_only=True)
@@ -86,7 +86,7 @@ def test_a_cluster_is_added_with_what_it_says_and_what_is_wished(answer):
         ),
     ],
 )
-def test_a_cluster_that_is_known_is_not_added_again(answer, name, uid, asked, told):
+def test_existing_cluster_is_not_added_again(answer, name, uid, asked, told):
     other()
     facts, was_asked = answer
     facts["uid"] = uid
@@ -97,7 +97,7 @@ def test_a_cluster_that_is_known_is_not_added_again(answer, name, uid, asked, to
     assert Cluster.objects.count() == 1
 
 
-def test_a_cluster_that_nobody_has_spoken_to_stands_in_nobodys_way(answer):
+def test_cluster_without_uid_blocks_no_other(answer):
     Cluster.objects.create(name="new-1", uid="", credentials=b"")
     answer[0]["uid"] = ""
     assert add_cluster(name="fra-1", credentials=NEW).uid == ""
@@ -180,12 +180,12 @@ def test_credentials_of_another_cluster_change_nothing(answer):
     assert Cluster.objects.values().get() == before
 
 
-def test_a_cluster_that_was_never_spoken_to_takes_the_uid_of_its_new_credentials(answer):
+def test_cluster_without_uid_takes_that_of_new_credentials(answer):
     Cluster.objects.create(name="fra-1", credentials=seal(OLD))
     assert renew_credentials(name="fra-1", credentials=NEW).uid == "uid-of-fra"
 
 
-def test_what_is_asked_for_but_not_there_is_404_and_names_those_that_are(answer):
+def test_unknown_cluster_is_404_with_the_known_names(answer):
     calls = (
         lambda: find_cluster("x"),
         lambda: remove_cluster(name="x"),
@@ -206,7 +206,7 @@ def test_what_is_asked_for_but_not_there_is_404_and_names_those_that_are(answer)
     assert set(refusals()) == {(404, "not-found", "There is no cluster “x”. Clusters: ber-1, fra-1.")}
 
 
-def test_a_cluster_with_claims_is_not_removed_and_the_number_is_told(monkeypatch):
+def test_cluster_with_claims_is_not_removed(monkeypatch):
     other()
     Cluster.objects.create(name="fra-1", credentials=b"")
 
@@ -226,14 +226,14 @@ def test_a_cluster_with_claims_is_not_removed_and_the_number_is_told(monkeypatch
 
 
 @pytest.mark.parametrize("write", [True, False])
-def test_quotas_are_kept_in_one_cluster_or_no_longer(write):
+def test_quotas_are_switched_on_and_off_per_cluster(write):
     other(write_quotas=not write)
     Cluster.objects.create(name="fra-1", credentials=b"", write_quotas=not write)
     assert write_quotas(name="fra-1", write=write).write_quotas is write
     assert dict(Cluster.objects.values_list("name", "write_quotas")) == {"fra-1": write, "ber-1": not write}
 
 
-def test_nothing_is_written_to_a_cluster_that_is_read_only_but_what_is_there_may_be_taken_away():
+def test_quotas_of_a_read_only_cluster_can_only_be_switched_off():
     other(read_only=True, write_quotas=True)
     assert write_quotas(name="ber-1", write=False).write_quotas is False
     with pytest.raises(Conflict, match="“ber-1” is read-only"):
@@ -242,7 +242,7 @@ def test_nothing_is_written_to_a_cluster_that_is_read_only_but_what_is_there_may
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_the_connection_over_which_a_cluster_is_asked_is_closed(monkeypatch, fails):
+def test_connection_to_a_new_cluster_is_closed(monkeypatch, fails):
     closed = []
 
     class Gateway:

@@ -40,7 +40,7 @@ def test_the_origin_of_a_claim_is_read_from_labels_and_annotations(metadata, ori
     assert claim_origin(metadata) == origin
 
 
-def test_a_claim_knows_its_owner_and_since_when_it_is_allocated():
+def test_claim_row_has_owner_and_allocation_time():
     status = {"allocation": {"allocationTimestamp": "2026-11-20T10:00:00Z", "devices": {"results": []}}}
     metadata = {"uid": "u", "name": "n", "namespace": "vision", "labels": {"gpu.dragoman.dev/claim": "42"}}
     row = columns(ResourceClaim, {"metadata": metadata, "spec": {}, "status": status})
@@ -48,7 +48,7 @@ def test_a_claim_knows_its_owner_and_since_when_it_is_allocated():
     assert row["allocated_at"].isoformat() == "2026-11-20T10:00:00+00:00"
 
 
-def test_a_pod_names_its_claims_however_it_came_by_them():
+def test_pod_row_has_claims_of_every_kind():
     pod = {
         "metadata": {"uid": "u", "name": "n", "namespace": "vision"},
         "spec": {
@@ -70,7 +70,7 @@ def test_a_pod_names_its_claims_however_it_came_by_them():
     assert (row["templates"], row["message"]) == (["batch"], "0/2 nodes are available")
 
 
-def test_versions_that_are_no_numbers_are_taken_rather_than_missed():
+def test_non_numeric_versions_count_as_newer():
     assert is_newer("10", "9")
     assert not is_newer("9", "10")
     assert not is_newer("9", "9")
@@ -80,7 +80,7 @@ def test_versions_that_are_no_numbers_are_taken_rather_than_missed():
     assert newest([]) == ""
 
 
-def test_of_containers_only_what_they_wait_for_is_kept():
+def test_pod_row_keeps_only_waiting_reasons_of_containers():
     state = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
     status = {"containerStatuses": [{"name": "main", "image": "secret", "ready": False, "state": state}]}
     pod = {"metadata": {"uid": "u", "name": "n", "namespace": "vision"}, "spec": {}, "status": status}

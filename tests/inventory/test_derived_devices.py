@@ -84,7 +84,7 @@ def test_a_claim_holds_the_device_of_its_driver_and_pool_and_no_other(two_driver
     assert held() == expected
 
 
-def test_one_driver_leaving_takes_only_its_devices(two_drivers, fake, run_session):
+def test_removed_driver_closes_only_its_devices(two_drivers, fake, run_session):
     before = list(Device.objects.filter(driver=DRIVER).order_by("pk").values())
     fake.remove(RESOURCE_SLICE, "node-a-other")
     run_session("resourceslices")
@@ -92,7 +92,7 @@ def test_one_driver_leaving_takes_only_its_devices(two_drivers, fake, run_sessio
     assert not Device.objects.filter(driver="other", gone_at=None).exists()
 
 
-def test_of_two_pools_that_change_in_one_batch_both_are_followed(mirrored, fake, run_session):
+def test_two_pools_that_change_in_one_batch_are_updated(mirrored, fake, run_session):
     for pool in ("node-a", "node-b"):
         fake.put(RESOURCE_SLICE, slice_of(pool, [gpu(5)], generation=2))
     run_session("resourceslices")
@@ -112,7 +112,7 @@ def test_claims_that_change_in_one_batch_are_all_followed(mirrored, fake, run_se
     assert held() == {(DRIVER, "node-b", "gpu-0"): "a", (DRIVER, "node-a", "gpu-0"): "c"}
 
 
-def test_of_two_claims_on_one_device_the_older_row_is_named_and_stays(mirrored, fake, run_session):
+def test_older_of_two_claims_on_one_device_is_the_holder(mirrored, fake, run_session):
     """Only after a cluster was damaged: a device that is not shareable is held once."""
     for name in ("z-first", "a-second"):
         fake.put(RESOURCE_CLAIM, claim_on(name, "node-a/gpu-0"))
@@ -154,7 +154,7 @@ def heard():
     mirror_changed.disconnect(hear)
 
 
-def test_others_hear_of_every_device_that_is_taken_freed_new_or_gone(
+def test_signal_names_devices_held_freed_new_or_gone(
     mirrored, fake, run_session, heard, django_capture_on_commit_callbacks
 ):
     def follow(plural):
@@ -187,7 +187,7 @@ def tainted():
         ({"driver": "nobody's"}, []),
     ],
 )
-def test_a_rule_that_is_made_changed_and_dropped(two_drivers, fake, run_session, selector, expected):
+def test_taint_rule_created_changed_and_deleted(two_drivers, fake, run_session, selector, expected):
     fake.put(RULE, rule("one", **selector))
     fake.put(RULE, rule("two", pool="node-b", key="other"))
     run_session("devicetaintrules")
@@ -201,7 +201,7 @@ def test_a_rule_that_is_made_changed_and_dropped(two_drivers, fake, run_session,
     assert tainted() == []
 
 
-def test_pools_that_a_rule_means_are_those_it_selects_and_those_it_tainted(two_drivers, fake, mirrored):
+def test_changed_rule_affects_pools_selected_now_and_before(two_drivers, fake, mirrored):
     fake.put(RULE, rule("one", pool="node-b"))
     lease = take(mirrored.pk, "devicetaintrules")
     list_all(lease, fake, RULE)
@@ -228,7 +228,7 @@ def test_pools_that_a_rule_means_are_those_it_selects_and_those_it_tainted(two_d
     assert meant() == []
 
 
-def test_a_pool_of_an_incomplete_generation_keeps_its_devices_to_the_last_column(mirrored, fake, run_session):
+def test_incomplete_pool_keeps_its_devices_unchanged(mirrored, fake, run_session):
     fake.put(RESOURCE_CLAIM, claim_on("mine", "node-a/gpu-0"))
     run_session("resourceclaims")
     before = Device.objects.filter(pool="node-a", name="gpu-0").values().get()
@@ -290,7 +290,7 @@ def test_partitions_listed_after_their_claims_are_blocked_at_once(fra, fake, run
     assert blocked() == ["node-a/whole"]
 
 
-def test_many_pools_are_joined_anew_in_parts_and_none_is_left_out(mirrored, fake, monkeypatch):
+def test_many_pools_are_joined_in_parts(mirrored, fake, monkeypatch):
     monkeypatch.setattr(derive, "POOLS_AT_ONCE", 2)
     for number in range(5):
         fake.put(RESOURCE_SLICE, slice_of(f"n{number}", [gpu(0)]))
@@ -301,7 +301,7 @@ def test_many_pools_are_joined_anew_in_parts_and_none_is_left_out(mirrored, fake
     assert sorted(held().values()) == [f"c{number}" for number in range(5)]
 
 
-def test_a_worker_that_stops_ends_the_joining_between_two_parts(mirrored, fake, monkeypatch):
+def test_stopping_worker_ends_the_join_between_parts(mirrored, fake, monkeypatch):
     monkeypatch.setattr(derive, "POOLS_AT_ONCE", 1)
     parts = []
     refresh = refresh_pools
@@ -347,7 +347,7 @@ def book(*selectors):
     return class_book(rows)
 
 
-def test_a_device_is_of_a_class_if_every_selector_is_met_and_of_one_without_any(mirrored):
+def test_device_belongs_to_a_class_if_all_selectors_match(mirrored):
     [pool] = gather_pools([slice_of("n", [gpu(0), gpu(1)])])
     first = f"device.attributes['{DRIVER}'].uuid == 'GPU-0'"
     ours = f"device.driver == '{DRIVER}'"
@@ -363,7 +363,7 @@ def test_a_device_is_of_a_class_if_every_selector_is_met_and_of_one_without_any(
     assert found == [["both", "one", "z-all"], ["one", "z-all"]]
 
 
-def test_a_book_forgets_its_shapes_when_there_are_too_many_and_still_answers(monkeypatch):
+def test_cache_of_shapes_is_cleared_when_it_is_too_large(monkeypatch):
     monkeypatch.setattr(pools, "SHAPES", 2)
     [pool] = gather_pools([slice_of("n", [gpu(index) for index in range(4)])])
     texts = [(f"c{index}", f"device.attributes['{DRIVER}'].uuid == 'GPU-{index}'") for index in range(4)]
@@ -376,7 +376,7 @@ def test_a_book_forgets_its_shapes_when_there_are_too_many_and_still_answers(mon
 # Columns and trimming.
 
 
-def test_objects_with_nothing_but_a_name_have_a_row():
+def test_object_with_only_a_name_has_a_row():
     metadata = {"name": "n", "uid": "u"}
     common = {
         "uid": "u",
@@ -428,12 +428,12 @@ def test_objects_with_nothing_but_a_name_have_a_row():
         ([{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}], True),
     ],
 )
-def test_a_node_is_ready_if_it_says_so(conditions, ready):
+def test_node_is_ready_by_its_condition(conditions, ready):
     manifest = {"metadata": {"name": "n", "uid": "u"}, "status": {"conditions": conditions}}
     assert columns(Node, manifest)["ready"] is ready
 
 
-def test_what_of_objects_is_kept():
+def test_raw_keeps_only_fields_that_are_read():
     noisy = {
         "name": "n",
         "managedFields": [1],
@@ -494,7 +494,7 @@ def test_which_pods_are_mirrored(pod, used):
     assert uses_claims(pod) is used
 
 
-def test_a_quantity_that_is_no_whole_number_is_left_out_and_requests_go_before_limits():
+def test_fractional_quantity_is_ignored_and_requests_precede_limits():
     resources = {
         "limits": {"a.com/x": "2", "a.com/y": "1.5", "a.com/z": "1k", "requests.a.com/x": "1"},
         "requests": {"a.com/x": "3"},

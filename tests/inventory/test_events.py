@@ -77,7 +77,7 @@ def test_a_waiting_pod_has_the_events_about_it_and_no_other(fra, fake, waiting):
     assert (row.last_at - row.first_at) == timedelta(minutes=5)
 
 
-def test_the_form_of_the_scheduler_is_read_too(fra, fake, waiting):
+def test_events_of_the_scheduler_are_read(fra, fake, waiting):
     series = {"count": 7, "lastObservedTime": "2026-11-20T10:09:00.000000Z"}
     new: dict[str, Any] = {"firstTimestamp": None, "lastTimestamp": None, "count": None, "source": {}}
     said = event("train", **new, eventTime="2026-11-20T10:00:00.123456Z", series=series)
@@ -90,7 +90,7 @@ def test_the_form_of_the_scheduler_is_read_too(fra, fake, waiting):
     )  # fmt: skip
 
 
-def test_the_same_thing_said_by_two_objects_is_one_row(fra, fake, waiting):
+def test_equal_events_are_one_row(fra, fake, waiting):
     fake.put(EVENT, event("train", count=3))
     fake.put(EVENT, event("train", count=4, firstTimestamp="2026-11-20T09:00:00Z"))
     read_events(fra, fake)
@@ -98,7 +98,7 @@ def test_the_same_thing_said_by_two_objects_is_one_row(fra, fake, waiting):
     assert (row.count, row.first_at.hour) == (7, 9)
 
 
-def test_only_the_latest_few_are_kept(fra, fake, waiting):
+def test_only_the_latest_events_are_stored(fra, fake, waiting):
     for minute in range(10, 20):
         fake.put(EVENT, event("train", f"said at {minute}", lastTimestamp=f"2026-11-20T10:{minute}:00Z"))
     read_events(fra, fake)
@@ -106,7 +106,7 @@ def test_only_the_latest_few_are_kept(fra, fake, waiting):
     assert kept == [f"said at {minute}" for minute in range(19, 13, -1)]
 
 
-def test_what_is_no_longer_said_is_forgotten(fra, fake, waiting):
+def test_expired_event_is_removed(fra, fake, waiting):
     fake.put(EVENT, event("train"))
     read_events(fra, fake)
     assert PodEvent.objects.count() == 1
@@ -116,7 +116,7 @@ def test_what_is_no_longer_said_is_forgotten(fra, fake, waiting):
     assert not PodEvent.objects.exists()
 
 
-def test_a_pod_is_asked_about_again_after_a_pause_that_grows(fra, fake, waiting):
+def test_events_of_a_waiting_pod_are_listed_less_and_less_often(fra, fake, waiting):
     assert has_due(fra)
     read_events(fra, fake)
     assert not has_due(fra)
@@ -133,14 +133,14 @@ def test_a_pod_is_asked_about_again_after_a_pause_that_grows(fra, fake, waiting)
 
 
 @pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed"])
-def test_a_pod_that_does_not_wait_is_not_asked_about(fra, fake, waiting, phase):
+def test_events_of_a_running_pod_are_not_listed(fra, fake, waiting, phase):
     assert has_due(fra)
     fake.put(POD, pod("train", phase=phase))
     sync_once(fra, fake)
     assert not has_due(fra)
 
 
-def test_a_pod_that_is_being_deleted_is_asked_about_and_once_more_when_it_is_gone(fra, fake):
+def test_events_of_a_deleted_pod_are_listed_once_more(fra, fake):
     fake.put(POD, pod("train", phase="Running", deletionTimestamp=AT, finalizers=["test/keep"]))
     sync_once(fra, fake)
     read_events(fra, fake)
@@ -156,7 +156,7 @@ def test_a_pod_that_is_being_deleted_is_asked_about_and_once_more_when_it_is_gon
     assert not has_due(fra)
 
 
-def test_what_went_long_ago_is_not_asked_about(fra, fake, waiting):
+def test_events_of_a_pod_deleted_long_ago_are_not_listed(fra, fake, waiting):
     fake.remove(POD, "train", namespace="vision")
     sync_once(fra, fake)
     assert has_due(fra)
@@ -164,7 +164,7 @@ def test_what_went_long_ago_is_not_asked_about(fra, fake, waiting):
     assert not has_due(fra)
 
 
-def test_many_pods_of_a_namespace_cost_one_listing(fra, fake):
+def test_many_pods_of_a_namespace_need_one_listing(fra, fake):
     for number in range(20):
         fake.put(POD, pod(f"train-{number}"))
         fake.put(EVENT, event(f"train-{number}"))
@@ -174,7 +174,7 @@ def test_many_pods_of_a_namespace_cost_one_listing(fra, fake):
     assert PodEvent.objects.count() == 20
 
 
-def test_claims_are_told_when_something_new_is_said_and_not_when_it_is_only_repeated(fra, fake, waiting):
+def test_signal_is_sent_for_new_events_but_not_for_repeated_ones(fra, fake, waiting):
     told: list[frozenset[str]] = []
 
     def hear(sender, *, kind, names, **rest):
@@ -195,7 +195,7 @@ def test_claims_are_told_when_something_new_is_said_and_not_when_it_is_only_repe
 
 
 @pytest.mark.parametrize("problem", [Refused("no", verb="list", resource="events"), Unreachable("gone")])
-def test_what_the_cluster_refuses_stops_nothing(fra, fake, waiting, monkeypatch, run_session, problem):
+def test_missing_permission_for_events_stops_nothing(fra, fake, waiting, monkeypatch, run_session, problem):
     monkeypatch.setattr(tasks, "gateway_for", events_gateway(fake))
     fake.fail(problem)
     tasks.read_pod_events(str(fra.pk))
@@ -214,7 +214,7 @@ def events_gateway(fake):
     return to_it
 
 
-def test_a_halted_cluster_is_not_asked(fra, fake, waiting, monkeypatch):
+def test_events_of_a_halted_cluster_are_not_listed(fra, fake, waiting, monkeypatch):
     monkeypatch.setattr(tasks, "gateway_for", events_gateway(fake))
     type(fra).objects.update(halted_because="another cluster")
     tasks.read_pod_events(str(fra.pk))
@@ -224,7 +224,7 @@ def test_a_halted_cluster_is_not_asked(fra, fake, waiting, monkeypatch):
     assert listings(fake)
 
 
-def test_no_more_namespaces_than_the_bound_are_asked_in_one_go(fra, fake, monkeypatch):
+def test_number_of_namespaces_per_run_is_limited(fra, fake, monkeypatch):
     monkeypatch.setattr(events, "MAX_NAMESPACES", 2)
     for name in ("a", "b", "c"):
         fake.put(NAMESPACE, {"metadata": {"name": name}})

@@ -54,7 +54,7 @@ def groups():
     return {(group.model, group.partitioned): group for group in found}
 
 
-def test_a_partition_that_is_all_of_its_gpu_is_a_whole_gpu(cut):
+def test_partition_with_the_full_gpu_counts_as_a_whole_gpu(cut):
     found = {key: group.count for key, group in groups().items()}
     assert found == {
         ("H100 80GB HBM3", False): 1,

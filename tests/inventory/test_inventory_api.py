@@ -38,7 +38,7 @@ def rows(response):
 
 
 @pytest.mark.parametrize("address", LISTS)
-def test_strangers_are_asked_who_they_are_and_nobody_writes(client, as_alice, held, address):
+def test_api_needs_authentication_and_is_read_only(client, as_alice, held, address):
     assert as_alice.get(address).status_code == 200
     for method in ("post", "put", "patch", "delete"):
         assert getattr(as_alice, method)(address, {}, content_type="application/json").status_code == 405
@@ -47,7 +47,7 @@ def test_strangers_are_asked_who_they_are_and_nobody_writes(client, as_alice, he
 
 
 @pytest.mark.parametrize("address", LISTS)
-def test_a_list_costs_the_same_for_one_and_for_many(as_alice, held, fake, run_session, address):
+def test_api_list_queries_do_not_grow_with_rows(as_alice, held, fake, run_session, address):
     def cost():
         with CaptureQueriesContext(connection) as queries:
             as_alice.get(address)
@@ -62,7 +62,7 @@ def test_a_list_costs_the_same_for_one_and_for_many(as_alice, held, fake, run_se
     assert cost() == before
 
 
-def test_a_cluster_tells_how_fresh_it_is_and_nothing_of_its_credentials(as_root, held, fra):
+def test_cluster_response_has_freshness_but_no_credentials(as_root, held, fra):
     fra.credentials = b"hunter2"
     fra.save(update_fields=["credentials"])
     response = as_root.get("/api/v1/clusters/fra-1/")
@@ -72,14 +72,14 @@ def test_a_cluster_tells_how_fresh_it_is_and_nothing_of_its_credentials(as_root,
     assert "resourceslices" in {row["resource"] for row in found["freshness"] if row["listed_at"]}
 
 
-def test_a_holder_is_told_to_those_who_may_know(as_alice, held):
+def test_holder_is_shown_to_users_who_may_see_it(as_alice, held):
     [device] = rows(as_alice.get("/api/v1/devices/?state=in-use"))
     assert device["holder"] == {"text": "another team", "url": "", "masked": True}
     as_alice.force_login(User.objects.create_superuser("root"))
     assert as_alice.get(f"/api/v1/devices/{held.pk}/").json()["holder"]["text"] == "default/secret-project"
 
 
-def test_one_device_has_all_that_the_slice_says(as_alice, held):
+def test_device_response_has_all_attributes_of_the_slice(as_alice, held):
     found = as_alice.get(f"/api/v1/devices/{held.pk}/").json()
     assert found["attributes"]["productName"] == {"string": "NVIDIA H100 80GB HBM3"}
     assert found["capacity"] == {"memory": {"value": "81559Mi"}}
@@ -111,7 +111,7 @@ def test_a_malformed_filter_is_422_with_the_field_named(as_alice, held):
     assert [error["field"] for error in response.json()["errors"]] == ["state"]
 
 
-def test_pages_follow_each_other_without_a_gap_or_a_double(as_alice, held):
+def test_cursor_pages_have_every_row_once(as_alice, held):
     seen, address = [], "/api/v1/devices/?limit=2"
     while address:
         answer = as_alice.get(address).json()

@@ -55,7 +55,7 @@ def addresses(device):
     ]
 
 
-def test_everybody_who_is_signed_in_may_see_devices_and_nobody_else(client, alice, held):
+def test_pages_need_a_signed_in_user(client, alice, held):
     for address in addresses(held):
         assert client.get(address).status_code == 302
     client.force_login(alice)
@@ -64,7 +64,7 @@ def test_everybody_who_is_signed_in_may_see_devices_and_nobody_else(client, alic
         assert client.post(address).status_code == 405, address
 
 
-def test_a_holder_is_masked_for_those_who_may_not_know_it(as_alice, held):
+def test_holder_is_masked_for_users_who_may_not_see_it(as_alice, held):
     for address in (*addresses(held), reverse("inventory:devices") + "?format=csv"):
         response = as_alice.get(address)
         assert response.status_code == 200
@@ -114,7 +114,7 @@ def test_the_list_of_devices_is_filtered_by_its_address(as_alice, held, query, c
     assert response.context["listing"].total == count
 
 
-def test_a_filter_that_nobody_offers_is_an_error_of_the_form_and_no_crash(as_alice, held):
+def test_unknown_filter_value_is_a_form_error(as_alice, held):
     for address in (reverse("inventory:devices"), reverse("inventory:fleet"), reverse("inventory:nodes")):
         assert as_alice.get(f"{address}?state=nonsense&cluster=nowhere").status_code == 200
 
@@ -128,13 +128,11 @@ def test_nodes_are_filtered_by_state(as_alice, held, state, count):
     "address",
     ["/devices/00000000-0000-7000-8000-000000000000/", "/clusters/x/", "/clusters/fra-1/nodes/x/"],
 )
-def test_what_is_not_there_is_404(as_alice, held, address):
+def test_unknown_object_is_404(as_alice, held, address):
     assert as_alice.get(address).status_code == 404
 
 
-def test_pages_cost_the_same_for_one_and_for_many(
-    as_alice, held, fake, run_session, django_assert_num_queries
-):
+def test_page_queries_do_not_grow_with_rows(as_alice, held, fake, run_session, django_assert_num_queries):
     lists = addresses(held)[:6]
     before = {}
     for address in lists:
@@ -153,7 +151,7 @@ def test_pages_cost_the_same_for_one_and_for_many(
             as_alice.get(address)
 
 
-def test_a_stale_cluster_says_so_and_still_shows_its_devices(as_alice, held):
+def test_stale_cluster_still_shows_its_devices(as_alice, held):
     Freshness.objects.update(seen_at="2026-01-01T00:00Z", error="fra-1 does not answer.")
     page = as_alice.get(reverse("inventory:devices"))
     assert page.context["listing"].total == 3
@@ -171,7 +169,7 @@ def test_credentials_are_on_no_page(as_root, held, fra):
 
 
 @pytest.mark.parametrize("simulated", [True, False])
-def test_every_page_says_of_a_simulated_cluster_that_it_is_one(as_alice, held, fra, simulated):
+def test_simulated_cluster_is_marked_on_every_page(as_alice, held, fra, simulated):
     fra.simulated = simulated
     fra.save(update_fields=["simulated"])
     for address in addresses(held):

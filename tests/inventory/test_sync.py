@@ -24,7 +24,7 @@ def fresh(cluster, resource):
     return Freshness.objects.get(cluster=cluster, resource=resource)
 
 
-def test_the_first_turn_lists_and_the_next_ones_only_watch(fra, fake, run_session):
+def test_first_session_lists_and_later_ones_watch(fra, fake, run_session):
     assert run_session("nodes") == timedelta(0)
     fake.put(NODE, node("node-c"))
     assert run_session("nodes") == timedelta(0)
@@ -41,9 +41,7 @@ def test_a_large_listing_comes_in_chunks(fra, fake, run_session):
     assert ResourceClaim.objects.filter(cluster=fra, gone_at=None, state="pending").count() == 1200
 
 
-def test_a_holder_killed_between_list_and_watch_is_succeeded_by_one_that_lists_again(
-    fra, fake, run_session, monkeypatch
-):
+def test_holder_killed_between_list_and_watch_is_followed_by_a_listing(fra, fake, run_session, monkeypatch):
     def die(*args):
         raise KeyboardInterrupt
 
@@ -59,7 +57,7 @@ def test_a_holder_killed_between_list_and_watch_is_succeeded_by_one_that_lists_a
     assert list(Node.objects.filter(gone_at=None).values_list("name", flat=True)) == ["node-b"]
 
 
-def test_an_expired_version_leads_to_a_new_listing_without_a_word_of_error(mirrored, fake, run_session):
+def test_expired_version_leads_to_a_new_listing_without_an_error(mirrored, fake, run_session):
     fake.put(NODE, node("node-c"))
     fake.compact()
     assert run_session("nodes") == timedelta(0)
@@ -70,7 +68,7 @@ def test_an_expired_version_leads_to_a_new_listing_without_a_word_of_error(mirro
     assert Node.objects.filter(name="node-c", gone_at=None).exists()
 
 
-def test_what_vanished_while_nobody_looked_is_closed_and_not_lost(mirrored, fake, run_session):
+def test_object_deleted_during_an_outage_is_closed_by_the_listing(mirrored, fake, run_session):
     fake.remove(NODE, "node-b")
     fake.remove(RESOURCE_SLICE, "node-b-slice")
     fake.compact()
@@ -84,7 +82,7 @@ def test_what_vanished_while_nobody_looked_is_closed_and_not_lost(mirrored, fake
     assert set(gone) == {("Node", "node-b"), ("Device", "gpu.nvidia.com/node-b/gpu-0")}
 
 
-def test_events_that_come_twice_or_late_change_nothing(mirrored, fake):
+def test_repeated_and_late_events_change_nothing(mirrored, fake):
     lease = take(mirrored.pk, "nodes")
     old = fake.get(NODE, "node-a")
     new = fake.put(NODE, node("node-a", ready=False))
@@ -123,7 +121,7 @@ def test_a_change_that_arrives_after_the_deletion_does_not_bring_the_object_back
     assert Node.objects.get(name="node-a").gone_at
 
 
-def test_a_deletion_that_comes_twice_keeps_when_it_was_gone(mirrored, fake):
+def test_repeated_deletion_keeps_the_first_time(mirrored, fake):
     """Of an object that was never seen, too: it is gone since the first time."""
     lease = take(mirrored.pk, "nodes")
     unseen = node("node-x")
@@ -140,7 +138,7 @@ def test_a_deletion_that_comes_twice_keeps_when_it_was_gone(mirrored, fake):
         assert Node.objects.get(name=manifest["metadata"]["name"]).gone_at == gone
 
 
-def test_a_listing_opens_again_what_was_closed_by_mistake(mirrored, fake):
+def test_listing_reopens_a_row_closed_by_mistake(mirrored, fake):
     """The object has not changed in the cluster: its version is the one that was mirrored."""
     Node.objects.filter(name="node-a").update(gone_at=timezone.now())
     version = Node.objects.get(name="node-a").resource_version
@@ -150,7 +148,7 @@ def test_a_listing_opens_again_what_was_closed_by_mistake(mirrored, fake):
     assert ObjectEvent.objects.filter(kind="Node", name="node-a", what="appeared").exists()
 
 
-def test_an_object_made_again_under_its_name_is_another_row(mirrored, fake, run_session):
+def test_object_created_again_under_its_name_is_a_new_row(mirrored, fake, run_session):
     fake.remove(NODE, "node-a")
     fake.put(NODE, node("node-a"))
     run_session("nodes")
@@ -159,7 +157,7 @@ def test_an_object_made_again_under_its_name_is_another_row(mirrored, fake, run_
     assert Device.objects.filter(pool="node-a", node=rows.get(gone_at=None)).count() == 2
 
 
-def test_a_cluster_restored_from_a_backup_is_believed_although_its_versions_went_back(mirrored, fake):
+def test_restored_cluster_with_older_versions_is_mirrored(mirrored, fake):
     Node.objects.filter(name="node-a").update(resource_version="999999", ready=False)
     lease = take(mirrored.pk, "nodes")
     list_all(lease, fake, NODE)
@@ -177,7 +175,7 @@ def test_an_unreachable_cluster_is_stale_and_never_empty(mirrored, fake, run_ses
     assert Node.objects.filter(gone_at=None).count() == 2
 
 
-def test_the_pause_grows_with_every_failure_and_ends_with_the_first_success(mirrored, fake, run_session):
+def test_pause_grows_with_failures_and_resets_after_a_success(mirrored, fake, run_session):
     fake.fail(Unreachable("fra-1 does not answer."), times=5)
     pauses = [run_session("nodes") for _ in range(5)]
     assert pauses[4] > 4 * pauses[0]
@@ -185,7 +183,7 @@ def test_the_pause_grows_with_every_failure_and_ends_with_the_first_success(mirr
     assert fresh(mirrored, "nodes").failures == 0
 
 
-def test_a_refused_optional_resource_is_recorded_and_the_others_go_on(fra, fake, run_session):
+def test_forbidden_optional_resource_does_not_stop_the_others(fra, fake, run_session):
     fake.denied |= {("list", "nodes"), ("watch", "nodes")}
     for resource in ("nodes", "resourceslices"):
         run_session(resource)
@@ -193,7 +191,7 @@ def test_a_refused_optional_resource_is_recorded_and_the_others_go_on(fra, fake,
     assert Device.objects.filter(gone_at=None, node=None).count() == 3
 
 
-def test_credentials_that_lead_elsewhere_stop_the_sync_and_leave_the_mirror(mirrored, fake, run_session):
+def test_credentials_of_another_cluster_halt_the_sync(mirrored, fake, run_session):
     fake.uid = "another-cluster"
     stranger = fake._objects["namespaces", "", "kube-system"]
     stranger["metadata"]["uid"] = "another-cluster"
@@ -206,7 +204,7 @@ def test_credentials_that_lead_elsewhere_stop_the_sync_and_leave_the_mirror(mirr
     assert Node.objects.filter(gone_at=None).count() == 2
 
 
-def test_a_cluster_that_turns_into_another_during_a_listing_closes_nothing(mirrored, fake):
+def test_cluster_replaced_during_a_listing_closes_no_rows(mirrored, fake):
     lease = take(mirrored.pk, "nodes")
     fake.remove(NODE, "node-a")
     fake._objects["namespaces", "", "kube-system"]["metadata"]["uid"] = "another-cluster"
@@ -215,7 +213,7 @@ def test_a_cluster_that_turns_into_another_during_a_listing_closes_nothing(mirro
     assert Node.objects.filter(gone_at=None).count() == 2
 
 
-def test_only_one_of_two_holders_gets_the_lease_and_a_dead_one_is_succeeded(fra):
+def test_only_one_worker_gets_the_lease_until_it_expires(fra):
     first = take(fra.pk, "nodes")
     assert first
     assert take(fra.pk, "nodes") is None
@@ -230,13 +228,13 @@ def test_only_one_of_two_holders_gets_the_lease_and_a_dead_one_is_succeeded(fra)
     assert fresh(fra, "nodes").held_until > timezone.now() + HELD_FOR / 2
 
 
-def test_a_queued_turn_is_not_queued_twice_but_may_be_taken(fra):
+def test_queued_session_is_not_queued_twice(fra):
     assert reserve(fra.pk, "nodes") is True
     assert reserve(fra.pk, "nodes") is False
     assert take(fra.pk, "nodes")
 
 
-def test_a_turn_that_waits_after_a_failure_is_not_queued_a_second_time_meanwhile(fra):
+def test_session_waiting_after_a_failure_is_not_queued_twice(fra):
     lease = take(fra.pk, "nodes")
     assert lease
     assert lease.pass_on(after=timedelta(minutes=2))
@@ -244,7 +242,7 @@ def test_a_turn_that_waits_after_a_failure_is_not_queued_a_second_time_meanwhile
     assert reserve(fra.pk, "nodes") is False
 
 
-def test_pods_without_claims_are_not_mirrored_and_secrets_of_the_others_are_not_kept(fra, fake, run_session):
+def test_only_pods_with_claims_are_mirrored_without_secrets(fra, fake, run_session):
     env = [{"name": "PASSWORD", "value": "hunter2"}]
     container = {"name": "main", "image": "app:1", "env": env, "resources": {"claims": [{"name": "gpu"}]}}
     uses = {"containers": [container], "resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]}
@@ -277,7 +275,7 @@ def test_listeners_hear_of_changes_after_commit_by_kind_and_name(
     assert (mirrored.pk, "Device", frozenset({"gpu.nvidia.com/node-a/gpu-0"})) in heard
 
 
-def test_the_revision_moves_with_the_mirror_and_only_then(mirrored, fake, run_session):
+def test_revision_grows_only_with_the_mirror(mirrored, fake, run_session):
     before = mirrored.revision
     run_session("nodes")
     mirrored.refresh_from_db()
@@ -295,7 +293,7 @@ def test_a_slice_may_be_listed_before_its_node(fra, fake, run_session):
     assert Device.objects.filter(node=None).count() == 0
 
 
-def test_a_gpu_added_to_a_pool_appears_and_is_told(mirrored, fake, run_session):
+def test_gpu_added_to_a_pool_appears_in_the_history(mirrored, fake, run_session):
     fake.put(RESOURCE_SLICE, slice_of("node-b", [gpu(0), gpu(1)], generation=2))
     run_session("resourceslices")
     assert Device.objects.filter(pool="node-b", gone_at=None).count() == 2

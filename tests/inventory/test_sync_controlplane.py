@@ -43,7 +43,7 @@ def follow(cluster, *resources):
         assert Freshness.objects.get(cluster=cluster, resource=resource).error == ""
 
 
-def test_what_the_cluster_has_is_what_the_mirror_has(mirrored, admin):
+def test_mirror_equals_the_cluster(mirrored, admin):
     slices = admin.list("ResourceSlice")
     published = {
         (item["spec"]["driver"], item["spec"]["pool"]["name"], device["name"])
@@ -61,7 +61,7 @@ def test_what_the_cluster_has_is_what_the_mirror_has(mirrored, admin):
     assert rows.filter(classes__contains=["gpu.nvidia.com"]).exists()
 
 
-def test_a_pod_takes_a_device_and_the_mirror_follows_until_it_is_given_back(mirrored, admin):
+def test_mirror_follows_an_allocation_until_its_release(mirrored, admin):
     namespace = "vision"
     use(admin, namespace, "mirror-me", claim_spec("gpu.nvidia.com"))
     try:
@@ -110,7 +110,7 @@ def test_a_taint_rule_of_the_cluster_taints_the_device(mirrored, admin):
     assert Device.objects.get(pk=device.pk).taints == []
 
 
-def test_a_past_that_the_cluster_has_forgotten_is_listed_again(mirrored, admin, controlplane):
+def test_compacted_version_is_listed_again(mirrored, admin, controlplane):
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "forgotten"}}
     Freshness.objects.filter(resource="namespaces").update(resource_version="1")
     admin.create(namespace)

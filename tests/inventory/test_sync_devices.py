@@ -28,7 +28,7 @@ def test_a_device_is_described_in_words_that_pages_use(mirrored):
     assert (gpu_0.classes, gpu_0.condition, gpu_0.state) == ([DRIVER], "good", DeviceState.FREE)
 
 
-def test_an_incomplete_generation_leaves_the_devices_of_the_last_one_and_says_so(mirrored, fake, run_session):
+def test_incomplete_generation_keeps_the_devices_of_the_last_one(mirrored, fake, run_session):
     fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(7)], name="node-a-new", generation=2, count=2))
     run_session("resourceslices")
     assert set(Device.objects.filter(pool="node-a", gone_at=None).values_list("name", "pool_complete")) == {
@@ -62,7 +62,7 @@ def test_slices_of_an_older_generation_do_not_count(mirrored, fake, run_session)
     ]
 
 
-def test_a_rule_taints_what_it_selects_and_lets_go_when_it_is_gone(mirrored, fake, run_session):
+def test_rule_taints_selected_devices_until_it_is_deleted(mirrored, fake, run_session):
     fake.put(RULE, rule(driver=DRIVER, pool="node-a", device="gpu-1"))
     run_session("devicetaintrules")
     tainted = device("gpu-1")
@@ -77,7 +77,7 @@ def test_a_rule_taints_what_it_selects_and_lets_go_when_it_is_gone(mirrored, fak
     assert [list(event.detail) for event in told] == [["taints"], ["taints"]]
 
 
-def test_a_rule_that_selects_another_device_lets_go_of_the_first(mirrored, fake, run_session):
+def test_rule_with_another_selector_releases_the_first_device(mirrored, fake, run_session):
     fake.put(RULE, rule(pool="node-a", device="gpu-1"))
     run_session("devicetaintrules")
     fake.put(RULE, rule(pool="node-b", device="gpu-0"))
@@ -91,7 +91,7 @@ def test_a_rule_without_a_pool_taints_every_device(mirrored, fake, run_session):
     assert {one.state for one in Device.objects.with_state()} == {DeviceState.TAINTED}
 
 
-def test_a_rule_that_is_only_a_dry_run_keeps_nobody_away(mirrored, fake, run_session):
+def test_dry_run_rule_has_no_effect(mirrored, fake, run_session):
     fake.put(RULE, rule(effect="None"))
     run_session("devicetaintrules")
     assert device().taints[0]["effect"] == "None"
@@ -124,7 +124,7 @@ def test_a_class_whose_selector_cannot_be_decided_has_no_members(mirrored, fake,
     assert device().classes == [DRIVER]
 
 
-def test_an_allocated_claim_holds_its_devices_until_it_lets_go(mirrored, fake, run_session):
+def test_allocated_claim_holds_its_devices_until_release(mirrored, fake, run_session):
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     run_session("resourceclaims")
     assert device("gpu-0").held_by.name == "mine"
@@ -163,7 +163,7 @@ def test_a_device_that_is_mirrored_after_its_claim_finds_its_holder(fra, fake, r
     assert device("gpu-0").held_by.name == "mine"
 
 
-def test_a_shared_device_is_held_until_the_last_claim_has_let_go(mirrored, fake, run_session):
+def test_shared_device_is_held_until_the_last_release(mirrored, fake, run_session):
     fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(0, allowMultipleAllocations=True)]))
     run_session("resourceslices")
     for name in ("first", "second"):
@@ -204,7 +204,7 @@ def test_a_device_is_on_no_node_any_more_when_that_is_gone(mirrored, fake, run_s
     assert device(pool="node-b").node.name == "node-b"
 
 
-def test_a_driver_update_is_told_by_the_attribute_that_changed(mirrored, fake, run_session):
+def test_history_shows_the_changed_driver_version(mirrored, fake, run_session):
     newer = gpu(0)
     newer["attributes"]["driverVersion"] = {"version": "590.1.0"}
     fake.put(RESOURCE_SLICE, slice_of("node-b", [newer], generation=2))
@@ -227,7 +227,7 @@ def sliceable():
     return counters, slice_of("node-a", devices, generation=2, count=2)
 
 
-def test_what_other_partitions_have_taken_is_not_free(mirrored, fake, run_session):
+def test_partition_blocked_by_others_is_not_free(mirrored, fake, run_session):
     for item in sliceable():
         fake.put(RESOURCE_SLICE, item)
     run_session("resourceslices")

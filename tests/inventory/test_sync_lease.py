@@ -79,9 +79,7 @@ def test_a_lease_is_taken_when_nobody_holds_it(fra, others, holder, seconds, tak
 
 
 @pytest.mark.parametrize(("holder", "seconds", "taken", "queued", "again"), STATES)
-def test_a_turn_is_queued_when_nobody_follows_or_has_queued_it(
-    fra, others, holder, seconds, taken, queued, again
-):
+def test_session_is_queued_if_no_worker_holds_the_lease(fra, others, holder, seconds, taken, queued, again):
     for wanted, how in ((queued, {}), (again, {"again": True})):
         Freshness.objects.filter(cluster=fra, resource="nodes").delete()
         row = row_of(fra, holder, seconds)
@@ -95,7 +93,7 @@ def test_a_turn_is_queued_when_nobody_follows_or_has_queued_it(
     assert untouched(others)
 
 
-def test_a_resource_without_a_row_gets_one_when_it_is_taken_or_queued(fra):
+def test_lease_and_queue_create_a_missing_freshness_row(fra):
     assert take(fra.pk, "nodes")
     assert reserve(fra.pk, "pods") is True
     assert list(Freshness.objects.values_list("cluster", "resource")) == [
@@ -104,7 +102,7 @@ def test_a_resource_without_a_row_gets_one_when_it_is_taken_or_queued(fra):
     ]
 
 
-def test_what_a_holder_does_with_its_lease_touches_its_own_row_only(fra, others):
+def test_lease_operations_touch_only_their_own_row(fra, others):
     row, lease = row_of(fra, "me", 5), Lease(fra.pk, "nodes", "me")
     assert list(lease.rows()) == [row]
     lease.renew()
@@ -120,7 +118,7 @@ def test_what_a_holder_does_with_its_lease_touches_its_own_row_only(fra, others)
     assert untouched(others)
 
 
-def test_a_holder_that_lost_its_lease_changes_nothing_of_its_successor(fra):
+def test_lost_lease_cannot_change_that_of_the_next_holder(fra):
     row, lost = row_of(fra, "successor", 7), Lease(fra.pk, "nodes", "me")
     with pytest.raises(LeaseLost, match=f"^nodes of {fra.pk}$"):
         lost.renew()
@@ -200,7 +198,7 @@ def heard():
     mirror_changed.disconnect(hear)
 
 
-def test_a_transaction_that_is_rolled_back_is_told_to_nobody(fra, heard, django_capture_on_commit_callbacks):
+def test_rolled_back_transaction_sends_no_signal(fra, heard, django_capture_on_commit_callbacks):
     lease = take(fra.pk, "nodes")
     commits, rolled_back = django_capture_on_commit_callbacks(execute=True), suppress(ZeroDivisionError)
     with commits, rolled_back, writing(lease) as write:
@@ -212,9 +210,7 @@ def test_a_transaction_that_is_rolled_back_is_told_to_nobody(fra, heard, django_
     assert fra.revision == 0
 
 
-def test_listeners_are_told_once_per_kind_and_only_after_the_commit(
-    fra, heard, django_capture_on_commit_callbacks
-):
+def test_signal_is_sent_once_per_kind_after_the_commit(fra, heard, django_capture_on_commit_callbacks):
     with django_capture_on_commit_callbacks(execute=True):
         with writing(take(fra.pk, "nodes")) as write:
             for kind, name in (("Node", "a"), ("Node", "b"), ("Node", "a"), ("Pod", "vision/p")):

@@ -37,7 +37,7 @@ def in_threads(count, work):
         return list(threads.map(run, range(count)))
 
 
-def test_of_many_that_want_the_lease_at_once_one_gets_it(fra):
+def test_one_of_many_concurrent_workers_gets_the_lease(fra):
     for _ in range(10):
         leases = [lease for lease in in_threads(6, lambda number: take(fra.pk, "nodes")) if lease]
         assert len(leases) == 1
@@ -45,9 +45,7 @@ def test_of_many_that_want_the_lease_at_once_one_gets_it(fra):
 
 
 @pytest.mark.parametrize("fenced", [True, False])
-def test_a_holder_that_slept_too_long_cannot_undo_what_its_successor_has_seen(
-    mirrored, fake, monkeypatch, fenced
-):
+def test_holder_with_an_expired_lease_cannot_overwrite_rows(mirrored, fake, monkeypatch, fenced):
     """Its listing is from before node-c was made: without the fence it would close node-c."""
     if not fenced:  # shows that this test is able to fail
         monkeypatch.setattr(Lease, "renew", lambda self: None)

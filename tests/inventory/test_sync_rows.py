@@ -164,9 +164,7 @@ def row_of(model, uid):
     ("kind", "model", "manifest", "own"), OBJECTS, ids=[kind.plural for kind, *_ in OBJECTS]
 )
 @pytest.mark.parametrize("how", ["listed", "watched"])
-def test_an_object_fills_every_column_of_its_row_and_leaves_with_the_time_of_its_going(
-    mirrored, fake, kind, model, manifest, own, how
-):
+def test_object_fills_every_column_and_gets_gone_at(mirrored, fake, kind, model, manifest, own, how):
     uid = manifest["metadata"]["uid"]
     with time_machine.travel(NOW, tick=False) as clock:
         stored = fake.put(kind, manifest)
@@ -232,7 +230,7 @@ def history(**wanted):
     return list(found.values_list("kind", "name", "uid", "what", "detail"))
 
 
-def test_the_first_listing_tells_no_history_and_later_ones_tell_what_came_changed_and_went(fra, fake):
+def test_history_starts_after_the_first_listing(fra, fake):
     sync_once(fra, fake)
     assert history() == []
     uids = {row.name: row.uid for row in Node.objects.all()}
@@ -254,7 +252,7 @@ def test_the_first_listing_tells_no_history_and_later_ones_tell_what_came_change
     ]
 
 
-def test_a_change_of_a_node_that_people_do_not_care_about_is_no_line_of_history(mirrored, fake):
+def test_irrelevant_node_change_is_not_in_the_history(mirrored, fake):
     fake.put(NODE, node("node-a", podCIDR="10.0.0.0/24"))
     list_all(take(mirrored.pk, "nodes"), fake, NODE)
     assert Node.objects.get(name="node-a").raw["spec"] == {"podCIDR": "10.0.0.0/24"}
@@ -325,7 +323,7 @@ def test_an_object_deleted_before_it_was_seen_leaves_a_row_that_is_gone(mirrored
     }
 
 
-def test_pods_of_no_interest_are_not_kept_when_they_go(mirrored, fake):
+def test_deleted_pod_without_claims_has_no_row(mirrored, fake):
     lease = take(mirrored.pk, "pods")
     web = {"metadata": inside("web", "u-web", resourceVersion="800"), "spec": {}, "status": {}}
     train = {"metadata": inside("train", "u-t", resourceVersion="801"), "spec": SPEC_OF_POD, "status": {}}
@@ -371,7 +369,7 @@ def test_many_objects_that_go_at_once_are_all_closed(mirrored, fake):
     assert list(left) == ["default", "kube-system"]
 
 
-def test_when_an_allocation_began_is_when_it_was_first_seen_where_nobody_says_so(mirrored, fake):
+def test_allocation_without_a_timestamp_begins_when_first_seen(mirrored, fake):
     lease = take(mirrored.pk, "resourceclaims")
 
     def allocated_at(at, manifest):
@@ -460,7 +458,7 @@ def test_a_device_fills_every_column_of_its_row(fra, fake):
     }
 
 
-def test_a_device_that_changes_goes_and_comes_back_keeps_its_row_and_says_when(mirrored, fake):
+def test_returning_device_keeps_its_row(mirrored, fake):
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-1"))
     list_all(take(mirrored.pk, "resourceclaims"), fake, RESOURCE_CLAIM)
     lease = take(mirrored.pk, "resourceslices")
@@ -504,7 +502,7 @@ def test_a_device_that_changes_goes_and_comes_back_keeps_its_row_and_says_when(m
     assert other.changed_at == other.appeared_at
 
 
-def test_what_is_derived_of_a_device_is_written_without_a_line_of_history(mirrored, fake):
+def test_derived_columns_are_not_in_the_history(mirrored, fake):
     fake.put(DEVICE_CLASS, device_class("any"))
     with time_machine.travel(NOW, tick=False):
         list_all(take(mirrored.pk, "deviceclasses"), fake, DEVICE_CLASS)

@@ -50,7 +50,7 @@ EVERY = [
 ]
 
 
-def test_every_kind_of_every_cluster_is_queued_with_an_end_to_its_message(mirrored, queued):
+def test_sessions_are_queued_with_an_expiry(mirrored, queued):
     other = Cluster.objects.create(name="zrh-1", credentials=b"", checked_at=timezone.now())
     other.discovery = {"taint_rules": None}
     other.save(update_fields=["discovery"])
@@ -73,9 +73,7 @@ def test_every_kind_of_every_cluster_is_queued_with_an_end_to_its_message(mirror
         ({"enabled": False, "checked_at": None}, []),
     ],
 )
-def test_a_cluster_is_looked_at_every_five_minutes_and_whenever_it_is_halted(
-    mirrored, queued, changed, expected
-):
+def test_cluster_is_inspected_every_five_minutes_and_when_halted(mirrored, queued, changed, expected):
     Cluster.objects.update(**{"checked_at": NOW, **changed})
     Freshness.objects.update(holder="somebody", held_until=timezone.now() + timedelta(hours=1))
     with time_machine.travel(NOW, tick=False):
@@ -85,7 +83,7 @@ def test_a_cluster_is_looked_at_every_five_minutes_and_whenever_it_is_halted(
         assert queued[0][1:] == ((str(mirrored.pk),), {"expires": 60.0})
 
 
-def test_events_of_pods_are_asked_for_where_a_pod_waits(mirrored, fake, queued, run_session):
+def test_pod_events_are_queued_if_a_pod_waits(mirrored, fake, queued, run_session):
     Freshness.objects.update(holder="somebody", held_until=timezone.now() + timedelta(hours=1))
     tasks.sync_all()
     assert queued == []
@@ -135,9 +133,7 @@ def test_an_inspection_that_halts_is_no_failure_of_the_task(mirrored, fake, monk
 
 
 @pytest.mark.parametrize(("pause", "messages"), [(None, 0), (timedelta(0), 1), (timedelta(seconds=90), 1)])
-def test_a_turn_that_ends_queues_the_next_unless_it_is_somebody_elses(
-    mirrored, queued, monkeypatch, pause, messages
-):
+def test_session_queues_the_next_unless_the_lease_was_lost(mirrored, queued, monkeypatch, pause, messages):
     asked = []
     monkeypatch.setattr(tasks, "run_session", lambda *args: asked.append(args) or pause)
     tasks.watch(str(mirrored.pk), "nodes")
@@ -192,7 +188,7 @@ def test_which_pods_are_read(fra, fields, due):
         assert not has_due(other)
 
 
-def test_pods_that_were_read_longest_ago_come_first_and_those_never_read_before_them(fra):
+def test_pods_with_the_oldest_events_come_first(fra):
     hour = timedelta(hours=1)
     for name, ago in (("b", 2 * hour), ("a", hour), ("c", None), ("d", None)):
         pod_row(fra, name, events_at=ago and NOW - ago)
@@ -239,12 +235,12 @@ def when(hour, minute=0):
         (said(metadata={}), NOW, NOW, 1),
     ],
 )
-def test_when_and_how_often_an_event_was_said(event, first, last, count):
+def test_event_has_times_and_count(event, first, last, count):
     [row] = pod_events(Pod(), [event], NOW)
     assert (row.first_at, row.last_at, row.count) == (first, last, count)
 
 
-def test_who_said_an_event_and_whether_it_is_a_warning():
+def test_event_has_source_and_type():
     rows = pod_events(
         Pod(),
         [
@@ -258,7 +254,7 @@ def test_who_said_an_event_and_whether_it_is_a_warning():
     assert found == {("a", "kubelet", True, 1), ("b", "other", False, 1), ("", "", False, 128)}
 
 
-def test_what_two_events_say_alike_is_added_up_over_the_whole_time():
+def test_equal_events_are_added_up():
     early = said(firstTimestamp="2026-11-20T07:00:00Z", lastTimestamp="2026-11-20T12:00:00Z", count=2)
     late = said(firstTimestamp="2026-11-20T08:00:00Z", lastTimestamp="2026-11-20T11:00:00Z", count=3)
     for pair in ((early, late), (late, early)):
@@ -268,7 +264,7 @@ def test_what_two_events_say_alike_is_added_up_over_the_whole_time():
 
 
 @pytest.mark.parametrize(("pods", "asked"), [(3, 3), (4, 1)])
-def test_few_pods_are_asked_for_one_by_one_and_more_in_one_listing(fra, monkeypatch, pods, asked):
+def test_few_pods_are_listed_one_by_one_and_more_together(fra, monkeypatch, pods, asked):
     gateway, selectors = FakeGateway(), []
 
     def listed(kind, *, namespace, field_selector):

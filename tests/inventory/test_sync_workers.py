@@ -158,7 +158,7 @@ def test_a_worker_that_cannot_reach_the_broker_any_more_stops_without_an_error(m
     tasks.wake_other_workers(sender=Worker("sync"))
 
 
-def test_beat_starts_what_nobody_follows_and_that_once(mirrored, monkeypatch):
+def test_beat_queues_each_resource_without_a_holder_once(mirrored, monkeypatch):
     queued = []
     monkeypatch.setattr(tasks.watch, "apply_async", lambda args, **options: queued.append(args[1]))
     monkeypatch.setattr(tasks.inspect, "apply_async", lambda args, **options: None)

@@ -79,7 +79,7 @@ def test_the_same_key_does_it_once(name, db, monkeypatch):
         return Response({"done": next(done)}, status=201)
 
     monkeypatch.setattr(view, name[1], act)
-    monkeypatch.setattr(view, "shown_once", frozenset())  # tests/core/test_keyed.py
+    monkeypatch.setattr(view, "shown_once", frozenset())  # tests/core/test_idempotent_writes.py
     handler = view.as_view({"post": name[1]}) if is_set else view.as_view()
     root = make_user("root", admin=True)
 

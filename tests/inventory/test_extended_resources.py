@@ -42,5 +42,5 @@ def test_containers_add_up_and_the_largest_init_container_counts_beside_them():
     assert asked_by(spec) == {"nvidia.com/gpu": 5, "amd.com/gpu": 1}
 
 
-def test_a_pod_without_devices_asks_for_none():
+def test_pod_without_devices_requests_none():
     assert asked_by({"containers": [{"name": "a"}, container(limits={"cpu": "1"})]}) == {}

@@ -66,7 +66,7 @@ def test_the_age_of_a_page_is_that_of_the_oldest_resource_it_shows():
     assert ages(("resourceslices",), cluster=off) == [Age(off, None, "")]
 
 
-def test_what_was_never_seen_has_no_age():
+def test_resource_that_was_never_listed_has_no_age():
     fra = cluster("fra-1")
     fresh(fra, "nodes", 3)
     assert ages(("nodes", "pods")) == [Age(fra, None, "")]
@@ -90,7 +90,7 @@ def mirrored_row(model, of, name, gone_for, **fields):
     return model.objects.create(cluster=of, uid=name, name=name, gone_at=gone, **fields)
 
 
-def test_the_mirror_forgets_what_went_long_ago_and_nothing_else():
+def test_prune_deletes_only_old_rows():
     fra = cluster("fra-1")
     week, quarter, second = timedelta(days=7), timedelta(days=90), timedelta(seconds=1)
     pool = {"driver": "d", "pool": "p", "generation": 1, "pool_slices": 1}
@@ -191,7 +191,7 @@ WORST = {
         (WORST, DeviceState.IN_USE),
     ],
 )
-def test_of_all_that_is_wrong_with_a_device_the_first_in_the_list_is_its_state(mirrored, facts, state):
+def test_first_matching_condition_is_the_device_state(mirrored, facts, state):
     facts = dict(facts)
     if facts.pop("held_by", None):
         facts["held_by"] = mirrored_row(ResourceClaim, mirrored, "mine", None, namespace="vision")
@@ -261,7 +261,7 @@ def test_a_long_history_is_cut_at_thirty_lines(mirrored):
          "k (NoSchedule), l (None)"),
     ],
 )  # fmt: skip
-def test_a_value_in_the_history_is_shown_as_people_read_it(value, text):
+def test_history_values_are_readable(value, text):
     assert value_text(value) == text
     event = ObjectEvent(what="changed", detail={"attributes.x": [value, "new"]}, at=NOW)
     assert history_line(event).details == [f"x: {text} → new"]

@@ -38,21 +38,21 @@ def send(api, body=RATE, key="k", address=RATES):
     return api.post(address, body, format="json", headers={"Idempotency-Key": key})
 
 
-def test_sent_twice_it_is_done_once_and_answered_twice(api):
+def test_repeated_write_is_executed_once_with_the_same_response(api):
     first, second = send(api), send(api)
     assert (first.status_code, second.status_code) == (201, 201)
     assert first.json() == second.json()
     assert Rate.objects.count() == 1
 
 
-def test_without_a_key_it_is_done_twice(api):
+def test_write_without_a_key_is_executed_twice(api):
     for _ in range(2):
         assert api.post(RATES, RATE, format="json").status_code == 201
     assert Rate.objects.count() == 2
     assert not StoredResponse.objects.exists()
 
 
-def test_another_key_and_another_person_are_others(api, root):
+def test_other_key_or_user_is_another_write(api, root):
     send(api)
     send(api, key="other")
     send(api_of(make_user("second", admin=True)))
@@ -64,7 +64,7 @@ def test_the_same_key_at_another_address_is_another_write(api):
     assert send(api, {"title": "ci"}, address=TOKENS).status_code == 201
 
 
-def test_something_else_under_the_same_key_is_422(api):
+def test_other_content_with_the_same_key_is_422(api):
     send(api)
     refused = send(api, RATE | {"title": "A100"})
     assert refused.status_code == 422
@@ -72,26 +72,26 @@ def test_something_else_under_the_same_key_is_422(api):
     assert Rate.objects.get().title == "H100"
 
 
-def test_a_key_that_cannot_be_kept_is_422(api):
+def test_overlong_key_is_422(api):
     assert send(api, key="k" * 81).status_code == 422
     assert not Rate.objects.exists()
 
 
-def test_what_was_refused_may_be_sent_again(api, root):
+def test_refused_write_may_be_sent_again(api, root):
     bad = RATE | {"currency": "euros"}
     assert send(api, bad).status_code == 422
     assert not StoredResponse.objects.exists()
     assert send(api).status_code == 201
 
 
-def test_what_is_being_worked_on_is_not_begun_again(api, monkeypatch):
+def test_write_in_progress_is_a_conflict(api, monkeypatch):
     send(api)
     StoredResponse.objects.update(status=None, answer="")
     assert send(api).status_code == 409
     assert Rate.objects.count() == 1
 
 
-def test_what_was_given_up_is_taken_over(api):
+def test_abandoned_write_is_taken_over(api):
     send(api)
     Rate.objects.all().delete()
     StoredResponse.objects.update(
@@ -109,7 +109,7 @@ def test_a_day_later_the_key_is_free(api):
     assert StoredResponse.objects.count() == 1
 
 
-def test_a_token_is_made_once_and_its_text_is_kept_nowhere(api, root):
+def test_token_is_created_once_and_its_text_is_not_stored(api, root):
     made = send(api, {"title": "ci"}, address=TOKENS).json()
     again = send(api, {"title": "ci"}, address=TOKENS)
     assert again.status_code == 409
@@ -119,7 +119,7 @@ def test_a_token_is_made_once_and_its_text_is_kept_nowhere(api, root):
     assert made["token"] not in StoredResponse.objects.get().answer
 
 
-def test_a_profile_is_made_once_and_answered_twice(api):
+def test_profile_is_created_once_per_key(api):
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
     body = {"slug": "new-one", "title": "New one", "spec": spec}
     first, second = (send(api, body, address="/api/v1/profiles/") for _ in range(2))

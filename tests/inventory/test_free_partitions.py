@@ -35,7 +35,7 @@ def page(client, name):
 
 
 @pytest.mark.parametrize("name", ["gpu-0", "gpu-0-3g40gb-0"])
-def test_the_page_of_every_part_tells_what_is_left_of_the_gpu(client, cut, name):
+def test_page_of_a_partition_shows_free_partitions_of_the_gpu(client, cut, name):
     said = " ".join(page(client, name).split())
     assert TITLE in said
     assert '<td class="dg-n" data-l="Free placements">1 of 2</td>' in said  # 3g.40gb
@@ -43,11 +43,11 @@ def test_the_page_of_every_part_tells_what_is_left_of_the_gpu(client, cut, name)
     assert '<td class="dg-n" data-l="Free placements">0 of 1</td>' in said  # the whole
 
 
-def test_the_page_of_the_node_tells_too(client, cut):
+def test_page_of_a_node_shows_free_partitions(client, cut):
     assert TITLE in client.get(reverse("inventory:node", args=["fra-1", "node-c"])).text
 
 
-def test_whole_gpus_say_nothing_of_the_kind(client, cut):
+def test_whole_gpu_shows_no_free_partitions(client, cut):
     pages = {}
     for pool in ("node-a", "node-c"):
         device = Device.objects.get(pool=pool, name="gpu-0")
@@ -57,7 +57,7 @@ def test_whole_gpus_say_nothing_of_the_kind(client, cut):
     assert pages == {"node-a": [False, False], "node-c": [True, True]}
 
 
-def test_two_gpus_cost_as_many_queries_as_one(client, cut, fake, run_session):
+def test_free_partitions_of_two_gpus_need_no_more_queries(client, cut, fake, run_session):
     address = reverse("inventory:node", args=["fra-1", "node-c"])
     client.get(address)
     with CaptureQueriesContext(connection) as one:

@@ -128,7 +128,7 @@ def test_a_turn_lists_when_it_must_and_every_half_hour(mirrored, fake, run_sessi
 @pytest.mark.parametrize(
     ("silent_for", "seconds"), [(None, 1), (timedelta(seconds=40), 1), (timedelta(seconds=30), 25)]
 )
-def test_the_watch_after_a_silence_takes_a_second(
+def test_first_watch_after_an_outage_takes_one_second(
     mirrored, fake, run_session, monkeypatch, silent_for, seconds
 ):
     asked = []
@@ -139,7 +139,7 @@ def test_the_watch_after_a_silence_takes_a_second(
     assert asked == [seconds]
 
 
-def test_a_turn_after_a_listing_watches_as_long_as_it_was_told(fra, fake, run_session, monkeypatch):
+def test_session_watches_for_the_given_time(fra, fake, run_session, monkeypatch):
     asked = []
     monkeypatch.setattr(list_watch, "follow", lambda *args, **how: asked.append(how))
     run_session("nodes", seconds=25)
@@ -147,7 +147,7 @@ def test_a_turn_after_a_listing_watches_as_long_as_it_was_told(fra, fake, run_se
 
 
 @pytest.mark.parametrize("why", ["disabled", "unknown kind", "taken"])
-def test_a_turn_that_is_nobodys_asks_the_cluster_nothing(mirrored, fake, run_session, why):
+def test_session_without_a_lease_sends_no_request(mirrored, fake, run_session, why):
     plural = "nodes"
     if why == "disabled":
         Cluster.objects.update(enabled=False)
@@ -172,7 +172,7 @@ def test_a_halt_gives_the_lease_back_and_is_no_failure(mirrored, fake, run_sessi
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_a_turn_that_breaks_gives_the_lease_back_and_breaks(mirrored, run_session, monkeypatch, error):
+def test_failing_session_returns_the_lease_and_raises(mirrored, run_session, monkeypatch, error):
     def break_down(*args, **how):
         raise error
 
@@ -196,7 +196,7 @@ def test_a_turn_whose_lease_was_taken_leaves_it_to_the_successor(mirrored, run_s
 
 
 @pytest.mark.parametrize("ended", ["well", "halted", "broken", "failed"])
-def test_every_turn_gives_its_connection_back(mirrored, fake, run_session, monkeypatch, ended):
+def test_every_session_returns_its_database_connection(mirrored, fake, run_session, monkeypatch, ended):
     given: list[str] = []
     errors: dict[str, Any] = {"halted": Halted, "broken": ValueError, "failed": Unreachable("Down.")}
 
@@ -248,7 +248,7 @@ def test_a_listing_goes_on_from_the_version_of_its_last_page_that_names_one(mirr
     assert Node.objects.filter(gone_at=None).count() == 2
 
 
-def test_what_stands_on_any_page_is_kept_and_the_rest_is_closed(mirrored, fake, monkeypatch):
+def test_objects_on_no_page_of_the_listing_are_closed(mirrored, fake, monkeypatch):
     for name in ("node-c", "node-d"):
         fake.put(NODE, node(name))
     lease = take(mirrored.pk, "nodes")

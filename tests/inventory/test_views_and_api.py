@@ -117,7 +117,7 @@ def test_the_list_of_devices_shows_those_that_match(both, as_alice):
     ("memory_gib", "query", "count"),
     [(15.2, "16", 1), (15.19, "16", 0), (76, "80", 1), (75.99, "80", 0)],
 )
-def test_a_card_counts_as_the_size_that_it_is_sold_as(mirrored, as_alice, memory_gib, query, count):
+def test_memory_filter_rounds_to_nominal_sizes(mirrored, as_alice, memory_gib, query, count):
     Device.objects.update(memory_bytes=None)
     Device.objects.filter(pool="node-b").update(memory_bytes=int(memory_gib * 2**30))
     page = as_alice.get(f"{reverse('inventory:devices')}?memory={query}")
@@ -142,7 +142,7 @@ def test_the_list_of_nodes_shows_those_that_match(both, as_alice):
     assert {query: found(query) for query in NODES} == NODES
 
 
-def test_filters_offer_what_is_there_once_and_in_order(both, as_alice):
+def test_filters_offer_existing_values_in_order(both, as_alice):
     filters = as_alice.get(reverse("inventory:devices")).context["listing"].filterset.form.fields
 
     def offered(name):

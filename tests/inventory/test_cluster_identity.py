@@ -35,7 +35,7 @@ def answers(monkeypatch) -> Callable[..., None]:
     return answer
 
 
-def test_of_two_that_add_one_cluster_at_once_one_is_told_that_it_is_known(answers, monkeypatch):
+def test_one_of_two_concurrent_additions_is_a_conflict(answers, monkeypatch):
     answers()
     together = Barrier(2)
     save = Cluster.save
@@ -63,14 +63,14 @@ def test_of_two_that_add_one_cluster_at_once_one_is_told_that_it_is_known(answer
     }
 
 
-def test_clusters_that_have_not_been_spoken_to_do_not_stand_in_each_others_way(db):
+def test_clusters_without_uid_do_not_conflict(db):
     for name in ("fra-1", "fra-2"):
         Cluster.objects.create(name=name, credentials=b"")
     with pytest.raises(IntegrityError):
         Cluster.objects.update(uid="the-same")
 
 
-def test_a_second_name_for_a_mirrored_cluster_is_halted_at_first_contact(mirrored, fake, monkeypatch):
+def test_second_name_of_a_mirrored_cluster_is_halted(mirrored, fake, monkeypatch):
     @contextmanager
     def to_fake(cluster):
         yield fake
@@ -87,7 +87,7 @@ def test_a_second_name_for_a_mirrored_cluster_is_halted_at_first_contact(mirrore
     assert not Freshness.objects.filter(cluster=twin).exclude(holder="").exists()
 
 
-def test_once_the_first_is_removed_the_second_is_followed(mirrored, fake):
+def test_second_name_is_synced_once_the_first_is_removed(mirrored, fake):
     twin = Cluster.objects.create(name="fra-2", credentials=b"", halted_because="It is mirrored as fra-1.")
     mirrored.delete()
     sync_once(twin, fake)

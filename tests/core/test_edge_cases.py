@@ -89,7 +89,7 @@ def test_a_page_is_as_long_as_asked_and_never_longer_than_five_hundred(query, si
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "", "1.5", "²", "١"])
-def test_a_number_that_is_none_is_refused_by_its_name(text):
+def test_malformed_number_is_refused_by_its_name(text):
     query = QueryDict(mutable=True)
     query["limit"] = text
     with pytest.raises(Invalid) as refusal:
@@ -122,7 +122,7 @@ def test_the_rows_of_a_cursor_come_once_each_forth_and_back():
 
 
 @pytest.mark.django_db
-def test_a_cursor_that_is_none_is_refused_and_a_fault_without_one_is_not_hidden():
+def test_malformed_cursor_is_refused():
     for cursor in ("nonsense", "bz1hYmM%3D"):
         with pytest.raises(Invalid) as refusal:
             Cursor().paginate_queryset(User.objects.order_by("id"), asked(f"cursor={cursor}x"))
@@ -213,7 +213,7 @@ def test_a_switch_of_the_query_is_read(text, value):
     assert YesNo(required=False).clean(text) is (None if text == "" else value)
 
 
-def test_a_switch_that_is_neither_is_refused_by_its_name():
+def test_malformed_boolean_is_refused_by_its_name():
     with pytest.raises(Invalid) as refusal:
         is_true(asked("x=maybe"), "x")
     assert (refusal.value.message, refusal.value.extra) == (
@@ -364,9 +364,7 @@ def test_errors_are_told_with_their_path_or_without_one():
         ),
     ],
 )
-def test_a_program_hears_of_an_address_that_is_none_and_of_a_fault_as_a_document(
-    rf, handler, status, code, detail
-):
+def test_unknown_api_address_and_error_are_problem_documents(rf, handler, status, code, detail):
     answer = handler(rf.get("/api/v1/nothing/"))
     assert (answer.status_code, answer["Content-Type"]) == (status, "application/problem+json")
     document = json.loads(answer.content)
@@ -390,14 +388,14 @@ class SimpleError(Exception):
 
 
 @pytest.mark.parametrize("sqlstate", [None, "22001", "22003", "22007", "22008", "22021", "22P02", "22P05"])
-def test_what_the_database_cannot_keep_is_malformed(sqlstate):
+def test_value_that_the_database_cannot_store_is_malformed(sqlstate):
     refusal = data_error_refusal(broken(sqlstate))
     assert isinstance(refusal, Invalid)
     assert refusal.message == "It has a character, a number or a date that cannot be stored."
 
 
 @pytest.mark.parametrize("sqlstate", ["22012", "42P01"])
-def test_a_fault_of_ours_in_the_database_is_none_of_theirs(sqlstate):
+def test_other_database_errors_are_not_refusals(sqlstate):
     assert data_error_refusal(broken(sqlstate)) is None
 
 
@@ -476,7 +474,7 @@ def shown(of):
     return [user.username for user in of.page]
 
 
-def test_what_is_missing_comes_last_both_ways_and_ties_are_settled(rf, people):
+def test_null_is_last_in_both_directions_and_ties_are_broken(rf, people):
     assert shown(listing(rf, "sort=seen")) == ["p3", "p2", "p4", "p1"]
     assert shown(listing(rf, "sort=-seen")) == ["p4", "p2", "p3", "p1"]
 
@@ -535,7 +533,7 @@ def test_a_cell_that_begins_like_a_formula_is_text(first):
     assert escape_formula(f"a{first}") == f"a{first}"
 
 
-def test_numbers_stay_numbers_and_nothing_stays_empty(rf):
+def test_numbers_and_empty_cells_are_not_escaped(rf):
     assert [escape_formula(value) for value in (0, -1.5, Decimal("-2"), None, "", True)] == [
         0, -1.5, Decimal("-2"), "", "", True,
     ]  # fmt: skip
@@ -566,9 +564,7 @@ def test_a_task_is_queued_after_the_commit_with_its_arguments(task, django_captu
 
 
 @pytest.mark.django_db
-def test_a_broker_that_is_away_breaks_nothing_and_any_other_fault_does(
-    task, django_capture_on_commit_callbacks
-):
+def test_unreachable_broker_does_not_fail_the_request(task, django_capture_on_commit_callbacks):
     for error in (OperationalError("away"), ValueError("ours")):
 
         def refuse(*args, error=error):
@@ -586,7 +582,7 @@ def test_a_broker_that_is_away_breaks_nothing_and_any_other_fault_does(
 
 
 @pytest.mark.django_db
-def test_a_locked_row_is_read_as_it_was_asked_for(django_assert_num_queries):
+def test_locked_row_is_read_with_its_joins(django_assert_num_queries):
     alice = make_user("alice")
     team = make_team("vision", owners=(alice,))
     make_team("nlp", owners=(alice,))

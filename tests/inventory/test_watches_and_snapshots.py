@@ -66,13 +66,13 @@ def test_a_burst_is_one_batch_and_the_end_of_the_watch_ends_it(quick, monkeypatc
     assert watch.asked == [(NODE, "7", 9)]
 
 
-def test_a_batch_has_an_end_and_the_next_goes_on_without_a_gap(quick, monkeypatch):
+def test_batch_size_is_limited_without_losing_events(quick, monkeypatch):
     monkeypatch.setattr(session, "BURST_SECONDS", 5)
     monkeypatch.setattr(session, "MAX_BATCH", 2)
     assert numbers(read(gateway(*map(event, range(5))))) == [[0, 1], [2, 3], [4]]
 
 
-def test_what_came_before_an_error_is_not_lost(quick, monkeypatch):
+def test_events_before_an_error_are_not_lost(quick, monkeypatch):
     monkeypatch.setattr(session, "BURST_SECONDS", 5)
     found = read(gateway(event(1), event(2), Unreachable("gone")))
     assert numbers([next(found)]) == [[1, 2]]
@@ -80,7 +80,7 @@ def test_what_came_before_an_error_is_not_lost(quick, monkeypatch):
         next(found)
 
 
-def test_while_nothing_happens_empty_batches_come(quick):
+def test_empty_batches_are_yielded_while_there_are_no_events(quick):
     speak = threading.Event()
     found = read(gateway(lambda: speak.wait(30), event(1)))
     assert numbers([next(found), next(found)]) == [[], []]
@@ -89,7 +89,7 @@ def test_while_nothing_happens_empty_batches_come(quick):
 
 
 @pytest.mark.parametrize("error", [None, Unreachable("gone")])
-def test_a_worker_that_stops_ends_the_watch_and_hears_of_no_error(quick, monkeypatch, error):
+def test_stopping_worker_ends_the_watch_without_an_error(quick, monkeypatch, error):
     """The watch ends, or breaks, in the same moment."""
     speak, gather = threading.Event(), session._gather
     script = [event(1), lambda: speak.wait(30)] + ([error] if error else [])
@@ -110,7 +110,7 @@ def test_a_worker_that_stops_ends_the_watch_and_hears_of_no_error(quick, monkeyp
     session.go_on()
 
 
-def test_a_connection_that_died_without_a_word_is_left_after_a_while(quick, monkeypatch):
+def test_dead_connection_is_given_up_after_the_deadline(quick, monkeypatch):
     speak = threading.Event()
     now = iter([100.0, 123.9, 124.0])  # asked for 9 seconds, and 15 more
     monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: next(now)))
@@ -174,14 +174,14 @@ OF_FRA = {
 
 
 @pytest.mark.django_db
-def test_the_picture_of_a_cluster_has_what_is_there_in_it_and_nothing_of_another(ber, mirrored):
+def test_snapshot_has_only_objects_of_its_cluster(ber, mirrored):
     cluster_snapshot.forget()
     assert (facts(ber), facts(mirrored)) == (OF_BER, OF_FRA)
     assert cluster_snapshot.current_snapshot(ber).features == cluster_snapshot.cluster_features("v1.34.1")
 
 
 @pytest.mark.django_db
-def test_a_picture_is_of_what_is_not_gone_and_made_anew_when_the_mirror_was(mirrored, fake, run_session):
+def test_snapshot_is_rebuilt_with_the_mirror(mirrored, fake, run_session):
     cluster_snapshot.forget()
     fake.put(RESOURCE_CLAIM, resource_claim("gone", "gpu-0"))
     run_session("resourceclaims")
@@ -208,7 +208,7 @@ def test_features_are_those_of_the_minor_version_or_the_newest(version, same):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("kind", ["device", "node", "resourceclaim", "freshness", "objectevent", "cluster"])
-def test_what_the_sync_writes_is_neither_changed_nor_deleted_by_hand(client, mirrored, kind):
+def test_mirrored_rows_are_read_only_in_the_admin(client, mirrored, kind):
     client.force_login(User.objects.create_superuser("root"))
     model = {"device": Device, "node": Node, "cluster": Cluster}.get(kind)
     row = model.objects.first() if model else None

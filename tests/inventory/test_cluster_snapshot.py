@@ -21,7 +21,7 @@ def names(devices):
     return sorted(str(device) for device in devices)
 
 
-def test_it_shows_what_is_free(mirrored, fake, run_session):
+def test_snapshot_has_free_devices(mirrored, fake, run_session):
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     run_session("resourceclaims")
     found = cluster_snapshot.current_snapshot(mirrored)
@@ -29,13 +29,13 @@ def test_it_shows_what_is_free(mirrored, fake, run_session):
     assert [found.holder_of(device) for device in found.devices] == ["default/mine", "", ""]
 
 
-def test_it_is_the_same_object_for_one_query_while_nothing_moves(mirrored, django_assert_num_queries):
+def test_unchanged_snapshot_is_the_same_object_for_one_query(mirrored, django_assert_num_queries):
     first = cluster_snapshot.current_snapshot(mirrored)
     with django_assert_num_queries(1):
         assert cluster_snapshot.current_snapshot(mirrored) is first
 
 
-def test_it_follows_every_kind_of_change(mirrored, fake, run_session):
+def test_snapshot_follows_every_kind_of_change(mirrored, fake, run_session):
     before = cluster_snapshot.current_snapshot(mirrored)
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     fake.put(RESOURCE_SLICE, slice_of("node-b", [gpu(0), gpu(1)], generation=2))
@@ -49,7 +49,7 @@ def test_it_follows_every_kind_of_change(mirrored, fake, run_session):
     assert cluster_snapshot.current_snapshot(mirrored).claims == []
 
 
-def test_what_does_not_concern_devices_leaves_it_alone(mirrored, fake, run_session):
+def test_snapshot_ignores_changes_outside_devices(mirrored, fake, run_session):
     first = cluster_snapshot.current_snapshot(mirrored)
     pod = {"metadata": {"name": "p", "namespace": "default"}, "spec": {"resourceClaims": [{"name": "g"}]}}
     fake.put(POD, pod)
@@ -57,7 +57,7 @@ def test_what_does_not_concern_devices_leaves_it_alone(mirrored, fake, run_sessi
     assert cluster_snapshot.current_snapshot(mirrored) is first
 
 
-def test_of_an_object_only_what_the_allocator_reads_is_kept(mirrored, fake, run_session):
+def test_snapshot_keeps_only_what_the_allocator_reads(mirrored, fake, run_session):
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     fake.put(RESOURCE_CLAIM, resource_claim("waits"))
     tainted = [{"key": "k", "effect": "NoSchedule"}]
@@ -73,14 +73,14 @@ def test_of_an_object_only_what_the_allocator_reads_is_kept(mirrored, fake, run_
     assert first.raw["attributes"]["productName"] is second.raw["attributes"]["productName"]
 
 
-def test_a_node_that_only_says_it_is_alive_moves_nothing(mirrored, fake, run_session):
+def test_node_heartbeat_does_not_change_the_snapshot(mirrored, fake, run_session):
     first = cluster_snapshot.current_snapshot(mirrored)
     fake.put(NODE, node("node-a", ready=False))
     run_session("nodes")
     assert cluster_snapshot.current_snapshot(mirrored) is first
 
 
-def test_a_claim_that_moves_leaves_devices_and_what_is_known_of_them(mirrored, fake, run_session):
+def test_changed_claim_keeps_the_device_index(mirrored, fake, run_session):
     before = cluster_snapshot.current_snapshot(mirrored)
     assert before.free
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
@@ -100,7 +100,7 @@ def test_features_follow_the_version_of_the_cluster(mirrored):
     )
 
 
-def test_after_a_failure_everything_is_read_again(mirrored, fake, run_session, monkeypatch):
+def test_snapshot_is_read_again_after_a_failure(mirrored, fake, run_session, monkeypatch):
     cluster_snapshot.current_snapshot(mirrored)
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     run_session("resourceclaims")
@@ -116,7 +116,7 @@ def test_after_a_failure_everything_is_read_again(mirrored, fake, run_session, m
     assert [found.holder_of(device) for device in found.devices] == ["default/mine", "", ""]
 
 
-def test_nobody_waits_for_a_picture_that_is_being_brought_up_to_date(mirrored, fake, run_session):
+def test_previous_snapshot_is_returned_during_an_update(mirrored, fake, run_session):
     first = cluster_snapshot.current_snapshot(mirrored)
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
     run_session("resourceclaims")
