@@ -1,4 +1,4 @@
-"""What every page shows around itself: who is asking, their teams, counts, and the age of the data."""
+"""The frame of every page: reader, teams, navigation, counts, and the age of the data."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -28,7 +28,7 @@ class NavItem:
     url: str
     is_current: bool = False
     count: int = 0
-    due: bool = False  # the count is work that waits for the reader
+    due: bool = False  # the count is work for the reader
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Nav:
 
 
 class Shell:
-    """Everything is read when a template asks for it and once: a fragment without a frame costs no query."""
+    """The context of the frame. Each value is read once, when a template uses it; a fragment reads none."""
 
     def __init__(self, request: HttpRequest) -> None:
         self.request = request
@@ -53,16 +53,16 @@ class Shell:
 
     @classmethod
     def of(cls, request: HttpRequest) -> "Shell":
-        """Return the one of this request: view and templates read together what takes a while to find."""
-        known: Shell | None = getattr(request, "shell", None)
-        if known is None:
-            known = cls(request)
-            request.shell = known  # type: ignore[attr-defined]
-        return known
+        """Return the shell of this request, which view and templates share."""
+        shell: Shell | None = getattr(request, "shell", None)
+        if shell is None:
+            shell = cls(request)
+            request.shell = shell  # type: ignore[attr-defined]
+        return shell
 
     @property
     def frame(self) -> str:
-        """The template around an error page, which strangers see too."""
+        """Return the base template of an error page, which people who are not signed in see too."""
         return "base.html" if self.user.is_authenticated else "plain.html"
 
     @property
@@ -71,7 +71,7 @@ class Shell:
 
     @cached_property
     def theme(self) -> str:
-        """ "light", "dark" or "system"; the cookie of this browser goes before the choice of the person."""
+        """Return "light", "dark" or "system": the cookie of this browser, else the user's setting."""
         chosen = self.request.COOKIES.get(THEME_COOKIE, "")
         if chosen in User.Theme.values:
             return chosen
@@ -79,13 +79,13 @@ class Shell:
 
     @cached_property
     def roles(self) -> dict[Team, Role]:
-        """Teams of the reader with the role in each; every team, as owner, for a platform admin."""
+        """Return the reader's teams with their role in each; a platform admin is owner of every team."""
         if not self.user.is_authenticated:
             return {}
         if self.is_admin:
             return dict.fromkeys(Team.objects.all(), Role.OWNER)
-        mine = Membership.objects.filter(user=self.user).select_related("team").order_by("team__slug")
-        return {membership.team: Role(membership.role) for membership in mine}
+        memberships = Membership.objects.filter(user=self.user).select_related("team").order_by("team__slug")
+        return {membership.team: Role(membership.role) for membership in memberships}
 
     @property
     def teams(self) -> list[Team]:
@@ -93,10 +93,10 @@ class Shell:
 
     @cached_property
     def team(self) -> Team | None:
-        """The current team: of the address, of the cookie, else the first; None is all teams."""
-        asked = (self.request.GET.get("team"), self.request.COOKIES.get(TEAM_COOKIE))
+        """Return the current team: from the address, from the cookie, else the first; None is all teams."""
+        slugs = (self.request.GET.get("team"), self.request.COOKIES.get(TEAM_COOKIE))
         by_slug = {team.slug: team for team in self.roles}
-        for slug in asked:
+        for slug in slugs:
             if slug in by_slug:
                 return by_slug[slug]
         return None if self.is_admin else next(iter(self.roles), None)
@@ -116,7 +116,7 @@ class Shell:
 
     @cached_property
     def freshness(self) -> list[Age]:
-        """Per cluster the age of what devices are read from: what it refuses besides makes nothing stale."""
+        """Return for each cluster the age of the resources from which devices are read."""
         return ages(OF_DEVICES)
 
     @property
@@ -129,17 +129,17 @@ class Shell:
 
     @cached_property
     def unread(self) -> int:
-        """How many notices the reader has not read."""
+        """Return the number of unread notices."""
         return unread_count(self.user) if isinstance(self.user, User) else 0
 
     def live_claims(self) -> int:
-        """How many claims that are not over the reader has in sight: their own, all of them for an admin."""
+        """Return the number of live claims: the reader's own, all for a platform admin."""
         live = Claim.objects.live()
         return (live if self.is_admin else live.filter(requested_by=self.user.pk)).count()
 
     @cached_property
     def undecided(self) -> list[datetime]:
-        """Since when each request waits that the reader has to decide on, oldest first: their inbox."""
+        """Return since when each request of the reader's inbox waits, oldest first."""
         return pending_since(self.user) if isinstance(self.user, User) else []
 
 
@@ -149,36 +149,36 @@ def navigation(shell: Shell) -> Nav:
         return Nav([], [], [])
     sections = []
     if shell.team:
-        sections.append(Section(shell.team.title, of_team(shell.team)))
+        sections.append(Section(shell.team.title, team_items(shell.team)))
     if shell.is_admin:
-        sections.append(Section("Platform", platform(has_team=shell.team is not None)))
+        sections.append(Section("Platform", platform_items(has_team=shell.team is not None)))
     else:
-        sections.append(Section("Infrastructure", fleet()[:1]))
+        sections.append(Section("Infrastructure", fleet_items()[:1]))
     foot = [NavItem("API tokens", "key", reverse("teams:tokens")), NavItem("Help", "help", reverse("help"))]
-    nav = Nav(main(shell), sections, foot)
-    every = [*nav.main, *(item for section in sections for item in section.items), *nav.foot]
-    current = current_url(every, shell.request.path)
+    nav = Nav(main_items(shell), sections, foot)
+    all_items = [*nav.main, *(item for section in sections for item in section.items), *nav.foot]
+    current = current_url(all_items, shell.request.path)
 
-    def shown(items: list[NavItem]) -> list[NavItem]:
+    def marked(items: list[NavItem]) -> list[NavItem]:
         return [replace(item, is_current=item.url == current) for item in items]
 
-    marked = [Section(section.title, shown(section.items)) for section in sections]
-    return Nav(shown(nav.main), marked, shown(nav.foot))
+    sections = [Section(section.title, marked(section.items)) for section in sections]
+    return Nav(marked(nav.main), sections, marked(nav.foot))
 
 
-def main(shell: Shell) -> list[NavItem]:
+def main_items(shell: Shell) -> list[NavItem]:
     items = [
         NavItem("Home", "home", reverse("home")),
         NavItem("Claims", "stack-2", reverse("claims:list"), count=shell.live_claims()),
         NavItem("Catalogue", "layout-grid", reverse("claims:catalogue")),
     ]
-    waiting = len(shell.undecided)  # a member decides too while they stand in for a lead
+    waiting = len(shell.undecided)  # a delegate decides too
     if waiting or shell.is_admin or any(role.rank >= Role.LEAD.rank for role in shell.roles.values()):
         items.append(NavItem("Approvals", "checks", reverse("claims:approvals"), count=waiting, due=True))
     return items
 
 
-def of_team(team: Team) -> list[NavItem]:
+def team_items(team: Team) -> list[NavItem]:
     return [
         NavItem("Quota", "gauge", reverse("claims:quotas")),
         NavItem("Cost", "coin-euro", reverse("usage:team", args=[team.slug])),
@@ -186,7 +186,7 @@ def of_team(team: Team) -> list[NavItem]:
     ]
 
 
-def fleet() -> list[NavItem]:
+def fleet_items() -> list[NavItem]:
     return [
         NavItem("Fleet", "server-2", reverse("inventory:fleet")),
         NavItem("Clusters", "sitemap", reverse("inventory:clusters")),
@@ -195,10 +195,10 @@ def fleet() -> list[NavItem]:
     ]
 
 
-def platform(*, has_team: bool) -> list[NavItem]:
+def platform_items(*, has_team: bool) -> list[NavItem]:
     quota = [] if has_team else [NavItem("Quota", "gauge", reverse("claims:quotas"))]
     return [
-        *fleet(),
+        *fleet_items(),
         *quota,
         NavItem("Profiles", "template", reverse("claims:profiles")),
         NavItem("Rates", "receipt-euro", reverse("usage:rates")),
@@ -208,7 +208,7 @@ def platform(*, has_team: bool) -> list[NavItem]:
 
 
 def current_url(items: list[NavItem], path: str) -> str:
-    """Return the address of the item that `path` lies below; the longest one wins, "/" is only itself."""
+    """Return the longest item address that is a prefix of `path`; "/" matches only itself."""
     above = [
         item.url for item in items if path == item.url or (item.url != "/" and path.startswith(item.url))
     ]

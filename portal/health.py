@@ -1,8 +1,9 @@
 """
-What a load balancer and Prometheus ask. All of it is public and names clusters, but no person and no claim.
+Health checks and metrics for a load balancer and Prometheus. They are public and name clusters, but no person
+and no claim.
 
-A cluster that cannot be reached does not make the portal unready: its pages still serve, with the age of what
-they show. Only when no cluster at all is followed any more are the workers dead, and then the portal says so.
+An unreachable cluster does not make the portal unready: pages still show its data, with its age. Only if no
+cluster is synced at all are the sync workers down, and the portal is not ready.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 from claims.metrics import ClaimCollector
 from inventory.freshness import OF_DEVICES, Age, MirrorCollector, ages
 
-BROKER_PATIENCE = 2  # seconds
+BROKER_TIMEOUT = 2  # seconds
 
 REGISTRY.register(MirrorCollector())
 REGISTRY.register(ClaimCollector())
@@ -29,7 +30,7 @@ REGISTRY.register(ClaimCollector())
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """The process answers."""
+    """Return 200 if the process responds."""
     return HttpResponse("ok\n", content_type="text/plain")
 
 
@@ -37,18 +38,18 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """Whether the portal can do its work: 200, or 503 with a sentence for each thing that is wrong."""
+    """Return 200 if the portal can work, else 503 with a sentence per problem."""
     checks: dict[str, Callable[[], str]] = {"database": database, "broker": broker, "sync": sync}
     problems: dict[str, str] = {}
     for name, check in checks.items():
         if name == "sync" and problems["database"]:
-            problems[name] = "Cannot be told without the database."
+            problems[name] = "Unknown without the database."
         else:
             problems[name] = check()
     ready = not any(problems.values())
-    clusters = [] if problems["database"] else [told(age) for age in ages(OF_DEVICES)]
-    answer = {"ready": ready, "problems": {k: v for k, v in problems.items() if v}, "clusters": clusters}
-    return JsonResponse(answer, status=200 if ready else 503)
+    clusters = [] if problems["database"] else [cluster_status(age) for age in ages(OF_DEVICES)]
+    body = {"ready": ready, "problems": {k: v for k, v in problems.items() if v}, "clusters": clusters}
+    return JsonResponse(body, status=200 if ready else 503)
 
 
 @login_not_required
@@ -63,25 +64,25 @@ def database() -> str:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError:
-        return "The database does not answer."
+        return "The database does not respond."
     return ""
 
 
 def broker() -> str:
     try:
-        with current_app.connection_for_write(connect_timeout=BROKER_PATIENCE) as link:
-            link.ensure_connection(max_retries=1, interval_start=0, interval_step=0, timeout=BROKER_PATIENCE)
+        with current_app.connection_for_write(connect_timeout=BROKER_TIMEOUT) as link:
+            link.ensure_connection(max_retries=1, interval_start=0, interval_step=0, timeout=BROKER_TIMEOUT)
     except (OperationalError, OSError):
-        return "The message broker does not answer."
+        return "The message broker does not respond."
     return ""
 
 
 def sync() -> str:
-    """Return a sentence if no cluster is followed any more."""
-    known = ages(OF_DEVICES)
-    if not known or not all(age.is_stale for age in known):
+    """Return a sentence if the mirror of every cluster is stale."""
+    mirror_ages = ages(OF_DEVICES)
+    if not mirror_ages or not all(age.is_stale for age in mirror_ages):
         return ""
-    count = len(known)
+    count = len(mirror_ages)
     return (
         "The mirror of the only cluster is stale."
         if count == 1
@@ -89,6 +90,6 @@ def sync() -> str:
     )
 
 
-def told(age: Age) -> dict[str, object]:
-    seen = age.seen_at.isoformat() if age.seen_at else None
-    return {"name": age.cluster.name, "seen_at": seen, "stale": age.is_stale}
+def cluster_status(age: Age) -> dict[str, object]:
+    seen_at = age.seen_at.isoformat() if age.seen_at else None
+    return {"name": age.cluster.name, "seen_at": seen_at, "stale": age.is_stale}

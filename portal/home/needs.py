@@ -1,4 +1,4 @@
-"""What waits for the reader, most urgent first: each a fact with its numbers, and what to do about it."""
+"""What needs the reader, most urgent first: a fact with its numbers, and the actions for it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from core.text import counted
 from core.times import duration
 from dra.lint import Severity
 from portal.context import Shell
-from portal.home.parts import ClaimRow, Mine
+from portal.home.parts import ClaimRow, MyClaims
 from usage.cost import cost_text
 
-SOON = timedelta(hours=24)  # a claim that ends within a day
-MINUTE = timedelta(minutes=1)  # how old the check of the catalogue may be on a page that polls
-PATIENCE = timedelta(hours=4)  # a request that is undecided for longer is worth a look
+EXPIRES_SOON = timedelta(hours=24)  # a claim that expires within a day
+LINT_MAX_AGE = timedelta(minutes=1)  # of the catalogue check, since Home polls
+LONG_WAIT = timedelta(hours=4)  # a request that waits for longer is shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class NeedAction:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """`family` is the colour of who acts (claims.states); `key` tells needs apart in an entity tag."""
+    """`family` is the color family of claims.states; `key` identifies the need in an entity tag."""
 
     key: str
     icon: str
@@ -41,20 +41,20 @@ class Need:
     actions: tuple[NeedAction, ...]
 
 
-def needs(shell: Shell, held: Mine, *, now: datetime) -> list[Need]:
-    """Return requests to decide on first, then the reader's own claims; one query beside those of `held`."""
-    found = [*to_decide(shell, now=now), *to_mend(shell)]
-    told: set[UUID] = set()  # one need per claim, its most urgent
-    for of_row in (in_trouble, ends_soon, waits_for_pod, is_idle, is_undecided):
+def needs(shell: Shell, held: MyClaims, *, now: datetime) -> list[Need]:
+    """Return the inbox and the catalogue check, then one need per claim of the reader; one query."""
+    found = [*inbox_needs(shell, now=now), *catalogue_needs(shell)]
+    shown: set[UUID] = set()  # one need per claim, the most urgent
+    for need_for in (problem_need, expiry_need, pod_need, idle_need, pending_need):
         for row in held.rows:
-            if row.claim.pk not in told and (need := of_row(row, now)) is not None:
-                told.add(row.claim.pk)
+            if row.claim.pk not in shown and (need := need_for(row, now)) is not None:
+                shown.add(row.claim.pk)
                 found.append(need)
     return found
 
 
-def to_decide(shell: Shell, *, now: datetime) -> Iterator[Need]:
-    """Yield the inbox as one need: how many, and the age of the oldest."""
+def inbox_needs(shell: Shell, *, now: datetime) -> Iterator[Need]:
+    """Yield the inbox as one need: the number of requests and the age of the oldest."""
     if not (waiting := shell.undecided):
         return
     oldest = waiting[0]
@@ -71,11 +71,11 @@ def to_decide(shell: Shell, *, now: datetime) -> Iterator[Need]:
     )
 
 
-def to_mend(shell: Shell) -> Iterator[Need]:
-    """Yield what the check of the catalogue found, as one need of platform admins."""
+def catalogue_needs(shell: Shell) -> Iterator[Need]:
+    """Yield the findings of the catalogue check as one need of a platform admin."""
     if not shell.is_admin:
         return
-    found = catalogue_report(no_older_than=MINUTE).due
+    found = catalogue_report(no_older_than=LINT_MAX_AGE).due
     if not found:
         return
     names = list(dict.fromkeys(finding.name for finding in found))
@@ -88,39 +88,39 @@ def to_mend(shell: Shell) -> Iterator[Need]:
         f"{counted(len(names), 'profile needs', 'profiles need')} fixing",
         f"{first.name}: {first.messages[0].message}",
         url,
-        (NeedAction("Look", url),),
+        (NeedAction("Show findings", url),),
     )
 
 
-def page_of(row: ClaimRow) -> str:
+def claim_url(row: ClaimRow) -> str:
     return reverse("claims:detail", args=[row.claim.pk])
 
 
-def release(row: ClaimRow) -> NeedAction:
+def release_action(row: ClaimRow) -> NeedAction:
     return NeedAction("Release…", reverse("claims:release", args=[row.claim.pk]))
 
 
-def in_trouble(row: ClaimRow, now: datetime) -> Need | None:
-    """The cluster or the reconciliation says something about the claim that somebody should read."""
+def problem_need(row: ClaimRow, now: datetime) -> Need | None:
+    """Return a problem that the cluster or the reconciliation reports about the claim."""
     if not row.claim.problem or row.claim.is_final:
         return None
     title = f"{row.claim.name} has a problem"
-    url = page_of(row)
+    url = claim_url(row)
     open_it = (NeedAction("Open", url),)
     return Need(f"problem {row.claim.pk}", "alert-triangle", "bad", title, row.claim.problem, url, open_it)
 
 
-def ends_soon(row: ClaimRow, now: datetime) -> Need | None:
+def expiry_need(row: ClaimRow, now: datetime) -> Need | None:
     claim = row.claim
     if claim.state not in USABLE or claim.expires_at is None:
         return None
     left = claim.expires_at - now
-    if left > SOON:
+    if left > EXPIRES_SOON:
         return None
     title = (
-        f"{claim.name} ends in {duration(left)}"
+        f"{claim.name} expires in {duration(left)}"
         if left > timedelta(0)
-        else f"{claim.name} ended {duration(left)} ago"
+        else f"{claim.name} expired {duration(left)} ago"
     )
     sentence = (
         "The claim is deleted then; running pods keep their devices until they finish. "
@@ -129,58 +129,66 @@ def ends_soon(row: ClaimRow, now: datetime) -> Need | None:
     if left <= timedelta(0):
         sentence = (
             f"Grace period ends in {duration(max(left + claim.profile_version.grace, timedelta(0)))}; "
-            "then the portal deletes the claim, and a running pod keeps its devices until it "
-            "ends."
+            "the claim is deleted then. Extend it, or save your work; running pods keep their devices "
+            "until they finish."
         )
-    url = page_of(row)
-    actions = (NeedAction("Open", url), release(row))
+    url = claim_url(row)
+    actions = (NeedAction("Open", url), release_action(row))
     return Need(f"ends {claim.pk}", "calendar-clock", "wait", title, sentence, url, actions)
 
 
-def waits_for_pod(row: ClaimRow, now: datetime) -> Need | None:
+def pod_need(row: ClaimRow, now: datetime) -> Need | None:
     claim = row.claim
     if claim.state != ClaimState.PROVISIONED:
         return None
-    url = page_of(row)
+    url = claim_url(row)
     return Need(
         f"pod {claim.pk}",
         "cube-plus",
         "you",
         f"{claim.name} waits for a pod",
         (
-            f"Written to {claim.cluster.name} {duration(now - claim.state_since)} ago. Start a "
-            "pod that uses it; until then nothing is billed."
+            f"Created in {claim.cluster.name} {duration(now - claim.state_since)} ago. Start a "
+            "pod that uses it; nothing is billed until then."
         ),
         url,
-        (NeedAction("Get the manifest", f"{url}#snippets"), release(row)),
+        (NeedAction("Get the manifest", f"{url}#snippets"), release_action(row)),
     )
 
 
-def is_idle(row: ClaimRow, now: datetime) -> Need | None:
-    seen = row.observation
-    if not seen.is_idle or seen.idle_since is None:
+def idle_need(row: ClaimRow, now: datetime) -> Need | None:
+    observation = row.observation
+    if not observation.is_idle or observation.idle_since is None:
         return None
-    title = f"{row.claim.name} has been idle for {duration(now - seen.idle_since)}"
+    title = f"{row.claim.name} has been idle for {duration(now - observation.idle_since)}"
     price = row.statement.per_hour
-    said = f"Its devices did next to nothing since then (activity now {seen.percent or 0} %)."
+    sentence = (
+        f"Its devices have done almost nothing since then (utilization now {observation.percent or 0} %)."
+    )
     if price.exact:
-        said = f"{said} It costs {cost_text(price)} an hour."
-    url = page_of(row)
+        sentence = f"{sentence} It costs {cost_text(price)} per hour."
+    url = claim_url(row)
     return Need(
-        f"idle {row.claim.pk}", "zzz", "wait", title, said, url, (NeedAction("Open", url), release(row))
+        f"idle {row.claim.pk}",
+        "zzz",
+        "wait",
+        title,
+        sentence,
+        url,
+        (NeedAction("Open", url), release_action(row)),
     )
 
 
-def is_undecided(row: ClaimRow, now: datetime) -> Need | None:
+def pending_need(row: ClaimRow, now: datetime) -> Need | None:
     claim = row.claim
-    if claim.state != ClaimState.REQUESTED or now - claim.created_at < PATIENCE:
+    if claim.state != ClaimState.REQUESTED or now - claim.created_at < LONG_WAIT:
         return None
     title = f"{claim.name} has been waiting for approval for {duration(now - claim.created_at)}"
     sentence = f"Ask a lead of {claim.team.slug}, or withdraw it to free the quota that it reserves."
     if claim.decide_by is not None and claim.decide_by > now:
         left = duration(claim.decide_by - now)
-        sentence = f"{sentence} It expires if nobody decides in {left}."
-    url = page_of(row)
+        sentence = f"{sentence} It expires in {left} if nobody decides."
+    url = claim_url(row)
     withdraw = NeedAction("Withdraw…", reverse("claims:withdraw", args=[claim.pk]))
     return Need(
         f"undecided {claim.pk}",

@@ -1,13 +1,8 @@
 """
-What Home shows of the reader's claims, of free profiles, of spending and of clusters.
+The panels of Home: free profiles, clusters, spending of the month, and the reader's claims.
 
-What of each profile is free now: those that may be asked for first, then by name.
-
-How each cluster is heard: the age of its mirror, and of its telemetry.
-
-What the current team has spent this month, the reader's part of it, and where a straight line leads.
-
-The reader's own claims with what is seen on them and what they cost: the live ones, then those of late.
+Free profiles start with those that the reader may request. Claims start with the live ones; those that ended
+in the past week follow.
 """
 
 import hashlib
@@ -44,8 +39,8 @@ class FreeRow:
         return (self.entry.total or 0) - (self.entry.free or 0)
 
 
-def free_now(user: User) -> list[FreeRow]:
-    """Return a row per profile that is not retired."""
+def free_profiles(user: User) -> list[FreeRow]:
+    """Return a row per profile that is not retired: those that `user` may request first, then by title."""
     entries = [entry for entry in catalogue(user) if entry.profile.retired_at is None]
     return [
         FreeRow(entry)
@@ -55,7 +50,7 @@ def free_now(user: User) -> list[FreeRow]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
-    """`collection` is None where telemetry has never been read."""
+    """The age of a cluster's mirror and its last collection of telemetry, None if there was none."""
 
     age: Age
     collection: Collection | None
@@ -65,21 +60,22 @@ class ClusterRow:
         return bool(self.age.cluster.metrics_url or self.age.cluster.prometheus_url)
 
 
-def clusters() -> list[ClusterRow]:
-    """Return the clusters that are synchronised, by name; three queries."""
+def cluster_rows() -> list[ClusterRow]:
+    """Return the synced clusters by name, in three queries."""
     collections = {row.cluster_id: row for row in Collection.objects.all()}
     return [ClusterRow(age, collections.get(age.cluster.pk)) for age in ages(OF_DEVICES)]
 
 
-ENOUGH = timedelta(days=3)  # a line through less than that says nothing
+MIN_FORECAST_SPAN = timedelta(days=3)  # a forecast from fewer days means nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Spend:
     """
-    `forecast` is spent so far ÷ time so far × the whole month, per currency: a straight line, and said to be.
+    What a team has spent this month, and the reader's part of it (`own`).
 
-    It is empty in the first days of a month and where hours have no rate.
+    `forecast` per currency is the amount so far ÷ the time so far × the whole month. It is empty in the first
+    days of a month and if hours have no rate.
     """
 
     report: CostReport
@@ -87,33 +83,33 @@ class Spend:
     forecast: dict[str, Decimal]
 
 
-def spend(team: Team, user: User, *, now: datetime) -> Spend:
-    """Return the figures of this month in the reader's zone, in three queries."""
-    found = report(team, Month.of(timezone.localdate(now), active_zone()), now=now)
-    own = next((row.cost for row in found.by_person if row.person == user), None)
-    return Spend(found, own, forecast(found))
+def monthly_spend(team: Team, user: User, *, now: datetime) -> Spend:
+    """Return the spending of this month in the reader's time zone, in three queries."""
+    cost_report = report(team, Month.of(timezone.localdate(now), active_zone()), now=now)
+    own = next((row.cost for row in cost_report.by_person if row.person == user), None)
+    return Spend(cost_report, own, forecast(cost_report))
 
 
-def forecast(found: CostReport) -> dict[str, Decimal]:
-    span = found.month.span
-    gone = found.until - span.start
-    if gone < ENOUGH or found.total.unpriced_held:
+def forecast(cost_report: CostReport) -> dict[str, Decimal]:
+    span = cost_report.month.span
+    elapsed = cost_report.until - span.start
+    if elapsed < MIN_FORECAST_SPAN or cost_report.total.unpriced_held:
         return {}
-    factor = Decimal((span.end - span.start) / gone)
+    factor = Decimal((span.end - span.start) / elapsed)
     return {
         currency: (amount * factor).quantize(Decimal(1), ROUND_HALF_UP)
-        for currency, amount in found.total.amounts.items()
+        for currency, amount in cost_report.total.amounts.items()
     }
 
 
-SHOWN = 12
-RECENT = timedelta(days=7)  # how long a claim that is over stays on the page
-SPARK = timedelta(hours=2)
+MAX_CLAIMS = 12
+SHOWN_AFTER_END = timedelta(days=7)  # how long a closed claim stays on the page
+SPARKLINE_SPAN = timedelta(hours=2)
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """`spark` are the last two hours of activity, five minutes each; None is no telemetry."""
+    """`spark` is the utilization of the last two hours in steps of five minutes; None is no telemetry."""
 
     claim: Claim
     observation: Observation
@@ -123,11 +119,12 @@ class ClaimRow:
 
     @property
     def products(self) -> list[str]:
-        """Return "2 × H100" of what is held, else nothing."""
+        """Return the held devices, as "2 × H100"."""
         counts: dict[str, int] = defaultdict(int)
-        for one in self.held:
-            if one.ended_at is None:
-                counts[f"{short_name(one.product)} {one.partition}".strip() or one.device] += 1
+        for allocation in self.held:
+            if allocation.ended_at is None:
+                name = f"{short_name(allocation.product)} {allocation.partition}".strip()
+                counts[name or allocation.device] += 1
         return [f"{count} × {name}" for name, count in counts.items()]
 
     @property
@@ -136,61 +133,61 @@ class ClaimRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Mine:
-    """`count` are those that live or have ended lately, of which `rows` shows the first."""
+class MyClaims:
+    """The first claims of the reader; `count` is the number of all that are live or ended recently."""
 
     rows: list[ClaimRow]
     count: int
     now: datetime
 
     def etag(self, more: Iterable[str]) -> str:
-        """Return an entity tag that changes when the page would, relative times and growing costs aside."""
+        """Return an entity tag of everything shown but relative times and growing costs."""
         parts: list[object] = [self.count, *more]
         for row in self.rows:
-            seen = row.observation
+            observation = row.observation
             parts += [
                 row.claim.pk,
                 row.claim.version,
                 row.claim.problem,
-                seen.use,
-                seen.percent,
-                seen.idle_since,
+                observation.use,
+                observation.percent,
+                observation.idle_since,
             ]
             parts += [row.products, row.statement.per_hour.amounts, row.claim.expires_at]
         return f'"{hashlib.sha256(repr(parts).encode()).hexdigest()[:20]}"'
 
 
-def mine(user: User, *, now: datetime) -> Mine:
-    """Return the claims of `user` in six queries, however many there are."""
+def my_claims(user: User, *, now: datetime) -> MyClaims:
+    """Return the claims of `user`, in six queries for any number of claims."""
     own = Claim.objects.visible_to(user).filter(requested_by=user)
     over = Case(When(state__in=FINAL, then=Value(1)), default=Value(0), output_field=IntegerField())
-    listed = own.filter(~Q(state__in=FINAL) | Q(state_since__gte=now - RECENT))
-    shown = list(listed.annotate(over=over).order_by("over", "-created_at", "-id").for_list()[:SHOWN])
+    listed = own.filter(~Q(state__in=FINAL) | Q(state_since__gte=now - SHOWN_AFTER_END))
+    shown = list(listed.annotate(over=over).order_by("over", "-created_at", "-id").for_list()[:MAX_CLAIMS])
     held: dict[UUID, list[Allocation]] = defaultdict(list)
     ids = [claim.pk for claim in shown]
-    for one in Allocation.objects.filter(claim__in=ids).order_by("started_at", "device"):
-        held[one.claim_id].append(one)
+    for allocation in Allocation.objects.filter(claim__in=ids).order_by("started_at", "device"):
+        held[allocation.claim_id].append(allocation)
     card = RateCard.load()
-    holding = {claim_id for claim_id, all_of in held.items() if any(one.ended_at is None for one in all_of)}
-    seen = observe(shown, now=now, holding=holding)
+    holding = {claim_id for claim_id, rows in held.items() if any(row.ended_at is None for row in rows)}
+    observations = observe(shown, now=now, holding=holding)
     sparks = recent_activity([claim for claim in shown if claim.state == ClaimState.ALLOCATED], now=now)
     rows = [
         ClaimRow(
             claim,
-            seen[claim.pk],
+            observations[claim.pk],
             statement(claim, held[claim.pk], card, now=now),
             held[claim.pk],
             sparks.get(claim.pk, []),
         )
         for claim in shown
     ]
-    return Mine(rows, listed.count(), now)
+    return MyClaims(rows, listed.count(), now)
 
 
 def recent_activity(claims: list[Claim], *, now: datetime) -> dict[UUID, list[float | None]]:
-    """Return the last two hours of each claim, None where nothing was measured; one query."""
-    first = bucket_start(now - SPARK)
-    buckets = [first + index * BUCKET for index in range(SPARK // BUCKET + 1)]
+    """Return the utilization of each claim in the last two hours, None if not measured, in one query."""
+    first = bucket_start(now - SPARKLINE_SPAN)
+    buckets = [first + index * BUCKET for index in range(SPARKLINE_SPAN // BUCKET + 1)]
     measured: dict[UUID, dict[datetime, float]] = defaultdict(dict)
     rows = Rollup.objects.filter(claim__in=claims, bucket__gte=first, activity__isnull=False).order_by()
     for claim_id, bucket, activity in rows.values_list("claim_id", "bucket").annotate(Avg("activity")):

@@ -1,4 +1,4 @@
-"""Two views: the page, and the part of it that polls itself."""
+"""Home: the page, and the part of it that polls."""
 
 from typing import Any
 
@@ -14,31 +14,31 @@ from inventory.fleet import totals
 from inventory.models import Device
 from portal.context import Shell
 from portal.home.needs import needs
-from portal.home.parts import Mine, clusters, free_now, mine, spend
+from portal.home.parts import MyClaims, cluster_rows, free_profiles, monthly_spend, my_claims
 from teams.access import user_of
 from teams.models import Role
 
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    """Show the page of the current team; an admin without one sees the fleet in its place."""
+    """Show Home for the current team; a platform admin sees the fleet and the clusters too."""
     shell = Shell.of(request)
     user, now = user_of(request), timezone.now()
-    held = mine(user, now=now)
-    seen = clusters()
-    page: dict[str, Any] = live_of(request, shell, held) | {
+    claims = my_claims(user, now=now)
+    cluster_status = cluster_rows()
+    page: dict[str, Any] = live_context(request, shell, claims) | {
         "team": shell.team,
-        "free": free_now(user),
+        "free": free_profiles(user),
         "may_request": any(role.rank >= Role.MEMBER.rank for role in shell.roles.values()),
-        "ages": [cluster.age for cluster in seen if cluster.age.is_stale],
+        "ages": [cluster.age for cluster in cluster_status if cluster.age.is_stale],
     }
     if shell.team:
         page["quotas"] = team_usage([shell.team])
-        page["spend"] = spend(shell.team, user, now=now)
+        page["spend"] = monthly_spend(shell.team, user, now=now)
     if shell.is_admin:
         page |= {
             "totals": totals(Device.objects.present()),
-            "clusters": seen,
+            "clusters": cluster_status,
             "undecided": count_pending(),
         }
     return render(request, "home.html", page)
@@ -46,9 +46,9 @@ def home(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def live(request: HttpRequest) -> HttpResponse:
-    """What moves by itself: 304 until something in it has. Relative times are kept current by the page."""
-    held = mine(user_of(request), now=timezone.now())
-    page = live_of(request, Shell.of(request), held)
+    """Render the part that polls: 304 until it changes. The browser keeps relative times current."""
+    claims = my_claims(user_of(request), now=timezone.now())
+    page = live_context(request, Shell.of(request), claims)
     response = get_conditional_response(request, etag=page["etag"])
     if response is None:
         response = render(request, "home.html#live", page)
@@ -57,7 +57,8 @@ def live(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def live_of(request: HttpRequest, shell: Shell, held: Mine) -> dict[str, Any]:
+def live_context(request: HttpRequest, shell: Shell, claims: MyClaims) -> dict[str, Any]:
     """Return the context of the part that polls."""
-    found = needs(shell, held, now=held.now)
-    return {"needs": found, "mine": held, "now": held.now, "etag": held.etag([need.key for need in found])}
+    shown = needs(shell, claims, now=claims.now)
+    etag = claims.etag([need.key for need in shown])
+    return {"needs": shown, "mine": claims, "now": claims.now, "etag": etag}

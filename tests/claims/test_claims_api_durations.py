@@ -19,11 +19,11 @@ from claims.api_types import SpelledDuration
         (3600, timedelta(hours=1)),
     ],
 )
-def test_a_duration_is_read_as_it_is_written(sent, meant):
+def test_duration_formats_are_parsed(sent, meant):
     assert SpelledDuration().run_validation(sent) == meant
 
 
 @pytest.mark.parametrize("sent", ["soon", "4 fortnights", "", {}, "-"])
-def test_what_is_no_duration_is_refused_with_examples(sent):
+def test_invalid_duration_is_refused_with_examples(sent):
     with pytest.raises(ValidationError, match="Enter a duration such as 24h"):
         SpelledDuration().run_validation(sent)

@@ -64,7 +64,7 @@ def live(claim):
     return reverse("claims:detail_live", args=[claim.pk])
 
 
-def test_the_list_shows_claims_of_ones_teams_alone(client, alice, eve, claim):
+def test_list_shows_claims_of_own_teams_only(client, alice, eve, claim):
     client.force_login(alice)
     assert "sam2" in client.get(reverse("claims:list")).text
     client.force_login(eve)
@@ -86,12 +86,12 @@ def test_the_list_shows_claims_of_ones_teams_alone(client, alice, eve, claim):
         ("q=nothing", False),
     ],
 )
-def test_the_list_filters_by_what_stands_in_the_address(client, lena, claim, query, found):
+def test_list_filters_by_query_of_address(client, lena, claim, query, found):
     client.force_login(lena)
     assert (detail(claim) in client.get(reverse("claims:list") + f"?{query}").text) is found
 
 
-def test_the_list_comes_as_csv_with_every_chosen_column(client, alice, claim):
+def test_list_as_csv_has_selected_columns(client, alice, claim):
     client.force_login(alice)
     answer = client.get(reverse("claims:list") + "?format=csv&col=state&col=team")
     lines = answer.getvalue().decode().splitlines()
@@ -111,7 +111,7 @@ def test_the_list_costs_the_same_for_one_claim_and_for_many(client, alice, visio
 
 
 @pytest.mark.parametrize("state", ClaimState)
-def test_a_claim_opens_in_every_state(client, alice, vision, fra, train, state):
+def test_claim_page_renders_in_every_state(client, alice, vision, fra, train, state):
     client.force_login(alice)
     claim = make_claim(vision, by=alice, cluster=fra, state=state)
     page = client.get(detail(claim))
@@ -121,26 +121,26 @@ def test_a_claim_opens_in_every_state(client, alice, vision, fra, train, state):
 
 
 @pytest.mark.parametrize("name", ["detail", "detail_live", "withdraw", "release"])
-def test_an_outsider_does_not_learn_that_a_claim_exists(client, eve, claim, name):
+def test_claim_page_is_404_for_outsider(client, eve, claim, name):
     client.force_login(eve)
     assert client.get(reverse(f"claims:{name}", args=[claim.pk])).status_code == 404
     assert client.get(reverse("claims:snippet", args=[claim.pk, "pod"])).status_code == 404
 
 
 @pytest.mark.parametrize("name", ["detail", "detail_live"])
-def test_reading_takes_no_post(client, alice, claim, name):
+def test_claim_page_refuses_post(client, alice, claim, name):
     client.force_login(alice)
     assert client.post(reverse(f"claims:{name}", args=[claim.pk])).status_code == 405
 
 
-def test_the_page_names_device_node_uuid_health_and_pod(client, alice, held):
+def test_page_shows_device_node_uuid_health_and_pod(client, alice, held):
     client.force_login(alice)
     page = client.get(detail(held)).text
     for word in ("gpu-0", "node-a", "GPU-gpu-0", "NVIDIA H100", "Healthy", "train-0", "Running"):
         assert word in page
 
 
-def test_a_tainted_device_is_not_called_healthy(client, alice, held):
+def test_tainted_device_is_not_healthy(client, alice, held):
     taint = {"key": "gpu.nvidia.com/xid", "effect": "NoExecute", "value": "79"}
     Device.objects.update(taints=[taint])
     client.force_login(alice)
@@ -149,7 +149,7 @@ def test_a_tainted_device_is_not_called_healthy(client, alice, held):
     assert "Healthy" not in page
 
 
-def test_a_device_that_the_mirror_lost_is_unknown_not_healthy(client, alice, held):
+def test_device_missing_from_mirror_is_unknown(client, alice, held):
     Device.objects.all().delete()
     client.force_login(alice)
     page = client.get(detail(held)).text
@@ -157,7 +157,7 @@ def test_a_device_that_the_mirror_lost_is_unknown_not_healthy(client, alice, hel
     assert "Healthy" not in page
 
 
-def test_the_page_costs_the_same_for_one_device_and_for_many(client, alice, held):
+def test_page_queries_do_not_grow_with_devices(client, alice, held):
     client.force_login(alice)
     client.get(detail(held))
     with CaptureQueriesContext(connection) as one:
@@ -172,7 +172,7 @@ def test_the_page_costs_the_same_for_one_device_and_for_many(client, alice, held
     assert len(many) == len(one)
 
 
-def test_polling_answers_304_until_something_moves(client, alice, held):
+def test_polling_is_304_until_claim_changes(client, alice, held):
     client.force_login(alice)
     first = client.get(live(held))
     tag = {"If-None-Match": first["ETag"]}
@@ -181,7 +181,7 @@ def test_polling_answers_304_until_something_moves(client, alice, held):
     assert client.get(live(held), headers=tag).status_code == 200
 
 
-def test_polling_sees_a_transition_and_tells_it_once(client, alice, lena, claim):
+def test_polling_announces_transition_once(client, alice, lena, claim):
     client.force_login(alice)
     tag = {"If-None-Match": client.get(live(claim))["ETag"]}
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
@@ -190,14 +190,14 @@ def test_polling_sees_a_transition_and_tells_it_once(client, alice, lena, claim)
     assert 'id="claim-status"' not in client.get(live(claim) + "?seen=approved").text
 
 
-def test_a_guessed_tag_tells_an_outsider_nothing(client, alice, eve, claim):
+def test_guessed_etag_is_404_for_outsider(client, alice, eve, claim):
     client.force_login(alice)
     tag = client.get(live(claim))["ETag"]
     client.force_login(eve)
     assert client.get(live(claim), headers={"If-None-Match": tag}).status_code == 404
 
 
-def test_the_problem_of_a_claim_stands_on_its_page(client, alice, claim):
+def test_page_shows_problem_of_claim(client, alice, claim):
     claim.problem = "fra-1 refused it."
     claim.save(update_fields=["problem"])
     client.force_login(alice)
@@ -205,7 +205,7 @@ def test_the_problem_of_a_claim_stands_on_its_page(client, alice, claim):
 
 
 @pytest.mark.parametrize("key", ["pod", "job", "kubectl"])
-def test_a_snippet_opens_by_address_and_as_a_part(client, alice, claim, key):
+def test_snippet_opens_by_address_and_as_fragment(client, alice, claim, key):
     client.force_login(alice)
     part = client.get(reverse("claims:snippet", args=[claim.pk, key])).text
     assert "<html" not in part
@@ -218,7 +218,7 @@ def test_an_unknown_snippet_is_404(client, alice, claim):
     assert client.get(reverse("claims:snippet", args=[claim.pk, "cobol"])).status_code == 404
 
 
-def test_asking_again_starts_from_what_the_claim_asked_for(client, alice, bob, claim):
+def test_request_again_prefills_the_request(client, alice, bob, claim):
     client.force_login(alice)
     page = client.get(detail(claim)).text
     asked = "profile=train-80&amp;devices=1&amp;delivery=claim&amp;parallel=1&amp;duration=24h"
@@ -227,7 +227,7 @@ def test_asking_again_starts_from_what_the_claim_asked_for(client, alice, bob, c
     assert "Request again" not in client.get(detail(claim)).text
 
 
-def test_the_page_says_how_old_it_is(client, alice, claim):
+def test_page_shows_age_of_mirror(client, alice, claim):
     client.force_login(alice)
     assert "fra-1 has not been read yet" in client.get(detail(claim)).text
     old = timezone.now() - timedelta(minutes=6)
@@ -238,7 +238,7 @@ def test_the_page_says_how_old_it_is(client, alice, claim):
     assert "6 min" in page
 
 
-def test_use_and_cost_come_without_a_reload_once_the_claim_is_approved(client, alice, lena, claim):
+def test_usage_panel_loads_after_approval(client, alice, lena, claim):
     client.force_login(alice)
     usage = f'hx-get="{reverse("usage:claim_fragment", args=[claim.pk])}" hx-trigger="'
     assert (
@@ -251,14 +251,14 @@ def test_use_and_cost_come_without_a_reload_once_the_claim_is_approved(client, a
     assert f'{usage}load, claim-changed from:body"' in client.get(detail(claim)).text
 
 
-def test_a_request_that_was_refused_loads_no_use_and_cost(client, alice, lena, claim):
+def test_denied_request_loads_no_usage_panel(client, alice, lena, claim):
     deny(claim=claim, by=lena, reason="no")
     client.force_login(alice)
     assert 'hx-trigger="load' not in client.get(detail(claim)).text
     assert "HX-Trigger" not in client.get(live(claim) + "?seen=requested")
 
 
-def test_the_figures_count_on_by_themselves(client, alice, held):
+def test_relative_times_of_figures_are_kept_current(client, alice, held):
     client.force_login(alice)
     page = client.get(detail(held)).text
     strip = page[page.index("dg-stats") : page.index("dg-chain")]
@@ -273,7 +273,7 @@ def test_the_figures_count_on_by_themselves(client, alice, held):
     assert "&lt;time" not in page
 
 
-def test_the_page_hears_that_the_mirror_is_newer(client, alice, claim):
+def test_polling_notices_newer_mirror(client, alice, claim):
     before = timezone.now() - timedelta(minutes=4)
     for resource in ("resourceslices", "resourceclaims", "pods"):
         claim.cluster.freshness.create(resource=resource, listed_at=before, seen_at=before)
@@ -284,7 +284,7 @@ def test_the_page_hears_that_the_mirror_is_newer(client, alice, claim):
     assert client.get(live(claim), headers=tag).status_code == 200
 
 
-def test_a_viewer_is_not_offered_to_request_beside_the_list(client, claim, alice, bob):
+def test_list_offers_no_request_to_viewer(client, claim, alice, bob):
     offer = f'<a class="btn btn-primary" href="{reverse("claims:request")}">'
     for person, offered in ((alice, True), (bob, False)):
         client.force_login(person)

@@ -29,13 +29,13 @@ def _broker(monkeypatch):
     monkeypatch.setattr(health, "broker", lambda: "")
 
 
-def test_the_process_says_that_it_is_alive(client):
+def test_healthz_returns_ok(client):
     assert client.get("/healthz").content == b"ok\n"
     assert client.post("/healthz").status_code == 405
 
 
 @pytest.mark.usefixtures("_broker")
-def test_it_is_ready_when_a_cluster_is_followed(client, fra):
+def test_portal_is_ready_with_synced_cluster(client, fra):
     answer = client.get("/readyz")
     assert answer.status_code == 200
     assert answer.json()["problems"] == {}
@@ -43,7 +43,7 @@ def test_it_is_ready_when_a_cluster_is_followed(client, fra):
 
 
 @pytest.mark.usefixtures("_broker")
-def test_one_stale_cluster_of_two_is_told_and_leaves_the_portal_ready(client, fra):
+def test_portal_stays_ready_with_one_stale_cluster(client, fra):
     Cluster.objects.create(name="lab-2", credentials=b"")
     answer = client.get("/readyz")
     assert answer.status_code == 200
@@ -51,33 +51,33 @@ def test_one_stale_cluster_of_two_is_told_and_leaves_the_portal_ready(client, fr
 
 
 @pytest.mark.usefixtures("_broker")
-def test_it_is_not_ready_when_no_cluster_is_followed_any_more(client, fra):
+def test_portal_is_not_ready_if_every_cluster_is_stale(client, fra):
     Freshness.objects.update(seen_at=timezone.now() - timedelta(hours=1))
     answer = client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["problems"] == {"sync": "The mirror of the only cluster is stale."}
 
 
-def test_a_broker_that_does_not_answer_makes_it_unready(client, fra, monkeypatch):
+def test_unreachable_broker_makes_portal_unready(client, fra, monkeypatch):
     nobody = Celery("nobody", broker="redis://127.0.0.1:1/0", set_as_current=False)
     monkeypatch.setattr(health, "current_app", nobody)
     answer = client.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["problems"]["broker"] == "The message broker does not answer."
+    assert answer.json()["problems"]["broker"] == "The message broker does not respond."
 
 
 @pytest.mark.usefixtures("_broker")
-def test_a_database_that_does_not_answer_makes_it_unready(client, monkeypatch):
+def test_unreachable_database_makes_portal_unready(client, monkeypatch):
     def refuse():
         raise DatabaseError
 
     monkeypatch.setattr(connection, "cursor", refuse)
     answer = client.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["problems"]["database"] == "The database does not answer."
+    assert answer.json()["problems"]["database"] == "The database does not respond."
 
 
-def test_prometheus_reads_the_age_of_every_resource(client, fra):
+def test_metrics_have_age_of_every_resource(client, fra):
     text = client.get("/metrics").content.decode()
     assert 'dragoman_sync_age_seconds{cluster="fra-1",resource="resourceclaims"}' in text
     assert 'dragoman_cluster_halted{cluster="fra-1"} 0.0' in text

@@ -64,7 +64,7 @@ def page(client) -> Callable[..., str]:
     return get
 
 
-def test_an_engineer_sees_what_waits_for_them_with_what_to_do(make, page, alice):
+def test_engineer_sees_needs_with_actions(make, page, alice):
     now = timezone.now()
     make(ClaimState.PROVISIONED, name="depth-sweep", expires_at=now + 48 * HOUR)
     make(ClaimState.REQUESTED, name="occ-pretrain", created_at=now - 17 * HOUR)
@@ -76,48 +76,50 @@ def test_an_engineer_sees_what_waits_for_them_with_what_to_do(make, page, alice)
         "Get the manifest",
         "occ-pretrain has been waiting for approval for 17 h",
         "Withdraw…",
-        "night-run ends in 6 h 59 min",
+        "night-run expires in 6 h 59 min",
         "blocked has a problem",
         "exceeded quota: gpus, limited: 8.",
     ):
         assert said in text
     assert (
-        text.index("blocked has a problem") < text.index("night-run ends") < text.index("depth-sweep waits")
+        text.index("blocked has a problem")
+        < text.index("night-run expires")
+        < text.index("depth-sweep waits")
     )
 
 
-def test_an_idle_claim_says_since_when_and_what_it_costs(make, page, alice):
+def test_idle_claim_shows_duration_and_cost(make, page, alice):
     price("0.55")
     claim = make(ClaimState.ALLOCATED, held=False, name="notebook", expires_at=timezone.now() + 90 * HOUR)
     held = hold(claim, timezone.now() - 3 * HOUR)
     measure(held, bucket_start(timezone.now()) - 24 * BUCKET, [0.01] * 24)
     text = page(alice)
     assert "notebook has been idle for 2 h" in text
-    assert "It costs €0.55 an hour." in text
+    assert "It costs €0.55 per hour." in text
 
 
-def test_a_claim_needs_the_reader_once_for_its_most_urgent_reason(make, page, alice):
+def test_claim_appears_once_for_most_urgent_need(make, page, alice):
     claim = make(ClaimState.ALLOCATED, held=False, name="notebook", expires_at=timezone.now() + HOUR)
     measure(hold(claim, timezone.now() - 3 * HOUR), bucket_start(timezone.now()) - 24 * BUCKET, [0.01] * 24)
     text = page(alice)
-    assert "notebook ends in" in text
+    assert "notebook expires in" in text
     assert "notebook has been idle" not in text
 
 
-def test_nothing_to_do_and_nothing_held_say_the_next_step(page, alice, vision):
+def test_empty_home_shows_next_step(page, alice, vision):
     text = page(alice)
-    assert "Nothing waits for you." in text
-    assert "You hold nothing" in text
+    assert "Nothing needs you." in text
+    assert "No claims yet" in text
     assert reverse("claims:catalogue") in text
 
 
-def test_somebody_without_a_team_learns_how_to_get_into_one(page, db):
+def test_user_without_team_learns_how_to_join(page, db):
     text = page(make_user("eve"))
     assert "You are in no team yet" in text
     assert "New request" not in text
 
 
-def test_silence_of_the_exporter_is_no_telemetry_and_a_missing_price_no_rate(make, page, alice):
+def test_missing_metric_is_no_telemetry_and_missing_price_no_rate(make, page, alice):
     hold(make(ClaimState.ALLOCATED, held=False, expires_at=timezone.now() + 90 * HOUR), timezone.now() - HOUR)
     text = page(alice)
     assert "No telemetry" in text
@@ -126,7 +128,7 @@ def test_silence_of_the_exporter_is_no_telemetry_and_a_missing_price_no_rate(mak
     assert "0 %" not in text
 
 
-def test_claims_of_others_and_long_past_ones_are_not_mine(make, page, alice, lena):
+def test_my_claims_exclude_others_and_long_closed(make, page, alice, lena):
     make(ClaimState.ALLOCATED, by=lena, name="not-mine")
     make(ClaimState.RELEASED, name="long-past", state_since=timezone.now() - timedelta(days=8))
     make(ClaimState.RELEASED, name="of-late", state_since=timezone.now() - timedelta(days=6))
@@ -137,7 +139,7 @@ def test_claims_of_others_and_long_past_ones_are_not_mine(make, page, alice, len
     assert 'My claims</h2><span class="dg-count">1</span>' in text
 
 
-def test_a_lead_sees_the_inbox_on_top_with_the_age_of_the_oldest(make, page, lena, alice):
+def test_lead_sees_inbox_first_with_age_of_oldest(make, page, lena, alice):
     make(ClaimState.REQUESTED, created_at=timezone.now() - 30 * HOUR)
     make(ClaimState.REQUESTED)
     text = page(lena)
@@ -147,12 +149,12 @@ def test_a_lead_sees_the_inbox_on_top_with_the_age_of_the_oldest(make, page, len
     assert "wait for your decision" not in page(alice)
 
 
-def test_a_viewer_is_not_offered_to_request(make, page, vision):
+def test_viewer_gets_no_request_button(make, page, vision):
     text = page(make_user("bob"))
     assert "New request" not in text
 
 
-def test_spend_and_quota_of_the_current_team_are_links(make, page, alice, vision):
+def test_spend_and_quota_of_current_team_are_links(make, page, alice, vision):
     price("3")
     make_quota(vision, 8)
     hold(make(ClaimState.ALLOCATED, held=False, devices=2), timezone.now() - timedelta(minutes=20))
@@ -163,7 +165,7 @@ def test_spend_and_quota_of_the_current_team_are_links(make, page, alice, vision
     assert reverse("usage:team", args=["vision"]) in text
 
 
-def test_free_devices_stand_per_profile_with_the_way_to_ask(make, page, alice, vision, fra):
+def test_free_devices_are_listed_per_profile_with_request_link(make, page, alice, vision, fra):
     make_quota(vision, 8)
     make_profile("train-80")
     make_profile("closed", teams=(make_team("nlp"),))
@@ -173,23 +175,23 @@ def test_free_devices_stand_per_profile_with_the_way_to_ask(make, page, alice, v
     assert "Closed" not in text
 
 
-def test_an_admin_sees_the_fleet_and_which_cluster_is_silent(page, fra, make):
+def test_admin_sees_fleet_and_stale_cluster(page, fra, make):
     make(ClaimState.REQUESTED)
     lab = make_cluster("lab-2")
     for resource in OF_DEVICES:
         Freshness.objects.create(cluster=lab, resource=resource, seen_at=timezone.now() - HOUR)
     text = page(make_user("root", admin=True))
     for said in (
-        "Undecided requests",
+        "Pending requests",
         "Stale clusters",
-        "lab-2 has said nothing for",
-        "No exporter or Prometheus is set",
+        "lab-2: no update for",
+        "No exporter or Prometheus is configured",
     ):
         assert said in text
-    assert "fra-1 has said nothing" not in text
+    assert "fra-1: no update" not in text
 
 
-def test_an_admin_sees_how_many_requests_of_all_teams_are_undecided(make, page, alice, lena):
+def test_admin_sees_number_of_pending_requests(make, page, alice, lena):
     """A lead decides on them: nothing waits for the admin."""
     make(ClaimState.REQUESTED)
     running = make(ClaimState.ALLOCATED, expires_at=timezone.now() + HOUR)
@@ -202,14 +204,14 @@ def test_an_admin_sees_how_many_requests_of_all_teams_are_undecided(make, page, 
         team=running.team, device_class="gpu.nvidia.com", devices=9, asked_by=alice, key="more"
     )
     tile = re.search(
-        r'<a href="([^"]*)"><div class="lab">Undecided requests</div>(.*?)</a>',
+        r'<a href="([^"]*)"><div class="lab">Pending requests</div>(.*?)</a>',
         page(make_user("root", admin=True)),
     )
     assert tile[1] == f"{reverse('claims:approvals')}?tab=all"
     assert '<div class="dg-fig m">3</div>' in tile[2]
 
 
-def test_strangers_are_sent_to_sign_in_and_nobody_posts(client, alice):
+def test_anonymous_is_redirected_and_post_is_refused(client, alice):
     for address in (HOME, LIVE):
         assert client.get(address).status_code == 302
     client.force_login(alice)
@@ -217,7 +219,7 @@ def test_strangers_are_sent_to_sign_in_and_nobody_posts(client, alice):
         assert client.post(address).status_code == 405
 
 
-def test_the_live_part_is_304_until_something_moves(make, client, alice):
+def test_live_part_is_304_until_home_changes(make, client, alice):
     claim = make(ClaimState.PROVISIONED, name="depth-sweep")
     client.force_login(alice)
     first = client.get(LIVE)
@@ -231,7 +233,7 @@ def test_the_live_part_is_304_until_something_moves(make, client, alice):
     assert moved["ETag"] != first["ETag"]
 
 
-def test_the_page_carries_the_tag_that_its_first_poll_sends(make, client, alice):
+def test_page_has_etag_of_first_poll(make, client, alice):
     make(ClaimState.PROVISIONED)
     client.force_login(alice)
     tag = client.get(LIVE)["ETag"].strip('"')
@@ -239,9 +241,7 @@ def test_the_page_carries_the_tag_that_its_first_poll_sends(make, client, alice)
 
 
 @pytest.mark.parametrize("address", [HOME, LIVE])
-def test_home_costs_the_same_for_one_claim_and_for_many(
-    make, client, alice, address, django_assert_max_num_queries
-):
+def test_home_queries_do_not_grow_with_claims(make, client, alice, address, django_assert_max_num_queries):
     def one_more() -> None:
         claim = make(ClaimState.ALLOCATED, held=False, expires_at=timezone.now() + HOUR)
         measure(hold(claim, timezone.now() - HOUR), bucket_start(timezone.now()) - 3 * BUCKET, [0.5] * 3)

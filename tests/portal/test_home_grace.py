@@ -14,7 +14,7 @@ from tests.factories import make_claim, make_cluster, make_profile, make_team, m
 pytestmark = pytest.mark.django_db
 
 
-def test_a_claim_in_its_grace_says_when_the_portal_deletes_it(client):
+def test_claim_in_grace_shows_deletion_time(client):
     alice = make_user("alice")
     vision = make_team("vision", members=(alice,))
     fra = make_cluster("fra-1", teams=(vision,))
@@ -27,6 +27,6 @@ def test_a_claim_in_its_grace_says_when_the_portal_deletes_it(client):
     make_claim(vision, by=alice, cluster=fra, profile=profile, name="flow", state=state, expires_at=over)
     client.force_login(alice)
     text = client.get("/").content.decode()
-    assert re.search(r"flow ended 3\d min ago", text)
-    assert re.search(r"Grace period ends in 1 h 2\d min; then the portal deletes the claim", text)
+    assert re.search(r"flow expired 3\d min ago", text)
+    assert re.search(r"Grace period ends in 1 h 2\d min; the claim is deleted then", text)
     assert "Save your work" not in text

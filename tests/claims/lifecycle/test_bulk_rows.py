@@ -78,7 +78,7 @@ def lines(user, claims, order):
         ((1,), ("a", "b"), "Released: 2 pods keep their devices until they end."),
     ],
 )
-def test_a_release_says_what_it_frees(make, alice, held, pods, will):
+def test_release_preview_shows_freed_devices(make, alice, held, pods, will):
     claim = make("sam", ClaimState.ALLOCATED, held=held, pods=pods)
     assert preview(alice, [claim], BulkRequest(BulkAction.RELEASE)) == [
         BulkPreview(claim, will, "", len(held), len(pods))
@@ -101,12 +101,12 @@ def test_a_release_says_what_it_frees(make, alice, held, pods, will):
         ),
     ],
 )
-def test_a_preview_says_the_numbers_of_all_claims_of_a_template(make, alice, order, state, will):
+def test_preview_counts_all_claims_of_template(make, alice, order, state, will):
     claim = make("sam", state, devices=2, parallel=3)
     assert lines(alice, [claim], order) == [(will, "", 0, 0)]
 
 
-def test_withdrawing_one_device_is_said_as_one(make, alice):
+def test_withdraw_preview_of_one_device_is_singular(make, alice):
     claim = make("sam", ClaimState.REQUESTED)
     will = "Withdrawn: 1 device is returned to the quota of vision."
     assert lines(alice, [claim], BulkRequest(BulkAction.WITHDRAW)) == [(will, "", 0, 0)]
@@ -125,14 +125,14 @@ RUN = (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED)
         (BulkAction.TRANSFER, RUN, "Only running claims can be changed this way."),
     ],
 )
-def test_each_action_is_for_its_states_alone(make, alice, lena, action, possible, sentence):
+def test_each_action_needs_its_states(make, alice, lena, action, possible, sentence):
     claims = [make(state, state) for state in ALL]
     order = BulkRequest(action, by=HOUR, to=lena)
     said = {line.claim.state: line.obstacle for line in preview(alice, claims, order)}
     assert said == {state: "" if state in possible else f"It is “{state.label}”. {sentence}" for state in ALL}
 
 
-def test_a_preview_says_why_somebody_cannot_have_a_claim(make, alice, lena, lars, bob, eve, root):
+def test_preview_explains_impossible_transfer(make, alice, lena, lars, bob, eve, root):
     claim, hers = make("sam"), make("hers", by=lena)
     carol = make_user("carol")
     make_team("vision").memberships.create(user=carol, role="member")
@@ -153,7 +153,7 @@ def test_a_preview_says_why_somebody_cannot_have_a_claim(make, alice, lena, lars
         assert (person.username, line.obstacle) == (person.username, reason)
 
 
-def test_nobody_who_cannot_sign_in_is_offered_as_owner(make, alice, lena):
+def test_inactive_user_cannot_become_owner(make, alice, lena):
     claim, order = make("a"), BulkRequest(BulkAction.TRANSFER, to=lena)
     (before,) = preview(alice, [claim], order)
     lena.is_active = False
@@ -163,7 +163,7 @@ def test_nobody_who_cannot_sign_in_is_offered_as_owner(make, alice, lena):
     assert (after.effect, bool(after.obstacle)) == ("", True)
 
 
-def test_roles_are_those_in_the_teams_concerned(alice, bob, lena, root, vision):
+def test_team_roles_are_read_per_team(alice, bob, lena, root, vision):
     nlp = make_team("nlp", members=(bob,), owners=(lena,))
     make_team("audio", members=(alice, bob, lena))
     teams = [vision, nlp]
@@ -173,7 +173,7 @@ def test_roles_are_those_in_the_teams_concerned(alice, bob, lena, root, vision):
     assert team_roles(root, teams) == {vision.pk: Role.OWNER, nlp.pk: Role.OWNER}
 
 
-def test_chosen_are_those_that_one_may_see_by_name(make, alice, eve, fra):
+def test_selected_claims_are_visible_ones_by_name(make, alice, eve, fra):
     claims = [make(name) for name in "bca"]
     theirs = make_claim(make_team("nlp"), by=eve, cluster=fra)
     ids = [claim.pk for claim in (*claims, theirs)]
@@ -181,14 +181,14 @@ def test_chosen_are_those_that_one_may_see_by_name(make, alice, eve, fra):
     assert selected_claims(eve, ids) == []
 
 
-def test_two_hundred_can_be_changed_at_once_and_one_more_cannot(alice):
+def test_at_most_200_claims_can_be_selected(alice):
     assert selected_claims(alice, [uuid4() for _ in range(200)]) == []
     with pytest.raises(Invalid) as refusal:
         selected_claims(alice, [uuid4() for _ in range(201)])
     assert refusal.value.message == "201 claims are selected. At most 200 can be changed at once."
 
 
-def test_of_three_the_refused_one_in_the_middle_holds_up_no_other(
+def test_refused_claim_does_not_stop_others(
     make, vision, alice, lena, removals, django_capture_on_commit_callbacks
 ):
     one, two, three = make("one"), make("two", by=lena), make("three")
@@ -204,7 +204,7 @@ def test_of_three_the_refused_one_in_the_middle_holds_up_no_other(
     assert [claim.history.last().why for claim in (one, three)] == ["Done.", "Done."]
 
 
-def test_who_may_not_see_or_change_anything_changes_nothing(make, bob, eve):
+def test_viewer_and_outsider_change_nothing(make, bob, eve):
     claim = make("sam")
     (of_bob,) = run(bob, [claim], BulkRequest(BulkAction.RELEASE))
     (of_eve,) = run(eve, [claim], BulkRequest(BulkAction.RELEASE))
@@ -213,7 +213,7 @@ def test_who_may_not_see_or_change_anything_changes_nothing(make, bob, eve):
     assert Claim.objects.get().state == ClaimState.PROVISIONED
 
 
-def test_each_action_says_what_it_has_done_and_keeps_the_reason(make, alice, lena):
+def test_action_returns_outcome_and_stores_reason(make, alice, lena):
     waits, runs, given = make("waits", ClaimState.REQUESTED), make("runs"), make("given")
     assert run(alice, [waits], BulkRequest(BulkAction.WITHDRAW, reason="Later.")) == [
         BulkResult(waits, "Withdrawn.")
@@ -228,7 +228,7 @@ def test_each_action_says_what_it_has_done_and_keeps_the_reason(make, alice, len
     assert (wish.until, wish.reason, wish.key) == (END + 2 * HOUR, "More.", f"k:{runs.pk}")
 
 
-def test_one_key_extends_each_of_several_claims_once(make, alice):
+def test_one_key_extends_each_claim_once(make, alice):
     quick = make_profile("quick", extension=2 * HOUR)
     claims = [make(name, profile=quick) for name in ("a", "b")]
     order = BulkRequest(BulkAction.EXTEND, by=2 * HOUR, key="x" * 60)
@@ -246,12 +246,12 @@ def test_one_key_extends_each_of_several_claims_once(make, alice):
         (BulkRequest(BulkAction.EXTEND, by=HOUR), "Enter the length of the extension."),
     ],
 )
-def test_an_order_that_lacks_something_is_refused_for_each(make, alice, order, sentence):
+def test_incomplete_bulk_request_is_refused_for_each_claim(make, alice, order, sentence):
     claim = make("sam")
     assert run(alice, [claim], order) == [BulkResult(claim, "", sentence, "invalid")]
 
 
-def test_a_claim_without_an_end_cannot_be_extended_with_others(make, alice):
+def test_claim_without_expiry_cannot_be_extended(make, alice):
     claim = make("sam")
     Claim.objects.update(expires_at=None)
     claim.refresh_from_db()
@@ -270,7 +270,7 @@ def post(user, **body):
     return client.post(API, body, format="json", headers={"Idempotency-Key": body.pop("key", "k-1")})
 
 
-def test_the_api_previews_and_does_each_with_its_sentence(make, alice, lena):
+def test_bulk_api_previews_and_runs(make, alice, lena):
     mine, hers = make("mine"), make("xhers", by=lena)
     ids = [str(mine.pk), str(hers.pk)]
     refusal = "xhers belongs to lena; they or a lead of vision may do this."
@@ -294,7 +294,7 @@ def test_the_api_previews_and_does_each_with_its_sentence(make, alice, lena):
     assert dict(Claim.objects.values_list("name", "state")) == {"mine": "releasing", "xhers": "provisioned"}
 
 
-def test_the_api_extends_by_what_is_said_with_its_key_and_reason(make, alice):
+def test_bulk_api_extends_with_key_and_reason(make, alice):
     claim = make("sam")
     answer = post(alice, action="extend", claims=[str(claim.pk)], by="2h", reason="More.", key="k-9")
     assert answer.json()[0]["said"] == "Extension by 2 h requested."
@@ -302,7 +302,7 @@ def test_the_api_extends_by_what_is_said_with_its_key_and_reason(make, alice):
     assert (wish.key, wish.reason, wish.until) == (f"k-9:{claim.pk}", "More.", END + 2 * HOUR)
 
 
-def test_the_api_hands_over_to_a_person_that_there_is(make, alice, lena):
+def test_bulk_api_transfers_to_existing_user(make, alice, lena):
     claim = make("sam")
     refused = post(alice, action="transfer", claims=[str(claim.pk)], to="nobody")
     assert (refused.status_code, refused.json()["detail"]) == (422, "There is no user nobody.")
@@ -310,7 +310,7 @@ def test_the_api_hands_over_to_a_person_that_there_is(make, alice, lena):
     assert Claim.objects.get().requested_by == lena
 
 
-def test_the_api_takes_200_claims_at_once(alice):
+def test_bulk_api_accepts_200_claims(alice):
     assert (
         post(alice, action="release", claims=[str(uuid4()) for _ in range(bulk.MAX_CLAIMS)]).status_code
         == 200
@@ -325,7 +325,7 @@ def test_the_api_takes_200_claims_at_once(alice):
 PAGE = "/claims/many/"
 
 
-def test_the_page_offers_those_who_could_own_claims_of_the_teams_concerned(client, make, vision, lena):
+def test_bulk_page_offers_eligible_owners(client, make, vision, lena):
     gone = make_user("gone", is_active=False)
     vision.memberships.create(user=gone, role="member")
     make_team("nlp", members=(make_user("nina"),))
@@ -335,7 +335,7 @@ def test_the_page_offers_those_who_could_own_claims_of_the_teams_concerned(clien
     assert [person.username for person in form.fields["to"].queryset] == ["alice", "lars", "lena"]
 
 
-def test_the_page_puts_what_can_be_done_first_and_counts_that_alone(client, make, alice, lena):
+def test_bulk_page_lists_possible_claims_first_and_counts_them(client, make, alice, lena):
     first = make("a-hers", ClaimState.ALLOCATED, by=lena, held=(1, 2, 3), pods=("x",))
     second = make("b-mine", ClaimState.ALLOCATED, held=(1, 2), pods=("y", "z"))
     client.force_login(alice)
@@ -345,7 +345,7 @@ def test_the_page_puts_what_can_be_done_first_and_counts_that_alone(client, make
 
 
 @pytest.mark.parametrize(("names", "status", "done"), [("ab", 200, 2), ("ac", 409, 1), ("c", 409, 0)])
-def test_the_page_says_how_many_are_done_and_whether_all_are(client, make, alice, names, status, done):
+def test_bulk_page_counts_outcomes(client, make, alice, names, status, done):
     claims = {
         name: make(name, ClaimState.REQUESTED if name == "c" else ClaimState.PROVISIONED) for name in "abc"
     }
@@ -354,7 +354,7 @@ def test_the_page_says_how_many_are_done_and_whether_all_are(client, make, alice
     assert (answer.status_code, answer.context["done"]) == (status, done)
 
 
-def test_the_page_refuses_an_order_that_lacks_something_only_when_it_is_sent(client, make, alice):
+def test_bulk_page_reports_missing_fields_only_on_post(client, make, alice):
     claim = make("sam")
     client.force_login(alice)
     for action, error in (
@@ -388,7 +388,7 @@ def test_the_page_refuses_an_order_that_lacks_something_only_when_it_is_sent(cli
         ("?q=Fast", {"lab"}),
     ],
 )
-def test_the_list_shows_what_its_filters_say(client, make, alice, lena, vision, query, names):
+def test_list_applies_filters(client, make, alice, lena, vision, query, names):
     make("mine")
     make("hers", ClaimState.REQUESTED, by=lena)
     make("over", ClaimState.RELEASED, reason="One epoch.")
@@ -403,7 +403,7 @@ def test_the_list_shows_what_its_filters_say(client, make, alice, lena, vision, 
     assert {row.split(",")[0] for row in rows[1:]} == names
 
 
-def test_a_row_of_the_list_says_all_that_the_claim_is(client, make, alice, fra):
+def test_csv_row_has_all_columns_of_claim(client, make, alice, fra):
     claim = make("sam", devices=2, parallel=3, created_at=NOON - 30 * HOUR)
     client.force_login(alice)
     answer = client.get("/claims/?format=csv")
@@ -415,7 +415,7 @@ def test_a_row_of_the_list_says_all_that_the_claim_is(client, make, alice, fra):
     ]
 
 
-def test_people_are_called_by_their_names_not_by_those_they_sign_in_with(make, alice, lena):
+def test_bulk_sentences_use_full_names(make, alice, lena):
     for person, name in ((alice, "Alice"), (lena, "Lena")):
         person.first_name, person.last_name = name, "Ott"
         person.save(update_fields=["first_name", "last_name"])
