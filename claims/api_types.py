@@ -1,6 +1,6 @@
 """
-Types that several resources of the API share: what it takes (shape only; services decide whether it is
-allowed) and how it shows a claim.
+Serializers that several resources of the API share: inputs (shape only; services decide what is allowed), and
+how a claim is shown.
 """
 
 from datetime import timedelta
@@ -24,31 +24,31 @@ from teams.models import User
 
 @extend_schema_field({"oneOf": [{"type": "string", "minLength": 1}, {"type": "integer", "minimum": 0}]})
 class SpelledDuration(serializers.DurationField):
-    """As people write it in the form, "36h" or "1d 12h"; or seconds, or ISO 8601."""
+    """A duration as "36h" or "1d 12h", as seconds, or as ISO 8601."""
 
     default_error_messages = {"invalid": "Enter a duration such as 24h, 3d, 1d 12h, PT24H or 86400."}
 
     def to_internal_value(self, value: Any) -> timedelta:
-        if value == "":  # which the field would read as no time at all
+        if value == "":  # the field would read it as 0
             self.fail("invalid")
         try:
             return parse(str(value))
         except ValueError:
-            found: timedelta = super().to_internal_value(value)
-            if not timedelta(0) <= found <= LONGEST:
+            duration: timedelta = super().to_internal_value(value)
+            if not timedelta(0) <= duration <= LONGEST:
                 self.fail("invalid")
-            return found
+            return duration
 
 
 class FurtherIn(Input):
-    """A profile that the claim takes as well."""
+    """An additional profile of the claim."""
 
     profile = serializers.CharField(max_length=40, help_text="Slug of the profile")
     devices = serializers.IntegerField(min_value=1, max_value=1024, default=1, help_text="Per claim")
 
 
 class PartIn(Input):
-    """A profile of a claim that takes several, and how many devices of it there shall be."""
+    """A profile of a claim with several, and the number of devices to approve."""
 
     profile = serializers.CharField(max_length=40, help_text="Slug of the profile")
     devices = serializers.IntegerField(
@@ -57,7 +57,7 @@ class PartIn(Input):
 
 
 class RequestIn(Input):
-    """A request: `duration` is the usual one of the profile if left out."""
+    """A request. Without `duration`, the default of the profile applies."""
 
     team = serializers.CharField(max_length=40, help_text="Slug of the team")
     cluster = serializers.CharField(max_length=40, help_text="Name of the cluster")
@@ -66,23 +66,25 @@ class RequestIn(Input):
         child=serializers.CharField(max_length=40),
         max_length=7,
         default=list,
-        help_text="Slugs of profiles to take, in this order, where the profile does not fit",
+        help_text="Slugs of profiles to use, in this order, if the profile does not fit",
     )
     together = serializers.ListField(
         child=FurtherIn(),
         max_length=31,
         default=list,
-        help_text="Profiles that the claim takes as well; not beside alternatives",
+        help_text="Additional profiles of the claim; cannot be combined with alternatives",
     )
     devices = serializers.IntegerField(min_value=1, max_value=1024, default=1, help_text="Per claim")
     parallel = serializers.IntegerField(
-        min_value=1, max_value=1000, default=1, help_text="Claims of a template at once"
+        min_value=1, max_value=1000, default=1, help_text="Concurrent claims of a template"
     )
     delivery = serializers.ChoiceField(choices=Delivery.choices, default=Delivery.CLAIM)
     duration = SpelledDuration(
         required=False, allow_null=True, default=None, help_text="36h, 1d 12h, PT36H, or seconds"
     )
-    name = serializers.CharField(max_length=63, allow_blank=True, default="", help_text="Of the object")
+    name = serializers.CharField(
+        max_length=63, allow_blank=True, default="", help_text="Name of the object; generated if empty"
+    )
 
 
 class ClaimIn(RequestIn):
@@ -90,9 +92,9 @@ class ClaimIn(RequestIn):
 
 
 class ApproveIn(Input):
-    """With `devices`, `duration`, `profile` or `together`, less is approved than was asked for."""
+    """With `devices`, `duration`, `profile` or `together`, less is approved than requested."""
 
-    spec_hash = serializers.CharField(max_length=64, help_text="Of the claim as you read it")
+    spec_hash = serializers.CharField(max_length=64, help_text="`spec_hash` of the claim that you read")
     note = serializers.CharField(max_length=2000, allow_blank=True, default="")
     devices = serializers.IntegerField(
         min_value=1, max_value=1024, required=False, allow_null=True, default=None, help_text="Per claim"
@@ -105,7 +107,7 @@ class ApproveIn(Input):
         child=PartIn(),
         max_length=32,
         default=list,
-        help_text="Of a claim that takes several profiles: those of which less is approved",
+        help_text="For a claim with several profiles: those to approve in part",
     )
 
 
@@ -122,7 +124,7 @@ class EndIn(Input):
 
 
 class QuotaIn(Input):
-    """A limit for one device class, for one profile, or (`counts`: claims) for the number of claims."""
+    """A limit for one device class or profile, or (`counts`: claims) for the number of claims."""
 
     team = serializers.CharField(max_length=40)
     device_class = serializers.CharField(max_length=253, allow_blank=True, default="")
@@ -130,24 +132,27 @@ class QuotaIn(Input):
     counts = serializers.ChoiceField(choices=Quota.Counts.choices, default=Quota.Counts.DEVICES)
     devices = serializers.IntegerField(min_value=0, max_value=1_000_000, help_text="The limit")
     guaranteed = serializers.IntegerField(
-        min_value=0, max_value=1_000_000, default=0, help_text="Of a device class: kept free for the team"
+        min_value=0,
+        max_value=1_000_000,
+        default=0,
+        help_text="Kept free for the team; for device classes only",
     )
 
 
 class QuotaRequestIn(Input):
-    """A wish for a limit of so many `devices` in all, until a moment or for good."""
+    """A request for a limit of `devices` in total, until a time or permanently."""
 
     team = serializers.CharField(max_length=40)
     device_class = serializers.CharField(max_length=253, allow_blank=True, default="")
     profile = serializers.CharField(max_length=40, allow_blank=True, default="")
     counts = serializers.ChoiceField(choices=Quota.Counts.choices, default=Quota.Counts.DEVICES)
-    devices = serializers.IntegerField(min_value=1, max_value=1_000_000, help_text="The limit in all")
-    until = serializers.DateTimeField(allow_null=True, default=None, help_text="Left out: for good")
+    devices = serializers.IntegerField(min_value=1, max_value=1_000_000, help_text="The limit in total")
+    until = serializers.DateTimeField(allow_null=True, default=None, help_text="Permanent if left out")
     reason = serializers.CharField(max_length=2000)
 
 
 class QuotaGrantIn(Input):
-    """What is left out is given as it was asked for."""
+    """Fields that are left out are granted as requested."""
 
     devices = serializers.IntegerField(min_value=1, max_value=1_000_000, allow_null=True, default=None)
     until = serializers.DateTimeField(allow_null=True, default=None)
@@ -189,13 +194,13 @@ class ClaimOut(serializers.ModelSerializer[Claim]):
     cluster = serializers.CharField(source="cluster.name")
     profile = serializers.CharField(source="profile_version.profile.slug")
     profile_version = serializers.IntegerField(source="profile_version.number")
-    profiles = serializers.SerializerMethodField(help_text="Slugs of all profiles that it names")
+    profiles = serializers.SerializerMethodField(help_text="Slugs of all its profiles")
     together = serializers.SerializerMethodField(
-        help_text="All of `profiles` are taken, not the first that fits"
+        help_text="True if it gets all of `profiles`, false if it gets the first that fits"
     )
     requested_by = serializers.CharField(source="requested_by.username")
     decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
-    kind = serializers.SerializerMethodField(help_text="Of the object in the cluster")
+    kind = serializers.SerializerMethodField(help_text="Kind of the object in the cluster")
     duration = SecondsField()
     state = serializers.ChoiceField(choices=ClaimState.choices)
     delivery = serializers.ChoiceField(choices=Delivery.choices)
@@ -233,17 +238,19 @@ class AllocationOut(serializers.ModelSerializer[Allocation]):
 
 
 class AlternativeOut(serializers.Serializer[Any]):
-    """One of the profiles of a claim that names several."""
+    """One of several profiles of a claim."""
 
     profile = serializers.CharField(source="alternative.profile_version.profile.slug")
     profile_version = serializers.IntegerField(source="alternative.profile_version.number")
-    request = serializers.CharField(source="alternative.name", help_text="As in `allocations`")
+    request = serializers.CharField(source="alternative.name", help_text="Request name, as in `allocations`")
     devices = serializers.IntegerField(
-        source="alternative.devices", help_text="That it takes of its quota, of all claims together"
+        source="alternative.devices",
+        help_text="Devices that it counts against its quota, over all claims of a template",
     )
-    held = serializers.IntegerField(help_text="Devices that the claim holds of it now")
+    held = serializers.IntegerField(help_text="Devices of this profile that the claim holds now")
     together = serializers.BooleanField(
-        source="alternative.together", help_text="All profiles are taken, not the first that fits"
+        source="alternative.together",
+        help_text="True if the claim gets all profiles, false if it gets the first that fits",
     )
 
 
@@ -251,11 +258,11 @@ class ClaimDetailOut(ClaimOut):
     """A claim with its spec and the devices that it holds now."""
 
     problem_code = serializers.SerializerMethodField(
-        help_text="Of what others did to its object: deleted, replaced …; empty for any other problem"
+        help_text="Code of drift: deleted, replaced, …; empty for any other problem"
     )
     allocations = AllocationOut(many=True, source="held_now")
     alternatives = serializers.SerializerMethodField(
-        help_text="In the order of preference, or all together; empty for a claim of one profile"
+        help_text="In order of preference, or all together; empty for a claim with one profile"
     )
 
     class Meta:
@@ -302,11 +309,11 @@ class MatchStepOut(serializers.Serializer[Any]):
 
 
 class MatchOut(serializers.Serializer[Any]):
-    """Null means that it cannot be told, never 0."""
+    """Null means unknown, never 0."""
 
     steps = MatchStepOut(many=True)
-    matching = serializers.IntegerField(allow_null=True, help_text="Devices that pass class and selectors")
-    free = serializers.IntegerField(allow_null=True, help_text="Devices that could be taken now")
+    matching = serializers.IntegerField(allow_null=True, help_text="Devices that match class and selectors")
+    free = serializers.IntegerField(allow_null=True, help_text="Matching devices that are free now")
     nodes_that_fit = serializers.IntegerField(allow_null=True)
     claims_that_fit = serializers.IntegerField(allow_null=True)
     fits = serializers.BooleanField()

@@ -1,9 +1,9 @@
-// What pages gain where there is JavaScript. Each part finds its elements by a data- attribute; none needs another.
+// Enhancements of all pages. Each part finds its elements by a data- attribute and works without the others.
 const root = document.documentElement;
 root.classList.add("js");
 
-// data-copy="text" or data-copy-from="selector": copies, and says so for two seconds.
-const say = (button, words) => {
+// data-copy="text" or data-copy-from="selector": copies, and shows a confirmation for two seconds.
+const confirmOn = (button, words) => {
   const before = button.dataset.before ?? button.getAttribute("aria-label") ?? "";
   button.dataset.before = before;
   button.setAttribute("aria-label", words);
@@ -15,10 +15,10 @@ document.addEventListener("click", async (event) => {
   if (!button) return;
   const source = button.dataset.copyFrom && document.querySelector(button.dataset.copyFrom);
   await navigator.clipboard.writeText(source ? source.textContent : button.dataset.copy);
-  say(button, root.dataset.copied);
+  confirmOn(button, root.dataset.copied);
 });
 
-// <time data-time="relative|elapsed">: the same words as core/times.py, kept current.
+// <time data-time="relative|elapsed">: kept current, with the same format as core/times.py.
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 const duration = (seconds) => {
   let left = Math.floor(Math.abs(seconds));
@@ -45,13 +45,13 @@ const refreshTimes = () => {
 };
 setInterval(refreshTimes, 5000);
 
-// The zone of this browser, in which the server writes times for those who have chosen none.
+// The time zone of this browser; the server uses it for users who have not set one.
 const zone = `timezone=${Intl.DateTimeFormat().resolvedOptions().timeZone}`;
 if (!document.cookie.split("; ").includes(zone)) {
   document.cookie = `${zone}; path=/; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
 }
 
-// "/" goes to the search, Esc closes what is open; a menu closes when one clicks beside it.
+// "/" goes to the search, Esc closes what is open; a click outside closes a menu.
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") for (const menu of document.querySelectorAll("details.dg-menu[open]")) {
     menu.open = false;
@@ -66,7 +66,7 @@ document.addEventListener("click", (event) => {
   for (const menu of document.querySelectorAll("details.dg-menu[open]")) if (!menu.contains(event.target)) menu.open = false;
 });
 
-// data-theme-form: switches at once, and tells the server behind it.
+// data-theme-form: switches the theme at once and stores it on the server.
 document.addEventListener("submit", (event) => {
   const form = event.target.closest("[data-theme-form]");
   if (!form) return;
@@ -77,13 +77,13 @@ document.addEventListener("submit", (event) => {
   for (const button of form.querySelectorAll("button")) button.setAttribute("aria-pressed", button.value === theme);
   const body = new FormData(form);
   body.set("theme", theme);
-  fetch(form.action, { method: "POST", body, redirect: "manual", keepalive: true }); // also when one goes on at once
+  fetch(form.action, { method: "POST", body, redirect: "manual", keepalive: true }); // survives leaving the page
   form.closest("details").open = false;
   document.dispatchEvent(new Event("dg:theme"));
 });
 
-// data-dialog="id" opens a <dialog>; without it the same element is a link or a button of a plain form. What it
-// showed before goes first: a form that htmx is about to replace must not take what somebody types.
+// data-dialog="id" opens a <dialog>; without JavaScript the element is a plain link or button. The old content is removed
+// first, so that nobody types into a form that htmx is about to replace.
 document.addEventListener("click", (event) => {
   const opener = event.target.closest("[data-dialog]");
   if (opener) {
@@ -91,11 +91,11 @@ document.addEventListener("click", (event) => {
     const dialog = document.getElementById(opener.dataset.dialog);
     if (opener.hasAttribute("hx-get")) dialog?.replaceChildren(Object.assign(document.createElement("p"), { textContent: "Loading…", role: "status" }));
     dialog?.showModal();
-    // A page that updates itself may have replaced what opened the dialog: focus goes back to its like.
+    // Polling may have replaced the opener: focus then goes to the element with the same address.
     dialog?.addEventListener("close", () => {
       const href = opener.getAttribute("href");
-      const like = opener.isConnected ? opener : href && document.querySelector(`[data-dialog][href="${CSS.escape(href)}"]`);
-      like?.focus();
+      const target = opener.isConnected ? opener : href && document.querySelector(`[data-dialog][href="${CSS.escape(href)}"]`);
+      target?.focus();
     }, { once: true });
   }
   const closer = event.target.closest("[data-close]");
@@ -116,7 +116,7 @@ document.addEventListener("click", (event) => {
   input.dispatchEvent(new Event("change", { bubbles: true }));
 });
 
-// form[data-send]: Ctrl or Cmd + Enter sends it by its main button.
+// form[data-send]: Ctrl or Cmd + Enter submits it with its primary button.
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
   const form = event.target.closest("form[data-send]");
@@ -125,7 +125,7 @@ document.addEventListener("keydown", (event) => {
   form.requestSubmit(form.querySelector(".btn-primary"));
 });
 
-// data-toast: goes away after six seconds, unless the pointer rests on it.
+// data-toast: disappears after six seconds unless it is hovered or focused.
 const hideToasts = () => {
   for (const toast of document.querySelectorAll("[data-toast]:not([data-seen])")) {
     toast.dataset.seen = "";
@@ -134,19 +134,19 @@ const hideToasts = () => {
   }
 };
 
-// data-dismiss: closes the toast it stands in.
+// data-dismiss: closes its toast.
 document.addEventListener("click", (event) => event.target.closest("[data-dismiss]")?.closest(".dg-toast")?.remove());
 
-// What the server refuses to an htmx request is shown as a toast that stays: the sentence of its error page.
+// An error of an htmx request is shown as a permanent toast with the sentence of the error page.
 document.addEventListener("htmx:responseError", (event) => {
-  const answer = new DOMParser().parseFromString(event.detail.xhr.responseText, "text/html").querySelector("[data-error] p");
+  const message = new DOMParser().parseFromString(event.detail.xhr.responseText, "text/html").querySelector("[data-error] p");
   const toast = document.createElement("div");
   toast.className = "dg-toast bad";
-  toast.textContent = answer?.textContent ?? `${event.detail.xhr.status} ${event.detail.xhr.statusText}`;
+  toast.textContent = message?.textContent ?? `${event.detail.xhr.status} ${event.detail.xhr.statusText}`;
   document.getElementById("messages")?.append(toast);
 });
 
-// A list's form sends neither empty fields nor the columns that are shown anyway: addresses stay short enough to pass on.
+// The form of a list sends neither empty fields nor default columns, so that addresses stay short.
 document.addEventListener("htmx:configRequest", ({ detail: { elt, formData } }) => {
   if (elt.id !== "listing-form") return;
   for (const [name, value] of [...formData]) if (value === "" || value === "unknown") formData.delete(name);
@@ -154,7 +154,7 @@ document.addEventListener("htmx:configRequest", ({ detail: { elt, formData } }) 
   if (columns.every((box) => box.checked === box.hasAttribute("data-shown"))) formData.delete("col");
 });
 
-// Charts are fetched where a page has one.
+// Charts are loaded only on pages that have one.
 let charts = null;
 const loaded = (element) => new Promise((resolve, reject) => { element.onload = resolve; element.onerror = reject; document.head.append(element); });
 const drawCharts = async () => {

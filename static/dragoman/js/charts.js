@@ -2,10 +2,10 @@
 // The JSON has x (Unix seconds), step (seconds), and under the name of the plot either values or a list of
 // {label, values, dash}; null is a gap: hatched, no line across it. `limit` of the JSON is a dashed line of "memory".
 const root = document.documentElement;
-const KNOWN = { activity: { unit: "%", max: 100 }, memory: { unit: "GiB", limit: true } };
+const DEFAULTS = { activity: { unit: "%", max: 100 }, memory: { unit: "GiB", limit: true } };
 const drawn = new Map();
 
-// A token is light-dark(…): only a used colour tells which of the two it is.
+// A token is light-dark(…); the computed color of an element resolves it.
 const probe = document.createElement("span");
 probe.hidden = true;
 document.body.append(probe);
@@ -13,13 +13,13 @@ const token = (name) => {
   probe.style.color = `var(${name})`;
   return getComputedStyle(probe).color;
 };
-const faint = (colour, alpha) => `color-mix(in srgb, ${colour} ${alpha}%, transparent)`;
+const faint = (color, alpha) => `color-mix(in srgb, ${color} ${alpha}%, transparent)`;
 
-const hatch = (colour) => {
+const hatch = (color) => {
   const tile = document.createElement("canvas");
   tile.width = tile.height = 8;
   const pen = tile.getContext("2d");
-  pen.strokeStyle = colour;
+  pen.strokeStyle = color;
   pen.lineWidth = 1.5;
   pen.beginPath();
   for (const at of [-4, 4, 12]) { pen.moveTo(at - 4, 12); pen.lineTo(at + 12, -4); }
@@ -27,8 +27,8 @@ const hatch = (colour) => {
   return tile;
 };
 
-// Where every series is silent: [first, last] indices.
-const gapsOf = (columns) => {
+// [first, last] indices of the ranges without a value in any series.
+const gapsIn = (columns) => {
   const gaps = [];
   columns[0]?.forEach((_, index) => {
     if (columns.some((values) => values[index] !== null)) return;
@@ -66,12 +66,12 @@ const axes = (x, unit) => {
   ];
 };
 
-const seriesOf = (lines, limit, unit) => {
-  const colours = ["--dg-c1", "--dg-c2", "--dg-c3", "--dg-c4", "--dg-c5"].map(token);
+const buildSeries = (lines, limit, unit) => {
+  const colors = ["--dg-c1", "--dg-c2", "--dg-c3", "--dg-c4", "--dg-c5"].map(token);
   const list = lines.map((line, index) => ({
     label: line.label ?? "",
-    stroke: colours[index % colours.length],
-    fill: lines.length === 1 ? faint(colours[0], 12) : undefined,
+    stroke: colors[index % colors.length],
+    fill: lines.length === 1 ? faint(colors[0], 12) : undefined,
     width: 1.5,
     dash: line.dash ? [5, 4] : undefined,
     points: { show: false },
@@ -115,11 +115,11 @@ const tip = (host, x, lines, unit) => {
 
 const draw = (host) => {
   const data = JSON.parse(document.getElementById(host.dataset.from).textContent);
-  const known = KNOWN[host.dataset.plot] ?? {};
-  const given = data[host.dataset.plot];
-  const lines = typeof given[0] === "object" && given[0] !== null ? given : [{ values: given }];
-  const unit = host.dataset.unit ?? known.unit ?? "", max = Number(host.dataset.max ?? known.max) || null;
-  const limit = known.limit ? data.limit : null;
+  const defaults = DEFAULTS[host.dataset.plot] ?? {};
+  const series = data[host.dataset.plot];
+  const lines = typeof series[0] === "object" && series[0] !== null ? series : [{ values: series }];
+  const unit = host.dataset.unit ?? defaults.unit ?? "", max = Number(host.dataset.max ?? defaults.max) || null;
+  const limit = defaults.limit ? data.limit : null;
   const columns = lines.map((line) => line.values);
   host.replaceChildren();
   host.setAttribute("aria-hidden", "true");
@@ -132,8 +132,8 @@ const draw = (host) => {
     cursor: { points: { size: 6 }, drag: { x: false, y: false } },
     scales: { y: { range: (_, low, high) => [0, max ?? Math.max(high ?? 1, limit ?? 0) * 1.1] } },
     axes: axes(data.x, unit),
-    series: [{}, ...seriesOf(lines, limit, unit)],
-    hooks: { draw: [paintGaps(gapsOf(columns), data.x, data.step ?? 0)], setCursor: [follow] },
+    series: [{}, ...buildSeries(lines, limit, unit)],
+    hooks: { draw: [paintGaps(gapsIn(columns), data.x, data.step ?? 0)], setCursor: [follow] },
   }, [data.x, ...columns, ...(limit ? [data.x.map(() => limit)] : [])], host);
   drawn.get(host)?.destroy();
   drawn.set(host, plot);

@@ -1,5 +1,5 @@
-// Keys of the approvals inbox: j and k move through the list, x chooses a row, b goes on with the chosen, a approves,
-// d denies, q asks. Typing in a field stays typing; Escape leaves it.
+// Keys of the inbox: j and k move through the list, x selects a row, b opens the bulk decision, a approves, d denies,
+// q asks a question. Fields keep their keys; Escape leaves a field.
 const items = () => [...document.querySelectorAll("[data-inbox] [data-item]")];
 const here = (all) => all.findIndex((item) => item.getAttribute("aria-current"));
 const MOVED = "dg:inbox-moved";
@@ -10,14 +10,14 @@ const move = (by) => {
   sessionStorage.setItem(MOVED, "1");
   to.click();
 };
-// Who moved by key goes on from the row they moved to, not from the top of the page.
+// After a move by key, focus the new row instead of the top of the page.
 if (sessionStorage.getItem(MOVED)) {
   sessionStorage.removeItem(MOVED);
   const all = items();
   all[here(all)]?.focus();
 }
 const noteOf = () => document.getElementById("note");
-// The answers only move the focus to their button (or to the note that a denial needs): Enter decides, not a slip.
+// a and d only focus their button (or the note that a denial needs), so that a slip decides nothing; Enter decides.
 let denies = false;
 const keys = {
   j: () => move(1),
@@ -51,7 +51,7 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (typing) {
     if (event.key === "Escape" && !typing.closest("dialog")) typing.blur();
-    // From the note Enter goes to the answer that was begun; there it decides.
+    // In the note, Enter focuses the button of the decision; another Enter decides.
     if (event.key === "Enter" && typing === noteOf()) {
       event.preventDefault();
       document.querySelector(denies ? "[data-deny]" : "[data-approve]")?.focus();
@@ -63,14 +63,14 @@ document.addEventListener("keydown", (event) => {
     keys[event.key]();
   }
 });
-// A reason that is ready to use is put into the note, where it can still be changed. The focus stays: who goes through
-// the reasons by arrow keys changes the choice with each of them.
+// A saved reason is inserted into the note, where it can be edited. The focus stays on the select, so that arrow keys
+// go through the reasons.
 const reason = document.querySelector("[data-reason]");
-let ready = "";
+let inserted = "";
 reason?.addEventListener("change", () => {
   const note = noteOf();
-  const own = (ready && note.value.endsWith(ready) ? note.value.slice(0, -ready.length) : note.value).trim();
-  ready = reason.value;
-  note.value = [own, ready].filter(Boolean).join(" ").slice(0, note.maxLength);
+  const own = (inserted && note.value.endsWith(inserted) ? note.value.slice(0, -inserted.length) : note.value).trim();
+  inserted = reason.value;
+  note.value = [own, inserted].filter(Boolean).join(" ").slice(0, note.maxLength);
   denies = true;
 });
