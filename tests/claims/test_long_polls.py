@@ -18,14 +18,14 @@ def one_slot(monkeypatch):
     return slots
 
 
-def test_without_a_place_the_answer_comes_at_once(one_slot):
+def test_without_free_slot_wait_returns_at_once(one_slot):
     claim = make_claim()
     with one_slot:
         assert api.wait_for_change(claim, claim.version, 25) is False
         assert api.wait_for_change(claim, claim.version - 1, 25) is True
 
 
-def test_who_has_waited_gives_the_place_back(one_slot):
+def test_wait_returns_its_slot(one_slot):
     claim = make_claim()
     for _ in range(3):
         assert api.wait_for_change(claim, claim.version - 1, 25) is True

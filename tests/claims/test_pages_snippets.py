@@ -70,7 +70,7 @@ def document(client, claim, key, **options):
     return list(yaml.safe_load_all(answer.text))
 
 
-def test_the_tabs_are_uses_and_each_offers_its_kinds(shown, fleet):
+def test_tabs_group_snippets_by_use(shown, fleet):
     page = shown()
     for title in ("Run", "Notebook", "Serve", "Command line", "Pod", "Job", "Deployment", "StatefulSet"):
         assert f">{title}</a>" in page
@@ -78,7 +78,7 @@ def test_the_tabs_are_uses_and_each_offers_its_kinds(shown, fleet):
     assert ">Triton</a>" in shown("?snippet=vllm")
 
 
-def test_kinds_of_operators_are_offered_only_where_the_cluster_serves_them(shown, fleet):
+def test_operator_kinds_need_cluster_support(shown, fleet):
     assert ">Train</a>" not in shown()
     served(fleet)
     assert ">Train</a>" in shown()
@@ -86,7 +86,7 @@ def test_kinds_of_operators_are_offered_only_where_the_cluster_serves_them(shown
     assert ">Kubeflow Notebook</a>" in shown("?snippet=jupyter")
 
 
-def test_options_change_every_manifest_and_stay_in_every_address(client, shown, claim, fleet):
+def test_options_change_manifests_and_stay_in_addresses(client, shown, claim, fleet):
     options = {
         "image": "example.org/own:1",
         "priority": "low",
@@ -104,7 +104,7 @@ def test_options_change_every_manifest_and_stay_in_every_address(client, shown, 
     assert inside["tolerations"][0]["value"] == "present"
 
 
-def test_a_part_brings_the_address_along_and_nothing_that_was_left_empty(client, shown, claim, fleet):
+def test_snippet_part_updates_address_without_empty_options(client, shown, claim, fleet):
     shown()
     answer = client.get(
         reverse("claims:snippet_options", args=[claim.pk]),
@@ -128,9 +128,7 @@ def test_a_part_brings_the_address_along_and_nothing_that_was_left_empty(client,
         ("weights_claim=a&weights_image=b", "not both"),
     ],
 )
-def test_an_option_that_cannot_be_is_told_with_its_sentence_and_none_is_taken(
-    client, shown, claim, fleet, query, words
-):
+def test_invalid_option_is_explained_and_ignored(client, shown, claim, fleet, query, words):
     page = shown(f"?{query}")
     assert "Shown with default options:" in page
     assert words in page
@@ -140,19 +138,19 @@ def test_an_option_that_cannot_be_is_told_with_its_sentence_and_none_is_taken(
     assert client.get(address).status_code == 200
 
 
-def test_a_template_is_for_so_many_pods_and_not_for_more(vision, fra, train, alice, shown, fleet):
+def test_template_snippet_is_limited_to_approved_pods(vision, fra, train, alice, shown, fleet):
     sweep = make_claim(vision, by=alice, cluster=fra, delivery=Delivery.TEMPLATE, parallel=3, name="sweep")
     assert "The claim was approved for 3 concurrent pods, not 4." in shown("?pods=4", of=sweep)
     page = shown("?snippet=deployment", of=sweep)
     assert "Template: each pod gets its own claim; at most 3 may exist at once." in page
 
 
-def test_a_named_claim_says_that_its_pods_share(shown, fleet):
+def test_named_claim_snippet_notes_sharing(shown, fleet):
     page = shown("?snippet=deployment")
     assert '<span class="c"># Named claim: all pods share the devices of sam2. More pods do' in page
 
 
-def test_nodes_are_offered_by_label_and_taint_with_their_number(shown, fleet):
+def test_node_options_show_number_of_nodes(shown, fleet):
     page = shown()
     assert "Spot: 1 node, karpenter.sh/capacity-type=spot" in page
     assert "On-demand (assumed): 2 nodes" in page
@@ -162,13 +160,13 @@ def test_nodes_are_offered_by_label_and_taint_with_their_number(shown, fleet):
     assert "0 of 3 nodes" in shown("?capacity=karpenter.sh/capacity-type%3Dspot")
 
 
-def test_on_demand_by_assumption_is_said_in_the_manifest(shown, fleet):
+def test_assumed_on_demand_is_noted_in_manifest(shown, fleet):
     page = shown("?capacity=assumed")
     assert "On-demand is assumed" in page
     assert "nodeAffinity" in page
 
 
-def test_cuda_is_read_from_the_tag_and_judged_over_the_devices_that_match(shown, fleet):
+def test_cuda_of_image_tag_is_checked_against_devices(shown, fleet):
     assert "CUDA 12.9 runs: the driver 580.95.5 supports CUDA 13.0." in shown(
         "?image=nvidia/cuda:12.9.1-base"
     )
@@ -179,7 +177,7 @@ def test_cuda_is_read_from_the_tag_and_judged_over_the_devices_that_match(shown,
     assert "probably fails" not in shown("?image=a/b:1")
 
 
-def test_a_mixed_fleet_tells_the_worst_and_the_best(shown, fra):
+def test_mixed_fleet_shows_all_cuda_verdicts(shown, fra):
     old = machines.a100("a100-a")
     for device in old[0]["spec"]["devices"]:
         device["attributes"]["cudaDriverVersion"] = {"version": "12.4.0"}
@@ -190,7 +188,7 @@ def test_a_mixed_fleet_tells_the_worst_and_the_best(shown, fra):
     assert "8 matching devices" in page
 
 
-def test_devices_without_the_attributes_cannot_be_told(shown, fra):
+def test_cuda_check_without_attributes_is_unknown(shown, fra):
     bare = machines.h100("h100-a")
     for device in bare[0]["spec"]["devices"]:
         for name in ("cudaDriverVersion", "driverVersion", "cudaComputeCapability"):
@@ -199,9 +197,7 @@ def test_devices_without_the_attributes_cannot_be_told(shown, fra):
     assert "publishes neither its driver version nor its CUDA version" in shown("?cuda=13.0")
 
 
-def test_devices_of_another_maker_get_other_images_and_no_word_of_cuda(
-    client, vision, fra, train, alice, shown
-):
+def test_devices_of_another_vendor_get_other_images_and_no_cuda(client, vision, fra, train, alice, shown):
     mirrored(fra, *machines.mi300x("mi300x-a"), nodes=[("mi300x-a", {}, [])])
     spec = make_spec(1, "gpu.amd.com")
     amd = make_claim(vision, by=alice, cluster=fra, name="amd", spec=spec)
@@ -212,11 +208,11 @@ def test_devices_of_another_maker_get_other_images_and_no_word_of_cuda(
     assert "rocm-smi" in document(client, amd, "pod")[0]["spec"]["containers"][0]["command"][2]
 
 
-def test_without_a_matching_device_the_image_is_called_a_guess(shown):
+def test_without_matching_device_the_image_is_noted_as_default(shown):
     assert "No device matches now." in shown()
 
 
-def test_one_request_of_several_can_be_chosen(client, vision, fra, train, alice, shown, fleet):
+def test_container_can_use_one_of_several_requests(client, vision, fra, train, alice, shown, fleet):
     spec = make_spec(1)
     spec["devices"]["requests"].append(
         {"name": "nic", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 1}}
@@ -229,7 +225,7 @@ def test_one_request_of_several_can_be_chosen(client, vision, fra, train, alice,
 
 
 @pytest.mark.parametrize("key", ["pod", "vllm", "jupyterhub", "jupyterhub-config", "kubectl", "notebook"])
-def test_a_file_has_the_name_and_the_text_that_the_page_shows(client, shown, claim, fleet, key):
+def test_snippet_file_has_text_of_page(client, shown, claim, fleet, key):
     shown()
     answer = client.get(reverse("claims:snippet_file", args=[claim.pk, key]))
     ending = {"kubectl": "sh", "notebook": "py", "jupyterhub-config": "py"}.get(key, "yaml")
@@ -243,7 +239,7 @@ def test_a_file_has_the_name_and_the_text_that_the_page_shows(client, shown, cla
 
 
 @pytest.mark.parametrize("name", ["snippet", "snippet_file"])
-def test_an_unknown_snippet_an_outsider_and_a_post_get_nothing(client, alice, eve, bob, claim, fleet, name):
+def test_unknown_snippet_outsider_and_post_are_refused(client, alice, eve, bob, claim, fleet, name):
     address = reverse(f"claims:{name}", args=[claim.pk, "pod"])
     client.force_login(alice)
     assert client.get(reverse(f"claims:{name}", args=[claim.pk, "cobol"])).status_code == 404
@@ -256,13 +252,13 @@ def test_an_unknown_snippet_an_outsider_and_a_post_get_nothing(client, alice, ev
     assert client.get(reverse("claims:snippet_options", args=[claim.pk])).status_code == 404
 
 
-def test_a_claim_that_is_over_offers_nothing(vision, fra, alice, shown, fleet):
+def test_closed_claim_has_no_snippets(vision, fra, alice, shown, fleet):
     over = make_claim(vision, by=alice, cluster=fra, name="over", state=ClaimState.RELEASED)
     assert 'id="snippets"' in shown()
     assert 'id="snippets"' not in shown(of=over)
 
 
-def test_a_part_costs_the_same_for_one_device_and_for_many(client, alice, claim, fra):
+def test_number_of_devices_does_not_change_number_of_queries(client, alice, claim, fra):
     client.force_login(alice)
 
     def cost():

@@ -24,7 +24,7 @@ def get(alice, vision, fra, train):
     cluster_snapshot.forget()
 
 
-def test_one_kind_with_the_options_of_the_page(get):
+def test_manifest_api_takes_options_of_page(get):
     answer = get(kind="job", image="nvidia/cuda:14.0-base", pods=2, network="isolated")
     assert answer.status_code == 200, answer.json()
     (snippet,) = answer.json()["snippets"]
@@ -36,7 +36,7 @@ def test_one_kind_with_the_options_of_the_page(get):
     assert snippet["cuda"]["parts"][0]["devices"] == 12
 
 
-def test_without_options_all_kinds_come(get):
+def test_manifest_api_returns_all_kinds_by_default(get):
     found = {one["key"]: one for one in get().json()["snippets"]}
     assert {"pod", "job", "deployment", "jupyter", "vllm", "triton", "kubectl", "notebook"} <= set(found)
     assert "pytorchjob" not in found
@@ -54,7 +54,7 @@ def test_without_options_all_kinds_come(get):
         ({"security": "none at all"}, "not a valid choice"),
     ],
 )
-def test_what_cannot_be_is_422_with_its_sentence(get, query, words):
+def test_invalid_manifest_option_is_422(get, query, words):
     answer = get(**query)
     assert answer.status_code == 422
     assert words in answer.text

@@ -58,7 +58,7 @@ def figures(claim, user):
     return [(one.label, str(one.value), str(one.sub)) for one in key_figures(claim_facts(claim, user))]
 
 
-def test_the_figures_of_a_claim_that_runs(make, alice, noon):
+def test_key_figures_of_running_claim(make, alice, noon):
     claim = make(devices=2)
     noon.shift(2 * HOUR)
     Claim.objects.filter(pk=claim.pk).update(state_since=NOON)
@@ -80,12 +80,12 @@ def test_the_figures_of_a_claim_that_runs(make, alice, noon):
 @pytest.mark.parametrize(
     ("parallel", "sub"), [(1, "per pod, up to 1 pod at once"), (3, "per pod, up to 3 pods at once")]
 )
-def test_the_size_of_a_template_is_per_pod(make, alice, parallel, sub):
+def test_size_of_template_is_per_pod(make, alice, parallel, sub):
     claim = make(devices=2, parallel=parallel, delivery="template")
     assert figures(claim, alice)[2:] == [("Devices", "2", sub), ("Held now", "0", "nothing is billed")]
 
 
-def test_the_figure_of_the_end_is_that_of_the_state(make, alice, noon, vision, fra):
+def test_end_figure_depends_on_state(make, alice, noon, vision, fra):
     waits = make(ClaimState.REQUESTED, "waits", duration=5 * HOUR)
     label, value, sub = figures(waits, alice)[1]
     assert (label, value) == ("Duration", "5 h")
@@ -115,7 +115,7 @@ EVERY = {"can_extend", "can_shorten", "can_transfer", "can_change"}
 
 
 @pytest.mark.parametrize("state", list(ClaimState))
-def test_what_runs_can_be_changed_by_its_owner_and_leads(make, alice, lena, bob, root, state):
+def test_owner_and_leads_can_change_running_claims_only(make, alice, lena, bob, root, state):
     claim = make(state)
     runs = state in (ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED)
     for person in (alice, lena, root):
@@ -123,7 +123,7 @@ def test_what_runs_can_be_changed_by_its_owner_and_leads(make, alice, lena, bob,
     assert offers(claim, bob) == set()
 
 
-def test_in_its_grace_a_claim_is_not_shortened_and_without_an_end_only_replaced(make, alice, noon):
+def test_claim_in_grace_or_without_expiry_has_fewer_actions(make, alice, noon):
     claim = make()
     noon.move_to(END)
     assert offers(claim, alice) == EVERY - {"can_shorten"}
@@ -131,7 +131,7 @@ def test_in_its_grace_a_claim_is_not_shortened_and_without_an_end_only_replaced(
     assert offers(claim, alice) == {"can_transfer", "can_change"}
 
 
-def test_what_is_being_replaced_is_neither_extended_nor_replaced_again(make, alice):
+def test_claim_being_replaced_cannot_be_extended_or_replaced(make, alice):
     claim = make()
     new = make(ClaimState.REQUESTED, "new", replaces=claim)
     assert offers(claim, alice) == {"can_shorten", "can_transfer"}
@@ -153,7 +153,7 @@ def test_what_is_being_replaced_is_neither_extended_nor_replaced_again(make, ali
         (ClaimState.RELEASED, ClaimState.PROVISIONED, False, False, True),
     ],
 )
-def test_what_replaces_a_claim_offers_to_end_that_first(
+def test_successor_offers_release_of_predecessor(
     make, alice, bob, old_state, new_state, crowded, may_release, changes
 ):
     old = make(old_state, "old")
@@ -178,7 +178,7 @@ def test_what_replaces_a_claim_offers_to_end_that_first(
         ((ClaimState.REQUESTED,), 0),
     ],
 )
-def test_the_successor_is_the_last_that_came_to_something(make, alice, noon, states, expected):
+def test_successor_is_latest_approved_replacement(make, alice, noon, states, expected):
     old = make(name="old")
     later = []
     for number, state in enumerate(states):
@@ -191,7 +191,7 @@ def test_the_successor_is_the_last_that_came_to_something(make, alice, noon, sta
     assert (page["successor"], page["replaced_by"]) == (None, found)
 
 
-def test_the_wish_that_waits_is_shown_while_the_claim_runs(make, alice):
+def test_pending_extension_is_shown_while_claim_runs(make, alice):
     claim = make()
     wish = make_extension(claim)
     assert lifecycle_context(claim_facts(claim, alice), alice)["extension"] == wish
@@ -199,7 +199,7 @@ def test_the_wish_that_waits_is_shown_while_the_claim_runs(make, alice):
     assert lifecycle_context(claim_facts(Claim.objects.get(pk=claim.pk), alice), alice)["extension"] is None
 
 
-def test_held_devices_stand_by_node_and_name_beside_what_the_mirror_knows(make, alice, fra):
+def test_held_devices_are_sorted_by_node_and_name_with_mirror_data(make, alice, fra):
     claim = make(ClaimState.ALLOCATED)
     taint = {"key": "broken", "effect": "NoExecute"}
     where = {"cluster": fra, "driver": "gpu.nvidia.com", "pool": "node-1", "node_name": "node-1"}
@@ -224,7 +224,7 @@ def test_held_devices_stand_by_node_and_name_beside_what_the_mirror_knows(make, 
 # What moves the page.
 
 
-def test_the_page_is_sent_again_only_when_something_has_moved(client, make, alice, lena):
+def test_live_part_is_304_until_claim_changes(client, make, alice, lena):
     claim = make()
     url = reverse("claims:detail_live", args=[claim.pk])
     client.force_login(alice)
@@ -244,7 +244,7 @@ def test_the_page_is_sent_again_only_when_something_has_moved(client, make, alic
     assert client.get(url, headers=tag).status_code == 200
 
 
-def test_the_page_is_sent_again_when_the_grace_begins(client, make, alice, noon):
+def test_live_part_changes_when_grace_begins(client, make, alice, noon):
     claim = make()
     url = reverse("claims:detail_live", args=[claim.pk])
     client.force_login(alice)
@@ -268,7 +268,7 @@ def test_the_page_is_sent_again_when_the_grace_begins(client, make, alice, noon)
         ("alice", ClaimState.RELEASED, (False, False, False, True)),
     ],
 )
-def test_the_page_offers_what_the_reader_may_do(request, client, make, who, state, expected):
+def test_page_offers_actions_of_reader(request, client, make, who, state, expected):
     claim = make(state)
     client.force_login(request.getfixturevalue(who))
     page = client.get(reverse("claims:detail", args=[claim.pk])).context
@@ -298,7 +298,7 @@ LETTERS = {"done": "d", "now": "N", "ahead": "-", "skipped": "s", "bad": "B"}
         (ClaimState.FAILED, {}, "dddB"),
     ],
 )
-def test_the_steps_of_a_claim_in_each_state(make, state, fields, statuses):
+def test_timeline_in_each_state(make, state, fields, statuses):
     steps = explain(make(state, **fields)).steps
     assert "".join(LETTERS[step.status] for step in steps) == statuses
     assert [step.key for step in steps] == list(STEP_KEYS[: len(steps)])
@@ -394,7 +394,7 @@ def test_headline_names_the_owner_to_other_readers(request, client, make, reader
         ),
     ],
 )
-def test_pods_that_all_leave_need_nobody(make, fra, leaving, actor, sentence):
+def test_releasing_claim_with_terminating_pods_needs_no_owner(make, fra, leaving, actor, sentence):
     claim = make(ClaimState.RELEASING)
     for name, gone in zip("ab", leaving, strict=False):
         pod(fra, name, deleting_since=NOON if gone else None)
@@ -443,7 +443,7 @@ ONE = NOON + HOUR
         ),
     ],
 )
-def test_the_stage_of_a_pod_is_read_off_its_columns(columns, expected):
+def test_stage_of_pod_follows_from_its_columns(columns, expected):
     assert state_of(**columns) == expected
 
 
@@ -457,7 +457,7 @@ def test_the_stage_of_a_pod_is_read_off_its_columns(columns, expected):
         ({"data": "deleting"}, (PodStage.MISSING_CLAIM, NOON, ("sam",))),
     ],
 )
-def test_a_pod_names_the_claims_that_are_missing_or_going(known, expected):
+def test_pod_names_missing_and_deleting_claims(known, expected):
     made = Pod(name="p", created_at=NOON, raw={}, phase="Pending", claims=["sam", "data"])
     view = pod_view(made, known, ())
     assert (view.stage, view.since, view.missing) == expected
@@ -480,7 +480,7 @@ def test_a_pod_names_the_claims_that_are_missing_or_going(known, expected):
         ({"reason": "DeviceTaintManagerEviction"}, True),
     ],
 )
-def test_a_pod_is_lost_that_others_ended_within_the_hour(make, fra, columns, is_lost):
+def test_pod_evicted_within_the_hour_is_lost(make, fra, columns, is_lost):
     claim, columns = make(), dict(columns)
     reason = columns.pop("reason", "Preempted")
     if "cluster" in columns:
@@ -493,7 +493,7 @@ def test_a_pod_is_lost_that_others_ended_within_the_hour(make, fra, columns, is_
     assert [view.pod.name for view in lost_pods(claim)] == (["p"] if is_lost else [])
 
 
-def test_of_pods_that_are_lost_the_last_three_are_told(make, fra):
+def test_three_newest_lost_pods_are_returned(make, fra):
     claim = make()
     for minutes, name in ((4, "d"), (1, "a"), (3, "c"), (2, "b")):
         row = pod(fra, name, gone_at=NOON - minutes * MINUTE)
@@ -511,7 +511,7 @@ def test_of_pods_that_are_lost_the_last_three_are_told(make, fra):
     ("count", "names"),
     [(1, "p0"), (3, "p0, p1, p2"), (4, "p0, p1, p2 and 1 more"), (7, "p0, p1, p2 and 4 more")],
 )
-def test_three_pods_are_named_and_the_rest_counted(make, fra, count, names):
+def test_three_pods_are_named_and_others_counted(make, fra, count, names):
     claim = make()
     for number in range(count):
         pod(fra, f"p{number}", node_name="n-2" if number % 2 else "n-1")
@@ -537,9 +537,7 @@ NONE_OUT = "0/3 nodes are available: 3 node(s) were unschedulable."
         (0, "", NONE_OUT, None),
     ],
 )
-def test_the_picture_agrees_with_the_scheduler_up_to_nodes_that_are_out_for_other_reasons(
-    fit, problem, message, expected
-):
+def test_snapshot_agrees_up_to_nodes_excluded_for_other_reasons(fit, problem, message, expected):
     parsed = parse_message(message) if message else None
     assert agrees_with_scheduler(Preview(nodes_that_fit=fit, problem=problem), parsed) is expected
 
@@ -553,7 +551,7 @@ def api(user):
     return made
 
 
-def test_a_claim_is_asked_for_by_api_with_all_that_is_said(alice, vision, fra, train, quota, gateway):
+def test_api_request_stores_every_field(alice, vision, fra, train, quota, gateway):
     other = make_profile("other")
     body = {
         "team": "vision", "cluster": "fra-1", "profile": "train-80", "alternatives": ["other"], "devices": 2,
@@ -588,7 +586,7 @@ def test_a_claim_is_asked_for_by_api_with_all_that_is_said(alice, vision, fra, t
         ("?mine=false", ["c", "b", "a"]),
     ],
 )
-def test_the_api_lists_what_is_asked_for_newest_first(make, noon, alice, lena, vision, query, names):
+def test_api_list_filters_claims(make, noon, alice, lena, vision, query, names):
     make(name="a")
     noon.shift(MINUTE)
     make(ClaimState.REQUESTED, "b", by=lena, profile=make_profile("fast"))
@@ -604,7 +602,7 @@ def test_the_api_lists_what_is_asked_for_newest_first(make, noon, alice, lena, v
     ("action", "state", "after"),
     [("withdraw", ClaimState.REQUESTED, "withdrawn"), ("release", ClaimState.PROVISIONED, "releasing")],
 )
-def test_a_claim_is_ended_by_api_with_its_reason(make, alice, action, state, after, monkeypatch):
+def test_api_withdraw_and_release_store_reason(make, alice, action, state, after, monkeypatch):
     monkeypatch.setattr("claims.delivery.tasks.remove.delay", lambda _id: None)
     claim = make(state)
     answer = api(alice).post(f"/api/v1/claims/{claim.pk}/{action}/", {"reason": "Done."}, format="json")

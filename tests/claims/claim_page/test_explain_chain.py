@@ -40,9 +40,7 @@ def statuses(claim):
     return {step.key: step.status for step in explain(claim).steps}
 
 
-def test_a_request_waits_for_those_who_may_decide_and_not_for_its_asker(
-    claim, vision, fra, train, lena, quota
-):
+def test_request_waits_for_deciders_other_than_requester(claim, vision, fra, train, lena, quota):
     assert explain(claim).next_action.headline == "lars or lena decides next."
     own = make_claim(vision, by=lena, cluster=fra, profile=train)
     assert explain(own).next_action.who == "lars"
@@ -50,12 +48,12 @@ def test_a_request_waits_for_those_who_may_decide_and_not_for_its_asker(
     assert explain(own).next_action.who == "lars or lena"
 
 
-def test_a_request_for_admins_waits_for_admins(vision, fra, alice, root):
+def test_request_for_admins_waits_for_admins(vision, fra, alice, root):
     claim = make_claim(vision, by=alice, cluster=fra, profile=make_profile("big", approval=Approval.ADMIN))
     assert explain(claim).next_action.who == "root"
 
 
-def test_the_chain_of_a_new_request(claim):
+def test_timeline_of_new_request(claim):
     assert statuses(claim) == {
         "requested": "done", "quota": "done", "approved": "now", "written": "ahead", "waiting": "ahead",
         "scheduler": "ahead", "prepared": "ahead", "used": "ahead", "releasing": "ahead", "released": "ahead",
@@ -65,7 +63,7 @@ def test_the_chain_of_a_new_request(claim):
     assert steps["quota"].note == "2 × gpu.nvidia.com"
 
 
-def test_after_approval_the_portal_writes(claim, lena):
+def test_portal_acts_after_approval(claim, lena):
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash, note="fine")
     step = explain(Claim.objects.get(pk=claim.pk))
     assert (step.next_action.actor, step.next_action.headline) == ("portal", "The portal acts next.")
@@ -73,7 +71,7 @@ def test_after_approval_the_portal_writes(claim, lena):
     assert (approved.status, approved.by, approved.note) == ("done", "lena", "fine")
 
 
-def test_without_a_pod_the_asker_acts_and_nothing_is_billed(claim):
+def test_owner_starts_pod_and_nothing_is_billed_until_then(claim):
     claim = moved(claim, ClaimState.APPROVED, ClaimState.PROVISIONED)
     step = explain(claim)
     assert step.next_action.actor == "you"
@@ -84,7 +82,7 @@ def test_without_a_pod_the_asker_acts_and_nothing_is_billed(claim):
     assert statuses(claim)["waiting"] == "now"
 
 
-def test_what_is_allocated_says_until_when(claim):
+def test_allocated_claim_shows_deletion_time(claim):
     claim = moved(claim, ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED)
     Claim.objects.filter(pk=claim.pk).update(expires_at=timezone.now() + timedelta(hours=1))
     step = explain(Claim.objects.get(pk=claim.pk))
@@ -92,7 +90,7 @@ def test_what_is_allocated_says_until_when(claim):
     assert "The portal then deletes it; running pods keep their devices" in step.next_action.sentence
 
 
-def test_what_is_releasing_names_the_pods_that_hold_it(claim, fra, alice):
+def test_releasing_claim_names_pods_that_hold_devices(claim, fra, alice):
     claim = moved(claim, ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED)
     pod(fra, phase="Running")
     pod(fra, name="done", phase="Succeeded")
@@ -103,7 +101,7 @@ def test_what_is_releasing_names_the_pods_that_hold_it(claim, fra, alice):
     assert explain(Claim.objects.get(pk=claim.pk)).next_action.actor == "cluster"
 
 
-def test_what_was_released_before_it_was_written_skips_the_rest(claim, alice, lena, gateway):
+def test_claim_released_before_delivery_skips_device_steps(claim, alice, lena, gateway):
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     release(claim=claim, by=alice)
     claim = moved(claim, ClaimState.RELEASED)
@@ -115,14 +113,14 @@ def test_what_was_released_before_it_was_written_skips_the_rest(claim, alice, le
     assert explain(claim).next_action.actor == "nobody"
 
 
-def test_a_denial_ends_the_chain_with_its_reason(claim, lena):
+def test_denial_ends_timeline_with_reason(claim, lena):
     claim = deny(claim=claim, by=lena, reason="Use an L4")
     step = explain(claim)
     assert (step.next_action.actor, step.next_action.sentence) == ("nobody", "Use an L4")
     assert [(each.key, each.status) for each in step.steps][2:] == [("approved", "bad")]
 
 
-def test_a_failure_stands_where_it_happened(claim):
+def test_failure_is_shown_at_its_step(claim):
     claim = moved(claim, ClaimState.APPROVED, ClaimState.FAILED, why="fra-1 refused it")
     assert [(each.key, each.status, each.note) for each in explain(claim).steps][3:] == [
         ("written", "bad", "fra-1 refused it")

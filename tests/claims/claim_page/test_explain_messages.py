@@ -166,7 +166,7 @@ EVERY = [
 
 
 @pytest.mark.parametrize(("table", "text", "means", "actor"), EVERY)
-def test_a_known_message_says_what_it_means_and_who_can_do_what(table, text, means, actor):
+def test_known_message_has_meaning_and_actor(table, text, means, actor):
     diagnosis = diagnose(text, table)
     assert means in diagnosis.meaning
     assert (diagnosis.text, diagnosis.actor) == (text, actor)
@@ -174,7 +174,7 @@ def test_a_known_message_says_what_it_means_and_who_can_do_what(table, text, mea
     assert "%(" not in diagnosis.meaning + diagnosis.next_step
 
 
-def test_every_line_of_the_tables_is_met_by_a_message_above():
+def test_every_rule_matches_a_message():
     met = {
         next(meaning.pattern.pattern for meaning in table if meaning.pattern.search(text))
         for table, text, *_ in EVERY
@@ -188,7 +188,7 @@ def test_every_line_of_the_tables_is_met_by_a_message_above():
 
 
 @pytest.mark.parametrize("table", [NODE_RULES, POD_RULES, EVENT_RULES, CONTAINER_RULES])
-def test_an_unknown_message_is_told_as_it_is(table):
+def test_unknown_message_is_shown_unchanged(table):
     diagnosis = diagnose("a moon stands in the way", table)
     assert (diagnosis.text, diagnosis.meaning, diagnosis.actor, diagnosis.next_step) == (
         "a moon stands in the way",
@@ -198,13 +198,13 @@ def test_an_unknown_message_is_told_as_it_is(table):
     )
 
 
-def test_a_refused_quota_is_told_with_its_numbers():
+def test_exceeded_quota_shows_its_numbers():
     diagnosis = diagnose(REFUSED, EVENT_RULES)
     resource = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
     assert f"Requested: {resource}=2; used: {resource}=1; limit: {resource}=2." in diagnosis.meaning
 
 
-def test_a_composite_message_is_counted_by_reason():
+def test_scheduler_message_is_split_by_reason():
     message = parse_message(COMPOSITE)
     assert message.nodes == 7
     assert [(reason.count, reason.text) for reason in message.reasons] == [
@@ -217,7 +217,7 @@ def test_a_composite_message_is_counted_by_reason():
     assert message.main_reason == message.reasons[0]
 
 
-def test_the_form_of_older_schedulers_is_read_too():
+def test_message_of_older_schedulers_is_parsed():
     message = parse_message(
         "0/4 nodes are available: 4 cannot allocate all claims. still not schedulable, preemption: 0/4 nodes "
         "are available: 4 Preemption is not helpful for scheduling."
@@ -226,7 +226,7 @@ def test_the_form_of_older_schedulers_is_read_too():
     assert message.preemption[0].meaning
 
 
-def test_what_is_said_of_the_whole_pod_is_one_part_without_a_count():
+def test_message_about_pod_is_one_reason_without_count():
     message = parse_message(
         "0/134 nodes are available: request gpu: device class gpu.example.com does not exist. preemption: "
         "0/134 nodes are available: 134 Preemption is not helpful for scheduling."
@@ -235,18 +235,18 @@ def test_what_is_said_of_the_whole_pod_is_one_part_without_a_count():
     assert (reason.count, reason.meaning) == (None, "The cluster has no DeviceClass gpu.example.com.")
 
 
-def test_a_reason_nobody_knows_stands_beside_those_that_are_known():
+def test_unknown_reason_is_kept_beside_known_ones():
     message = parse_message("0/3 nodes are available: 1 moon in the way, 2 cannot allocate all claims.")
     assert [(reason.text, bool(reason.meaning)) for reason in message.reasons] == [
         ("cannot allocate all claims", True), ("moon in the way", False),
     ]  # fmt: skip
 
 
-def test_no_message_has_no_parts():
+def test_empty_message_has_no_reasons():
     assert parse_message("").reasons == ()
 
 
-def test_everything_that_a_real_scheduler_was_seen_to_say_is_known():
+def test_recorded_scheduler_messages_are_all_known():
     messages = [parse_message(json.loads(line)["message"]) for line in RECORDED.read_text().splitlines()]
     reasons = [reason for message in messages for reason in (*message.reasons, *message.preemption)]
     assert reasons

@@ -41,7 +41,7 @@ def address(claim):
     return f"/api/v1/claims/{claim.pk}/explain/"
 
 
-def test_the_page_tells_each_reason_in_both_words_and_what_the_cluster_has(client, alice, url):
+def test_page_shows_reasons_meanings_and_funnel(client, alice, url):
     client.force_login(alice)
     page = client.get(url).text
     for words in (
@@ -57,7 +57,7 @@ def test_the_page_tells_each_reason_in_both_words_and_what_the_cluster_has(clien
         assert words in page
 
 
-def test_who_may_ask_again_finds_the_devices_behind_each_step(client, alice, bob, url, claim):
+def test_members_get_link_to_excluded_devices(client, alice, bob, url, claim):
     link = f"{reverse('claims:request')}?profile=train-80&amp;"
     client.force_login(alice)
     assert link in (page := client.get(url).text)
@@ -66,7 +66,7 @@ def test_who_may_ask_again_finds_the_devices_behind_each_step(client, alice, bob
     assert "help=1" not in client.get(url).text
 
 
-def test_a_claim_without_pods_has_no_panel_of_pods(client, alice, claim):
+def test_claim_without_pods_has_no_pod_panel(client, alice, claim):
     Pod.objects.all().delete()
     client.force_login(alice)
     page = client.get(reverse("claims:detail", args=[claim.pk])).text
@@ -74,7 +74,7 @@ def test_a_claim_without_pods_has_no_panel_of_pods(client, alice, claim):
     assert "Start a pod that uses the ResourceClaim sam." in page
 
 
-def test_a_page_that_may_not_read_events_says_so(client, alice, claim, fra):
+def test_page_reports_missing_event_permission(client, alice, claim, fra):
     type(fra).objects.update(missing=["list events"])
     client.force_login(alice)
     assert (
@@ -83,7 +83,7 @@ def test_a_page_that_may_not_read_events_says_so(client, alice, claim, fra):
     )
 
 
-def test_what_a_cluster_says_is_text_and_no_markup(client, alice, claim):
+def test_messages_of_cluster_are_escaped(client, alice, claim):
     Pod.objects.update(message="<script>alert(1)</script>")
     client.force_login(alice)
     page = client.get(reverse("claims:detail", args=[claim.pk])).text
@@ -92,7 +92,7 @@ def test_what_a_cluster_says_is_text_and_no_markup(client, alice, claim):
 
 
 @pytest.mark.parametrize("who", ["alice", "bob"])
-def test_the_api_tells_members_and_viewers_what_the_page_does(client, request, claim, who):
+def test_api_explains_to_members_and_viewers(client, request, claim, who):
     client.force_login(request.getfixturevalue(who))
     found = client.get(address(claim)).json()
     assert [step["key"] for step in found["steps"] if step["status"] == "now"] == ["scheduler"]
@@ -109,18 +109,18 @@ def test_the_api_tells_members_and_viewers_what_the_page_does(client, request, c
     assert found["headline"] in page
 
 
-def test_the_api_does_not_know_a_claim_of_others(client, eve, claim):
+def test_api_hides_claims_of_other_teams(client, eve, claim):
     client.force_login(eve)
     assert client.get(address(claim)).status_code == 404
 
 
-def test_the_api_explains_and_takes_nothing(client, alice, claim):
+def test_explain_endpoint_is_read_only(client, alice, claim):
     client.force_login(alice)
     assert client.post(address(claim)).status_code == 405
 
 
 @pytest.mark.parametrize("place", ["page", "api"])
-def test_many_pods_cost_as_many_queries_as_one(client, alice, claim, fra, place):
+def test_number_of_pods_does_not_change_number_of_queries(client, alice, claim, fra, place):
     url = address(claim) if place == "api" else reverse("claims:detail", args=[claim.pk])
     client.force_login(alice)
     client.get(url)

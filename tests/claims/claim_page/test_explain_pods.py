@@ -22,14 +22,14 @@ from tests.claims.explained import (
 pytestmark = pytest.mark.django_db
 
 
-def test_nobody_uses_the_claim(claim):
+def test_claim_without_pod_waits_for_its_owner(claim):
     found = explain(claim)
     assert (found.next_action.actor, found.pods, found.fit) == ("you", (), None)
     assert "Start a pod that uses the ResourceClaim sam." in found.next_action.sentence
     assert (now(claim).key, now(claim).note) == ("waiting", "no pod uses the claim")
 
 
-def test_a_pod_that_names_a_missing_claim_is_not_queued(claim, mirror):
+def test_pod_with_missing_claim_is_diagnosed(claim, mirror):
     mirror.pod("train", claims=["sam", "data"], phase="Pending")
     found = explain(claim)
     assert (found.pods[0].stage, found.pods[0].missing) == (PodStage.MISSING_CLAIM, ("data",))
@@ -37,26 +37,26 @@ def test_a_pod_that_names_a_missing_claim_is_not_queued(claim, mirror):
     assert "refers to the ResourceClaim data, which its namespace does not have" in found.next_action.sentence
 
 
-def test_a_claim_of_another_namespace_is_missing_too(claim, mirror, fra):
+def test_claim_of_another_namespace_is_missing(claim, mirror, fra):
     ResourceClaim.objects.create(cluster=fra, uid="other", name="data", namespace="speech")
     mirror.pod("train", claims=["sam", "data"], phase="Pending")
     assert explain(claim).pods[0].stage == PodStage.MISSING_CLAIM
 
 
-def test_a_claim_that_is_going_takes_no_new_pod(claim, mirror):
+def test_claim_being_deleted_accepts_no_pod(claim, mirror):
     mirror.claim("sam", claim, deleting_since=timezone.now())
     mirror.pod("train", claims=["sam"], phase="Pending")
     assert explain(claim).pods[0].stage == PodStage.CLAIM_BEING_DELETED
 
 
-def test_a_pod_whose_template_is_missing(template, mirror):
+def test_pod_with_missing_template_is_diagnosed(template, mirror):
     waits_for_claim(mirror, template)
     mirror.gone("uid-t", timezone.now())
     (view,) = explain(template).pods
     assert (view.stage, view.missing) == (PodStage.NO_TEMPLATE, ("batch",))
 
 
-def test_a_quota_that_refuses_the_claim_of_a_pod_is_told_from_the_event(template, mirror):
+def test_exceeded_resource_quota_is_read_from_event(template, mirror):
     waits_for_claim(mirror, template)
     assert explain(template).pods[0].stage == PodStage.NO_CLAIM
     assert explain(template).next_action.actor == "cluster"
@@ -73,7 +73,7 @@ def test_a_quota_that_refuses_the_claim_of_a_pod_is_told_from_the_event(template
     )
 
 
-def test_a_gated_pod_waits_for_whoever_set_the_gate(claim, mirror):
+def test_gated_pod_waits_for_its_gate(claim, mirror):
     gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     mirror.pod("train", claims=["sam"], phase="Pending", raw={"status": {"conditions": [gated]}})
     found = explain(claim)
@@ -81,7 +81,7 @@ def test_a_gated_pod_waits_for_whoever_set_the_gate(claim, mirror):
     assert "often a queue such as Kueue" in found.next_action.sentence
 
 
-def test_devices_that_are_chosen_and_not_ready_are_told_from_the_event(claim, mirror):
+def test_pending_binding_conditions_are_read_from_event(claim, mirror):
     claim = hold(claim, mirror)
     mirror.pod("train", claims=["sam"], phase="Pending")
     message = "waiting for binding conditions for device on node node-1"
@@ -89,7 +89,7 @@ def test_devices_that_are_chosen_and_not_ready_are_told_from_the_event(claim, mi
     assert "The scheduler has chosen devices on node-1." in explain(claim).next_action.sentence
 
 
-def test_what_is_said_again_under_another_name_is_told_once(template, mirror):
+def test_repeated_event_with_another_name_is_shown_once(template, mirror):
     waits_for_claim(mirror, template)
     for name in ("x7", "y8"):
         why = f'"train-{name}" is forbidden: exceeded quota: gpus, requested: d=1, used: d=2, limited: d=2'
@@ -97,7 +97,7 @@ def test_what_is_said_again_under_another_name_is_told_once(template, mirror):
     assert len(explain(template).pods[0].events) == 1
 
 
-def test_a_scheduled_pod_prepares_its_devices(claim, mirror):
+def test_scheduled_pod_prepares_devices(claim, mirror):
     raw = {"status": {"conditions": conditions(PodScheduled="True", PodReadyToStartContainers="False")}}
     claim = hold(claim, mirror)
     mirror.pod("train", claims=["sam"], phase="Pending", node_name="node-1", raw=raw)
@@ -114,7 +114,7 @@ def test_a_scheduled_pod_prepares_its_devices(claim, mirror):
     assert "The driver could not prepare the devices on the node." in found.next_action.sentence
 
 
-def test_a_pod_with_prepared_devices_starts_its_containers(claim, mirror):
+def test_pod_with_prepared_devices_starts_containers(claim, mirror):
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
     status = {
         "conditions": conditions(PodScheduled="True", PodReadyToStartContainers="True"),
@@ -128,7 +128,7 @@ def test_a_pod_with_prepared_devices_starts_its_containers(claim, mirror):
     assert "The image of a container cannot be pulled." in found.next_action.sentence
 
 
-def test_a_running_pod_uses_its_devices_since_its_first_container_began(claim, mirror):
+def test_running_pod_uses_devices_since_first_container(claim, mirror):
     state = {"running": {"startedAt": AT}}
     claim = hold(claim, mirror)
     raw = {"status": {"containerStatuses": [{"name": "main", "state": state}]}}
@@ -142,12 +142,12 @@ def test_a_running_pod_uses_its_devices_since_its_first_container_began(claim, m
     )
 
 
-def test_what_is_held_by_nobody_who_is_seen_is_still_in_use(claim, mirror):
+def test_held_devices_without_visible_pod_are_in_use(claim, mirror):
     claim = hold(claim, mirror)
     assert (now(claim).key, now(claim).note) == ("used", "")
 
 
-def test_a_pod_that_others_ended_is_told_with_why(claim, mirror):
+def test_evicted_pod_is_lost_with_reason(claim, mirror):
     mirror.pod("train", claims=["sam"], gone_at=timezone.now())
     event("train", "DeviceTaintManagerEviction", "Marking for deletion", warning=False)
     found = explain(claim)
@@ -159,13 +159,13 @@ def test_a_pod_that_others_ended_is_told_with_why(claim, mirror):
     assert explain(claim).lost_pods == ()
 
 
-def test_a_pod_that_its_owner_ended_is_not_called_lost(claim, mirror):
+def test_pod_deleted_by_owner_is_not_lost(claim, mirror):
     mirror.pod("train", claims=["sam"], gone_at=timezone.now())
     event("train", "Killing", "Stopping container main", warning=False)
     assert explain(claim).lost_pods == ()
 
 
-def test_a_releasing_claim_names_who_still_holds_it(claim, mirror):
+def test_releasing_claim_names_remaining_consumers(claim, mirror):
     claim = hold(claim, mirror)
     mirror.pod("train", claims=["sam"], node_name="node-1")
     claim.advance(ClaimState.RELEASING, why="done")
@@ -183,13 +183,13 @@ def test_a_releasing_claim_names_who_still_holds_it(claim, mirror):
     assert "still reserved for podgroups gang" in explain(claim).next_action.sentence
 
 
-def test_a_portal_that_may_not_read_events_says_so(claim, fra):
+def test_missing_event_permission_is_reported(claim, fra):
     assert explain(claim).can_read_events
     type(fra).objects.update(missing=["list events"])
     assert not explain(Claim.objects.get(pk=claim.pk)).can_read_events
 
 
-def test_something_new_that_is_said_of_a_pod_moves_the_claim_on(claim, mirror):
+def test_new_event_of_pod_advances_claim_version(claim, mirror):
     mirror.pod("train", claims=["sam"], phase="Pending")
     before = Claim.objects.get(pk=claim.pk).version
     row = event("train", "FailedPrepareDynamicResources", "NodePrepareResources: rpc error")

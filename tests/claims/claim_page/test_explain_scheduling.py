@@ -24,7 +24,7 @@ def fresh_snapshot():
     cluster_snapshot.forget()
 
 
-def test_a_pod_waits_for_the_scheduler_and_the_picture_shows_the_same(claim, mirror, fra):
+def test_scheduler_and_snapshot_agree(claim, mirror, fra):
     have_devices(fra, "gpu-0")
     ResourceClaim.objects.create(
         cluster=fra, uid="taken", name="taken", namespace="speech", revision=1,
@@ -46,7 +46,7 @@ def test_a_pod_waits_for_the_scheduler_and_the_picture_shows_the_same(claim, mir
     assert now(claim).key == "scheduler"
 
 
-def test_a_scheduler_and_a_picture_that_disagree_are_both_told(claim, mirror, fra):
+def test_disagreement_of_scheduler_and_snapshot_is_shown(claim, mirror, fra):
     have_devices(fra, "gpu-0")
     seen = timezone.now() - timedelta(seconds=12)
     for resource in ("resourceslices", "resourceclaims", "pods"):
@@ -60,7 +60,7 @@ def test_a_scheduler_and_a_picture_that_disagree_are_both_told(claim, mirror, fr
     )
 
 
-def test_devices_on_a_node_that_the_pod_may_not_use_are_no_disagreement(claim, mirror, fra):
+def test_devices_on_excluded_node_are_no_disagreement(claim, mirror, fra):
     have_devices(fra, "gpu-0")
     message = (
         "0/2 nodes are available: 1 cannot allocate all claims, 1 node(s) didn't match Pod's node affinity/"
@@ -73,7 +73,7 @@ def test_devices_on_a_node_that_the_pod_may_not_use_are_no_disagreement(claim, m
     assert "excludes nodes for reasons other than devices" in found.fit.sentence
 
 
-def test_before_the_scheduler_has_spoken_only_the_picture_does(claim, mirror, fra):
+def test_without_scheduler_message_only_snapshot_is_shown(claim, mirror, fra):
     have_devices(fra, "gpu-0")
     mirror.pod("train", claims=["sam"], phase="Pending")
     found = explain(claim)
@@ -82,7 +82,7 @@ def test_before_the_scheduler_has_spoken_only_the_picture_does(claim, mirror, fr
     assert "has not reported anything about the pod train" in found.next_action.sentence
 
 
-def test_what_nobody_knows_is_shown_in_the_words_of_the_scheduler(claim, mirror, fra):
+def test_unknown_scheduler_reason_is_shown_unchanged(claim, mirror, fra):
     mirror.pod(
         "train", claims=["sam"], phase="Pending", message="0/1 nodes are available: 1 moon in the way."
     )
@@ -91,7 +91,7 @@ def test_what_nobody_knows_is_shown_in_the_words_of_the_scheduler(claim, mirror,
     assert [(reason.text, reason.meaning) for reason in message.reasons] == [("moon in the way", "")]
 
 
-def test_a_selector_that_fails_is_for_a_platform_admin(claim, mirror, fra):
+def test_failing_selector_is_for_platform_admin(claim, mirror, fra):
     message = (
         'running "DynamicResources" filter plugin: claim vision/sam: selector #0 on device d/n/gpu-0: CEL '
         "runtime error: no such key: x"
@@ -102,7 +102,7 @@ def test_a_selector_that_fails_is_for_a_platform_admin(claim, mirror, fra):
     assert "fails on the device d/n/gpu-0" in found.next_action.sentence
 
 
-def test_a_second_pod_of_a_claim_that_holds_devices_is_not_told_what_is_free(claim, mirror):
+def test_second_pod_of_allocated_claim_gets_no_fit_check(claim, mirror):
     claim = hold(claim, mirror)
     mirror.pod("first", claims=["sam"], node_name="node-1")
     message = "0/2 nodes are available: 1 resourceclaim not available on the node, 1 Too many pods."
@@ -114,7 +114,7 @@ def test_a_second_pod_of_a_claim_that_holds_devices_is_not_told_what_is_free(cla
     )
 
 
-def test_of_many_pods_those_that_wait_are_counted_and_the_first_are_shown(template, mirror, fra):
+def test_waiting_pods_are_counted_and_first_ones_named(template, mirror, fra):
     have_devices(fra, "gpu-0")
     for number in range(5):
         spec = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "batch"}]}
@@ -138,7 +138,7 @@ def test_of_many_pods_those_that_wait_are_counted_and_the_first_are_shown(templa
     ]  # fmt: skip
 
 
-def test_pods_that_wait_for_different_reasons_are_told_apart(claim, mirror):
+def test_pods_with_different_reasons_are_grouped_apart(claim, mirror):
     mirror.pod("train-0", claims=["sam"], phase="Pending", message=NOTHING_FITS)
     other = "0/1 nodes are available: 1 Insufficient cpu."
     for name in ("train-1", "train-2", "train-3", "train-4", "train-5"):
@@ -156,7 +156,7 @@ def test_pods_that_wait_for_different_reasons_are_told_apart(claim, mirror):
     assert "The pod train-0 waits. 8 more pods wait for other reasons." in found.next_action.sentence
 
 
-def test_the_picture_is_held_against_what_was_said_of_devices(claim, mirror, fra):
+def test_snapshot_is_compared_with_message_about_devices(claim, mirror, fra):
     have_devices(fra, "gpu-0")
     other = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
     mirror.pod("a", claims=["sam"], phase="Pending", message=other)

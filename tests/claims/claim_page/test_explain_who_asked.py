@@ -12,7 +12,7 @@ from tests.factories import make_user
 pytestmark = pytest.mark.django_db
 
 
-def test_a_claim_that_was_handed_over_still_names_its_asker(vision, fra, train, alice, quota):
+def test_transferred_claim_still_names_requester(vision, fra, train, alice, quota):
     claim = request_claim(by=alice, team=vision, cluster=fra, profile=train, key="once", reason="A test.")
     claim.advance(ClaimState.APPROVED, why="Approved.")
     mona = make_user("mona")
