@@ -32,7 +32,7 @@ def claim(vision, fra, train, alice, quota):
     return make_claim(vision, by=alice, cluster=fra, profile=train, devices=2, reason="Fine-tune")
 
 
-def test_a_program_asks_for_gpus_and_reads_its_claim(alice, request_fields):
+def test_api_requests_gpus_and_reads_claim(alice, request_fields):
     answer = client(alice).post(CLAIMS, request_fields, format="json", headers={"Idempotency-Key": "k1"})
     assert answer.status_code == 201, answer.json()
     made = answer.json()
@@ -46,7 +46,7 @@ def test_a_program_asks_for_gpus_and_reads_its_claim(alice, request_fields):
     assert client(alice).get(f"{CLAIMS}{made['id']}/").json() == made
 
 
-def test_the_same_key_makes_one_claim(alice, request_fields):
+def test_same_key_creates_one_claim(alice, request_fields):
     asked = [
         client(alice)
         .post(CLAIMS, request_fields, format="json", headers={"Idempotency-Key": "k1"})
@@ -65,7 +65,7 @@ def test_overlong_key_is_422(alice, request_fields, key):
     assert not Claim.objects.exists()
 
 
-def test_without_a_key_each_request_is_one_of_its_own(alice, request_fields):
+def test_without_key_each_request_creates_a_claim(alice, request_fields):
     for name in ("one", "two"):
         assert client(alice).post(CLAIMS, {**request_fields, "name": name}, format="json").status_code == 201
     assert Claim.objects.count() == 2
@@ -73,7 +73,7 @@ def test_without_a_key_each_request_is_one_of_its_own(alice, request_fields):
 
 @pytest.mark.parametrize("part", READS)
 @pytest.mark.parametrize("accept", [{}, {"Accept": "*/*"}, {"Accept": "application/json"}])
-def test_an_address_answers_with_or_without_accept_and_its_last_slash(alice, claim, part, accept):
+def test_address_works_without_accept_and_without_slash(alice, claim, part, accept):
     address = f"{CLAIMS}{claim.pk}/{part}"
     answer = client(alice).get(address, headers=accept)
     assert answer.status_code == 200
@@ -81,12 +81,12 @@ def test_an_address_answers_with_or_without_accept_and_its_last_slash(alice, cla
     assert client(alice).get(address.rstrip("/"), headers=accept).json() == answer.json()
 
 
-def test_every_address_of_claims_ends_with_a_slash():
+def test_every_claims_address_ends_with_slash():
     for pattern in api_urls.urlpatterns:
         assert str(pattern.pattern).rstrip("$").removesuffix(r"\Z").endswith("/"), pattern
 
 
-def test_a_refusal_is_a_problem_document_with_the_sentence_of_the_pages(alice, request_fields):
+def test_refusal_is_problem_document_with_sentence_of_page(alice, request_fields):
     answer = client(alice).post(CLAIMS, request_fields | {"devices": 8, "name": "a"}, format="json")
     assert answer.status_code == 201
     answer = client(alice).post(CLAIMS, request_fields, format="json")
@@ -106,22 +106,22 @@ def test_a_refusal_is_a_problem_document_with_the_sentence_of_the_pages(alice, r
         {"duration": "P99999D"}, {"name": "Upper"}, {"parallel": 2},
     ],
 )  # fmt: skip
-def test_what_is_malformed_is_answered_422(alice, request_fields, change):
+def test_malformed_request_is_422(alice, request_fields, change):
     answer = client(alice).post(CLAIMS, request_fields | change, format="json")
     assert answer.status_code == 422, answer.json()
     assert answer["Content-Type"] == "application/problem+json"
     assert not Claim.objects.exists()
 
 
-def test_an_outsider_cannot_ask_for_a_team_that_they_may_not_know_of(eve, request_fields):
+def test_outsider_cannot_request_for_hidden_team(eve, request_fields):
     assert client(eve).post(CLAIMS, request_fields, format="json").status_code == 404
 
 
-def test_a_viewer_may_not_ask(bob, request_fields):
+def test_viewer_cannot_request(bob, request_fields):
     assert client(bob).post(CLAIMS, request_fields, format="json").status_code == 403
 
 
-def test_who_is_not_signed_in_is_asked_who_they_are(request_fields, claim):
+def test_anonymous_request_is_401(request_fields, claim):
     for answer in (
         APIClient().get(CLAIMS),
         APIClient().post(CLAIMS, request_fields, format="json"),
@@ -131,16 +131,14 @@ def test_who_is_not_signed_in_is_asked_who_they_are(request_fields, claim):
 
 
 @pytest.mark.parametrize("path", READS)
-def test_every_reader_of_the_team_reads_and_an_outsider_finds_nothing(
-    alice, bob, lena, eve, root, claim, path
-):
+def test_team_reads_claim_and_outsider_gets_404(alice, bob, lena, eve, root, claim, path):
     url = f"{CLAIMS}{claim.pk}/{path}"
     assert {client(user).get(url).status_code for user in (alice, bob, lena, root)} == {200}
     assert client(eve).get(url).status_code == 404
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_outsiders_and_viewers_move_nothing(bob, eve, claim, action):
+def test_outsiders_and_viewers_cannot_change_claim(bob, eve, claim, action):
     body = {"spec_hash": claim.spec_hash, "reason": "because"}
     url = f"{CLAIMS}{claim.pk}/{action}/"
     assert client(eve).post(url, body, format="json").status_code == 404
@@ -150,14 +148,14 @@ def test_outsiders_and_viewers_move_nothing(bob, eve, claim, action):
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_actions_are_posted_and_reads_are_got(lena, claim, action):
+def test_wrong_method_is_405(lena, claim, action):
     assert client(lena).get(f"{CLAIMS}{claim.pk}/{action}/").status_code == 405
     for path in READS:
         assert client(lena).post(f"{CLAIMS}{claim.pk}/{path}", {}, format="json").status_code == 405
     assert client(lena).delete(f"{CLAIMS}{claim.pk}/").status_code == 405
 
 
-def test_a_lead_approves_and_the_second_hears_who_was_first(lena, lars, claim):
+def test_second_approval_names_first_decider(lena, lars, claim):
     url = f"{CLAIMS}{claim.pk}/approve/"
     answer = client(lena).post(url, {"spec_hash": claim.spec_hash, "note": "fine"}, format="json")
     assert (answer.status_code, answer.json()["decided_by"]) == (200, "lena")
@@ -166,30 +164,30 @@ def test_a_lead_approves_and_the_second_hears_who_was_first(lena, lars, claim):
     assert answer.json()["detail"].startswith("lena already approved")
 
 
-def test_an_approval_needs_the_hash_that_was_read(lena, claim):
+def test_approval_needs_current_spec_hash(lena, claim):
     url = f"{CLAIMS}{claim.pk}/approve/"
     assert client(lena).post(url, {}, format="json").status_code == 422
     assert client(lena).post(url, {"spec_hash": "0"}, format="json").status_code == 409
 
 
-def test_a_denial_needs_a_reason(lena, claim):
+def test_denial_needs_reason(lena, claim):
     url = f"{CLAIMS}{claim.pk}/deny/"
     assert client(lena).post(url, {"reason": ""}, format="json").status_code == 422
     assert client(lena).post(url, {"reason": "no"}, format="json").json()["state"] == "denied"
 
 
-def test_the_asker_withdraws_and_what_is_over_stays_over(alice, claim):
+def test_requester_withdraws_once(alice, claim):
     assert client(alice).post(f"{CLAIMS}{claim.pk}/withdraw/").json()["state"] == "withdrawn"
     answer = client(alice).post(f"{CLAIMS}{claim.pk}/release/")
     assert (answer.status_code, answer.json()["code"]) == (409, "illegal-transition")
 
 
-def test_the_asker_releases(alice, lena, claim):
+def test_requester_releases_claim(alice, lena, claim):
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     assert client(alice).post(f"{CLAIMS}{claim.pk}/release/").json()["state"] == "releasing"
 
 
-def test_the_manifest_is_what_is_written_and_snippets_use_it(alice, claim):
+def test_manifest_is_delivered_object_and_snippets_use_it(alice, claim):
     shown = client(alice).get(f"{CLAIMS}{claim.pk}/manifest/").json()
     assert shown["manifest"]["kind"] == "ResourceClaim"
     assert shown["manifest"]["metadata"]["labels"]["gpu.dragoman.dev/claim"] == str(claim.pk)
@@ -198,13 +196,13 @@ def test_the_manifest_is_what_is_written_and_snippets_use_it(alice, claim):
     compile(texts["notebook"], "cell", "exec")
 
 
-def test_the_explanation_says_who_acts_next(alice, claim):
+def test_explanation_names_next_actor(alice, claim):
     shown = client(alice).get(f"{CLAIMS}{claim.pk}/explain/").json()
     assert (shown["actor"], shown["headline"]) == ("person", "lars or lena decides next.")
     assert [step["status"] for step in shown["steps"]][:3] == ["done", "done", "now"]
 
 
-def test_the_history_names_actors_oldest_first(alice, lena, claim):
+def test_history_names_actors_oldest_first(alice, lena, claim):
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash, note="fine")
     shown = client(alice).get(f"{CLAIMS}{claim.pk}/history/").json()
     assert [(step["new"], step["by"], step["why"]) for step in shown] == [
@@ -213,7 +211,7 @@ def test_the_history_names_actors_oldest_first(alice, lena, claim):
     ]
 
 
-def test_the_list_is_filtered_by_state_team_and_cluster(root, vision, fra, train, claim):
+def test_list_filters_by_state_team_and_cluster(root, vision, fra, train, claim):
     nlp, lab = make_team("nlp"), make_cluster("lab-2")
     other = make_claim(nlp, by=root, cluster=lab, profile=train, state=ClaimState.ALLOCATED)
     for query, found in (
@@ -226,12 +224,12 @@ def test_the_list_is_filtered_by_state_team_and_cluster(root, vision, fra, train
     assert client(root).get(f"{CLAIMS}?state=nonsense").status_code == 422
 
 
-def test_others_do_not_see_it_in_their_list(alice, eve, claim):
+def test_list_hides_claims_of_other_teams(alice, eve, claim):
     assert [row["id"] for row in client(alice).get(CLAIMS).json()["results"]] == [str(claim.pk)]
     assert client(eve).get(CLAIMS).json()["results"] == []
 
 
-def test_the_list_pages_by_cursor(alice, vision, fra, train, claim):
+def test_list_pages_by_cursor(alice, vision, fra, train, claim):
     for _ in range(3):
         make_claim(vision, by=alice, cluster=fra, profile=train)
     page = client(alice).get(f"{CLAIMS}?limit=3").json()
@@ -252,13 +250,13 @@ def test_the_list_costs_the_same_for_one_and_for_many(
         user_of.get(CLAIMS)
 
 
-def test_a_wait_ends_at_once_when_the_version_is_old(alice, claim, monkeypatch):
+def test_wait_returns_at_once_for_old_version(alice, claim, monkeypatch):
     monkeypatch.setattr("claims.claim_page.api.time.sleep", lambda _seconds: pytest.fail("It waited."))
     url = f"{CLAIMS}{claim.pk}/?wait=20&version={claim.version - 1}"
     assert client(alice).get(url).json()["version"] == claim.version
 
 
-def test_a_wait_ends_as_soon_as_the_claim_changes(alice, lena, claim, monkeypatch):
+def test_wait_returns_when_claim_changes(alice, lena, claim, monkeypatch):
     def approve_meanwhile(_seconds):
         approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
 
@@ -267,7 +265,7 @@ def test_a_wait_ends_as_soon_as_the_claim_changes(alice, lena, claim, monkeypatc
     assert client(alice).get(url).json()["state"] == "approved"
 
 
-def test_a_wait_is_no_longer_than_proxies_bear(alice, claim, monkeypatch):
+def test_wait_is_shorter_than_proxy_timeout(alice, claim, monkeypatch):
     clock = iter(range(10_000))
     waited: list[float] = []
     monkeypatch.setattr("claims.claim_page.api.time.monotonic", lambda: next(clock))
@@ -279,5 +277,5 @@ def test_a_wait_is_no_longer_than_proxies_bear(alice, claim, monkeypatch):
 @pytest.mark.parametrize(
     "query", ["wait=soon&version=1", "wait=1&version=x", "wait=-1&version=1", "wait=²&version=1"]
 )
-def test_a_wait_has_whole_numbers(alice, claim, query):
+def test_wait_needs_whole_numbers(alice, claim, query):
     assert client(alice).get(f"{CLAIMS}{claim.pk}/?{query}").status_code == 422
