@@ -1,4 +1,4 @@
-"""In what state a device is, and how a state looks. What the cluster says, never what the portal wishes."""
+"""In what state a device is, and how a state looks. As the cluster reports it."""
 
 from dataclasses import dataclass
 

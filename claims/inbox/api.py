@@ -99,7 +99,7 @@ class DecideIn(Input):
     """With `preview` nothing is decided. A denial needs a `note`, its reason."""
 
     answer = serializers.ChoiceField(choices=Decision.choices)
-    wishes = ItemIn(  # type: ignore[call-arg]  # `many` creates a list serializer
+    requests = ItemIn(  # type: ignore[call-arg]  # `many` creates a list serializer
         many=True,
         max_length=MAX_REQUESTS,
         error_messages={"max_length": "You can decide on up to {max_length} requests at once."},
@@ -138,7 +138,7 @@ class DecideView(IdempotentWrites):
         decision, preview, note = Decision(fields["answer"]), fields["preview"], fields["note"]
         if decision == Decision.DENY and not preview and not note.strip():
             raise Invalid("Give a reason. The requester will see it.", field="note")
-        requests = fields["wishes"]
+        requests = fields["requests"]
         kinds: tuple[ItemKind, ...] = ("claim", "extension", "quota")
         ids = {kind: {row["id"] for row in requests if row["kind"] == kind} for kind in kinds}
         inbox = Inbox(user_of(request))

@@ -66,7 +66,7 @@ class ResizeIn(Input):
 
 
 class ExtensionOut(serializers.ModelSerializer[Extension]):
-    """A wish to keep a claim until `until`; `was` is its end at the time of asking."""
+    """A request to keep a claim until `until`; `was` is its end at the time of the request."""
 
     claim = serializers.UUIDField(source="claim_id")
     asked_by = serializers.CharField(source="asked_by.username")
@@ -135,7 +135,7 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     @extend_schema(responses=ExtensionOut(many=True), filters=False)
     @action(detail=True, pagination_class=None)
     def extensions(self, request: Request, pk: str) -> Response:
-        """Every wish for more time, oldest first."""
+        """All extension requests, oldest first."""
         rows = self.get_object().extensions.select_related("asked_by", "decided_by")
         return Response(ExtensionOut(rows, many=True).data)
 
@@ -147,11 +147,11 @@ class OldestFirst(Cursor):
     ordering = "id"
 
 
-@extend_schema_view(list=extend_schema(description="Wishes for more time that wait for a decision."))
+@extend_schema_view(list=extend_schema(description="Extension requests that wait for a decision."))
 class ExtensionViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Extension]
 ):
-    """Wishes for more time. Ask with `claims/{id}/extend/`."""
+    """Extension requests. Create one with `claims/{id}/extend/`."""
 
     serializer_class: type[BaseSerializer[Any]] = ExtensionOut
     pagination_class = OldestFirst
@@ -181,7 +181,7 @@ class ExtensionViewSet(
     @extend_schema(request=None, responses=ExtensionOut)
     @action(detail=True, methods=["post"])
     def withdraw(self, request: Request, pk: str) -> Response:
-        """Take the wish back before it is decided."""
+        """Withdraw an undecided extension request."""
         return Response(
             ExtensionOut(withdraw_extension(extension=self.get_object(), by=user_of(request))).data
         )

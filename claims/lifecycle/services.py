@@ -166,7 +166,7 @@ def deny_extension(*, extension: Extension, by: User, reason: str) -> Extension:
 
 @transaction.atomic(durable=True)
 def withdraw_extension(*, extension: Extension, by: User) -> Extension:
-    """Take the wish back before it is decided. Raises Forbidden, Conflict if it was decided."""
+    """Withdraw an extension request. Raises Forbidden, and Conflict if it was decided."""
     claim = lock_owned_claim(extension.claim, by)
     extension = Extension.objects.select_related("asked_by", "decided_by").get(pk=extension.pk)
     if extension.decide(RequestStatus.WITHDRAWN, by=by):

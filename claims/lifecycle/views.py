@@ -201,8 +201,8 @@ def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 
     def act() -> None:
         cleaned = form.cleaned_data
-        wish = {name: cleaned[name] for name in ("until", "reason", "key")}
-        extension = extend_claim(claim=claim, by=user, **wish)
+        fields = {name: cleaned[name] for name in ("until", "reason", "key")}
+        extension = extend_claim(claim=claim, by=user, **fields)
         if extension.answer == RequestStatus.APPROVED:
             messages.success(request, f"{claim} now ends on {moment(extension.until)}.")
         else:

@@ -89,12 +89,12 @@ class AdoptView(IdempotentWrites):
         row = unmanaged_objects(ResourceClaim, user).filter(uid=uid).first() or _adopted_object(uid, user)
         asked = AdoptIn(data=request.data)
         asked.is_valid(raise_exception=True)
-        wish = dict(asked.validated_data)
-        owner = User.objects.filter(username=wish["owner"]).first()
+        fields = dict(asked.validated_data)
+        owner = User.objects.filter(username=fields["owner"]).first()
         if owner is None:
-            raise Invalid(f"There is no person {wish['owner']}.")
-        wish |= {"owner": owner, "profile": api_types.profile_named(wish["profile"], user)}
-        claim = services.adopt(row=row, by=user, **wish)
+            raise Invalid(f"There is no person {fields['owner']}.")
+        fields |= {"owner": owner, "profile": api_types.profile_named(fields["profile"], user)}
+        claim = services.adopt(row=row, by=user, **fields)
         shown = Claim.objects.select_related("decided_by").for_list().get(pk=claim.pk)
         return Response(api_types.ClaimOut(shown).data, status=status.HTTP_201_CREATED)
 

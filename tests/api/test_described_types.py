@@ -78,7 +78,11 @@ def test_what_is_no_switch_does_not_save_a_profile(root, word):
         ("approval-rules/", {"team": "vision", "automatic_devices": True}, "automatic_devices"),
         ("approval-rules/", {"team": "vision", "automatic_devices": 1.5}, "automatic_devices"),
         ("approval-rules/", {"team": "vision", "approval": 0}, "approval"),
-        ("approvals/decide/", {"answer": "approve", "wishes": [{"kind": "claim", "id": 3}]}, "wishes.0.id"),
+        (
+            "approvals/decide/",
+            {"answer": "approve", "requests": [{"kind": "claim", "id": 3}]},
+            "requests.0.id",
+        ),
         ("claims/bulk/", {"action": "release", "claims": [3]}, "claims.0"),
         ("claims/bulk/", {"action": "extend", "claims": [], "by": -1}, "by"),
         ("claims/bulk/", {"action": "extend", "claims": [], "by": "-PT1H"}, "by"),

@@ -218,17 +218,17 @@ def test_every_operation_succeeds_for_somebody(described, known):
     failed: dict[str, Any] = {}
     for made in described.get_all_operations():
         operation = made.ok()
-        wish = sample_request(operation)
-        if wish is None:
+        request_body = sample_request(operation)
+        if request_body is None:
             failed[operation.label] = "is not in WRITES"
             continue
         answers = []
         for place in known.places(operation.path):
             of = next(iter(place.values()), "")
-            for body in wish.bodies(of):
+            for body in request_body.bodies(of):
                 sent = {} if body is None else {"body": body, "media_type": "application/json"}
-                case = operation.Case(path_parameters=place, query=wish.query, **sent)
-                answers.append(findings.hold(case, sent_by(wish.user_of(of)), []))
+                case = operation.Case(path_parameters=place, query=request_body.query, **sent)
+                answers.append(findings.hold(case, sent_by(request_body.user_of(of)), []))
                 if answers[-1].status_code < 300:
                     break
             if answers and answers[-1].status_code < 300:
@@ -259,12 +259,12 @@ def test_outsiders_never_get_an_object_of_another_team(described, known):
         operation = made.ok()
         collection, name = story.collection_of(operation.path)
         for private in theirs.get(collection, ())[:2]:
-            wish = sample_request(operation)
+            request_body = sample_request(operation)
             cases = [
                 operation.Case(path_parameters={name: private}, media_type="application/json", body=body)
                 if body is not None
                 else operation.Case(path_parameters={name: private})
-                for body in wish.bodies(private)[:1]
+                for body in request_body.bodies(private)[:1]
             ]
             for case in covering(operation, P)[:3]:
                 case.body = case.body if case.body is NOT_SET else known.told(case.body, random)
@@ -292,7 +292,7 @@ def test_lists_and_answers_on_several_name_nothing_of_other_teams(described, api
     several = {
         "/api/v1/claims/bulk/": {"action": "release", "claims": claims},
         "/api/v1/approvals/decide/": {
-            "answer": "deny", "note": "No.", "wishes": [{"kind": "claim", "id": one} for one in claims]
+            "answer": "deny", "note": "No.", "requests": [{"kind": "claim", "id": one} for one in claims]
         },
     }  # fmt: skip
     for path, body in several.items():

@@ -41,10 +41,10 @@ class Bench:
     forget: Callable[[], None]
 
     def claim(self, name: str, *, count: int = 1, **labels: str) -> Manifest:
-        wish = {"deviceClassName": "gpu.nvidia.com", "count": count}
+        fields = {"deviceClassName": "gpu.nvidia.com", "count": count}
         return {
             "metadata": {"name": name, "namespace": self.namespace, "labels": labels},
-            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": wish}]}},
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": fields}]}},
         }
 
     def event(self, name: str, *, uid: str) -> Manifest:

@@ -198,7 +198,7 @@ def test_applying_twice_changes_nothing(bench):
 
 
 def test_applying_anew_changes_labels_and_drops_those_left_out(bench):
-    bench.portal.apply(CLAIM, bench.claim("claim", team="vision", wish="1"))
+    bench.portal.apply(CLAIM, bench.claim("claim", team="vision", fields="1"))
     changed = bench.portal.apply(CLAIM, bench.claim("claim", team="speech"))
     assert changed["metadata"]["labels"] == {"team": "speech"}
 

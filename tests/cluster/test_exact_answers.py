@@ -364,8 +364,8 @@ def test_an_object_that_is_not_there_is_none_and_a_cluster_without_kube_system_i
 @pytest.mark.parametrize("allowed", [True, False])
 def test_a_permission_is_asked_for_in_full(server, gateway, allowed):
     server.answers = [Answer(201, {"kind": "SelfSubjectAccessReview", "status": {"allowed": allowed}})]
-    wish = Permission("list", "resourceclaims", "resource.k8s.io", subresource="status", namespace="ml")
-    assert gateway.allowed(wish) is allowed
+    fields = Permission("list", "resourceclaims", "resource.k8s.io", subresource="status", namespace="ml")
+    assert gateway.allowed(fields) is allowed
     [(method, path, body)] = asked(server)
     assert (method, path) == ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
     assert body["spec"]["resourceAttributes"] == {

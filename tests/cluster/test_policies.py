@@ -38,8 +38,8 @@ def test_what_is_no_user_name_makes_no_policy(account):
 
 
 def spec(count: int = 1) -> dict[str, object]:
-    wish = {"deviceClassName": "gpu.nvidia.com", "count": count}
-    return {"devices": {"requests": [{"name": "gpu", "exactly": wish}]}}
+    fields = {"deviceClassName": "gpu.nvidia.com", "count": count}
+    return {"devices": {"requests": [{"name": "gpu", "exactly": fields}]}}
 
 
 class Place:

@@ -156,8 +156,8 @@ def engineer(fleet) -> Iterator[httpx.Client]:
         yield client
 
 
-def make_claim(name: str, **wish: Any) -> Manifest:
-    exactly = {"deviceClassName": "gpu.nvidia.com", **wish}
+def make_claim(name: str, **fields: Any) -> Manifest:
+    exactly = {"deviceClassName": "gpu.nvidia.com", **fields}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -166,9 +166,9 @@ def make_claim(name: str, **wish: Any) -> Manifest:
     }
 
 
-def make_template(name: str, labels: dict[str, str] | None = None, **wish: Any) -> Manifest:
+def make_template(name: str, labels: dict[str, str] | None = None, **fields: Any) -> Manifest:
     given = {"metadata": {"labels": labels}} if labels else {}
-    return {"metadata": {"name": name}, "spec": {**given, "spec": make_claim(name, **wish)["spec"]}}
+    return {"metadata": {"name": name}, "spec": {**given, "spec": make_claim(name, **fields)["spec"]}}
 
 
 def make_pod(name: str, *, claim: str = "", template: str = "", run_seconds: int | None = None) -> Manifest:

@@ -18,12 +18,12 @@ from usage.models import Rate
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("locked", [True, False])
 def test_change_of_a_removed_rate_is_a_conflict(root, monkeypatch, locked):
-    wish: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "title": "H100",
         "currency": "EUR",
         "valid_from": timezone.now() + timedelta(days=1),
     }
-    rate = services.save_rate(by=root, per_hour=Decimal(2), **wish)
+    rate = services.save_rate(by=root, per_hour=Decimal(2), **fields)
     other = make_user("ada", admin=True)
     race = Race(monkeypatch)
     race.hold_before(Rate, "delete")
@@ -31,7 +31,7 @@ def test_change_of_a_removed_rate_is_a_conflict(root, monkeypatch, locked):
         without_lock(monkeypatch, "usage.services.lock_pending")
     _removed, changed = race.run(
         partial(services.remove_rate, by=root, rate=rate),
-        partial(services.save_rate, by=other, rate=rate, per_hour=Decimal(3), **wish),
+        partial(services.save_rate, by=other, rate=rate, per_hour=Decimal(3), **fields),
     )
     assert race.waited is locked
     assert isinstance(changed, Conflict if locked else Rate)

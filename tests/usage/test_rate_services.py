@@ -21,7 +21,7 @@ def clock():
         yield traveller
 
 
-def wish(**fields):
+def rate_fields(**fields):
     return {"title": "L4", "per_hour": Decimal("0.5500"), "currency": "usd", "valid_from": NOON, **fields}
 
 
@@ -30,8 +30,8 @@ def rows():
 
 
 def test_a_rate_is_saved_with_every_column(root, fra):
-    save_rate(by=root, **wish(product="L4", driver="gpu.nvidia.com", cluster=fra))
-    save_rate(by=root, **wish(title="everything"))
+    save_rate(by=root, **rate_fields(product="L4", driver="gpu.nvidia.com", cluster=fra))
+    save_rate(by=root, **rate_fields(title="everything"))
     assert rows() == [
         ("L4", Decimal("0.5500"), "USD", NOON, "L4", "gpu.nvidia.com", fra.pk),
         ("everything", Decimal("0.5500"), "USD", NOON, "", "", None),
@@ -45,7 +45,9 @@ def test_pending_rate_is_changed_in_every_column(root, fra):
     saved = save_rate(
         by=root,
         rate=changed,
-        **wish(product="L4", driver="gpu.nvidia.com", cluster=fra, valid_from=later + timedelta(hours=1)),
+        **rate_fields(
+            product="L4", driver="gpu.nvidia.com", cluster=fra, valid_from=later + timedelta(hours=1)
+        ),
     )
     assert (saved.pk, saved.title) == (changed.pk, "L4")
     assert rows() == [
@@ -57,9 +59,9 @@ def test_pending_rate_is_changed_in_every_column(root, fra):
 
 def test_pending_rate_moved_to_the_past_cannot_be_changed_again(root):
     rate = price("8", since=NOON + timedelta(days=1))
-    save_rate(by=root, rate=rate, **wish(valid_from=NOON - timedelta(days=1)))
+    save_rate(by=root, rate=rate, **rate_fields(valid_from=NOON - timedelta(days=1)))
     with pytest.raises(Conflict, match="has applied since"):
-        save_rate(by=root, rate=rate, **wish())
+        save_rate(by=root, rate=rate, **rate_fields())
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_pending_rate_moved_to_the_past_cannot_be_changed_again(root):
 )
 def test_rate_cannot_be_changed_once_it_applies(root, since, stands):
     for change in (
-        lambda one: save_rate(by=root, rate=one, **wish()),
+        lambda one: save_rate(by=root, rate=one, **rate_fields()),
         lambda one: remove_rate(by=root, rate=one),
     ):
         rate = price("8", since=NOON + since)
@@ -91,7 +93,10 @@ def test_removing_a_rate_leaves_the_others(root):
 def test_removed_rate_is_a_conflict_with_its_title(root):
     rate = price("7", since=NOON + timedelta(days=1), title="gone")
     Rate.objects.all().delete()
-    for change in (lambda: save_rate(by=root, rate=rate, **wish()), lambda: remove_rate(by=root, rate=rate)):
+    for change in (
+        lambda: save_rate(by=root, rate=rate, **rate_fields()),
+        lambda: remove_rate(by=root, rate=rate),
+    ):
         with pytest.raises(Conflict, match="The rate “gone” has been removed"):
             change()
     assert rows() == []
@@ -100,8 +105,8 @@ def test_removed_rate_is_a_conflict_with_its_title(root):
 def test_only_a_platform_admin_changes_prices(lena, vision):
     rate = price("7", since=NOON + timedelta(days=1))
     for change in (
-        lambda: save_rate(by=lena, **wish()),
-        lambda: save_rate(by=lena, rate=rate, **wish()),
+        lambda: save_rate(by=lena, **rate_fields()),
+        lambda: save_rate(by=lena, rate=rate, **rate_fields()),
         lambda: remove_rate(by=lena, rate=rate),
     ):
         with pytest.raises(Forbidden, match="platform admins"):
@@ -110,13 +115,13 @@ def test_only_a_platform_admin_changes_prices(lena, vision):
 
 
 def test_negative_price_is_refused(root):
-    save_rate(by=root, **wish(per_hour=Decimal(0)))
+    save_rate(by=root, **rate_fields(per_hour=Decimal(0)))
     with pytest.raises(Invalid, match=r"must not be negative; -0\.0001 was sent"):
-        save_rate(by=root, **wish(per_hour=Decimal("-0.0001")))
+        save_rate(by=root, **rate_fields(per_hour=Decimal("-0.0001")))
     assert [row[1] for row in rows()] == [Decimal("0.0000")]
 
 
 def test_date_out_of_range_is_refused(root):
     with pytest.raises(Invalid, match="the year 9999 was sent"):
-        save_rate(by=root, **wish(valid_from=datetime(9999, 12, 31, tzinfo=UTC)))
+        save_rate(by=root, **rate_fields(valid_from=datetime(9999, 12, 31, tzinfo=UTC)))
     assert rows() == []

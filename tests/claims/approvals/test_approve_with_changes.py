@@ -21,7 +21,7 @@ SLICE = "mig.nvidia.com"
 
 
 @pytest.fixture
-def wish(ask):
+def requested(ask):
     return ask(name="sam2", devices=4, duration=10 * DAY)
 
 
@@ -30,18 +30,18 @@ def small(db):
     return make_profile("slice-20", spec=make_spec(device_class=SLICE))
 
 
-def change(wish, by, **wanted):
+def change(requested, by, **wanted):
     return decide.approve_with_changes(
-        claim=wish,
+        claim=requested,
         by=by,
-        spec_hash=wish.spec_hash,
+        spec_hash=requested.spec_hash,
         wanted=WantedChange(**wanted),
         note="Enough for the review.",
     )
 
 
-def test_approval_with_fewer_devices_and_less_time(wish, lena, vision):
-    claim = change(wish, lena, devices=2, duration=3 * DAY)
+def test_approval_with_fewer_devices_and_less_time(requested, lena, vision):
+    claim = change(requested, lena, devices=2, duration=3 * DAY)
     assert (claim.state, claim.devices, claim.duration) == (ClaimState.APPROVED, 2, 3 * DAY)
     assert claim.expires_at == claim.decided_at + 3 * DAY
     assert claim.spec["devices"]["requests"][0]["exactly"]["count"] == 2
@@ -49,9 +49,9 @@ def test_approval_with_fewer_devices_and_less_time(wish, lena, vision):
     assert team_usage([vision])[0].held == 2
 
 
-def test_original_request_is_kept_and_the_requester_notified(wish, lena, alice):
-    before = wish.spec_hash
-    claim = change(wish, lena, devices=2, duration=3 * DAY)
+def test_original_request_is_kept_and_the_requester_notified(requested, lena, alice):
+    before = requested.spec_hash
+    claim = change(requested, lena, devices=2, duration=3 * DAY)
     assert claim.asked == {
         "profile": "train-80 v1",
         "devices": 4,
@@ -68,28 +68,28 @@ def test_original_request_is_kept_and_the_requester_notified(wish, lena, alice):
     )
 
 
-def test_change_of_profile_changes_the_charges(wish, lena, vision, small):
+def test_change_of_profile_changes_the_charges(requested, lena, vision, small):
     make_quota(vision, 4, device_class=SLICE)
-    claim = change(wish, lena, profile=small)
+    claim = change(requested, lena, profile=small)
     assert claim.profile_version == small.current
     assert {row.device_class: row.devices for row in claim.charges.all()} == {SLICE: 4}
     assert {each.label: each.held for each in team_usage([vision])} == {"gpu.nvidia.com": 0, SLICE: 4}
 
 
-def test_change_of_profile_needs_quota(wish, lena, vision, small):
+def test_change_of_profile_needs_quota(requested, lena, vision, small):
     make_quota(vision, 3, device_class=SLICE)
     with pytest.raises(QuotaExceeded, match=f"3 {SLICE} devices; this request needs 4"):
-        change(wish, lena, profile=small)
-    wish.refresh_from_db()
-    assert (wish.state, wish.devices, wish.asked) == (ClaimState.REQUESTED, 4, None)
-    assert {row.device_class for row in wish.charges.all()} == {"gpu.nvidia.com"}
-    assert change(wish, lena, profile=small, devices=3).state == ClaimState.APPROVED
+        change(requested, lena, profile=small)
+    requested.refresh_from_db()
+    assert (requested.state, requested.devices, requested.asked) == (ClaimState.REQUESTED, 4, None)
+    assert {row.device_class for row in requested.charges.all()} == {"gpu.nvidia.com"}
+    assert change(requested, lena, profile=small, devices=3).state == ClaimState.APPROVED
 
 
-def test_lowered_quota_does_not_prevent_a_smaller_approval(wish, lena, quota):
+def test_lowered_quota_does_not_prevent_a_smaller_approval(requested, lena, quota):
     quota.devices = 1
     quota.save(update_fields=["devices"])
-    assert change(wish, lena, devices=2).devices == 2
+    assert change(requested, lena, devices=2).devices == 2
 
 
 @pytest.mark.parametrize(
@@ -103,15 +103,15 @@ def test_lowered_quota_does_not_prevent_a_smaller_approval(wish, lena, quota):
         ({"devices": 4}, "Nothing has changed"),
     ],
 )
-def test_larger_or_empty_change_is_refused(wish, lena, wanted, said):
+def test_larger_or_empty_change_is_refused(requested, lena, wanted, said):
     with pytest.raises(Invalid, match=said):
-        change(wish, lena, **wanted)
+        change(requested, lena, **wanted)
 
 
-def test_profile_closed_to_the_team_is_refused(wish, lena, small):
+def test_profile_closed_to_the_team_is_refused(requested, lena, small):
     small.teams.add(make_team("nlp"))
     with pytest.raises(Invalid, match="not open to vision"):
-        change(wish, lena, profile=small)
+        change(requested, lena, profile=small)
 
 
 def test_fixed_device_count_cannot_be_changed(ask, lena):
@@ -120,29 +120,31 @@ def test_fixed_device_count_cannot_be_changed(ask, lena):
         change(ask(profile=pair, devices=2), lena, devices=1)
 
 
-def test_lead_cannot_change_to_a_stricter_profile(wish, lena, root):
+def test_lead_cannot_change_to_a_stricter_profile(requested, lena, root):
     big = make_profile("big", approval=Approval.ADMIN)
     with pytest.raises(Forbidden, match="Only platform admins"):
-        change(wish, lena, profile=big)
-    wish.refresh_from_db()
-    assert wish.state == ClaimState.REQUESTED
-    assert change(wish, root, profile=big).state == ClaimState.APPROVED
+        change(requested, lena, profile=big)
+    requested.refresh_from_db()
+    assert requested.state == ClaimState.REQUESTED
+    assert change(requested, root, profile=big).state == ClaimState.APPROVED
 
 
-def test_change_is_bound_to_the_spec_that_was_read(wish, lena):
+def test_change_is_bound_to_the_spec_that_was_read(requested, lena):
     with pytest.raises(Conflict, match="has changed since you read it"):
-        decide.approve_with_changes(claim=wish, by=lena, spec_hash="0" * 64, wanted=WantedChange(devices=1))
+        decide.approve_with_changes(
+            claim=requested, by=lena, spec_hash="0" * 64, wanted=WantedChange(devices=1)
+        )
 
 
-def test_second_approver_of_a_change_learns_who_decided(wish, lena, lars):
-    decide.approve(claim=wish, by=lars, spec_hash=wish.spec_hash)
+def test_second_approver_of_a_change_learns_who_decided(requested, lena, lars):
+    decide.approve(claim=requested, by=lars, spec_hash=requested.spec_hash)
     with pytest.raises(Conflict, match="lars already approved sam2"):
-        change(wish, lena, devices=2)
+        change(requested, lena, devices=2)
 
 
-def test_members_and_requesters_cannot_change_a_request(wish, alice):
+def test_members_and_requesters_cannot_change_a_request(requested, alice):
     with pytest.raises(Forbidden):
-        change(wish, alice, devices=1)
+        change(requested, alice, devices=1)
 
 
 def test_change_by_a_lead_is_the_first_approval(ask, lena, root, train):
@@ -155,7 +157,7 @@ def test_change_by_a_lead_is_the_first_approval(ask, lena, root, train):
 
 def test_change_by_an_admin_needs_a_new_first_approval(ask, lena, alice, root, train):
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
-    claim = decide.approve(claim=(wish := ask(devices=4)), by=lena, spec_hash=wish.spec_hash)
+    claim = decide.approve(claim=(requested := ask(devices=4)), by=lena, spec_hash=requested.spec_hash)
     claim = change(claim, root, duration=timedelta(hours=4))
     assert (claim.state, claim.steps.count()) == (ClaimState.REQUESTED, 0)
     assert "You can withdraw it." in Notice.objects.get(user=alice).body
@@ -169,11 +171,11 @@ def test_change_of_a_template_counts_all_pods(ask, lena, vision):
     assert team_usage([vision])[0].held == 4
 
 
-def test_planning_a_change_writes_nothing(wish, small):
-    found = plan_change(wish, WantedChange(devices=2, profile=small))
+def test_planning_a_change_writes_nothing(requested, small):
+    found = plan_change(requested, WantedChange(devices=2, profile=small))
     assert found.differences == ("train-80 v1 → slice-20 v1", "4 → 2 devices")
-    wish.refresh_from_db()
-    assert (wish.devices, wish.charges.get().devices) == (4, 4)
+    requested.refresh_from_db()
+    assert (requested.devices, requested.charges.get().devices) == (4, 4)
 
 
 def test_repeated_request_returns_the_changed_claim(ask, lena, vision, small):

@@ -226,7 +226,7 @@ def api_of(user):
     return api
 
 
-def wishes(mixed, claim):
+def requests(mixed, claim):
     return [
         {"kind": "claim", "id": str(claim.pk), "spec_hash": claim.spec_hash},
         {"kind": "extension", "id": str(mixed["extension"][0])},
@@ -235,7 +235,7 @@ def wishes(mixed, claim):
 
 
 def test_the_api_previews_and_decides(root, mixed, claim, longer, more):
-    body = {"answer": "approve", "wishes": wishes(mixed, claim)}
+    body = {"answer": "approve", "requests": requests(mixed, claim)}
     shown = api_of(root).post(API, body | {"preview": True}, format="json").json()
     assert {one["kind"] for one in shown["results"]} == {"claim", "extension", "quota"}
     assert "vision: limit of gpu.nvidia.com 8 → 12." in shown["together"]
@@ -252,8 +252,8 @@ def test_the_api_previews_and_decides(root, mixed, claim, longer, more):
 
 
 def test_api_names_each_refusal(lena, eve, mixed, claim, longer, more):
-    body = {"answer": "approve", "wishes": wishes(mixed, claim)}
-    body["wishes"][0]["spec_hash"] = "0" * 64
+    body = {"answer": "approve", "requests": requests(mixed, claim)}
+    body["requests"][0]["spec_hash"] = "0" * 64
     told = {one["kind"]: one for one in api_of(lena).post(API, body, format="json").json()["results"]}
     assert (told["claim"]["done"], told["claim"]["code"]) == (False, "conflict")
     assert (told["quota"]["done"], told["quota"]["code"]) == (False, "forbidden")
@@ -262,8 +262,8 @@ def test_api_names_each_refusal(lena, eve, mixed, claim, longer, more):
 
 
 def test_the_api_denies_only_with_a_reason(lena, mixed, claim, longer, more):
-    body = {"answer": "deny", "wishes": wishes(mixed, claim)}
+    body = {"answer": "deny", "requests": requests(mixed, claim)}
     assert api_of(lena).post(API, body, format="json").status_code == 422
     assert api_of(lena).post(API, body | {"note": "No."}, format="json").status_code == 200
     assert answers(claim, longer, more) == (ClaimState.DENIED, RequestStatus.DENIED, RequestStatus.WAITING)
-    assert api_of(lena).post(API, {"answer": "perhaps", "wishes": []}, format="json").status_code == 422
+    assert api_of(lena).post(API, {"answer": "perhaps", "requests": []}, format="json").status_code == 422

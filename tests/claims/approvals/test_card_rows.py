@@ -40,7 +40,7 @@ def now():
 
 
 @pytest.fixture
-def wish(ask):
+def requested(ask):
     return ask(name="sam2", devices=4, duration=10 * DAY)
 
 
@@ -71,7 +71,9 @@ def context(client, person, address):
 # Cards.
 
 
-def test_claim_card_shows_whether_and_as_whom_the_reader_decides(client, wish, vision, lena, alice, root):
+def test_claim_card_shows_whether_and_as_whom_the_reader_decides(
+    client, requested, vision, lena, alice, root
+):
     ReasonTemplate.objects.create(title="Own", text="x", team=vision)
     ReasonTemplate.objects.create(title="Theirs", text="x", team=make_team("nlp"))
     names = (
@@ -84,25 +86,25 @@ def test_claim_card_shows_whether_and_as_whom_the_reader_decides(client, wish, v
         "decision",
         "delegator",
     )
-    found = context(client, lena, url("approval", wish))
+    found = context(client, lena, url("approval", requested))
     assert found(*names) == ("", True, 4, "Approve 4 devices", "", None, None, None)
     assert found("reasons")[0][0].title == "Own"
     assert len(found("reasons")[0]) == 5
     assert found("may_write", "question", "requester_label") == (True, None, "alice")
-    found = context(client, alice, url("approval", wish))
+    found = context(client, alice, url("approval", requested))
     assert found("blocked_reason") == ("Only leads of vision decide on its requests. Your role: member.",)
-    decide.deny(claim=wish, by=lena, reason="No.")
-    found = context(client, lena, url("approval", wish))
+    decide.deny(claim=requested, by=lena, reason="No.")
+    found = context(client, lena, url("approval", requested))
     assert found("blocked_reason", "waiting", "impact", "reasons", "again_url") == ("", False, None, [], "")
     assert found("decision")[0].by == lena
-    assert context(client, alice, url("approval", wish))("again_url")[0]
+    assert context(client, alice, url("approval", requested))("again_url")[0]
 
 
-def test_claim_card_names_who_gave_the_first_approval(client, wish, vision, lena, root):
+def test_claim_card_names_who_gave_the_first_approval(client, requested, vision, lena, root):
     ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
-    decide.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
-    assert context(client, root, url("approval", wish))("first_approval")[0].by == lena
-    found = claim_impact(Claim.objects.select_related("team", "requested_by", "cluster").get(pk=wish.pk))
+    decide.approve(claim=requested, by=lena, spec_hash=requested.spec_hash)
+    assert context(client, root, url("approval", requested))("first_approval")[0].by == lena
+    found = claim_impact(Claim.objects.select_related("team", "requested_by", "cluster").get(pk=requested.pk))
     assert (found.short_reason, found.rule) == (
         "always",
         "The rule of vision requires approval by a team lead and then a platform admin.",
@@ -110,9 +112,9 @@ def test_claim_card_names_who_gave_the_first_approval(client, wish, vision, lena
     assert found.approver == "a team lead and then a platform admin"
 
 
-def test_claim_card_says_that_the_cluster_sent_a_request_back(wish, vision):
+def test_claim_card_says_that_the_cluster_sent_a_request_back(requested, vision):
     ApprovalRule.objects.create(team=vision, approval=Approval.AUTOMATIC)
-    found = claim_impact(Claim.objects.select_related("team", "requested_by", "cluster").get(pk=wish.pk))
+    found = claim_impact(Claim.objects.select_related("team", "requested_by", "cluster").get(pk=requested.pk))
     assert (found.short_reason, found.rule, found.approver) == (
         "sent back",
         "The cluster refused it.",
@@ -159,22 +161,24 @@ def test_quota_card_shows_the_change_and_the_actions(client, more, lena, alice, 
     assert found("blocked_reason", "waiting", "reasons", "question") == ("", False, [], None)
 
 
-def test_inbox_opens_the_card_of_its_first_row(client, more, longer, wish, lena, root, now):
+def test_inbox_opens_the_card_of_its_first_row(client, more, longer, requested, lena, root, now):
     type(more).objects.update(asked_at=now - DAY)
     client.force_login(root)
     assert client.get(reverse("claims:approvals")).context["current"] == more.pk
     type(longer).objects.update(asked_at=now - DAY)
     client.force_login(lena)
     assert client.get(reverse("claims:approvals")).context["current"] == longer.pk
-    Claim.objects.filter(pk=wish.pk).update(created_at=now - 2 * DAY)
-    assert client.get(reverse("claims:approvals")).context["current"] == wish.pk
+    Claim.objects.filter(pk=requested.pk).update(created_at=now - 2 * DAY)
+    assert client.get(reverse("claims:approvals")).context["current"] == requested.pk
 
 
-def test_refused_decision_keeps_the_note_and_shows_the_reason(client, wish, more, longer, lena, lars, root):
-    decide.deny(claim=wish, by=lars, reason="No.")
+def test_refused_decision_keeps_the_note_and_shows_the_reason(
+    client, requested, more, longer, lena, lars, root
+):
+    decide.deny(claim=requested, by=lars, reason="No.")
     client.force_login(lena)
-    for name, sent in (("approve", {"spec_hash": wish.spec_hash}), ("deny", {})):
-        answer = client.post(url(name, wish), sent | {"note": "Mine."})
+    for name, sent in (("approve", {"spec_hash": requested.spec_hash}), ("deny", {})):
+        answer = client.post(url(name, requested), sent | {"note": "Mine."})
         assert (answer.status_code, answer.context["note"]) == (409, "Mine.")
         assert answer.context["refusal"].message.startswith("lars already denied sam2")
     answer = client.post(url("extension_deny", longer), {"note": " "})
@@ -275,7 +279,7 @@ def offer(slug, devices=1, free=2):
         ),
     ],
 )
-def test_cheapest_fitting_profile_is_named_if_it_costs_less(wish, monkeypatch, own, offers, found):
+def test_cheapest_fitting_profile_is_named_if_it_costs_less(requested, monkeypatch, own, offers, found):
     asked: dict[str, Any] = {}
 
     def suggestions_for(**named):
@@ -285,10 +289,10 @@ def test_cheapest_fitting_profile_is_named_if_it_costs_less(wish, monkeypatch, o
     monkeypatch.setattr(impact, "suggestions_for", suggestions_for)
     monkeypatch.setattr(impact, "max_prices", lambda kinds: [own, *(price for *_offer, price in offers)])
     snapshot: Any = "snapshot"
-    assert impact.cheaper_profile(wish, snapshot, frozenset()) == found
+    assert impact.cheaper_profile(requested, snapshot, frozenset()) == found
     assert asked == {
-        "team": wish.team, "cluster": wish.cluster, "snapshot": "snapshot", "devices": 4, "parallel": 1,
-        "chosen": [wish.profile_version.profile], "delivery": "claim",
+        "team": requested.team, "cluster": requested.cluster, "snapshot": "snapshot", "devices": 4, "parallel": 1,
+        "chosen": [requested.profile_version.profile], "delivery": "claim",
     }  # fmt: skip
 
 
@@ -356,16 +360,16 @@ def change(claim, by, **wanted):
     )
 
 
-def test_first_approval_of_a_change_cannot_bypass_admins(wish, train, lena):
+def test_first_approval_of_a_change_cannot_bypass_admins(requested, train, lena):
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
     big = make_profile("big", approval=Approval.ADMIN)
     with pytest.raises(Forbidden, match="Only platform admins decide on requests for big"):
-        change(wish, lena, profile=big)
-    wish.refresh_from_db()
-    assert (wish.profile_version, wish.asked) == (train.current, None)
+        change(requested, lena, profile=big)
+    requested.refresh_from_db()
+    assert (requested.profile_version, requested.asked) == (train.current, None)
 
 
-def test_claim_in_a_replacement_can_only_change_duration(wish, ask, vision, fra, train, lena, quota):
+def test_claim_in_a_replacement_can_only_change_duration(requested, ask, vision, fra, train, lena, quota):
     quota.devices = 90
     quota.save(update_fields=["devices"])
     old = make_claim(vision, cluster=fra, profile=train, devices=2, state=ClaimState.ALLOCATED, name="old")
@@ -378,47 +382,47 @@ def test_claim_in_a_replacement_can_only_change_duration(wish, ask, vision, fra,
         "new replaces a claim that still holds devices; only its duration can be changed."
     )
     assert change(new, lena, duration=DAY).state == ClaimState.APPROVED
-    make_claim(vision, cluster=fra, profile=train, devices=1, name="next", replaces=wish, carried=0)
+    make_claim(vision, cluster=fra, profile=train, devices=1, name="next", replaces=requested, carried=0)
     with pytest.raises(Invalid) as refused:
-        change(wish, lena, devices=1)
+        change(requested, lena, devices=1)
     assert refused.value.message == (
         "next replaces sam2 and shares its quota; only the duration of sam2 can be changed."
     )
     Claim.objects.filter(name="next").update(state=ClaimState.WITHDRAWN)
-    assert change(wish, lena, devices=1).devices == 1
+    assert change(requested, lena, devices=1).devices == 1
 
 
-def test_original_request_is_kept_through_two_changes(wish, train, lena, root):
+def test_original_request_is_kept_through_two_changes(requested, train, lena, root):
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
-    change(wish, lena, devices=3)
-    wish.refresh_from_db()
-    change(wish, root, devices=2)
-    wish.refresh_from_db()
-    assert (wish.devices, wish.asked["devices"]) == (2, 4)
-    assert wish.charges.get().devices == 2
+    change(requested, lena, devices=3)
+    requested.refresh_from_db()
+    change(requested, root, devices=2)
+    requested.refresh_from_db()
+    assert (requested.devices, requested.asked["devices"]) == (2, 4)
+    assert requested.charges.get().devices == 2
 
 
-def test_preview_of_another_class_shows_its_quota(client, wish, vision, lena):
+def test_preview_of_another_class_shows_its_quota(client, requested, vision, lena):
     make_quota(vision, 3, device_class="mig.nvidia.com")
     make_profile("slice", spec=make_spec(device_class="mig.nvidia.com"))
     client.force_login(lena)
-    preview = client.get(url("change", wish), {"profile": "slice", "devices": "2"}).context["preview"]
+    preview = client.get(url("change", requested), {"profile": "slice", "devices": "2"}).context["preview"]
     assert preview.total == 2
     assert [(line.label, line.needs, line.fits) for line in preview.lines] == [("mig.nvidia.com", 2, True)]
-    assert client.get(url("change", wish)).context["preview"] is None
-    refused = client.post(url("change", wish), {"spec_hash": wish.spec_hash, "profile": "slice"})
+    assert client.get(url("change", requested)).context["preview"] is None
+    refused = client.post(url("change", requested), {"spec_hash": requested.spec_hash, "profile": "slice"})
     assert refused.status_code == 409
     assert "this request needs 4" in refused.text
 
 
-def test_change_form_offers_other_open_profiles(client, wish, lena, now):
+def test_change_form_offers_other_open_profiles(client, requested, lena, now):
     make_profile("open")
     make_profile("closed", teams=(make_team("nlp"),))
     retired = make_profile("retired")
     retired.retired_at = now
     retired.save(update_fields=["retired_at"])
     client.force_login(lena)
-    form = client.get(url("change", wish)).context["form"]
+    form = client.get(url("change", requested)).context["form"]
     assert [profile.slug for profile in form.fields["profile"].queryset] == ["open"]
 
 

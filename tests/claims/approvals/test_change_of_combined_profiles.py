@@ -39,13 +39,13 @@ def pair(slice_10):
 
 
 @pytest.fixture
-def wish(ask, slice_10):
+def requested(ask, slice_10):
     return ask(name="sam2", devices=4, together=[(slice_10, 3)])
 
 
-def change(wish, by, *parts, **wanted):
+def change(requested, by, *parts, **wanted):
     return approve_with_changes(
-        claim=wish, by=by, spec_hash=wish.spec_hash, wanted=WantedChange(parts=parts, **wanted)
+        claim=requested, by=by, spec_hash=requested.spec_hash, wanted=WantedChange(parts=parts, **wanted)
     )
 
 
@@ -55,8 +55,8 @@ def rows_of(claim):
     )
 
 
-def test_fewer_devices_of_each(wish, lena, vision):
-    claim = change(wish, lena, ("train-80", 1), ("slice-10", 2))
+def test_fewer_devices_of_each(requested, lena, vision):
+    claim = change(requested, lena, ("train-80", 1), ("slice-10", 2))
     assert (claim.state, claim.devices) == (ClaimState.APPROVED, 3)
     counts = {one["name"]: one["exactly"]["count"] for one in claim.spec["devices"]["requests"]}
     assert counts == {"train-80": 1, "slice-10": 2}
@@ -66,9 +66,9 @@ def test_fewer_devices_of_each(wish, lena, vision):
 
 
 @pytest.mark.parametrize("left", ["train-80", "slice-10"])
-def test_one_remaining_profile_becomes_a_plain_claim(wish, lena, vision, left):
+def test_one_remaining_profile_becomes_a_plain_claim(requested, lena, vision, left):
     gone = {"train-80", "slice-10"}.difference([left]).pop()
-    claim = change(wish, lena, (gone, 0))
+    claim = change(requested, lena, (gone, 0))
     assert claim.profile_version.profile.slug == left
     assert claim.spec["devices"]["requests"][0]["name"] == "gpu"
     assert problems(claim.spec) == []
@@ -85,8 +85,8 @@ def test_two_remaining_profiles_stay_combined(ask, lena, slice_10, pair):
     assert claim.charges.get().devices == 3
 
 
-def test_original_request_is_kept_and_the_requester_notified(client, wish, lena, alice):
-    claim = change(wish, lena, ("train-80", 1), ("slice-10", 0))
+def test_original_request_is_kept_and_the_requester_notified(client, requested, lena, alice):
+    claim = change(requested, lena, ("train-80", 1), ("slice-10", 0))
     assert claim.asked["what"] == "4 × Train 80 + 3 × Slice 10"
     body = Notice.objects.get(user=alice).body
     assert "lena changed it: train-80: 4 → 1 device; without slice-10." in body
@@ -113,11 +113,16 @@ def test_change_of_a_template_counts_all_pods(ask, lena, vision, slice_10):
         ([("train-80", 4)], "Nothing has changed"),
     ],
 )
-def test_larger_empty_or_unknown_part_is_refused(wish, lena, parts, said):
+def test_larger_empty_or_unknown_part_is_refused(requested, lena, parts, said):
     with pytest.raises(Invalid, match=said):
-        change(wish, lena, *parts)
-    wish.refresh_from_db()
-    assert (wish.state, wish.devices, wish.asked, len(rows_of(wish))) == (ClaimState.REQUESTED, 7, None, 2)
+        change(requested, lena, *parts)
+    requested.refresh_from_db()
+    assert (requested.state, requested.devices, requested.asked, len(rows_of(requested))) == (
+        ClaimState.REQUESTED,
+        7,
+        None,
+        2,
+    )
 
 
 def test_fixed_profile_is_kept_whole_or_left_out(ask, lena, pair):
@@ -129,11 +134,11 @@ def test_fixed_profile_is_kept_whole_or_left_out(ask, lena, pair):
     assert change(claim, lena, ("pair", 0)).slugs == "train-80"
 
 
-def test_parts_and_profile_cannot_change_together(wish, lena, slice_10):
+def test_parts_and_profile_cannot_change_together(requested, lena, slice_10):
     with pytest.raises(Invalid, match="not both"):
-        change(wish, lena, ("train-80", 1), profile=slice_10)
+        change(requested, lena, ("train-80", 1), profile=slice_10)
     with pytest.raises(Invalid, match="set the number of devices per profile"):
-        change(wish, lena, devices=2)
+        change(requested, lena, devices=2)
 
 
 def test_alternatives_have_no_parts(ask, lena, slice_10):
@@ -151,24 +156,24 @@ def test_lead_cannot_decide_by_leaving_out_a_strict_profile(ask, lena, root, vis
     assert change(claim, root, ("strict", 0)).state == ClaimState.APPROVED
 
 
-def test_change_by_a_lead_is_the_first_approval(wish, lena, root, train):
+def test_change_by_a_lead_is_the_first_approval(requested, lena, root, train):
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
-    claim = change(wish, lena, ("slice-10", 1))
+    claim = change(requested, lena, ("slice-10", 1))
     assert (claim.state, claim.devices) == (ClaimState.REQUESTED, 5)
     assert approve(claim=claim, by=root, spec_hash=claim.spec_hash).state == ClaimState.APPROVED
 
 
-def test_planning_a_change_writes_nothing(wish):
-    found = plan_change(wish, WantedChange(parts=(("slice-10", 1),)))
+def test_planning_a_change_writes_nothing(requested):
+    found = plan_change(requested, WantedChange(parts=(("slice-10", 1),)))
     assert found.differences == ("slice-10: 3 → 1 device",)
     assert (found.devices, found.charge) == (5, {"gpu.nvidia.com": 4, PART: 1})
-    wish.refresh_from_db()
-    assert (wish.devices, len(rows_of(wish))) == (7, 2)
+    requested.refresh_from_db()
+    assert (requested.devices, len(rows_of(requested))) == (7, 2)
 
 
-def test_change_page_shows_the_differences_first(client, wish, lena, pair):
+def test_change_page_shows_the_differences_first(client, requested, lena, pair):
     client.force_login(lena)
-    address = reverse("claims:change", args=[wish.pk])
+    address = reverse("claims:change", args=[requested.pk])
     page = client.get(address).text
     assert 'name="part_train-80"' in page
     assert "Requested: 3 devices. 0 leaves the profile out." in page
@@ -177,10 +182,10 @@ def test_change_page_shows_the_differences_first(client, wish, lena, pair):
     assert "train-80: 4 → 2 devices" in seen
     assert "without slice-10" in seen
     assert "No additional quota needed." in seen
-    answer = client.post(address, typed | {"spec_hash": wish.spec_hash, "note": "One is enough."})
+    answer = client.post(address, typed | {"spec_hash": requested.spec_hash, "note": "One is enough."})
     assert answer.status_code == 302
-    wish.refresh_from_db()
-    assert (wish.state, wish.devices, wish.slugs) == (ClaimState.APPROVED, 2, "train-80")
+    requested.refresh_from_db()
+    assert (requested.state, requested.devices, requested.slugs) == (ClaimState.APPROVED, 2, "train-80")
 
 
 def test_fixed_profile_is_a_choice_on_the_change_page(client, ask, lena, pair):
@@ -199,27 +204,32 @@ def test_fixed_profile_is_a_choice_on_the_change_page(client, ask, lena, pair):
         ({"part_train-80": "4", "part_slice-10": ""}, 422, "Nothing has changed"),
     ],
 )
-def test_invalid_change_is_explained_on_the_page(client, wish, lena, typed, status, said):
+def test_invalid_change_is_explained_on_the_page(client, requested, lena, typed, status, said):
     client.force_login(lena)
-    answer = client.post(reverse("claims:change", args=[wish.pk]), typed | {"spec_hash": wish.spec_hash})
+    answer = client.post(
+        reverse("claims:change", args=[requested.pk]), typed | {"spec_hash": requested.spec_hash}
+    )
     assert answer.status_code == status
     assert said in answer.text
-    wish.refresh_from_db()
-    assert wish.state == ClaimState.REQUESTED
+    requested.refresh_from_db()
+    assert requested.state == ClaimState.REQUESTED
 
 
-def test_reader_without_authority_cannot_change(client, wish, bob, eve):
-    address = reverse("claims:change", args=[wish.pk])
+def test_reader_without_authority_cannot_change(client, requested, bob, eve):
+    address = reverse("claims:change", args=[requested.pk])
     for person, status in ((bob, 403), (eve, 404)):
         client.force_login(person)
         assert client.get(address).status_code == status
-        assert client.post(address, {"part_train-80": "1", "spec_hash": wish.spec_hash}).status_code == status
+        assert (
+            client.post(address, {"part_train-80": "1", "spec_hash": requested.spec_hash}).status_code
+            == status
+        )
 
 
-def test_the_api_approves_fewer_of_each(client, wish, lena):
+def test_the_api_approves_fewer_of_each(client, requested, lena):
     client.force_login(lena)
-    said = {"spec_hash": wish.spec_hash, "together": [{"profile": "slice-10", "devices": 0}]}
-    address = f"/api/v1/claims/{wish.pk}/approve/"
+    said = {"spec_hash": requested.spec_hash, "together": [{"profile": "slice-10", "devices": 0}]}
+    address = f"/api/v1/claims/{requested.pk}/approve/"
     answer = client.post(address, said, content_type="application/json")
     assert answer.status_code == 200
     assert answer.json()["profiles"] == ["train-80"]

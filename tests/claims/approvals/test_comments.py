@@ -19,17 +19,17 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def wish(ask):
+def requested(ask):
     return ask(name="sam2", devices=2)
 
 
-def say(wish, by, text, key=""):
-    return comment_on_claim(claim=wish, by=by, text=text, key=key or text)
+def say(requested, by, text, key=""):
+    return comment_on_claim(claim=requested, by=by, text=text, key=key or text)
 
 
-def test_question_waits_for_the_requester(wish, lena, alice):
-    assert say(wish, lena, "Would one device do?").question
-    assert open_question(wish.comments.all()).text == "Would one device do?"
+def test_question_waits_for_the_requester(requested, lena, alice):
+    assert say(requested, lena, "Would one device do?").question
+    assert open_question(requested.comments.all()).text == "Would one device do?"
     (item,) = Inbox(lena).pending(for_reader=True)
     assert item.remarks == ("waits for alice's answer",)
     notice = Notice.objects.get(user=alice)
@@ -40,50 +40,50 @@ def test_question_waits_for_the_requester(wish, lena, alice):
     )
 
 
-def test_answer_notifies_the_approver_and_closes_the_question(wish, lena, lars, alice):
-    say(wish, lena, "Would one device do?")
+def test_answer_notifies_the_approver_and_closes_the_question(requested, lena, lars, alice):
+    say(requested, lena, "Would one device do?")
     Notice.objects.all().delete()
-    assert not say(wish, alice, "No, the batch does not fit.").question
+    assert not say(requested, alice, "No, the batch does not fit.").question
     assert [notice.user for notice in Notice.objects.all()] == [lena]
-    assert open_question(wish.comments.all()) is None
+    assert open_question(requested.comments.all()) is None
 
 
-def test_question_does_not_block_the_decision(wish, lena, lars):
-    say(wish, lena, "Would one device do?")
-    claim = approve(claim=wish, by=lars, spec_hash=wish.spec_hash)
+def test_question_does_not_block_the_decision(requested, lena, lars):
+    say(requested, lena, "Would one device do?")
+    claim = approve(claim=requested, by=lars, spec_hash=requested.spec_hash)
     assert claim.state == ClaimState.APPROVED
 
 
-def test_comment_of_the_requester_notifies_the_approvers(wish, alice, lena, lars):
+def test_comment_of_the_requester_notifies_the_approvers(requested, alice, lena, lars):
     Notice.objects.all().delete()
-    say(wish, alice, "Two hours would do as well.")
+    say(requested, alice, "Two hours would do as well.")
     assert {notice.user for notice in Notice.objects.all()} == {lena, lars}
 
 
-def test_claim_page_shows_a_new_comment(wish, lena):
-    before = wish.version
-    say(wish, lena, "Would one device do?")
-    wish.refresh_from_db()
-    assert wish.version == before + 1
+def test_claim_page_shows_a_new_comment(requested, lena):
+    before = requested.version
+    say(requested, lena, "Would one device do?")
+    requested.refresh_from_db()
+    assert requested.version == before + 1
 
 
-def test_same_key_saves_one_comment(wish, lena):
-    first = say(wish, lena, "Would one device do?", key="k")
-    assert say(wish, lena, "Would one device do?", key="k") == first
+def test_same_key_saves_one_comment(requested, lena):
+    first = say(requested, lena, "Would one device do?", key="k")
+    assert say(requested, lena, "Would one device do?", key="k") == first
     assert Comment.objects.count() == 1
 
 
-def test_viewers_and_outsiders_cannot_comment(wish, bob, eve):
+def test_viewers_and_outsiders_cannot_comment(requested, bob, eve):
     with pytest.raises(PermissionDenied):
-        say(wish, bob, "Hm.")
+        say(requested, bob, "Hm.")
     with pytest.raises(Http404):
-        say(wish, eve, "Hm.")
+        say(requested, eve, "Hm.")
 
 
 @pytest.mark.parametrize("text", ["", "   ", "x" * 2001])
-def test_comment_length_is_limited(wish, lena, text):
+def test_comment_length_is_limited(requested, lena, text):
     with pytest.raises(Invalid):
-        say(wish, lena, text, key="k")
+        say(requested, lena, text, key="k")
 
 
 def test_quota_request_has_comments(vision, alice, root):
@@ -93,9 +93,9 @@ def test_quota_request_has_comments(vision, alice, root):
     assert Notice.objects.get(user=alice).body == "For how long?"
 
 
-def test_comment_form_returns_to_its_page(client, wish, lena, alice, bob, eve):
-    address = reverse("claims:comment", args=[wish.pk])
-    card = reverse("claims:approval", args=[wish.pk])
+def test_comment_form_returns_to_its_page(client, requested, lena, alice, bob, eve):
+    address = reverse("claims:comment", args=[requested.pk])
+    card = reverse("claims:approval", args=[requested.pk])
     client.force_login(lena)
     page = client.post(address, {"text": "Would one do?", "key": "a", "next": card}, follow=True)
     assert page.redirect_chain == [(card, 302)]
@@ -105,7 +105,7 @@ def test_comment_form_returns_to_its_page(client, wish, lena, alice, bob, eve):
     page = client.post(
         address, {"text": "No.", "key": "b", "next": "https://elsewhere.example/"}, follow=True
     )
-    assert page.redirect_chain == [(reverse("claims:detail", args=[wish.pk]), 302)]
+    assert page.redirect_chain == [(reverse("claims:detail", args=[requested.pk]), 302)]
     assert "Waiting for alice's answer" not in page.text
     assert client.get(address).status_code == 405
     for person, status in ((bob, 403), (eve, 404)):
@@ -114,9 +114,9 @@ def test_comment_form_returns_to_its_page(client, wish, lena, alice, bob, eve):
     assert Comment.objects.count() == 2
 
 
-def test_api_adds_and_lists_comments(wish, lena, alice, eve):
+def test_api_adds_and_lists_comments(requested, lena, alice, eve):
     api = APIClient()
-    address = f"/api/v1/claims/{wish.pk}/comments/"
+    address = f"/api/v1/claims/{requested.pk}/comments/"
     api.force_login(lena)
     for _ in range(2):
         said = api.post(address, {"text": "Why two?"}, format="json", headers={"Idempotency-Key": "k"})

@@ -12,41 +12,41 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def wish(ask):
+def requested(ask):
     return ask(devices=2)
 
 
-def test_a_lead_approves_what_they_have_read(wish, lena):
-    claim = approve(claim=wish, by=lena, spec_hash=wish.spec_hash, note="until Friday")
+def test_a_lead_approves_what_they_have_read(requested, lena):
+    claim = approve(claim=requested, by=lena, spec_hash=requested.spec_hash, note="until Friday")
     assert (claim.state, claim.decided_by, claim.decision_note) == (ClaimState.APPROVED, lena, "until Friday")
-    assert claim.approved_hash == wish.spec_hash
+    assert claim.approved_hash == requested.spec_hash
     assert claim.expires_at == claim.decided_at + claim.duration
 
 
-def test_approval_is_bound_to_the_spec(wish, lena):
+def test_approval_is_bound_to_the_spec(requested, lena):
     with pytest.raises(Conflict, match="has changed since you read it"):
-        approve(claim=wish, by=lena, spec_hash="0" * 64)
+        approve(claim=requested, by=lena, spec_hash="0" * 64)
 
 
-def test_second_approver_learns_who_decided_and_when(wish, lena, lars):
-    approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
-    with pytest.raises(Conflict, match=rf"lena already approved {wish} on .*20\d\d"):
-        approve(claim=wish, by=lars, spec_hash=wish.spec_hash)
+def test_second_approver_learns_who_decided_and_when(requested, lena, lars):
+    approve(claim=requested, by=lena, spec_hash=requested.spec_hash)
+    with pytest.raises(Conflict, match=rf"lena already approved {requested} on .*20\d\d"):
+        approve(claim=requested, by=lars, spec_hash=requested.spec_hash)
     with pytest.raises(Conflict, match="lena already approved"):
-        deny(claim=wish, by=lars, reason="no")
+        deny(claim=requested, by=lars, reason="no")
 
 
-def test_second_approval_by_the_same_person_has_no_effect(wish, lena):
+def test_second_approval_by_the_same_person_has_no_effect(requested, lena):
     for _ in range(2):
-        approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
-    assert wish.history.count() == 2
+        approve(claim=requested, by=lena, spec_hash=requested.spec_hash)
+    assert requested.history.count() == 2
 
 
-def test_approval_reads_the_claim_again(wish, alice, lena):
-    withdraw(claim=wish, by=alice)
-    wish.state = ClaimState.REQUESTED
+def test_approval_reads_the_claim_again(requested, alice, lena):
+    withdraw(claim=requested, by=alice)
+    requested.state = ClaimState.REQUESTED
     with pytest.raises(Conflict, match="alice withdrew"):
-        approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
+        approve(claim=requested, by=lena, spec_hash=requested.spec_hash)
 
 
 def test_nobody_approves_their_own_request(ask, lena):
@@ -61,19 +61,19 @@ def test_nobody_approves_their_own_request_unless_a_rule_says_so(ask, lena, visi
     assert approve(claim=own, by=lena, spec_hash=own.spec_hash).state == ClaimState.APPROVED
 
 
-def test_members_and_viewers_do_not_decide(wish, bob, vision):
+def test_members_and_viewers_do_not_decide(requested, bob, vision):
     carol = make_user("carol")
     vision.memberships.create(user=carol, role="member")
     for person in (bob, carol):
         with pytest.raises(Forbidden, match="Only leads of vision"):
-            approve(claim=wish, by=person, spec_hash=wish.spec_hash)
+            approve(claim=requested, by=person, spec_hash=requested.spec_hash)
 
 
-def test_outsider_gets_404_for_a_request(wish, eve):
+def test_outsider_gets_404_for_a_request(requested, eve):
     with pytest.raises(Http404):
-        approve(claim=wish, by=eve, spec_hash=wish.spec_hash)
+        approve(claim=requested, by=eve, spec_hash=requested.spec_hash)
     with pytest.raises(Http404):
-        deny(claim=wish, by=eve, reason="no")
+        deny(claim=requested, by=eve, reason="no")
 
 
 def test_a_platform_admin_decides_where_the_profile_says_so(ask, lena, root):
@@ -83,10 +83,10 @@ def test_a_platform_admin_decides_where_the_profile_says_so(ask, lena, root):
     assert approve(claim=claim, by=root, spec_hash=claim.spec_hash).decided_by == root
 
 
-def test_denial_needs_a_reason(wish, lena):
+def test_denial_needs_a_reason(requested, lena):
     with pytest.raises(Invalid, match="Give a reason"):
-        deny(claim=wish, by=lena, reason="  ")
-    claim = deny(claim=wish, by=lena, reason="Use an L4")
+        deny(claim=requested, by=lena, reason="  ")
+    claim = deny(claim=requested, by=lena, reason="Use an L4")
     assert (claim.state, claim.decision_note) == (ClaimState.DENIED, "Use an L4")
     assert claim.history.last().by == lena
 

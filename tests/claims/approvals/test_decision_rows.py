@@ -44,7 +44,7 @@ def delivered(monkeypatch):
 
 
 @pytest.fixture
-def wish(ask, delivered, clock):
+def waiting_claim(ask, delivered, clock):
     claim = ask(name="sam2", devices=2, duration=DAY, reason="Fine-tuning.")
     Notice.objects.all().delete()
     clock.shift(HOUR)
@@ -86,54 +86,56 @@ def page_of(claim, name="detail"):
 
 
 def test_approval_writes_every_column_and_notifies_the_requester(
-    wish, lena, delivered, django_capture_on_commit_callbacks
+    waiting_claim, lena, delivered, django_capture_on_commit_callbacks
 ):
-    Claim.objects.filter(pk=wish.pk).update(problem="sent back")
-    before, now = row_of(wish), timezone.now()
+    Claim.objects.filter(pk=waiting_claim.pk).update(problem="sent back")
+    before, now = row_of(waiting_claim), timezone.now()
     with django_capture_on_commit_callbacks() as later:
-        approve(wish, lena, note="  until Friday ")
-    assert row_of(wish) == before | {
+        approve(waiting_claim, lena, note="  until Friday ")
+    assert row_of(waiting_claim) == before | {
         "state": "approved",
         "version": before["version"] + 1,
         "decided_by_id": lena.pk,
         "decided_at": now,
         "decision_note": "until Friday",
         "expires_at": now + DAY,
-        "approved_hash": wish.spec_hash,
+        "approved_hash": waiting_claim.spec_hash,
         "problem": "",
     }
-    assert lines_of(wish) == [("requested", "approved", "lena", "until Friday")]
-    assert told() == [("alice", "sam2 was approved", "Approved by lena. until Friday", page_of(wish), False)]
+    assert lines_of(waiting_claim) == [("requested", "approved", "lena", "until Friday")]
+    assert told() == [
+        ("alice", "sam2 was approved", "Approved by lena. until Friday", page_of(waiting_claim), False)
+    ]
     assert delivered == []  # not before it stands
     for call in later:
         call()
-    assert delivered == [str(wish.pk)]
+    assert delivered == [str(waiting_claim.pk)]
 
 
-def test_approval_without_a_note_has_a_default_remark(wish, lena):
-    approve(wish, lena)
-    assert lines_of(wish) == [("requested", "approved", "lena", "Approved.")]
-    assert row_of(wish)["decision_note"] == ""
-    assert told() == [("alice", "sam2 was approved", "Approved by lena.", page_of(wish), False)]
+def test_approval_without_a_note_has_a_default_remark(waiting_claim, lena):
+    approve(waiting_claim, lena)
+    assert lines_of(waiting_claim) == [("requested", "approved", "lena", "Approved.")]
+    assert row_of(waiting_claim)["decision_note"] == ""
+    assert told() == [("alice", "sam2 was approved", "Approved by lena.", page_of(waiting_claim), False)]
 
 
 def test_denial_writes_every_column_and_delivers_nothing(
-    wish, lena, delivered, django_capture_on_commit_callbacks
+    waiting_claim, lena, delivered, django_capture_on_commit_callbacks
 ):
-    before, now = row_of(wish), timezone.now()
+    before, now = row_of(waiting_claim), timezone.now()
     with django_capture_on_commit_callbacks(execute=True):
         for _ in range(2):
-            decide.deny(claim=wish, by=lena, reason=" Use an L4. ")
-    assert row_of(wish) == before | {
+            decide.deny(claim=waiting_claim, by=lena, reason=" Use an L4. ")
+    assert row_of(waiting_claim) == before | {
         "state": "denied",
         "version": before["version"] + 1,
         "decided_by_id": lena.pk,
         "decided_at": now,
         "decision_note": "Use an L4.",
     }
-    assert lines_of(wish) == [("requested", "denied", "lena", "Use an L4.")]
+    assert lines_of(waiting_claim) == [("requested", "denied", "lena", "Use an L4.")]
     body = "Denied by lena: Use an L4. You can request it again from its page."
-    assert told() == [("alice", "sam2 was denied", body, page_of(wish), True)]
+    assert told() == [("alice", "sam2 was denied", body, page_of(waiting_claim), True)]
     assert delivered == []
 
 
@@ -146,82 +148,89 @@ def test_denial_writes_every_column_and_delivers_nothing(
         ("expired", "sam2 expired without a decision on {when}."),
     ],
 )
-def test_late_decision_conflicts_and_changes_nothing(wish, lena, lars, alice, clock, way, said):
+def test_late_decision_conflicts_and_changes_nothing(waiting_claim, lena, lars, alice, clock, way, said):
     when = moment(timezone.now())
     if way == "approved":
-        approve(wish, lars)
+        approve(waiting_claim, lars)
     elif way == "denied":
-        decide.deny(claim=wish, by=lars, reason="No.")
+        decide.deny(claim=waiting_claim, by=lars, reason="No.")
     elif way == "withdrawn":
-        withdraw(claim=wish, by=alice)
+        withdraw(claim=waiting_claim, by=alice)
     else:
-        wish.advance(ClaimState.EXPIRED, why="Nobody decided in time.")
-    wish.refresh_from_db()
-    row, lines = row_of(wish), lines_of(wish)
+        waiting_claim.advance(ClaimState.EXPIRED, why="Nobody decided in time.")
+    waiting_claim.refresh_from_db()
+    row, lines = row_of(waiting_claim), lines_of(waiting_claim)
     clock.shift(DAY)
     for late in (
-        lambda: approve(wish, lena),
-        lambda: decide.deny(claim=wish, by=lena, reason="No."),
-        lambda: change(wish, lena, devices=1),
+        lambda: approve(waiting_claim, lena),
+        lambda: decide.deny(claim=waiting_claim, by=lena, reason="No."),
+        lambda: change(waiting_claim, lena, devices=1),
     ):
         with pytest.raises(Conflict) as refused:
             late()
         assert refused.value.message == said.format(when=when)
-    assert (row_of(wish), lines_of(wish)) == (row, lines)
+    assert (row_of(waiting_claim), lines_of(waiting_claim)) == (row, lines)
 
 
-def test_approver_cannot_deny_afterward(wish, lena):
-    approve(wish, lena)
+def test_approver_cannot_deny_afterward(waiting_claim, lena):
+    approve(waiting_claim, lena)
     with pytest.raises(Conflict, match="lena already approved sam2"):
-        decide.deny(claim=wish, by=lena, reason="No.")
-    assert row_of(wish)["state"] == "approved"
+        decide.deny(claim=waiting_claim, by=lena, reason="No.")
+    assert row_of(waiting_claim)["state"] == "approved"
 
 
-def test_changed_spec_is_refused_and_both_hashes_are_named(wish, lena):
+def test_changed_spec_is_refused_and_both_hashes_are_named(waiting_claim, lena):
     for seen, named in (("a" * 64, "a" * 8), ("", "—")):
         with pytest.raises(Conflict) as refused:
-            approve(wish, lena, spec_hash=seen)
+            approve(waiting_claim, lena, spec_hash=seen)
         assert refused.value.message == (
-            f"sam2 has changed since you read it: its spec is now {wish.spec_hash[:8]}, you approved {named}."
+            f"sam2 has changed since you read it: its spec is now {waiting_claim.spec_hash[:8]}, you approved {named}."
         )
-    assert row_of(wish)["state"] == "requested"
+    assert row_of(waiting_claim)["state"] == "requested"
 
 
 # Two steps.
 
 
-def test_first_approval_is_recorded_and_admins_are_notified(wish, both, lena, root, delivered):
+def test_first_approval_is_recorded_and_admins_are_notified(waiting_claim, both, lena, root, delivered):
     ada = make_user("ada", admin=True)
-    before = row_of(wish)
+    before = row_of(waiting_claim)
     for _ in range(2):
-        approve(wish, lena, note=" needed ")
-    (step,) = ApprovalStep.objects.filter(claim=wish)
-    assert (step.role, step.by, step.note, step.spec_hash) == ("lead", lena, "needed", wish.spec_hash)
-    assert row_of(wish) == before | {"version": before["version"] + 1}
-    assert lines_of(wish) == [("requested", "requested", "lena", "First approval, by a lead. needed")]
+        approve(waiting_claim, lena, note=" needed ")
+    (step,) = ApprovalStep.objects.filter(claim=waiting_claim)
+    assert (step.role, step.by, step.note, step.spec_hash) == (
+        "lead",
+        lena,
+        "needed",
+        waiting_claim.spec_hash,
+    )
+    assert row_of(waiting_claim) == before | {"version": before["version"] + 1}
+    assert lines_of(waiting_claim) == [
+        ("requested", "requested", "lena", "First approval, by a lead. needed")
+    ]
     body = (
         "alice requests 2 × Train 80, 1 d for vision. Fine-tuning. "
         "The rule of vision requires approval by a team lead and then a platform admin. "
         "lena gave the first approval."
     )
-    notice = ("sam2 waits for your decision", body, page_of(wish, "approval"), True)
+    notice = ("sam2 waits for your decision", body, page_of(waiting_claim, "approval"), True)
     assert told() == [("ada", *notice), ("root", *notice)]
     assert delivered == []
     Notice.objects.all().delete()
-    approve(wish, ada, note="Fine.")
-    assert row_of(wish)["decided_by_id"] == ada.pk
-    assert lines_of(wish)[1:] == [("requested", "approved", "ada", "Fine.")]
+    approve(waiting_claim, ada, note="Fine.")
+    assert row_of(waiting_claim)["decided_by_id"] == ada.pk
+    assert lines_of(waiting_claim)[1:] == [("requested", "approved", "ada", "Fine.")]
     assert [who for who, *_ in told()] == ["alice"]
 
 
-def test_admin_cannot_give_both_approvals(wish, both, vision, root):
+def test_admin_cannot_give_both_approvals(waiting_claim, both, vision, root):
     vision.memberships.create(user=root, role="lead")
-    approve(wish, root)
-    assert ApprovalAuthority(root, [vision]).reason_not_to_decide(wish) == (
+    approve(waiting_claim, root)
+    assert ApprovalAuthority(root, [vision]).reason_not_to_decide(waiting_claim) == (
         "You gave the first approval as a lead. Another platform admin must give the second."
     )
     ada = make_user("ada", admin=True)
-    assert deciders_on(wish) == [ada]
+    assert deciders_on(waiting_claim) == [ada]
 
 
 def test_requester_cannot_give_either_approval(ask, both, lena, root, vision):
@@ -239,24 +248,24 @@ def test_requester_cannot_give_either_approval(ask, both, lena, root, vision):
     assert of_lead.steps.get().by == lena
 
 
-def test_late_second_lead_learns_who_decided(wish, both, lena, lars, root):
-    approve(wish, lena)
-    approve(wish, root)
+def test_late_second_lead_learns_who_decided(waiting_claim, both, lena, lars, root):
+    approve(waiting_claim, lena)
+    approve(waiting_claim, root)
     with pytest.raises(Conflict, match="root already approved sam2"):
-        approve(wish, lars)
+        approve(waiting_claim, lars)
 
 
 # With changes.
 
 
-def test_approval_with_changes_writes_every_column_and_notifies(wish, lena, vision):
-    before, now = row_of(wish), timezone.now()
-    change(wish, lena, devices=1, duration=12 * HOUR, note=" Enough. ")
-    row = row_of(wish)
+def test_approval_with_changes_writes_every_column_and_notifies(waiting_claim, lena, vision):
+    before, now = row_of(waiting_claim), timezone.now()
+    change(waiting_claim, lena, devices=1, duration=12 * HOUR, note=" Enough. ")
+    row = row_of(waiting_claim)
     changed = {"spec": row["spec"], "spec_hash": row["spec_hash"], "approved_hash": row["spec_hash"]}
     assert row["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1
     assert row["spec_hash"] != before["spec_hash"]
-    assert lines_of(wish) == [("requested", "approved", "lena", row["decision_note"])]
+    assert lines_of(waiting_claim) == [("requested", "approved", "lena", row["decision_note"])]
     assert row == before | changed | {
         "state": "approved",
         "version": before["version"] + 1,
@@ -275,30 +284,37 @@ def test_approval_with_changes_writes_every_column_and_notifies(wish, lena, visi
         },
     }
     assert row["decision_note"] == "Approved with changes: 2 → 1 device; 1 d → 12 h. Enough."
-    assert list(wish.charges.values_list("device_class", "devices", "carried")) == [("gpu.nvidia.com", 1, 0)]
+    assert list(waiting_claim.charges.values_list("device_class", "devices", "carried")) == [
+        ("gpu.nvidia.com", 1, 0)
+    ]
     ((who, title, body, url, important),) = told()
-    assert (who, title, url, important) == ("alice", "sam2 was approved with changes", page_of(wish), True)
+    assert (who, title, url, important) == (
+        "alice",
+        "sam2 was approved with changes",
+        page_of(waiting_claim),
+        True,
+    )
     assert body == (
         "lena changed it: 2 → 1 device; 1 d → 12 h. Enough. "
         "If you cannot use it like this, release it: costs start only when a pod holds its devices."
     )
 
 
-def test_change_of_duration_keeps_spec_and_charges(wish, lena):
-    before, charge = row_of(wish), wish.charges.get().pk
-    change(wish, lena, duration=12 * HOUR)
-    row = row_of(wish)
+def test_change_of_duration_keeps_spec_and_charges(waiting_claim, lena):
+    before, charge = row_of(waiting_claim), waiting_claim.charges.get().pk
+    change(waiting_claim, lena, duration=12 * HOUR)
+    row = row_of(waiting_claim)
     assert {name: row[name] for name in ("spec", "spec_hash", "devices")} == {
         name: before[name] for name in ("spec", "spec_hash", "devices")
     }
-    assert (row["duration"], wish.charges.get().pk) == (12 * HOUR, charge)
+    assert (row["duration"], waiting_claim.charges.get().pk) == (12 * HOUR, charge)
 
 
-def test_first_approval_after_changes_by_lead_and_admin(wish, both, lena, lars, root):
-    change(wish, lena, devices=1, note="Enough.")
-    wish.refresh_from_db()
-    (step,) = wish.steps.all()
-    assert (step.by, step.spec_hash, wish.state) == (lena, wish.spec_hash, "requested")
+def test_first_approval_after_changes_by_lead_and_admin(waiting_claim, both, lena, lars, root):
+    change(waiting_claim, lena, devices=1, note="Enough.")
+    waiting_claim.refresh_from_db()
+    (step,) = waiting_claim.steps.all()
+    assert (step.by, step.spec_hash, waiting_claim.state) == (lena, waiting_claim.spec_hash, "requested")
     assert step.note.endswith("; Enough.")
     people = [(who, title) for who, title, *_ in told()]
     assert people == [
@@ -306,28 +322,32 @@ def test_first_approval_after_changes_by_lead_and_admin(wish, both, lena, lars, 
         ("root", "sam2 waits for your decision"),
     ]
     (changed,) = [one for one in told() if one[0] == "alice"]
-    assert changed[2:] == ("lena changed it: 2 → 1 device. You can withdraw it.", page_of(wish), True)
+    assert changed[2:] == (
+        "lena changed it: 2 → 1 device. You can withdraw it.",
+        page_of(waiting_claim),
+        True,
+    )
     Notice.objects.all().delete()
-    change(wish, root, duration=12 * HOUR)
-    wish.refresh_from_db()
-    assert not wish.steps.exists()
-    assert wish.asked["devices"] == 2  # as it already
+    change(waiting_claim, root, duration=12 * HOUR)
+    waiting_claim.refresh_from_db()
+    assert not waiting_claim.steps.exists()
+    assert waiting_claim.asked["devices"] == 2  # as it already
     assert [(who, title) for who, title, *_ in told()] == [
         ("alice", "sam2 was changed and still waits for approval"),
         ("lars", "sam2 waits for your decision"),
         ("lena", "sam2 waits for your decision"),
     ]
-    assert ("requested", "requested", "root", "Changed: 1 d → 12 h.") in lines_of(wish)
+    assert ("requested", "requested", "root", "Changed: 1 d → 12 h.") in lines_of(waiting_claim)
 
 
-def test_empty_change_or_changed_spec_is_refused(wish, lena):
-    before = row_of(wish)
+def test_empty_change_or_changed_spec_is_refused(waiting_claim, lena):
+    before = row_of(waiting_claim)
     with pytest.raises(Invalid, match=r"Nothing has changed\. Approve sam2 as it is"):
-        change(wish, lena, devices=2)
-    wish.spec_hash = "0" * 64
+        change(waiting_claim, lena, devices=2)
+    waiting_claim.spec_hash = "0" * 64
     with pytest.raises(Conflict, match="has changed since you read it"):
-        change(wish, lena, devices=1)
-    assert row_of(wish) == before
+        change(waiting_claim, lena, devices=1)
+    assert row_of(waiting_claim) == before
 
 
 # In the place of a lead, and who may.
@@ -346,19 +366,19 @@ def stand_in(lead, to, team, since=-HOUR, until=HOUR):
 
 
 @pytest.mark.parametrize("way", ["approve", "deny", "consent", "change"])
-def test_every_decision_of_a_delegate_names_the_lead(wish, vision, lena, mira, way):
+def test_every_decision_of_a_delegate_names_the_lead(waiting_claim, vision, lena, mira, way):
     stand_in(lena, mira, vision)
     if way == "consent":
         ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
     if way == "deny":
-        decide.deny(claim=wish, by=mira, reason="No.")
+        decide.deny(claim=waiting_claim, by=mira, reason="No.")
     elif way == "change":
-        change(wish, mira, duration=12 * HOUR)
+        change(waiting_claim, mira, duration=12 * HOUR)
     else:
-        approve(wish, mira)
-    ((_old, _new, by, why),) = lines_of(wish)
+        approve(waiting_claim, mira)
+    ((_old, _new, by, why),) = lines_of(waiting_claim)
     assert (by, why.endswith(" As delegate of lena.")) == ("mira", True)
-    assert "For lena" not in row_of(wish)["decision_note"]
+    assert "For lena" not in row_of(waiting_claim)["decision_note"]
 
 
 @pytest.mark.parametrize(
@@ -370,10 +390,12 @@ def test_every_decision_of_a_delegate_names_the_lead(wish, vision, lena, mira, w
         (-HOUR, timedelta(seconds=1), True),
     ],
 )
-def test_delegation_includes_its_start_and_excludes_its_end(wish, vision, lena, mira, since, until, holds):
+def test_delegation_includes_its_start_and_excludes_its_end(
+    waiting_claim, vision, lena, mira, since, until, holds
+):
     stand_in(lena, mira, vision, since, until)
-    assert ApprovalAuthority(mira).may_decide(wish) is holds
-    assert (mira in deciders_on(wish)) is holds
+    assert ApprovalAuthority(mira).may_decide(waiting_claim) is holds
+    assert (mira in deciders_on(waiting_claim)) is holds
     assert authority.active_delegations().filter(to=mira).exists() is holds
 
 
@@ -390,7 +412,7 @@ def test_delegation_includes_its_start_and_excludes_its_end(wish, vision, lena, 
         ("of another team", False),
     ],
 )
-def test_delegation_needs_the_roles_of_both_people(wish, vision, lena, mira, spoilt, holds):
+def test_delegation_needs_the_roles_of_both_people(waiting_claim, vision, lena, mira, spoilt, holds):
     nlp = make_team("nlp", leads=(lena,), members=(mira,))
     stand_in(lena, mira, nlp if spoilt == "of another team" else vision)
     of = vision.memberships
@@ -405,8 +427,8 @@ def test_delegation_needs_the_roles_of_both_people(wish, vision, lena, mira, spo
     elif "cannot sign in" in spoilt:
         person = lena if spoilt.startswith("lead") else mira
         User.objects.filter(pk=person.pk).update(is_active=False)
-    assert ApprovalAuthority(mira).may_decide(wish) is holds
-    assert (mira in deciders_on(wish)) is holds
+    assert ApprovalAuthority(mira).may_decide(waiting_claim) is holds
+    assert (mira in deciders_on(waiting_claim)) is holds
     assert (vision.pk in ApprovalAuthority(mira).teams) is holds
 
 
@@ -429,13 +451,15 @@ def test_delegate_of_two_leads_decides_for_the_one_who_may(ask, vision, lena, la
     ],
 )
 def test_request_waits_for_admins_after_escalation_or_without_leads(
-    wish, vision, root, escalated, leads, asked
+    waiting_claim, vision, root, escalated, leads, asked
 ):
     if escalated:
-        Claim.objects.filter(pk=wish.pk).update(escalated_at=timezone.now())
+        Claim.objects.filter(pk=waiting_claim.pk).update(escalated_at=timezone.now())
     if not leads:
         vision.memberships.filter(role="lead").update(role="member")
-    claim = Claim.objects.select_related("team", "requested_by", "profile_version__profile").get(pk=wish.pk)
+    claim = Claim.objects.select_related("team", "requested_by", "profile_version__profile").get(
+        pk=waiting_claim.pk
+    )
     assert [person.username for person in deciders_on(claim)] == asked
     assert ApprovalAuthority(root).is_responsible(claim) is ("root" in asked)
     assert ApprovalAuthority(root).may_decide(claim)
@@ -468,16 +492,16 @@ def test_request_waits_for_admins_if_no_lead_is_able(ask, vision, lena, lars, al
         ("eve", "Only leads of vision decide on its requests. You are not a member."),
     ],
 )
-def test_reason_not_to_decide_by_role(request, wish, who, said):
-    assert authority.reason_not_to_decide(request.getfixturevalue(who), wish) == said
+def test_reason_not_to_decide_by_role(request, waiting_claim, who, said):
+    assert authority.reason_not_to_decide(request.getfixturevalue(who), waiting_claim) == said
 
 
-def test_lead_of_another_team_cannot_decide(wish, vision, eve, lena):
+def test_lead_of_another_team_cannot_decide(waiting_claim, vision, eve, lena):
     make_team("nlp", leads=(eve,))
-    assert not ApprovalAuthority(eve).may_decide(wish)
-    profile = wish.profile_version.profile
+    assert not ApprovalAuthority(eve).may_decide(waiting_claim)
+    profile = waiting_claim.profile_version.profile
     ApprovalRule.objects.create(profile=profile, approval=Approval.ADMIN)
-    assert ApprovalAuthority(lena).reason_not_to_decide(wish) == (
+    assert ApprovalAuthority(lena).reason_not_to_decide(waiting_claim) == (
         "Only platform admins decide on requests for train-80."
     )
 
@@ -515,16 +539,16 @@ def test_join_names_shows_three_people(count, said):
     assert join_names([User(username=name) for name in "abcdef"[:count]]) == said
 
 
-def test_first_approval_is_valid_for_its_spec_while_pending(wish, both, lena, lars):
-    effective_rule = authority.effective_rule_on(wish)
-    assert approval_stage(wish, effective_rule) == (Approval.LEAD, None)
-    old = wish.steps.create(role=Approval.LEAD, by=lars, at=timezone.now(), spec_hash="0" * 64)
-    assert approval_stage(wish, effective_rule) == (Approval.LEAD, None)
-    old.spec_hash = wish.spec_hash
+def test_first_approval_is_valid_for_its_spec_while_pending(waiting_claim, both, lena, lars):
+    effective_rule = authority.effective_rule_on(waiting_claim)
+    assert approval_stage(waiting_claim, effective_rule) == (Approval.LEAD, None)
+    old = waiting_claim.steps.create(role=Approval.LEAD, by=lars, at=timezone.now(), spec_hash="0" * 64)
+    assert approval_stage(waiting_claim, effective_rule) == (Approval.LEAD, None)
+    old.spec_hash = waiting_claim.spec_hash
     old.save()
-    assert approval_stage(wish, effective_rule) == (Approval.ADMIN, old)
-    wish.state = ClaimState.PROVISIONED
-    assert approval_stage(wish, effective_rule) == (Approval.ADMIN, None)
+    assert approval_stage(waiting_claim, effective_rule) == (Approval.ADMIN, old)
+    waiting_claim.state = ClaimState.PROVISIONED
+    assert approval_stage(waiting_claim, effective_rule) == (Approval.ADMIN, None)
 
 
 # Time.
@@ -535,7 +559,7 @@ def slow(vision):
     return ApprovalRule.objects.create(team=vision, approval="", escalate_after=4 * HOUR)
 
 
-def test_overdue_requests_are_escalated(wish, ask, slow, root, fra, clock):
+def test_overdue_requests_are_escalated(waiting_claim, ask, slow, root, fra, clock):
     ada = make_user("ada", admin=True)
     make_user("former", admin=True, is_active=False)
     other = ask(name="other", by=ada)
@@ -543,37 +567,48 @@ def test_overdue_requests_are_escalated(wish, ask, slow, root, fra, clock):
     nlp = make_team("nlp", leads=(make_user("olaf"),))
     slower = make_claim(nlp, cluster=fra, state_since=timezone.now() - 9 * DAY)
     Notice.objects.all().delete()
-    kept = {claim.pk: row_of(claim) for claim in (wish, other, slower)}
+    kept = {claim.pk: row_of(claim) for claim in (waiting_claim, other, slower)}
     now = timezone.now()
     assert notices.escalate_overdue(now - timedelta(seconds=1)) == 0
     assert notices.escalate_overdue(now) == 2
     assert notices.escalate_overdue(now) == 0
-    for claim in (wish, other):
+    for claim in (waiting_claim, other):
         before = kept[claim.pk]
         assert row_of(claim) == before | {"escalated_at": now, "version": before["version"] + 1}
     assert row_of(slower) == kept[slower.pk]
     body = "The leads of vision have not decided. Now it waits for you too."
-    of_wish = ("sam2 of vision has waited for a decision for 4 h", body, page_of(wish, "approval"), True)
+    of_wish = (
+        "sam2 of vision has waited for a decision for 4 h",
+        body,
+        page_of(waiting_claim, "approval"),
+        True,
+    )
     of_other = ("other of vision has waited for a decision for 4 h", body, page_of(other, "approval"), True)
     assert sorted(told()) == sorted([("ada", *of_wish), ("root", *of_wish), ("root", *of_other)])
 
 
-def test_failed_notice_rolls_the_escalation_back(wish, slow, root, monkeypatch):
+def test_failed_notice_rolls_the_escalation_back(waiting_claim, slow, root, monkeypatch):
     Claim.objects.update(state_since=timezone.now() - DAY)
     with monkeypatch.context() as broken:
         broken.setattr("claims.approvals.notices.notify", lambda *_a, **_k: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             notices.escalate_overdue(timezone.now())
-    assert row_of(wish)["escalated_at"] is None
+    assert row_of(waiting_claim)["escalated_at"] is None
     assert notices.escalate_overdue(timezone.now()) == 1
 
 
-def test_shortest_escalation_of_several_profiles_applies(wish, vision, root):
+def test_shortest_escalation_of_several_profiles_applies(waiting_claim, vision, root):
     quick = make_profile("quick")
     ApprovalRule.objects.create(profile=quick, approval="", escalate_after=HOUR)
-    ApprovalRule.objects.create(profile=wish.profile_version.profile, approval="", escalate_after=DAY)
-    for position, profile in enumerate((wish.profile_version.profile, quick)):
+    ApprovalRule.objects.create(
+        profile=waiting_claim.profile_version.profile, approval="", escalate_after=DAY
+    )
+    for position, profile in enumerate((waiting_claim.profile_version.profile, quick)):
         Alternative.objects.create(
-            claim=wish, position=position, name=f"gpu/{position}", profile_version=profile.current, devices=1
+            claim=waiting_claim,
+            position=position,
+            name=f"gpu/{position}",
+            profile_version=profile.current,
+            devices=1,
         )
-    assert notices.escalate_overdue(wish.state_since + HOUR) == 1
+    assert notices.escalate_overdue(waiting_claim.state_since + HOUR) == 1

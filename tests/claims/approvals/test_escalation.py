@@ -24,12 +24,12 @@ def rule(vision):
 
 
 @pytest.fixture
-def wish(ask, rule):
+def requested(ask, rule):
     return ask(name="sam2")
 
 
-def test_overdue_request_waits_for_admins(wish, root, lena):
-    now = wish.state_since
+def test_overdue_request_waits_for_admins(requested, root, lena):
+    now = requested.state_since
     assert escalate_overdue(now + 3 * HOUR) == 0
     assert not Inbox(root).pending(for_reader=True)
     assert escalate_overdue(now + 5 * HOUR) == 1
@@ -38,12 +38,14 @@ def test_overdue_request_waits_for_admins(wish, root, lena):
     assert Inbox(lena).pending(for_reader=True)
     notice = Notice.objects.get(user=root)
     assert notice.title == "sam2 of vision has waited for a decision for 5 h"
-    assert decide.approve(claim=wish, by=root, spec_hash=wish.spec_hash).state == ClaimState.APPROVED
+    assert (
+        decide.approve(claim=requested, by=root, spec_hash=requested.spec_hash).state == ClaimState.APPROVED
+    )
 
 
-def test_escalation_notifies_once(wish, root):
+def test_escalation_notifies_once(requested, root):
     for hours in (5, 6, 7):
-        escalate_overdue(wish.state_since + hours * HOUR)
+        escalate_overdue(requested.state_since + hours * HOUR)
     assert Notice.objects.filter(user=root).count() == 1
 
 
@@ -62,31 +64,31 @@ def test_request_for_admins_is_not_escalated(ask, rule, root):
     assert escalate_overdue(claim.state_since + timedelta(days=6)) == 1
 
 
-def test_request_with_a_first_approval_is_not_escalated(wish, rule, lena, root):
+def test_request_with_a_first_approval_is_not_escalated(requested, rule, lena, root):
     """The leads have decided: to say that they have not would be wrong."""
     ApprovalRule.objects.filter(pk=rule.pk).update(approval=Approval.BOTH)
-    decide.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
-    assert escalate_overdue(wish.state_since + 5 * HOUR) == 0
+    decide.approve(claim=requested, by=lena, spec_hash=requested.spec_hash)
+    assert escalate_overdue(requested.state_since + 5 * HOUR) == 0
     assert [notice.title for notice in Notice.objects.filter(user=root)] == ["sam2 waits for your decision"]
 
 
-def test_decided_requests_are_not_escalated(ask, wish, lena):
+def test_decided_requests_are_not_escalated(ask, requested, lena):
     other = ask(name="other")
-    decide.deny(claim=wish, by=lena, reason="no")
+    decide.deny(claim=requested, by=lena, reason="no")
     assert escalate_overdue(timezone.now() + timedelta(days=1)) == 1
     assert [one.name for one in Claim.objects.exclude(escalated_at=None)] == [other.name]
 
 
-def test_admin_may_give_the_first_approval_after_escalation(wish, rule, root):
+def test_admin_may_give_the_first_approval_after_escalation(requested, rule, root):
     ApprovalRule.objects.filter(pk=rule.pk).update(approval=Approval.BOTH)
-    escalate_overdue(wish.state_since + 5 * HOUR)
-    claim = decide.approve(claim=wish, by=root, spec_hash=wish.spec_hash)
+    escalate_overdue(requested.state_since + 5 * HOUR)
+    claim = decide.approve(claim=requested, by=root, spec_hash=requested.spec_hash)
     assert claim.state == ClaimState.REQUESTED
     assert claim.steps.get().by == root
 
 
-def test_the_periodic_task_escalates(wish, root):
+def test_the_periodic_task_escalates(requested, root):
     Claim.objects.update(state_since=timezone.now() - 5 * HOUR)
     escalate()
-    wish.refresh_from_db()
-    assert wish.escalated_at is not None
+    requested.refresh_from_db()
+    assert requested.escalated_at is not None

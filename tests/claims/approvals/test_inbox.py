@@ -38,11 +38,11 @@ def held(vision, fra, train, alice):
 @pytest.fixture
 def every_kind(ask, held, vision, alice):
     """A claim, more time and more quota, in this order of age."""
-    wish = ask(name="sam2", devices=2)
-    Claim.objects.filter(pk=wish.pk).update(created_at=timezone.now() - 30 * HOUR)
+    requested = ask(name="sam2", devices=2)
+    Claim.objects.filter(pk=requested.pk).update(created_at=timezone.now() - 30 * HOUR)
     extension = make_extension(held, by=alice, asked_at=timezone.now() - 6 * HOUR)
     quota = make_quota_request(vision, 12, by=alice)
-    return wish, extension, quota
+    return requested, extension, quota
 
 
 def names(items):
@@ -67,9 +67,9 @@ def test_requester_cannot_decide_on_their_extension(held, lena, lars):
 
 
 def test_decided_tab_lists_all_kinds_newest_first(every_kind, lena, root):
-    wish, extension, quota = every_kind
+    requested, extension, quota = every_kind
     quota.decide("approved", by=root)
-    decide.deny(claim=wish, by=lena, reason="No.")
+    decide.deny(claim=requested, by=lena, reason="No.")
     extension.decide("denied", by=lena, note="No.")
     decided = Inbox(lena).tab("decided")
     assert len(decided) == 4

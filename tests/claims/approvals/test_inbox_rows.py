@@ -59,7 +59,7 @@ def held(vision, fra, train, alice, now):
 
 
 @pytest.fixture
-def wish(vision, fra, train, alice, quota, now):
+def waiting_claim(vision, fra, train, alice, quota, now):
     claim = make_claim(vision, by=alice, cluster=fra, profile=train, devices=3, name="sam2", reason="Tuning.")
     Claim.objects.filter(pk=claim.pk).update(created_at=now - 3 * HOUR)
     claim.refresh_from_db()
@@ -94,12 +94,12 @@ def told():
 # Items.
 
 
-def test_each_kind_of_item_has_every_field(wish, longer, more, lena, alice, vision, now):
+def test_each_kind_of_item_has_every_field(waiting_claim, longer, more, lena, alice, vision, now):
     claims, extensions, requests = Inbox(lena).pending()
     common = {"team": vision, "requester": alice}
     assert claims == Item(
-        "claim", wish.pk, "sam2", "3 × Train 80, 1 d", requested_at=now - 3 * HOUR,
-        url=reverse("claims:approval", args=[wish.pk]), mine=True, claim=wish, **common,
+        "claim", waiting_claim.pk, "sam2", "3 × Train 80, 1 d", requested_at=now - 3 * HOUR,
+        url=reverse("claims:approval", args=[waiting_claim.pk]), mine=True, claim=waiting_claim, **common,
     )  # fmt: skip
     assert extensions == Item(
         "extension", longer.pk, "held", f"2 d longer, until {moment(longer.until)}",
@@ -113,8 +113,8 @@ def test_each_kind_of_item_has_every_field(wish, longer, more, lena, alice, visi
     assert [item.label for item in (claims, extensions, requests)] == ["Claim", "Extension", "Quota"]
 
 
-def test_decided_items_show_person_time_and_decision(wish, longer, more, lena, root, now):
-    decisions.deny(claim=wish, by=lena, reason="No.")
+def test_decided_items_show_person_time_and_decision(waiting_claim, longer, more, lena, root, now):
+    decisions.deny(claim=waiting_claim, by=lena, reason="No.")
     longer.decide("approved", by=root)
     more.decide("expired", by=None)
     found = {
@@ -153,11 +153,11 @@ def test_quota_item_names_profile_or_claims(vision, train, alice):
     }
 
 
-def test_item_remarks(wish, vision, lena, root, now):
+def test_item_remarks(waiting_claim, vision, lena, root, now):
     ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
-    decisions.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
+    decisions.approve(claim=waiting_claim, by=lena, spec_hash=waiting_claim.spec_hash)
     Claim.objects.update(escalated_at=now)
-    services.comment_on_claim(claim=wish, by=root, text="Why?", key="k")
+    services.comment_on_claim(claim=waiting_claim, by=root, text="Why?", key="k")
     (item,) = Inbox(root).pending(for_reader=True)
     assert item.remarks == (
         "escalated to platform admins",
@@ -168,7 +168,7 @@ def test_item_remarks(wish, vision, lena, root, now):
 
 @pytest.mark.parametrize("person", ["alice", "bob", "lena", "root", "eve", "mira", "ada", "olaf"])
 def test_pending_count_equals_the_inbox(
-    request, vision, wish, longer, more, lena, root, fra, train, now, person
+    request, vision, waiting_claim, longer, more, lena, root, fra, train, now, person
 ):
     """For a member, a viewer, a lead, admins, an outsider, a stand-in, and a lead of another team."""
     ada, mira, olaf = make_user("ada", admin=True), make_user("mira"), make_user("olaf")
@@ -206,7 +206,7 @@ def test_pending_count_equals_the_inbox(
     assert count_pending() == 9
 
 
-def test_tabs_filter_by_reader_and_team(wish, more, lena, root, fra, train, vision):
+def test_tabs_filter_by_reader_and_team(waiting_claim, more, lena, root, fra, train, vision):
     nlp = make_team("nlp", leads=(make_user("olaf"),))
     vision.memberships.create(user=root, role="viewer")
     make_claim(nlp, by=make_user("noor"), cluster=fra, profile=train, name="of-nlp")
@@ -217,11 +217,15 @@ def test_tabs_filter_by_reader_and_team(wish, more, lena, root, fra, train, visi
     assert {item.title for item in Inbox(lena).tab("all")} == {"sam2", "vision"}
 
 
-def test_the_list_counts_each_tab_and_offers_all_to_admins(client, wish, longer, more, lena, root):
+def test_the_list_counts_each_tab_and_offers_all_to_admins(client, waiting_claim, longer, more, lena, root):
     client.force_login(lena)
     context = client.get(INBOX).context
     assert context["tabs"] == [("mine", "Mine", 2), ("team", "My teams", 3), ("decided", "Decided", None)]
-    assert (context["edits_reasons"], context["on_list"], context["current"]) == (True, True, wish.pk)
+    assert (context["edits_reasons"], context["on_list"], context["current"]) == (
+        True,
+        True,
+        waiting_claim.pk,
+    )
     client.force_login(root)
     context = client.get(INBOX, {"tab": "all", "q": "", "other": "x", "page": "9"}).context
     assert context["tabs"] == [
@@ -244,8 +248,8 @@ def test_a_page_of_the_inbox_has_25_rows(client, lena, vision, fra, train, alice
     assert (page.paginator.num_pages, len(page)) == (pages, 25)
 
 
-def test_csv_has_every_column_of_pending_and_decided_rows(client, wish, longer, lena, now):
-    decisions.deny(claim=wish, by=lena, reason="No.")
+def test_csv_has_every_column_of_pending_and_decided_rows(client, waiting_claim, longer, lena, now):
+    decisions.deny(claim=waiting_claim, by=lena, reason="No.")
     client.force_login(lena)
 
     def rows(tab):
@@ -278,7 +282,7 @@ def test_csv_has_every_column_of_pending_and_decided_rows(client, wish, longer, 
         (InboxSearch(profile="other"), {"nlp"}),
     ],
 )
-def test_search_filters_every_kind(wish, longer, more, root, fra, search, found):
+def test_search_filters_every_kind(waiting_claim, longer, more, root, fra, search, found):
     Extension.objects.update(reason="Keep it.")
     nlp, other = make_team("nlp"), make_profile("other")
     noor = make_user("noor")
@@ -289,11 +293,11 @@ def test_search_filters_every_kind(wish, longer, more, root, fra, search, found)
     assert {item.title for item in Inbox(root, search).pending()} == found
 
 
-def test_api_has_every_field_and_refuses_an_unknown_tab(wish, lena, root, now):
+def test_api_has_every_field_and_refuses_an_unknown_tab(waiting_claim, lena, root, now):
     (row,) = api(lena).get(LIST).json()["results"]
     assert row.pop("claim")["name"] == "sam2"
     assert row == {
-        "id": str(wish.pk),
+        "id": str(waiting_claim.pk),
         "kind": "claim",
         "title": "sam2",
         "what": "3 × Train 80, 1 d",
@@ -306,7 +310,7 @@ def test_api_has_every_field_and_refuses_an_unknown_tab(wish, lena, root, now):
         "answer": "",
         "decided_by": None,
         "decided_at": None,
-        "url": reverse("claims:approval", args=[wish.pk]),
+        "url": reverse("claims:approval", args=[waiting_claim.pk]),
     }
     assert api(lena).get(LIST, {"tab": "some"}).status_code == 422
     assert api(root).get(LIST).json()["results"] == []
@@ -339,14 +343,14 @@ def test_question_is_open_until_somebody_else_comments(thread, waits):
     assert open_question(thread) is (None if waits is None else thread[waits])
 
 
-def test_comment_writes_every_column_and_bumps_the_version_once(wish, lena, lars, now):
-    before = wish.version
+def test_comment_writes_every_column_and_bumps_the_version_once(waiting_claim, lena, lars, now):
+    before = waiting_claim.version
     for _ in range(2):
-        made = services.comment_on_claim(claim=wish, by=lena, text="  Why three? ", key="x" * 80)
+        made = services.comment_on_claim(claim=waiting_claim, by=lena, text="  Why three? ", key="x" * 80)
     assert list(Comment.objects.values()) == [
         {
             "id": made.pk,
-            "claim_id": wish.pk,
+            "claim_id": waiting_claim.pk,
             "quota_request_id": None,
             "by_id": lena.pk,
             "at": now,
@@ -355,11 +359,13 @@ def test_comment_writes_every_column_and_bumps_the_version_once(wish, lena, lars
             "key": "x" * 80,
         }
     ]
-    wish.refresh_from_db()
-    assert wish.version == before + 1
-    url = reverse("claims:detail", args=[wish.pk]) + "#thread"
+    waiting_claim.refresh_from_db()
+    assert waiting_claim.version == before + 1
+    url = reverse("claims:detail", args=[waiting_claim.pk]) + "#thread"
     assert told() == [("alice", "lena has a question about sam2", "Why three?", url, True)]
-    services.comment_on_claim(claim=wish, by=lars, text="Same key.", key="x" * 80)  # of another person
+    services.comment_on_claim(
+        claim=waiting_claim, by=lars, text="Same key.", key="x" * 80
+    )  # of another person
     assert Comment.objects.count() == 2
 
 
@@ -373,23 +379,23 @@ def test_comment_writes_every_column_and_bumps_the_version_once(wish, lena, lars
         ("x" * 2000, "k", ""),
     ],
 )
-def test_comment_has_1_to_2000_characters_and_a_key(wish, lena, text, key, said):
+def test_comment_has_1_to_2000_characters_and_a_key(waiting_claim, lena, text, key, said):
     if not said:
-        assert services.comment_on_claim(claim=wish, by=lena, text=text, key=key).text == text
+        assert services.comment_on_claim(claim=waiting_claim, by=lena, text=text, key=key).text == text
         return
     with pytest.raises(Invalid) as refused:
-        services.comment_on_claim(claim=wish, by=lena, text=text, key=key)
+        services.comment_on_claim(claim=waiting_claim, by=lena, text=text, key=key)
     assert refused.value.message.startswith(said)
     assert not Comment.objects.exists()
 
 
-def test_comments_notify_the_other_side_only(wish, vision, alice, lena, lars, root):
+def test_comments_notify_the_other_side_only(waiting_claim, vision, alice, lena, lars, root):
     carol = make_user("carol")
     vision.memberships.create(user=carol, role="member")
 
     def say(by, text):
         Notice.objects.all().delete()
-        made = services.comment_on_claim(claim=wish, by=by, text=text, key=text)
+        made = services.comment_on_claim(claim=waiting_claim, by=by, text=text, key=text)
         return made.question, [(who, title, important) for who, title, _body, _url, important in told()]
 
     wrote = "commented on sam2"
@@ -409,18 +415,18 @@ def test_comments_notify_the_other_side_only(wish, vision, alice, lena, lars, ro
         False,
         [("lars", f"alice {wrote}", False), ("lena", f"alice {wrote}", False)],
     )
-    decisions.deny(claim=wish, by=lena, reason="No.")
+    decisions.deny(claim=waiting_claim, by=lena, reason="No.")
     assert say(lena, "Sorry.")[0] is False  # nothing waits for an answer
 
 
-def test_comment_after_the_decision_notifies_nobody(wish, alice, lena):
-    decisions.approve(claim=wish, by=lena, spec_hash=wish.spec_hash)
+def test_comment_after_the_decision_notifies_nobody(waiting_claim, alice, lena):
+    decisions.approve(claim=waiting_claim, by=lena, spec_hash=waiting_claim.spec_hash)
     Notice.objects.all().delete()
-    services.comment_on_claim(claim=wish, by=alice, text="Thanks.", key="k")
+    services.comment_on_claim(claim=waiting_claim, by=alice, text="Thanks.", key="k")
     assert told() == []
 
 
-def test_quota_request_has_its_own_thread(more, wish, root, alice, lena, bob, eve, vision):
+def test_quota_request_has_its_own_thread(more, waiting_claim, root, alice, lena, bob, eve, vision):
     other = make_quota_request(vision, 5, by=alice, counts="claims")
     url = reverse("claims:quota_request_decision", args=[more.pk])
 
@@ -463,8 +469,8 @@ def said(lines):
     return [(one.item.title, one.effects, one.warning, one.blocked_reason) for one in lines]
 
 
-def test_preview_shows_the_effect_of_each_kind(wish, longer, more, held, root, lena):
-    ids = {"claim": [wish.pk], "extension": [longer.pk], "quota": [more.pk]}
+def test_preview_shows_the_effect_of_each_kind(waiting_claim, longer, more, held, root, lena):
+    ids = {"claim": [waiting_claim.pk], "extension": [longer.pk], "quota": [more.pk]}
     end, until = moment(held.expires_at), moment(longer.until)
     of_claim = ("sam2", ("gpu.nvidia.com: 2 → 5 of 8 used",), "", "")
     of_extension = ("held", (f"Expires on {until} instead of {end}: 2 d longer.",), "", "")
@@ -482,7 +488,7 @@ def test_preview_shows_the_effect_of_each_kind(wish, longer, more, held, root, l
     assert said(lines_of(root, quota=[more.pk])) == [("vision", (), "", "Already decided: denied.")]
 
 
-def test_total_effects_add_up_per_team(wish, held, quota, vision, fra, train, root, now):
+def test_total_effects_add_up_per_team(waiting_claim, held, quota, vision, fra, train, root, now):
     nlp, noor = make_team("nlp"), make_user("noor")
     make_quota(nlp, 9)
     second = make_claim(vision, by=noor, cluster=fra, profile=train, devices=1)
@@ -493,7 +499,7 @@ def test_total_effects_add_up_per_team(wish, held, quota, vision, fra, train, ro
     )  # fmt: skip
     extensions = [make_extension(held), make_extension(also, until=also.expires_at + 3 * HOUR)]
     ids = {
-        "claim": [wish.pk, second.pk, third.pk],
+        "claim": [waiting_claim.pk, second.pk, third.pk],
         "extension": [one.pk for one in extensions],
     }
     found = total_effects(lines_of(root, **ids))
@@ -539,13 +545,26 @@ def test_extension_preview_warnings(longer, held, vision, fra, train, root, now,
     assert warned == warning.format(end=moment(held.expires_at))
 
 
-def test_bulk_results_are_independent_and_name_the_refusal(wish, longer, more, held, vision, root, lena):
+def test_bulk_results_are_independent_and_name_the_refusal(
+    waiting_claim, longer, more, held, vision, root, lena
+):
     second = make_quota_request(vision, 8, by=root, counts="claims")
     inbox = Inbox(lena)
-    ids: dict[ItemKind, Any] = {"claim": [wish.pk], "extension": [longer.pk], "quota": [more.pk, second.pk]}
-    wishes = select_requests(inbox, ids)
-    assert [wishes.items[one.pk].kind for one in wishes] == ["claim", "extension", "quota", "quota"]
-    outcomes = decide(inbox, wishes, Decision.APPROVE, note="Fine.", spec_hashes={wish.pk: "0" * 64})
+    ids: dict[ItemKind, Any] = {
+        "claim": [waiting_claim.pk],
+        "extension": [longer.pk],
+        "quota": [more.pk, second.pk],
+    }
+    waiting_items = select_requests(inbox, ids)
+    assert [waiting_items.items[one.pk].kind for one in waiting_items] == [
+        "claim",
+        "extension",
+        "quota",
+        "quota",
+    ]
+    outcomes = decide(
+        inbox, waiting_items, Decision.APPROVE, note="Fine.", spec_hashes={waiting_claim.pk: "0" * 64}
+    )
     refused = "Only platform admins may do this."
     assert [(one.item.kind, one.done, one.code) for one in outcomes] == [
         ("claim", "", "conflict"),
@@ -565,8 +584,8 @@ def test_bulk_results_are_independent_and_name_the_refusal(wish, longer, more, h
         ("quota", "Denied: the quota stays as it is.", ""),
         ("quota", "Denied: the quota stays as it is.", ""),
     ]
-    wish.refresh_from_db()
-    assert (wish.state, wish.decision_note) == ("denied", "No.")
+    waiting_claim.refresh_from_db()
+    assert (waiting_claim.state, waiting_claim.decision_note) == ("denied", "No.")
 
 
 def test_bulk_approval_of_quota_names_limit_and_period(more, vision, root, alice, now):
@@ -632,16 +651,16 @@ def test_claim_preview_shows_every_quota(vision, fra, train, quota, alice, lena)
     }
 
 
-def test_api_previews_and_decides_independently(wish, longer, more, root, lena, eve):
-    wishes = [
-        {"kind": "claim", "id": str(wish.pk), "spec_hash": wish.spec_hash},
+def test_api_previews_and_decides_independently(waiting_claim, longer, more, root, lena, eve):
+    waiting_items = [
+        {"kind": "claim", "id": str(waiting_claim.pk), "spec_hash": waiting_claim.spec_hash},
         {"kind": "extension", "id": str(longer.pk)},
         {"kind": "quota", "id": str(more.pk)},
     ]
-    sent = {"answer": "approve", "wishes": wishes}
+    sent = {"answer": "approve", "requests": waiting_items}
     shown = api(lena).post(DECIDE, sent | {"preview": True}, format="json").json()
     assert [(row["id"], row["done"], row["code"]) for row in shown["results"]] == [
-        (str(wish.pk), False, ""),
+        (str(waiting_claim.pk), False, ""),
         (str(longer.pk), False, ""),
         (str(more.pk), False, "refused"),
     ]
@@ -651,7 +670,11 @@ def test_api_previews_and_decides_independently(wish, longer, more, root, lena, 
     assert count_pending() == 3
     assert api(eve).post(DECIDE, sent, format="json").json() == {"results": [], "together": []}
     assert count_pending() == 3
-    for wrong in ({"answer": "some"}, {"answer": "deny", "note": " "}, {"wishes": wishes[:1] * 51}):
+    for wrong in (
+        {"answer": "some"},
+        {"answer": "deny", "note": " "},
+        {"requests": waiting_items[:1] * 51},
+    ):
         assert api(lena).post(DECIDE, sent | wrong, format="json").status_code == 422
     done = api(lena).post(DECIDE, sent | {"note": "Fine."}, format="json").json()
     assert done["together"] == []
@@ -664,51 +687,51 @@ def test_api_previews_and_decides_independently(wish, longer, more, root, lena, 
     ]
     assert done["results"][2]["said"] == "Only platform admins may do this."
     assert count_pending() == 1
-    for row in (wish, longer):
+    for row in (waiting_claim, longer):
         row.refresh_from_db()
         assert row.decision_note == "Fine."
 
 
-def test_bulk_page_needs_a_decision_and_offers_reasons(client, wish, lena, root, fra, train):
+def test_bulk_page_needs_a_decision_and_offers_reasons(client, waiting_claim, lena, root, fra, train):
     client.force_login(root)
-    sent = {"claim": [wish.pk], f"spec_hash_{wish.pk}": wish.spec_hash}
+    sent = {"claim": [waiting_claim.pk], f"spec_hash_{waiting_claim.pk}": waiting_claim.spec_hash}
     for wrong in ({}, {"answer": "some"}):
         answer = client.post(BULK, sent | wrong)
         assert (answer.status_code, answer.context["note_errors"]) == (
             422,
             ["Choose approve or deny."],
         )
-    ReasonTemplate.objects.create(title="Own", text="x", team=wish.team)
-    context = client.get(BULK, {"claim": [wish.pk]}).context
+    ReasonTemplate.objects.create(title="Own", text="x", team=waiting_claim.team)
+    context = client.get(BULK, {"claim": [waiting_claim.pk]}).context
     assert (context["ready"], context["devices"], len(context["reasons"])) == (1, 3, 5)
     nlp = make_team("nlp")
     other = make_claim(nlp, by=make_user("noor"), cluster=fra, profile=train, devices=1, parallel=2)
-    context = client.get(BULK, {"claim": [wish.pk, other.pk]}).context
+    context = client.get(BULK, {"claim": [waiting_claim.pk, other.pk]}).context
     assert (context["ready"], context["devices"], len(context["reasons"])) == (2, 5, 4)
 
 
 # What a card tells.
 
 
-def test_queue_counts_the_same_class_and_cluster(wish, vision, fra, train, alice):
-    assert queue_sentence(wish) == "No other claim waits for these devices."
+def test_queue_counts_the_same_class_and_cluster(waiting_claim, vision, fra, train, alice):
+    assert queue_sentence(waiting_claim) == "No other claim waits for these devices."
     nlp, osl = make_team("nlp"), make_cluster("osl-1")
     mig = make_profile("mig", spec=make_spec(device_class="mig.nvidia.com"))
     make_claim(nlp, cluster=fra, profile=train)
-    assert queue_sentence(wish) == "1 other request waits for a decision, 0 of vision."
+    assert queue_sentence(waiting_claim) == "1 other request waits for a decision, 0 of vision."
     make_claim(vision, cluster=fra, profile=train)
     make_claim(vision, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
     make_claim(vision, cluster=osl, profile=train)
     make_claim(vision, cluster=fra, profile=mig)
     make_claim(vision, cluster=fra, profile=train, state=ClaimState.ALLOCATED)
     said = "2 other requests wait for a decision, 1 of vision. 1 approved claim waits for a pod."
-    assert queue_sentence(wish) == said
+    assert queue_sentence(waiting_claim) == said
     make_claim(nlp, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
-    assert queue_sentence(wish).endswith("2 approved claims wait for a pod.")
+    assert queue_sentence(waiting_claim).endswith("2 approved claims wait for a pod.")
 
 
-def test_past_claims_counts_the_last_five_by_state(wish, vision, fra, train, alice, lena, now):
-    assert past_claims(wish) == "alice has no earlier claim in vision."
+def test_past_claims_counts_the_last_five_by_state(waiting_claim, vision, fra, train, alice, lena, now):
+    assert past_claims(waiting_claim) == "alice has no earlier claim in vision."
     ends = [
         ClaimState.RELEASED,
         ClaimState.DENIED,
@@ -722,14 +745,14 @@ def test_past_claims_counts_the_last_five_by_state(wish, vision, fra, train, ali
         Claim.objects.filter(pk=made.pk).update(state_since=now - timedelta(days=days))
 
     over(ends[0], 1)
-    assert past_claims(wish) == "Last claim of alice: 1 released."
+    assert past_claims(waiting_claim) == "Last claim of alice: 1 released."
     for days, state in enumerate(ends[1:], start=2):
         over(state, days)
     over(ClaimState.FAILED, 9)
     over(ClaimState.FAILED, 0.5, team=make_team("nlp"))
     over(ClaimState.PROVISIONED, 0.1)
     words = [ClaimState(state).label.lower() for state in (ends[0], ends[1], ends[3])]
-    assert past_claims(wish) == f"Last 5 claims of alice: 2 {words[0]}, 2 {words[1]}, 1 {words[2]}."
+    assert past_claims(waiting_claim) == f"Last 5 claims of alice: 2 {words[0]}, 2 {words[1]}, 1 {words[2]}."
 
 
 @pytest.mark.parametrize(
@@ -741,8 +764,8 @@ def test_past_claims_counts_the_last_five_by_state(wish, vision, fra, train, ali
         (5, "3 of 5 free matching devices; 2 left."),
     ],
 )
-def test_share_of_free_devices(wish, free, said):
-    assert share_of_free(wish, free) == said
+def test_share_of_free_devices(waiting_claim, free, said):
+    assert share_of_free(waiting_claim, free) == said
 
 
 def test_past_use_counts_the_hours_of_the_last_90_days(vision, fra, train, alice, lena, now):
@@ -764,36 +787,36 @@ def test_past_use_counts_the_hours_of_the_last_90_days(vision, fra, train, alice
     assert past_use(alice, make_team("nlp")).claims == 0
 
 
-def test_comment_of_one_character_is_valid(wish, lena):
-    assert services.comment_on_claim(claim=wish, by=lena, text=" ? ", key="k").text == "?"
+def test_comment_of_one_character_is_valid(waiting_claim, lena):
+    assert services.comment_on_claim(claim=waiting_claim, by=lena, text=" ? ", key="k").text == "?"
 
 
-def test_invalid_comment_is_explained_on_its_page(client, wish, lena):
+def test_invalid_comment_is_explained_on_its_page(client, waiting_claim, lena):
     client.force_login(lena)
-    card = reverse("claims:approval", args=[wish.pk])
-    for back, where in ((card, card), ("", reverse("claims:detail", args=[wish.pk]))):
+    card = reverse("claims:approval", args=[waiting_claim.pk])
+    for back, where in ((card, card), ("", reverse("claims:detail", args=[waiting_claim.pk]))):
         sent = {"text": " ", "key": "k", "next": back}
-        page = client.post(reverse("claims:comment", args=[wish.pk]), sent, follow=True)
+        page = client.post(reverse("claims:comment", args=[waiting_claim.pk]), sent, follow=True)
         assert page.redirect_chain == [(where, 302)]
         assert "Write 1 to 2000 characters; this text has 0." in page.text
     assert not Comment.objects.exists()
 
 
-def test_each_card_is_shown_beside_the_list(client, wish, longer, more, root):
+def test_each_card_is_shown_beside_the_list(client, waiting_claim, longer, more, root):
     client.force_login(root)
-    for name, row in (("approval", wish), ("extension", longer), ("quota_request_decision", more)):
+    for name, row in (("approval", waiting_claim), ("extension", longer), ("quota_request_decision", more)):
         context = client.get(reverse(f"claims:{name}", args=[row.pk]), {"tab": "all"}).context
         assert [item.title for item in context["rows"]] == ["sam2", "held", "vision"]
         assert (context["tab"], context["current"]) == ("all", row.pk)
 
 
-def test_first_approval_message_names_the_next_step(client, wish, vision, lena):
+def test_first_approval_message_names_the_next_step(client, waiting_claim, vision, lena):
     ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
     client.force_login(lena)
-    sent = {"spec_hash": wish.spec_hash, "note": "Fine."}
-    page = client.post(reverse("claims:approve", args=[wish.pk]), sent, follow=True)
+    sent = {"spec_hash": waiting_claim.spec_hash, "note": "Fine."}
+    page = client.post(reverse("claims:approve", args=[waiting_claim.pk]), sent, follow=True)
     assert "First approval of sam2 recorded. A platform admin decides next." in page.text
-    assert wish.steps.get().note == "Fine."
+    assert waiting_claim.steps.get().note == "Fine."
 
 
 def test_preview_counts_alternatives_per_profile(vision, fra, train, quota, lena, ask):
@@ -804,12 +827,12 @@ def test_preview_counts_alternatives_per_profile(vision, fra, train, quota, lena
     assert set(will) == {"gpu.nvidia.com: 0 → 2 of 8 used", "small: 0 → 2 of 9 used"}
 
 
-def test_api_finds_requests_by_kind_and_accepts_50(wish, longer, lena):
-    def answer(*wishes):
-        sent = {"answer": "approve", "wishes": list(wishes), "preview": True}
+def test_api_finds_requests_by_kind_and_accepts_50(waiting_claim, longer, lena):
+    def answer(*waiting_items):
+        sent = {"answer": "approve", "requests": list(waiting_items), "preview": True}
         return api(lena).post(DECIDE, sent, format="json")
 
-    assert answer({"kind": "extension", "id": str(wish.pk)}).json()["results"] == []
+    assert answer({"kind": "extension", "id": str(waiting_claim.pk)}).json()["results"] == []
     unknown = [{"kind": "claim", "id": str(uuid4())} for _ in range(49)]
-    found = answer({"kind": "claim", "id": str(wish.pk)}, *unknown)
+    found = answer({"kind": "claim", "id": str(waiting_claim.pk)}, *unknown)
     assert (found.status_code, [row["title"] for row in found.json()["results"]]) == (200, ["sam2"])

@@ -193,8 +193,8 @@ def test_successor_is_latest_approved_replacement(make, alice, noon, states, exp
 
 def test_pending_extension_is_shown_while_claim_runs(make, alice):
     claim = make()
-    wish = make_extension(claim)
-    assert lifecycle_context(claim_facts(claim, alice), alice)["extension"] == wish
+    requested = make_extension(claim)
+    assert lifecycle_context(claim_facts(claim, alice), alice)["extension"] == requested
     Claim.objects.update(state=ClaimState.RELEASING)
     assert lifecycle_context(claim_facts(Claim.objects.get(pk=claim.pk), alice), alice)["extension"] is None
 

@@ -58,8 +58,8 @@ def namespace(gateway, vision, fra):
 def approved(ask, lena):
     """Ask as alice, approve as lena; tasks run at once, so the object is written when this returns."""
 
-    def make(**wish):
-        claim = ask(**wish)
+    def make(**requested):
+        claim = ask(**requested)
         approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
         return Claim.objects.get(pk=claim.pk)
 

@@ -26,9 +26,9 @@ _numbers = itertools.count(1)
 def delivered(ask, lena, gateway, fra):
     """Ask for a spec, approve it, and return the claim, which is written to the cluster."""
 
-    def deliver(spec, **wish):
+    def deliver(spec, **requested):
         profile = make_profile(f"profile-{next(_numbers)}", spec=spec)
-        claim = ask(profile=profile, **wish)
+        claim = ask(profile=profile, **requested)
         approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
         claim = Claim.objects.get(pk=claim.pk)
         assert claim.state == ClaimState.PROVISIONED

@@ -49,8 +49,8 @@ def kept(gateway, fra, namespace, monkeypatch):
 
 
 def by_hand(admin, namespace, name, count):
-    wish = {"metadata": {"name": name, "namespace": namespace}, "spec": make_spec(count)}
-    return admin.create(RESOURCE_CLAIM, wish)
+    requested = {"metadata": {"name": name, "namespace": namespace}, "spec": make_spec(count)}
+    return admin.create(RESOURCE_CLAIM, requested)
 
 
 def used(gateway, namespace):
@@ -87,9 +87,9 @@ def test_what_a_request_reserves_cannot_be_taken_by_hand(ask, kept, admin, names
 
 def test_a_class_without_a_quota_may_be_held_by_nobody(kept, admin, namespace, quota):
     kept()
-    wish = {"metadata": {"name": "mig", "namespace": namespace}, "spec": make_spec(1, "mig.nvidia.com")}
+    requested = {"metadata": {"name": "mig", "namespace": namespace}, "spec": make_spec(1, "mig.nvidia.com")}
     with pytest.raises(Refused, match="exceeded quota: dragoman"):
-        admin.create(RESOURCE_CLAIM, wish)
+        admin.create(RESOURCE_CLAIM, requested)
 
 
 def test_what_is_made_by_hand_counts_in_the_portal(kept, admin, gateway, namespace, fra, quota, ask):

@@ -111,8 +111,8 @@ def reach(follow):
 
 @pytest.fixture
 def provisioned(ask, lena, reach):
-    def make(**wish):
-        claim = ask(**wish)
+    def make(**requested):
+        claim = ask(**requested)
         approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
         return reach(claim, ClaimState.PROVISIONED)
 

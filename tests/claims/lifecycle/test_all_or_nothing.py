@@ -114,17 +114,17 @@ def test_a_claim_is_extended_whole_or_not_at_all(claim, alice, nothing_stays, sp
 @pytest.mark.parametrize(("answer", "name"), [("approve", "_notify_requester"), ("approve", "_move_end"),
                                               ("deny", "_notify_requester")])  # fmt: skip
 def test_a_wish_is_answered_whole_or_not_at_all(claim, lena, nothing_stays, answer, name):
-    wish = make_extension(claim)
+    requested = make_extension(claim)
     acts = {
-        "approve": lambda: services.approve_extension(extension=wish, by=lena),
-        "deny": lambda: services.deny_extension(extension=wish, by=lena, reason="No."),
+        "approve": lambda: services.approve_extension(extension=requested, by=lena),
+        "deny": lambda: services.deny_extension(extension=requested, by=lena, reason="No."),
     }
     nothing_stays(services, name, acts[answer])
 
 
 def test_a_wish_is_withdrawn_with_its_line_or_not_at_all(claim, alice, nothing_stays):
-    wish = make_extension(claim)
-    nothing_stays(Transition, "save", lambda: services.withdraw_extension(extension=wish, by=alice))
+    requested = make_extension(claim)
+    nothing_stays(Transition, "save", lambda: services.withdraw_extension(extension=requested, by=alice))
 
 
 def test_a_claim_is_shortened_whole_or_not_at_all(claim, lena, nothing_stays):

@@ -37,8 +37,8 @@ def full(vision):
 
 
 def asked(devices=1, **more):
-    wish = {"team": "vision", "cluster": "fra-1", "profile": "one", "devices": str(devices), **more}
-    return wish | {"parallel": "1", "delivery": "claim", "duration": "24h"}
+    requested = {"team": "vision", "cluster": "fra-1", "profile": "one", "devices": str(devices), **more}
+    return requested | {"parallel": "1", "delivery": "claim", "duration": "24h"}
 
 
 def test_own_claims_are_named_and_those_of_others_are_not(client, alice, full):

@@ -224,8 +224,8 @@ def test_action_returns_outcome_and_stores_reason(make, alice, lena):
     ]
     order = BulkRequest(BulkAction.EXTEND, by=2 * HOUR, reason="More.", key="k")
     assert run(alice, [runs], order) == [BulkResult(runs, "Extension by 2 h requested.")]
-    wish = Extension.objects.get()
-    assert (wish.until, wish.reason, wish.key) == (END + 2 * HOUR, "More.", f"k:{runs.pk}")
+    requested = Extension.objects.get()
+    assert (requested.until, requested.reason, requested.key) == (END + 2 * HOUR, "More.", f"k:{runs.pk}")
 
 
 def test_one_key_extends_each_claim_once(make, alice):
@@ -298,8 +298,8 @@ def test_bulk_api_extends_with_key_and_reason(make, alice):
     claim = make("sam")
     answer = post(alice, action="extend", claims=[str(claim.pk)], by="2h", reason="More.", key="k-9")
     assert answer.json()[0]["said"] == "Extension by 2 h requested."
-    wish = Extension.objects.get()
-    assert (wish.key, wish.reason, wish.until) == (f"k-9:{claim.pk}", "More.", END + 2 * HOUR)
+    requested = Extension.objects.get()
+    assert (requested.key, requested.reason, requested.until) == (f"k-9:{claim.pk}", "More.", END + 2 * HOUR)
 
 
 def test_bulk_api_transfers_to_existing_user(make, alice, lena):

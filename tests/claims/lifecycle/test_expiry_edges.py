@@ -217,8 +217,8 @@ def test_each_fault_is_raised_with_its_claim_after_all_others_have_ended(
             make_claim(vision, by=alice, cluster=fra, name=name, decide_by=NOON - MINUTE) for name in "abcd"
         ]
         after = "expired"
-    wish = make_extension(begun("wish", NOON + HOUR))
-    Claim.objects.filter(name="wish").update(state=ClaimState.RELEASED)
+    requested = make_extension(begun("requested", NOON + HOUR))
+    Claim.objects.filter(name="requested").update(state=ClaimState.RELEASED)
     faulty, advance = {claims[0].pk, claims[2].pk}, Claim.advance
 
     def fail(self, to, **fields):
@@ -233,7 +233,7 @@ def test_each_fault_is_raised_with_its_claim_after_all_others_have_ended(
         notes = {note for error in failed.value.exceptions for note in error.__notes__}
         assert notes == {f"claim {pk}" for pk in faulty}
     assert {name: state for name, state in states().items() if state == after} == {"b": after, "d": after}
-    assert Extension.objects.get(pk=wish.pk).answer == RequestStatus.EXPIRED
+    assert Extension.objects.get(pk=requested.pk).answer == RequestStatus.EXPIRED
     faulty.clear()
     end_overdue(NOON)
     assert [states()[name] for name in "abcd"] == [after] * 4

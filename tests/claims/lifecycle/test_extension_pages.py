@@ -79,8 +79,8 @@ def test_extending_at_once_moves_the_end(client, alice, claim):
 
 def test_a_longer_one_waits_and_the_page_of_the_claim_tells_of_it(client, alice, claim, lena):
     client.force_login(alice)
-    wish = {"span": "other", "until": typed(claim.expires_at + 3 * DAY), "reason": "One more epoch."}
-    page = client.post(url("extend", claim), wish, follow=True).text
+    requested = {"span": "other", "until": typed(claim.expires_at + 3 * DAY), "reason": "One more epoch."}
+    page = client.post(url("extend", claim), requested, follow=True).text
     extension = Extension.objects.get()
     assert extension.answer == RequestStatus.WAITING
     assert "You requested an extension until" in page
@@ -105,7 +105,7 @@ def test_who_may_not_change_the_end_is_not_offered_to_take_the_wish_back(
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("requested", "said"),
     [
         ({"span": "soon"}, "Write a duration"),
         ({"span": "other"}, "Say until when."),
@@ -113,9 +113,9 @@ def test_who_may_not_change_the_end_is_not_offered_to_take_the_wish_back(
         ({"span": "other", "until": "2020-01-01T00:00"}, "anyway; a later time extends it."),
     ],
 )
-def test_what_is_malformed_is_422_and_kept(client, alice, claim, wish, said):
+def test_what_is_malformed_is_422_and_kept(client, alice, claim, requested, said):
     client.force_login(alice)
-    answer = client.post(url("extend", claim), {**wish, "reason": "Kept as typed."})
+    answer = client.post(url("extend", claim), {**requested, "reason": "Kept as typed."})
     assert answer.status_code == 422
     assert said in answer.text
     assert "Kept as typed." in answer.text
@@ -238,11 +238,17 @@ def test_the_request_form_is_filled_for_a_replacement_and_sends_it(client, alice
     form = client.get(link.replace("&amp;", "&")).text
     assert f'name="replaces" value="{claim.pk}"' in form
     assert "This replaces" in form
-    wish = {"profile": "steady", "team": "vision", "cluster": "fra-1", "devices": 2, "replaces": claim.pk}
-    client.post(reverse("claims:request"), wish)
+    requested = {
+        "profile": "steady",
+        "team": "vision",
+        "cluster": "fra-1",
+        "devices": 2,
+        "replaces": claim.pk,
+    }
+    client.post(reverse("claims:request"), requested)
     made = Claim.objects.get(replaces=claim)
     assert (made.devices, made.carried) == (2, 1)
-    refused = client.post(reverse("claims:request"), wish)
+    refused = client.post(reverse("claims:request"), requested)
     assert refused.status_code == 409
     assert "is already being replaced by" in refused.text
 

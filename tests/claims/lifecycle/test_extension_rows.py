@@ -116,34 +116,34 @@ def test_extending_writes_every_column(running, alice, at_once):
 def test_a_wish_is_told_to_those_who_decide_and_an_extension_at_once_to_nobody(running, alice):
     extend(claim=running("quick", extension=DAY), by=alice, until=END + DAY, key="a")
     assert told() == []
-    wish = extend(claim=running(), by=alice, until=END + DAY, reason="One more epoch.", key="b")
+    requested = extend(claim=running(), by=alice, until=END + DAY, reason="One more epoch.", key="b")
     said = (
-        f"extension:{wish.pk}:asked",
+        f"extension:{requested.pk}:asked",
         "alice asks to keep sam longer",
         "Until Tue 3 Nov 2026, 06:00 UTC; it ends on Mon 2 Nov 2026, 06:00 UTC if nobody decides before. "
         "One more epoch.",
-        f"/approvals/extensions/{wish.pk}/",
+        f"/approvals/extensions/{requested.pk}/",
         True,
     )
     assert told() == [("lars", *said), ("lena", *said)]
 
 
 def test_a_lead_who_asks_is_not_asked_and_admins_are_where_nobody_else_is(running, lena, lars, root, vision):
-    wish = extend(claim=running(), by=lena, until=END + DAY, key="a")
+    requested = extend(claim=running(), by=lena, until=END + DAY, key="a")
     assert [row[0] for row in told()] == ["lars"]
     vision.memberships.filter(user=lars).delete()
-    withdraw_extension(extension=wish, by=lena)
+    withdraw_extension(extension=requested, by=lena)
     Notice.objects.all().delete()
-    extend(claim=wish.claim, by=lena, until=END + DAY, key="b")
+    extend(claim=requested.claim, by=lena, until=END + DAY, key="b")
     assert [row[0] for row in told()] == ["root"]
 
 
 def test_an_approval_moves_the_end_and_tells_the_asker_and_the_owner(running, alice, lena, lars):
     claim = running()
-    wish = make_extension(claim, by=lena, until=END + DAY)
-    before, wished = columns(claim), columns(wish)
-    approve_extension(extension=wish, by=lars, note=" Fine. ")
-    assert columns(wish) == wished | {
+    requested = make_extension(claim, by=lena, until=END + DAY)
+    before, wished = columns(claim), columns(requested)
+    approve_extension(extension=requested, by=lars, note=" Fine. ")
+    assert columns(requested) == wished | {
         "answer": "approved",
         "decided_by_id": lars.pk,
         "decided_at": NOON,
@@ -153,7 +153,7 @@ def test_an_approval_moves_the_end_and_tells_the_asker_and_the_owner(running, al
     why = "Extended by 1 d, until Tue 3 Nov 2026, 06:00 UTC. Fine."
     assert lines(claim)[-1] == remark(claim, why, "lars")
     said = (
-        f"extension:{wish.pk}:answer",
+        f"extension:{requested.pk}:answer",
         "sam is extended",
         "lars approved: it ends on Tue 3 Nov 2026, 06:00 UTC. Fine.",
         f"/claims/{claim.pk}/",
@@ -164,10 +164,10 @@ def test_an_approval_moves_the_end_and_tells_the_asker_and_the_owner(running, al
 
 def test_a_denial_leaves_the_end_and_tells_the_asker_and_the_owner(running, alice, lena, lars):
     claim = running()
-    wish = make_extension(claim, by=lena, until=END + DAY)
-    before, wished = columns(claim), columns(wish)
-    deny_extension(extension=wish, by=lars, reason=" Others wait. ")
-    assert columns(wish) == wished | {
+    requested = make_extension(claim, by=lena, until=END + DAY)
+    before, wished = columns(claim), columns(requested)
+    deny_extension(extension=requested, by=lars, reason=" Others wait. ")
+    assert columns(requested) == wished | {
         "answer": "denied",
         "decided_by_id": lars.pk,
         "decided_at": NOON,
@@ -177,7 +177,7 @@ def test_a_denial_leaves_the_end_and_tells_the_asker_and_the_owner(running, alic
     why = "Not extended until Tue 3 Nov 2026, 06:00 UTC: Others wait."
     assert lines(claim)[-1] == remark(claim, why, "lars")
     said = (
-        f"extension:{wish.pk}:answer",
+        f"extension:{requested.pk}:answer",
         "sam is not extended",
         "lars said no. It ends on Mon 2 Nov 2026, 06:00 UTC. Others wait.",
         f"/claims/{claim.pk}/",
@@ -189,18 +189,18 @@ def test_a_denial_leaves_the_end_and_tells_the_asker_and_the_owner(running, alic
 def test_an_owner_who_decides_on_what_a_lead_asked_for_is_not_told_what_they_did(running, lena, lars):
     claim = running()
     Claim.objects.filter(pk=claim.pk).update(requested_by=lars)
-    wish = make_extension(claim, by=lena, until=END + DAY)
-    approve_extension(extension=wish, by=lars)
+    requested = make_extension(claim, by=lena, until=END + DAY)
+    approve_extension(extension=requested, by=lars)
     assert [row[0] for row in told()] == ["lena"]
 
 
 def test_a_wish_is_withdrawn_by_its_owner_or_a_lead_with_a_line_and_no_notice(running, alice, lena):
     for name, by in (("one", alice), ("two", lena)):
         claim = running(name)
-        wish = make_extension(claim)
-        wished = columns(wish)
-        withdraw_extension(extension=wish, by=by)
-        assert columns(wish) == wished | {
+        requested = make_extension(claim)
+        wished = columns(requested)
+        withdraw_extension(extension=requested, by=by)
+        assert columns(requested) == wished | {
             "answer": "withdrawn",
             "decided_by_id": by.pk,
             "decided_at": NOON,
@@ -213,29 +213,29 @@ def test_a_wish_is_withdrawn_by_its_owner_or_a_lead_with_a_line_and_no_notice(ru
 @pytest.mark.parametrize("answer", ["approve", "deny", "withdraw"])
 def test_an_answer_given_twice_is_given_once(running, alice, lena, answer):
     claim = running()
-    wish = make_extension(claim, until=END + DAY)
+    requested = make_extension(claim, until=END + DAY)
 
     def do():
         if answer == "approve":
-            return approve_extension(extension=wish, by=lena, note="Fine.")
+            return approve_extension(extension=requested, by=lena, note="Fine.")
         if answer == "deny":
-            return deny_extension(extension=wish, by=lena, reason="No.")
-        return withdraw_extension(extension=wish, by=alice)
+            return deny_extension(extension=requested, by=lena, reason="No.")
+        return withdraw_extension(extension=requested, by=alice)
 
     do()
-    before = (columns(claim), columns(wish), lines(claim), told())
-    assert do() == wish
-    assert (columns(claim), columns(wish), lines(claim), told()) == before
+    before = (columns(claim), columns(requested), lines(claim), told())
+    assert do() == requested
+    assert (columns(claim), columns(requested), lines(claim), told()) == before
 
 
 def test_whoever_answers_second_hears_who_was_first_when_and_how(running, alice, lena, lars):
-    wish = make_extension(running())
-    approve_extension(extension=wish, by=lena)
+    requested = make_extension(running())
+    approve_extension(extension=requested, by=lena)
     acts = (
-        lambda: approve_extension(extension=wish, by=lars),
-        lambda: deny_extension(extension=wish, by=lars, reason="No."),
-        lambda: deny_extension(extension=wish, by=lena, reason="No."),
-        lambda: withdraw_extension(extension=wish, by=alice),
+        lambda: approve_extension(extension=requested, by=lars),
+        lambda: deny_extension(extension=requested, by=lars, reason="No."),
+        lambda: deny_extension(extension=requested, by=lena, reason="No."),
+        lambda: withdraw_extension(extension=requested, by=alice),
     )
     for act in acts:
         with pytest.raises(Conflict) as refusal:
@@ -304,13 +304,13 @@ def test_in_the_grace_only_an_end_after_now_extends(running, alice, clock):
 
 def test_a_wish_cannot_be_granted_from_the_instant_on_until_which_it_asked(running, alice, lena, clock):
     claim = running(grace=10 * DAY)
-    wish = make_extension(claim, until=END + HOUR)
+    requested = make_extension(claim, until=END + HOUR)
     clock.move_to(END + HOUR)
     with pytest.raises(Conflict) as refusal:
-        approve_extension(extension=wish, by=lena)
+        approve_extension(extension=requested, by=lena)
     assert refusal.value.message == "sam has ended; there is nothing left to extend."
     clock.move_to(END + HOUR - SECOND)
-    assert approve_extension(extension=wish, by=lena).answer == "approved"
+    assert approve_extension(extension=requested, by=lena).answer == "approved"
 
 
 def test_a_wish_says_whose_is_decided_first(running, alice, lena):
@@ -336,10 +336,10 @@ def test_only_the_wish_that_waits_is_found(running, alice, lena):
 def test_a_wish_that_was_overtaken_is_granted_without_a_line(running, alice, lena):
     """The end is later already; to approve moves nothing."""
     claim = running()
-    wish = make_extension(claim, until=END + DAY)
+    requested = make_extension(claim, until=END + DAY)
     Claim.objects.filter(pk=claim.pk).update(expires_at=END + DAY)
     before = (columns(claim), lines(claim))
-    assert approve_extension(extension=wish, by=lena).answer == "approved"
+    assert approve_extension(extension=requested, by=lena).answer == "approved"
     assert (columns(claim), lines(claim)) == before
 
 

@@ -87,13 +87,13 @@ def address(name, claim):
 
 @pytest.mark.parametrize("act", ["approve", "deny"])
 def test_an_outsider_hears_of_no_wish_and_a_viewer_that_they_do_not_decide(claim, bob, eve, act):
-    wish = make_extension(claim)
+    requested = make_extension(claim)
 
     def do(by):
         if act == "approve":
-            approve_extension(extension=wish, by=by)
+            approve_extension(extension=requested, by=by)
         else:
-            deny_extension(extension=wish, by=by, reason="No.")
+            deny_extension(extension=requested, by=by, reason="No.")
 
     with pytest.raises(Http404):
         do(eve)
@@ -103,31 +103,31 @@ def test_an_outsider_hears_of_no_wish_and_a_viewer_that_they_do_not_decide(claim
 
 
 def test_another_member_does_not_take_back_a_wish_and_an_outsider_hears_of_none(claim, eve, mona):
-    wish = make_extension(claim)
+    requested = make_extension(claim)
     with pytest.raises(Forbidden, match="belongs to alice"):
-        withdraw_extension(extension=wish, by=mona)
+        withdraw_extension(extension=requested, by=mona)
     with pytest.raises(Http404):
-        withdraw_extension(extension=wish, by=eve)
+        withdraw_extension(extension=requested, by=eve)
     assert Extension.objects.get().answer == "waiting"
 
 
 def test_an_approval_sent_twice_is_one_though_the_claim_is_being_replaced_or_over_by_then(
     claim, lena, vision, fra, alice
 ):
-    wish = make_extension(claim)
-    approve_extension(extension=wish, by=lena)
+    requested = make_extension(claim)
+    approve_extension(extension=requested, by=lena)
     make_claim(vision, by=alice, cluster=fra, name="new", replaces=claim)
-    assert approve_extension(extension=wish, by=lena).answer == "approved"
+    assert approve_extension(extension=requested, by=lena).answer == "approved"
     Claim.objects.filter(pk=claim.pk).update(state=ClaimState.RELEASED)
-    assert approve_extension(extension=wish, by=lena).answer == "approved"
+    assert approve_extension(extension=requested, by=lena).answer == "approved"
 
 
 def test_what_came_to_nothing_or_is_over_does_not_keep_a_claim_from_being_extended(
     claim, vision, fra, alice, lena
 ):
     make_claim(vision, by=alice, cluster=fra, name="denied", replaces=claim, state=ClaimState.DENIED)
-    wish = make_extension(claim)
-    assert approve_extension(extension=wish, by=lena).answer == "approved"
+    requested = make_extension(claim)
+    assert approve_extension(extension=requested, by=lena).answer == "approved"
 
 
 def test_a_step_of_the_same_person_since_is_no_gift_to_take_back(claim, alice, mona):
@@ -225,11 +225,11 @@ def test_nothing_is_carried_from_a_claim_that_moves_its_own_count(vision, fra, a
     quota(vision, 3)
     quota(vision, 9, PART)
     plain = make_profile("plain", spec=make_spec())
-    wish = {"by": alice, "team": vision, "cluster": fra, "profile": plain, "replaces": old}
+    requested = {"by": alice, "team": vision, "cluster": fra, "profile": plain, "replaces": old}
     with pytest.raises(QuotaExceeded):
-        requests_services.request_claim(**wish, devices=2, key="a")
+        requests_services.request_claim(**requested, devices=2, key="a")
     if not further:
-        new = requests_services.request_claim(**wish, devices=1, key="b")
+        new = requests_services.request_claim(**requested, devices=1, key="b")
         assert (new.carried, new.charges.get().carried) == (0, 0)
 
 
@@ -403,8 +403,13 @@ def test_an_extension_sent_by_the_page_carries_its_reason_and_key(client, alice,
     sent = {"span": "3d", "reason": "More.", "key": "k-1"}
     for _again in range(2):
         assert client.post(address("extend", claim), sent).status_code == 302
-    wish = Extension.objects.get()
-    assert (wish.until, wish.reason, wish.key, wish.asked_by) == (END + 3 * DAY, "More.", "k-1", alice)
+    requested = Extension.objects.get()
+    assert (requested.until, requested.reason, requested.key, requested.asked_by) == (
+        END + 3 * DAY,
+        "More.",
+        "k-1",
+        alice,
+    )
 
 
 @pytest.mark.parametrize(("extension", "span"), [(DAY, "4h"), (timedelta(0), "24h"), (2 * HOUR, "2h")])
@@ -453,8 +458,8 @@ def test_what_was_handed_over_is_taken_back_by_the_button_for_a_member_alone(cli
 
 
 def test_a_wish_is_taken_back_by_its_page_and_not_by_outsiders(client, alice, claim, eve, bob):
-    wish = make_extension(claim)
-    url = reverse("claims:extension_withdraw", args=[wish.pk])
+    requested = make_extension(claim)
+    url = reverse("claims:extension_withdraw", args=[requested.pk])
     for person, status in ((eve, 404), (bob, 403), (alice, 302), (alice, 302)):
         client.force_login(person)
         assert client.post(url).status_code == status, person
@@ -476,9 +481,9 @@ def test_a_wish_by_api_says_all_of_itself(claim, alice, lena):
     said = api(alice).post(
         url, {"until": until, "reason": "More."}, format="json", headers={"Idempotency-Key": "k-1"}
     )
-    wish = Extension.objects.get()
+    requested = Extension.objects.get()
     expected = {
-        "id": str(wish.pk),
+        "id": str(requested.pk),
         "claim": str(claim.pk),
         "was": "2026-11-02T06:00:00Z",
         "until": until,
@@ -491,8 +496,8 @@ def test_a_wish_by_api_says_all_of_itself(claim, alice, lena):
         "decided_at": None,
         "decision_note": "",
     }
-    assert (said.status_code, said.json(), wish.key) == (201, expected, "k-1")
-    decided = api(lena).post(f"/api/v1/extensions/{wish.pk}/approve/", {"note": "Fine."}, format="json")
+    assert (said.status_code, said.json(), requested.key) == (201, expected, "k-1")
+    decided = api(lena).post(f"/api/v1/extensions/{requested.pk}/approve/", {"note": "Fine."}, format="json")
     expected |= {
         "answer": "approved",
         "decided_by": "lena",
@@ -500,7 +505,7 @@ def test_a_wish_by_api_says_all_of_itself(claim, alice, lena):
         "decision_note": "Fine.",
     }
     assert (decided.status_code, decided.json()) == (200, expected)
-    assert api(alice).get(f"/api/v1/extensions/{wish.pk}/").json() == expected
+    assert api(alice).get(f"/api/v1/extensions/{requested.pk}/").json() == expected
     assert api(alice).get(f"/api/v1/claims/{claim.pk}/extensions/").json() == [expected]
 
 
@@ -513,7 +518,7 @@ def test_wishes_that_wait_are_listed_oldest_first(claim, alice, vision, fra, noo
         )
         wishes.append(make_extension(other))
     listed = api(alice).get("/api/v1/extensions/").json()["results"]
-    assert [row["id"] for row in listed] == [str(wish.pk) for wish in wishes[1:]]
+    assert [row["id"] for row in listed] == [str(requested.pk) for requested in wishes[1:]]
 
 
 def test_a_claim_is_replaced_by_api_with_all_that_is_said(claim, alice, vision, gateway):
@@ -545,12 +550,12 @@ def test_people_are_called_by_their_names_in_all_that_is_told_of_a_claim(claim, 
     for person in (alice, lena, lars, mona):
         person.first_name, person.last_name = person.username.title(), "Ott"
         person.save(update_fields=["first_name", "last_name"])
-    wish = make_extension(claim)
+    requested = make_extension(claim)
     with pytest.raises(Forbidden, match="sam belongs to Alice Ott; they or a lead of vision"):
-        withdraw_extension(extension=wish, by=mona)
-    approve_extension(extension=wish, by=lena)
+        withdraw_extension(extension=requested, by=mona)
+    approve_extension(extension=requested, by=lena)
     with pytest.raises(Conflict, match="Lena Ott was first: it was approved"):
-        deny_extension(extension=wish, by=lars, reason="No.")
+        deny_extension(extension=requested, by=lars, reason="No.")
     shorten(claim=claim, by=lena, until=END - HOUR)
     transfer(claim=claim, by=lena, to=mona)
     told = dict(Notice.objects.filter(user=alice).values_list("title", "body"))

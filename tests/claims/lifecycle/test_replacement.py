@@ -140,10 +140,10 @@ def test_what_is_being_replaced_is_neither_extended_nor_replaced_again(ask, old,
 
 
 def test_a_wish_for_more_time_is_not_granted_once_something_replaces_the_claim(ask, old, alice, lena):
-    wish = extend(claim=old, by=alice, until=old.expires_at + old.duration, key="k")
+    requested = extend(claim=old, by=alice, until=old.expires_at + old.duration, key="k")
     ask(devices=7, name="new", replaces=old)
     with pytest.raises(Conflict, match="is being replaced by new"):
-        approve_extension(extension=wish, by=lena)
+        approve_extension(extension=requested, by=lena)
 
 
 def test_only_a_claim_of_the_same_team_that_runs_can_be_replaced(ask, old, vision, fra, alice, bob, lena):

@@ -45,7 +45,7 @@ def test_what_another_claim_is_counted_with_is_not_made_smaller(ask, running, le
     """The cluster sent it back to people after somebody had asked to replace it."""
     ask(devices=8, name="new", replaces=running)
     running.advance(ClaimState.REQUESTED, why="The cluster refused it.", expires_at=None)
-    with pytest.raises(Invalid, match="new replaces old and counts together with it"):
+    with pytest.raises(Invalid, match="new replaces old and shares its quota"):
         change(running, lena, devices=2)
     Claim.objects.get(pk=running.pk).advance(ClaimState.DENIED, why="No.")
     assert used(quota) == 8

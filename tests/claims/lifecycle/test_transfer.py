@@ -106,8 +106,8 @@ def test_a_request_stays_with_who_asked_and_what_is_over_with_who_had_it(
 def test_the_key_of_a_request_stays_unless_the_new_owner_has_used_the_same(
     claim, alice, mona, vision, fra, train, quota, gateway
 ):
-    wish = {"team": vision, "cluster": fra, "profile": train}
-    request_claim(by=mona, key=claim.key, **wish)
+    requested = {"team": vision, "cluster": fra, "profile": train}
+    request_claim(by=mona, key=claim.key, **requested)
     transfer(claim=claim, by=alice, to=mona)
     claim.refresh_from_db()
     assert claim.key == f"handed-over-{claim.pk}"

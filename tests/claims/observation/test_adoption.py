@@ -63,7 +63,7 @@ def row(fra, gateway, quota, train, queued):
 
 
 @pytest.fixture
-def wish(row, root, alice, train):
+def adoption(row, root, alice, train):
     return {"row": row, "by": root, "owner": alice, "profile": train, "duration": DAY}
 
 
@@ -77,10 +77,10 @@ def columns_of(claim):
 
 
 def test_every_column_of_an_adopted_claim(
-    wish, row, root, alice, vision, fra, train, queued, django_capture_on_commit_callbacks
+    adoption, row, root, alice, vision, fra, train, queued, django_capture_on_commit_callbacks
 ):
     with time_machine.travel(NOON, tick=False), django_capture_on_commit_callbacks(execute=True):
-        claim = adopt(**wish, reason="  From before.\n")
+        claim = adopt(**adoption, reason="  From before.\n")
     assert columns_of(claim) == {
         "name": "by-hand",
         "key": "adopt:uid-by-hand",
@@ -134,24 +134,24 @@ def test_every_column_of_an_adopted_claim(
     ]
 
 
-def test_nothing_is_queued_before_the_adoption_is_committed(wish, queued):
-    adopt(**wish)
+def test_nothing_is_queued_before_the_adoption_is_committed(adoption, queued):
+    adopt(**adoption)
     assert queued == []
 
 
-def test_an_adoption_is_written_whole_or_not_at_all(wish, monkeypatch):
+def test_an_adoption_is_written_whole_or_not_at_all(adoption, monkeypatch):
     def fail(*_args):
         raise RuntimeError("A fault of ours.")
 
     monkeypatch.setattr(services, "_notify_owner", fail)
     with pytest.raises(RuntimeError):
-        adopt(**wish)
+        adopt(**adoption)
     assert not Claim.objects.exists()
     assert not ClaimCharge.objects.exists()
 
 
-def test_an_admin_who_adopts_for_themselves_is_not_told(wish, root):
-    claim = adopt(**wish | {"owner": root})
+def test_an_admin_who_adopts_for_themselves_is_not_told(adoption, root):
+    claim = adopt(**adoption | {"owner": root})
     assert claim.requested_by == root
     assert not Notice.objects.exists()
 
@@ -159,15 +159,15 @@ def test_an_admin_who_adopts_for_themselves_is_not_told(wish, root):
 @pytest.mark.parametrize(
     ("reason", "why"), [("", "Adopted."), ("  ", "Adopted."), (" It is ours. ", "It is ours.")]
 )
-def test_the_history_says_why(wish, reason, why):
-    assert adopt(**wish, reason=reason).history.get().why == why
+def test_the_history_says_why(adoption, reason, why):
+    assert adopt(**adoption, reason=reason).history.get().why == why
 
 
-def test_every_class_that_is_asked_for_is_charged(wish, fra, vision, train):
+def test_every_class_that_is_asked_for_is_charged(adoption, fra, vision, train):
     spec = with_nics(make_spec(2), 3)
     make_quota(vision, 3, device_class="nic.example.com")
     both = make_profile("both", spec=spec)
-    claim = adopt(**wish | {"row": foreign(fra, "both", spec=spec), "profile": both})
+    claim = adopt(**adoption | {"row": foreign(fra, "both", spec=spec), "profile": both})
     assert claim.devices == 5
     assert set(claim.charges.values_list("device_class", "devices")) == {
         ("gpu.nvidia.com", 2), ("nic.example.com", 3),
@@ -178,48 +178,48 @@ def test_every_class_that_is_asked_for_is_charged(wish, fra, vision, train):
 
 
 @pytest.mark.parametrize("state", [ClaimState.RELEASING, *FINAL])
-def test_what_was_adopted_before_is_adopted_anew_only_once_that_is_over(wish, state, lena):
-    first = adopt(**wish)
+def test_what_was_adopted_before_is_adopted_anew_only_once_that_is_over(adoption, state, lena):
+    first = adopt(**adoption)
     Claim.objects.filter(pk=first.pk).update(state=state, key="another")
     if state in FINAL:
-        second = adopt(**wish | {"owner": lena})
+        second = adopt(**adoption | {"owner": lena})
         assert second != first
         assert second.requested_by == lena
     else:
-        assert adopt(**wish | {"owner": lena}) == first
+        assert adopt(**adoption | {"owner": lena}) == first
         assert row_of(first).requested_by != lena
 
 
-def test_adopting_an_ended_claim_again_for_its_owner_is_a_conflict(wish, alice):
-    first = adopt(**wish)
+def test_adopting_an_ended_claim_again_for_its_owner_is_a_conflict(adoption, alice):
+    first = adopt(**adoption)
     Claim.objects.filter(pk=first.pk).update(state=ClaimState.RELEASED)
     with pytest.raises(Conflict) as refused:
-        adopt(**wish)
+        adopt(**adoption)
     assert refused.value.message == (
         "by-hand was adopted for alice before, and that claim has ended. Choose another owner."
     )
 
 
-def test_violation_of_another_constraint_is_raised(wish, monkeypatch):
+def test_violation_of_another_constraint_is_raised(adoption, monkeypatch):
     def fail(*_args, **_fields):
         raise make_violation("something_else")
 
     monkeypatch.setattr(services, "_adopt", fail)
     with pytest.raises(IntegrityError, match="something_else"):
-        adopt(**wish)
+        adopt(**adoption)
 
 
-def test_a_uid_of_another_cluster_is_another_object(wish, vision, alice):
+def test_a_uid_of_another_cluster_is_another_object(adoption, vision, alice):
     abroad = make_cluster("osl-1", teams=(vision,))
     make_claim(vision, by=alice, cluster=abroad, state=ClaimState.PROVISIONED, object_uid="uid-by-hand")
-    assert adopt(**wish).cluster.name == "fra-1"
+    assert adopt(**adoption).cluster.name == "fra-1"
 
 
-def test_a_name_that_a_claim_of_the_portal_has_is_a_conflict(wish, vision, fra, alice):
+def test_a_name_that_a_claim_of_the_portal_has_is_a_conflict(adoption, vision, fra, alice):
     make_claim(vision, by=alice, cluster=fra, name="by-hand")
     said = "A claim of the portal has the name by-hand in vision of fra-1 already."
     with pytest.raises(Conflict) as refused:
-        adopt(**wish)
+        adopt(**adoption)
     assert refused.value.message == said
     assert Claim.objects.count() == 1
 
@@ -228,47 +228,47 @@ def test_a_name_that_a_claim_of_the_portal_has_is_a_conflict(wish, vision, fra, 
 
 
 @pytest.mark.parametrize("person", ["alice", "bob", "lena", "eve"])
-def test_only_a_platform_admin_adopts(wish, person, eve, lena, bob):
+def test_only_a_platform_admin_adopts(adoption, person, eve, lena, bob):
     with pytest.raises(Forbidden, match=r"Only a platform admin may adopt a claim."):
-        adopt(**wish | {"by": User.objects.get(username=person)})
+        adopt(**adoption | {"by": User.objects.get(username=person)})
     assert not Claim.objects.exists()
 
 
 @pytest.mark.parametrize("state", ["adopted", "new"])
-def test_that_somebody_may_not_adopt_is_said_even_of_what_is_adopted(wish, alice, state):
+def test_that_somebody_may_not_adopt_is_said_even_of_what_is_adopted(adoption, alice, state):
     if state == "adopted":
-        adopt(**wish)
+        adopt(**adoption)
     with pytest.raises(Forbidden):
-        adopt(**wish | {"by": alice})
+        adopt(**adoption | {"by": alice})
 
 
 @pytest.mark.parametrize(
     ("role", "may"),
     [(Role.VIEWER, False), (Role.MEMBER, True), (Role.LEAD, True), (Role.OWNER, True), (None, False)],
 )
-def test_an_owner_is_at_least_a_member(wish, vision, role, may):
+def test_an_owner_is_at_least_a_member(adoption, vision, role, may):
     person = make_user("paul")
     if role:
         Membership.objects.create(user=person, team=vision, role=role)
     if may:
-        assert adopt(**wish | {"owner": person}).requested_by == person
+        assert adopt(**adoption | {"owner": person}).requested_by == person
     else:
         with pytest.raises(Invalid, match=r"^paul is no member of vision.$"):
-            adopt(**wish | {"owner": person})
+            adopt(**adoption | {"owner": person})
 
 
-def test_an_owner_who_cannot_sign_in_is_refused(wish, alice):
+def test_an_owner_who_cannot_sign_in_is_refused(adoption, alice):
     alice.is_active = False
     alice.save(update_fields=["is_active"])
     with pytest.raises(Invalid, match=r"^alice is no member of vision.$"):
-        adopt(**wish)
+        adopt(**adoption)
 
 
-def test_a_member_of_another_team_is_none_of_this(wish):
+def test_a_member_of_another_team_is_none_of_this(adoption):
     nora = make_user("nora")
     make_team("audio", members=(nora,))
     with pytest.raises(Invalid, match=r"^nora is no member of vision.$"):
-        adopt(**wish | {"owner": nora})
+        adopt(**adoption | {"owner": nora})
 
 
 @pytest.mark.parametrize(
@@ -282,52 +282,52 @@ def test_a_member_of_another_team_is_none_of_this(wish):
         ({"deleting_since": NOON}, False),
     ],
 )
-def test_only_what_stays_is_adopted(wish, row, columns, may):
+def test_only_what_stays_is_adopted(adoption, row, columns, may):
     ResourceClaim.objects.filter(pk=row.pk).update(**columns)
     row.refresh_from_db()
     if may:
-        assert adopt(**wish).name == "by-hand"
+        assert adopt(**adoption).name == "by-hand"
     else:
         said = "by-hand cannot be adopted: it is gone, or comes and goes with its pod."
         with pytest.raises(Conflict, match=f"^{said}$"):
-            adopt(**wish)
+            adopt(**adoption)
 
 
 @pytest.mark.parametrize(
     ("name", "may"), [("a" * 63, True), ("a" * 64, False), ("a.b", False), ("a-", False), ("0", True)]
 )
-def test_a_name_is_a_dns_label(wish, fra, name, may):
-    wish = wish | {"row": foreign(fra, name, uid="another")}
+def test_a_name_is_a_dns_label(adoption, fra, name, may):
+    adoption = adoption | {"row": foreign(fra, name, uid="another")}
     if may:
-        assert adopt(**wish).name == name
+        assert adopt(**adoption).name == name
     else:
         said = "cannot be adopted: names of the portal have up to 63 letters, digits and hyphens."
         with pytest.raises(Invalid, match=said):
-            adopt(**wish)
+            adopt(**adoption)
 
 
 @pytest.mark.parametrize(
     ("hours", "said"),
     [(-1, "1 h"), (0, "0 s"), (1, None), (14 * 24, None), (14 * 24 + 1, "14 d 1 h")],
 )
-def test_a_duration_is_within_that_of_the_profile(wish, hours, said):
-    wish = wish | {"duration": timedelta(hours=hours)}
+def test_a_duration_is_within_that_of_the_profile(adoption, hours, said):
+    adoption = adoption | {"duration": timedelta(hours=hours)}
     if said is None:
-        assert adopt(**wish).duration == timedelta(hours=hours)
+        assert adopt(**adoption).duration == timedelta(hours=hours)
     else:
         with pytest.raises(Invalid) as refused:
-            adopt(**wish)
+            adopt(**adoption)
         assert refused.value.message == f"train-80 allows at most 14 d; this is for {said}."
 
 
 @pytest.mark.parametrize("place", [{"cluster": "osl-1"}, {"namespace": "other"}])
-def test_a_namespace_of_no_team_is_refused(wish, row, place, vision):
+def test_a_namespace_of_no_team_is_refused(adoption, row, place, vision):
     place = {"cluster": make_cluster("osl-1")} if "cluster" in place else place
     TeamNamespace.objects.update(**place)
     with pytest.raises(Invalid, match=r"^vision is not the namespace of a team.$"):
         namespace_team(row)
     with pytest.raises(Invalid):
-        adopt(**wish)
+        adopt(**adoption)
 
 
 def test_the_team_is_that_of_the_namespace(row, fra):
@@ -356,7 +356,7 @@ def test_profiles_fit_that_are_open_to_the_team_and_ask_for_every_class(row, fra
 
 
 @pytest.mark.parametrize("why", ["closed", "retired", "other class"])
-def test_a_profile_that_does_not_fit_is_refused(wish, train, vision, why):
+def test_a_profile_that_does_not_fit_is_refused(adoption, train, vision, why):
     profile = train
     if why == "closed":
         train.teams.set([make_team("audio")])
@@ -366,44 +366,44 @@ def test_a_profile_that_does_not_fit_is_refused(wish, train, vision, why):
         profile = make_profile("mig", spec=make_spec(device_class="mig.nvidia.com"))
     said = f"The profile {profile} is not open to vision, or asks for other classes than by-hand."
     with pytest.raises(Invalid, match=f"^{said}$"):
-        adopt(**wish | {"profile": profile})
+        adopt(**adoption | {"profile": profile})
 
 
 # Quota.
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(1, False), (2, True)])
-def test_what_counts_already_as_outside_fits_up_to_the_limit(wish, quota, limit, fits):
+def test_what_counts_already_as_outside_fits_up_to_the_limit(adoption, quota, limit, fits):
     Quota.objects.filter(pk=quota.pk).update(devices=limit)
     if fits:
-        adopt(**wish)
+        adopt(**adoption)
     else:
         said = "vision holds 0 of 1 gpu.nvidia.com device, uses 2 outside the portal."
         with pytest.raises(QuotaExceeded, match=f"^{said}$"):
-            adopt(**wish)
+            adopt(**adoption)
         assert not Claim.objects.exists()
-        claim = adopt(**wish, over_quota=True, reason="Known.")
+        claim = adopt(**adoption, over_quota=True, reason="Known.")
         assert claim.history.get().why == f"Known. {said}"
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(4, False), (5, True)])
-def test_the_quota_of_the_profile_counts_it_anew(wish, vision, train, alice, fra, limit, fits):
+def test_the_quota_of_the_profile_counts_it_anew(adoption, vision, train, alice, fra, limit, fits):
     make_claim(vision, by=alice, cluster=fra, profile=train, devices=3, state=ClaimState.PROVISIONED)
     make_quota(vision, limit, profile=train)
     if fits:
-        assert adopt(**wish)
+        assert adopt(**adoption)
     else:
         said = "vision holds 3 of 4 devices of profile train-80; this claim needs 2."
         with pytest.raises(QuotaExceeded) as refused:
-            adopt(**wish)
+            adopt(**adoption)
         assert refused.value.message == said
 
 
-def test_a_class_without_a_quota_is_refused_and_two_reasons_are_both_said(wish, vision, train, quota):
+def test_a_class_without_a_quota_is_refused_and_two_reasons_are_both_said(adoption, vision, train, quota):
     quota.delete()
     make_quota(vision, 1, profile=train)
     with pytest.raises(QuotaExceeded) as refused:
-        adopt(**wish)
+        adopt(**adoption)
     assert refused.value.message == (
         "vision holds 0 of 1 device of profile train-80; this claim needs 2. "
         "vision has no quota for gpu.nvidia.com devices."
@@ -466,7 +466,7 @@ def test_the_page_of_what_cannot_be_adopted_is_not_there(client, row, root, colu
 
 def test_the_page_hands_all_that_was_typed_to_the_service(client, row, root, alice, train, monkeypatch):
     asked = {}
-    monkeypatch.setattr(services, "adopt", lambda **wish: asked.update(wish) or make_claim(by=alice))
+    monkeypatch.setattr(services, "adopt", lambda **adoption: asked.update(adoption) or make_claim(by=alice))
     client.force_login(root)
     sent = {"owner": "alice", "profile": "train-80", "duration": "36h", "reason": "Mine.", "over_quota": "on"}
     answer = client.post(reverse("claims:adopt", args=[row.uid]), sent)
@@ -487,7 +487,7 @@ def post(client, person, uid, **body):
 
 def test_the_api_hands_all_that_was_sent_to_the_service(client, row, root, alice, train, monkeypatch):
     asked, known = [], make_claim(by=alice, state=ClaimState.PROVISIONED)
-    monkeypatch.setattr(services, "adopt", lambda **wish: asked.append(wish) or known)
+    monkeypatch.setattr(services, "adopt", lambda **adoption: asked.append(adoption) or known)
     body = {"owner": "alice", "profile": "train-80", "duration": "36h"}
     assert post(client, root, row.uid, **body).status_code == 201
     full = post(client, root, row.uid, **body, reason="Mine.", over_quota=True)
@@ -502,8 +502,8 @@ def test_the_api_hands_all_that_was_sent_to_the_service(client, row, root, alice
 @pytest.mark.parametrize(
     "columns", [{"origin": "portal"}, {"object_uid": "another"}, {"cluster": "osl-1"}, {"team": "audio"}]
 )
-def test_only_what_is_adopted_and_visible_is_answered_again(client, wish, row, root, vision, columns):
-    claim = adopt(**wish)
+def test_only_what_is_adopted_and_visible_is_answered_again(client, adoption, row, root, vision, columns):
+    claim = adopt(**adoption)
     body = {"owner": "alice", "profile": "train-80", "duration": "1d"}
     assert post(client, root, row.uid, **body).json()["id"] == str(claim.pk)
     columns = dict(columns)

@@ -52,13 +52,13 @@ def test_an_admin_adopts_and_asking_twice_is_answered_twice(client, root, alice,
 
 def test_adopting_refuses_with_the_sentences_of_the_page(client, root, alice, row, quota):
     address = f"{OUTSIDE}{row.uid}/adopt/"
-    wish = {"owner": "nobody", "profile": "train-80", "duration": "1d"}
-    assert post(client, root, address, wish).json()["detail"] == "There is no person nobody."
+    fields = {"owner": "nobody", "profile": "train-80", "duration": "1d"}
+    assert post(client, root, address, fields).json()["detail"] == "There is no person nobody."
     quota.devices = 1
     quota.save(update_fields=["devices"])
-    over = post(client, root, address, wish | {"owner": "alice"})
+    over = post(client, root, address, fields | {"owner": "alice"})
     assert (over.status_code, over.json()["code"]) == (409, "quota-exceeded")
-    assert post(client, root, address, wish | {"owner": "alice", "over_quota": True}).status_code == 201
+    assert post(client, root, address, fields | {"owner": "alice", "over_quota": True}).status_code == 201
 
 
 def test_several_claims_are_previewed_and_released(client, alice, lena, vision, fra, train, gateway):

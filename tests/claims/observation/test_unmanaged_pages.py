@@ -135,8 +135,8 @@ def row(fra, gateway, quota, train):
 
 
 def adopt(row, root, alice, train, **more):
-    wish = {"row": row, "by": root, "owner": alice, "profile": train, "duration": timedelta(hours=24)}
-    return unmanaged_services.adopt(**wish | more)
+    adoption = {"row": row, "by": root, "owner": alice, "profile": train, "duration": timedelta(hours=24)}
+    return unmanaged_services.adopt(**adoption | more)
 
 
 def test_adopted_it_is_a_claim_like_any_other(row, root, alice, train, gateway):

@@ -101,26 +101,28 @@ def test_the_api_sets_quotas_of_each_kind_for_platform_admins_alone(vision, trai
         {"profile": "train-80", "devices": 0},
         {"counts": "claims", "devices": 5},
     ]
-    for wish in wishes:
+    for requested in wishes:
         for person, status in ((lena, 403), (alice, 403), (eve, 404)):
-            assert api(person).post(QUOTAS, {"team": "vision", **wish}, format="json").status_code == status
+            assert (
+                api(person).post(QUOTAS, {"team": "vision", **requested}, format="json").status_code == status
+            )
     assert not Quota.objects.exists()
-    for wish in wishes:
-        answer = api(root).post(QUOTAS, {"team": "vision", **wish}, format="json")
+    for requested in wishes:
+        answer = api(root).post(QUOTAS, {"team": "vision", **requested}, format="json")
         assert answer.status_code == 200
-        columns = {"device_class": "", "profile": None, "counts": "devices", "guaranteed": 0, **wish}
+        columns = {"device_class": "", "profile": None, "counts": "devices", "guaranteed": 0, **requested}
         shown = answer.json()
         assert {name: shown[name] for name in ("device_class", "profile", "counts", "guaranteed")} == {
             name: columns[name] for name in ("device_class", "profile", "counts", "guaranteed")
         }
-        assert (shown["team"], shown["limit"]) == ("vision", wish["devices"])
+        assert (shown["team"], shown["limit"]) == ("vision", requested["devices"])
     assert Quota.objects.count() == 3
 
 
 def test_the_api_tells_every_column_of_a_request_and_who_decided(vision, quota, alice, bob, root, eve):
     until = (timezone.now() + DAY).replace(microsecond=0)
-    wish = {"team": "vision", "device_class": GPU_CLASS, "devices": 12, "reason": "a paper"}
-    sent = wish | {"until": until.isoformat()}
+    requested = {"team": "vision", "device_class": GPU_CLASS, "devices": 12, "reason": "a paper"}
+    sent = requested | {"until": until.isoformat()}
     for person, status in ((bob, 403), (eve, 404)):
         assert (
             api(person).post(REQUESTS, sent, format="json", headers={"Idempotency-Key": "k"}).status_code
@@ -129,7 +131,7 @@ def test_the_api_tells_every_column_of_a_request_and_who_decided(vision, quota, 
     made = api(alice).post(REQUESTS, sent, format="json", headers={"Idempotency-Key": "k"}).json()
     one = QuotaRequest.objects.get()
     stamp = until.isoformat().replace("+00:00", "Z")
-    waiting = wish | {
+    waiting = requested | {
         "id": str(one.pk),
         "profile": None,
         "counts": "devices",

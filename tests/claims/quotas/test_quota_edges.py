@@ -65,8 +65,8 @@ def test_several_raises_of_several_quotas_add_up_each_to_its_own(vision, quota, 
 def test_a_key_that_came_twice_at_once_for_two_teams_asks_once(alice, vision, quota, monkeypatch):
     """Neither sees the other's request before it writes its own: the database tells the second."""
     nlp = make_team("nlp", members=(alice,))
-    wish = {"by": alice, "device_class": GPU_CLASS, "devices": 10, "reason": "A paper.", "key": "k"}
-    first = services.ask_for_quota(team=nlp, **wish)
+    requested = {"by": alice, "device_class": GPU_CLASS, "devices": 10, "reason": "A paper.", "key": "k"}
+    first = services.ask_for_quota(team=nlp, **requested)
     looked, earlier = [], services._earlier
 
     def too_early(by, key):
@@ -74,7 +74,7 @@ def test_a_key_that_came_twice_at_once_for_two_teams_asks_once(alice, vision, qu
         return earlier(by, key) if len(looked) > 2 else None
 
     monkeypatch.setattr(services, "_earlier", too_early)
-    assert services.ask_for_quota(team=vision, **wish) == first
+    assert services.ask_for_quota(team=vision, **requested) == first
     assert QuotaRequest.objects.count() == 1
 
 

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def want(alice, vision, quota):
     """Ask for ten devices instead of eight."""
-    wish = {"team": vision, "device_class": GPU_CLASS, "devices": 10, "reason": "A paper."}
-    return lambda **fields: services.ask_for_quota(**{"by": alice, "key": "a", **wish, **fields})
+    requested = {"team": vision, "device_class": GPU_CLASS, "devices": 10, "reason": "A paper."}
+    return lambda **fields: services.ask_for_quota(**{"by": alice, "key": "a", **requested, **fields})
 
 
 def limit_of(quota):

@@ -45,9 +45,9 @@ def ada(db):
 
 @pytest.fixture
 def want(alice, vision, quota):
-    def ask(**wish):
+    def ask(**requested):
         values = {"by": alice, "team": vision, "device_class": GPU_CLASS, "devices": 10, "reason": "a paper"}
-        return services.ask_for_quota(**{"key": "k", **values, **wish})
+        return services.ask_for_quota(**{"key": "k", **values, **requested})
 
     return ask
 
@@ -500,15 +500,15 @@ def test_setting_a_quota_writes_every_column_of_that_row_alone(root, vision, quo
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("requested", "said"),
     [
         ({"counts": "claims", "guaranteed": 1}, "Only devices of a device class can be guaranteed."),
         ({"device_class": GPU_CLASS, "guaranteed": -1}, "A guarantee of -1 is more than the limit of 4."),
         ({"device_class": GPU_CLASS, "guaranteed": 5}, "A guarantee of 5 is more than the limit of 4."),
     ],
 )
-def test_a_guarantee_that_cannot_be_is_refused(root, vision, wish, said):
+def test_a_guarantee_that_cannot_be_is_refused(root, vision, requested, said):
     with pytest.raises(Invalid) as refused:
-        services.set_quota(by=root, team=vision, devices=4, **wish)
+        services.set_quota(by=root, team=vision, devices=4, **requested)
     assert refused.value.message == said
     assert not Quota.objects.exists()

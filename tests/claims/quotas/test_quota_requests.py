@@ -27,9 +27,9 @@ API = "/api/v1/quotas/requests/"
 def want(alice, vision, quota):
     asked = iter(range(1000))
 
-    def ask(**wish):
+    def ask(**requested):
         values = {"by": alice, "team": vision, "device_class": GPU_CLASS, "devices": 10, "reason": "a paper"}
-        return services.ask_for_quota(**values | {"key": f"q{next(asked)}"} | wish)
+        return services.ask_for_quota(**values | {"key": f"q{next(asked)}"} | requested)
 
     return ask
 
@@ -122,7 +122,7 @@ def test_a_class_without_a_quota_and_a_number_of_claims_can_be_asked_for(want, r
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("requested", "said"),
     [
         ({"devices": 8}, "may have 8 already"),
         ({"reason": "  "}, "Say what it is for"),
@@ -132,9 +132,9 @@ def test_a_class_without_a_quota_and_a_number_of_claims_can_be_asked_for(want, r
         ({"key": ""}, "needs a key"),
     ],
 )
-def test_what_cannot_be_asked_for(want, wish, said):
+def test_what_cannot_be_asked_for(want, requested, said):
     with pytest.raises(Invalid, match=said):
-        want(**wish)
+        want(**requested)
     assert not QuotaRequest.objects.exists()
 
 

@@ -56,7 +56,7 @@ def test_a_quota_is_set_by_platform_admins_alone_whoever_calls_the_service(reque
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("requested", "said"),
     [
         ({"devices": 4}, "for one device class, for one profile, or"),
         ({"device_class": GPU_CLASS, "counts": "claims", "devices": 4}, "for one device class"),
@@ -65,9 +65,9 @@ def test_a_quota_is_set_by_platform_admins_alone_whoever_calls_the_service(reque
         ({"device_class": GPU_CLASS, "devices": MAX_DEVICES + 1}, "it is 1000001"),
     ],
 )
-def test_a_quota_that_kubernetes_could_not_count_is_not_set(root, vision, wish, said):
+def test_a_quota_that_kubernetes_could_not_count_is_not_set(root, vision, requested, said):
     with pytest.raises(Invalid, match=said):
-        set_quota(by=root, team=vision, **wish)
+        set_quota(by=root, team=vision, **requested)
     assert not Quota.objects.exists()
 
 

@@ -49,9 +49,9 @@ class Two:
 
     def by_hand(self, cluster, name, count):
         """Make a claim outside the portal, seen by the mirror; False if the cluster refuses it."""
-        wish = {"metadata": {"name": name, "namespace": "vision"}, "spec": make_spec(count)}
+        requested = {"metadata": {"name": name, "namespace": "vision"}, "spec": make_spec(count)}
         try:
-            self.gateways[cluster.name].create(RESOURCE_CLAIM, wish)
+            self.gateways[cluster.name].create(RESOURCE_CLAIM, requested)
         except Refused:
             return False
         foreign(cluster, name, count)
