@@ -213,6 +213,7 @@ class Migration(migrations.Migration):
                 ('approval', models.CharField(choices=[('automatic', 'automatic'), ('lead', 'lead'), ('admin', 'platform admin'), ('both', 'lead, then platform admin')], default='lead', max_length=9)),
                 ('automatic_devices', models.PositiveIntegerField(default=0)),
                 ('automatic_duration', models.DurationField(blank=True, null=True)),
+                ('restores', models.BooleanField(default=False)),
                 ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
