@@ -291,7 +291,8 @@ def test_cheapest_fitting_profile_is_named_if_it_costs_less(requested, monkeypat
     snapshot: Any = "snapshot"
     assert impact.cheaper_profile(requested, snapshot, frozenset()) == found
     assert asked == {
-        "team": requested.team, "cluster": requested.cluster, "snapshot": "snapshot", "devices": 4, "parallel": 1,
+        "team": requested.team, "cluster": requested.cluster, "snapshot": "snapshot",
+        "devices": 4, "parallel": 1,
         "chosen": [requested.profile_version.profile], "delivery": "claim",
     }  # fmt: skip
 

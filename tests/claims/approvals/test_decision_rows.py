@@ -184,7 +184,8 @@ def test_changed_spec_is_refused_and_both_hashes_are_named(waiting_claim, lena):
         with pytest.raises(Conflict) as refused:
             approve(waiting_claim, lena, spec_hash=seen)
         assert refused.value.message == (
-            f"sam2 has changed since you read it: its spec is now {waiting_claim.spec_hash[:8]}, you approved {named}."
+            f"sam2 has changed since you read it: its spec is now {waiting_claim.spec_hash[:8]}, "
+            f"you approved {named}."
         )
     assert row_of(waiting_claim)["state"] == "requested"
 
