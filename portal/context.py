@@ -1,7 +1,6 @@
 """The frame of every page: reader, teams, navigation, counts, and the age of the data."""
 
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cached_property
 from typing import Any, cast
 
@@ -9,7 +8,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
 from django.urls import reverse
 
-from claims.inbox.inbox import pending_since
+from claims.approvals.pending import Backlog, backlog
 from claims.models import Claim
 from inventory.freshness import OF_DEVICES, Age, ages
 from notify.services import unread_count
@@ -138,9 +137,9 @@ class Shell:
         return (live if self.is_admin else live.filter(requested_by=self.user.pk)).count()
 
     @cached_property
-    def undecided(self) -> list[datetime]:
-        """Return since when each request of the reader's inbox waits, oldest first."""
-        return pending_since(self.user) if isinstance(self.user, User) else []
+    def undecided(self) -> Backlog:
+        """The requests that the reader has to decide on: their number, and the time of the oldest."""
+        return backlog(self.user) if isinstance(self.user, User) else Backlog()
 
 
 def navigation(shell: Shell) -> Nav:
@@ -172,7 +171,7 @@ def main_items(shell: Shell) -> list[NavItem]:
         NavItem("Claims", "stack-2", reverse("claims:list"), count=shell.live_claims()),
         NavItem("Catalogue", "layout-grid", reverse("claims:catalogue")),
     ]
-    waiting = len(shell.undecided)  # a delegate decides too
+    waiting = shell.undecided.count  # a delegate decides too
     if waiting or shell.is_admin or any(role.rank >= Role.LEAD.rank for role in shell.roles.values()):
         items.append(NavItem("Approvals", "checks", reverse("claims:approvals"), count=waiting, due=True))
     return items

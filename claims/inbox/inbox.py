@@ -1,25 +1,36 @@
 """
-The inbox: pending and decided requests for claims, extensions and quota as one list, and their number.
+The inbox: pending and decided requests for claims, extensions and quota as one list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, overload
+from functools import cached_property
+from typing import Any, Literal, cast, overload
 from uuid import UUID
 
 from django.db.models import CharField, F, Prefetch, Q, QuerySet, Value
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.approvals.authority import ApprovalAuthority, approval_stage
-from claims.models import Claim, Comment, Extension, QuotaRequest, RequestStatus, names_profile
+from claims.approvals.authority import ApprovalAuthority
+from claims.approvals.pending import waiting_for
+from claims.models import (
+    Claim,
+    Comment,
+    Extension,
+    PendingDecision,
+    QuotaRequest,
+    RequestStatus,
+    names_profile,
+)
 from claims.plans.changes import claim_size
 from claims.states import ClaimState
 from core.times import duration, moment
-from teams.models import Team, User
+from teams.models import Membership, Team, User
 
 type ItemKind = Literal["claim", "extension", "quota"]
 type Tab = Literal["mine", "team", "all", "decided"]
@@ -89,31 +100,37 @@ class InboxSearch:
 
 
 class Inbox:
-    """The inbox of one person, read in a fixed number of queries."""
+    """The inbox of one person. Each list reads a page of rows, in a fixed number of queries."""
 
     def __init__(self, user: User, search: InboxSearch | None = None) -> None:
         self.user = user
         self.search = search or InboxSearch()
-        self.authority = ApprovalAuthority(user)
 
-    def pending(self, *, for_reader: bool = False) -> list[Item]:
+    @cached_property
+    def authority(self) -> ApprovalAuthority:
+        return ApprovalAuthority(self.user)
+
+    def pending(self, *, for_reader: bool = False) -> PendingItems:
         """Return pending requests, oldest first; with `for_reader` only those that wait for the reader."""
-        if for_reader and not (self.user.is_superuser or self.authority.teams):
-            return []
-        items = [*self._pending_claims(), *self._pending_extensions(), *self._pending_quota_requests()]
-        shown = [item for item in items if item.mine or not for_reader]
-        return sorted(shown, key=lambda item: (item.requested_at, item.pk))
+        return PendingItems(self, self.pending_decisions("mine" if for_reader else "all"))
 
     def tab(self, tab: Tab) -> Sequence[Item]:
-        if tab == "decided":
-            return DecidedItems(self)
-        return self.filter_tab(tab, self.pending())
+        return DecidedItems(self) if tab == "decided" else PendingItems(self, self.pending_decisions(tab))
 
-    def filter_tab(self, tab: Tab, pending: Iterable[Item]) -> list[Item]:
-        """Return the items of a tab: "mine", "team" for the reader's teams, or "all" that they may see."""
+    def pending_decisions(self, tab: Tab) -> QuerySet[PendingDecision]:
+        """Return the rows of a tab: "mine", "team" for the reader's teams, or "all" that they may see."""
+        rows: QuerySet[PendingDecision] = PendingDecision.objects.visible_to(self.user)
         if tab == "mine":
-            return [item for item in pending if item.mine]
-        return [item for item in pending if tab != "team" or self.authority.is_member(item.team.pk)]
+            rows = waiting_for(self.user)
+        elif tab == "team":
+            rows = rows.filter(team__in=Membership.objects.filter(user=self.user).values("team"))
+        if self.search == InboxSearch():
+            return rows
+        return rows.filter(
+            Q(pk__in=self.claims().filter(state=ClaimState.REQUESTED).values("pk"))
+            | Q(pk__in=self.extensions().filter(answer=RequestStatus.WAITING).values("pk"))
+            | Q(pk__in=self.quota_requests().filter(answer=RequestStatus.WAITING).values("pk"))
+        )
 
     def claims(self) -> QuerySet[Claim]:
         fields = ("name", "reason", "requested_by__username")
@@ -142,21 +159,8 @@ class Inbox:
         related = ("team", "profile", "asked_by", "decided_by")
         return QuotaRequest.objects.visible_to(self.user).filter(condition).select_related(*related)
 
-    def _pending_claims(self) -> list[Item]:
-        comments = Prefetch("comments", Comment.objects.select_related("by"))
-        claims = self.claims().filter(state=ClaimState.REQUESTED).prefetch_related("steps__by", comments)
-        return [self.claim_item(claim) for claim in claims]
-
-    def _pending_extensions(self) -> list[Item]:
-        related = ("claim__alternatives__profile_version__profile", "claim__steps__by")
-        extensions = self.extensions().filter(answer=RequestStatus.WAITING).prefetch_related(*related)
-        return [self.extension_item(extension) for extension in extensions]
-
-    def _pending_quota_requests(self) -> list[Item]:
-        quota_requests = self.quota_requests().filter(answer=RequestStatus.WAITING)
-        return [self.quota_request_item(quota_request) for quota_request in quota_requests]
-
-    def claim_item(self, claim: Claim) -> Item:
+    def claim_item(self, claim: Claim, row: PendingDecision | None = None, *, mine: bool = False) -> Item:
+        """Return the item of a claim; `row` adds the remarks of a pending one."""
         pending = claim.state == ClaimState.REQUESTED
         return Item(
             "claim",
@@ -167,15 +171,15 @@ class Inbox:
             claim.requested_by,
             claim.created_at,
             reverse("claims:approval", args=[claim.pk]),
-            mine=pending and self.authority.is_responsible(claim),
-            remarks=tuple(self._remarks(claim)) if pending else (),
+            mine=mine,
+            remarks=tuple(_remarks(claim, row)) if pending and row is not None else (),
             decision="" if pending else str(_claim_decision(claim).label),
             decided_at=claim.decided_at,
             decided_by=claim.decided_by,
             claim=claim,
         )
 
-    def extension_item(self, extension: Extension) -> Item:
+    def extension_item(self, extension: Extension, *, mine: bool = False) -> Item:
         pending = extension.answer == RequestStatus.WAITING
         claim = extension.claim
         return Item(
@@ -187,13 +191,13 @@ class Inbox:
             extension.asked_by,
             extension.asked_at,
             reverse("claims:extension", args=[extension.pk]),
-            mine=pending and self.authority.is_responsible(claim, requester_id=extension.asked_by_id),
+            mine=mine,
             decision="" if pending else extension.get_answer_display(),
             decided_at=extension.decided_at,
             decided_by=extension.decided_by,
         )
 
-    def quota_request_item(self, quota_request: QuotaRequest) -> Item:
+    def quota_request_item(self, quota_request: QuotaRequest, *, mine: bool = False) -> Item:
         pending = quota_request.answer == RequestStatus.WAITING
         quota_name = quota_request.device_class or quota_request.profile or "claims"
         return Item(
@@ -205,27 +209,73 @@ class Inbox:
             quota_request.asked_by,
             quota_request.asked_at,
             reverse("claims:quota_request_decision", args=[quota_request.pk]),
-            mine=pending and self.user.is_superuser and quota_request.asked_by_id != self.user.pk,
+            mine=mine,
             decision="" if pending else quota_request.get_answer_display(),
             decided_at=quota_request.decided_at,
             decided_by=quota_request.decided_by,
         )
 
-    def _remarks(self, claim: Claim) -> Iterable[str]:
-        if claim.escalated_at is not None:
-            yield "escalated to platform admins"
-        _stage, first_approval = approval_stage(claim, self.authority.rules.for_claim(claim))
-        if first_approval is not None and first_approval.by is not None:
-            yield f"first approval by {first_approval.by.label}"
-        if open_question(claim.comments.all()) is not None:
-            yield f"waits for {claim.requested_by.label}'s answer"
+
+def _remarks(claim: Claim, row: PendingDecision) -> Iterable[str]:
+    if claim.escalated_at is not None:
+        yield "escalated to platform admins"
+    if row.first_approver is not None:
+        yield f"first approval by {row.first_approver.label}"
+    if open_question(claim.comments.all()) is not None:
+        yield f"waits for {claim.requested_by.label}'s answer"
 
 
-class DecidedItems(Sequence[Item]):
-    """Decided requests, newest first; reads only the rows of the slice that is taken."""
+class _Items(Sequence[Item], ABC):
+    """Items of a query; reads only the rows of the slice that is taken."""
 
     def __init__(self, inbox: Inbox) -> None:
         self.inbox = inbox
+
+    @abstractmethod
+    def _slice(self, at: slice) -> list[Item]: ...
+
+    @overload
+    def __getitem__(self, at: int) -> Item: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Item]: ...
+    def __getitem__(self, at: int | slice) -> Item | list[Item]:
+        return self._slice(at) if isinstance(at, slice) else self._slice(slice(at, at + 1))[0]
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self[:])
+
+
+class PendingItems(_Items):
+    """Pending requests, oldest first."""
+
+    def __init__(self, inbox: Inbox, rows: QuerySet[PendingDecision]) -> None:
+        super().__init__(inbox)
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return self.rows.count()
+
+    def _slice(self, at: slice) -> list[Item]:
+        inbox = self.inbox
+        rows = {row.pk: row for row in self.rows.select_related("first_approver")[at]}
+        mine = set(waiting_for(inbox.user).filter(pk__in=rows).order_by().values_list("pk", flat=True))
+        ids = _ids_by_kind((row.kind, pk) for pk, row in rows.items())
+        items: dict[UUID, Item] = {}
+        claims = inbox.claims().filter(pk__in=ids["claim"], state=ClaimState.REQUESTED)
+        for claim in claims.prefetch_related(Prefetch("comments", Comment.objects.select_related("by"))):
+            items[claim.pk] = inbox.claim_item(claim, rows[claim.pk], mine=claim.pk in mine)
+        for extension in inbox.extensions().filter(pk__in=ids["extension"]):
+            items[extension.pk] = inbox.extension_item(extension, mine=extension.pk in mine)
+        for quota_request in inbox.quota_requests().filter(pk__in=ids["quota"]):
+            items[quota_request.pk] = inbox.quota_request_item(quota_request, mine=quota_request.pk in mine)
+        return [items[pk] for pk in rows if pk in items]
+
+
+class DecidedItems(_Items):
+    """Decided requests, newest first."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        super().__init__(inbox)
         decided = ~Q(answer=RequestStatus.WAITING) & Q(decided_at__isnull=False)
         claims = inbox.claims().filter(decided_at__isnull=False).exclude(state=ClaimState.REQUESTED)
         extensions, requests = inbox.extensions().filter(decided), inbox.quota_requests().filter(decided)
@@ -236,26 +286,25 @@ class DecidedItems(Sequence[Item]):
     def __len__(self) -> int:
         return self.keys.count()
 
-    @overload
-    def __getitem__(self, at: int) -> Item: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Item]: ...
-    def __getitem__(self, at: int | slice) -> Item | list[Item]:
-        if isinstance(at, int):
-            return self[at : at + 1][0]
-        keys = list(self.keys.order_by("-when", "row")[at])
+    def _slice(self, at: slice) -> list[Item]:
         inbox = self.inbox
-        ids: dict[str, list[UUID]] = {}
-        for kind, pk, _when in keys:
-            ids.setdefault(kind, []).append(pk)
+        keys = list(self.keys.order_by("-when", "row")[at])
+        ids = _ids_by_kind((kind, pk) for kind, pk, _when in keys)
         items: dict[UUID, Item] = {}
-        for claim in inbox.claims().filter(pk__in=ids.get("claim", [])):
+        for claim in inbox.claims().filter(pk__in=ids["claim"]):
             items[claim.pk] = inbox.claim_item(claim)
-        for extension in inbox.extensions().filter(pk__in=ids.get("extension", [])):
+        for extension in inbox.extensions().filter(pk__in=ids["extension"]):
             items[extension.pk] = inbox.extension_item(extension)
-        for quota_request in inbox.quota_requests().filter(pk__in=ids.get("quota", [])):
+        for quota_request in inbox.quota_requests().filter(pk__in=ids["quota"]):
             items[quota_request.pk] = inbox.quota_request_item(quota_request)
         return [items[pk] for _kind, pk, _when in keys if pk in items]
+
+
+def _ids_by_kind(keys: Iterable[tuple[str, UUID]]) -> dict[ItemKind, list[UUID]]:
+    ids: dict[ItemKind, list[UUID]] = {"claim": [], "extension": [], "quota": []}
+    for kind, pk in keys:
+        ids[cast(ItemKind, kind)].append(pk)
+    return ids
 
 
 def _keys(rows: QuerySet[Any, Any], kind: str) -> QuerySet[Any, Any]:
@@ -279,49 +328,3 @@ def open_question(comments: Iterable[Comment]) -> Comment | None:
         elif question is not None and comment.by_id != question.by_id:
             question = None
     return question
-
-
-# Columns that do not matter for who decides; they are most of the bytes of a row.
-DEFERRED = ("spec", "asked", "reason", "decision_note", "profile_version__spec")
-RELATED = ("team", "profile_version__profile")
-PREFETCHED = ("alternatives__profile_version__profile", "steps__by")
-
-
-def pending_since(user: User) -> list[datetime]:
-    """
-    Return when each request that waits for `user` was made, oldest first.
-
-    Every page shows their number, so this reads only what decides whose they are.
-    """
-    authority = ApprovalAuthority(user)
-    if not (user.is_superuser or authority.teams):
-        return []
-    # Only platform admins decide outside the teams that they lead or are a delegate in.
-    teams: dict[str, Any] = {} if user.is_superuser else {"team__in": authority.teams}
-    claims = Claim.objects.filter(state=ClaimState.REQUESTED, **teams)
-    claims = claims.select_related(*RELATED).defer(*DEFERRED).prefetch_related(*PREFETCHED)
-    times = [claim.created_at for claim in claims if authority.is_responsible(claim)]
-    claim_teams = {f"claim__{name}": value for name, value in teams.items()}
-    extensions = Extension.objects.filter(answer=RequestStatus.WAITING, **claim_teams)
-    extensions = extensions.select_related(*_on_claim(RELATED)).defer(*_on_claim(DEFERRED))
-    times += [
-        extension.asked_at
-        for extension in extensions.prefetch_related(*_on_claim(PREFETCHED))
-        if authority.is_responsible(extension.claim, requester_id=extension.asked_by_id)
-    ]
-    if user.is_superuser:
-        quota_requests = QuotaRequest.objects.filter(answer=RequestStatus.WAITING).exclude(asked_by=user)
-        times += quota_requests.values_list("asked_at", flat=True)
-    return sorted(times)
-
-
-def count_pending() -> int:
-    """Return the number of pending requests of all kinds and teams."""
-    counts = (
-        model.objects.filter(answer=RequestStatus.WAITING).count() for model in (Extension, QuotaRequest)
-    )
-    return Claim.objects.filter(state=ClaimState.REQUESTED).count() + sum(counts)
-
-
-def _on_claim(fields: Iterable[str]) -> list[str]:
-    return [f"claim__{name}" for name in fields]

@@ -51,18 +51,17 @@ def list_context(request: HttpRequest) -> dict[str, Any]:
     user = user_of(request)
     search = inbox_search(request)
     inbox = Inbox(user, search)
-    pending = inbox.pending()
     current = current_tab(request)
-    counts: dict[Tab, int] = {tab: len(inbox.filter_tab(tab, pending)) for tab in TABS if tab != "decided"}
     titles = {"mine": "Mine", "team": "My teams", "all": "All", "decided": "Decided"}
-    rows = inbox.tab("decided") if current == "decided" else inbox.filter_tab(current, pending)
-    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
+    tabs = [tab for tab in TABS if tab != "all" or user.is_superuser]
+    counts: dict[Tab, int] = {tab: inbox.pending_decisions(tab).count() for tab in tabs if tab != "decided"}
+    page = Paginator(inbox.tab(current), PER_PAGE).get_page(request.GET.get("page"))
     query = request.GET.copy()
     for name in set(query) - set(KEPT_PARAMETERS):
         del query[name]
     return {
         "tab": current,
-        "tabs": [(tab, titles[tab], counts.get(tab)) for tab in TABS if tab != "all" or user.is_superuser],
+        "tabs": [(tab, titles[tab], counts.get(tab)) for tab in tabs],
         "page": page,
         "rows": page.object_list,
         "query": query.urlencode(),

@@ -55,16 +55,16 @@ def needs(shell: Shell, held: MyClaims, *, now: datetime) -> list[Need]:
 
 def inbox_needs(shell: Shell, *, now: datetime) -> Iterator[Need]:
     """Yield the inbox as one need: the number of requests and the age of the oldest."""
-    if not (waiting := shell.undecided):
+    undecided = shell.undecided
+    if undecided.oldest is None:
         return
-    oldest = waiting[0]
-    age = duration(now - oldest)
+    age = duration(now - undecided.oldest)
     url = reverse("claims:approvals")
     yield Need(
-        f"inbox {len(waiting)} {oldest}",
+        f"inbox {undecided.count} {undecided.oldest}",
         "checks",
         "wait",
-        f"{counted(len(waiting), 'request waits', 'requests wait')} for your decision",
+        f"{counted(undecided.count, 'request waits', 'requests wait')} for your decision",
         f"The oldest has waited for {age}. It keeps its quota reserved until it is decided.",
         url,
         (NeedAction("Decide", url),),

@@ -8,7 +8,7 @@ from django.utils import timezone
 from django.utils.cache import get_conditional_response, patch_cache_control
 from django.views.decorators.http import require_safe
 
-from claims.inbox.inbox import count_pending
+from claims.models import PendingDecision
 from claims.quotas.usage import team_usage
 from inventory.fleet import totals
 from inventory.models import Device
@@ -39,7 +39,7 @@ def home(request: HttpRequest) -> HttpResponse:
         page |= {
             "totals": totals(Device.objects.present()),
             "clusters": cluster_status,
-            "undecided": count_pending(),
+            "undecided": PendingDecision.objects.count(),
         }
     return render(request, "home.html", page)
 

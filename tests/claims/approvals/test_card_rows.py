@@ -9,7 +9,7 @@ import time_machine
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.approvals import decide
+from claims.approvals import decide, pending
 from claims.approvals.forms import ApproveForm, DenyForm, RuleForm
 from claims.inbox import impact
 from claims.inbox.impact import claim_impact
@@ -163,12 +163,15 @@ def test_quota_card_shows_the_change_and_the_actions(client, more, lena, alice, 
 
 def test_inbox_opens_the_card_of_its_first_row(client, more, longer, requested, lena, root, now):
     type(more).objects.update(asked_at=now - DAY)
+    pending.refresh()
     client.force_login(root)
     assert client.get(reverse("claims:approvals")).context["current"] == more.pk
     type(longer).objects.update(asked_at=now - DAY)
+    pending.refresh()
     client.force_login(lena)
     assert client.get(reverse("claims:approvals")).context["current"] == longer.pk
     Claim.objects.filter(pk=requested.pk).update(created_at=now - 2 * DAY)
+    pending.refresh()
     assert client.get(reverse("claims:approvals")).context["current"] == requested.pk
 
 

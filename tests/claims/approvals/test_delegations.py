@@ -10,8 +10,9 @@ from django.utils import timezone
 
 from claims.approvals.authority import reason_not_to_decide
 from claims.approvals.decide import approve
+from claims.approvals.pending import waiting_for
 from claims.approvals.services import delegate, end_delegation
-from claims.inbox.inbox import Inbox, pending_since
+from claims.inbox.inbox import Inbox
 from claims.models import ApprovalRule, Delegation
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
@@ -43,7 +44,7 @@ def test_delegate_decides_only_during_the_delegation(ask, mira, away):
     for days, may in ((0, False), (2, True), (9, False)):
         with time_machine.travel(timezone.now() + days * DAY, tick=False):
             assert (reason_not_to_decide(mira, claim) == "") is may
-            assert len(pending_since(mira)) == may
+            assert waiting_for(mira).count() == may
 
 
 def test_history_names_the_delegating_lead(ask, mira, away):
@@ -66,7 +67,7 @@ def test_delegate_cannot_decide_on_their_own_request(ask, mira, vision, away):
     own = ask(by=mira)
     with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
         assert "your own request" in reason_not_to_decide(mira, own)
-        assert not pending_since(mira)
+        assert not waiting_for(mira)
 
 
 def test_delegate_cannot_decide_on_requests_of_the_lead(ask, mira, lena, away):

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from claims.approvals import decide
+from claims.approvals import decide, pending
 from claims.inbox.inbox import Inbox, InboxSearch
 from claims.models import Claim
 from claims.states import ClaimState
@@ -40,6 +40,7 @@ def every_kind(ask, held, vision, alice):
     """A claim, more time and more quota, in this order of age."""
     requested = ask(name="sam2", devices=2)
     Claim.objects.filter(pk=requested.pk).update(created_at=timezone.now() - 30 * HOUR)
+    pending.refresh()
     extension = make_extension(held, by=alice, asked_at=timezone.now() - 6 * HOUR)
     quota = make_quota_request(vision, 12, by=alice)
     return requested, extension, quota
@@ -111,7 +112,7 @@ def test_profile_filter_finds_an_alternative_once(ask, lena):
 
 def test_inbox_queries_do_not_grow_with_rows(every_kind, lena, vision, fra, train, alice):
     with CaptureQueriesContext(connection) as one:
-        Inbox(lena).pending()
+        assert len(list(Inbox(lena).pending())) == 3
     for number in range(10):
         make_claim(vision, by=alice, cluster=fra, profile=train)
         later = make_claim(
@@ -125,13 +126,36 @@ def test_inbox_queries_do_not_grow_with_rows(every_kind, lena, vision, fra, trai
         make_extension(later, by=alice)
         make_quota_request(vision, by=alice, profile=make_profile(f"more-{number}"))
     with CaptureQueriesContext(connection) as many:
-        assert len(Inbox(lena).pending()) == 33
+        assert len(list(Inbox(lena).pending())) == 33
     assert len(many) == len(one)
 
 
-def test_inbox_of_a_member_needs_two_queries(every_kind, alice, django_assert_num_queries):
-    with django_assert_num_queries(2):  # what they lead, and for whom they stand in
-        assert Inbox(alice).pending(for_reader=True) == []
+def test_number_of_requests_in_the_inbox_needs_one_query(every_kind, lena, alice, django_assert_num_queries):
+    for user, number in ((lena, 2), (alice, 0)):
+        with django_assert_num_queries(1):
+            assert len(Inbox(user).pending(for_reader=True)) == number
+
+
+def test_inbox_page_needs_no_more_queries_for_300_rows_than_for_3(
+    client, every_kind, vision, fra, train, alice, lena
+):
+    claim, *_others = every_kind
+    client.force_login(lena)
+    client.get(INBOX)  # warm
+
+    def queries():
+        with CaptureQueriesContext(connection) as captured:
+            assert client.get(INBOX, {"tab": "team", "page": 2}).status_code == 200
+        return len(captured)
+
+    few = queries()
+    columns = {field.attname: getattr(claim, field.attname) for field in Claim._meta.concrete_fields}
+    del columns["id"]
+    Claim.objects.bulk_create(
+        Claim(**columns | {"name": f"copy-{number}", "key": f"copy-{number}"}) for number in range(300)
+    )
+    pending.refresh()
+    assert queries() <= few
 
 
 def test_the_page_shows_tabs_ages_and_every_kind(client, every_kind, lena, root):

@@ -15,11 +15,22 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from claims.approvals import decide as decisions
+from claims.approvals import pending
 from claims.inbox import bulk, services
 from claims.inbox.bulk import Decision, decide, preview_decisions, select_requests, total_effects
 from claims.inbox.impact import past_claims, past_use, queue_sentence, share_of_free
-from claims.inbox.inbox import Inbox, InboxSearch, Item, ItemKind, count_pending, open_question, pending_since
-from claims.models import Approval, ApprovalRule, Claim, Comment, Delegation, Extension, Quota, ReasonTemplate
+from claims.inbox.inbox import Inbox, InboxSearch, Item, ItemKind, open_question
+from claims.models import (
+    Approval,
+    ApprovalRule,
+    Claim,
+    Comment,
+    Delegation,
+    Extension,
+    PendingDecision,
+    Quota,
+    ReasonTemplate,
+)
 from claims.states import ClaimState
 from core.errors import Invalid
 from core.times import moment
@@ -62,6 +73,7 @@ def held(vision, fra, train, alice, now):
 def waiting_claim(vision, fra, train, alice, quota, now):
     claim = make_claim(vision, by=alice, cluster=fra, profile=train, devices=3, name="sam2", reason="Tuning.")
     Claim.objects.filter(pk=claim.pk).update(created_at=now - 3 * HOUR)
+    pending.refresh()
     claim.refresh_from_db()
     return claim
 
@@ -183,6 +195,7 @@ def test_pending_count_equals_the_inbox(
         vision, by=root, cluster=fra, profile=make_profile("big", approval=Approval.ADMIN), name="of-admin"
     )
     Claim.objects.filter(pk=of_nlp.pk).update(escalated_at=now)
+    pending.refresh()
     make_quota_request(vision, 5, by=ada, counts="claims")
     user = {"mira": mira, "ada": ada, "olaf": olaf}.get(person) or request.getfixturevalue(person)
     waiting = Inbox(user).pending(for_reader=True)
@@ -199,11 +212,11 @@ def test_pending_count_equals_the_inbox(
     assert {item.title for item in waiting} == expected
     assert len([item for item in waiting if item.kind == "quota"]) == {"root": 2, "ada": 1}.get(person, 0)
     assert (
-        pending_since(user)
+        [row.requested_at for row in pending.waiting_for(user)]
         == [item.requested_at for item in waiting]
         == sorted(item.requested_at for item in waiting)
     )
-    assert count_pending() == 9
+    assert PendingDecision.objects.count() == 9
 
 
 def test_tabs_filter_by_reader_and_team(waiting_claim, more, lena, root, fra, train, vision):
@@ -667,9 +680,9 @@ def test_api_previews_and_decides_independently(waiting_claim, longer, more, roo
     assert shown["results"][0]["said"] == "gpu.nvidia.com: 2 → 5 of 8 used"
     assert shown["results"][2]["said"] == "Only platform admins decide on quota."
     assert len(shown["together"]) == 2
-    assert count_pending() == 3
+    assert PendingDecision.objects.count() == 3
     assert api(eve).post(DECIDE, sent, format="json").json() == {"results": [], "together": []}
-    assert count_pending() == 3
+    assert PendingDecision.objects.count() == 3
     for wrong in (
         {"answer": "some"},
         {"answer": "deny", "note": " "},
@@ -686,7 +699,7 @@ def test_api_previews_and_decides_independently(waiting_claim, longer, more, roo
         ("quota", "vision", False, "", "forbidden"),
     ]
     assert done["results"][2]["said"] == "Only platform admins may do this."
-    assert count_pending() == 1
+    assert PendingDecision.objects.count() == 1
     for row in (waiting_claim, longer):
         row.refresh_from_db()
         assert row.decision_note == "Fine."

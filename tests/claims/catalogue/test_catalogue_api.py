@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from claims.approvals.decide import deny
-from claims.inbox.inbox import pending_since
+from claims.approvals.pending import backlog
 from claims.models import Approval, ApprovalRule, Quota
 from claims.states import ClaimState
 from tests.factories import make_claim, make_profile, make_quota, make_team
@@ -194,4 +194,4 @@ def test_query_count_is_the_same_for_one_and_many_inbox_rows(
 def test_approvals_badge_is_the_number_of_inbox_rows(waiting, request, person):
     user = request.getfixturevalue(person)
     rows = client(user).get("/api/v1/approvals/").json()["results"]
-    assert len(pending_since(user)) == len(rows)
+    assert backlog(user).count == len(rows)
