@@ -9,6 +9,7 @@ from bench.portal.history import live_through
 from bench.portal.people import settle_in
 from bench.portal.rows import settle
 from bench.portal.size import Size
+from claims.approvals import pending
 from inventory.models import Cluster
 from inventory.sync.list_watch import sync_once
 from teams.models import Team
@@ -26,6 +27,7 @@ def build(size: Size, say: Callable[[str], None]) -> None:
     say(f"{size.claims:,} claims of {size.teams} teams")
     settle_in(size, cluster)
     live_through(size, cluster, shelf)
+    pending.refresh()
     settle()
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from claims.approvals import pending
 from demo import actions, approvals, past, story
 
 
@@ -19,3 +20,4 @@ class Command(BaseCommand):
         approvals.lay_out(folder)
         actions.do(folder)
         past.load_past()
+        pending.refresh()  # requests were moved into the past
