@@ -133,7 +133,7 @@ def refresh(
     elif request is not None:
         scope = _Scope(quota_requests=Q(pk=request.pk), rows=Q(pk=request.pk))
     else:
-        # The comparison of all rows takes long; what differs is read again, with the decisions made meanwhile.
+        # Comparing all rows takes long; what differs is read again, with the decisions made meanwhile.
         _drift, changed, obsolete = _compare(EVERYTHING)
         differing = Q(pk__in=[*(row.pk for row in changed), *obsolete])
         scope = _Scope(differing, differing, differing, differing)
