@@ -79,8 +79,8 @@ def label(claim_id: str) -> None:
     kind = plan.delivery_kind(claim.delivery)
     try:
         with gateway_for(claim.cluster) as gateway:
-            found = gateway.get(kind, claim.name, namespace=claim.namespace)
-            if found is not None and found["metadata"]["uid"] == claim.object_uid:
+            written = gateway.get(kind, claim.name, namespace=claim.namespace)
+            if written is not None and written["metadata"]["uid"] == claim.object_uid:
                 # Server-side apply of metadata alone; of an object made anew meanwhile the uid would differ.
                 gateway.apply(kind, plan.label_patch(claim), force=True)
     except (ClusterConflict, ClusterInvalid):
@@ -150,21 +150,21 @@ def _ensure_object(claim: Claim, gateway: Gateway) -> None:
 
 def _find_or_create(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest:
     """Return the object of this name, made now if there was none; whose it is, its label says."""
-    found = gateway.get(kind, claim.name, namespace=claim.namespace)
-    if found is not None:
-        return found
+    written = gateway.get(kind, claim.name, namespace=claim.namespace)
+    if written is not None:
+        return written
     try:
         return gateway.create(kind, plan.claim_manifest(claim))
     except ClusterConflict:
-        found = gateway.get(kind, claim.name, namespace=claim.namespace)
-        if found is None:
+        written = gateway.get(kind, claim.name, namespace=claim.namespace)
+        if written is None:
             raise
-        return found
+        return written
 
 
 def _own_object(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest | None:
-    found = gateway.get(kind, claim.name, namespace=claim.namespace)
-    return found if found is not None and plan.owner_id(found) == str(claim.pk) else None
+    written = gateway.get(kind, claim.name, namespace=claim.namespace)
+    return written if written is not None and plan.owner_id(written) == str(claim.pk) else None
 
 
 def _record_object(claim: Claim, gateway: Gateway, kind: Kind, manifest: Manifest) -> None:
@@ -179,13 +179,13 @@ def _record_object(claim: Claim, gateway: Gateway, kind: Kind, manifest: Manifes
 
 def _ensure_deleted(claim: Claim, gateway: Gateway) -> None:
     kind = plan.delivery_kind(claim.delivery)
-    found = gateway.get(kind, claim.name, namespace=claim.namespace)
-    ours = _is_ours(claim, found)
+    written = gateway.get(kind, claim.name, namespace=claim.namespace)
+    ours = _is_ours(claim, written)
     try:
-        if found is not None and ours and "deletionTimestamp" not in found["metadata"]:
-            gateway.delete(kind, claim.name, namespace=claim.namespace, uid=found["metadata"]["uid"])
-            found = gateway.get(kind, claim.name, namespace=claim.namespace)
-            ours = _is_ours(claim, found)
+        if written is not None and ours and "deletionTimestamp" not in written["metadata"]:
+            gateway.delete(kind, claim.name, namespace=claim.namespace, uid=written["metadata"]["uid"])
+            written = gateway.get(kind, claim.name, namespace=claim.namespace)
+            ours = _is_ours(claim, written)
     except ClusterConflict:
         return  # replaced at this moment: the sweep looks again
     except (Refused, ClusterInvalid) as error:
@@ -199,11 +199,11 @@ def _ensure_deleted(claim: Claim, gateway: Gateway) -> None:
     transitions.mark_released(claim)
 
 
-def _is_ours(claim: Claim, found: Manifest | None) -> bool:
+def _is_ours(claim: Claim, written: Manifest | None) -> bool:
     """Tell whether an object is the claim's: it carries its id, or is the one that the portal knows."""
-    if found is None:
+    if written is None:
         return False
-    return plan.owner_id(found) == str(claim.pk) or found["metadata"]["uid"] == claim.object_uid
+    return plan.owner_id(written) == str(claim.pk) or written["metadata"]["uid"] == claim.object_uid
 
 
 def _has_generated_claims(claim: Claim, gateway: Gateway) -> bool:

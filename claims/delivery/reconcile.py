@@ -73,10 +73,10 @@ def _end_of_allocation(row: Allocation, held: DeviceHolding | None, seen: Observ
     """
     if held is not None:
         return held.since if held.since > row.started_at else None
-    known = seen.known.get(row.object_uid)
-    if known is None:
+    earlier = seen.known.get(row.object_uid)
+    if earlier is None:
         return timezone.now()
-    return known.gone_at or known.seen_at
+    return earlier.gone_at or earlier.seen_at
 
 
 def _new_allocations(claim: Claim, held: Iterable[DeviceHolding]) -> list[Allocation]:

@@ -95,17 +95,17 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     @action(detail=True, methods=["post"])
     def extend(self, request: Request, pk: str) -> Response:
         """Keep the claim until an instant: at once where a rule allows it, else the answer is `waiting`."""
-        said = validated_input(request, ExtendIn)
+        fields = validated_input(request, ExtendIn)
         key = idempotency.idempotency_key(request)
-        extension = extend(claim=self.get_object(), by=user_of(request), key=key, **said)
+        extension = extend(claim=self.get_object(), by=user_of(request), key=key, **fields)
         return Response(ExtensionOut(extension).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=ShortenIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
     def shorten(self, request: Request, pk: str) -> Response:
         """Let the claim end earlier. What was granted can be had back by extending, without asking."""
-        said = validated_input(request, ShortenIn)
-        return self._shown(shorten(claim=self.get_object(), by=user_of(request), **said))
+        fields = validated_input(request, ShortenIn)
+        return self._shown(shorten(claim=self.get_object(), by=user_of(request), **fields))
 
     @extend_schema(request=TransferIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
@@ -124,13 +124,15 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         Ask for a claim that replaces this one: another count, profile or duration. This one is released when
         the new one holds its devices, and until then only what is more than it counts.
         """
-        said, user = validated_input(request, ResizeIn), user_of(request)
-        if "profile" in said:
-            said["profile"] = api_types.profile_named(said["profile"], user)
-        if "together" in said:
-            said["parts"] = {row["profile"]: row["devices"] for row in said.pop("together")}
+        fields, user = validated_input(request, ResizeIn), user_of(request)
+        if "profile" in fields:
+            fields["profile"] = api_types.profile_named(fields["profile"], user)
+        if "together" in fields:
+            fields["parts"] = {row["profile"]: row["devices"] for row in fields.pop("together")}
         key = idempotency.idempotency_key(request)
-        return self._shown(resize(claim=self.get_object(), by=user, key=key, **said), status.HTTP_201_CREATED)
+        return self._shown(
+            resize(claim=self.get_object(), by=user, key=key, **fields), status.HTTP_201_CREATED
+        )
 
     @extend_schema(responses=ExtensionOut(many=True), filters=False)
     @action(detail=True, pagination_class=None)
@@ -166,16 +168,16 @@ class ExtensionViewSet(
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
         """Let the claim be kept as asked."""
-        said = validated_input(request, ApproveExtensionIn)
-        decided = approve_extension(extension=self.get_object(), by=user_of(request), **said)
+        fields = validated_input(request, ApproveExtensionIn)
+        decided = approve_extension(extension=self.get_object(), by=user_of(request), **fields)
         return Response(ExtensionOut(decided).data)
 
     @extend_schema(request=api_types.DenyIn, responses=ExtensionOut)
     @action(detail=True, methods=["post"])
     def deny(self, request: Request, pk: str) -> Response:
         """Say no, and why."""
-        said = validated_input(request, api_types.DenyIn)
-        decided = deny_extension(extension=self.get_object(), by=user_of(request), **said)
+        fields = validated_input(request, api_types.DenyIn)
+        decided = deny_extension(extension=self.get_object(), by=user_of(request), **fields)
         return Response(ExtensionOut(decided).data)
 
     @extend_schema(request=None, responses=ExtensionOut)
@@ -188,6 +190,6 @@ class ExtensionViewSet(
 
 
 def validated_input(request: Request, serializer: type[BaseSerializer[Any]]) -> dict[str, Any]:
-    said = serializer(data=request.data)
-    said.is_valid(raise_exception=True)
-    return dict(said.validated_data)
+    body = serializer(data=request.data)
+    body.is_valid(raise_exception=True)
+    return dict(body.validated_data)

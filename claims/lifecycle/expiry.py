@@ -121,8 +121,8 @@ def remind(now: datetime) -> None:
         state__in=RUNNING, expires_at__gt=now, expires_at__lte=now + max(REMIND_BEFORE)
     )
     due = {key: claim for claim in near.select_related(*REMINDED_WITH) if (key := _due_reminder(claim, now))}
-    told = _notified_keys(due)
-    fresh = {key: claim for key, claim in due.items() if (key, claim.requested_by_id) not in told}
+    notified = _notified_keys(due)
+    fresh = {key: claim for key, claim in due.items() if (key, claim.requested_by_id) not in notified}
     seen = observe(list(fresh.values())) if fresh else {}
     for key, claim in fresh.items():
         _notify_end(claim, key, [pod.name for pod in seen[claim.pk].users])
@@ -130,9 +130,9 @@ def remind(now: datetime) -> None:
         state=ClaimState.REQUESTED, decide_by__gt=now, decide_by__lte=now + REMIND_UNDECIDED_BEFORE
     )
     waiting = {f"undecided:{claim.pk}": claim for claim in undecided.select_related(*REMINDED_WITH)}
-    told = _notified_keys(waiting)
+    notified = _notified_keys(waiting)
     for key, claim in waiting.items():
-        if (key, claim.requested_by_id) not in told:
+        if (key, claim.requested_by_id) not in notified:
             _notify_undecided(claim, key)
 
 
@@ -155,21 +155,21 @@ def _notify_end(claim: Claim, key: str, pods: list[str]) -> None:
     end = claim.expires_at
     if end is None:
         return
-    said = [f"the portal deletes the {delivery_kind(claim.delivery).kind} {claim} in {claim.cluster}."]
+    sentences = [f"the portal deletes the {delivery_kind(claim.delivery).kind} {claim} in {claim.cluster}."]
     if pods:
-        said.append(
+        sentences.append(
             f"The pod {', '.join(sorted(pods))} keeps its devices until it ends."
             if len(pods) == 1
             else f"The pods {', '.join(sorted(pods))} keep their devices until they end."
         )
     else:
-        said.append("No pod uses it now.")
-    said.append(reason_not_to_extend(claim) or _how_to_extend(claim))
+        sentences.append("No pod uses it now.")
+    sentences.append(reason_not_to_extend(claim) or _how_to_extend(claim))
     notify(
         [claim.requested_by],
         key=key,
         title=lambda: f"{claim} ends on {moment_with_zone(end)}",
-        body=lambda: " ".join([_deletion_sentence(end, claim.profile_version.grace), *said]),
+        body=lambda: " ".join([_deletion_sentence(end, claim.profile_version.grace), *sentences]),
         url=reverse("claims:extend", args=[claim.pk]),
         important=True,
     )

@@ -68,8 +68,8 @@ class ExtensionPolicy:
     def granted_until(self) -> datetime:
         """The latest end that the claim was ever given."""
         first = duration_start(self.claim) + self.claim.duration
-        said = self.claim.extensions.filter(answer=RequestStatus.APPROVED).aggregate(latest=Max("until"))
-        return max(first, said["latest"] or first)
+        totals = self.claim.extensions.filter(answer=RequestStatus.APPROVED).aggregate(latest=Max("until"))
+        return max(first, totals["latest"] or first)
 
     @cached_property
     def deciders(self) -> tuple[User, ...]:
@@ -140,7 +140,9 @@ def pending_extension(claim: Claim) -> Extension | None:
 
 def reason_not_to_extend(claim: Claim) -> str:
     """Return why a claim whose time runs may not be extended by anybody, "" if it may; reads `successors`."""
-    if successor := next((one for one in claim.successors.all() if not one.is_final), None):
+    if successor := next(
+        (successor_claim for successor_claim in claim.successors.all() if not successor_claim.is_final), None
+    ):
         return f"{claim} is being replaced by {successor}, so it may not be extended."
     return ""
 

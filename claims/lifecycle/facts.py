@@ -47,9 +47,9 @@ class Facts:
 
     @cached_property
     def held(self) -> list[HeldDevice]:
-        known = {(device.driver, device.pool, device.name): device for device in self.seen.devices}
+        devices = {(device.driver, device.pool, device.name): device for device in self.seen.devices}
         return [
-            HeldDevice(row, known.get((row.driver, row.pool, row.device)))
+            HeldDevice(row, devices.get((row.driver, row.pool, row.device)))
             for row in sorted(self.seen.open, key=lambda row: (row.node_name, row.device))
         ]
 

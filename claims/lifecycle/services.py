@@ -225,19 +225,19 @@ def _move_end(claim: Claim, until: datetime, *, why: str, by: User) -> None:
     end = claim.expires_at
     if end is not None and until <= end:
         return
-    said = f"Extended by {in_words(until - end) if end else ''}, until {moment_with_zone(until)}. {why}"
-    claim.remark(said.strip(), by=by, expires_at=until)
+    message = f"Extended by {in_words(until - end) if end else ''}, until {moment_with_zone(until)}. {why}"
+    claim.remark(message.strip(), by=by, expires_at=until)
 
 
 def _notify_approvers(extension: Extension) -> None:
     claim = extension.claim
 
     def body() -> str:
-        said = (
+        message = (
             f"Until {moment_with_zone(extension.until)}; it ends on "
             f"{moment_with_zone(extension.was)} if nobody decides before."
         )
-        return " ".join(filter(None, (said, extension.reason)))
+        return " ".join(filter(None, (message, extension.reason)))
 
     notify(
         extension_approvers(claim, asked_by=extension.asked_by),
@@ -297,8 +297,8 @@ def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
         raise Invalid(f"{moment(until)} is in the past; to end {claim} now, release it.")
     if until > end:
         raise Invalid(f"{claim} ends on {moment(end)} already; to keep it longer, extend it.")
-    said = f"Shortened by {in_words(end - until)}, until {moment_with_zone(until)}."
-    claim.remark(said, by=by, expires_at=until)
+    message = f"Shortened by {in_words(end - until)}, until {moment_with_zone(until)}."
+    claim.remark(message, by=by, expires_at=until)
     if claim.requested_by != by:
         notify(
             [claim.requested_by],
@@ -361,20 +361,20 @@ def _transferred_just_now(claim: Claim, by: User) -> bool:
 
 
 def _notify_transfer(claim: Claim, by: User, old: User, to: User) -> None:
-    said = f"{by.label} handed {claim} over from {old.label} to {to.label}."
+    message = f"{by.label} handed {claim} over from {old.label} to {to.label}."
     line = claim.history.order_by("-at", "-pk").values_list("pk", flat=True).first()
     notify(
         [person for person in (to,) if person != by],
         key=f"handed-over:{line}",
         title=f"{claim} is yours now",
-        body=said,
+        body=message,
         url=reverse("claims:detail", args=[claim.pk]),
     )
     notify(
         [person for person in (old,) if person != by],
         key=f"handed-over:{line}",
         title=f"{claim} is {to.label}'s now",
-        body=said,
+        body=message,
         url=reverse("claims:detail", args=[claim.pk]),
     )
 

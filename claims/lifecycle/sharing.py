@@ -55,7 +55,7 @@ def sharing_slots(claim: Claim, seen: Observation) -> SharingSlots | None:
         taken=len(reserved),
         nodes=tuple(sorted({pod.node_name for pod in seen.users if pod.node_name})),
         snippet=pod_snippet(claim),
-        reserved=frozenset(one.get("uid", "") for one in reserved),
+        reserved=frozenset(consumer.get("uid", "") for consumer in reserved),
     )
 
 

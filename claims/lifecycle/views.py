@@ -242,12 +242,12 @@ def shorten(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 
     def act() -> None:
         shortened = shorten_claim(claim=claim, by=user, until=form.cleaned_data["until"])
-        said = f"{claim} now ends on {moment(form.cleaned_data['until'])}."
+        message = f"{claim} now ends on {moment(form.cleaned_data['until'])}."
         if shortened.expires_at == was:
-            messages.success(request, said)
+            messages.success(request, message)
             return
         back = f"{reverse('claims:extend_back', args=[claim.pk])}?{urlencode({'until': was.isoformat()})}"
-        undo.offer(request, said, back)
+        undo.offer(request, message, back)
 
     return ask_or_act(request, "shorten", page, form, act)
 
@@ -288,13 +288,13 @@ def transfer_back(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 @require_POST
 def extension_withdraw(request: HttpRequest, extension_id: UUID) -> HttpResponse:
     visible = Extension.objects.visible_to(request.user).select_related("claim__team")
-    one = get_object_or_404(visible, pk=extension_id)
+    extension = get_object_or_404(visible, pk=extension_id)
 
     def act() -> None:
-        withdraw_extension(extension=one, by=user_of(request))
-        messages.success(request, f"You no longer ask to keep {one.claim} longer.")
+        withdraw_extension(extension=extension, by=user_of(request))
+        messages.success(request, f"You no longer ask to keep {extension.claim} longer.")
 
-    return ask_or_act(request, "extend", {"claim": one.claim}, None, act)
+    return ask_or_act(request, "extend", {"claim": extension.claim}, None, act)
 
 
 def ask_or_act(

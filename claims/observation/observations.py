@@ -34,13 +34,13 @@ def labeled_claim_id() -> Case:
 
 def valid_ids(texts: Iterable[str]) -> list[UUID]:
     """Return the ids among the values of a label that anybody can write."""
-    found = []
+    uuids = []
     for text in texts:
         try:
-            found.append(UUID(text))
+            uuids.append(UUID(text))
         except ValueError:
             continue
-    return found
+    return uuids
 
 
 ENDED = ("Succeeded", "Failed")  # phases of a pod that uses no device any more
@@ -131,8 +131,8 @@ def observe(claims: Sequence[Claim]) -> dict[UUID, Observation]:
     by_uid = {row.object_uid: claim for claim in claims for row in seen[claim.pk].open}
     by_uid |= {claim.object_uid: claim for claim in claims if claim.object_uid}
     # By its uid too: somebody may have taken the label away.
-    known = Q(cluster__in={claim.cluster_id for claim in claims}, uid__in=by_uid)
-    mine = Q(owner__in=by_id, gone_at=None) | known
+    mirrored = Q(cluster__in={claim.cluster_id for claim in claims}, uid__in=by_uid)
+    mine = Q(owner__in=by_id, gone_at=None) | mirrored
     for row in ResourceClaim.objects.filter(mine).order_by(GONE_FIRST, "pk"):
         _add_claim(seen, by_uid.get(row.uid) or by_id[row.owner], row)
     if any(claim.delivery == Delivery.TEMPLATE for claim in claims):
@@ -174,8 +174,8 @@ def _stamp(row: ResourceClaim | ResourceClaimTemplate) -> tuple[str, str, str]:
 
 def _pod_stamp(pod: Pod) -> tuple[str, ...]:
     """How often a thing was said of a pod is left out: only what is new is worth another look."""
-    said = sorted(f"{event.reason}: {event.message}" for event in pod.events.all())
-    return pod.name, pod.uid, pod.resource_version, pod.phase, pod.node_name, pod.message, *said
+    messages = sorted(f"{event.reason}: {event.message}" for event in pod.events.all())
+    return pod.name, pod.uid, pod.resource_version, pod.phase, pod.node_name, pod.message, *messages
 
 
 def _is_in_place(claim: Claim, row: ResourceClaim | ResourceClaimTemplate) -> bool:
@@ -256,18 +256,18 @@ def owner_labels(cluster_id: str, names: Iterable[str]) -> set[str]:
     Return the ids of the portal's claims that objects or pods, each named "namespace/name", have to do with.
     """
     pairs = [name.split("/", 1) for name in names if "/" in name]
-    found: set[str] = set()
+    claim_ids: set[str] = set()
     uids: set[str] = set()
     if not pairs:
-        return found
+        return claim_ids
     spaces, plain = {namespace for namespace, _ in pairs}, {name for _, name in pairs}
     here = {"cluster": cluster_id, "namespace__in": spaces}
     for pod in Pod.objects.filter(**here, name__in=plain).only("claims", "templates"):
         plain.update(pod.claims, pod.templates)
     for model in (ResourceClaim, ResourceClaimTemplate):
         for owner, uid in model._default_manager.filter(**here, name__in=plain).values_list("owner", "uid"):
-            found.add(owner)
+            claim_ids.add(owner)
             uids.add(uid)
-    known = Claim.objects.live().filter(cluster=UUID(cluster_id), object_uid__in=uids)
-    found.update(str(pk) for pk in known.values_list("pk", flat=True))
-    return found - {""}
+    mirrored = Claim.objects.live().filter(cluster=UUID(cluster_id), object_uid__in=uids)
+    claim_ids.update(str(pk) for pk in mirrored.values_list("pk", flat=True))
+    return claim_ids - {""}

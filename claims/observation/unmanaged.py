@@ -104,17 +104,17 @@ class UnmanagedClaim:
     def maker(self) -> str:
         """Return the name of the pod that it was made for, "" if it was made for none."""
         owners = self.row.raw.get("metadata", {}).get("ownerReferences") or []
-        return next((one["name"] for one in owners if one.get("kind") == "Pod"), "")
+        return next((owner["name"] for owner in owners if owner.get("kind") == "Pod"), "")
 
     @property
     def resources(self) -> list[str]:
         """Return the extended resources that it stands for, as its pod names them."""
-        found = set()
+        names = set()
         for pod in self.users:
             made = (pod.raw.get("status") or {}).get("extendedResourceClaimStatus") or {}
             if made.get("resourceClaimName") == self.row.name:
-                found |= {one["resourceName"] for one in made.get("requestMappings") or []}
-        return sorted(found)
+                names |= {owner["resourceName"] for owner in made.get("requestMappings") or []}
+        return sorted(names)
 
     @property
     def explanation(self) -> str:

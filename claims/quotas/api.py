@@ -124,12 +124,12 @@ class QuotaViewSet(
     def create(self, request: Request) -> Response:
         """Set a limit of a team: of a device class, a profile, or its claims. Platform admins only."""
         user = user_of(request)
-        asked = api_types.QuotaIn(data=request.data)
-        asked.is_valid(raise_exception=True)
-        said = dict(asked.validated_data)
-        said["team"] = team_for(user, said["team"])
-        said["profile"] = api_types.profile_named(said["profile"], user) if said["profile"] else None
-        quota = services.set_quota(by=user, **said)
+        serializer = api_types.QuotaIn(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        fields = dict(serializer.validated_data)
+        fields["team"] = team_for(user, fields["team"])
+        fields["profile"] = api_types.profile_named(fields["profile"], user) if fields["profile"] else None
+        quota = services.set_quota(by=user, **fields)
         return Response(QuotaOut(quota_usage([quota])[0]).data, status=status.HTTP_200_OK)
 
 
@@ -154,36 +154,40 @@ class QuotaRequestViewSet(
     def create(self, request: Request) -> Response:
         """Ask that the limit of a team be so many devices, until a moment or for good."""
         user = user_of(request)
-        said = self._said(api_types.QuotaRequestIn)
-        said["team"] = team_for(user, said["team"], at_least=Role.MEMBER)
-        said["profile"] = api_types.profile_named(said["profile"], user) if said["profile"] else None
-        asked = services.ask_for_quota(by=user, key=idempotency.idempotency_key(request), **said)
-        return Response(QuotaRequestOut(asked).data, status=status.HTTP_201_CREATED)
+        fields = self._said(api_types.QuotaRequestIn)
+        fields["team"] = team_for(user, fields["team"], at_least=Role.MEMBER)
+        fields["profile"] = api_types.profile_named(fields["profile"], user) if fields["profile"] else None
+        serializer = services.ask_for_quota(by=user, key=idempotency.idempotency_key(request), **fields)
+        return Response(QuotaRequestOut(serializer).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=api_types.QuotaGrantIn, responses=QuotaRequestOut)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
         """Give what was asked for, or less of it. Platform admins only."""
-        said = self._said(api_types.QuotaGrantIn)
-        asked = services.approve_quota_request(quota_request=self.get_object(), by=user_of(request), **said)
-        return Response(QuotaRequestOut(asked).data)
+        fields = self._said(api_types.QuotaGrantIn)
+        serializer = services.approve_quota_request(
+            quota_request=self.get_object(), by=user_of(request), **fields
+        )
+        return Response(QuotaRequestOut(serializer).data)
 
     @extend_schema(request=api_types.DenyIn, responses=QuotaRequestOut)
     @action(detail=True, methods=["post"])
     def deny(self, request: Request, pk: str) -> Response:
         """Say no, and why. Platform admins only."""
-        said = self._said(api_types.DenyIn)
-        asked = services.deny_quota_request(quota_request=self.get_object(), by=user_of(request), **said)
-        return Response(QuotaRequestOut(asked).data)
+        fields = self._said(api_types.DenyIn)
+        serializer = services.deny_quota_request(
+            quota_request=self.get_object(), by=user_of(request), **fields
+        )
+        return Response(QuotaRequestOut(serializer).data)
 
     @extend_schema(request=None, responses=QuotaRequestOut)
     @action(detail=True, methods=["post"])
     def withdraw(self, request: Request, pk: str) -> Response:
         """Take it back before it is decided."""
-        asked = services.withdraw_quota_request(quota_request=self.get_object(), by=user_of(request))
-        return Response(QuotaRequestOut(asked).data)
+        serializer = services.withdraw_quota_request(quota_request=self.get_object(), by=user_of(request))
+        return Response(QuotaRequestOut(serializer).data)
 
     def _said(self, shape: type[Any]) -> dict[str, Any]:
-        asked = shape(data=self.request.data)
-        asked.is_valid(raise_exception=True)
-        return dict(asked.validated_data)
+        serializer = shape(data=self.request.data)
+        serializer.is_valid(raise_exception=True)
+        return dict(serializer.validated_data)

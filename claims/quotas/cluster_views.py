@@ -63,9 +63,9 @@ def cluster_quotas(request: HttpRequest, name: str) -> HttpResponse:
     for each in team_usage([place.team for place in places]):
         if each.quota.device_class:
             by_team.setdefault(each.team.pk, []).append(each)
-    found = headrooms(places)
+    headroom = headrooms(places)
     rows = [
-        place_row(place, written.get(place.pk), found[place.pk], by_team.get(place.team_id, []))
+        place_row(place, written.get(place.pk), headroom[place.pk], by_team.get(place.team_id, []))
         for place in places
     ]
     page = {

@@ -62,12 +62,12 @@ def unmanaged_use(teams: Collection[UUID]) -> dict[UUID, list[UnmanagedUse]]:
     """Return what each team uses outside the portal, in four queries however much that is."""
     spaces = TeamNamespace.objects.filter(team__in=teams).values_list("cluster", "namespace", "team")
     owners: dict[Place, UUID] = {(cluster, namespace): team for cluster, namespace, team in spaces}
-    found: dict[UUID, list[UnmanagedUse]] = defaultdict(list)
+    usage: dict[UUID, list[UnmanagedUse]] = defaultdict(list)
     if not owners:
-        return found
+        return usage
     for use in (*_unmanaged_claim_use(teams, owners), *_unmanaged_pod_use(owners)):
-        found[owners[use.cluster, use.namespace]].append(use)
-    return found
+        usage[owners[use.cluster, use.namespace]].append(use)
+    return usage
 
 
 def unmanaged_claims(teams: Collection[UUID]) -> QuerySet[ResourceClaim]:
@@ -103,7 +103,7 @@ def _unmanaged_pod_use(owners: dict[Place, UUID]) -> list[UnmanagedUse]:
     columns = ("cluster", "cluster__name", "namespace", "name", "extended", "raw__status", "uid", "node_name")
     rows = [row for row in asking.values_list(*columns) if (row[0], row[2]) in owners]
     carried = _extended_names({row[0] for row in rows}) if rows else {}
-    found = []
+    usage = []
     for cluster, title, namespace, name, extended, status, uid, node in rows:
         served, names = claimed_extended_resources({"status": status}), carried.get(cluster, {})
         counted, unseen = Counter[str](), Counter[str]()
@@ -115,8 +115,8 @@ def _unmanaged_pod_use(owners: dict[Place, UUID]) -> list[UnmanagedUse]:
                     unseen[device_class] += count
         if counted:
             what = ("Pod", cluster, title, namespace, name, "device-plugin", dict(counted), uid)
-            found.append(UnmanagedUse(*what, dict(unseen), node))
-    return found
+            usage.append(UnmanagedUse(*what, dict(unseen), node))
+    return usage
 
 
 def _extended_names(clusters: Collection[UUID]) -> dict[UUID, dict[str, str]]:
@@ -126,7 +126,7 @@ def _extended_names(clusters: Collection[UUID]) -> dict[UUID, dict[str, str]]:
         "cluster", "name", "extended_resource", "created_at"
     ):
         classes[cluster].append((name, extended, created.isoformat() if created else ""))
-    return {cluster: extended_resource_names(found) for cluster, found in classes.items()}
+    return {cluster: extended_resource_names(usage) for cluster, usage in classes.items()}
 
 
 CHARGED_DEVICES = Greatest(Coalesce("settled", "devices") - F("carried"), 0)  # of a ClaimCharge

@@ -55,8 +55,8 @@ class QuotaForm(forms.Form):
         named = bool(cleaned.get("device_class")) + bool(cleaned.get("profile"))
         named += cleaned["counts"] == Quota.Counts.CLAIMS
         if named != 1 and "profile" not in self.errors:
-            said = "Name either a device class or a profile, or count claims."
-            self.add_error("device_class", said)
+            problem = "Name either a device class or a profile, or count claims."
+            self.add_error("device_class", problem)
         return cleaned
 
     def clean_device_class(self) -> str:
@@ -128,8 +128,8 @@ class QuotaAskForm(forms.Form):
         named = bool(cleaned.get("device_class")) + bool(cleaned.get("profile"))
         named += cleaned["counts"] == Quota.Counts.CLAIMS
         if named != 1 and not {"device_class", "profile"} & set(self.errors):
-            said = "Name either a device class or a profile, or count claims."
-            self.add_error("device_class", said)
+            problem = "Name either a device class or a profile, or count claims."
+            self.add_error("device_class", problem)
         return cleaned
 
 

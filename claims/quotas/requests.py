@@ -72,7 +72,7 @@ def request_impact(asked: QuotaRequest) -> QuotaImpact:
     if not asked.device_class:
         return QuotaImpact(label, stands, before, asked.devices)
     rows = list(Quota.objects.filter(device_class=asked.device_class))
-    granted = sum(one.devices for one in rows) + sum(increases_by_quota(rows).values())
+    granted = sum(increase.devices for increase in rows) + sum(increases_by_quota(rows).values())
     return QuotaImpact(
         label,
         stands,
@@ -113,26 +113,26 @@ def _notify_expired(asked: QuotaRequest) -> None:
 def notify_ends(now: datetime) -> None:
     """Tell leads and whoever asked, a day before a raise ends and when it has. Told once each."""
     raises = QuotaIncrease.objects.select_related("quota__team", "quota__profile", "request__asked_by")
-    for one in raises.filter(
+    for increase in raises.filter(
         ends_at__gt=now - NOTIFY_AFTER, ends_at__lte=now + NOTIFY_BEFORE, starts_at__lte=now
     ):
-        over = one.ends_at <= now
-        quota = one.quota
+        over = increase.ends_at <= now
+        quota = increase.quota
         notify(
-            _people(one),
-            key=f"quota-raise-{'ended' if over else 'ends'}-{one.pk}",
-            title=partial(_title, one, over=over),
+            _people(increase),
+            key=f"quota-raise-{'ended' if over else 'ends'}-{increase.pk}",
+            title=partial(_title, increase, over=over),
             body=f"The limit is then {quota.devices}. What is held beyond it stays, and is shown as over.",
             url=reverse("claims:quota", args=[quota.pk]),
             important=not over,
         )
 
 
-def _title(one: QuotaIncrease, *, over: bool) -> str:
-    more = f"The {one.devices} more {quota_label(one.quota)} of {one.quota.team}"
-    return f"{more} have ended" if over else f"{more} end on {moment_with_zone(one.ends_at)}"
+def _title(increase: QuotaIncrease, *, over: bool) -> str:
+    more = f"The {increase.devices} more {quota_label(increase.quota)} of {increase.quota.team}"
+    return f"{more} have ended" if over else f"{more} end on {moment_with_zone(increase.ends_at)}"
 
 
-def _people(one: QuotaIncrease) -> list[User]:
-    user_of = [one.request.asked_by] if one.request else []
-    return [*people_in(one.quota.team, at_least=Role.LEAD), *user_of]
+def _people(increase: QuotaIncrease) -> list[User]:
+    user_of = [increase.request.asked_by] if increase.request else []
+    return [*people_in(increase.quota.team, at_least=Role.LEAD), *user_of]

@@ -69,7 +69,7 @@ def headrooms(places: Collection[TeamNamespace]) -> dict[int, Headroom]:
     Return what may be in each of these namespaces, by primary key, in a number of queries that does not grow
     with them. It has the classes that the cluster publishes or the team has a quota of.
     """
-    found = _namespace_usage(places)
+    current = _namespace_usage(places)
     free: dict[UUID, dict[str, int]] = defaultdict(dict)
     claims: dict[UUID, int] = {}
     for each in team_usage({place.team_id: place.team for place in places}.values()):
@@ -83,7 +83,7 @@ def headrooms(places: Collection[TeamNamespace]) -> dict[int, Headroom]:
         known[cluster].add(name)
     return {
         place.pk: _headroom(
-            found[place.cluster_id, place.namespace],
+            current[place.cluster_id, place.namespace],
             known[place.cluster_id],
             free[place.team_id],
             claims.get(place.team_id),
@@ -158,8 +158,8 @@ def hard_limits_by_place(places: Collection[TeamNamespace]) -> dict[int, dict[st
         "cluster", "name", "extended_resource"
     ):
         extended[cluster].append((names[0], names[1]))
-    found = headrooms(places)
-    return {place.pk: _hard_limits(found[place.pk], extended[place.cluster_id]) for place in places}
+    current = headrooms(places)
+    return {place.pk: _hard_limits(current[place.pk], extended[place.cluster_id]) for place in places}
 
 
 def _hard_limits(room: Headroom, extended: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -199,19 +199,19 @@ def ensure(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
     row = _note_limits(place)
     lost: Unreachable | None = None
     try:
-        found = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
-        if found is not None and not is_ours(found) and not row.seen_hard:
+        current = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
+        if current is not None and not is_ours(current) and not row.seen_hard:
             row.problem = (
                 f"{place.namespace} has a ResourceQuota “{NAME}” that is not the portal's. It is left "
                 f"alone; rename it, or give it the label {'='.join(LABEL)}."
             )
         else:
-            _note_drift(row, found)
-            found = _write(row, place, found, gateway)
+            _note_drift(row, current)
+            current = _write(row, place, current, gateway)
             row.repaired_at = row.written_at if row.drift and not row.repaired_at else row.repaired_at
             row.problem = ""
-            row.seen_hard = (found.get("spec") or {}).get("hard") or {}
-            row.seen_used = (found.get("status") or {}).get("used") or {}
+            row.seen_hard = (current.get("spec") or {}).get("hard") or {}
+            row.seen_used = (current.get("status") or {}).get("used") or {}
     except ClusterError as error:
         row.problem = f"{place.cluster}: {error}"
         lost = error if isinstance(error, Unreachable) else None
@@ -238,33 +238,33 @@ def _note_limits(place: TeamNamespace) -> WrittenQuota:
 def _write(
     row: WrittenQuota,
     place: TeamNamespace,
-    found: Manifest | None,
+    current: Manifest | None,
     gateway: Gateway,
     again: int = MAX_REWRITES,
 ) -> Manifest:
     """Write what is noted, and again while somebody else notes something newer. Raises ClusterError."""
     if (
-        found is None
-        or not is_ours(found)
-        or written_limits(found) != row.hard
-        or differing_limits(found, row.hard)
+        current is None
+        or not is_ours(current)
+        or written_limits(current) != row.hard
+        or differing_limits(current, row.hard)
     ):
-        found = gateway.apply(RESOURCE_QUOTA, manifest_for(place, row.hard), force=True)
+        current = gateway.apply(RESOURCE_QUOTA, manifest_for(place, row.hard), force=True)
         row.written_at = timezone.now()
     newest = WrittenQuota.objects.filter(pk=row.pk).values_list("hard", flat=True).first()
     if again and newest not in (None, row.hard):
         row.hard = newest
-        return _write(row, place, found, gateway, again - 1)
-    return found
+        return _write(row, place, current, gateway, again - 1)
+    return current
 
 
 def remove(row: WrittenQuota, gateway: Gateway) -> None:
     """Delete the object if it is the portal's, and forget the row. It is tried again. Raises Unreachable."""
     place = row.place
     try:
-        found = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
-        if found is not None and is_ours(found):
-            gateway.delete(RESOURCE_QUOTA, NAME, namespace=place.namespace, uid=found["metadata"]["uid"])
+        current = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
+        if current is not None and is_ours(current):
+            gateway.delete(RESOURCE_QUOTA, NAME, namespace=place.namespace, uid=current["metadata"]["uid"])
     except ClusterConflict:
         return  # replaced at this moment: the next round looks again
     except ClusterError as error:
@@ -276,23 +276,23 @@ def remove(row: WrittenQuota, gateway: Gateway) -> None:
     row.delete()
 
 
-def is_ours(found: Manifest) -> bool:
-    return (found["metadata"].get("labels") or {}).get(LABEL[0]) == LABEL[1]
+def is_ours(current: Manifest) -> bool:
+    return (current["metadata"].get("labels") or {}).get(LABEL[0]) == LABEL[1]
 
 
-def written_limits(found: Manifest) -> dict[str, str]:
+def written_limits(current: Manifest) -> dict[str, str]:
     """Return the lines as the portal wrote them last, {} where the object does not tell."""
     try:
-        said = json.loads((found["metadata"].get("annotations") or {}).get(WRITTEN_ANNOTATION, "{}"))
+        values = json.loads((current["metadata"].get("annotations") or {}).get(WRITTEN_ANNOTATION, "{}"))
     except ValueError:
         return {}
-    return {key: str(value) for key, value in said.items()} if isinstance(said, dict) else {}
+    return {key: str(value) for key, value in values.items()} if isinstance(values, dict) else {}
 
 
-def differing_limits(found: Manifest, hard: dict[str, str], part: str = "spec") -> dict[str, str]:
+def differing_limits(current: Manifest, hard: dict[str, str], part: str = "spec") -> dict[str, str]:
     """Return what the object says of our keys where it is something else ("" where it says nothing)."""
-    said = (found.get(part) or {}).get("hard") or {}
-    return {key: said.get(key, "") for key, value in hard.items() if not _equal(said.get(key, ""), value)}
+    values = (current.get(part) or {}).get("hard") or {}
+    return {key: values.get(key, "") for key, value in hard.items() if not _equal(values.get(key, ""), value)}
 
 
 def is_current(row: WrittenQuota | None, hard: dict[str, str]) -> bool:
@@ -314,25 +314,25 @@ def counts_old_limit(place: TeamNamespace, gateway: Gateway) -> bool:
 
     Admission goes by `status.hard`, which the quota controller copies from `spec.hard` a moment later.
     """
-    found = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
+    current = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
     return (
-        found is not None
-        and is_ours(found)
-        and bool(differing_limits(found, found["spec"]["hard"], "status"))
+        current is not None
+        and is_ours(current)
+        and bool(differing_limits(current, current["spec"]["hard"], "status"))
     )
 
 
-def _note_drift(row: WrittenQuota, found: Manifest | None) -> None:
+def _note_drift(row: WrittenQuota, current: Manifest | None) -> None:
     """Note as drift where the object says something else than the portal wrote into it last."""
-    if found is None:
+    if current is None:
         if row.seen_hard:
             row.drift, row.repaired_at = "Somebody deleted the ResourceQuota.", None
         return
     # An object that does not tell was written by an older release: what was seen last is known of it.
-    was = written_limits(found) or {key: value for key, value in row.seen_hard.items() if key in row.hard}
+    was = written_limits(current) or {key: value for key, value in row.seen_hard.items() if key in row.hard}
     changed = [
         f"{key} from {was[key]} to {value or 'nothing'}"
-        for key, value in differing_limits(found, was).items()
+        for key, value in differing_limits(current, was).items()
     ]
     if changed:
         row.drift = (

@@ -62,7 +62,7 @@ def _write_differing(places: Collection[TeamNamespace]) -> None:
         if is_writable(place.cluster) and not resource_quota.is_current(rows.get(place.pk), hards[place.pk])
     ]
     for place in sorted(
-        wrong, key=lambda one: resource_quota.raises_a_limit(rows.get(one.pk), hards[one.pk])
+        wrong, key=lambda moment: resource_quota.raises_a_limit(rows.get(moment.pk), hards[moment.pk])
     ):
         try:
             with gateway_for(place.cluster) as gateway:
@@ -138,7 +138,7 @@ def may_count_old_limit(claim: Claim, gateway: Gateway, refusal: Refused) -> boo
         return False
     row = WrittenQuota.objects.filter(place=place).first()
     moments = [claim.state_since, row.written_at if row else None]
-    if any(one is not None and timezone.now() - one < MAX_LAG for one in moments):
+    if any(moment is not None and timezone.now() - moment < MAX_LAG for moment in moments):
         return True
     return resource_quota.counts_old_limit(place, gateway)
 

@@ -126,7 +126,7 @@ def ask_for_quota(
             if earlier := _earlier(by, key):
                 return earlier
             _require_none_waiting(team, named)
-            asked = QuotaRequest.objects.create(
+            quota_request = QuotaRequest.objects.create(
                 key=key,
                 team=team,
                 asked_by=by,
@@ -136,12 +136,12 @@ def ask_for_quota(
                 decide_by=timezone.now() + settings.REQUEST_TTL,
                 **named,
             )
-            _notify_admins(asked)
+            _notify_admins(quota_request)
     except IntegrityError:
         if earlier := _earlier(by, key):  # the same message came twice at the same time
             return earlier
         raise
-    return asked
+    return quota_request
 
 
 @transaction.atomic(durable=True)
@@ -217,12 +217,13 @@ def withdraw_quota_request(*, quota_request: QuotaRequest, by: User) -> QuotaReq
     return _decided_already(asked, by, RequestStatus.WITHDRAWN)
 
 
-def reason_not_to_withdraw(user: User, asked: QuotaRequest, role: Role | None) -> str:
+def reason_not_to_withdraw(user: User, quota_request: QuotaRequest, role: Role | None) -> str:
     """Return why somebody with this role in the team may not withdraw the request, "" if they may."""
     if role is None or role.rank < Role.MEMBER.rank:
-        return f"Only members of {asked.team} may do this."
-    if user.pk != asked.asked_by_id and role.rank < Role.LEAD.rank:
-        return f"{asked.asked_by.label} asked for this; they or a lead of {asked.team} may withdraw it."
+        return f"Only members of {quota_request.team} may do this."
+    if user.pk != quota_request.asked_by_id and role.rank < Role.LEAD.rank:
+        requester, team = quota_request.asked_by.label, quota_request.team
+        return f"{requester} asked for this; they or a lead of {team} may withdraw it."
     return ""
 
 
@@ -239,8 +240,8 @@ def _require_none_waiting(team: Team, named: dict[str, Any]) -> None:
         )
 
 
-def _read(asked: QuotaRequest) -> QuotaRequest:
-    return QuotaRequest.objects.select_related(*RELATED).get(pk=asked.pk)
+def _read(quota_request: QuotaRequest) -> QuotaRequest:
+    return QuotaRequest.objects.select_related(*RELATED).get(pk=quota_request.pk)
 
 
 def _earlier(by: User, key: str) -> QuotaRequest | None:
@@ -259,41 +260,44 @@ def _to_decide(quota_request: QuotaRequest, by: User) -> QuotaRequest:
     return lock_row(QuotaRequest.objects.select_related(*RELATED), quota_request.pk)
 
 
-def _decided_already(asked: QuotaRequest, by: User, wanted: RequestStatus) -> QuotaRequest:
+def _decided_already(quota_request: QuotaRequest, by: User, wanted: RequestStatus) -> QuotaRequest:
     """Return it if `by` said the same before; else raise Conflict that says who was first and when."""
-    asked = _read(asked)
-    if asked.decided_by_id == by.pk and asked.answer == wanted:
-        return asked
+    quota_request = _read(quota_request)
+    if quota_request.decided_by_id == by.pk and quota_request.answer == wanted:
+        return quota_request
     raise Conflict(
-        f"{asked.decided_by.label if asked.decided_by else 'The portal'} was first: it was "
-        f"{asked.get_answer_display()} on "
-        f"{moment(asked.decided_at) if asked.decided_at else ''}."
+        f"{quota_request.decided_by.label if quota_request.decided_by else 'The portal'} was first: it was "
+        f"{quota_request.get_answer_display()} on "
+        f"{moment(quota_request.decided_at) if quota_request.decided_at else ''}."
     )
 
 
-def _notify_admins(asked: QuotaRequest) -> None:
-    admins = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=asked.asked_by_id)
+def _notify_admins(quota_request: QuotaRequest) -> None:
+    admins = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=quota_request.asked_by_id)
     notify(
         admins,
-        key=f"quota-request-{asked.pk}",
-        title=f"{asked.asked_by.label} asks for more quota of {asked.team}: {quota_words(asked)}",
-        body=asked.reason,
-        url=reverse("claims:quota_request_decision", args=[asked.pk]),
+        key=f"quota-request-{quota_request.pk}",
+        title=(
+            f"{quota_request.asked_by.label} asks for more quota of {quota_request.team}: "
+            f"{quota_words(quota_request)}"
+        ),
+        body=quota_request.reason,
+        url=reverse("claims:quota_request_decision", args=[quota_request.pk]),
         important=True,
     )
 
 
-def _notify_requester(asked: QuotaRequest) -> None:
+def _notify_requester(quota_request: QuotaRequest) -> None:
     def title() -> str:
-        if asked.answer != RequestStatus.APPROVED:
-            return f"{asked.team} gets no more {quota_words(asked)}"
-        until = until_words(asked.until, moment_with_zone)
-        return f"{asked.team} may have {asked.devices} × {quota_words(asked)} {until}"
+        if quota_request.answer != RequestStatus.APPROVED:
+            return f"{quota_request.team} gets no more {quota_words(quota_request)}"
+        until = until_words(quota_request.until, moment_with_zone)
+        return f"{quota_request.team} may have {quota_request.devices} × {quota_words(quota_request)} {until}"
 
     notify(
-        [asked.asked_by],
-        key=f"quota-request-decided-{asked.pk}",
+        [quota_request.asked_by],
+        key=f"quota-request-decided-{quota_request.pk}",
         title=title,
-        body=asked.decision_note,
-        url=reverse("claims:quota_request_decision", args=[asked.pk]),
+        body=quota_request.decision_note,
+        url=reverse("claims:quota_request_decision", args=[quota_request.pk]),
     )

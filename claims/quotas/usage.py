@@ -103,16 +103,16 @@ def reason_for_guarantees(
     own = next((share for share in shares if share.team.pk == team.pk), GuaranteeShare(team, 0, 0))
     others = [share for share in shares if share.team.pk != team.pk and share.unused]
     beyond = own.used + needs - max(own.guaranteed, own.used)
-    kept = sum(share.unused for share in others)
-    if capacity is None or beyond <= 0 or not kept:
+    guaranteed = sum(share.unused for share in others)
+    if capacity is None or beyond <= 0 or not guaranteed:
         return ""
     free = max(capacity - sum(share.used for share in shares), 0)
     own_unused = own.unused  # what of this request is within the guarantee is its own
-    if beyond <= free - kept - own_unused:
+    if beyond <= free - guaranteed - own_unused:
         return ""
     names = ", ".join(share.team.slug for share in others)
     free_devices = counted(free, f"free {device_class} device is", f"free {device_class} devices are")
-    kept_for = f"{min(kept, free)} of the {free_devices} guaranteed to {names}"
+    kept_for = f"{min(guaranteed, free)} of the {free_devices} guaranteed to {names}"
     if own.guaranteed:
         return f"{kept_for}; this request needs {beyond} beyond {team}'s own guarantee of {own.guaranteed}."
     return f"{kept_for}; this request needs {beyond}, and {team} has no guarantee of its own."
@@ -172,12 +172,12 @@ class QuotaUsage:
     @property
     def sentence(self) -> str:
         """Say it as "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved by pending requests"."""
-        said = _held_sentence(self.quota, self.held, self.limit)
+        sentence = _held_sentence(self.quota, self.held, self.limit)
         if self.outside:
-            said = f"{said}, uses {counted(self.outside, 'outside', 'outside')} the portal"
+            sentence = f"{sentence}, uses {counted(self.outside, 'outside', 'outside')} the portal"
         if not self.reserved:
-            return said
-        return f"{said} and {counted(self.reserved, 'is', 'are')} reserved by pending requests"
+            return sentence
+        return f"{sentence} and {counted(self.reserved, 'is', 'are')} reserved by pending requests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +251,8 @@ def lock_quotas(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Pro
     them takes is what another may no longer. Called in a transaction, last thing before counting.
     """
     own = Quota.objects.charged(team=team, classes=charge, profiles=profiles)
-    kept = with_guarantees(Quota.objects.filter(device_class__in=list(charge)))
-    rows = Quota.objects.filter(Q(pk__in=own.values("pk")) | Q(pk__in=kept.values("pk")))
+    guaranteed = with_guarantees(Quota.objects.filter(device_class__in=list(charge)))
+    rows = Quota.objects.filter(Q(pk__in=own.values("pk")) | Q(pk__in=guaranteed.values("pk")))
     locked = list(
         rows.select_related("team", "profile").select_for_update(no_key=True, of=("self",)).order_by("pk")
     )
@@ -376,8 +376,8 @@ def contributions(quota: Quota) -> list[Contribution]:
         own = claims.filter(charges__device_class=quota.device_class).for_list()
         whole = Coalesce("charges__settled", "charges__devices")
         counted = Greatest(Coalesce("charges__settled", "charges__devices") - F("charges__carried"), 0)
-    told = own.select_related("decided_by")  # the API names them
-    found: Iterable[Any] = told.annotate(whole=whole, counted=counted).filter(whole__gt=0)
+    own_claims = own.select_related("decided_by")  # the API names them
+    found: Iterable[Any] = own_claims.annotate(whole=whole, counted=counted).filter(whole__gt=0)
     return [
         Contribution(
             claim,

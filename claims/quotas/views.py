@@ -59,9 +59,9 @@ def quotas_sheet(rows: list[QuotaUsage]) -> HttpResponse:
     return csv_response("quotas", heads, cells)
 
 
-def quota_parts_sheet(found: Quota) -> HttpResponse:
+def quota_parts_sheet(quota: Quota) -> HttpResponse:
     """Every claim and every object outside the portal in the figure of a quota."""
-    parts = quota_breakdown(found)
+    parts = quota_breakdown(quota)
     heads = ("Claim", "State", "Who", "Counts as", "Devices")
     cells: list[tuple[object, ...]] = [
         (
@@ -75,7 +75,7 @@ def quota_parts_sheet(found: Quota) -> HttpResponse:
         for part in parts.outside
     ]
     return csv_response(
-        f"quota-{found.team.slug}-{slugify(quota_label(found)) or found.counts}", heads, cells
+        f"quota-{quota.team.slug}-{slugify(quota_label(quota)) or quota.counts}", heads, cells
     )
 
 
@@ -118,29 +118,29 @@ def may_ask_for_more(request: HttpRequest, team: Team) -> bool:
 @require_safe
 def quota(request: HttpRequest, quota_id: UUID) -> HttpResponse:
     """One quota with every claim in its figure; as a fragment it opens below its row."""
-    found = get_object_or_404(
+    quota = get_object_or_404(
         Quota.objects.visible_to(request.user).select_related("team", "profile"), pk=quota_id
     )
     if wants_csv(request):
-        return quota_parts_sheet(found)
+        return quota_parts_sheet(quota)
     page = {
-        "row": quota_usage([found])[0],
-        "parts": quota_breakdown(found, request.user),
+        "row": quota_usage([quota])[0],
+        "parts": quota_breakdown(quota, request.user),
         "is_admin": is_platform_admin(request.user),
         "form": QuotaForm(
-            initial={"devices": found.devices, "guaranteed": found.guaranteed, "counts": found.counts}
+            initial={"devices": quota.devices, "guaranteed": quota.guaranteed, "counts": quota.counts}
         ),
-        "may_request": may_ask_for_more(request, found.team),
+        "may_request": may_ask_for_more(request, quota.team),
     }
     return render(request, "claims/quotas/quota.html", page)
 
 
 @require_safe
 def quota_parts(request: HttpRequest, quota_id: UUID) -> HttpResponse:
-    found = get_object_or_404(
+    quota = get_object_or_404(
         Quota.objects.visible_to(request.user).select_related("team", "profile"), pk=quota_id
     )
-    page = {"row": quota_usage([found])[0], "parts": quota_breakdown(found, request.user), "drawer": True}
+    page = {"row": quota_usage([quota])[0], "parts": quota_breakdown(quota, request.user), "drawer": True}
     return render(request, "claims/quotas/_quota_parts.html", page)
 
 
@@ -188,16 +188,16 @@ def quota_ask(request: HttpRequest) -> HttpResponse:
     form = form_for(request, data=request.POST)
     if not form.is_valid():
         return render(request, "claims/quotas/quota_ask.html", ask_page(request, form), status=422)
-    said = dict(form.cleaned_data)
-    now = current_usage(said["team"], said["device_class"], said["profile"], said["counts"])
-    more = said.pop("more")
+    fields = dict(form.cleaned_data)
+    now = current_usage(fields["team"], fields["device_class"], fields["profile"], fields["counts"])
+    more = fields.pop("more")
     try:
-        asked = ask_for_quota(by=user_of(request), devices=(now.limit if now else 0) + more, **said)
+        quota_request = ask_for_quota(by=user_of(request), devices=(now.limit if now else 0) + more, **fields)
     except PortalError as refusal:
         page = ask_page(request, form) | {"refusal": refusal}
         return render(request, "claims/quotas/quota_ask.html", page, status=refusal.status)
     messages.success(request, f"You have asked for {more} more. Platform admins decide.")
-    return redirect("claims:quota_request_decision", asked.pk)
+    return redirect("claims:quota_request_decision", quota_request.pk)
 
 
 @require_safe
@@ -226,13 +226,13 @@ def quota_requests(request: HttpRequest) -> HttpResponseBase:
 @require_POST
 def quota_request_withdraw(request: HttpRequest, request_id: UUID) -> HttpResponse:
     visible = QuotaRequest.objects.visible_to(request.user)
-    one = get_object_or_404(visible.select_related("team"), pk=request_id)
+    quota_request = get_object_or_404(visible.select_related("team"), pk=request_id)
     try:
-        withdraw_quota_request(quota_request=one, by=user_of(request))
+        withdraw_quota_request(quota_request=quota_request, by=user_of(request))
         messages.success(request, "The request for more quota is withdrawn.")
     except Conflict as refusal:
         messages.error(request, refusal.message)
-    return redirect("claims:quota_request_decision", one.pk)
+    return redirect("claims:quota_request_decision", quota_request.pk)
 
 
 def form_for(request: HttpRequest, **more: object) -> QuotaAskForm:

@@ -73,9 +73,9 @@ class OutsideView(ListAPIView[ResourceClaim]):
         rows = unmanaged_objects(ResourceClaim, user_of(request)).order_by("name", "pk")
         fields = {"team": "team", "cluster": "cluster__name", "namespace": "namespace", "origin": "origin",
                   "state": "state"}  # fmt: skip
-        said = {field: request.query_params[name] for name, field in fields.items()
+        conditions = {field: request.query_params[name] for name, field in fields.items()
                 if name in request.query_params}  # fmt: skip
-        page = self.paginate_queryset(rows.filter(**said))
+        page = self.paginate_queryset(rows.filter(**conditions))
         shown = [UnmanagedClaim(row) for row in page or []]
         return self.get_paginated_response(UnmanagedClaimOut(shown, many=True).data)
 
@@ -87,9 +87,9 @@ class AdoptView(IdempotentWrites):
     def post(self, request: Request, uid: str) -> Response:
         user = user_of(request)
         row = unmanaged_objects(ResourceClaim, user).filter(uid=uid).first() or _adopted_object(uid, user)
-        asked = AdoptIn(data=request.data)
-        asked.is_valid(raise_exception=True)
-        fields = dict(asked.validated_data)
+        serializer = AdoptIn(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        fields = dict(serializer.validated_data)
         owner = User.objects.filter(username=fields["owner"]).first()
         if owner is None:
             raise Invalid(f"There is no person {fields['owner']}.")

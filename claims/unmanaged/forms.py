@@ -33,6 +33,6 @@ class AdoptForm(forms.Form):
     ) -> None:
         super().__init__(data, initial=initial)
         members = User.objects.filter(pk__in=[person.pk for person in people])
-        fitting = Profile.objects.filter(pk__in=[one.pk for one in profiles])
+        fitting = Profile.objects.filter(pk__in=[profile.pk for profile in profiles])
         cast("forms.ModelChoiceField[User]", self.fields["owner"]).queryset = members
         cast("forms.ModelChoiceField[Profile]", self.fields["profile"]).queryset = fitting

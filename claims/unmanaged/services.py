@@ -71,10 +71,10 @@ def adopted_claim(row: ResourceClaim) -> Claim | None:
 def namespace_team(row: ResourceClaim) -> Team:
     """Return the team of the namespace; Invalid if it is no team's."""
     place = TeamNamespace.objects.filter(cluster=row.cluster_id, namespace=row.namespace)
-    found = place.select_related("team").first()
-    if found is None:
+    namespace = place.select_related("team").first()
+    if namespace is None:
         raise Invalid(f"{row.namespace} is not the namespace of a team.")
-    return found.team
+    return namespace.team
 
 
 def fitting_profiles(row: ResourceClaim, team: Team) -> list[Profile]:
@@ -110,10 +110,10 @@ def _lines(row: ResourceClaim, team: Team, profile: Profile, rows: list[Quota]) 
             sentence = f"{each.sentence}; this claim needs {needs}."  # fmt: skip
         fits = each.used + needs <= each.limit
         lines.append(usage.QuotaLine(each.label, each, needs, fits=fits, sentence=sentence))
-    known = {each.device_class for each in rows}
-    for name in sorted(name for name, count in charge.items() if count and name not in known):
-        said = f"{team} has no quota for {name} devices."
-        lines.append(usage.QuotaLine(name, None, charge[name], fits=False, sentence=said))
+    classes = {each.device_class for each in rows}
+    for name in sorted(name for name, count in charge.items() if count and name not in classes):
+        problem = f"{team} has no quota for {name} devices."
+        lines.append(usage.QuotaLine(name, None, charge[name], fits=False, sentence=problem))
     return lines
 
 

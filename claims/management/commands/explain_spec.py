@@ -61,23 +61,30 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         name = "stdin" if options["file"] == "-" else options["file"]
         try:
-            pictures, elsewhere = sources(options)
+            snapshots, elsewhere = sources(options)
             wanted = requested_specs(read_documents(read(options["file"]), name), name, elsewhere)
         except (PortalError, EmptyDumpError) as refusal:
             raise CommandError(str(refusal), returncode=2) from None
         reports = [
-            (one, [report_on(cluster, snapshot, one.spec) for cluster, snapshot in pictures.items()])
-            for one in wanted
+            (
+                document,
+                [report_on(cluster, snapshot, document.spec) for cluster, snapshot in snapshots.items()],
+            )
+            for document in wanted
         ]
         if options["json"]:
-            said = [
-                {"title": one.title, "line": one.line, "clusters": [report.as_json() for report in found]}
-                for one, found in reports
+            lines = [
+                {
+                    "title": document.title,
+                    "line": document.line,
+                    "clusters": [report.as_json() for report in document_reports],
+                }
+                for document, document_reports in reports
             ]
-            self.stdout.write(json.dumps(said, indent=2))
+            self.stdout.write(json.dumps(lines, indent=2))
         else:
-            for one, found in reports:
-                self.explain(one, found)
+            for document, document_reports in reports:
+                self.explain(document, document_reports)
         if options["check"] and not all(any(report.fits for report in found) for _one, found in reports):
             sys.exit(1)
 
@@ -102,18 +109,18 @@ class Command(BaseCommand):
 def conclusion(report: SpecReport) -> list[str]:
     """Return the verdict, what is wrong with the spec, and whose end would help."""
     if report.fits:
-        said = [f"[green]✓ {'fits now'}[/]"]
+        lines = [f"[green]✓ {'fits now'}[/]"]
     else:
-        said = [f"[yellow]! {'does not fit now'}[/]  {escape(report.match.problem)}"]
+        lines = [f"[yellow]! {'does not fit now'}[/]  {escape(report.match.problem)}"]
     for finding in report.findings:
-        said.append(f"[red]{finding.severity}[/] {finding.code}: {escape(finding.message)}")
+        lines.append(f"[red]{finding.severity}[/] {finding.code}: {escape(finding.message)}")
         if finding.fix:
-            said.append("  " + f"Try: {escape(finding.fix.after)}")
+            lines.append("  " + f"Try: {escape(finding.fix.after)}")
     if report.blockers.sentence:
-        said.append(escape(report.blockers.sentence))
+        lines.append(escape(report.blockers.sentence))
     for ending in report.blockers.blockers[:MOST]:
-        said.append(f"It would fit on {escape(ending.node)} if {escape(', '.join(ending.claims))} ended.")
-    return [*said, ""]
+        lines.append(f"It would fit on {escape(ending.node)} if {escape(', '.join(ending.claims))} ended.")
+    return [*lines, ""]
 
 
 def read(file: str) -> str:
@@ -126,7 +133,7 @@ def read(file: str) -> str:
 def sources(options: Mapping[str, Any]) -> tuple[dict[str, ClusterSnapshot], Finder]:
     """Return the pictures to look at by name, and where to find what the file only names."""
     if options["snapshot"]:
-        objects = [one for file in options["snapshot"] for one in objects_in(file)]
+        objects = [document for file in options["snapshot"] for document in objects_in(file)]
         return {"snapshot": snapshot_from_dump(objects)}, finder_in(objects)
     clusters = [find_cluster(options["cluster"])] if options["cluster"] else list(enabled_clusters())
     return {cluster.name: current_snapshot(cluster) for cluster in clusters}, mirror_finder(clusters)
@@ -145,11 +152,11 @@ def objects_in(file: str) -> list[Json]:
 
 def finder_in(objects: list[Json]) -> Finder:
     def find(kind: str, namespace: str, name: str) -> Json | None:
-        for one in objects:
-            metadata = one.get("metadata") or {}
+        for document in objects:
+            metadata = document.get("metadata") or {}
             same = metadata.get("name") == name and (metadata.get("namespace") or "default") == namespace
-            if same and one.get("kind") == kind:
-                return one
+            if same and document.get("kind") == kind:
+                return document
         return None
 
     return find
