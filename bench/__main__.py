@@ -14,7 +14,7 @@ from bench.specs import FITS
 from bench.world import PER_NODE, Kind, World, world
 
 SIZES = (500, 5_000, 40_000)
-MEMORY = 300.0  # MiB that the picture of the largest cluster may take
+MEMORY = 300.0  # MiB that the snapshot of the largest cluster may take
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -73,7 +73,7 @@ def _compare(made: World, results: list[Result]) -> None:
 
 def _memory(kind: Kind, made: World, devices: int) -> Result:
     growth = memory.added(made)
-    return Result(f"memory: a picture, {kind}", devices, "fresh process", [growth], "MiB", MEMORY)
+    return Result(f"memory: a cluster snapshot, {kind}", devices, "fresh process", [growth], "MiB", MEMORY)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,5 +1,5 @@
 """
-What one picture adds to a process: `python -m bench.memory` reads a cluster as the mirror has it, line by
+What one cluster snapshot adds to a process: `python -m bench.memory` reads a cluster as the mirror has it, line by
 line, works everything out, and prints how much its resident set has grown.
 
 A process of its own for each, since what a process has freed stays with it.
@@ -23,7 +23,7 @@ MIB = 2**20
 
 
 def added(made: World) -> float:
-    """Return the MiB that a picture of the cluster adds to a fresh process."""
+    """Return the MiB that a snapshot of the cluster adds to a fresh process."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "objects.jsonl"
         with path.open("w") as file:

@@ -131,7 +131,7 @@ def read(file: str) -> str:
 
 
 def sources(options: Mapping[str, Any]) -> tuple[dict[str, ClusterSnapshot], Finder]:
-    """Return the pictures to look at by name, and where to find what the file only names."""
+    """Return the snapshots to look at by name, and where to find what the file only names."""
     if options["snapshot"]:
         objects = [document for file in options["snapshot"] for document in objects_in(file)]
         return {"snapshot": snapshot_from_dump(objects)}, finder_in(objects)
