@@ -1,8 +1,8 @@
 """
-What one cluster snapshot adds to a process: `python -m bench.memory` reads a cluster as the mirror has it, line by
-line, works everything out, and prints how much its resident set has grown.
+Memory of one cluster snapshot: `python -m bench.memory FILE` reads a mirrored cluster, evaluates its claims,
+and prints by how many MiB its resident set has grown.
 
-A process of its own for each, since what a process has freed stays with it.
+Each measurement needs a fresh process, because a process keeps the memory that it has freed.
 """
 
 from __future__ import annotations
