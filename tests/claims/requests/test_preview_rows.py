@@ -54,7 +54,7 @@ def test_a_preview_of_a_replacement_counts_what_is_more(seen, alice, vision, fra
 def test_a_preview_says_who_decides_and_what_is_wrong(seen, lena, lars):
     found = seen(devices=9)
     assert found.problems == ("train-80 allows 8 devices per claim; this request needs 9.",)
-    assert (found.approval.automatic, {person.username for person in found.approval.who}) == (
+    assert (found.approval.automatic, {person.username for person in found.approval.deciders}) == (
         False,
         {"lars", "lena"},
     )
