@@ -30,7 +30,7 @@ def asks_for_three_days(person, reason):
     dialog.get_by_role("radio", name=re.compile("^3 d ")).check()
     dialog.get_by_label(re.compile("^Reason")).fill(reason)
     dialog.get_by_role("button", name="Extend").click()
-    expect(person.page.get_by_text("Nobody has decided yet")).to_be_visible()
+    expect(person.page.get_by_text("requested an extension until")).to_be_visible()
 
 
 def test_an_engineer_extends_a_claim_at_once(people):
@@ -55,17 +55,17 @@ def test_a_longer_extension_waits_for_a_lead_and_the_page_follows(people):
     before = end_of(mira)
     asks_for_three_days(mira, "One more epoch.")
     mira.page.get_by_role("button", name="Cancel extension request").click()
-    expect(mira.page.get_by_text("Nobody has decided yet")).to_have_count(0)
+    expect(mira.page.get_by_text("requested an extension until")).to_have_count(0)
     asks_for_three_days(mira, "Two more epochs.")
     assert end_of(mira) == before
 
     aylin.open_claim("two-epochs")
-    aylin.page.get_by_role("link", name="Nobody has decided yet").click()
+    aylin.page.get_by_role("link", name="pending", exact=True).click()
     expect(aylin.page.get_by_text("Two more epochs.").first).to_be_visible()
     aylin.page.get_by_role("button", name=re.compile("^Approve")).click()
     expect(aylin.page.get_by_text("Extension of two-epochs approved.")).to_be_visible()
 
-    expect(mira.page.get_by_text("Nobody has decided yet")).to_have_count(0)  # without a reload
+    expect(mira.page.get_by_text("requested an extension until")).to_have_count(0)  # without a reload
     assert end_of(mira) > before
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 def tick(person, *names):
     for name in names:
-        person.page.get_by_role("checkbox", name=f"Choose {name}", exact=True).check()
+        person.page.get_by_role("checkbox", name=f"Select {name}", exact=True).check()
 
 
 def ask_for_two(person, stem):
@@ -33,13 +33,13 @@ def test_two_claims_are_released_at_once_after_a_preview(people):
     names = ask_for_two(mira, "several")
     mira.page.goto("/claims/?q=several")
     tick(mira, *names)
-    expect(mira.page.get_by_text("2 chosen")).to_be_visible()
+    expect(mira.page.get_by_text("2 selected")).to_be_visible()
     mira.page.get_by_label("Action", exact=True).select_option("release")
     mira.page.get_by_role("button", name="Preview…").click()
     expect(mira.page.get_by_role("heading", level=1)).to_have_text("Release 2 claims?")
     expect(mira.page.get_by_text("Released: it holds no device now.")).to_have_count(2)
     mira.page.get_by_role("button", name="Release 2 claims").click()
-    expect(mira.page.get_by_text("2 of 2 are done.")).to_be_visible()
+    expect(mira.page.get_by_text("done for 2 of 2 claims")).to_be_visible()
     for name in names:
         mira.open_claim(name)
         mira.sees_state("Releas(ing|ed)")
@@ -51,10 +51,10 @@ def test_rows_are_chosen_by_keyboard_and_with_shift(people):
     boxes = mira.page.locator("[data-tick]")
     boxes.nth(0).click()
     boxes.nth(2).click(modifiers=["Shift"])
-    expect(mira.page.get_by_text("3 chosen")).to_be_visible()
+    expect(mira.page.get_by_text("3 selected")).to_be_visible()
     boxes.nth(3).focus()
     mira.page.keyboard.press("x")
-    expect(mira.page.get_by_text("4 chosen")).to_be_visible()
+    expect(mira.page.get_by_text("4 selected")).to_be_visible()
     mira.page.get_by_label("All on this page").check()
     expect(boxes.last).to_be_checked()
 
@@ -65,7 +65,7 @@ def test_without_javascript_the_boxes_work_too(people):
     tick(plain, "sam2-finetune")
     plain.page.get_by_label("Action", exact=True).select_option("withdraw")
     plain.page.get_by_role("button", name="Preview…").click()
-    expect(plain.page.get_by_text("only a request that waits can be withdrawn")).to_be_visible()
+    expect(plain.page.get_by_text("Only pending requests can be withdrawn.")).to_be_visible()
 
 
 def test_an_admin_adopts_what_somebody_made_by_hand(people, simulated):

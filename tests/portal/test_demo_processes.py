@@ -59,7 +59,7 @@ def test_first_start_tells_the_story_and_starting_again_keeps_it(tmp_path):
     """In an empty folder, with a database of its own."""
     with RunningDemo(tmp_path, "sim") as demo:
         demo.start()
-        assert any("claims of the story" in line for line in demo.lines)
+        assert any("claims of the demo" in line for line in demo.lines)
         with urllib.request.urlopen(f"{demo.url}/healthz") as answer:
             assert answer.read() == b"ok\n"
         assert len(demo.family()) >= 8  # itself, database, redis, simulator, web, two workers, beat
@@ -68,7 +68,7 @@ def test_first_start_tells_the_story_and_starting_again_keeps_it(tmp_path):
         assert demo.process.returncode == 0
 
         demo.start()
-        assert not any("claims of the story" in line for line in demo.lines)
+        assert not any("claims of the demo" in line for line in demo.lines)
         assert "sam2-finetune" in claims_of_the_engineer(demo)
         assert demo.stop() == []
         assert demo.process.returncode == 0

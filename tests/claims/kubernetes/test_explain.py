@@ -95,7 +95,7 @@ def test_a_quota_refuses_the_claim_of_a_pod(delivered, explained, admin):
     assert found.pods[0].stage == PodStage.NO_CLAIM
     assert found.pods[0].events[0].event.reason == "FailedResourceClaimCreation"
     assert "the ResourceQuota gpus of the namespace is exhausted" in found.next_action.sentence
-    assert f"limited to {CHARGED}=0" in found.next_action.sentence
+    assert f"limit: {CHARGED}=0" in found.next_action.sentence
 
 
 def test_a_pod_that_names_a_missing_claim_is_told_by_nobody_but_the_portal(delivered, explained, admin):
@@ -119,4 +119,4 @@ def test_a_pod_that_names_a_missing_template_is_told_from_its_event(
     admin.create(POD, pod)
     found = explained(claim, lambda found: found.pods[0].events)
     assert (found.pods[0].stage, found.pods[0].missing) == (PodStage.NO_TEMPLATE, ("no-such",))
-    assert "The pod names the ResourceClaimTemplate no-such" in found.pods[0].events[0].diagnosis.meaning
+    assert "The pod refers to the ResourceClaimTemplate no-such" in found.pods[0].events[0].diagnosis.meaning
