@@ -211,7 +211,7 @@ SPECTACULAR_SETTINGS = {
         "Approval": "claims.models.Approval",
         "Sharing": "claims.catalogue.sharing.Sharing",
         "Actor": "claims.claim_page.api.ACTORS",
-        "Mender": "claims.claim_page.api.MENDERS",
+        "DiagnosisActor": "claims.claim_page.api.DIAGNOSIS_ACTORS",
     },
 }
 
