@@ -11,7 +11,7 @@ from django.http import QueryDict
 from core.text import counted
 from dra.placement import CapacityType, Placement
 from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions
-from dra.workloads.pods import (
+from dra.workloads.parts import (
     CUDA,
     LAST_PORT,
     LONGEST_NAME,

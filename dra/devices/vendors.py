@@ -109,7 +109,7 @@ class Vendor:
     `memory` names capacities.
     """
 
-    name: str = "other"  # key of the images that suit the device (dra.workloads.pods)
+    name: str = "other"  # key of the images that suit the device (dra.workloads.parts)
     brands: tuple[str, ...] = ()
     kind: str = "gpu"  # where the driver publishes no type
     kinds: dict[str, str] = field(default_factory=dict)

@@ -4,8 +4,7 @@ Workloads that use a claim, as manifests. Pure functions.
 A builder of a kind takes (`ClaimUse`, `WorkloadOptions`) and returns the documents in the order of applying.
 """
 
-from dra.workloads.pods import ASSUMED, ClaimUse, WorkloadOptions, devices_of, pods_of, requests_of
-from dra.workloads.templates import (
+from dra.workloads.builders import (
     deployment,
     inference_service,
     job,
@@ -17,6 +16,7 @@ from dra.workloads.templates import (
     triton,
     vllm,
 )
+from dra.workloads.parts import ASSUMED, ClaimUse, WorkloadOptions, devices_of, pods_of, requests_of
 
 __all__ = [
     "ASSUMED",

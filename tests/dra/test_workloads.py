@@ -7,8 +7,8 @@ from itertools import chain
 import pytest
 
 from dra import workloads
-from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions, templates
-from dra.workloads.pods import IMAGES, devices_of, pods_of
+from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions, builders
+from dra.workloads.parts import IMAGES, devices_of, pods_of
 from tests.dra.workload_manifests import GOLDEN, written
 
 MAKERS = {
@@ -203,11 +203,11 @@ def test_jupyterhub_is_told_in_python_and_in_values_the_same():
     chosen = WorkloadOptions(
         priority="low", capacity=ASSUMED, tolerate=("gpu:NoSchedule",), weights_claim="qwen"
     )
-    python = templates.config(TEMPLATE, chosen)
+    python = builders.config(TEMPLATE, chosen)
     assert "'resourceClaimTemplateName': 'sweep'" in python
     calls = [node.value.func.attr for node in ast.parse(python).body if isinstance(node, ast.Expr)]
     assert calls == ["update", "update", "extend", "extend", "extend", "extend"]
-    values = templates.values(TEMPLATE, chosen)
+    values = builders.values(TEMPLATE, chosen)
     inside = values["hub"]["extraConfig"]["gpu-claim"]
     assert inside in python
     assert values["singleuser"]["storage"]["extraVolumes"][0]["name"] == "models"
@@ -222,7 +222,7 @@ def test_jupyterhub_is_told_in_python_and_in_values_the_same():
     ],
 )
 def test_the_chart_gets_name_and_tag_apart(image, name, tag):
-    assert templates.values(NAMED, WorkloadOptions(image=image))["singleuser"]["image"] == {
+    assert builders.values(NAMED, WorkloadOptions(image=image))["singleuser"]["image"] == {
         "name": name,
         "tag": tag,
     }

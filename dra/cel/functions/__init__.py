@@ -8,20 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dra.cel.functions import conversions, operators, text
-from dra.cel.functions import conversions as amounts
-from dra.cel.functions import conversions as lists
-from dra.cel.functions import operators as optionals
-from dra.cel.functions import text as net
+from dra.cel.functions import amounts, conversions, lists, net, operators, text
 
 WHOLE: dict[str, Callable[..., Any]] = operators.FUNCTIONS
 OVERLOADS: dict[str, Callable[..., Any]] = (
     conversions.FUNCTIONS
     | text.FUNCTIONS
-    | lists.LIST_FUNCTIONS
-    | amounts.AMOUNT_FUNCTIONS
-    | net.NET_FUNCTIONS
-    | optionals.OPTIONAL_FUNCTIONS
+    | lists.FUNCTIONS
+    | amounts.FUNCTIONS
+    | net.FUNCTIONS
+    | operators.OPTIONAL_FUNCTIONS
 )
 
 __all__ = ["OVERLOADS", "WHOLE"]

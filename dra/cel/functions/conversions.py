@@ -1,8 +1,7 @@
 """
-Type conversions, and functions of lists, quantities and versions.
+Type conversions.
 
-Sources: cel-go `common/types/*.go` (ConvertToType; Go's strconv) and `ext/{lists,sets}.go`; apiserver
-`pkg/cel/library/{quantity,semverlib,lists}.go`.
+Sources: cel-go `common/types/*.go` (ConvertToType; Go's strconv).
 """
 
 from __future__ import annotations
@@ -11,86 +10,9 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from itertools import pairwise
 from typing import Any
 
-from dra.cel.functions.operators import checked
-from dra.cel.values import INT64, UINT64, Amount, Failure, Uint, amount, compare, is_equal, version, whole
-from dra.quantity import QuantityError
-from dra.semver import Version, VersionError
-
-
-def _quantity(text: str) -> Amount:
-    try:
-        return amount(text)
-    except QuantityError as error:
-        raise Failure(str(error)) from error
-
-
-def _is_quantity(text: str) -> bool:
-    try:
-        amount(text)
-    except QuantityError:
-        return False
-    return True
-
-
-def _integer(of: Amount) -> int:
-    if of.integer is None:
-        raise Failure("cannot convert value to integer")
-    return of.integer
-
-
-def _semver(text: str, normalize: bool = False) -> Version:  # noqa: FBT001, FBT002 - CEL passes it by place
-    try:
-        return version(text, normalize)
-    except VersionError as error:
-        raise Failure(str(error)) from error
-
-
-def _is_semver(text: str, normalize: bool = False) -> bool:  # noqa: FBT001, FBT002 - CEL passes it by place
-    try:
-        version(text, normalize)
-    except VersionError:
-        return False
-    return True
-
-
-def _part(number: int) -> int:
-    """Return a part of a version, unsigned upstream, as the signed number that CEL makes of it."""
-    return number - 2**64 if number not in INT64 else number
-
-
-def _order(left: Any, right: Any) -> int:
-    return int(left > right) - int(left < right)
-
-
-AMOUNT_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "string_to_quantity": _quantity,
-    "is_quantity_string": _is_quantity,
-    "quantity_sign": lambda of: (of.nano > 0) - (of.nano < 0),
-    "quantity_is_greater_than": lambda one, other: one.nano > other.nano,
-    "quantity_is_less_than": lambda one, other: one.nano < other.nano,
-    "quantity_compare_to": lambda one, other: _order(one.nano, other.nano),
-    "quantity_get_float": lambda of: of.approximate,
-    "quantity_get_int": _integer,
-    "quantity_is_integer": lambda of: of.integer is not None,
-    "quantity_add": Amount.plus,
-    "quantity_add_int": lambda one, number: one.plus(whole(number)),
-    "quantity_sub": Amount.minus,
-    "quantity_sub_int": lambda one, number: one.minus(whole(number)),
-    "string_to_semver": _semver,
-    "string_bool_to_semver": _semver,
-    "is_semver_string": _is_semver,
-    "is_semver_string_bool": _is_semver,
-    "semver_is_greater_than": lambda one, other: one > other,
-    "semver_is_less_than": lambda one, other: one < other,
-    "semver_compare_to": _order,
-    "semver_major": lambda of: _part(of.major),
-    "semver_minor": lambda of: _part(of.minor),
-    "semver_patch": lambda of: _part(of.patch),
-}
-
+from dra.cel.values import INT64, UINT64, Failure, Uint
 
 TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
@@ -216,102 +138,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "uint64_to_string": lambda value: str(int(value)),
     "ip_to_string": str,
     "cidr_to_string": str,
-}
-
-
-MOST = 1_000_000  # of lists.range()
-KINDS = ("bool", "int", "uint", "double", "string", "bytes")
-
-
-def _slice(elements: list[Any], start: int, end: int) -> list[Any]:
-    if start < 0 or end < 0:
-        raise Failure(f"cannot slice({start}, {end}), negative indexes not supported")
-    if start > end:
-        raise Failure(f"cannot slice({start}, {end}), start index must be less than or equal to end index")
-    if len(elements) < end:
-        raise Failure(f"cannot slice({start}, {end}), list is length {len(elements)}")
-    return elements[start:end]
-
-
-def _range(count: int) -> list[int]:
-    if count < 0:
-        raise Failure(f"lists.range: size must be non-negative, got {count}")
-    if count > MOST:
-        raise Failure(f"lists.range: size {count} exceeds maximum allowed ({MOST})")
-    return list(range(count))
-
-
-def _distinct(elements: list[Any]) -> list[Any]:
-    distinct: list[Any] = []
-    for element in elements:
-        if not any(is_equal(element, earlier) for earlier in distinct):
-            distinct.append(element)
-    return distinct
-
-
-def _index_of(elements: list[Any], element: Any) -> int:
-    return next((index for index, item in enumerate(elements) if is_equal(item, element)), -1)
-
-
-def _last_index_of(elements: list[Any], element: Any) -> int:
-    return next((index for index in reversed(range(len(elements))) if is_equal(elements[index], element)), -1)
-
-
-def _contains(elements: list[Any], part: list[Any]) -> bool:
-    return all(any(is_equal(element, candidate) for candidate in elements) for element in part)
-
-
-def _intersects(one: list[Any], other: list[Any]) -> bool:
-    return any(is_equal(left, right) for left in one for right in other)
-
-
-def _sorted(elements: list[Any]) -> bool:
-    return all(compare(element, other) <= 0 for element, other in pairwise(elements))
-
-
-def _extreme(function: str, sign: int) -> Callable[[list[Any]], Any]:
-    def run(found: list[Any]) -> Any:
-        if not found:
-            raise Failure(f"{function} called on empty list")
-        best = found[0]
-        for one in found[1:]:
-            if compare(one, best) == sign:
-                best = one
-        return best
-
-    return run
-
-
-def _sum(zero: Any) -> Callable[[list[Any]], Any]:
-    def run(elements: list[Any]) -> Any:
-        total = zero
-        for element in elements:
-            total = total + element if type(zero) is float else checked(int(total) + int(element), type(zero))
-        return total
-
-    return run
-
-
-def _includes(found: Any, element: Any) -> bool:
-    among = found if type(found) is list else [found]
-    return any(is_equal(one, element) for one in among)
-
-
-LIST_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "list_slice": _slice,
-    "lists_range": _range,
-    "list_reverse": lambda found: found[::-1],
-    "list_distinct": _distinct,
-    "list_a_index_of_int": _index_of,
-    "list_a_last_index_of_int": _last_index_of,
-    "list_sets_contains_list": _contains,
-    "list_sets_equivalent_list": lambda one, other: _contains(one, other) and _contains(other, one),
-    "list_sets_intersects_list": _intersects,
-    "list_includes_dyn_dyn": _includes,
-    "list_int_sum_int": _sum(0),
-    "list_uint_sum_uint": _sum(Uint(0)),
-    "list_double_sum_double": _sum(0.0),
-    **{f"list_{kind}_is_sorted_bool": _sorted for kind in KINDS},
-    **{f"list_{kind}_max_{kind}": _extreme("max", 1) for kind in KINDS},
-    **{f"list_{kind}_min_{kind}": _extreme("min", -1) for kind in KINDS},
 }

@@ -11,7 +11,7 @@ from pprint import pformat
 from textwrap import indent
 
 from dra.objects import Manifest
-from dra.workloads.pods import (
+from dra.workloads.parts import (
     ASSUMED,
     IMAGES,
     MODELS,
