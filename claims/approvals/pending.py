@@ -85,7 +85,7 @@ def backlog(user: User) -> Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class RowDifferences:
     """How rows differed from what they should be: requests without a row, altered rows, rows left over."""
 
     missing: int = 0
@@ -116,7 +116,7 @@ def refresh(
     teams: Collection[UUID] | None = None,
     profile: Profile | None = None,
     request: Extension | QuotaRequest | None = None,
-) -> Drift:
+) -> RowDifferences:
     """
     Update the rows of these claims with their extensions, of these teams, of a profile, or of one request;
     without an argument all rows. Return what differed.
@@ -141,10 +141,10 @@ def refresh(
         return _write(scope)
 
 
-def drift() -> Drift:
+def find_differences() -> RowDifferences:
     """Compare all rows with what they should be, and change nothing."""
-    drift, _changed, _obsolete = _compare(EVERYTHING)
-    return drift
+    differences, _changed, _obsolete = _compare(EVERYTHING)
+    return differences
 
 
 def _undecided_claims_with(profile: Profile) -> QuerySet[Claim, UUID]:
@@ -154,27 +154,27 @@ def _undecided_claims_with(profile: Profile) -> QuerySet[Claim, UUID]:
     return Claim.objects.with_profile(profile.slug).filter(undecided).order_by().values_list("pk", flat=True)
 
 
-def _write(scope: _Scope) -> Drift:
-    drift, changed, obsolete = _compare(scope)
+def _write(scope: _Scope) -> RowDifferences:
+    differences, changed, obsolete = _compare(scope)
     if changed:
         PendingDecision.objects.bulk_create(
             changed, update_conflicts=True, unique_fields=["id"], update_fields=FIELDS
         )
     if obsolete:
         PendingDecision.objects.filter(pk__in=obsolete).delete()
-    return drift
+    return differences
 
 
-def _compare(scope: _Scope) -> tuple[Drift, list[PendingDecision], list[UUID]]:
+def _compare(scope: _Scope) -> tuple[RowDifferences, list[PendingDecision], list[UUID]]:
     """Return the differences, the rows to write and the ids of the rows to delete."""
     expected = {row.pk: row for row in _expected_rows(scope)}
     stored = {row.pk: row for row in PendingDecision.objects.filter(scope.rows)}
     missing = [row for pk, row in expected.items() if pk not in stored]
     altered = [row for pk, row in expected.items() if pk in stored and _values(row) != _values(stored[pk])]
     obsolete = [pk for pk in stored if pk not in expected]
-    drift = Drift(len(missing), len(altered), len(obsolete))
+    differences = RowDifferences(len(missing), len(altered), len(obsolete))
     # In one order, so that two transactions that write the same rows do not wait for each other.
-    return drift, sorted([*missing, *altered], key=lambda row: row.pk), obsolete
+    return differences, sorted([*missing, *altered], key=lambda row: row.pk), obsolete
 
 
 def _values(row: PendingDecision) -> list[Any]:

@@ -139,14 +139,14 @@ class BlockerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Blockers:
+class VisibleBlockers:
     """`sentence` is empty unless enough is free but scattered."""
 
     sentence: str
     rows: tuple[BlockerRow, ...]
 
 
-def blockers_for(person: Person, cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) -> Blockers:
+def blockers_for(person: Person, cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) -> VisibleBlockers:
     """Return claims whose release would free enough devices for `spec`; the number of queries is constant."""
     result = find_blockers(snapshot, spec)
     names = {name for blocker in result.blockers for name in blocker.claims}
@@ -155,7 +155,7 @@ def blockers_for(person: Person, cluster: Cluster, snapshot: ClusterSnapshot, sp
     ).defer("raw")
     by_name = {full: row for row in rows if (full := f"{row.namespace}/{row.name}") in names}
     holders = holders_for(person, by_name.values())
-    return Blockers(
+    return VisibleBlockers(
         result.sentence,
         tuple(
             BlockerRow(blocker.node, tuple(holders[by_name[name].pk] for name in blocker.claims))

@@ -16,7 +16,7 @@ from dra.workloads.parts import (
     IMAGES,
     MODELS,
     ClaimUse,
-    Program,
+    ContainerProgram,
     WorkloadOptions,
     claim_source,
     claim_wanted,
@@ -42,13 +42,15 @@ from dra.workloads.parts import (
 ONE_BY_ONE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
 
 
-def shower(use: ClaimUse, options: WorkloadOptions, *, stays: bool = False) -> Program:
+def shower(use: ClaimUse, options: WorkloadOptions, *, stays: bool = False) -> ContainerProgram:
     """Return a program that shows the devices, and then stays for ten minutes or for ever."""
     images = IMAGES[use.vendor]
     command = ("sh", "-c", f"{images.look}; sleep {'infinity' if stays else 600}")
     ports = (("http", options.port),) if options.port else ()
     # An own image knows what it runs, once it serves something or stays by itself.
-    return Program(images.base, () if options.image and stays else command, ports=ports if stays else ())
+    return ContainerProgram(
+        images.base, () if options.image and stays else command, ports=ports if stays else ()
+    )
 
 
 def pod(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
@@ -77,7 +79,7 @@ def deployment(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
     return deployed(name_of(use, "deployment"), use, options, shower(use, options, stays=True))
 
 
-def deployed(name: str, use: ClaimUse, options: WorkloadOptions, program: Program) -> list[Manifest]:
+def deployed(name: str, use: ClaimUse, options: WorkloadOptions, program: ContainerProgram) -> list[Manifest]:
     """Return a Deployment of the program, with a Service if it serves something."""
     spec = {
         "replicas": pods_of(use, options),
@@ -111,9 +113,9 @@ TRITON_PORTS = (("http", 8000), ("grpc", 8001), ("metrics", 8002))
 MODEL = "Qwen/Qwen2.5-0.5B-Instruct"  # small and public, for a first try
 
 
-def jupyter_program(use: ClaimUse) -> Program:
+def jupyter_program(use: ClaimUse) -> ContainerProgram:
     """Return JupyterLab with its token in the log; `/api` answers without one."""
-    return Program(
+    return ContainerProgram(
         IMAGES[use.vendor].jupyter,
         ("jupyter", "lab", "--ip=0.0.0.0", f"--port={JUPYTER_PORT}", "--no-browser"),
         ports=(("http", JUPYTER_PORT),),
@@ -130,12 +132,12 @@ def jupyter(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
     return [manifests, further, *policies(name, use, options, ports=program.ports)]
 
 
-def vllm_program(use: ClaimUse, options: WorkloadOptions) -> Program:
+def vllm_program(use: ClaimUse, options: WorkloadOptions) -> ContainerProgram:
     """Return a server of the OpenAI protocol, over all devices of one claim where their number is known."""
     model = MODELS if has_weights(options) else MODEL
     devices = devices_of(use, options)
     parallel = () if devices is None else (f"--tensor-parallel-size={devices}",)
-    return Program(
+    return ContainerProgram(
         IMAGES[use.vendor].vllm,
         ("vllm", "serve", model, f"--port={VLLM_PORT}", *parallel),
         env=(("HOME", "/tmp"),),  # noqa: S108 - a user without a home writes its caches there
@@ -152,7 +154,7 @@ def vllm(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
 def triton(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
     """Return Triton over the mounted models; without any it starts with none and says so in its log."""
     repository = MODELS if has_weights(options) else "/tmp"  # noqa: S108 - an empty folder of the image
-    program = Program(
+    program = ContainerProgram(
         IMAGES[use.vendor].triton,
         ("tritonserver", f"--model-repository={repository}"),
         ports=TRITON_PORTS,
@@ -180,7 +182,9 @@ def notebook(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
 def pytorch_job(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
     """Return a PyTorchJob of a master and as many workers as make up the pods at once."""
     name, pods = name_of(use, "train"), pods_of(use, options)
-    program = Program(IMAGES[use.vendor].torch, ("python", "-c", SHOW), container="pytorch", shm=True)
+    program = ContainerProgram(
+        IMAGES[use.vendor].torch, ("python", "-c", SHOW), container="pytorch", shm=True
+    )
     template = {"metadata": {"labels": labels(name)}, "spec": pod_spec(use, options, program)}
     replicas: Manifest = {"Master": {"replicas": 1, "restartPolicy": "OnFailure", "template": template}}
     if pods > 1:

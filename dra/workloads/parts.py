@@ -177,7 +177,7 @@ SHM = "2Gi"  # processes of one pod pass tensors through /dev/shm, where a conta
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ContainerProgram:
     """
     What runs in the container.
 
@@ -209,7 +209,9 @@ def labels(name: str) -> dict[str, str]:
     return {"app.kubernetes.io/name": name}
 
 
-def pod_spec(use: ClaimUse, options: WorkloadOptions, program: Program, *, restart: str = "") -> Manifest:
+def pod_spec(
+    use: ClaimUse, options: WorkloadOptions, program: ContainerProgram, *, restart: str = ""
+) -> Manifest:
     """Return the spec of a pod. `restart` is its restartPolicy, "" for that of the kind around it."""
     spec: Manifest = {"restartPolicy": restart} if restart else {}
     if options.priority:
@@ -223,7 +225,7 @@ def pod_spec(use: ClaimUse, options: WorkloadOptions, program: Program, *, resta
     return spec | ({"volumes": found} if found else {})
 
 
-def pod_security(program: Program) -> Manifest:
+def pod_security(program: ContainerProgram) -> Manifest:
     """Return what the Pod Security Standard "restricted" asks of a pod."""
     return {
         "runAsNonRoot": True,
@@ -246,7 +248,7 @@ def claim_wanted(options: WorkloadOptions) -> Manifest:
     return {"name": POD_CLAIM} | ({"request": options.request} if options.request else {})
 
 
-def container(options: WorkloadOptions, program: Program) -> Manifest:
+def container(options: WorkloadOptions, program: ContainerProgram) -> Manifest:
     manifest: Manifest = {"name": program.container, "image": options.image or program.image}
     if program.command:
         manifest["command"] = list(program.command)
@@ -298,7 +300,7 @@ def toleration(taint: str) -> Manifest:
     return {"key": key, **match, "effect": effect}
 
 
-def volumes(options: WorkloadOptions, program: Program) -> list[Manifest]:
+def volumes(options: WorkloadOptions, program: ContainerProgram) -> list[Manifest]:
     manifests: list[Manifest] = []
     if options.weights_claim:
         source = {"claimName": options.weights_claim, "readOnly": True}
@@ -311,7 +313,7 @@ def volumes(options: WorkloadOptions, program: Program) -> list[Manifest]:
     return manifests
 
 
-def mounts(options: WorkloadOptions, program: Program) -> list[Manifest]:
+def mounts(options: WorkloadOptions, program: ContainerProgram) -> list[Manifest]:
     manifests: list[Manifest] = []
     if has_weights(options):
         manifests.append({"name": "models", "mountPath": MODELS, "readOnly": True})

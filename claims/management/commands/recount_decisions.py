@@ -20,11 +20,14 @@ class Command(BaseCommand):
         parser.add_argument("--check", action="store_true", help="Only compare; exit code 1 if rows differ.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        drift = pending.drift() if options["check"] else pending.refresh()
-        kinds = f"{drift.missing} missing, {drift.altered} altered, {drift.obsolete} obsolete"
-        if options["check"] and drift.total:
-            raise CommandError(f"{counted(drift.total, 'row differs', 'rows differ')}: {kinds}.")
+        differences = pending.find_differences() if options["check"] else pending.refresh()
+        kinds = (
+            f"{differences.missing} missing, {differences.altered} altered, {differences.obsolete} obsolete"
+        )
+        if options["check"] and differences.total:
+            raise CommandError(f"{counted(differences.total, 'row differs', 'rows differ')}: {kinds}.")
         verb = "differ" if options["check"] else "differed"
-        rows = f"{drift.total} rows {verb}" if drift.total != 1 else f"1 row {verb}"
+        rows = f"{counted(differences.total, 'row')} {verb}"
         requests = counted(PendingDecision.objects.count(), "undecided request")
-        self.stdout.write(f"{requests}, {rows}{f': {kinds}' if drift.total else ''}.")
+        details = f": {kinds}" if differences.total else ""
+        self.stdout.write(f"{requests}, {rows}{details}.")

@@ -381,7 +381,7 @@ def test_rows_match_the_plain_computation_after_random_operations(seed, fra, vis
     pairs = 0
     for number in range(45):
         operation = world.step()
-        assert pending.drift() == pending.Drift(), operation
+        assert pending.find_differences() == pending.RowDifferences(), operation
         for user in User.objects.all() if number % 5 == 4 else ():
             ids = {row.pk for row in pending.waiting_for(user)}
             assert ids == plainly_waiting_for(user), (operation, user)
