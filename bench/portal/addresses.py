@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from bench.portal.build import NAME
 from bench.portal.people import ADMIN, CLASS, ENGINEER, LEAD, READERS
-from bench.portal.size import slug_of
+from bench.portal.size import team_slug
 from claims.models import Claim, Extension, Quota
 from claims.observation.unmanaged import unmanaged_objects
 from claims.states import ClaimState
@@ -19,7 +19,7 @@ from inventory.models import Device, ResourceClaim
 from teams.models import User
 
 DECIDE = (LEAD, ADMIN)
-TEAM = slug_of(0)
+TEAM = team_slug(0)
 WISH = {"team": TEAM, "cluster": NAME, "profile": "profile-01", "devices": 2, "duration": "24h"}
 TOO_MUCH = WISH | {"devices": 8}
 

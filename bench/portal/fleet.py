@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import cast
 from uuid import UUID
 
-from bench.portal.size import Size, slug_of
+from bench.portal.size import Size, team_slug
 from bench.world import Kind as Devices
 from bench.world import World, world
 from claims.plans.plan import CLAIM_LABEL
@@ -74,12 +74,12 @@ def shelf_of(size: Size) -> Shelf:
     chance = random.Random(size.devices)  # noqa: S311, nothing secret
     shelf = Shelf({})
     pods = []
-    for number, claim in enumerate(made.claims):
-        team = number % size.teams
+    holders = chance.choices(range(size.teams), size.team_weights(), k=len(made.claims))
+    for number, (claim, team) in enumerate(zip(made.claims, holders, strict=True)):
         _give(claim, team, shelf.holding if number % FOREIGN else None, chance)
         pods.append(_pod(claim))
-    unused = [_unused(made, number % size.teams, shelf, chance) for number in range(size.requested)]
-    names = ("kube-system", "default", *(slug_of(team) for team in range(size.teams)))
+    unused = [_unused(made, number % size.teams, shelf, chance) for number in range(size.waiting)]
+    names = ("kube-system", "default", *(team_slug(team) for team in range(size.teams)))
     parts: list[tuple[Kind, list[Manifest]]] = [
         (NAMESPACE, [_named(name, chance) for name in names]),
         (NODE, made.nodes),
@@ -98,7 +98,7 @@ def shelf_of(size: Size) -> Shelf:
 
 def _give(claim: Manifest, team: int, ours: Owners | None, chance: random.Random) -> None:
     metadata = claim["metadata"]
-    metadata["namespace"] = slug_of(team)
+    metadata["namespace"] = team_slug(team)
     metadata.pop("labels", None)
     if ours is not None:
         owner = _id(chance)

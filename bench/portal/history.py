@@ -1,4 +1,4 @@
-"""Two years of claims: those that hold the devices of the cluster now, and all that came before."""
+"""A year of claims: those that hold the devices of the cluster now, and all that came before."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from notify.models import Notice
 from teams.models import Membership, Role, Team, User
 
 S = ClaimState
-PAST = 730 * DAY
+PAST = 365 * DAY
 RECENT = 14 * DAY  # how old the oldest claim is that still holds something
 # Of a hundred claims that are over: how they ended.
 ENDED = {S.RELEASED: 78, S.EXPIRED: 8, S.DENIED: 5, S.WITHDRAWN: 5, S.FAILED: 4}  # percent
@@ -128,11 +128,15 @@ class _Author:
     def claims(self, shelf: Shelf) -> Iterator[Claim]:
         live = [(S.ALLOCATED, *one) for one in shelf.holding]
         live += [(S.PROVISIONED, *one) for one in shelf.waiting]
-        live += [(S.REQUESTED, uuid7(), n % len(self.teams)) for n in range(self.size.requested)]
+        weights = self.size.team_weights()
+        numbers = self.chance.choices(range(len(self.teams)), weights, k=self.size.requested)
+        live += [(S.REQUESTED, uuid7(), number) for number in numbers]
         for state, pk, team in live:
             yield self.claim(pk, self.teams[team], state)
-        for state in self.chance.choices([*ENDED], [*ENDED.values()], k=max(self.size.claims - len(live), 0)):
-            yield self.claim(uuid7(), self.chance.choice(self.teams), state)
+        past = max(self.size.claims - len(live), 0)
+        states = self.chance.choices([*ENDED], [*ENDED.values()], k=past)
+        for state, team in zip(states, self.chance.choices(self.teams, weights, k=past), strict=True):
+            yield self.claim(uuid7(), team, state)
 
     def claim(self, pk: UUID, team: Team, state: ClaimState) -> Claim:
         is_over = state in FINAL
@@ -192,7 +196,7 @@ class _Author:
 def _asked(author: _Author, claims: Sequence[Claim]) -> None:
     """More time, more quota, questions and drafts."""
     holding = [claim for claim in claims if claim.state == S.ALLOCATED]
-    asked = author.chance.sample(holding, min(len(holding), author.size.requested))
+    asked = author.chance.sample(holding, min(len(holding), author.size.requested // 10))
     waiting = len(asked) // 3
     extensions = []
     for number, claim in enumerate(asked):

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from bench.portal.rows import copy
-from bench.portal.size import Size, slug_of
+from bench.portal.size import Size, team_slug
 from bench.world import PRODUCTS
 from claims.models import Approval, ApprovalRule, Delivery, Profile, ProfileVersion, Quota, TeamNamespace
 from dra.canonical import spec_hash
@@ -23,7 +23,7 @@ DAY = timedelta(days=1)
 
 def settle_in(size: Size, cluster: Cluster) -> None:
     """Make all of it; `cluster` is the one in which every team has a namespace of its own name."""
-    teams = [Team(slug=slug_of(n), title=f"Team {n}", series=1 + n % 5) for n in range(size.teams)]
+    teams = [Team(slug=team_slug(n), title=f"Team {n}", series=1 + n % 5) for n in range(size.teams)]
     copy(Team, teams)
     _people(size, teams)
     TeamNamespace.objects.bulk_create(
@@ -44,8 +44,8 @@ def settle_in(size: Size, cluster: Cluster) -> None:
 def _people(size: Size, teams: list[Team]) -> None:
     people, memberships = [], []
     for number, team in enumerate(teams):
-        for place in range(size.people):
-            name = {(0, 2): ENGINEER, (0, 1): LEAD}.get((number, place), f"person-{number:02}-{place:02}")
+        for place in range(size.people_of_large_team if number < size.large_teams else size.people):
+            name = {(0, 2): ENGINEER, (0, 1): LEAD}.get((number, place), f"person-{number:03}-{place:02}")
             person = User(username=name, first_name=f"Person {place}", last_name=team.title, is_active=True)
             people.append(person)
             role = {0: Role.OWNER, 1: Role.LEAD, 3: Role.VIEWER}.get(place, Role.MEMBER)
@@ -95,9 +95,10 @@ def _profile(number: int, teams: list[Team]) -> Profile:
 
 def _quotas(size: Size, teams: list[Team], profiles: list[Profile]) -> None:
     """Every team has quota of the class; some are promised a part, some are limited in more ways."""
-    fair = max(8, size.devices // size.teams)
+    weights = size.team_weights()
     rows = []
     for number, team in enumerate(teams):
+        fair = max(8, size.devices * weights[number] // sum(weights))
         promised = fair // 8 if number % 12 == 5 else 0
         rows.append(Quota(team=team, device_class=CLASS, devices=fair, guaranteed=promised))
         rows += [Quota(team=team, profile=profile, devices=fair) for profile in profiles[number % 7 :: 13]]

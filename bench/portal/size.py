@@ -7,16 +7,31 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """`claims` are all of them over two years; those that hold a device now follow from `devices`."""
+    """
+    `claims` are all of them over a year; those that hold a device now follow from `devices`.
+
+    One team in 25 is large: it has more people and six times the claims of another. The readers of the
+    pages are in large teams.
+    """
 
     devices: int = 40_000
     claims: int = 100_000
-    teams: int = 60
-    people: int = 25  # per team
+    teams: int = 500
+    people: int = 3  # per team
+    people_of_large_team: int = 25
     profiles: int = 40
-    requested: int = 300  # undecided
+    requested: int = 2_000  # undecided
+    waiting: int = 300  # for a pod
     notices: int = 40  # per person
 
+    @property
+    def large_teams(self) -> int:
+        return max(3, self.teams // 25)
 
-def slug_of(team: int) -> str:
-    return f"team-{team:02}"
+    def team_weights(self) -> list[int]:
+        """Return the share of the claims that each team has."""
+        return [6 if team < self.large_teams else 1 for team in range(self.teams)]
+
+
+def team_slug(team: int) -> str:
+    return f"team-{team:03}"

@@ -12,7 +12,7 @@ from claims.states import ClaimState
 from inventory.models import Device, ResourceClaim
 from usage.models import Rollup
 
-SMALL = Size(devices=80, claims=240, teams=3, people=4, profiles=8, requested=9, notices=2)
+SMALL = Size(devices=80, claims=240, teams=3, people=4, profiles=8, requested=9, waiting=9, notices=2)
 
 
 @pytest.fixture
