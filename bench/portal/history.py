@@ -135,8 +135,8 @@ class _Author:
             yield self.claim(pk, self.teams[team], state)
         past = max(self.size.claims - len(live), 0)
         states = self.chance.choices([*ENDED], [*ENDED.values()], k=past)
-        for state, team in zip(states, self.chance.choices(self.teams, weights, k=past), strict=True):
-            yield self.claim(uuid7(), team, state)
+        for state, owner in zip(states, self.chance.choices(self.teams, weights, k=past), strict=True):
+            yield self.claim(uuid7(), owner, state)
 
     def claim(self, pk: UUID, team: Team, state: ClaimState) -> Claim:
         is_over = state in FINAL
