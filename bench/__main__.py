@@ -1,89 +1,217 @@
-"""`python -m bench`: measure the paths that have a budget, print a table, write bench/results.json."""
+"""`python -m bench`: measure everything that has a budget, print a table, write bench/results.json."""
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 
 from rich.console import Console
 
-from bench import memory, paths, report, upstream
+from bench import allocator, memory, report, upstream
 from bench.measure import Result
-from bench.specs import FITS
+from bench.specs import FITS, FUNNEL, MATCHED
 from bench.world import PER_NODE, Kind, World, world
 
 SIZES = (500, 5_000, 40_000)
 MEMORY = 300.0  # MiB that the snapshot of the largest cluster may take
+FRACTIONS = (100, 10)  # the portal at 1/100 and 1/10 of its size, for the growth table
+FEW = 5  # samples of each path of a small portal
+SNAPSHOT_MEMORY = "memory: a cluster snapshot"
+ALLOCATOR = "allocator"  # all of its lines
+ALLOCATOR_PATHS = (MATCHED.name, FUNNEL.name, *(question.name for question in FITS), SNAPSHOT_MEMORY)
+
+
+@dataclass(slots=True)
+class Run:
+    """One run: its options, what it has measured, and what it could not measure."""
+
+    options: argparse.Namespace
+    console: Console = field(default_factory=lambda: Console(stderr=True))
+    results: list[Result] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+    def log(self, text: str) -> None:
+        self.console.print(f"{time.monotonic() - self.started:6.0f} s  {text}", highlight=False)
+
+    def wants(self, *prefixes: str) -> bool:
+        """Return whether `--only` names one of these kinds of lines, or nothing."""
+        only = self.options.only
+        return any(only.startswith(prefix) or prefix.startswith(only) for prefix in prefixes)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Return 0 whatever the figures: a budget is a ratio to look at, not a test."""
-    asked = _parser().parse_args(arguments)
-    if asked.only.startswith("pages"):
-        return _portal(asked)
-    results: list[Result] = []
-    skipped = []
-    reason = "asked not to" if asked.no_upstream else upstream.why_not()
-    if reason:
-        skipped.append(f"Kubernetes' allocator was not asked: {reason}")
-    say = Console(stderr=True)
-    for devices in asked.devices:
-        for kind in Kind:
-            say.print(f"{devices:,} devices, {kind}")
-            made = world(kind, devices // PER_NODE * PER_NODE)
-            found = list(paths.results(kind, made, devices, asked.repeat, asked.only))
-            if found and not reason:
-                _compare(made, found)
-            results += found
-            if not asked.only or asked.only in "memory":
-                results.append(_memory(kind, made, devices))
-    report.show(results, skipped)
-    report.write(asked.out, results, skipped)
+    options = _parser().parse_args(arguments)
+    run = Run(options)
+    if options.profile:
+        return _profile(run)
+    background = None if options.only or options.fraction != 1 else _Background(run)
+    if background is None and (options.only == ALLOCATOR or _names_allocator(options.only)):
+        measure_allocator(run, "" if options.only == ALLOCATOR else options.only)
+    if run.wants(*PORTAL_LINES):
+        measure_portal(run, background)
+    return finish(run, background)
+
+
+def finish(run: Run, background: _Background | None) -> int:
+    growth: list[report.Growth] = []
+    if background is not None:
+        run.results += background.wait()
+        growth = report.growth([*background.small_portals(), run.results])
+    report.show(run.results, run.skipped)
+    if growth:
+        report.show_growth(growth)
+    for sentence in report.slower(run.results, report.committed()):
+        run.console.print(f"Slower than in the committed run: {sentence}", highlight=False)
+    report.write(run.options.out, run.results, run.skipped, growth)
+    run.log(f"Written to {run.options.out}")
     return 0
 
 
-def _portal(asked: argparse.Namespace) -> int:
-    """Measure what needs a database; Django reads its settings when it is imported, so that is done here."""
+# The allocator, without a database.
+
+
+def _names_allocator(only: str) -> bool:
+    return bool(only) and any(only in path for path in ALLOCATOR_PATHS)
+
+
+def measure_allocator(run: Run, only: str) -> None:
+    options = run.options
+    reason = "left out by an option" if options.no_upstream else upstream.why_not()
+    if reason:
+        run.skipped.append(f"No comparison with Kubernetes' allocator: {reason}")
+    for devices in options.devices:
+        for kind in Kind:
+            run.log(f"{devices:,} devices, {kind}")
+            cluster = world(kind, devices // PER_NODE * PER_NODE)
+            lines = list(allocator.results(kind, cluster, devices, options.repeat, only))
+            if lines and not reason:
+                _compare(cluster, lines)
+            run.results += lines
+            path = f"{SNAPSHOT_MEMORY}, {kind}"
+            if only in path:
+                growth = memory.added(cluster)
+                run.results.append(Result(path, devices, "fresh process", [growth], "MiB", MEMORY))
+
+
+def _compare(cluster: World, results: list[Result]) -> None:
+    """Add the times of upstream, and a note where it finds another number of nodes."""
+    questions = [question for question in FITS if question.name in {result.path for result in results}]
+    answers, nodes_here = upstream.answers(cluster, questions), allocator.nodes_that_fit(cluster, questions)
+    for result in results:
+        if result.path in answers and result.state != "cold":
+            result.upstream, nodes = answers[result.path]
+            if nodes != nodes_here[result.path] and result.state == "warm":
+                result.notes.append(f"{result.path}: {nodes_here[result.path]} nodes here, {nodes} upstream.")
+
+
+# The portal, in a PostgreSQL of its own.
+
+PORTAL_LINES = ("pages", "writes", "exports", "sweep", "traffic", "memory: w", "recompute")
+type Section = Callable[[], Iterator[Result]]
+
+
+def measure_portal(run: Run, background: _Background | None) -> None:
+    """Build the portal and measure its sections; Django reads its settings when it is imported, here."""
+    from bench.portal.size import Size
+
+    options, size = run.options, Size().divided(run.options.fraction)
+    with open_portal(options.keep):
+        from bench.portal import chores, pages, traffic, writes
+        from bench.portal.build import build
+
+        build(size, run.log)
+        sections: dict[tuple[str, ...], Section] = {
+            ("pages",): lambda: pages.results(size.devices, options.repeat, options.only),
+            ("writes", "exports"): lambda: writes.results(size.devices, options.repeat, options.only),
+            ("sweep",): lambda: chores.sweep(size.devices),
+            ("traffic", "memory: w"): lambda: traffic.results(size.devices, options.only),
+            ("recompute",): lambda: chores.recompute(size.devices, options.only),
+        }
+        for prefixes, section in sections.items():
+            if run.wants(*prefixes):
+                run.log(" and ".join(prefixes))
+                run.results += section()
+
+
+def open_portal(folder: Path | None) -> AbstractContextManager[None]:
     from bench.portal.server import portal
 
-    say = Console(stderr=True)
-    with portal(asked.keep):
-        from bench.portal import pages
+    return portal(folder)
+
+
+class _Background:
+    """What a whole run measures beside the build of the portal: small portals and the allocator."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.folder = Path(tempfile.mkdtemp(prefix="dragoman-bench-"))
+        self.parts: list[tuple[str, list[str]]] = [
+            (f"portal-{fraction}", ["--only", "pages", "--fraction", str(fraction), "--repeat", str(FEW)])
+            for fraction in FRACTIONS
+        ]
+        allocator_options = ["--only", ALLOCATOR, "--repeat", str(run.options.repeat)]
+        allocator_options += ["--no-upstream"] if run.options.no_upstream else []
+        self.parts.append(("allocator", allocator_options))
+        self.thread = Thread(target=self._measure)
+        self.thread.start()
+
+    def _measure(self) -> None:
+        for name, options in self.parts:
+            out = str(self.folder / f"{name}.json")
+            command = [sys.executable, "-m", "bench", *options, "--out", out]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                self.run.skipped.append(f"{name} was not measured: {done.stderr.strip().splitlines()[-1]}")
+            self.run.log(f"{name} measured")
+
+    def wait(self) -> Sequence[Result]:
+        """Return the lines of the allocator once every part has ended."""
+        self.thread.join()
+        return self._read("allocator")
+
+    def small_portals(self) -> list[Sequence[Result]]:
+        return [self._read(f"portal-{fraction}") for fraction in FRACTIONS]
+
+    def _read(self, name: str) -> Sequence[Result]:
+        path = self.folder / f"{name}.json"
+        return report.read(path) if path.exists() else []
+
+
+def _profile(run: Run) -> int:
+    """Print where the time of one path goes."""
+    from bench.portal.size import Size
+
+    with open_portal(run.options.keep):
+        from bench.portal import profile
         from bench.portal.build import build
-        from bench.portal.size import Size
 
-        build(Size(), say.print)
-        results = list(pages.results(Size().devices, asked.repeat, asked.only))
-    report.show(results, [])
-    report.write(asked.out, results, [])
+        build(Size().divided(run.options.fraction), run.log)
+        profile.show(run.options.profile)
     return 0
-
-
-def _compare(made: World, results: list[Result]) -> None:
-    """Add what upstream takes for the same, and a note where it answers otherwise."""
-    questions = [one for one in FITS if one.name in {result.path for result in results}]
-    told, ours = upstream.asked(made, questions), paths.nodes_that_fit(made, questions)
-    for one in results:
-        if one.path in told and one.state != "cold":
-            one.upstream, nodes = told[one.path]
-            if nodes != ours[one.path] and one.state == "warm":
-                one.notes.append(f"{one.path}: {ours[one.path]} nodes here, {nodes} upstream.")
-
-
-def _memory(kind: Kind, made: World, devices: int) -> Result:
-    growth = memory.added(made)
-    return Result(f"memory: a cluster snapshot, {kind}", devices, "fresh process", [growth], "MiB", MEMORY)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench", description=main.__doc__)
-    parser.add_argument("--only", default="", metavar="TEXT", help="paths whose name has this in it")
+    parser.add_argument("--only", default="", metavar="TEXT", help="lines whose name starts with it: pages")
+    parser.add_argument("--profile", default="", metavar="PATH", help="show where the time of a path goes")
     parser.add_argument("--devices", type=int, nargs="+", default=SIZES, help="sizes of the clusters")
-    parser.add_argument("--repeat", type=int, default=40, help="samples of each warm path")
+    parser.add_argument(
+        "--fraction", type=int, default=1, help="measure the portal at 1/FRACTION of its size"
+    )
+    parser.add_argument("--repeat", type=int, default=20, help="samples of each path")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where the portal's database stays")
     parser.add_argument("--no-upstream", action="store_true", help="leave Kubernetes' allocator out")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results.json")
+    parser.add_argument("--out", type=Path, default=report.RESULTS)
     return parser
 
 

@@ -22,13 +22,13 @@ from bench.world import World
 MIB = 2**20
 
 
-def added(made: World) -> float:
+def added(cluster: World) -> float:
     """Return the MiB that a snapshot of the cluster adds to a fresh process."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "objects.jsonl"
         with path.open("w") as file:
             for part in ("classes", "slices", "claims", "taint_rules", "nodes"):
-                file.writelines(json.dumps([part, one]) + "\n" for one in getattr(made, part))
+                file.writelines(json.dumps([part, manifest]) + "\n" for manifest in getattr(cluster, part))
         command = [sys.executable, "-m", "bench.memory", str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(done.stdout)
@@ -46,7 +46,7 @@ def main(path: str) -> None:
     import django
 
     django.setup()
-    from bench.paths import matched
+    from bench.allocator import matched
     from bench.specs import MATCHED
     from dra.cluster_snapshot import ClusterSnapshot
     from dra.held import Interner
@@ -56,15 +56,17 @@ def main(path: str) -> None:
     gc.collect()
     before = resident()
     shared = Interner()
-    kept: dict[str, list[Any]] = {part: [] for part in PARTS}
+    parts: dict[str, list[Any]] = {part: [] for part in PARTS}
     with Path(path).open() as file:
         for number, line in enumerate(file):
             if number % CHUNK == 0:
                 shared.drop_singletons()
             part, raw = json.loads(line)
-            kept[part].append(shared(PARTS[part].make(*(_column(raw, name) for name in PARTS[part].columns))))
+            parts[part].append(
+                shared(PARTS[part].make(*(_column(raw, name) for name in PARTS[part].columns)))
+            )
     shared.drop_singletons()
-    classes, slices, claims, taint_rules, nodes = (kept[part] for part in PARTS)
+    classes, slices, claims, taint_rules, nodes = (parts[part] for part in PARTS)
     snapshot = ClusterSnapshot(classes, slices, claims, taint_rules, nodes)
     matched(snapshot, {"devices": MATCHED.spec["devices"]} if snapshot.class_by_name else {})
     assert snapshot.available or not snapshot.devices  # noqa: S101
@@ -73,13 +75,13 @@ def main(path: str) -> None:
 
 
 def _column(raw: Mapping[str, Any], name: str) -> Any:
-    """Return what the mirror has in a column of the row of an object, or under a path of its `raw`."""
+    """Return a column of the row that the mirror has of an object, or the value under a path of `raw`."""
     if name in ("name", "namespace", "labels"):
         return raw["metadata"].get(name)
-    found: Any = {"raw": raw}
+    value: Any = {"raw": raw}
     for step in name.split("__"):
-        found = (found or {}).get(step)
-    return found
+        value = (value or {}).get(step)
+    return value
 
 
 if __name__ == "__main__":

@@ -1,22 +1,33 @@
-"""The table and `results.json`."""
+"""The table, `results.json`, and what became slower since the committed run."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import yaml
 from rich.console import Console
 from rich.table import Table
 
 from bench.measure import Result, percentile
 
-WIDTH = 160  # of what goes to a file
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "results.json"
+REASONS = FOLDER / "reasons.yaml"  # why a budget is missed, by path
+WIDTH = 170  # of what goes to a file
 PACKAGES = ("django", "psycopg")
+SLOWER = 1.2  # a path that takes so many times as long as in the committed run is named …
+NOISE = 1.0  # … if the difference exceeds so many milliseconds
+FASTER_THAN_RESULT = 1.5  # a path may grow by so much more than its response
+GROWTH_NOISE = 4.0  # ms; smaller differences say nothing
+LEFT = ("path", "state")
 
 
 def machine() -> dict[str, Any]:
@@ -31,79 +42,167 @@ def machine() -> dict[str, Any]:
     }
 
 
-def write(path: Path, results: Sequence[Result], skipped: Sequence[str]) -> None:
-    """Write everything that was measured, and why something was not."""
-    rows = [
-        {
-            "path": one.path,
-            "devices": one.devices,
-            "state": one.state,
-            "unit": one.unit,
-            "samples": [round(sample, 3) for sample in one.samples],
-            "median": round(one.median, 3),
-            "p95": round(one.p95, 3),
-            "processor": [round(sample, 3) for sample in one.processor],
-            "budget": one.budget,
-            "of_budget": _rounded(one.of_budget),
-            "upstream": _rounded(one.upstream),
-            "of_upstream": _rounded(one.of_upstream),
-            "queries": one.queries,
-            "notes": one.notes,
-        }
-        for one in results
-    ]
+def write(
+    path: Path, results: Sequence[Result], skipped: Sequence[str], growth: Sequence[Growth] = ()
+) -> None:
+    """Write everything that was measured, one line per path, and why something was not."""
+    head = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "skipped": list(skipped),
+    }
+    parts = {
+        "results": [result.as_dict() for result in results],
+        "growth": [row.as_dict() for row in growth],
+    }
+    text = json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}")
+    for name, rows in parts.items():
+        lines = ",\n".join("    " + json.dumps(row, ensure_ascii=False) for row in rows)
+        text += f',\n  "{name}": [\n{lines}\n  ]' if rows else f',\n  "{name}": []'
     path.parent.mkdir(parents=True, exist_ok=True)
-    told = {"machine": machine(), "skipped": list(skipped), "results": rows}
-    path.write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+    path.write_text(text + "\n}\n")
+
+
+def read(path: Path) -> list[Result]:
+    return [Result.from_dict(row) for row in json.loads(path.read_text())["results"]]
+
+
+def committed() -> list[dict[str, Any]]:
+    """Return the lines of results.json in the last commit; none without git or before the first one."""
+    command = ["git", "-C", str(FOLDER), "show", f"HEAD:./{RESULTS.name}"]
+    try:
+        shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return list(json.loads(shown)["results"])
+    except (OSError, subprocess.CalledProcessError, ValueError):
+        return []
+
+
+def slower(results: Sequence[Result], previous: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield a sentence for each path that became slower than in the previous run."""
+    before = {(row["path"], row["state"], row["devices"]): row for row in previous}
+    for result in results:
+        row = before.get((result.path, result.state, result.devices))
+        if row is None or result.at_least:
+            continue
+        old = row["cpu_median"] or row["median"]
+        if result.cost > SLOWER * old and result.cost - old > NOISE:
+            yield (
+                f"{result.path} ({result.state}): {old:,.1f} → {result.cost:,.1f} {result.unit}, "
+                f"{result.cost / old:.1f} × as long."
+            )
+
+
+class Growth:
+    """How the time of one path grows with the size of the portal, from 1/100 over 1/10 to the full one."""
+
+    def __init__(self, path: str, state: str, times: Sequence[float], sizes: Sequence[int]) -> None:
+        self.path, self.state, self.times, self.sizes = path, state, times, sizes
+
+    @property
+    def too_fast(self) -> bool:
+        """Return whether the time grows faster than the response in the last step."""
+        small, large = self.times[-2:]
+        response = max(self.sizes[-1] / self.sizes[-2], 1.0) if self.sizes[-2] else 1.0
+        return large - small * response > GROWTH_NOISE and large > FASTER_THAN_RESULT * small * response
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "state": self.state,
+            "cpu_median": [round(number, 3) for number in self.times],
+            "size": list(self.sizes),
+            "grows_faster_than_result": self.too_fast,
+        }
+
+
+def growth(parts: Sequence[Sequence[Result]]) -> list[Growth]:
+    """Compare the same paths of several runs, from the smallest portal to the largest."""
+    tables = [{(result.path, result.state): result for result in part} for part in parts]
+    common = [key for key in tables[-1] if all(key in table for table in tables)] if tables else []
+    rows = []
+    for path, state in common:
+        results = [table[path, state] for table in tables]
+        if results[0].unit == "ms":
+            sizes = [result.size or 0 for result in results]
+            rows.append(Growth(path, state, [result.cost for result in results], sizes))
+    return rows
 
 
 def show(results: Sequence[Result], skipped: Sequence[str], console: Console | None = None) -> None:
-    """Print the table, ratios first."""
-    table = Table(title="p95 ÷ budget, and median ÷ Kubernetes' allocator over all nodes")
-    for name in (
-        "÷ budget",
-        "÷ upstream",
-        "path",
-        "devices",
-        "state",
-        "median",
-        "p95",
-        "CPU p95",
-        "budget",
-        "upstream",
-        "queries",
-    ):
-        table.add_column(name, justify="left" if name in ("path", "state") else "right", no_wrap=True)
-    for one in results:
-        over = one.of_budget is not None and one.of_budget > 1
+    """Print the table, ratios first, and below it why budgets are missed."""
+    table = _table(
+        "Worst ratio to a limit of the budget, and median ÷ Kubernetes' allocator over all nodes",
+        *("÷ budget", "÷ upstream", "path", "devices", "state", "median", "p95", "CPU median", "CPU p95"),
+        *("budget", "upstream", "queries"),
+    )
+    for result in results:
+        over = result.of_budget is not None and result.of_budget > 1
         table.add_row(
-            _ratio(one.of_budget),
-            _ratio(one.of_upstream),
-            one.path,
-            f"{one.devices:,}",
-            one.state,
-            f"{one.median:,.1f} {one.unit}",
-            f"{one.p95:,.1f} {one.unit}",
-            f"{percentile(one.processor):,.1f} ms" if one.processor else "",
-            "" if one.budget is None else f"{one.budget:,.0f} {one.unit}",
-            "" if one.upstream is None else f"{one.upstream:,.1f} {one.unit}",
-            "" if one.queries is None else str(one.queries),
+            _ratio(result.of_budget),
+            _ratio(result.of_upstream),
+            result.path,
+            f"{result.devices:,}",
+            result.state,
+            f"{result.median:,.1f} {result.unit}",
+            f"{result.p95:,.1f} {result.unit}",
+            f"{result.cost:,.1f} ms" if result.processor else "",
+            f"{percentile(result.processor):,.1f} ms" if result.processor else "",
+            "" if result.budget is None else f"{result.budget:,g} {result.unit}",
+            "" if result.upstream is None else f"{result.upstream:,.1f} {result.unit}",
+            "" if result.queries is None else str(result.queries),
             style="red" if over else "",
         )
-    console = console or Console()
+    console = console or terminal()
+    console.print(table)
+    for note in [note for result in results for note in result.notes] + list(skipped):
+        console.print(note)
+    missed = [result for result in results if result.misses]
+    limited = sum(result.of_budget is not None for result in results)
+    console.print(f"{limited - len(missed)} of {limited} lines meet their budget.")
+    reasons = _reasons()
+    for result in missed:
+        reason = next(
+            (text for part, text in reasons.items() if part in result.path), "no reason is written down"
+        )
+        console.print(f"{result.path} ({result.state}): {'; '.join(result.misses)}. Why: {reason}")
+
+
+def show_growth(rows: Sequence[Growth], console: Console | None = None) -> None:
+    """Print the growth of every path, those that grow faster than their result first."""
+    table = _table("Growth of CPU time (ms)", "path", "state", "1/100", "1/10", "full", "response ×", "")
+    for row in sorted(rows, key=lambda row: not row.too_fast):
+        response = row.sizes[-1] / row.sizes[-2] if row.sizes[-2] else 1.0
+        table.add_row(
+            row.path,
+            row.state,
+            *(f"{number:,.1f}" for number in row.times),
+            f"{response:.1f}",
+            "grows faster than its result" if row.too_fast else "",
+            style="red" if row.too_fast else "",
+        )
+    (console or terminal()).print(table)
+
+
+def terminal() -> Console:
+    console = Console()
     if not console.is_terminal:
         console.width = WIDTH
-    console.print(table)
-    for note in [note for one in results for note in one.notes] + list(skipped):
-        console.print(note)
+    return console
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title)
+    for name in columns:
+        table.add_column(name, justify="left" if name in LEFT else "right", no_wrap=True)
+    return table
+
+
+def _reasons() -> dict[str, str]:
+    return yaml.safe_load(REASONS.read_text()) or {} if REASONS.exists() else {}
 
 
 def _ratio(number: float | None) -> str:
     return "" if number is None else f"{number:.2f}"
-
-
-def _rounded(number: float | None) -> float | None:
-    return None if number is None else round(number, 4)
 
 
 def _processor() -> str:

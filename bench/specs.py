@@ -1,4 +1,4 @@
-"""What the benchmarks ask for: one claim spec per way of asking."""
+"""What the benchmarks ask for: text claim spec per way of asking."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class Question:
 
 def exactly(count: int = 1, *expressions: str, name: str = "gpu", **more: Any) -> Manifest:
     """Return a request of that many devices."""
-    return {"name": name, "exactly": ask(count, *expressions, **more)}
+    return {"name": name, "exactly": device_request(count, *expressions, **more)}
 
 
-def ask(count: int, *expressions: str, **more: Any) -> Manifest:
+def device_request(count: int, *expressions: str, **more: Any) -> Manifest:
     """Return what `exactly` or an alternative holds."""
-    selectors = [{"cel": {"expression": one}} for one in expressions]
-    asked = {
+    selectors = [{"cel": {"expression": text}} for text in expressions]
+    request = {
         "deviceClassName": more.pop("class_name", DRIVER),
         "allocationMode": "ExactCount",
         "count": count,
     }
-    return asked | {"selectors": selectors, **more}
+    return request | {"selectors": selectors, **more}
 
 
 def spec(*requests: Manifest, match: str = "", distinct: str = "") -> Manifest:
@@ -51,9 +51,9 @@ MIG: Manifest = {"deviceClassName": "mig.nvidia.com"}
 PREFERENCES = {
     "name": "gpu",
     "firstAvailable": [
-        {"name": "four-h100", **ask(4, H100)},
-        {"name": "two-large", **ask(2, LARGE)},
-        {"name": "any", **ask(1)},
+        {"name": "four-h100", **device_request(4, H100)},
+        {"name": "two-large", **device_request(2, LARGE)},
+        {"name": "any", **device_request(1)},
     ],
 }
 

@@ -53,10 +53,10 @@ class World:
 
 
 def world(kind: Kind, devices: int) -> World:
-    """Return a cluster of `devices` devices, a multiple of eight."""
-    chance = random.Random(f"{kind} {devices}")  # noqa: S311, nothing secret
-    made = World(classes=[_class("gpu.nvidia.com", "gpu"), _class("mig.nvidia.com", "mig")])
-    made.taint_rules = [_taint_rule()]
+    """Return a cluster of so many devices, a multiple of eight."""
+    rng = random.Random(f"{kind} {devices}")  # noqa: S311, nothing secret
+    cluster = World(classes=[_class("gpu.nvidia.com", "gpu"), _class("mig.nvidia.com", "mig")])
+    cluster.taint_rules = [_taint_rule()]
     build: Callable[[World, random.Random, str, int], None] = {
         Kind.WHOLE: _whole,
         Kind.SHARED: _shared,
@@ -64,51 +64,51 @@ def world(kind: Kind, devices: int) -> World:
     }[kind]
     for number in range(devices // PER_NODE):
         name = f"gpu-node-{number:05}"
-        made.nodes.append(_node(chance, name, number))
-        build(made, chance, name, number)
-    return made
+        cluster.nodes.append(_node(rng, name, number))
+        build(cluster, rng, name, number)
+    return cluster
 
 
-def _whole(made: World, chance: random.Random, node: str, number: int) -> None:
+def _whole(cluster: World, rng: random.Random, node: str, number: int) -> None:
     product = _product(number)
-    devices = [_gpu(chance, product, index) for index in range(PER_NODE)]
+    devices = [_gpu(rng, product, index) for index in range(PER_NODE)]
     for device in devices:
-        if chance.random() < TAINTED:
+        if rng.random() < TAINTED:
             taint = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule", "timeAdded": AT}
             device["taints"] = [taint]
-        if chance.random() < TAKEN:
-            made.claims.append(_claim(chance, node, _result(node, device["name"])))
-    made.slices.append(_slice(chance, node, devices=devices))
+        if rng.random() < TAKEN:
+            cluster.claims.append(_claim(rng, node, _result(node, device["name"])))
+    cluster.slices.append(_slice(rng, node, devices=devices))
 
 
-def _shared(made: World, chance: random.Random, node: str, number: int) -> None:
+def _shared(cluster: World, rng: random.Random, node: str, number: int) -> None:
     product = _product(number)
     devices = []
     for index in range(PER_NODE):
-        device = _gpu(chance, product, index) | {"allowMultipleAllocations": True}
+        device = _gpu(rng, product, index) | {"allowMultipleAllocations": True}
         policy = {"default": "10Gi", "validRange": {"min": "5Gi", "step": "5Gi"}}
         device["capacity"] = {"memory": {"value": f"{product[3]}Mi", "requestPolicy": policy}}
         devices.append(device)
-        if chance.random() < TAKEN:
-            amount = f"{chance.choice((5, 10, 15, 20))}Gi"
-            taken = {"shareID": _uuid(chance), "consumedCapacity": {"memory": amount}}
-            made.claims.append(_claim(chance, node, _result(node, device["name"]) | taken))
-    made.slices.append(_slice(chance, node, devices=devices))
+        if rng.random() < TAKEN:
+            amount = f"{rng.choice((5, 10, 15, 20))}Gi"
+            taken = {"shareID": _uuid(rng), "consumedCapacity": {"memory": amount}}
+            cluster.claims.append(_claim(rng, node, _result(node, device["name"]) | taken))
+    cluster.slices.append(_slice(rng, node, devices=devices))
 
 
-def _partitioned(made: World, chance: random.Random, node: str, number: int) -> None:
+def _partitioned(cluster: World, rng: random.Random, node: str, number: int) -> None:
     product = PRODUCTS[number % 2]
     counters = {f"memory-slice-{at}": {"value": "1"} for at in range(8)} | {
         "multiprocessors": {"value": "132"}
     }
-    made.slices.append(
-        _slice(chance, node, slices=2, sharedCounters=[{"name": "gpu-0", "counters": counters}])
+    cluster.slices.append(
+        _slice(rng, node, slices=2, sharedCounters=[{"name": "gpu-0", "counters": counters}])
     )
     devices, free = [], set(range(8))
     for profile, start, size in PARTITIONS:
         takes = {f"memory-slice-{at}": {"value": "1"} for at in range(start, start + size)}
         takes["multiprocessors"] = {"value": str(16 * size)}
-        device = _gpu(chance, product, 0) | {
+        device = _gpu(rng, product, 0) | {
             "name": f"gpu-0-mig-{profile.replace('.', '')}-{start}",
             "capacity": {"memory": {"value": f"{9856 * size}Mi"}},
             "consumesCounters": [{"counterSet": "gpu-0", "counters": takes}],
@@ -116,32 +116,32 @@ def _partitioned(made: World, chance: random.Random, node: str, number: int) -> 
         device["attributes"] |= {"type": {"string": "mig"}, "profile": {"string": profile}}
         devices.append(device)
     order = list(zip(devices, PARTITIONS, strict=True))
-    chance.shuffle(order)
+    rng.shuffle(order)
     for device, (_, start, size) in order:
-        wanted = set(range(start, start + size))
-        if wanted <= free and 8 - len(free) + size <= 8 * TAKEN + 2 and chance.random() < TAKEN:
-            free -= wanted
-            made.claims.append(_claim(chance, node, _result(node, device["name"])))
-    made.slices.append(_slice(chance, node, slices=2, devices=devices))
+        needed = set(range(start, start + size))
+        if needed <= free and 8 - len(free) + size <= 8 * TAKEN + 2 and rng.random() < TAKEN:
+            free -= needed
+            cluster.claims.append(_claim(rng, node, _result(node, device["name"])))
+    cluster.slices.append(_slice(rng, node, slices=2, devices=devices))
 
 
 def _product(number: int) -> tuple[str, str, str, int, int]:
-    place = number * 37 % 100
+    percent = number * 37 % 100
     for product in PRODUCTS:
-        place -= product[4]
-        if place < 0:
+        percent -= product[4]
+        if percent < 0:
             return product
     return PRODUCTS[0]
 
 
-def _gpu(chance: random.Random, product: tuple[str, str, str, int, int], index: int) -> Manifest:
+def _gpu(rng: random.Random, product: tuple[str, str, str, int, int], index: int) -> Manifest:
     root = f"pci0000:{0x15 + 0x24 * (index // 2):02x}"
-    driver = chance.choice(("580.95.5", "580.82.7", "575.57.8"))
+    driver = rng.choice(("580.95.5", "580.82.7", "575.57.8"))
     return {
         "name": f"gpu-{index}",
         "attributes": {
             "type": {"string": "gpu"},
-            "uuid": {"string": f"GPU-{_uuid(chance)}"},
+            "uuid": {"string": f"GPU-{_uuid(rng)}"},
             "productName": {"string": product[0]},
             "brand": {"string": "Nvidia"},
             "architecture": {"string": product[1]},
@@ -161,12 +161,12 @@ def _result(pool: str, device: str) -> Manifest:
     return {"request": "gpu", "driver": DRIVER, "pool": pool, "device": device}
 
 
-def _claim(chance: random.Random, node: str, result: Manifest) -> Manifest:
-    name, pod = f"train-{chance.randrange(16**8):08x}", _uuid(chance)
+def _claim(rng: random.Random, node: str, result: Manifest) -> Manifest:
+    name, pod = f"train-{rng.randrange(16**8):08x}", _uuid(rng)
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     exactly = {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 1}
-    metadata = _metadata(chance, name) | {"namespace": f"team-{chance.randrange(40)}"}
-    metadata["labels"] = {"gpu.dragoman.dev/claim": _uuid(chance), "gpu.dragoman.dev/team": "vision"}
+    metadata = _metadata(rng, name) | {"namespace": f"team-{rng.randrange(40)}"}
+    metadata["labels"] = {"gpu.dragoman.dev/claim": _uuid(rng), "gpu.dragoman.dev/team": "vision"}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -183,9 +183,9 @@ def _claim(chance: random.Random, node: str, result: Manifest) -> Manifest:
     }
 
 
-def _slice(chance: random.Random, node: str, *, slices: int = 1, **spec: object) -> Manifest:
-    owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": _uuid(chance), "controller": True}
-    metadata = _metadata(chance, f"{node}-{DRIVER}-{chance.randrange(16**5):05x}")
+def _slice(rng: random.Random, node: str, *, slices: int = 1, **spec: object) -> Manifest:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": _uuid(rng), "controller": True}
+    metadata = _metadata(rng, f"{node}-{DRIVER}-{rng.randrange(16**5):05x}")
     pool = {"name": node, "generation": 1, "resourceSliceCount": slices}
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -195,7 +195,7 @@ def _slice(chance: random.Random, node: str, *, slices: int = 1, **spec: object)
     }
 
 
-def _node(chance: random.Random, name: str, number: int) -> Manifest:
+def _node(rng: random.Random, name: str, number: int) -> Manifest:
     labels = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
@@ -208,7 +208,7 @@ def _node(chance: random.Random, name: str, number: int) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": _metadata(chance, name) | {"labels": labels},
+        "metadata": _metadata(rng, name) | {"labels": labels},
         "spec": {"unschedulable": True} if number % 50 == 49 else {},
         "status": {
             "capacity": size,
@@ -218,7 +218,7 @@ def _node(chance: random.Random, name: str, number: int) -> Manifest:
             "nodeInfo": {
                 "kubeletVersion": "v1.37.1",
                 "osImage": "Ubuntu 26.04 LTS",
-                "machineID": _uuid(chance),
+                "machineID": _uuid(rng),
             },
         },
     }
@@ -232,17 +232,17 @@ def _conditions() -> Iterator[Manifest]:
             "lastHeartbeatTime": AT,
             "lastTransitionTime": AT,
             "reason": "Kubelet",
-            "message": "as the kubelet says",
+            "message": "the kubelet reports it",
         }
 
 
-def _metadata(chance: random.Random, name: str) -> Manifest:
-    version = str(chance.randrange(10**9))
-    return {"name": name, "uid": _uuid(chance), "resourceVersion": version, "creationTimestamp": AT}
+def _metadata(rng: random.Random, name: str) -> Manifest:
+    version = str(rng.randrange(10**9))
+    return {"name": name, "uid": _uuid(rng), "resourceVersion": version, "creationTimestamp": AT}
 
 
-def _uuid(chance: random.Random) -> str:
-    digits = f"{chance.getrandbits(128):032x}"
+def _uuid(rng: random.Random) -> str:
+    digits = f"{rng.getrandbits(128):032x}"
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
+from django.db.models import Model
 from django.urls import reverse
 
 from bench.portal.build import NAME
-from bench.portal.people import ADMIN, CLASS, ENGINEER, LEAD, READERS
+from bench.portal.population import ADMIN, CLASS, DIRECTOR, ENGINEER, LEAD, READERS
 from bench.portal.size import team_slug
 from claims.models import Claim, Extension, Quota
 from claims.observation.unmanaged import unmanaged_objects
@@ -20,23 +22,43 @@ from teams.models import User
 
 DECIDE = (LEAD, ADMIN)
 TEAM = team_slug(0)
-WISH = {"team": TEAM, "cluster": NAME, "profile": "profile-01", "devices": 2, "duration": "24h"}
-TOO_MUCH = WISH | {"devices": 8}
+REQUEST = {"team": TEAM, "cluster": NAME, "profile": "profile-01", "devices": 2, "duration": "24h"}
+TOO_LARGE = REQUEST | {"devices": 8}
+DEEP = 0.9  # of a list of the API lies before the page that is measured
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of the CPU time in milliseconds, and of the number of queries."""
+
+    p95: float
+    median: float | None = None
+    queries: int | None = None
+
+
+PAGE = Budget(50, 25, 15)
+FILTERED = Budget(25, 25, 15)  # claims by person, team, state or text; the inbox
+COMPUTED = Budget(50, None, 15)  # pages that evaluate the whole fleet, or sum up a month
+FRAME = Budget(8)
+UNCHANGED = Budget(5, None, 2)
+CSV_BEGINS = Budget(100)
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`part` tells that htmx asks for it; `body` is posted as JSON."""
+    """`fragment`: htmx requests it; `poll`: with the entity tag of the last response; `body`: JSON."""
 
     name: str
     url: str
-    who: tuple[str, ...] = READERS
-    part: bool = False
+    readers: tuple[str, ...] = READERS
+    fragment: bool = False
+    poll: bool = False
     body: dict[str, Any] | None = field(default=None)
+    budget: Budget = PAGE
 
 
 def addresses() -> Iterator[Address]:
-    """Yield all of them, with things to look at that the measured portal has."""
+    """Yield all addresses, for objects that exist in the measured portal."""
     yield from _home()
     yield from _request()
     yield from _claims()
@@ -48,115 +70,153 @@ def addresses() -> Iterator[Address]:
     yield from _api()
 
 
-def of(name: str, *args: object, **query: object) -> str:
+def url_of(name: str, *args: object, **query: object) -> str:
     return reverse(name, args=args) + (f"?{urlencode(query)}" if query else "")
 
 
 def _home() -> Iterator[Address]:
-    yield Address("home", of("home"))
-    yield Address("home, polled", of("home_live"), part=True)
-    yield Address("catalogue", of("claims:catalogue"))
-    yield Address("catalogue, filtered", of("claims:catalogue", q="profile 1"))
-    yield Address("catalogue, two compared", f"{of('claims:catalogue_compare')}?p=profile-01&p=profile-02")
-    yield Address("profile", of("claims:profile", "profile-01"))
-    yield Address("profiles to edit", of("claims:profiles"), (ADMIN,))
-    yield Address("editor of a profile", of("claims:profile_edit", "profile-01"), (ADMIN,))
-    yield Address("check of the catalogue", of("claims:lint"), (ADMIN,))
+    yield Address("home", url_of("home"))
+    yield Address("home, polled", url_of("home_live"), fragment=True)
+    yield Address("home, unchanged", url_of("home_live"), fragment=True, poll=True, budget=UNCHANGED)
+    yield Address("frame alone", url_of("bench_frame"), budget=FRAME)
+    yield Address("catalogue", url_of("claims:catalogue"))
+    yield Address("catalogue, filtered", url_of("claims:catalogue", q="profile 1"))
+    yield Address(
+        "catalogue, two compared", f"{url_of('claims:catalogue_compare')}?p=profile-01&p=profile-02"
+    )
+    yield Address("profile", url_of("claims:profile", "profile-01"))
+    yield Address("profiles to edit", url_of("claims:profiles"), (ADMIN,), budget=COMPUTED)
+    yield Address("editor of a profile", url_of("claims:profile_edit", "profile-01"), (ADMIN,))
+    yield Address("check of the catalogue", url_of("claims:lint"), (ADMIN,))
 
 
 def _request() -> Iterator[Address]:
-    yield Address("request form", of("claims:request", profile="profile-01"))
-    yield Address("request panel", of("claims:request_preview", **WISH), part=True)
-    yield Address("request panel, does not fit", of("claims:request_preview", **TOO_MUCH), part=True)
-    yield Address("request, left out by a step", of("claims:request_dropped", 1, **WISH), part=True)
-    yield Address("request, whose end helps", of("claims:request_blockers", **TOO_MUCH), part=True)
-    yield Address("drafts", of("claims:drafts"), (ENGINEER,))
+    yield Address("request form", url_of("claims:request", profile="profile-01"), budget=COMPUTED)
+    yield Address(
+        "request panel", url_of("claims:request_preview", **REQUEST), fragment=True, budget=COMPUTED
+    )
+    yield Address(
+        "request panel, does not fit",
+        url_of("claims:request_preview", **TOO_LARGE),
+        fragment=True,
+        budget=COMPUTED,
+    )
+    yield Address(
+        "request, left out by a step",
+        url_of("claims:request_dropped", 1, **REQUEST),
+        fragment=True,
+        budget=COMPUTED,
+    )
+    yield Address(
+        "request, whose end helps",
+        url_of("claims:request_blockers", **TOO_LARGE),
+        fragment=True,
+        budget=COMPUTED,
+    )
+    yield Address("drafts", url_of("claims:drafts"), (ENGINEER,))
 
 
 def _claims() -> Iterator[Address]:
     page = "claims:list"
-    yield Address("claims", of(page))
-    yield Address("claims, not over", of(page, state="live"))
-    yield Address("claims, mine", of(page, who="me"))
-    yield Address("claims, searched", of(page, q="person 1 profile"))
-    yield Address("claims, nothing found", of(page, q="nowhere to be found"))
-    yield Address("claims, by end", of(page, sort="-ends"))
-    yield Address("claims, by profile", of(page, sort="profile"))
-    yield Address("claims, last page", of(page, page=10**6))
-    yield Address("claims, CSV begins", of(page, format="csv"))
+    yield Address("claims", url_of(page))
+    yield Address("claims, last page", url_of(page, page=10**6))
+    yield Address("claims, by end", url_of(page, sort="-ends"))
+    yield Address("claims, by profile", url_of(page, sort="profile"))
+    yield Address("claims, CSV begins", url_of(page, format="csv"), budget=CSV_BEGINS)
+    for name, query in (
+        ("not over", {"state": "live"}),
+        ("held", {"state": ClaimState.ALLOCATED}),
+        ("held, last page", {"state": ClaimState.ALLOCATED, "page": 10**6}),
+        ("mine", {"who": "me"}),
+        ("of a team", {"team": TEAM}),
+        ("of a team, held", {"team": TEAM, "state": ClaimState.ALLOCATED}),
+        ("searched", {"q": "person 1 profile"}),
+        ("searched by name", {"q": "profile-01"}),
+        ("nothing found", {"q": "nowhere to be found"}),
+    ):
+        yield Address(f"claims, {name}", url_of(page, **query), budget=FILTERED)
     engineer = User.objects.get(username=ENGINEER)
     own = Claim.objects.filter(requested_by=engineer).order_by("-created_at")
     held = own.filter(state=ClaimState.ALLOCATED).first() or own.first()
     over = own.filter(state=ClaimState.RELEASED).first()
     for name, claim in (("held", held), ("over", over)):
         if claim is not None:
-            yield Address(f"claim, {name}", of("claims:detail", claim.pk))
-            yield Address(f"claim, {name}, polled", of("claims:detail_live", claim.pk), part=True)
-            yield Address(f"claim, {name}, use", of("usage:claim_fragment", claim.pk), part=True)
+            live = url_of("claims:detail_live", claim.pk)
+            yield Address(f"claim, {name}", url_of("claims:detail", claim.pk))
+            yield Address(f"claim, {name}, polled", live, fragment=True)
+            yield Address(f"claim, {name}, use", url_of("usage:claim_fragment", claim.pk), fragment=True)
     if held is not None:
+        live = url_of("claims:detail_live", held.pk)
+        yield Address("claim, held, unchanged", live, fragment=True, poll=True, budget=UNCHANGED)
         for step in ("extend", "shorten", "transfer", "release"):
-            yield Address(f"claim, {step}", of(f"claims:{step}", held.pk), (ENGINEER,))
+            yield Address(f"claim, {step}", url_of(f"claims:{step}", held.pk), (ENGINEER,))
 
 
 def _approvals() -> Iterator[Address]:
     for tab in ("mine", "team", "all", "decided"):
-        yield Address(f"approvals, {tab}", of("claims:approvals", tab=tab), DECIDE)
-    yield Address("approvals, searched", of("claims:approvals", tab="all", q="profile"), DECIDE)
+        yield Address(f"approvals, {tab}", url_of("claims:approvals", tab=tab), DECIDE, budget=FILTERED)
+    yield Address("approvals, last page", url_of("claims:approvals", tab="all", page=10**6), DECIDE)
+    searched = url_of("claims:approvals", tab="all", q="profile")
+    yield Address("approvals, searched", searched, DECIDE, budget=FILTERED)
+    if User.objects.filter(username=DIRECTOR).exists():
+        inbox = url_of("claims:approvals", tab="team")
+        yield Address("approvals, 200 of ten teams", inbox, (DIRECTOR,), budget=FILTERED)
     waiting = Claim.objects.filter(team__slug=TEAM, state=ClaimState.REQUESTED).first()
     if waiting is not None:
-        yield Address("approval card", of("claims:approval", waiting.pk), DECIDE)
+        yield Address("approval card", url_of("claims:approval", waiting.pk), DECIDE)
     extension = Extension.objects.filter(answer="waiting", claim__team__members__username=LEAD).first()
     if extension is not None:
-        yield Address("extension card", of("claims:extension", extension.pk), DECIDE)
-    yield Address("approval rules", of("claims:approval_rules"), DECIDE)
-    yield Address("approvals, away", of("claims:delegations"), (LEAD,))
+        yield Address("extension card", url_of("claims:extension", extension.pk), DECIDE)
+    yield Address("approval rules", url_of("claims:approval_rules"), DECIDE)
+    yield Address("approvals, away", url_of("claims:delegations"), (LEAD,))
 
 
 def _quota_and_cost() -> Iterator[Address]:
-    yield Address("quotas", of("claims:quotas"))
+    yield Address("quotas", url_of("claims:quotas"))
     quota = Quota.objects.filter(team__slug=TEAM, device_class=CLASS).get()
-    yield Address("quota", of("claims:quota", quota.pk))
-    yield Address("what counts against a quota", of("claims:quota_parts", quota.pk))
-    yield Address("quota requests", of("claims:quota_requests"))
-    yield Address("month of a team", of("usage:team", TEAM))
-    yield Address("rates", of("usage:rates"), (ADMIN,))
+    yield Address("quota", url_of("claims:quota", quota.pk))
+    yield Address("what counts against a quota", url_of("claims:quota_parts", quota.pk))
+    yield Address("quota requests", url_of("claims:quota_requests"))
+    yield Address("month of a team", url_of("usage:team", TEAM), budget=COMPUTED)
+    yield Address("rates", url_of("usage:rates"), (ADMIN,))
 
 
 def _fleet() -> Iterator[Address]:
     device = Device.objects.filter(held_by__isnull=False).select_related("node").first()
     assert device is not None  # noqa: S101, some are held
-    yield Address("fleet", of("inventory:fleet"))
-    yield Address("devices", of("inventory:devices"))
-    yield Address("devices, free", of("inventory:devices", state="free"))
-    yield Address("devices, searched", of("inventory:devices", q="node-0004"))
-    yield Address("devices, by product", of("inventory:devices", sort="product"))
-    yield Address("devices, last page", of("inventory:devices", page=10**6))
-    yield Address("devices, CSV begins", of("inventory:devices", format="csv"))
-    yield Address("device", of("inventory:device", device.pk))
-    yield Address("nodes", of("inventory:nodes"))
-    yield Address("nodes, by free", of("inventory:nodes", sort="-free"))
-    yield Address("nodes, last page", of("inventory:nodes", page=10**6))
-    yield Address("node", of("inventory:node", NAME, device.node_name))
-    yield Address("clusters", of("inventory:clusters"))
-    yield Address("cluster", of("inventory:cluster", NAME))
+    yield Address("fleet", url_of("inventory:fleet"), budget=COMPUTED)
+    yield Address("devices", url_of("inventory:devices"))
+    yield Address("devices, free", url_of("inventory:devices", state="free"))
+    yield Address("devices, searched", url_of("inventory:devices", q="node-0004"))
+    yield Address("devices, by product", url_of("inventory:devices", sort="product"))
+    yield Address("devices, last page", url_of("inventory:devices", page=10**6))
+    yield Address("devices, CSV begins", url_of("inventory:devices", format="csv"), budget=CSV_BEGINS)
+    yield Address("device", url_of("inventory:device", device.pk))
+    yield Address("nodes", url_of("inventory:nodes"))
+    yield Address("nodes, by free", url_of("inventory:nodes", sort="-free"))
+    yield Address("nodes, last page", url_of("inventory:nodes", page=10**6))
+    yield Address("node", url_of("inventory:node", NAME, device.node_name))
+    yield Address("clusters", url_of("inventory:clusters"))
+    yield Address("cluster", url_of("inventory:cluster", NAME))
 
 
 def _outside() -> Iterator[Address]:
-    yield Address("outside the portal", of("claims:outside"))
-    yield Address("outside the portal, last page", of("claims:outside", page=10**6))
-    yield Address("templates outside the portal", of("claims:outside_templates"))
+    yield Address("outside the portal", url_of("claims:outside"))
+    yield Address("outside the portal, last page", url_of("claims:outside", page=10**6))
+    yield Address("templates outside the portal", url_of("claims:outside_templates"))
     row = unmanaged_objects(ResourceClaim, User.objects.get(username=ENGINEER)).first()
     if row is not None:
-        yield Address("a claim outside the portal", of("claims:outside_claim", row.uid))
+        yield Address("a claim outside the portal", url_of("claims:outside_claim", row.uid))
 
 
 def _people() -> Iterator[Address]:
-    yield Address("notices", of("notify:list"))
-    yield Address("bell", of("notify:bell"), part=True)
-    yield Address("teams", of("teams:list"))
-    yield Address("people of a team", of("teams:people", TEAM))
-    yield Address("own page", of("teams:profile"))
-    yield Address("API tokens", of("teams:tokens"))
+    yield Address("notices", url_of("notify:list"))
+    yield Address("bell", url_of("notify:bell"), fragment=True)
+    yield Address("bell, unchanged", url_of("notify:bell"), fragment=True, poll=True, budget=UNCHANGED)
+    yield Address("teams", url_of("teams:list"))
+    yield Address("people of a team", url_of("teams:people", TEAM))
+    yield Address("own page", url_of("teams:profile"))
+    yield Address("API tokens", url_of("teams:tokens"))
 
 
 def _api() -> Iterator[Address]:
@@ -166,7 +226,11 @@ def _api() -> Iterator[Address]:
         *("notices", "teams", "tokens", "rates"),
     ):
         yield Address(f"API {name}", f"/api/v1/{name}/")
-    yield Address("API claims, held", "/api/v1/claims/?state=allocated")
+    yield Address("API claims, deep", f"/api/v1/claims/?cursor={_cursor(Claim, '-pk')}")
+    yield Address("API devices, deep", f"/api/v1/devices/?cursor={_cursor(Device, '-pk')}")
+    yield Address("API claims, held", "/api/v1/claims/?state=allocated", budget=FILTERED)
+    yield Address("API claims, mine", "/api/v1/claims/?mine=true", budget=FILTERED)
+    yield Address("API claims, of a team", f"/api/v1/claims/?team={TEAM}", budget=FILTERED)
     yield Address("API claims, of a profile", "/api/v1/claims/?profile=profile-01&limit=500")
     yield Address("API approvals, decided", "/api/v1/approvals/?tab=decided")
     yield Address("API devices, free", "/api/v1/devices/?state=free")
@@ -175,4 +239,11 @@ def _api() -> Iterator[Address]:
     if claim is not None:
         for name in ("", "history/", "explain/", "manifest/", "usage/", "cost/", "consumers/"):
             yield Address(f"API claim {name.strip('/')}".strip(), f"/api/v1/claims/{claim.pk}/{name}")
-    yield Address("API match", "/api/v1/match/", body=WISH)
+    yield Address("API match", "/api/v1/match/", body=REQUEST, budget=COMPUTED)
+
+
+def _cursor(model: type[Model], order: str) -> str:
+    """Return the cursor of a deep page, as `core.paging.Cursor` writes it."""
+    rows = model._default_manager.order_by(order)
+    position = rows.values_list("pk", flat=True)[int(DEEP * rows.count())]
+    return b64encode(urlencode({"p": position}).encode()).decode()

@@ -1,13 +1,13 @@
-"""Make the whole portal that is measured, once per database."""
+"""Create the whole portal that is measured, once per database."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from bench.portal.fleet import Shelf, gateway_of, shelf_of
-from bench.portal.history import live_through
-from bench.portal.people import settle_in
-from bench.portal.rows import settle
+from bench.portal.cluster import ListedCluster, gateway_to, listed_cluster
+from bench.portal.history import write_claims
+from bench.portal.population import populate
+from bench.portal.rows import analyze
 from bench.portal.size import Size
 from claims.approvals import pending
 from inventory.models import Cluster
@@ -17,25 +17,25 @@ from teams.models import Team
 NAME = "bench-1"
 
 
-def build(size: Size, say: Callable[[str], None]) -> None:
-    """Leave everything as it is where the database has it already."""
+def build(size: Size, report: Callable[[str], None]) -> None:
+    """Fill the database, unless a portal was built in it before."""
     if Team.objects.exists():
-        say("The portal was built before")
+        report("The portal was built before")
         return
-    shelf = shelf_of(size)
-    cluster = mirrored(shelf, say)
-    say(f"{size.claims:,} claims of {size.teams} teams")
-    settle_in(size, cluster)
-    live_through(size, cluster, shelf)
+    listing = listed_cluster(size)
+    cluster = mirrored(listing, report)
+    report(f"{size.claims:,} claims of {size.teams} teams")
+    populate(size, cluster)
+    write_claims(size, cluster, listing)
     pending.refresh()
-    settle()
+    analyze()
 
 
-def mirrored(shelf: Shelf, say: Callable[[str], None]) -> Cluster:
-    """Return the cluster of the shelf, listed once."""
+def mirrored(listing: ListedCluster, report: Callable[[str], None]) -> Cluster:
+    """Return the cluster, listed once."""
     cluster = Cluster.objects.create(
         name=NAME, title="Bench", credentials=b"", discovery={"taint_rules": "v1"}
     )
-    say("A first listing of the cluster")
-    sync_once(cluster, gateway_of(shelf))
+    report("A first listing of the cluster")
+    sync_once(cluster, gateway_to(listing))
     return cluster

@@ -1,4 +1,4 @@
-"""A year of claims: those that hold the devices of the cluster now, and all that came before."""
+"""A year of claims: those that hold the devices of the cluster now, and those that are over."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from bench.portal.fleet import Shelf
-from bench.portal.people import CLASS, DAY, ENGINEER
+from bench.portal.cluster import ListedCluster
+from bench.portal.population import CLASS, DAY, DIRECTOR, ENGINEER
 from bench.portal.rows import copy, execute
 from bench.portal.size import Size
 from claims.models import Claim, ClaimCharge, Comment, Extension, Profile, ProfileVersion, QuotaRequest
@@ -18,6 +18,7 @@ from claims.states import FINAL, ClaimState
 from core.models import uuid7
 from dra.canonical import spec_hash
 from dra.manifests import with_count
+from dra.objects import Manifest
 from inventory.models import Cluster, Device
 from notify.models import Notice
 from teams.models import Membership, Role, Team, User
@@ -25,9 +26,14 @@ from teams.models import Membership, Role, Team, User
 S = ClaimState
 PAST = 365 * DAY
 RECENT = 14 * DAY  # how old the oldest claim is that still holds something
-# Of a hundred claims that are over: how they ended.
-ENDED = {S.RELEASED: 78, S.EXPIRED: 8, S.DENIED: 5, S.WITHDRAWN: 5, S.FAILED: 4}  # percent
-WAYS = {
+OUTCOMES = {
+    S.RELEASED: 78,
+    S.EXPIRED: 8,
+    S.DENIED: 5,
+    S.WITHDRAWN: 5,
+    S.FAILED: 4,
+}  # percent of the claims that are over
+PATHS = {
     S.REQUESTED: (S.REQUESTED,),
     S.APPROVED: (S.REQUESTED, S.APPROVED),
     S.PROVISIONED: (S.REQUESTED, S.APPROVED, S.PROVISIONED),
@@ -40,25 +46,25 @@ WAYS = {
 }
 UNDECIDED = (S.REQUESTED, S.WITHDRAWN, S.EXPIRED)
 
-STEPS = """
+INSERT_TRANSITIONS = """
 INSERT INTO claims_transition (claim_id, old, new, why, by_id, at)
-SELECT c.id, w.old, w.new, 'as it went', CASE WHEN w.new = 'requested' THEN c.requested_by_id
+SELECT c.id, w.old, w.new, 'recorded', CASE WHEN w.new = 'requested' THEN c.requested_by_id
   WHEN w.new IN ('approved', 'denied') THEN c.decided_by_id END,
   c.created_at + (c.state_since - c.created_at) * w.part
 FROM claims_claim c JOIN unnest(%s::text[], %s::text[], %s::text[], %s::float8[])
   AS w (state, old, new, part) ON w.state = c.state
 """
-WRITTEN = """
+SET_OBJECT_UIDS = """
 UPDATE claims_claim c SET object_uid = r.uid FROM inventory_resourceclaim r WHERE r.owner = c.id::text
 """
-HELD = """
+INSERT_ALLOCATIONS = """
 INSERT INTO claims_allocation (id, claim_id, object_uid, object_name, request, driver, pool, device, share_id,
   node_name, product, partition, uuid, memory_bytes, fraction, started_at, ended_at)
 SELECT gen_random_uuid(), {claim}.id, {uid}, {claim}.name, 'gpu', d.driver, d.pool, d.name, '', d.node_name,
   d.product, d.partition, d.uuid, d.memory_bytes, 1, {start}, {end}
 FROM {source}
 """
-HELD_NOW = HELD.format(
+INSERT_OPEN_ALLOCATIONS = INSERT_ALLOCATIONS.format(
     claim="c",
     uid="r.uid",
     start="c.state_since",
@@ -66,7 +72,7 @@ HELD_NOW = HELD.format(
     source="claims_claim c JOIN inventory_resourceclaim r ON r.owner = c.id::text "
     "JOIN inventory_device d ON d.held_by_id = r.id",
 )
-HELD_THEN = HELD.format(
+INSERT_CLOSED_ALLOCATIONS = INSERT_ALLOCATIONS.format(
     claim="c",
     uid="'gone-' || c.id",
     start="c.created_at + (c.state_since - c.created_at) * 0.6",
@@ -77,7 +83,7 @@ HELD_THEN = HELD.format(
     "JOIN (SELECT *, row_number() OVER (ORDER BY pool, name) AS place FROM inventory_device) d "
     "ON d.place = 1 + (c.number * 7919 + nth) %% %s",
 )
-MEASURED = """
+INSERT_ROLLUPS = """
 INSERT INTO usage_rollup
   (claim_id, driver, pool, device, bucket, samples, activity, memory_bytes, power_watts)
 SELECT a.claim_id, a.driver, a.pool, a.device, b.at, 10, 0.6, 40000000000, 400
@@ -86,68 +92,71 @@ WHERE a.ended_at IS NULL
 """
 
 
-def live_through(size: Size, cluster: Cluster, shelf: Shelf) -> None:
-    """Write the claims of `shelf` and those before them, with all that hangs on them."""
+def write_claims(size: Size, cluster: Cluster, listing: ListedCluster) -> None:
+    """Write the claims of `listing` and those before them, with charges, history, allocations and notices."""
     execute("SET statement_timeout = 0")
     now = timezone.now()
-    author = _Author(size, cluster, now)
-    claims = list(author.claims(shelf))
+    writer = _Writer(size, cluster, now)
+    claims = list(writer.claims(listing))
     copy(Claim, claims)
-    copy(ClaimCharge, (ClaimCharge(claim=one, device_class=CLASS, devices=one.devices) for one in claims))
+    copy(
+        ClaimCharge, (ClaimCharge(claim=claim, device_class=CLASS, devices=claim.devices) for claim in claims)
+    )
     steps = [
-        (state, way[place - 1] if place else "", new, place / max(len(way) - 1, 1))
-        for state, way in WAYS.items()
-        for place, new in enumerate(way)
+        (state, path[place - 1] if place else "", new, place / max(len(path) - 1, 1))
+        for state, path in PATHS.items()
+        for place, new in enumerate(path)
     ]
-    execute(STEPS, [list(column) for column in zip(*steps, strict=True)])
-    execute(WRITTEN)
+    execute(INSERT_TRANSITIONS, [list(column) for column in zip(*steps, strict=True)])
+    execute(SET_OBJECT_UIDS)
     execute("ANALYZE")  # without it PostgreSQL takes the tables to be empty
-    execute(HELD_NOW)
-    execute(HELD_THEN, [Device.objects.count()])
+    execute(INSERT_OPEN_ALLOCATIONS)
+    execute(INSERT_CLOSED_ALLOCATIONS, [Device.objects.count()])
     first = now.replace(minute=now.minute // 5 * 5, second=0, microsecond=0)
-    execute(MEASURED, [first - timedelta(hours=2), first])
-    _asked(author, claims)
-    copy(Notice, (author.notice(person, n) for person in author.everybody for n in range(size.notices)))
+    execute(INSERT_ROLLUPS, [first - timedelta(hours=2), first])
+    _write_requests(writer, claims)
+    copy(Notice, (writer.notice(person, n) for person in writer.people for n in range(size.notices)))
     execute("RESET statement_timeout")
 
 
-class _Author:
+class _Writer:
     def __init__(self, size: Size, cluster: Cluster, now: datetime) -> None:
         self.size, self.cluster, self.now = size, cluster, now
-        self.chance = random.Random(size.claims)  # noqa: S311, nothing secret
+        self.rng = random.Random(size.claims)  # noqa: S311, nothing secret
         self.teams = list(Team.objects.order_by("slug"))
         self.profiles = list(Profile.objects.select_related("current").order_by("slug"))
-        self.everybody = list(User.objects.order_by("username"))
-        self.people: dict[UUID, list[User]] = {}
+        self.people = list(User.objects.order_by("username"))
+        self.specs: dict[tuple[UUID | int, int], tuple[Manifest, str]] = {}
+        self.requesters: dict[UUID, list[User]] = {}
         self.leads: dict[UUID, User] = {}
-        for row in Membership.objects.exclude(role=Role.VIEWER).select_related("user").order_by("pk"):
-            self.people.setdefault(row.team_id, []).append(row.user)
+        members = Membership.objects.exclude(role=Role.VIEWER).exclude(user__username=DIRECTOR)
+        for row in members.select_related("user").order_by("pk"):
+            self.requesters.setdefault(row.team_id, []).append(row.user)
             if row.role == Role.LEAD:
                 self.leads[row.team_id] = row.user
 
-    def claims(self, shelf: Shelf) -> Iterator[Claim]:
-        live = [(S.ALLOCATED, *one) for one in shelf.holding]
-        live += [(S.PROVISIONED, *one) for one in shelf.waiting]
+    def claims(self, listing: ListedCluster) -> Iterator[Claim]:
+        live = [(S.ALLOCATED, *owner) for owner in listing.holding]
+        live += [(S.PROVISIONED, *owner) for owner in listing.waiting]
         weights = self.size.team_weights()
-        numbers = self.chance.choices(range(len(self.teams)), weights, k=self.size.requested)
+        numbers = self.rng.choices(range(len(self.teams)), weights, k=self.size.requested)
         live += [(S.REQUESTED, uuid7(), number) for number in numbers]
         for state, pk, team in live:
             yield self.claim(pk, self.teams[team], state)
         past = max(self.size.claims - len(live), 0)
-        states = self.chance.choices([*ENDED], [*ENDED.values()], k=past)
-        for state, owner in zip(states, self.chance.choices(self.teams, weights, k=past), strict=True):
+        states = self.rng.choices([*OUTCOMES], [*OUTCOMES.values()], k=past)
+        for state, owner in zip(states, self.rng.choices(self.teams, weights, k=past), strict=True):
             yield self.claim(uuid7(), owner, state)
 
     def claim(self, pk: UUID, team: Team, state: ClaimState) -> Claim:
         is_over = state in FINAL
         version = self.version(state)
-        count = self.chance.choice((1, 1, 1, 2, 4, 8)) if is_over else 1
-        spec = with_count(version.spec, version.scalable, count)
-        created = self.now - self.chance.random() * (PAST if is_over else RECENT)
-        lasted = timedelta(hours=self.chance.randrange(1, 240))
+        count = self.rng.choice((1, 1, 1, 2, 4, 8)) if is_over else 1
+        spec, hashed = self.spec(version, count)
+        created = self.now - self.rng.random() * (PAST if is_over else RECENT)
+        lasted = timedelta(hours=self.rng.randrange(1, 240))
         since = min(created + (lasted if is_over else DAY / 2), self.now)
         decided = None if state in UNDECIDED else created + (since - created) * 0.2
-        hashed = spec_hash(spec)
         return Claim(
             pk=pk,
             name=f"{version.profile.slug}-{pk.hex[-12:]}",
@@ -156,7 +165,7 @@ class _Author:
             cluster=self.cluster,
             namespace=team.slug,
             profile_version=version,
-            requested_by=self.chance.choice(self.people[team.pk]),
+            requested_by=self.rng.choice(self.requesters[team.pk]),
             devices=count,
             duration=lasted,
             reason="evaluation of a checkpoint",
@@ -173,40 +182,47 @@ class _Author:
             object_uid=str(pk) if decided else "",
         )
 
+    def spec(self, version: ProfileVersion, count: int) -> tuple[Manifest, str]:
+        """Return the spec with that many devices, and its hash."""
+        if (version.pk, count) not in self.specs:
+            spec = with_count(version.spec, version.scalable, count)
+            self.specs[version.pk, count] = (spec, spec_hash(spec))
+        return self.specs[version.pk, count]
+
     def version(self, state: ClaimState) -> ProfileVersion:
-        """Undecided ones ask for what somebody has to decide on."""
-        profile = self.chance.choice(self.profiles[1::2] if state == S.REQUESTED else self.profiles)
+        """Return any version; for an undecided claim one on which somebody has to decide."""
+        profile = self.rng.choice(self.profiles[1::2] if state == S.REQUESTED else self.profiles)
         assert profile.current is not None  # noqa: S101, each has one
         profile.current.profile = profile
         return profile.current
 
     def notice(self, person: User, number: int) -> Notice:
-        told = self.now - number * DAY / 4
+        created_at = self.now - number * DAY / 4
         return Notice(
             user=person,
             key=f"bench {number}",
             title="A claim ends in a day",
             body="Then the portal deletes it.",
-            created_at=told,
-            read_at=told if number > 5 else None,
-            mailed_at=told,
+            created_at=created_at,
+            read_at=created_at if number > 5 else None,
+            mailed_at=created_at,
         )
 
 
-def _asked(author: _Author, claims: Sequence[Claim]) -> None:
-    """More time, more quota, questions and drafts."""
+def _write_requests(writer: _Writer, claims: Sequence[Claim]) -> None:
+    """Write extensions, quota requests, questions and drafts."""
     holding = [claim for claim in claims if claim.state == S.ALLOCATED]
-    asked = author.chance.sample(holding, min(len(holding), author.size.requested // 10))
-    waiting = len(asked) // 3
+    extended = writer.rng.sample(holding, min(len(holding), writer.size.requested // 10))
+    undecided = len(extended) // 3
     extensions = []
-    for number, claim in enumerate(asked):
-        end = claim.expires_at or author.now
+    for number, claim in enumerate(extended):
+        end = claim.expires_at or writer.now
         until = end + DAY
         extension = Extension(
             claim=claim, key=claim.key, asked_by_id=claim.requested_by_id, was=end, until=until
         )
-        if number >= waiting:
-            extension.answer, extension.decided_at = "approved", author.now - number * DAY / 10
+        if number >= undecided:
+            extension.answer, extension.decided_at = "approved", writer.now - number * DAY / 10
         extensions.append(extension)
     copy(Extension, extensions)
     copy(
@@ -214,22 +230,28 @@ def _asked(author: _Author, claims: Sequence[Claim]) -> None:
         (
             QuotaRequest(
                 key=f"bench {team.slug}",
-                asked_by=author.leads[team.pk],
+                asked_by=writer.leads[team.pk],
                 team=team,
                 device_class=CLASS,
-                devices=author.size.devices,
+                devices=writer.size.devices,
             )
-            for team in author.teams[::3]
+            for team in writer.teams[::3]
         ),
     )
-    undecided = [claim for claim in claims if claim.state == S.REQUESTED]
+    requested = [claim for claim in claims if claim.state == S.REQUESTED]
     copy(
         Comment,
         (
-            Comment(claim=one, by_id=one.requested_by_id, text="Which dataset?", key=one.key, question=True)
-            for one in undecided[::4]
+            Comment(
+                claim=claim,
+                by_id=claim.requested_by_id,
+                text="Which dataset?",
+                key=claim.key,
+                question=True,
+            )
+            for claim in requested[::4]
         ),
     )
     engineer = User.objects.get(username=ENGINEER)
     for number in range(8):
-        engineer.drafts.create(key=f"bench {number}", fields={"profile": [author.profiles[number % 4].slug]})
+        engineer.drafts.create(key=f"bench {number}", fields={"profile": [writer.profiles[number % 4].slug]})

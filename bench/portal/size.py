@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from bench.world import PER_NODE
+
+LEAST_TEAMS = 3  # one team for each reader of the pages
+LEAST_PROFILES = 8  # one of each kind
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
     """
-    `claims` are all of them over a year; those that hold a device now follow from `devices`.
+    `claims` are those of a whole year; how many hold a device now follows from `devices`.
 
     One team in 25 is large: it has more people and six times the claims of another. The readers of the
     pages are in large teams.
@@ -27,6 +32,20 @@ class Size:
     @property
     def large_teams(self) -> int:
         return max(3, self.teams // 25)
+
+    def divided(self, by: int) -> Size:
+        """Return a portal of 1/`by` of the size, with as much per person, and at least one of everything."""
+        if by == 1:
+            return self
+        return replace(
+            self,
+            devices=self.devices // by // PER_NODE * PER_NODE,
+            claims=self.claims // by,
+            teams=max(self.teams // by, LEAST_TEAMS),
+            profiles=max(self.profiles // by, LEAST_PROFILES),
+            requested=max(self.requested // by, LEAST_TEAMS),
+            waiting=max(self.waiting // by, 1),
+        )
 
     def team_weights(self) -> list[int]:
         """Return the share of the claims that each team has."""

@@ -27,7 +27,7 @@ from cluster.kinds import (
 )
 from cluster.protocol import Discovery, Gateway, Manifest, Page, Permission
 
-FOREIGN = 12  # one claim in so many is of nobody in the portal
+FOREIGN = 12  # one claim in so many belongs to nobody in the portal
 UID = str(uuid.uuid5(uuid.NAMESPACE_DNS, "bench"))
 RULES = DEVICE_TAINT_RULE_VERSIONS[0]
 
@@ -36,9 +36,9 @@ type Owners = list[tuple[UUID, int]]
 
 
 @dataclass(slots=True)
-class Shelf:
+class ListedCluster:
     """
-    Pages of listings as a server sends them, by plural. Only what a listing needs of `cluster.protocol`.
+    Pages of listings as a server sends them, by plural. Implements what a listing needs of `Gateway`.
 
     `holding` and `waiting` are the claims of the portal that have a device, and that wait for a pod: the id
     and the number of the team.
@@ -64,53 +64,55 @@ class Shelf:
             yield Page(json.loads(page), "1000000000", (len(pages) - number) or None)
 
 
-def gateway_of(shelf: Shelf) -> Gateway:
-    return cast(Gateway, shelf)
+def gateway_to(cluster: ListedCluster) -> Gateway:
+    return cast(Gateway, cluster)
 
 
-def shelf_of(size: Size) -> Shelf:
+def listed_cluster(size: Size) -> ListedCluster:
     """Return the cluster; of its claims nearly all carry the label of a claim of the portal."""
-    made = world(Devices.WHOLE, size.devices)
-    chance = random.Random(size.devices)  # noqa: S311, nothing secret
-    shelf = Shelf({})
+    generated = world(Devices.WHOLE, size.devices)
+    rng = random.Random(size.devices)  # noqa: S311, nothing secret
+    listing = ListedCluster({})
     pods = []
-    holders = chance.choices(range(size.teams), size.team_weights(), k=len(made.claims))
-    for number, (claim, team) in enumerate(zip(made.claims, holders, strict=True)):
-        _give(claim, team, shelf.holding if number % FOREIGN else None, chance)
+    holders = rng.choices(range(size.teams), size.team_weights(), k=len(generated.claims))
+    for number, (claim, team) in enumerate(zip(generated.claims, holders, strict=True)):
+        _assign(claim, team, listing.holding if number % FOREIGN else None, rng)
         pods.append(_pod(claim))
-    unused = [_unused(made, number % size.teams, shelf, chance) for number in range(size.waiting)]
+    without_pod = [
+        _claim_without_pod(generated, number % size.teams, listing, rng) for number in range(size.waiting)
+    ]
     names = ("kube-system", "default", *(team_slug(team) for team in range(size.teams)))
     parts: list[tuple[Kind, list[Manifest]]] = [
-        (NAMESPACE, [_named(name, chance) for name in names]),
-        (NODE, made.nodes),
-        (DEVICE_CLASS, [_dressed(one, chance) for one in made.classes]),
-        (RESOURCE_SLICE, made.slices),
-        (RESOURCE_CLAIM, [*made.claims, *unused]),
+        (NAMESPACE, [_namespace(name, rng) for name in names]),
+        (NODE, generated.nodes),
+        (DEVICE_CLASS, [_with_metadata(manifest, rng) for manifest in generated.classes]),
+        (RESOURCE_SLICE, generated.slices),
+        (RESOURCE_CLAIM, [*generated.claims, *without_pod]),
         (POD, pods),
-        (RULES, [_dressed(one, chance) for one in made.taint_rules]),
+        (RULES, [_with_metadata(manifest, rng) for manifest in generated.taint_rules]),
     ]
     for kind, objects in parts:
-        shelf.pages[kind.plural] = [
+        listing.pages[kind.plural] = [
             json.dumps(objects[at : at + 500]).encode() for at in range(0, len(objects), 500)
         ]
-    return shelf
+    return listing
 
 
-def _give(claim: Manifest, team: int, ours: Owners | None, chance: random.Random) -> None:
+def _assign(claim: Manifest, team: int, owners: Owners | None, rng: random.Random) -> None:
     metadata = claim["metadata"]
     metadata["namespace"] = team_slug(team)
     metadata.pop("labels", None)
-    if ours is not None:
-        owner = _id(chance)
-        metadata["labels"] = {CLAIM_LABEL: str(owner)}
-        ours.append((owner, team))
+    if owners is not None:
+        claim_id = _id(rng)
+        metadata["labels"] = {CLAIM_LABEL: str(claim_id)}
+        owners.append((claim_id, team))
 
 
-def _unused(made: World, team: int, shelf: Shelf, chance: random.Random) -> Manifest:
+def _claim_without_pod(generated: World, team: int, listing: ListedCluster, rng: random.Random) -> Manifest:
     """Return a claim that no pod uses yet."""
-    claim: Manifest = json.loads(json.dumps({**made.claims[0], "status": {}}))
-    claim["metadata"] |= {"name": f"waits-{chance.randrange(16**8):08x}", "uid": str(_id(chance))}
-    _give(claim, team, shelf.waiting, chance)
+    claim: Manifest = json.loads(json.dumps({**generated.claims[0], "status": {}}))
+    claim["metadata"] |= {"name": f"waits-{rng.randrange(16**8):08x}", "uid": str(_id(rng))}
+    _assign(claim, team, listing.waiting, rng)
     return claim
 
 
@@ -135,14 +137,14 @@ def _pod(claim: Manifest) -> Manifest:
     }
 
 
-def _named(name: str, chance: random.Random) -> Manifest:
-    uid = UID if name == "kube-system" else str(_id(chance))
+def _namespace(name: str, rng: random.Random) -> Manifest:
+    uid = UID if name == "kube-system" else str(_id(rng))
     return {"metadata": {"name": name, "uid": uid, "resourceVersion": "1"}}
 
 
-def _dressed(one: Manifest, chance: random.Random) -> Manifest:
-    return one | {"metadata": one["metadata"] | {"uid": str(_id(chance)), "resourceVersion": "1"}}
+def _with_metadata(manifest: Manifest, rng: random.Random) -> Manifest:
+    return manifest | {"metadata": manifest["metadata"] | {"uid": str(_id(rng)), "resourceVersion": "1"}}
 
 
-def _id(chance: random.Random) -> UUID:
-    return UUID(int=chance.getrandbits(128), version=4)
+def _id(rng: random.Random) -> UUID:
+    return UUID(int=rng.getrandbits(128), version=4)

@@ -17,12 +17,13 @@ from usage.models import Rate
 
 CLASS = "gpu.nvidia.com"
 ENGINEER, LEAD, ADMIN = "engineer", "lead", "admin"
+DIRECTOR = "director"  # leads ten large teams, in which 200 requests are undecided
 READERS = (ENGINEER, LEAD, ADMIN)
 DAY = timedelta(days=1)
 
 
-def settle_in(size: Size, cluster: Cluster) -> None:
-    """Make all of it; `cluster` is the one in which every team has a namespace of its own name."""
+def populate(size: Size, cluster: Cluster) -> None:
+    """Create all of it; in `cluster` every team has a namespace with the slug of the team."""
     teams = [Team(slug=team_slug(n), title=f"Team {n}", series=1 + n % 5) for n in range(size.teams)]
     copy(Team, teams)
     _people(size, teams)
@@ -53,15 +54,17 @@ def _people(size: Size, teams: list[Team]) -> None:
     admin = User(username=ADMIN, is_superuser=True, is_staff=True)
     lead = next(person for person in people if person.username == LEAD)
     memberships += [Membership(user=lead, team=team, role=Role.LEAD) for team in teams[1:3]]
-    copy(User, [*people, admin])
+    director = User(username=DIRECTOR)
+    memberships += [Membership(user=director, team=team, role=Role.LEAD) for team in teams[3:13]]
+    copy(User, [*people, admin, director])
     copy(Membership, memberships)
 
 
 def _profile(number: int, teams: list[Team]) -> Profile:
-    """Of one product or of all that are large enough; some for a few teams alone; approval of every kind."""
-    product, least = PRODUCTS[number % len(PRODUCTS)], 10 + number
+    """One product or every product with enough memory; some for a few teams only; every kind of approval."""
+    product, memory = PRODUCTS[number % len(PRODUCTS)], 10 + number
     attribute, capacity = f'device.attributes["{CLASS}"]', f'device.capacity["{CLASS}"]'
-    expressions = [f'{capacity}.memory.compareTo(quantity("{least}Gi")) >= 0']
+    expressions = [f'{capacity}.memory.compareTo(quantity("{memory}Gi")) >= 0']
     if number % 2:
         expressions.append(f'{attribute}.productName == "{product[0]}"')
     exactly = {
@@ -94,16 +97,16 @@ def _profile(number: int, teams: list[Team]) -> Profile:
 
 
 def _quotas(size: Size, teams: list[Team], profiles: list[Profile]) -> None:
-    """Every team has quota of the class; some are promised a part, some are limited in more ways."""
+    """Every team has a quota of the device class; some a guarantee, some further limits."""
     weights = size.team_weights()
     rows = []
     for number, team in enumerate(teams):
-        fair = max(8, size.devices * weights[number] // sum(weights))
-        promised = fair // 8 if number % 12 == 5 else 0
-        rows.append(Quota(team=team, device_class=CLASS, devices=fair, guaranteed=promised))
-        rows += [Quota(team=team, profile=profile, devices=fair) for profile in profiles[number % 7 :: 13]]
+        limit = max(8, size.devices * weights[number] // sum(weights))
+        guaranteed = limit // 8 if number % 12 == 5 else 0
+        rows.append(Quota(team=team, device_class=CLASS, devices=limit, guaranteed=guaranteed))
+        rows += [Quota(team=team, profile=profile, devices=limit) for profile in profiles[number % 7 :: 13]]
         if number % 3 == 0:
-            rows.append(Quota(team=team, counts=Quota.Counts.CLAIMS, devices=fair))
+            rows.append(Quota(team=team, counts=Quota.Counts.CLAIMS, devices=limit))
     copy(Quota, rows)
     ApprovalRule.objects.bulk_create(
         ApprovalRule(team=team, profile=profiles[number % len(profiles)], automatic_devices=1)

@@ -1,0 +1,111 @@
+"""CPU time of what people write, and of exports to the last row."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse, set_script_prefix
+
+from bench.measure import Result, nanoseconds_run
+from bench.portal.addresses import REQUEST
+from bench.portal.pages import backend_pid, sampled, signed_in
+from bench.portal.population import ADMIN, ENGINEER, LEAD
+from claims.models import Approval, ApprovalRule, Claim, Profile
+from claims.states import ClaimState
+
+WRITE = 25.0  # ms
+EXPORT = 5_000.0  # ms for 100,000 rows; fewer rows have less
+ROWS = 100_000
+EXPORT_MEMORY = 20.0  # MiB by which an export may lengthen the process, however many rows it has
+SAMPLES = 10
+
+
+def results(devices: int, repeat: int, only: str) -> Iterator[Result]:
+    """Yield the lines "writes" and "exports"."""
+    set_script_prefix("/")
+    if only in "writes: submit" or only in "writes: approve":
+        yield from _decided_requests(devices, min(repeat, SAMPLES))
+    for name, address in (("claims", reverse("claims:list")), ("devices", reverse("inventory:devices"))):
+        path = f"exports: {name}, every row"
+        if only in path:
+            yield from _export(path, f"{address}?format=csv", devices)
+
+
+def _decided_requests(devices: int, repeat: int) -> Iterator[Result]:
+    """Submit requests that a lead decides on, and approve them; the claims stay."""
+    engineer, lead = signed_in(ENGINEER), signed_in(LEAD)
+    ruled = ApprovalRule.objects.exclude(profile=None).values("profile")
+    profile = Profile.objects.filter(current__approval=Approval.LEAD, current__automatic_devices=0)
+    profile_slug = profile.exclude(pk__in=ruled).order_by("slug").values_list("slug", flat=True)[0]
+    submitted: list[str] = []
+
+    def submit() -> None:
+        key = str(uuid4())
+        fields = REQUEST | {
+            "profile": profile_slug,
+            "delivery": "claim",
+            "reason": "A benchmark.",
+            "key": key,
+        }
+        submitted.append(key)
+        _post(engineer, reverse("claims:request"), fields)
+
+    yield _measured("writes: submit", ENGINEER, devices, submit, repeat)
+    waiting = list(Claim.objects.filter(key__in=submitted, state=ClaimState.REQUESTED))
+
+    def approve() -> None:
+        claim = waiting.pop()
+        _post(lead, reverse("claims:approve", args=[claim.pk]), {"spec_hash": claim.spec_hash})
+
+    yield _measured("writes: approve", LEAD, devices, approve, min(repeat, len(waiting) - 2))
+
+
+def _post(client: Client, address: str, fields: dict[str, object]) -> None:
+    response = client.post(address, fields)
+    if response.status_code != 302:
+        raise RuntimeError(f"POST {address}: status {response.status_code} instead of 302.")
+
+
+def _measured(path: str, reader: str, devices: int, write: Callable[[], None], repeat: int) -> Result:
+    """The first write warms the process, the second one counts the queries."""
+    write()
+    with CaptureQueriesContext(connection) as queries:
+        write()
+        query_count = len(queries)
+    walls, processor = sampled(write, repeat)
+    return Result(path, devices, reader, walls, budget=WRITE, processor=processor, queries=query_count)
+
+
+def _export(path: str, address: str, devices: int) -> Iterator[Result]:
+    client, backend = signed_in(ADMIN), backend_pid()
+    client.get(f"{address}&q=warm")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    wall_start, thread_start = time.perf_counter(), time.thread_time()
+    backend_start = nanoseconds_run(backend)
+    response: Any = client.get(address)
+    chunks = response.streaming_content if response.streaming else [response.content]
+    rows = size = 0
+    for chunk in chunks:
+        rows += chunk.count(b"\n")
+        size += len(chunk)
+    processor = 1000 * (time.thread_time() - thread_start) + (nanoseconds_run(backend) - backend_start) / 1e6
+    wall = 1000 * (time.perf_counter() - wall_start)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    budget = EXPORT * max(rows / ROWS, 0.1)
+    yield Result(path, devices, ADMIN, [wall], budget=budget, processor=[processor], size=size)
+    yield Result(
+        f"{path}, memory",
+        devices,
+        ADMIN,
+        [max(grown, 0.0)],
+        "MiB",
+        EXPORT_MEMORY,
+        notes=[f"{path}: {rows:,} rows."],
+    )

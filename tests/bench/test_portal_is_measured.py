@@ -1,0 +1,78 @@
+"""The portal that is measured can be built, and its paths are measured; how fast they are is not judged."""
+
+import pytest
+
+from bench.portal import chores, pages, writes
+from bench.portal.build import build
+from bench.portal.history import PATHS
+from bench.portal.population import READERS
+from bench.portal.size import Size
+from claims.models import Allocation, Claim
+from claims.states import ClaimState
+from inventory.models import Device, ResourceClaim
+from usage.models import Rollup
+
+SMALL = Size(devices=80, claims=240, teams=3, people=4, profiles=8, requested=9, waiting=5, notices=2)
+
+
+@pytest.fixture
+def built(db, settings):
+    settings.ROOT_URLCONF = "bench.portal.urls"
+    lines: list[str] = []
+    build(SMALL, lines.append)
+    return lines
+
+
+def test_the_portal_has_claims_in_every_state_with_a_path(built):
+    states = set(Claim.objects.values_list("state", flat=True))
+    assert states == set(PATHS) - {ClaimState.APPROVED}
+    assert Claim.objects.count() == SMALL.claims
+    held = Claim.objects.filter(state=ClaimState.ALLOCATED)
+    assert held.count() == Allocation.objects.filter(ended_at=None).count() > 0
+    assert Device.objects.filter(held_by__isnull=False).count() > held.count(), "some have no owner here"
+    assert Claim.objects.filter(history__isnull=True).count() == 0
+    assert ResourceClaim.objects.filter(owner="").exists()
+    assert Rollup.objects.exists()
+
+
+def test_it_is_built_once(built):
+    before = Claim.objects.count()
+    build(SMALL, built.append)
+    assert Claim.objects.count() == before
+    assert built[-1] == "The portal was built before"
+
+
+def test_a_page_is_measured_for_each_of_its_readers(built):
+    lines = list(pages.results(SMALL.devices, 2, "pages: nodes, by"))
+    assert {line.path for line in lines} == {"pages: nodes, by free"}
+    assert [line.state for line in lines] == list(READERS)
+    assert all(line.queries > 0 and line.size > 0 for line in lines)
+    assert all(len(line.samples) == len(line.processor) == 2 for line in lines)
+    assert [note for line in lines for note in line.notes] == []
+
+
+def test_an_unchanged_page_is_measured_by_its_entity_tag(built):
+    lines = list(pages.results(SMALL.devices, 1, "pages: home, unchanged"))
+    assert [line.state for line in lines] == list(READERS)
+    assert [note for line in lines for note in line.notes] == []
+    assert all(line.size == 0 for line in lines), "304 has no body"
+
+
+def test_every_row_of_a_list_is_exported(built):
+    export, memory = writes.results(SMALL.devices, 1, "exports: claims, every row")
+    assert memory.notes == [f"exports: claims, every row: {SMALL.claims + 1} rows."]
+    assert export.size > SMALL.claims
+
+
+def test_every_command_that_checks_stored_rows_is_run(built):
+    lines = list(chores.recompute(SMALL.devices, "recompute"))
+    assert "recompute: recount_decisions" in [line.path for line in lines]
+    assert [line.samples for line in lines] == [[0.0]] * len(lines)
+
+
+@pytest.mark.parametrize("fraction", [1, 10, 100])
+def test_a_smaller_portal_has_a_team_for_each_reader(fraction):
+    size = Size().divided(fraction)
+    assert size.claims == Size().claims // fraction
+    assert size.teams >= len(READERS)
+    assert size.devices % 8 == 0

@@ -1,0 +1,69 @@
+"""The table of the benchmarks names what misses its budget, became slower, or grows too fast."""
+
+import pytest
+
+from bench import report
+from bench.measure import Result
+
+
+def result(*samples, **fields):
+    return Result(fields.pop("path", "pages: home"), 8, "engineer", samples, **fields)
+
+
+@pytest.mark.parametrize(
+    ("line", "of_budget", "misses"),
+    [
+        (result(10.0, budget=50.0), 0.2, []),
+        (result(90.0, budget=50.0, processor=[25.0]), 0.5, []),
+        (result(90.0, budget=50.0), 1.8, ["p95 90.0 ms, budget 50 (1.8 ×)"]),
+        (
+            result(30.0, budget=50.0, median_budget=25.0),
+            1.2,
+            ["median 30.0 ms, budget 25 (1.2 ×)"],
+        ),
+        (result(1.0, budget=50.0, queries=30, max_queries=15), 2.0, ["30 queries, at most 15"]),
+        (result(30.0, unit="/s", budget=60.0, at_least=True), 2.0, ["30.0 /s, at least 60 wanted"]),
+        (result(0.0, unit="differences", budget=0.0), 0.0, []),
+        (result(5.0), None, []),
+    ],
+)
+def test_a_line_says_by_how_much_it_misses(line, of_budget, misses):
+    assert line.of_budget == of_budget
+    assert line.misses == misses
+
+
+def test_results_are_read_as_they_were_written(tmp_path):
+    lines = [
+        result(1.0, 2.0, budget=50.0, processor=[1.5, 2.5], queries=3, size=10),
+        result(7.0, unit="MiB", path="memory: web", notes=["a note"]),
+    ]
+    report.write(tmp_path / "results.json", lines, [], report.growth([lines, lines, lines]))
+    read = report.read(tmp_path / "results.json")
+    assert [line.as_dict() for line in read] == [line.as_dict() for line in lines]
+
+
+def test_what_became_a_fifth_slower_is_named():
+    previous = [result(20.0).as_dict(), result(20.0, path="pages: claims").as_dict()]
+    current = [result(26.0), result(22.0, path="pages: claims"), result(99.0, path="pages: new")]
+    assert list(report.slower(current, previous)) == [
+        "pages: home (engineer): 20.0 → 26.0 ms, 1.3 × as long."
+    ]
+
+
+def test_less_than_a_millisecond_is_not_slower():
+    assert list(report.slower([result(1.5)], [result(1.0).as_dict()])) == []
+
+
+@pytest.mark.parametrize(
+    ("times", "sizes", "too_fast"),
+    [
+        ((1.0, 10.0, 100.0), (10, 10, 10), True),
+        ((1.0, 10.0, 100.0), (10, 100, 1000), False),
+        ((10.0, 10.0, 12.0), (10, 10, 10), False),
+        ((1.0, 1.0, 4.0), (10, 10, 10), False),
+    ],
+)
+def test_growth_is_compared_with_that_of_the_response(times, sizes, too_fast):
+    parts = [[result(time, size=size)] for time, size in zip(times, sizes, strict=True)]
+    (row,) = report.growth(parts)
+    assert row.too_fast is too_fast
