@@ -13,7 +13,7 @@ from claims.models import Claim
 from claims.states import RUNNING
 from core.errors import Conflict, Forbidden
 from core.transactions import lock_row
-from teams.access import require_role, teams_where, user_of
+from teams.access import has_role, require_role, user_of
 from teams.models import Role, User
 
 RELATED = ("team", "cluster", "requested_by", "profile_version__profile")
@@ -57,8 +57,7 @@ def reason_not_to_release(user: User, claim: Claim, role: Role | None) -> str:
 
 def may_request(request: HttpRequest) -> bool:
     """Return whether the user is at least a member of some team."""
-
-    return bool(teams_where(user_of(request), at_least=Role.MEMBER))
+    return has_role(user_of(request), at_least=Role.MEMBER)
 
 
 def require_member(request: HttpRequest) -> User:

@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
+from django.db.models import FilteredRelation, Q
 from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -40,20 +42,30 @@ def is_stale(seen_at: datetime | None) -> bool:
 
 
 def ages(resources: Iterable[str], *, cluster: Cluster | None = None) -> list[Age]:
-    """Return an age per cluster that is synchronised, by name; two queries."""
-    clusters = [cluster] if cluster else Cluster.objects.filter(enabled=True).defer("credentials")
-    wanted = set(resources)
-    rows = Freshness.objects.filter(resource__in=wanted, cluster__in=clusters)
-    by_cluster: dict[object, list[Freshness]] = {}
-    for row in rows:
-        by_cluster.setdefault(row.cluster_id, []).append(row)
-    found = []
-    for one in clusters:
-        mine = by_cluster.get(one.pk, [])
-        seen = [row.seen_at for row in mine]
-        oldest = None if len(mine) < len(wanted) or None in seen else min(at for at in seen if at)
-        found.append(Age(one, oldest, next((row.error for row in mine if row.error), "")))
-    return found
+    """Return an age per cluster that is synchronised, by name, or that of `cluster`; one query."""
+    wanted = sorted(set(resources))
+    if cluster is not None:
+        rows = Freshness.objects.filter(cluster=cluster, resource__in=wanted).order_by("pk")
+        return [_age_of(cluster, list(rows.values_list("seen_at", "error")), len(wanted))]
+    of_wanted = FilteredRelation("freshness", condition=Q(freshness__resource__in=wanted))
+    clusters = Cluster.objects.filter(enabled=True).annotate(row=of_wanted).order_by("name", "row__pk")
+    columns = ("id", "name", "title", "simulated", "halted_because", "prometheus_url", "metrics_url")
+    by_cluster: dict[Any, tuple[Cluster, list[tuple[datetime | None, str]]]] = {}
+    for pk, *values, row, seen_at, error in clusters.values_list(
+        *columns, "row__pk", "row__seen_at", "row__error"
+    ):
+        if pk not in by_cluster:
+            by_cluster[pk] = (Cluster.from_db("default", columns, [pk, *values]), [])
+        if row is not None:
+            by_cluster[pk][1].append((seen_at, error))
+    return [_age_of(cluster, sightings, len(wanted)) for cluster, sightings in by_cluster.values()]
+
+
+def _age_of(cluster: Cluster, sightings: list[tuple[datetime | None, str]], wanted: int) -> Age:
+    """Return the age of the oldest of `wanted` resources; a resource without a row was never listed."""
+    seen = [seen_at for seen_at, _error in sightings if seen_at]
+    oldest = min(seen) if len(seen) == wanted else None
+    return Age(cluster, oldest, next((error for _seen_at, error in sightings if error), ""))
 
 
 class MirrorCollector(Collector):

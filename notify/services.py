@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from core.transactions import after_commit
@@ -38,11 +39,15 @@ def rendered(text: Text) -> str:
     return text if isinstance(text, str) else text()
 
 
+def unread_notices(user: User) -> QuerySet[Notice]:
+    return Notice.objects.filter(user=user, read_at=None)
+
+
 def unread_count(user: User) -> int:
-    return Notice.objects.filter(user=user, read_at=None).count()
+    return unread_notices(user).count()
 
 
 def mark_read(*, by: User, ids: Collection[UUID] | None = None) -> int:
     """Mark the user's notices with these ids as read (None: all); return how many were unread."""
-    unread = Notice.objects.filter(user=by, read_at=None)
+    unread = unread_notices(by)
     return (unread if ids is None else unread.filter(pk__in=ids)).update(read_at=timezone.now())

@@ -9,13 +9,14 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.cache import get_conditional_response, patch_cache_control
 from django.views.decorators.http import require_POST, require_safe
 from django_filters import ChoiceFilter, FilterSet
 
 from core.listing import Column, Listing
 from core.text import counted
 from notify.models import Notice
-from notify.services import mark_read
+from notify.services import mark_read, unread_count
 from teams.access import user_of
 
 UNREAD, IMPORTANT = "unread", "important"
@@ -67,8 +68,15 @@ def notice_list(request: HttpRequest) -> HttpResponseBase:
 
 @require_safe
 def bell(request: HttpRequest) -> HttpResponse:
-    """Render the bell alone: the frame of each page polls it."""
-    return render(request, "notify/_bell.html")
+    """Render the bell alone, which the frame of each page polls: 304 while the number is the same."""
+    unread = unread_count(user_of(request))
+    etag = f'"bell-{unread}"'
+    response = get_conditional_response(request, etag=etag)
+    if response is None:
+        response = render(request, "notify/_bell.html", {"unread": unread})
+        response["ETag"] = etag
+    patch_cache_control(response, private=True, no_cache=True)
+    return response
 
 
 @require_safe

@@ -1,17 +1,23 @@
 """The frame of every page: reader, teams, navigation, counts, and the age of the data."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from datetime import UTC, datetime
+from functools import cache, cached_property
+from itertools import chain
 from typing import Any, cast
+from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
+from django.core.validators import slug_re
+from django.db import connection
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils import timezone
 
-from claims.approvals.pending import Backlog, backlog
+from claims.approvals.pending import Backlog, waiting_for
 from claims.models import Claim
 from inventory.freshness import OF_DEVICES, Age, ages
-from notify.services import unread_count
+from notify.services import unread_notices
 from teams.models import Membership, Role, Team, User
 
 TEAM_COOKIE = "team"
@@ -41,6 +47,51 @@ class Nav:
     main: list[NavItem]
     sections: list[Section]
     foot: list[NavItem]
+
+
+NO_BACKLOG = Backlog()
+
+
+@dataclass(frozen=True)
+class Counts:
+    """
+    What the frame counts: live claims (the reader's own, all for a platform admin), requests to decide on,
+    and unread notices.
+    """
+
+    live: int = 0
+    undecided: Backlog = NO_BACKLOG
+    unread: int = 0
+
+
+# Placeholders of the reader and of the time in the query that is compiled once.
+READER, TIME = UUID(int=0), datetime(1, 1, 1, tzinfo=UTC)
+
+
+@cache
+def counts_query(*, is_admin: bool) -> tuple[str, tuple[object, ...]]:
+    """Return the SQL of `Counts` with its parameters; to compile its querysets takes longer than to run it."""
+    reader = User(pk=READER, is_superuser=is_admin)
+    live = Claim.objects.live() if is_admin else Claim.objects.live().filter(requested_by=reader)
+    undecided = waiting_for(reader, now=TIME).order_by().values("requested_at")
+    parts = [
+        rows.query.sql_with_params()
+        for rows in (live.order_by().values("pk"), unread_notices(reader).order_by().values("pk"), undecided)
+    ]
+    sql = """SELECT (SELECT COUNT(*) FROM ({}) live), (SELECT COUNT(*) FROM ({}) unread),
+             COUNT(*), MIN(requested_at) FROM ({}) undecided"""
+    return sql.format(*(text for text, values in parts)), tuple(chain(*(values for text, values in parts)))
+
+
+def counts_for(user: User) -> Counts:
+    """Return the counts of the frame, in one query."""
+    sql, parameters = counts_query(is_admin=user.is_superuser)
+    now = timezone.now()
+    values = [user.pk if value == READER else now if value == TIME else value for value in parameters]
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        live, unread, count, oldest = cursor.fetchone()
+    return Counts(live, Backlog(count, oldest), unread)
 
 
 class Shell:
@@ -78,27 +129,30 @@ class Shell:
 
     @cached_property
     def roles(self) -> dict[Team, Role]:
-        """Return the reader's teams with their role in each; a platform admin is owner of every team."""
+        """Return the teams that the reader is a member of, with their role in each."""
         if not self.user.is_authenticated:
             return {}
-        if self.is_admin:
-            return dict.fromkeys(Team.objects.all(), Role.OWNER)
         memberships = Membership.objects.filter(user=self.user).select_related("team").order_by("team__slug")
         return {membership.team: Role(membership.role) for membership in memberships}
 
-    @property
-    def teams(self) -> list[Team]:
-        return list(self.roles)
+    def has_role(self, at_least: Role) -> bool:
+        """Return whether the reader has at least this role in some team; a platform admin has it in each."""
+        if self.is_admin:
+            return Team.objects.exists()
+        return any(role.rank >= at_least.rank for role in self.roles.values())
 
     @cached_property
     def team(self) -> Team | None:
         """Return the current team: from the address, from the cookie, else the first; None is all teams."""
-        slugs = (self.request.GET.get("team"), self.request.COOKIES.get(TEAM_COOKIE))
-        by_slug = {team.slug: team for team in self.roles}
-        for slug in slugs:
-            if slug in by_slug:
-                return by_slug[slug]
-        return None if self.is_admin else next(iter(self.roles), None)
+        texts = (self.request.GET.get("team", ""), self.request.COOKIES.get(TEAM_COOKIE, ""))
+        slugs = [text for text in texts if slug_re.match(text)]
+        if self.is_admin:  # one or two of all teams, which may be many hundreds
+            teams = list(Team.objects.filter(slug__in=slugs)) if slugs else []
+        else:
+            teams = list(self.roles)
+        by_slug = {team.slug: team for team in teams}
+        chosen = next((by_slug[slug] for slug in slugs if slug in by_slug), None)
+        return chosen if chosen or self.is_admin else next(iter(teams), None)
 
     @property
     def team_label(self) -> str:
@@ -127,19 +181,13 @@ class Shell:
         return navigation(self)
 
     @cached_property
-    def unread(self) -> int:
-        """Return the number of unread notices."""
-        return unread_count(self.user) if isinstance(self.user, User) else 0
+    def counts(self) -> Counts:
+        return counts_for(self.user) if isinstance(self.user, User) else Counts()
 
-    def live_claims(self) -> int:
-        """Return the number of live claims: the reader's own, all for a platform admin."""
-        live = Claim.objects.live()
-        return (live if self.is_admin else live.filter(requested_by=self.user.pk)).count()
-
-    @cached_property
+    @property
     def undecided(self) -> Backlog:
         """The requests that the reader has to decide on: their number, and the time of the oldest."""
-        return backlog(self.user) if isinstance(self.user, User) else Backlog()
+        return self.counts.undecided
 
 
 def navigation(shell: Shell) -> Nav:
@@ -168,11 +216,11 @@ def navigation(shell: Shell) -> Nav:
 def main_items(shell: Shell) -> list[NavItem]:
     items = [
         NavItem("Home", "home", reverse("home")),
-        NavItem("Claims", "stack-2", reverse("claims:list"), count=shell.live_claims()),
+        NavItem("Claims", "stack-2", reverse("claims:list"), count=shell.counts.live),
         NavItem("Catalogue", "layout-grid", reverse("claims:catalogue")),
     ]
     waiting = shell.undecided.count  # a delegate decides too
-    if waiting or shell.is_admin or any(role.rank >= Role.LEAD.rank for role in shell.roles.values()):
+    if waiting or shell.is_admin or shell.has_role(Role.LEAD):
         items.append(NavItem("Approvals", "checks", reverse("claims:approvals"), count=waiting, due=True))
     return items
 

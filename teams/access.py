@@ -7,7 +7,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 
 from core.errors import Forbidden
-from teams.models import Membership, Role, Team, User
+from teams.models import Membership, Role, Team, TeamQuerySet, User
 
 
 class UserRequest(HttpRequest):
@@ -52,11 +52,19 @@ def require_role(user: User | AnonymousUser, team: Team, *, at_least: Role) -> R
 
 def teams_where(user: User | AnonymousUser, *, at_least: Role) -> list[Team]:
     """Return the teams in which `user` has at least this role; one query."""
-    teams = Team.objects.visible_to(user)
-    if user.is_authenticated and not user.is_superuser:
-        roles = [role for role in Role if role.rank >= at_least.rank]
-        teams = teams.filter(memberships__user=user, memberships__role__in=roles)
-    return list(teams)
+    return list(_with_role(user, at_least))
+
+
+def has_role(user: User | AnonymousUser, *, at_least: Role) -> bool:
+    """Return whether `user` has at least this role in some team; one query."""
+    return _with_role(user, at_least).order_by().exists()
+
+
+def _with_role(user: User | AnonymousUser, at_least: Role) -> TeamQuerySet:
+    if not user.is_authenticated or user.is_superuser:
+        return Team.objects.visible_to(user)
+    roles = [role for role in Role if role.rank >= at_least.rank]
+    return Team.objects.filter(memberships__user=user, memberships__role__in=roles)
 
 
 def people_in(team: Team, *, at_least: Role) -> list[User]:

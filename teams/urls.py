@@ -9,6 +9,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("me/", views.profile, name="profile"),
     path("me/theme", views.theme, name="theme"),
     path("me/team", views.switch_team, name="switch"),
+    path("me/team/choose/", views.choose_team, name="choose"),
     path("me/tokens/", views.tokens, name="tokens"),
     path("me/tokens/<uuid:token_id>/revoke", views.revoke, name="token-revoke"),
     path("teams/", views.team_list, name="list"),

@@ -155,6 +155,14 @@ def switch_team(request: HttpRequest) -> HttpResponse:
     return store_preference(request, redirect_back(request), "team", slug)
 
 
+@require_safe
+def choose_team(request: HttpRequest) -> HttpResponse:
+    """List the reader's teams as buttons: in the menu of the frame once it opens, else as a page."""
+    page = {"teams": Team.objects.visible_to(request.user), "next": request.GET.get("next", "")}
+    is_part = request.headers.get("HX-Request") == "true"
+    return render(request, "teams/_choices.html" if is_part else "teams/choose.html", page)
+
+
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def tokens(request: HttpRequest) -> HttpResponse:

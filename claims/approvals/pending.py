@@ -41,14 +41,14 @@ NOTHING = Q(pk__in=())
 # Reading.
 
 
-def waiting_for(user: User) -> QuerySet[PendingDecision]:
+def waiting_for(user: User, *, now: datetime | None = None) -> QuerySet[PendingDecision]:
     """
-    Return the undecided requests that wait for `user` now, oldest first.
+    Return the undecided requests that wait for `user`, oldest first.
 
     Platform admins may decide on more than waits for them. `ApprovalAuthority` checks a decision itself.
     """
     led_teams = Membership.objects.filter(user=user, role__in=LEADS).values("team")
-    delegations = active_delegations().filter(to=user)
+    delegations = active_delegations(now).filter(to=user)
     delegated = Q(for_leads=True, team__in=delegations.values("team"))
     not_own = ~Q(requester=user)
     as_lead = Q(for_leads=True, team__in=led_teams)

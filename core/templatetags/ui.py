@@ -7,6 +7,7 @@ docs/design-system.md shows what each one draws. Every value is escaped here: `f
 import re
 from datetime import timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +31,7 @@ for function in (times.ago, times.elapsed, times.at, texts.gib, texts.percent):
 
 
 @register.simple_tag
+@lru_cache(maxsize=1024)  # a list draws the same few in every row
 def icon(name: str, size: str = "", *, label: str = "") -> SafeString:
     """Draw an icon of the sprite: `size` "s" 14, "" 16, "l" 20, "xl" 28 px; `label` for screen readers."""
     speech = format_html('role="img" aria-label="{}"', label) if label else mark_safe('aria-hidden="true"')

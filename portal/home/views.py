@@ -29,7 +29,7 @@ def home(request: HttpRequest) -> HttpResponse:
     page: dict[str, Any] = live_context(request, shell, claims) | {
         "team": shell.team,
         "free": free_profiles(user),
-        "may_request": any(role.rank >= Role.MEMBER.rank for role in shell.roles.values()),
+        "may_request": shell.has_role(Role.MEMBER),
         "ages": [cluster.age for cluster in cluster_status if cluster.age.is_stale],
     }
     if shell.team:

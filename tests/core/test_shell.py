@@ -6,13 +6,18 @@ from itertools import product
 import pytest
 from django.utils import timezone
 
+from claims.approvals.pending import backlog
+from claims.models import Claim, Delegation
 from claims.states import ClaimState
 from inventory.freshness import OF_DEVICES
 from inventory.models import Freshness
-from portal.context import NavItem, current_url
+from notify.services import notify, unread_count
+from portal.context import Counts, NavItem, counts_for, current_url
+from teams.models import User
 from tests.factories import make_claim, make_cluster, make_team, make_user
 
 ME = "/me/"
+HOUR = timedelta(hours=1)
 
 
 def offered(page) -> list[str]:
@@ -42,6 +47,41 @@ def test_a_platform_admin_is_offered_the_platform_and_all_teams(browse, root, vi
     assert {"Approvals", "Teams", "Admin"} <= set(offered(page))
     assert page.context["shell"].team is None
     assert "All teams" in page.text
+
+
+def test_menu_of_a_platform_admin_loads_the_teams_when_it_opens(browse, root, vision):
+    person = browse(root)
+    assert 'value="vision"' not in person.get(ME).text
+    buttons = person.get("/me/team/choose/", headers={"HX-Request": "true"})
+    assert 'value="vision"' in buttons.text
+    assert "<html" not in buttons.text
+    page = person.get("/me/team/choose/", {"next": "/me/tokens/"}).text
+    assert 'name="next" value="/me/tokens/"' in page
+    person.cookies["team"] = "vision"
+    assert person.get(ME).context["shell"].team == vision
+
+
+def test_only_own_teams_are_offered_to_choose_from(browse, alice, vision):
+    make_team("nlp")
+    page = browse(alice).get("/me/team/choose/").text
+    assert 'value="vision"' in page
+    assert 'value="nlp"' not in page
+
+
+@pytest.mark.parametrize("person", ["alice", "lena", "mira", "root"])
+def test_counts_of_the_frame_are_those_of_their_subjects(request, vision, alice, root, person):
+    lena, mira = make_user("lena"), make_user("mira")
+    nlp = make_team("nlp", leads=(lena,), members=(alice, mira))
+    for team, state, by in product((vision, nlp), (ClaimState.REQUESTED, ClaimState.RELEASED), (alice, mira)):
+        make_claim(team=team, state=state, by=by)
+    Delegation.objects.create(
+        team=nlp, lead=lena, to=mira, starts_at=timezone.now() - HOUR, ends_at=timezone.now() + HOUR
+    )
+    notify([alice, root, lena, lena, mira], key="k", title="sam2 ends today")
+    user = User.objects.get(username=person)
+    live = Claim.objects.live() if user.is_superuser else Claim.objects.live().filter(requested_by=user)
+    assert counts_for(user) == Counts(live.count(), backlog(user), unread_count(user))
+    assert any((counts_for(user).live, counts_for(user).undecided.count))
 
 
 def test_the_team_of_the_address_goes_before_that_of_the_cookie(browse, alice, vision):
@@ -119,7 +159,7 @@ def test_the_frame_costs_the_same_for_one_cluster_team_and_claim_and_for_many(
 ):
     person = browse(alice)
     make_claim(team=vision, by=alice)
-    with django_assert_max_num_queries(14) as one:
+    with django_assert_max_num_queries(8) as one:
         person.get(ME)
     for number in range(10):
         make_team(f"team-{number}", members=(alice,))

@@ -109,6 +109,18 @@ def test_bell_and_list_show_unread_notices(browse, alice):
     assert "Notices: 1 unread" in browse(alice).get(PAGE + "bell/").text
 
 
+def test_bell_answers_304_until_another_notice_is_unread(browse, alice, django_assert_max_num_queries):
+    notify([alice], key="k", title="sam2 ends today")
+    person = browse(alice)
+    headers = {"If-None-Match": person.get(PAGE + "bell/")["ETag"]}
+    with django_assert_max_num_queries(3):
+        assert person.get(PAGE + "bell/", headers=headers).status_code == 304
+    notify([alice], key="l", title="sam3 ends today")
+    changed = person.get(PAGE + "bell/", headers=headers)
+    assert changed.status_code == 200
+    assert "Notices: 2 unread" in changed.text
+
+
 def test_opening_a_notice_marks_it_read(browse, alice):
     notify([alice], key="k", title="t", url="/catalogue/")
     notice = Notice.objects.get()
