@@ -69,8 +69,8 @@ READER, TIME = UUID(int=0), datetime(1, 1, 1, tzinfo=UTC)
 
 
 @cache
-def counts_query(*, is_admin: bool) -> tuple[str, tuple[object, ...]]:
-    """Return the SQL of `Counts` with its parameters; to compile its querysets takes longer than to run it."""
+def counts_query(*, is_admin: bool) -> tuple[str, tuple[Any, ...]]:
+    """Return the SQL of `Counts` with its parameters; compiling its querysets takes longer than it runs."""
     reader = User(pk=READER, is_superuser=is_admin)
     live = Claim.objects.live() if is_admin else Claim.objects.live().filter(requested_by=reader)
     undecided = waiting_for(reader, now=TIME).order_by().values("requested_at")

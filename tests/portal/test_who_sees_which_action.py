@@ -220,7 +220,7 @@ TABLE: dict[str, Row] = {
         **{"teams:profile": EVERYBODY, "teams:tokens": EVERYBODY},
         **{"account_change_password": EVERYBODY, "mfa_index": EVERYBODY},
     },
-    "teams:choose": {},
+    "teams:choose": {"teams:switch": EVERYBODY},
     "teams:tokens": {"teams:tokens": EVERYBODY, "teams:token-revoke": ASKER},
     "notify:list": {"notify:read": EVERYBODY},
 }
