@@ -10,9 +10,10 @@ from claims.approvals import notices, pending
 from claims.approvals.authority import LEADS
 from claims.delivery.tasks import reconcile_cluster
 from claims.models import Claim, Extension, QuotaRequest
+from claims.observation import ownership
 from claims.quotas.tasks import write_team
 from claims.signals import claim_state_changed, pending_request_decided, request_returned
-from claims.states import ClaimState
+from claims.states import FINAL, ClaimState
 from core.transactions import after_commit
 from inventory.signals import mirror_changed
 from teams.models import Membership, User
@@ -35,6 +36,13 @@ def queue_quota_sync(*, claim: Claim, **_: Any) -> None:
     message.
     """
     after_commit(write_team, str(claim.team_id))
+
+
+@receiver(claim_state_changed, dispatch_uid="claims.observation.ownership")
+def refresh_ownership(*, claim: Claim, old: str, new: str, **_: Any) -> None:
+    """An adopted claim has its object at once; the object of a claim that is over may be left over."""
+    if new in FINAL or (not old and claim.object_uid):
+        ownership.refresh_claim(claim)
 
 
 @receiver(request_returned, dispatch_uid="claims.approvals.asked")

@@ -11,6 +11,7 @@ from django.utils import timezone
 from claims.approvals import notices, pending
 from claims.delivery.tasks import remove
 from claims.lifecycle import expiry
+from claims.observation import ownership
 from claims.quotas import requests as quota_requests
 from claims.quotas import resource_quota_sync
 from claims.requests import services as requests
@@ -37,6 +38,12 @@ def escalate() -> None:
 def repair_pending_decisions() -> None:
     """Repair rows of undecided requests, for example after two changes at the same instant."""
     pending.refresh()
+
+
+@shared_task
+def repair_ownership() -> None:
+    """Repair which mirrored objects are of a claim, for example after two changes at the same instant."""
+    ownership.refresh()
 
 
 @shared_task

@@ -10,6 +10,7 @@ from bench.portal.population import populate
 from bench.portal.rows import analyze
 from bench.portal.size import Size
 from claims.approvals import pending
+from claims.observation import ownership
 from inventory.models import Cluster
 from inventory.sync.list_watch import sync_once
 from teams.models import Team
@@ -28,6 +29,7 @@ def build(size: Size, report: Callable[[str], None]) -> None:
     populate(size, cluster)
     write_claims(size, cluster, listing)
     pending.refresh()
+    ownership.refresh()
     analyze()
 
 

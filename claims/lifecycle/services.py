@@ -20,6 +20,7 @@ from claims.lifecycle.extensions import (
 from claims.models import Claim, Extension, RequestStatus
 from claims.observation import drift
 from claims.observation.observations import observe
+from claims.observation.ownership import refresh_claim
 from claims.states import RELEASE_STARTED, RUNNING, ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
 from core.times import duration as in_words
@@ -396,6 +397,7 @@ def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
         raise Conflict(f"{claim} has no new object with the approved spec.")
     why = reason.strip() or "Accepted the object that somebody else recreated."
     claim.remark(why, by=by, object_uid=seen.written.uid, sighting="", problem="")
+    refresh_claim(claim)
     _queue_reconcile(claim)
     return claim
 

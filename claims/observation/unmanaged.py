@@ -5,18 +5,19 @@ scheduler. The portal only reads it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import Exists, OuterRef, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
-from claims.models import Claim, TeamNamespace
+from claims.models import Claim, Delivery, TeamNamespace
 from claims.observation.observations import ENDED, DeviceHolding, device_holdings, labeled_claim_id
 from dra import quota
-from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
+from inventory.models import Ownership, Pod, ResourceClaim, ResourceClaimTemplate
 from inventory.sync.columns import FROM_POD
 from teams.models import Team, User
 
@@ -40,18 +41,44 @@ def unmanaged_objects[M: (ResourceClaim, ResourceClaimTemplate)](
     Each has its cluster, and the slug of the team as `team`. A label can be written by anybody: an object is
     a claim's only in the claim's own cluster and namespace.
     """
-    here = {"cluster": OuterRef("cluster"), "namespace": OuterRef("namespace")}
-    places = TeamNamespace.objects.filter(team__in=Team.objects.visible_to(user), **here)
-    claims = Claim.objects.filter(**here)
+    places = _places(Team.objects.visible_to(user))
+    claims = Claim.objects.filter(cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
     # Two conditions and not one with OR, for which no index would do.
     written, named = claims.filter(object_uid=OuterRef("uid")), claims.filter(pk=OuterRef("named"))
+    unowned = ~Exists(written) & ~Exists(named)
     return (
-        model._default_manager.filter(gone_at=None)
+        model._default_manager.filter(gone_at=None, ownership__lte=Ownership.UNMANAGED)
         .alias(named=labeled_claim_id())
+        .filter(Q(ownership=Ownership.UNMANAGED) | unowned, Exists(places))
         .annotate(team=Subquery(places.values("team__slug")[:1]))
-        .filter(~Exists(written), ~Exists(named), team__isnull=False)
         .select_related("cluster")
         .defer("cluster__credentials")
+    )
+
+
+def unmanaged_use_claims(teams: Collection[UUID]) -> QuerySet[ResourceClaim]:
+    """
+    Return the ResourceClaims in the namespaces of these teams that count as unmanaged use.
+
+    Anybody can write a label: it makes an object the portal's only in the claim's own namespace, and under
+    the claim's own name unless Kubernetes generates the names from a template. A claim of the team that had
+    the namespace before counts for that team alone.
+    """
+    claims = Claim.objects.filter(cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
+    same_name = Q(name=OuterRef("name")) | Q(delivery=Delivery.TEMPLATE)
+    labelled = claims.filter(same_name, pk=OuterRef("named"))
+    adopted = claims.live().filter(object_uid=OuterRef("uid"))
+    compared = Q(ownership__gt=Ownership.NOT_COMPARED)
+    return (
+        ResourceClaim.objects.filter(gone_at=None, ownership__lt=Ownership.MANAGED)
+        .alias(named=labeled_claim_id())
+        .filter(compared | (~Exists(labelled) & ~Exists(adopted)), Exists(_places(teams)))
+    )
+
+
+def _places(teams: Collection[UUID] | QuerySet[Team]) -> QuerySet[TeamNamespace]:
+    return TeamNamespace.objects.filter(
+        team__in=teams, cluster=OuterRef("cluster"), namespace=OuterRef("namespace")
     )
 
 

@@ -13,12 +13,12 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Sum, Value, When
+from django.db.models import Case, F, Q, Sum, Value, When
 from django.db.models.functions import Coalesce, Greatest, Least
 from django.utils import timezone
 
-from claims.models import Alternative, Claim, ClaimCharge, Delivery, Quota, QuotaIncrease, TeamNamespace
-from claims.observation.observations import labeled_claim_id
+from claims.models import Alternative, Claim, ClaimCharge, Quota, QuotaIncrease, TeamNamespace
+from claims.observation.unmanaged import unmanaged_use_claims
 from claims.states import LIVE, ClaimState
 from dra.quota import (
     RESOURCE_PREFIX,
@@ -27,7 +27,7 @@ from dra.quota import (
     class_of_resource,
     extended_resource_names,
 )
-from inventory.models import DeviceClass, Pod, ResourceClaim
+from inventory.models import DeviceClass, Pod
 
 ENDED_PHASES = ("Succeeded", "Failed")  # phases in which a pod holds nothing
 
@@ -70,28 +70,10 @@ def unmanaged_use(teams: Collection[UUID]) -> dict[UUID, list[UnmanagedUse]]:
     return usage
 
 
-def unmanaged_claims(teams: Collection[UUID]) -> QuerySet[ResourceClaim]:
-    """
-    Return the ResourceClaims in the namespaces of these teams that belong to no claim of the portal.
-
-    Anybody can write a label: it makes an object the portal's only in the claim's own namespace, and under
-    the claim's own name unless Kubernetes generates the names from a template. A claim of the team that had
-    the namespace before counts for that team alone.
-    """
-    ours = Claim.objects.filter(cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
-    same_name = Q(name=OuterRef("name")) | Q(delivery=Delivery.TEMPLATE)
-    labelled = ours.filter(same_name, pk=OuterRef("named"))
-    adopted = ours.live().filter(object_uid=OuterRef("uid"))
-    here = TeamNamespace.objects.filter(
-        team__in=teams, cluster=OuterRef("cluster"), namespace=OuterRef("namespace")
-    )
-    standing = ResourceClaim.objects.filter(gone_at=None).alias(named=labeled_claim_id())
-    return standing.filter(Exists(here), ~Exists(labelled), ~Exists(adopted))
-
-
 def _unmanaged_claim_use(teams: Collection[UUID], owners: dict[Place, UUID]) -> Iterable[UnmanagedUse]:
     columns = ("cluster", "cluster__name", "namespace", "name", "origin", "raw__spec", "uid")
-    for cluster, title, namespace, name, origin, spec, uid in unmanaged_claims(teams).values_list(*columns):
+    rows = unmanaged_use_claims(teams).values_list(*columns)
+    for cluster, title, namespace, name, origin, spec, uid in rows:
         counted = charge(spec or {})
         yield UnmanagedUse("ResourceClaim", cluster, title, namespace, name, origin, counted, uid)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
@@ -59,6 +59,49 @@ class Namespaced(Mirrored):
         )
 
 
+class Ownership(models.IntegerChoices):
+    """
+    Whether an object is of a claim of the portal: stored by the sync, which asks `settings.OBJECT_OWNERSHIP`.
+
+    Of an object that is not compared, readers compare it themselves.
+    """
+
+    NOT_COMPARED = 0
+    UNMANAGED = 1
+    RELATED = 2  # a claim names it, but is over or has another name: it counts as unmanaged use
+    MANAGED = 3
+
+
+class ObjectKey(NamedTuple):
+    """What tells whose an object is. Anybody can write the label that `owner` comes from."""
+
+    uid: str
+    namespace: str
+    name: str
+    owner: str
+
+
+class Owned(Namespaced):
+    """An object that a claim may own. `owner` is its id, from label `gpu.dragoman.dev/claim`."""
+
+    owner = models.CharField(max_length=64, blank=True, default="")
+    ownership = models.PositiveSmallIntegerField(
+        choices=Ownership, default=Ownership.NOT_COMPARED, db_default=Ownership.NOT_COMPARED
+    )
+
+    class Meta(Namespaced.Meta):
+        abstract = True
+        indexes: ClassVar[tuple[models.Index, ...]] = (
+            *Namespaced.Meta.indexes,
+            models.Index(fields=["owner"], condition=~Q(owner=""), name="%(class)s_owner"),
+            models.Index(
+                fields=["cluster", "namespace"],
+                condition=Q(gone_at=None, ownership__lt=Ownership.MANAGED),
+                name="%(class)s_unowned",
+            ),
+        )
+
+
 class Namespace(Mirrored):
     """Labels decide about adminAccess and admission policies."""
 
@@ -94,9 +137,9 @@ class DeviceTaintRule(Mirrored):
     """spec.deviceSelector and spec.taint are in `raw`."""
 
 
-class ResourceClaim(Namespaced):
+class ResourceClaim(Owned):
     """
-    `origin` is who created it; `owner` is the ID of the managed claim, from label `gpu.dragoman.dev/claim`.
+    `origin` is who created it.
 
     `state` is what kubectl shows: pending, allocated, or "allocated,reserved", with "deleted," in front while
     deleting.
@@ -110,22 +153,20 @@ class ResourceClaim(Namespaced):
 
     state = models.CharField(max_length=40, default="pending")
     origin = models.CharField(max_length=17, choices=Origin, default=Origin.FOREIGN)
-    owner = models.CharField(max_length=64, blank=True, default="")
     deleting_since = models.DateTimeField(null=True)
     allocated_at = models.DateTimeField(
         null=True
     )  # status.allocation.allocationTimestamp, else when first seen
 
-    class Meta(Namespaced.Meta):
+    class Meta(Owned.Meta):
         indexes = (
-            *Namespaced.Meta.indexes,
-            models.Index(fields=["owner"], condition=~Q(owner=""), name="resourceclaim_owner"),
+            *Owned.Meta.indexes,
             models.Index(fields=["cluster", "state"], condition=Q(gone_at=None), name="resourceclaim_state"),
         )
 
 
-class ResourceClaimTemplate(Namespaced):
-    owner = models.CharField(max_length=64, blank=True, default="")
+class ResourceClaimTemplate(Owned):
+    """Its claims have the names that Kubernetes generates."""
 
 
 class Pod(Namespaced):

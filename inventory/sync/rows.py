@@ -25,13 +25,25 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connection, models, transaction
 from django.db.models import Case, CharField, F, Value, When
 from django.utils import timezone
+from django.utils.module_loading import import_string
 from psycopg import sql
 
 from cluster.protocol import Manifest
-from inventory.models import Cluster, DeviceClass, DeviceTaintRule, Mirrored, Node, ObjectEvent, ResourceClaim
+from inventory.models import (
+    Cluster,
+    DeviceClass,
+    DeviceTaintRule,
+    Mirrored,
+    Node,
+    ObjectEvent,
+    ObjectKey,
+    Owned,
+    ResourceClaim,
+)
 from inventory.signals import mirror_changed
 from inventory.sync.columns import Columns, columns
 from inventory.sync.session import Lease
@@ -228,6 +240,8 @@ def upsert(
         for uid, values in fresh.items()
         if _is_news(before := known.get(uid), values, listed=listed)
     ]
+    if issubclass(model, Owned):
+        _set_ownership(write, rows)
     ids = dict(upsert_rows(model, rows, unique=ONCE, returning=("uid", "id")))
     written = [model(id=ids[row["uid"]], **row) for row in rows]
     for row in written:
@@ -302,6 +316,15 @@ def _dated(write: Write, values: Columns, before: Mirrored | None) -> Columns:
         return values
     earlier = before.allocated_at if isinstance(before, ResourceClaim) else None
     return values | {"allocated_at": earlier or write.now}
+
+
+def _set_ownership(write: Write, rows: Sequence[Columns]) -> None:
+    """The mirror does not know the claims of the portal; `settings.OBJECT_OWNERSHIP` compares with them."""
+    compare = import_string(settings.OBJECT_OWNERSHIP)
+    keys = [ObjectKey(*(row[field] for field in ObjectKey._fields)) for row in rows]
+    ownership = compare(write.cluster_id, keys) if rows else {}
+    for row in rows:
+        row["ownership"] = ownership[row["uid"]]
 
 
 def _tell_history(write: Write, row: Mirrored, before: Mirrored | None, *, first: bool) -> None:

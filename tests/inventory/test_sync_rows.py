@@ -24,6 +24,7 @@ from inventory.models import (
     Namespace,
     Node,
     ObjectEvent,
+    Ownership,
     Pod,
     ResourceClaim,
     ResourceClaimTemplate,
@@ -122,6 +123,7 @@ OBJECTS = [
             "state": "deleted,allocated",
             "origin": "portal",
             "owner": "42",
+            "ownership": Ownership.UNMANAGED,
             "deleting_since": LEFT_AT,
             "allocated_at": HELD_AT,
         },
@@ -130,7 +132,7 @@ OBJECTS = [
         RESOURCE_CLAIM_TEMPLATE,
         ResourceClaimTemplate,
         {"metadata": inside("batch", "u7"), "spec": {"spec": CLAIM_SPEC}},
-        {"namespace": "default", "owner": "42"},
+        {"namespace": "default", "owner": "42", "ownership": Ownership.UNMANAGED},
     ),
     (
         POD,
@@ -318,6 +320,7 @@ def test_an_object_deleted_before_it_was_seen_leaves_a_row_that_is_gone(mirrored
         "state": "pending",
         "origin": "foreign",
         "owner": "",
+        "ownership": Ownership.NOT_COMPARED,
         "deleting_since": None,
         "allocated_at": None,
     }

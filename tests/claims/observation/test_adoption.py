@@ -9,6 +9,7 @@ from django.db import IntegrityError
 from django.urls import reverse
 
 from claims.models import Claim, ClaimCharge, Profile, Quota, TeamNamespace
+from claims.observation import ownership
 from claims.states import FINAL, ClaimState
 from claims.unmanaged import services
 from claims.unmanaged.services import adopt, adoption_lines, fitting_profiles, namespace_team
@@ -515,6 +516,7 @@ def test_only_what_is_adopted_and_visible_is_answered_again(client, adoption, ro
         root.save(update_fields=["is_superuser"])
     ResourceClaim.objects.filter(pk=row.pk).update(owner=str(claim.pk))
     Claim.objects.filter(pk=claim.pk).update(**columns)
+    ownership.refresh()
     answer = post(client, root, row.uid, **body)
     if "object_uid" in columns or "origin" in columns or "team" in columns:
         assert answer.status_code == 404
