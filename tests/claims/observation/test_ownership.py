@@ -138,8 +138,8 @@ def test_accepted_object_is_managed_at_once(watch, vision, fra, train, root, mon
 
 def lists(user, teams):
     return {
-        "claims": set(unmanaged_objects(ResourceClaim, user).values_list("uid", "team")),
-        "templates": set(unmanaged_objects(ResourceClaimTemplate, user).values_list("uid", "team")),
+        "claims": {(row.uid, row.team) for row in unmanaged_objects(ResourceClaim, user)},
+        "templates": {(row.uid, row.team) for row in unmanaged_objects(ResourceClaimTemplate, user)},
         "use": set(unmanaged_use_claims(teams).values_list("uid", flat=True)),
     }
 
