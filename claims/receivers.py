@@ -8,6 +8,7 @@ from django.dispatch import receiver
 
 from claims.approvals import notices, pending
 from claims.approvals.authority import LEADS
+from claims.catalogue.tasks import mirror_has_changed, refresh_availability
 from claims.delivery.tasks import reconcile_cluster
 from claims.models import Claim, Extension, QuotaRequest
 from claims.observation import ownership
@@ -15,6 +16,7 @@ from claims.quotas.tasks import write_team
 from claims.signals import claim_state_changed, pending_request_decided, request_returned
 from claims.states import FINAL, ClaimState
 from core.transactions import after_commit
+from inventory.models import Cluster
 from inventory.signals import mirror_changed
 from teams.models import Membership, User
 from teams.signals import role_changed
@@ -27,6 +29,18 @@ def queue_reconcile(*, cluster_id: UUID, kind: str, names: frozenset[str], **_: 
     """Reconcile the claims that own or use these objects. The next sweep repairs a lost message."""
     if kind in WATCHED:
         reconcile_cluster.delay(str(cluster_id), sorted(names))
+
+
+@receiver(mirror_changed, dispatch_uid="claims.catalogue.availability")
+def queue_availability(*, cluster_id: UUID, kind: str, **_: Any) -> None:
+    """Count devices for profiles again. `claims.tasks.repair_availability` repairs a lost message."""
+    mirror_has_changed(cluster_id, kind)
+
+
+@receiver(post_save, sender=Cluster, dispatch_uid="claims.catalogue.availability.cluster")
+def queue_availability_of_cluster(*, instance: Cluster, **_: Any) -> None:
+    """Count what a new or enabled cluster has."""
+    after_commit(refresh_availability, str(instance.pk))
 
 
 @receiver(claim_state_changed, dispatch_uid="claims.quotas.write")

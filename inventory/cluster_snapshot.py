@@ -94,18 +94,28 @@ def current_snapshot(cluster: Cluster) -> ClusterSnapshot:
 
     While another thread updates it, the previous snapshot is returned at once.
     """
+    return _current(cluster, wait=False)[1]
+
+
+def numbered_snapshot(cluster: Cluster) -> tuple[int, ClusterSnapshot]:
+    """Return the current snapshot after its revision; wait for another thread that updates it."""
+    return _current(cluster, wait=True)
+
+
+def _current(cluster: Cluster, *, wait: bool) -> tuple[int, ClusterSnapshot]:
     revision, version = Cluster.objects.values_list("revision", "version").get(pk=cluster.pk)
     cache = _caches.setdefault(cluster.pk, _Cache())
-    if not cache.lock.acquire(blocking=cache.revision < 0):
-        return cache.snapshot
+    if not cache.lock.acquire(blocking=wait or cache.revision < 0):
+        return cache.revision, cache.snapshot
     try:
         if cache.revision > revision:  # the mirror was rebuilt
             cache.reset()
-        if cache.revision != revision:
+        features = cluster_features(version)
+        if cache.revision != revision or cache.snapshot.features != features:
             changes = {part: _read(cluster, cache, part) for part in PARTS}
-            cache.snapshot = _next(cache, changes, cluster_features(version))
+            cache.snapshot = _next(cache, changes, features)
             cache.revision = revision
-        return cache.snapshot
+        return cache.revision, cache.snapshot
     except BaseException:
         cache.reset()  # it may be half updated
         raise

@@ -113,6 +113,9 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "default"
 CELERY_TASK_ROUTES = {
     "inventory.tasks.*": {"queue": "sync"},
+    # One process has the snapshots of the clusters.
+    "claims.catalogue.tasks.refresh_availability": {"queue": "sync"},
+    "claims.tasks.repair_availability": {"queue": "sync"},
     "claims.delivery.tasks.deliver": {"queue": "delivery"},
     "claims.delivery.tasks.reconcile_cluster": {"queue": "delivery"},
     "claims.delivery.tasks.remove": {"queue": "delivery"},

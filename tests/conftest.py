@@ -75,6 +75,27 @@ def _local_only(socket_enabled):
     pytest_socket.socket_allow_hosts(["127.0.0.1", "::1", "localhost"], allow_unix_socket=True)
 
 
+@pytest.fixture
+def fresh_availability(monkeypatch):
+    """Pages read what clusters have for profiles at this moment, as if the task had just run."""
+    from django.db import connection
+
+    from claims.catalogue import availability, lint, listing
+
+    def after_recomputing(read):
+        def recompute_and_read(*args):
+            counted = connection.force_debug_cursor
+            connection.force_debug_cursor = False  # no test counts the queries of the task
+            availability.recompute()
+            connection.force_debug_cursor = counted
+            return read(*args)
+
+        return recompute_and_read
+
+    monkeypatch.setattr(listing, "stored_availability", after_recomputing(listing.stored_availability))
+    monkeypatch.setattr(lint, "stored_checks", after_recomputing(lint.stored_checks))
+
+
 @pytest.fixture(scope="session")
 def controlplane_ready():
     """The binaries of the real control plane. Without them and Go: skipped, but failed where CI is true."""

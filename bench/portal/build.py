@@ -10,6 +10,7 @@ from bench.portal.population import populate
 from bench.portal.rows import analyze
 from bench.portal.size import Size
 from claims.approvals import pending
+from claims.catalogue import availability
 from claims.observation import ownership
 from inventory.models import Cluster
 from inventory.sync.list_watch import sync_once
@@ -30,6 +31,7 @@ def build(size: Size, report: Callable[[str], None]) -> None:
     write_claims(size, cluster, listing)
     pending.refresh()
     ownership.refresh()
+    availability.recompute()
     analyze()
 
 

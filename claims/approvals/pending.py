@@ -86,11 +86,16 @@ def backlog(user: User) -> Backlog:
 
 @dataclass(frozen=True, slots=True)
 class RowDifferences:
-    """How rows differed from what they should be: requests without a row, altered rows, rows left over."""
+    """How rows differed from what they should be: rows that were missing, altered rows, rows left over."""
 
     missing: int = 0
     altered: int = 0
     obsolete: int = 0
+
+    def __add__(self, other: RowDifferences) -> RowDifferences:
+        return RowDifferences(
+            self.missing + other.missing, self.altered + other.altered, self.obsolete + other.obsolete
+        )
 
     @property
     def total(self) -> int:

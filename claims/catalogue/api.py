@@ -143,6 +143,13 @@ class ProfileOut(serializers.Serializer[Any]):
     )
     free = serializers.IntegerField(allow_null=True, help_text="Matching devices that are free now")
     total = serializers.IntegerField(allow_null=True, help_text="Matching devices")
+    nodes = serializers.IntegerField(allow_null=True, help_text="Nodes on which one claim fits now")
+    most = serializers.IntegerField(
+        allow_null=True, help_text="Devices that one claim could get now, at most; your quota may allow fewer"
+    )
+    computed_at = serializers.DateTimeField(
+        allow_null=True, help_text="When free, total, nodes and most were computed"
+    )
     products = serializers.ListField(child=serializers.CharField())
     memory = serializers.IntegerField(allow_null=True, help_text="Least memory of a matching device in bytes")
     sharing = serializers.ListField(child=serializers.ChoiceField(choices=Sharing.choices))
@@ -385,8 +392,12 @@ class LintFindingOut(serializers.Serializer[Any]):
 
 
 class LintOut(serializers.Serializer[Any]):
-    """Findings, the worst first. `silent` clusters publish no device, so they were not checked."""
+    """
+    Findings as of `computed_at`, the worst first. `silent` clusters publish no device, so they were not
+    checked.
+    """
 
+    computed_at = serializers.DateTimeField(allow_null=True)
     profiles = serializers.IntegerField()
     checked = serializers.ListField(child=serializers.CharField())
     silent = serializers.ListField(child=serializers.CharField())

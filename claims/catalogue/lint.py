@@ -1,28 +1,27 @@
 """
 The check of the catalogue against the devices that every cluster publishes.
 
-The report is computed on demand from the cached cluster snapshots, and cached until a slice, a class or a
-profile changes. A report in a table could be out of date.
+`catalogue_report` reads the last check (`claims.catalogue.availability`); `check_catalogue` checks now.
 """
 
 import hashlib
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
 
-from claims.models import Profile, ProfileVersion
+from claims.models import ClusterAvailability, Profile, ProfileVersion
 from dra import lint
+from dra.cluster_snapshot import ClusterSnapshot
 from dra.device_index import DeviceIndex
 from dra.lint import Fix, LintCode, LintFinding, LintReport, NamedSpec, Severity, Subject
 from dra.objects import Json
 from inventory.cluster_snapshot import current_snapshot
 from inventory.models import Cluster
 
-FRESH = timedelta(0)
 ORDER = list(Severity)
 
 
@@ -74,12 +73,17 @@ class CatalogueFinding:
 
 @dataclass(frozen=True, slots=True)
 class CatalogueReport:
-    """Findings, the worst first. `silent` clusters publish no device, so they were not checked."""
+    """
+    Findings, the worst first. `silent` clusters publish no device, so they were not checked.
+
+    `computed_at` is the time of the oldest check; None for a check of this moment, and without a cluster.
+    """
 
     findings: tuple[CatalogueFinding, ...] = ()
     profiles: int = 0
     checked: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
+    computed_at: datetime | None = None
 
     @property
     def due(self) -> list[CatalogueFinding]:
@@ -93,41 +97,53 @@ class CatalogueReport:
         return [finding for finding in self.findings if finding.profile == profile]
 
 
-@dataclass(frozen=True, slots=True)
-class _CachedReport:
-    device_index: DeviceIndex
-    classes: Sequence[Json]
-    versions: tuple[UUID, ...]
-    report: LintReport
-    at: float  # seconds of the monotonic clock
-
-
-_cache: dict[UUID, _CachedReport] = {}
-
-
-def catalogue_report(
-    clusters: Iterable[Cluster] | None = None, *, no_older_than: timedelta = FRESH
-) -> CatalogueReport:
+def catalogue_report() -> CatalogueReport:
     """
-    Check every profile that is not retired and every class, in `clusters` or in all enabled ones.
+    Return the last check of the profiles that are not retired, and of the classes, in all enabled clusters.
 
-    A cached report may be up to `no_older_than` old. Two queries, and those of the cluster snapshots.
+    What was found in another version of a profile than its current one is left out. Two queries.
     """
-    clusters = enabled_clusters() if clusters is None else clusters
-    profiles = {
-        profile.slug: profile
-        for profile in Profile.objects.filter(retired_at=None, current__isnull=False)
-        .select_related("current")
-        .order_by("slug")
+    profiles = _offered()
+    rows = stored_checks()
+    reports = {
+        row.cluster.name: _report_from_json(row.report, _outdated(row.checked, profiles)) for row in rows
     }
+    return _report(reports, profiles, min((row.computed_at for row in rows), default=None))
+
+
+def stored_checks() -> list[ClusterAvailability]:
+    """Return the last check of each enabled cluster that was checked, in one query."""
+    rows = ClusterAvailability.objects.filter(cluster__enabled=True).select_related("cluster")
+    columns = ("computed_at", "report", "checked", "cluster__name")
+    return list(rows.only(*columns).order_by("cluster__name"))
+
+
+def check_catalogue(clusters: Iterable[Cluster] | None = None) -> CatalogueReport:
+    """Check now in `clusters` or in all enabled ones. Two queries, and those of the cluster snapshots."""
+    clusters = enabled_clusters() if clusters is None else clusters
+    profiles = _offered()
     versions = {slug: profile.current for slug, profile in profiles.items() if profile.current}
-    reports = {cluster.name: _report(cluster, versions, no_older_than) for cluster in clusters}
+    reports = {
+        cluster.name: check_cluster(cluster.pk, current_snapshot(cluster), versions) for cluster in clusters
+    }
+    return _report(reports, profiles, None)
+
+
+def _offered() -> dict[str, Profile]:
+    rows = Profile.objects.filter(retired_at=None, current__isnull=False).select_related("current")
+    return {profile.slug: profile for profile in rows.order_by("slug")}
+
+
+def _report(
+    reports: Mapping[str, LintReport], profiles: Mapping[str, Profile], computed_at: datetime | None
+) -> CatalogueReport:
     checked = {name: report for name, report in reports.items() if report.devices}
     return CatalogueReport(
         findings=_merged(checked, profiles),
         profiles=len(profiles),
         checked=tuple(checked),
         silent=tuple(name for name in reports if name not in checked),
+        computed_at=computed_at,
     )
 
 
@@ -140,24 +156,62 @@ def named_spec(name: str, version: ProfileVersion, spec: Json | None = None) -> 
     return NamedSpec(name, version.spec if spec is None else spec, version.scalable, version.max_devices)
 
 
-def _report(cluster: Cluster, versions: Mapping[str, ProfileVersion], no_older_than: timedelta) -> LintReport:
-    cached, ids = _cache.get(cluster.pk), tuple(version.pk for version in versions.values())
-    now = time.monotonic()
-    if cached and cached.versions == ids and now - cached.at < no_older_than.total_seconds():
-        return cached.report
-    snapshot = current_snapshot(cluster)
-    same = (
-        cached
-        and cached.versions == ids
-        and cached.device_index is snapshot.device_index
-        and cached.classes is snapshot.classes
-    )
-    if cached and same:
-        _cache[cluster.pk] = replace(cached, at=now)
-        return cached.report
-    report = lint.lint(snapshot, [named_spec(slug, version) for slug, version in versions.items()])
-    _cache[cluster.pk] = _CachedReport(snapshot.device_index, snapshot.classes, ids, report, now)
-    return report
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """The last report of this process for a cluster, and what it depends on; not on who holds devices."""
+
+    device_index: DeviceIndex
+    classes: Sequence[Json]
+    versions: tuple[UUID, ...]
+    report: LintReport
+
+
+_checked: dict[UUID, _Checked] = {}
+
+
+def check_cluster(
+    cluster_id: UUID, snapshot: ClusterSnapshot, versions: Mapping[str, ProfileVersion]
+) -> LintReport:
+    """Check versions, by the slugs of their profiles, in one cluster; again only if something has changed."""
+    last, ids = _checked.get(cluster_id), tuple(version.pk for version in versions.values())
+    if (
+        last is None
+        or last.versions != ids
+        or last.device_index is not snapshot.device_index
+        or last.classes is not snapshot.classes
+    ):
+        report = lint.lint(snapshot, [named_spec(slug, version) for slug, version in versions.items()])
+        last = _checked[cluster_id] = _Checked(snapshot.device_index, snapshot.classes, ids, report)
+    return last.report
+
+
+def report_as_json(report: LintReport) -> dict[str, Any]:
+    """Return a report as `ClusterAvailability.report` has it."""
+    return asdict(report) | {"findings": [asdict(finding) for finding in report.findings]}
+
+
+def _outdated(checked: Mapping[str, str], profiles: Mapping[str, Profile]) -> set[str]:
+    """Return the slugs of profiles that were checked in another version, or are not offered any more."""
+    current = {slug: str(profile.current_id) for slug, profile in profiles.items()}
+    return {slug for slug, version in checked.items() if current.get(slug) != version}
+
+
+def _report_from_json(stored: Mapping[str, Any], outdated: Collection[str]) -> LintReport:
+    """Return a stored report without what it says about the profiles `outdated`."""
+    findings = [
+        LintFinding(
+            Subject(row["subject"]),
+            row["name"],
+            LintCode(row["code"]),
+            Severity(row["severity"]),
+            row["message"],
+            row["path"],
+            Fix(**row["fix"]) if row["fix"] else None,
+        )
+        for row in stored.get("findings", ())
+        if row["subject"] != Subject.PROFILE or row["name"] not in outdated
+    ]
+    return LintReport(findings, stored.get("matching", {}), stored.get("devices", 0))
 
 
 def _merged(

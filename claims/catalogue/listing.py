@@ -4,11 +4,13 @@ The entries of the catalogue: what matches and is free, what it costs, who appro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -17,7 +19,7 @@ from django.utils.module_loading import import_string
 from claims.approvals.rules import Rule, Rules
 from claims.catalogue.sharing import Sharing, sharing_modes
 from claims.catalogue.waits import NO_WAITS, Waits, waits
-from claims.models import Approval, Profile, ProfileVersion, Quota, TeamNamespace
+from claims.models import Approval, Profile, ProfileAvailability, ProfileVersion, Quota, TeamNamespace
 from claims.plans.plan import permission_problems
 from core.text import counted
 from core.times import duration
@@ -30,8 +32,6 @@ from dra.match.funnel import funnel
 from dra.objects import Json, device_requests
 from dra.pools import PoolDevice
 from dra.selector_results import DeviceMask
-from inventory.cluster_snapshot import current_snapshot
-from inventory.models import Cluster
 from teams.access import teams_where
 from teams.models import Role, Team, User
 
@@ -48,6 +48,19 @@ class DeviceKind:
     product: str
     fraction: Fraction
     memory_bytes: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the kind as `ProfileAvailability.kinds` has it; the row names the cluster."""
+        return {
+            "driver": self.driver,
+            "product": self.product,
+            "fraction": str(self.fraction),
+            "memory_bytes": self.memory_bytes,
+        }
+
+    @classmethod
+    def from_json(cls, cluster_id: UUID, stored: dict[str, Any]) -> DeviceKind:
+        return cls(cluster_id, **stored | {"fraction": Fraction(stored["fraction"])})
 
 
 def kinds_among(cluster_id: UUID, snapshot: ClusterSnapshot, devices: DeviceMask) -> frozenset[DeviceKind]:
@@ -178,8 +191,10 @@ def _team_names(teams: Sequence[Team]) -> str:
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
     """
-    One profile, as one reader sees it. `total` devices match in the clusters of the reader's teams, and
-    `free` of them are free now; both are None (unknown, not 0) if a selector cannot be evaluated here.
+    One profile, as one reader sees it. `total` devices match in the clusters of the reader's teams, `free` of
+    them are free now, one claim fits on `nodes` nodes and could get at most `most` devices. They are as of
+    `computed_at`, and None (unknown, not 0) if a cluster has not been counted or a selector cannot be
+    evaluated here.
 
     `kinds` are those of the matching devices; the price depends on them. `price` is the highest price of one
     device per hour, None without a rate.
@@ -194,6 +209,9 @@ class CatalogueEntry:
     reason: str  # why it may not be requested, "" if it may
     price: Decimal | None = None
     waits: Waits = NO_WAITS
+    nodes: int | None = None
+    most: int | None = None
+    computed_at: datetime | None = None  # of the cluster that was counted first
 
     @property
     def held(self) -> int:
@@ -243,7 +261,7 @@ class _Requester:
 
     user: User
     teams: list[Team]
-    clusters: list[Cluster]
+    clusters: set[UUID]
     rules: Rules
     classes: dict[UUID, set[str]] = field(default_factory=dict)
     with_namespace: set[UUID] = field(default_factory=set)  # teams
@@ -265,8 +283,8 @@ def entries(user: User, profiles: Iterable[Profile]) -> list[CatalogueEntry]:
     rows = Profile.objects.filter(pk__in=ids).select_related("current__profile").prefetch_related("teams")
     by_id = {profile.pk: profile for profile in rows}
     requester = _requester(user)
-    snapshots = {cluster.pk: current_snapshot(cluster) for cluster in requester.clusters}
-    without_prices = [_entry(by_id[pk], requester, snapshots) for pk in ids if pk in by_id]
+    stored = stored_availability(requester.clusters, by_id.values())
+    without_prices = [_entry(by_id[pk], requester, stored[by_id[pk].current_id]) for pk in ids if pk in by_id]
     prices, waits_by_profile = max_prices([entry.kinds for entry in without_prices]), waits()
     return [
         replace(entry, price=price, waits=waits_by_profile.get(entry.profile.pk, NO_WAITS))
@@ -278,9 +296,12 @@ def _requester(user: User) -> _Requester:
     teams = teams_where(user, at_least=Role.MEMBER)
     rows = TeamNamespace.objects.filter(team__in=teams, cluster__enabled=True)
     pairs = list(rows.values_list("team", "cluster"))
-    clusters = Cluster.objects.filter(pk__in={cluster for _team, cluster in pairs}).defer("credentials")
     requester = _Requester(
-        user, teams, list(clusters), Rules(teams), with_namespace={team for team, _cluster in pairs}
+        user,
+        teams,
+        {cluster for _team, cluster in pairs},
+        Rules(teams),
+        with_namespace={team for team, _cluster in pairs},
     )
     quotas = Quota.objects.filter(team__in=teams, devices__gt=0).exclude(device_class="")
     for team, device_class in quotas.values_list("team", "device_class"):
@@ -288,22 +309,43 @@ def _requester(user: User) -> _Requester:
     return requester
 
 
+def stored_availability(
+    clusters: set[UUID], profiles: Iterable[Profile]
+) -> defaultdict[UUID | None, list[ProfileAvailability]]:
+    """Return what these clusters have for the current versions, by version; one query."""
+    rows = ProfileAvailability.objects.filter(
+        computation__in=clusters, version__in=[profile.current_id for profile in profiles]
+    ).select_related("computation")
+    by_version: defaultdict[UUID | None, list[ProfileAvailability]] = defaultdict(list)
+    for row in rows.defer("computation__report", "computation__checked"):
+        by_version[row.version_id].append(row)
+    return by_version
+
+
 def _entry(
-    profile: Profile, requester: _Requester, snapshots: Mapping[UUID, ClusterSnapshot]
+    profile: Profile, requester: _Requester, availability: Sequence[ProfileAvailability]
 ) -> CatalogueEntry:
     version = profile.current
     assert version is not None  # callers pass no others  # noqa: S101
-    counts = [_count(cluster, snapshot, version) for cluster, snapshot in snapshots.items()]
-    known = [count for count in counts if count is not None]
-    unknown = len(known) < len(counts)
+    uncounted = len(requester.clusters) - len(availability)
+
+    def total(figures: Iterable[int | None], combine: Callable[[list[int]], int]) -> int | None:
+        known = [figure for figure in figures if figure is not None]
+        return None if uncounted or len(known) < len(availability) else combine(known)
+
     return CatalogueEntry(
         profile=profile,
         version=version,
-        free=None if unknown else sum(free for free, _total, _kinds in known),
-        total=None if unknown else sum(total for _free, total, _kinds in known),
-        kinds=frozenset().union(*(kinds for _free, _total, kinds in known)),
+        free=total((row.free for row in availability), sum),
+        total=total((row.matching for row in availability), sum),
+        kinds=frozenset(
+            DeviceKind.from_json(row.computation_id, kind) for row in availability for kind in row.kinds
+        ),
         who=who_approves(version, requester.teams_open_to(profile), requester.rules),
         reason=_reason(profile, version, requester),
+        nodes=total((row.nodes for row in availability), sum),
+        most=total((row.most for row in availability), lambda known: max(known, default=0)),
+        computed_at=min((row.computation.computed_at for row in availability), default=None),
     )
 
 
@@ -326,26 +368,9 @@ def _reason(profile: Profile, version: ProfileVersion, requester: _Requester) ->
     return ""
 
 
-def _count(
-    cluster_id: UUID, snapshot: ClusterSnapshot, version: ProfileVersion
-) -> tuple[int, int, frozenset[DeviceKind]] | None:
-    """
-    Return how many devices are free, how many match, and their kinds; None if a selector cannot be evaluated.
-    """
-    free: DeviceMask = 0
-    matching: DeviceMask = 0
-    for request in device_requests(version.spec):
-        try:
-            matched = funnel(snapshot, request)
-        except KeyError:
-            continue  # the cluster has no such class, hence no such device
-        except CelError:
-            return None
-        if matched.errors:
-            return None
-        matching |= matched.accepted
-        free |= matched.free
-    return free.bit_count(), matching.bit_count(), kinds_among(cluster_id, snapshot, matching)
+def counted_at(entries: Iterable[CatalogueEntry]) -> datetime | None:
+    """Return the time of the oldest figures of these entries."""
+    return min((entry.computed_at for entry in entries if entry.computed_at is not None), default=None)
 
 
 GB = 10**9  # product names use it: a GPU "of 80 GB" has 79.6 GiB

@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 from django.utils.text import slugify
 
 from claims.catalogue.definition import ProfileDefinition
+from claims.catalogue.tasks import catalogue_has_changed
 from claims.catalogue.yaml_export import RETIRED, ProfileChange, import_plan, plan_digest
 from claims.models import Profile, ProfileLimits, ProfileVersion
 from core.errors import Conflict, Invalid, violated_constraint
@@ -44,6 +45,7 @@ def save_profile(
     if profile is not None and base is not None:
         _require_base(profile, base, definition)
     version = write_profile(by=by, profile=profile, definition=definition)
+    catalogue_has_changed()
     transaction.set_rollback(dry_run)
     return version
 
@@ -79,6 +81,7 @@ def replace_spec(
     locked = _locked(profile)
     if locked.current_id != version.pk or locked.retired_at is not None:
         raise Conflict(f"{profile.slug} has changed since you read version {version.number}. Open it again.")
+    catalogue_has_changed()
     return _save_version(profile, by=by, spec=spec, limits=version.limits)
 
 
@@ -87,6 +90,7 @@ def retire_profile(*, by: User, profile: Profile) -> Profile:
     """Remove a profile from the catalogue. Its claims keep it. Retiring twice is retiring once."""
     require_admin(by)
     Profile.objects.filter(pk=profile.pk, retired_at=None).update(retired_at=Now())
+    catalogue_has_changed()
     profile.refresh_from_db(fields=["retired_at"])
     return profile
 
@@ -96,6 +100,7 @@ def restore_profile(*, by: User, profile: Profile) -> Profile:
     """Restore a retired profile with its current version. Restoring twice is restoring once."""
     require_admin(by)
     Profile.objects.filter(pk=profile.pk).update(retired_at=None)
+    catalogue_has_changed()
     profile.refresh_from_db(fields=["retired_at"])
     return profile
 
@@ -271,6 +276,7 @@ def _import(
     if seen and plan_digest(changes) != seen:
         raise Conflict("The catalogue has changed since you read this plan. Read the new plan below.")
     _write(changes, by)
+    catalogue_has_changed()
     return changes
 
 

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from claims.catalogue.definition import limits_in_words
 from claims.catalogue.forms import CatalogueForm
-from claims.catalogue.listing import CatalogueEntry, catalogue, entries, filtered_entries
+from claims.catalogue.listing import CatalogueEntry, catalogue, counted_at, entries, filtered_entries
 from claims.catalogue.sharing import isolation_sentences
 from claims.catalogue.versions import canonical_yaml
 from claims.match_page import spec_text
@@ -52,6 +52,7 @@ def catalogue_page(request: HttpRequest) -> HttpResponse:
         "cards": shown,
         "form": form,
         "total": len(offered),
+        "counted_at": counted_at(offered),
         "open": sum(entry.may_request for entry in offered),
         "picked": set(query.getlist("profile")),
         "as_table": query.get("view") == "table",
@@ -138,6 +139,7 @@ def catalogue_compare(request: HttpRequest) -> HttpResponse:
         "rows": comparison_rows(shown),
         "specs": spec_columns([card.entry.version.spec for card in shown]),
         "price_differs": len({card.entry.price for card in shown}) > 1,
+        "counted_at": counted_at(card.entry for card in shown),
         "left_out": [card.entry.profile.title for card in cards[MAX_COMPARED:]],
         "ages": stale_ages(request),
     }

@@ -8,6 +8,7 @@ from claims.models.approval import (
     PendingDecision,
     ReasonTemplate,
 )
+from claims.models.availability import ClusterAvailability, ProfileAvailability
 from claims.models.claim import (
     Allocation,
     Alternative,
@@ -35,6 +36,7 @@ __all__ = [
     "Claim",
     "ClaimCharge",
     "ClaimQuerySet",
+    "ClusterAvailability",
     "Comment",
     "Delegation",
     "Delivery",
@@ -44,6 +46,7 @@ __all__ = [
     "PendingDecision",
     "PendingRequest",
     "Profile",
+    "ProfileAvailability",
     "ProfileLimits",
     "ProfileQuerySet",
     "ProfileVersion",

@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from claims.access import require_member
-from claims.catalogue.listing import CatalogueEntry, catalogue
+from claims.catalogue.listing import CatalogueEntry, catalogue, counted_at
 from claims.match_page import dropped_page, funnel_rows, relaxation_rows
 from claims.models import Claim, Draft, Profile
 from claims.requests.draft_views import draft_query, draft_url, keep_in_session, restore_from_session
@@ -180,7 +180,8 @@ def form_response(
         "draft": draft,
         "other_drafts": open_drafts(user_of(request)).exclude(key=form["key"].value() or "").count(),
         "prefill_problems": problems,
-        "entries": requestable_entries(request),
+        "entries": (shown := requestable_entries(request)),
+        "counted_at": counted_at(shown),
         "further_rows": further_rows(form, data),
         **panel_context(request, data),
     }

@@ -17,7 +17,6 @@ from portal.home.parts import ClaimRow, MyClaims
 from usage.cost import cost_text
 
 EXPIRES_SOON = timedelta(hours=24)  # a claim that expires within a day
-LINT_MAX_AGE = timedelta(minutes=1)  # of the catalogue check, since Home polls
 LONG_WAIT = timedelta(hours=4)  # a request that waits for longer is shown
 
 
@@ -75,7 +74,7 @@ def catalogue_needs(shell: Shell) -> Iterator[Need]:
     """Yield the findings of the catalogue check as one need of a platform admin."""
     if not shell.is_admin:
         return
-    found = catalogue_report(no_older_than=LINT_MAX_AGE).due
+    found = catalogue_report().due
     if not found:
         return
     names = list(dict.fromkeys(finding.name for finding in found))

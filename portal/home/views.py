@@ -8,6 +8,7 @@ from django.utils import timezone
 from django.utils.cache import get_conditional_response, patch_cache_control
 from django.views.decorators.http import require_safe
 
+from claims.catalogue.listing import counted_at
 from claims.models import PendingDecision
 from claims.quotas.usage import team_usage
 from inventory.fleet import totals
@@ -26,9 +27,11 @@ def home(request: HttpRequest) -> HttpResponse:
     user, now = user_of(request), timezone.now()
     claims = my_claims(user, now=now)
     cluster_status = cluster_rows()
+    free = free_profiles(user)
     page: dict[str, Any] = live_context(request, shell, claims) | {
         "team": shell.team,
-        "free": free_profiles(user),
+        "free": free,
+        "counted_at": counted_at(row.entry for row in free),
         "may_request": shell.has_role(Role.MEMBER),
         "ages": [cluster.age for cluster in cluster_status if cluster.age.is_stale],
     }

@@ -132,7 +132,7 @@ def test_a_class_that_the_cluster_lacks_is_said_before_it_is_asked_for(ask, flee
     assert shown.match.problem == "The cluster has no device class gpu.amd.com."
 
 
-def test_the_catalogue_counts_what_is_there_and_free(ask, fleet, fra, alice, lena):
+def test_the_catalogue_counts_what_is_there_and_free(fresh_availability, ask, fleet, fra, alice, lena):
     claim = ask(devices=2)
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     allocate(fleet, claim.name, "gpu-0", "gpu-1")

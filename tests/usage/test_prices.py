@@ -117,7 +117,7 @@ WISH = {**WHERE, "profile": "train-80", "devices": "1", "delivery": "claim", "du
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("address", [CATALOGUE, f"{CATALOGUE}?view=table", "/"])
-def test_profiles_show_what_one_device_costs(client, alice, stock, address):
+def test_profiles_show_what_one_device_costs(fresh_availability, client, alice, stock, address):
     client.force_login(alice)
     assert "no rate" in client.get(address).text
     price("2.90", product="H100")

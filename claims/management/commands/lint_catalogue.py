@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from claims.catalogue.api import LintOut
-from claims.catalogue.lint import CatalogueFinding, CatalogueReport, catalogue_report
+from claims.catalogue.lint import CatalogueFinding, CatalogueReport, check_catalogue
 from claims.management.terminal import show
 from core.errors import PortalError
 from core.text import counted
@@ -44,7 +44,7 @@ class Command(BaseCommand):
                 clusters = [find_cluster(options["cluster"])]
             except PortalError as refusal:
                 raise CommandError(refusal.message, returncode=2) from None
-        report = catalogue_report(clusters)
+        report = check_catalogue(clusters)
         if options["json"]:
             self.stdout.write(json.dumps(LintOut(report).data, indent=2))
         else:

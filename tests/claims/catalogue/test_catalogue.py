@@ -20,7 +20,7 @@ from tests.claims.requests.test_pages_match import TAINT, mirrored
 from tests.dra.clusters import gpu
 from tests.factories import make_allocation, make_claim, make_profile, make_spec, make_team
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fresh_availability")]
 
 CATALOGUE, COMPARE = reverse("claims:catalogue"), reverse("claims:catalogue_compare")
 L4 = 'device.attributes["gpu.nvidia.com"].?productName.orValue("") == "NVIDIA L4"'

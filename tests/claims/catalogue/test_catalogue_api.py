@@ -11,7 +11,7 @@ from claims.models import Approval, ApprovalRule, Quota
 from claims.states import ClaimState
 from tests.factories import make_claim, make_profile, make_quota, make_team
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fresh_availability")]
 
 
 def client(user) -> APIClient:

@@ -7,7 +7,7 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 from claims.catalogue import services
-from claims.catalogue.lint import catalogue_report
+from claims.catalogue.lint import catalogue_report, check_catalogue
 from claims.models import Profile
 from core.errors import Conflict, Forbidden, Invalid
 from dra.lint import LintCode, LintReport, Severity
@@ -15,7 +15,7 @@ from inventory.models import DeviceClass, ResourceSlice
 from tests.dra.clusters import device_class, gpu, resource_slice
 from tests.factories import make_cluster, make_profile, make_spec, save_profile
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fresh_availability")]
 
 PAGE = reverse("claims:lint")
 API = "/api/v1/profiles/lint/"
@@ -120,14 +120,14 @@ def test_changed_devices_are_checked_again(fra, missed):
     assert LintCode.MATCHES_NOTHING not in {code for code, _ in found(missed)}
 
 
-def test_report_is_cached_until_something_changes(fra, missed, monkeypatch):
-    catalogue_report()
+def test_cluster_is_checked_again_only_after_a_change(fra, missed, monkeypatch):
+    check_catalogue()
     calls = []
     monkeypatch.setattr("dra.lint.lint", lambda snapshot, specs: calls.append(specs) or LintReport())
-    assert catalogue_report().findings_for(missed)
+    assert check_catalogue().findings_for(missed)
     assert calls == []
     make_profile("other")
-    catalogue_report()
+    check_catalogue()
     assert len(calls) == 1
 
 

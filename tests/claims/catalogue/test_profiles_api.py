@@ -12,7 +12,7 @@ from tests.claims.requests.test_pages_match import mirrored
 from tests.dra.clusters import gpu
 from tests.factories import make_claim, make_profile, make_spec, make_team
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fresh_availability")]
 
 URL = "/api/v1/profiles/"
 COUNTED_IN_WORDS = {"name": "a", "exactly": {"deviceClassName": "a", "count": "two"}}

@@ -1,0 +1,55 @@
+"""What clusters have for the profiles of the catalogue, as of the last computation."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+
+from claims.models.profile import ProfileVersion
+from inventory.models import Cluster
+
+
+class ClusterAvailability(models.Model):
+    """
+    The last computation for one cluster: the revision of its mirror, the time, and the catalogue check.
+
+    `report` is a `dra.lint.LintReport`; `checked` has the id of the version of each checked profile, by slug.
+    """
+
+    cluster = models.OneToOneField(Cluster, models.CASCADE, primary_key=True, related_name="availability")
+    revision = models.BigIntegerField()
+    computed_at = models.DateTimeField()
+    report = models.JSONField(default=dict)
+    checked = models.JSONField(default=dict)
+
+    profiles: ClassVar[models.Manager[ProfileAvailability]]
+
+    def __str__(self) -> str:
+        return f"{self.cluster} at revision {self.revision}"
+
+
+class ProfileAvailability(models.Model):
+    """
+    What a cluster has for the current version of a profile; None means unknown, never 0.
+
+    `matching` devices pass class and selectors, `free` of them can be allocated, one claim of the version
+    fits on `nodes` nodes, and one claim could get at most `most` devices. `kinds` describes the matching
+    devices (`claims.catalogue.listing.DeviceKind`).
+    """
+
+    computation = models.ForeignKey(ClusterAvailability, models.CASCADE, related_name="profiles")
+    version = models.ForeignKey(ProfileVersion, models.CASCADE, related_name="availability")
+    matching = models.PositiveIntegerField(null=True)
+    free = models.PositiveIntegerField(null=True)
+    nodes = models.PositiveIntegerField(null=True)
+    most = models.PositiveIntegerField(null=True)
+    kinds = models.JSONField(default=list)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["version", "computation"], name="profileavailability_once"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.version} in {self.computation_id}"
