@@ -204,7 +204,7 @@ def _is_current(cluster: Cluster) -> bool:
     head = ClusterAvailability.objects.filter(cluster=cluster).first()
     if head is None or head.revision != Cluster.objects.values_list("revision", flat=True).get(pk=cluster.pk):
         return False
-    versions = set(head.profiles.values_list("version", flat=True))
+    versions = set(ProfileAvailability.objects.filter(computation=head).values_list("version", flat=True))
     profiles = _current_profiles()
     return versions == {profile.current_id for profile in profiles} and head.checked == _checked(profiles)
 

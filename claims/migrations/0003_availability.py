@@ -31,7 +31,7 @@ class Migration(migrations.Migration):
                 ('nodes', models.PositiveIntegerField(null=True)),
                 ('most', models.PositiveIntegerField(null=True)),
                 ('kinds', models.JSONField(default=list)),
-                ('computation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='profiles', to='claims.clusteravailability')),
+                ('computation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='claims.clusteravailability')),
                 ('version', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='availability', to='claims.profileversion')),
             ],
             options={

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from django.db import models
 
 from claims.models.profile import ProfileVersion
@@ -23,8 +21,6 @@ class ClusterAvailability(models.Model):
     report = models.JSONField(default=dict)
     checked = models.JSONField(default=dict)
 
-    profiles: ClassVar[models.Manager[ProfileAvailability]]
-
     def __str__(self) -> str:
         return f"{self.cluster} at revision {self.revision}"
 
@@ -38,7 +34,7 @@ class ProfileAvailability(models.Model):
     devices (`claims.catalogue.listing.DeviceKind`).
     """
 
-    computation = models.ForeignKey(ClusterAvailability, models.CASCADE, related_name="profiles")
+    computation = models.ForeignKey(ClusterAvailability, models.CASCADE, related_name="+")
     version = models.ForeignKey(ProfileVersion, models.CASCADE, related_name="availability")
     matching = models.PositiveIntegerField(null=True)
     free = models.PositiveIntegerField(null=True)

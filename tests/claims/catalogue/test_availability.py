@@ -83,8 +83,11 @@ def plain_figures(snapshot, version):
 
 
 def plain_snapshot(gateway):
-    kinds = (DEVICE_CLASS, RESOURCE_SLICE, RESOURCE_CLAIM, TAINT_RULE, NODE)
-    return ClusterSnapshot(*([row for page in gateway.list(kind) for row in page.items] for kind in kinds))
+    def objects(kind):
+        return [row for page in gateway.list(kind) for row in page.items]
+
+    classes, slices, claims = objects(DEVICE_CLASS), objects(RESOURCE_SLICE), objects(RESOURCE_CLAIM)
+    return ClusterSnapshot(classes, slices, claims, objects(TAINT_RULE), objects(NODE))
 
 
 def changed_rows(gateway):
