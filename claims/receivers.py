@@ -25,10 +25,10 @@ WATCHED = ("ResourceClaim", "ResourceClaimTemplate", "Pod")
 
 
 @receiver(mirror_changed, dispatch_uid="claims.delivery.reconcile")
-def queue_reconcile(*, cluster_id: UUID, kind: str, names: frozenset[str], **_: Any) -> None:
-    """Reconcile the claims that own or use these objects. The next sweep repairs a lost message."""
+def queue_reconcile(*, cluster_id: UUID, kind: str, **_: Any) -> None:
+    """Reconcile the claims that own or use what changed. The next sweep repairs a lost message."""
     if kind in WATCHED:
-        reconcile_cluster.delay(str(cluster_id), sorted(names))
+        reconcile_cluster.delay(str(cluster_id))
 
 
 @receiver(mirror_changed, dispatch_uid="claims.catalogue.availability")

@@ -118,6 +118,7 @@ CELERY_TASK_ROUTES = {
     "claims.tasks.repair_availability": {"queue": "sync"},
     "claims.delivery.tasks.deliver": {"queue": "delivery"},
     "claims.delivery.tasks.reconcile_cluster": {"queue": "delivery"},
+    "claims.delivery.tasks.reconcile_objects": {"queue": "delivery"},
     "claims.delivery.tasks.remove": {"queue": "delivery"},
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False

@@ -1,9 +1,9 @@
 """From the mirror to the portal: the state of claims, their allocations, and what they are charged."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import batched
 from typing import Any, cast
@@ -12,6 +12,7 @@ from uuid import UUID
 from django.contrib.auth.models import AnonymousUser
 from django.db import transaction
 from django.db.models import F, Q
+from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils import timezone
 
@@ -19,14 +20,14 @@ from claims.delivery import transitions
 from claims.models import Allocation, Alternative, Claim, ClaimCharge, Delivery, Quota, TeamNamespace
 from claims.observation.drift import Drift, find_drift, notify_drift
 from claims.observation.observations import (
+    RECREATION_TIME,
     DeviceHolding,
     Observation,
     device_holdings,
     observe,
-    owner_labels,
     valid_ids,
 )
-from claims.states import GRANTED, RUNNING, USABLE, ClaimState
+from claims.states import DELIVERED, RUNNING, USABLE, ClaimState
 from core.transactions import lock_row
 from dra import quota
 from dra.devices import describe, share
@@ -193,18 +194,8 @@ def _lock_quotas(claim: Claim, charges: Iterable[ClaimCharge], options: Iterable
 
 
 BATCH_SIZE = 200
-
-
-def reconcile_all() -> None:
-    """Look at every claim that is followed, and at every one with an open allocation."""
-    followed = Claim.objects.filter(state__in=GRANTED).values_list("pk", flat=True)
-    holding = Allocation.objects.filter(ended_at=None).values_list("claim", flat=True)
-    reconcile_claims(sorted({*followed, *holding}))
-
-
-def reconcile_named(cluster_id: str, names: Iterable[str]) -> None:
-    """Look at the claims that these objects of a cluster have to do with."""
-    reconcile_claims(valid_ids(owner_labels(cluster_id, names)))
+RETRY_AFTER = timedelta(seconds=15)  # with the next sweep
+LOOK_FOR_MISSED_AFTER = timedelta(minutes=1)
 
 
 def reconcile_claims(claim_ids: Iterable[UUID]) -> None:
@@ -213,19 +204,47 @@ def reconcile_claims(claim_ids: Iterable[UUID]) -> None:
 
     One that cannot be settled holds up no other; what was wrong is raised in the end.
     """
-    failed: list[Exception] = []
+    failed: dict[UUID, Exception] = {}
     for batch in batched(claim_ids, BATCH_SIZE):
         claims = list(Claim.objects.filter(pk__in=batch))
-        seen = observe(claims)
-        for claim in claims:
-            if seen[claim.pk].digest(claim) != claim.sighting:
-                try:
-                    reconcile_claim(claim.pk)
-                except Exception as error:
-                    error.add_note(f"claim {claim.pk}")
-                    failed.append(error)
+        for claim_id in _unsettled(claims, failed):
+            try:
+                reconcile_claim(claim_id)
+            except Exception as error:
+                failed[claim_id] = error
     if failed:
-        raise ExceptionGroup("Claims could not be settled", failed)
+        for claim_id, error in failed.items():
+            error.add_note(f"claim {claim_id}")
+        Claim.objects.filter(pk__in=failed).update(reconcile_at=Now() + RETRY_AFTER)
+        raise ExceptionGroup("Claims could not be settled", list(failed.values()))
+
+
+def _unsettled(claims: Sequence[Claim], failed: dict[UUID, Exception]) -> list[UUID]:
+    """Return the ids of claims that the mirror shows otherwise than when they were reconciled last."""
+    try:
+        seen = observe(claims)
+        unsettled = [claim.pk for claim in claims if seen[claim.pk].digest(claim) != claim.sighting]
+    except Exception as error:
+        if len(claims) == 1:
+            failed[claims[0].pk] = error
+            return []
+        return [claim_id for claim in claims for claim_id in _unsettled([claim], failed)]
+    for claim in claims:
+        if claim.reconcile_at is not None and claim.pk not in unsettled:
+            # By its version: a step that was taken meanwhile calls for another look.
+            unmoved = Claim.objects.filter(pk=claim.pk, version=claim.version)
+            unmoved.update(reconcile_at=_next_look(claim, seen[claim.pk]))
+    return unsettled
+
+
+def _next_look(claim: Claim, seen: Observation) -> datetime | None:
+    """Return when to look again though nothing changes in the mirror, None if that would tell nothing new."""
+    if claim.state not in DELIVERED or not claim.object_uid:
+        return None
+    if seen.written is None:
+        return None if seen.missed else timezone.now() + LOOK_FOR_MISSED_AFTER
+    gone_at = seen.written.gone_at
+    return None if gone_at is None or seen.given_up() else gone_at + RECREATION_TIME
 
 
 @transaction.atomic
@@ -243,7 +262,12 @@ def reconcile_claim(claim_id: UUID) -> None:
     # Of what was looked at, not of what the mirror shows by now: that is for the next look.
     seen.open = list(claim.allocations.filter(ended_at=None))
     digest = seen.digest(claim)
-    Claim.objects.filter(pk=claim.pk).update(sighting=digest, problem=problem, version=F("version") + 1)
+    Claim.objects.filter(pk=claim.pk).update(
+        sighting=digest,
+        problem=problem,
+        version=F("version") + 1,
+        reconcile_at=_next_look(claim, seen),
+    )
 
 
 def _advance(claim: Claim, seen: Observation) -> None:
@@ -284,12 +308,12 @@ def _deletion_sentence(claim: Claim) -> str:
     return why
 
 
-def release_predecessors() -> list[UUID]:
+def release_predecessors(claim_ids: Collection[UUID]) -> list[UUID]:
     """
-    Release every claim whose successor holds devices; return the ids of those whose objects are now to be
-    deleted. Safe to repeat; nothing is locked but the one row that moves.
+    Release what these claims replace if they hold devices; return the ids of those whose objects are now to
+    be deleted. Safe to repeat; nothing is locked but the one row that moves.
     """
-    holding = Claim.objects.filter(state=ClaimState.ALLOCATED, replaces__state__in=RUNNING)
+    holding = Claim.objects.filter(pk__in=claim_ids, state=ClaimState.ALLOCATED, replaces__state__in=RUNNING)
     released = []
     for successor in holding.select_related("replaces"):
         old = successor.replaces

@@ -2,9 +2,12 @@
 Celery entry points. Each takes ids, looks at the rows, and may run any number of times.
 
 Lost messages are repaired by `sweep`, which beat starts every 15 seconds; a lost `sweep` by the next one.
+It reads what changed, what is due, and a slice of the rest (`claims.delivery.changes`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import batched
 from typing import Any
 from uuid import UUID
 
@@ -12,10 +15,10 @@ from celery import Task, shared_task
 from django.db.models import Exists, OuterRef, Q, TextField
 from django.db.models.functions import Cast
 
+from claims.delivery import changes, reconcile
 from claims.delivery import deliver as delivery
-from claims.delivery import reconcile
 from claims.models import Claim, Delivery
-from claims.observation.observations import valid_ids
+from claims.observation.observations import owner_labels, valid_ids
 from claims.quotas import resource_quota_sync
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.errors import Unreachable
@@ -57,23 +60,87 @@ def label(self: AnyTask, claim_id: str, *, patient: bool = True) -> None:
 
 @shared_task
 def sweep() -> None:
-    """Queue again what a lost message or a dead worker left behind, and believe the mirror anew."""
+    """Queue again what a lost message or a dead worker left behind, and reconcile what it left undone."""
     for claim_id in Claim.objects.filter(state=ClaimState.APPROVED).values_list("pk", flat=True):
         queue_once(deliver, claim_id)
-    for claim_id in {*claims_to_remove(), *claims_with_leftovers()}:
+    for claim_id in claims_to_remove():
         queue_once(remove, claim_id)
-    for claim_id in unlabeled_claims():
-        queue_once(label, claim_id)
+    errors: list[Exception] = []
+    for cluster_id in changes.ensure_rows():
+        with _collecting(errors):
+            _reconcile_changes(cluster_id)
+    with _collecting(errors), ExitStack() as slices:
+        followed, over = changes.due_claims()
+        followed |= slices.enter_context(changes.slice_of_claims())
+        for model in (ResourceClaim, ResourceClaimTemplate):
+            over |= slices.enter_context(changes.slice_of_objects(model))
+        _remove_leftovers(over - followed)
+        _reconcile(sorted(followed))
+    _raise(errors)
+
+
+@shared_task
+def reconcile_cluster(cluster_id: str) -> None:
+    """Reconcile the claims of what has changed in the mirror of a cluster."""
+    changes.ensure_rows()
+    _reconcile_changes(UUID(cluster_id))
+
+
+@shared_task
+def reconcile_objects(cluster_id: str, names: list[str]) -> None:
+    """Reconcile the claims of these objects, each named "namespace/name", whether they changed or not."""
+    _reconcile(valid_ids(owner_labels(UUID(cluster_id), names)))
+
+
+def _reconcile_changes(cluster_id: UUID) -> None:
+    """Reconcile what changed in a cluster; what cannot be settled is due again with the next sweep."""
+    errors: list[Exception] = []
+    while changed := changes.take_changes(cluster_id):
+        with changed.reconciling():
+            for batch in batched(sorted(changed.claim_ids), reconcile.BATCH_SIZE):
+                with _collecting(errors):
+                    _reconcile(batch)
+                changed.go_on()
+            resource_quota_sync.write_changed(cluster_id, changed.namespaces)
+    _raise(errors)
+
+
+def _reconcile(claim_ids: Collection[UUID]) -> None:
+    """Believe what the mirror says about these claims, and queue what follows from it."""
     try:
-        reconcile.reconcile_all()
+        reconcile.reconcile_claims(claim_ids)
     finally:
-        release_replaced()
+        release_replaced(claim_ids)
+        _remove_leftovers(claim_ids)
+        for claim_id in unlabeled_claims(claim_ids):
+            queue_once(label, claim_id)
 
 
-def release_replaced() -> None:
-    """Delete the objects of claims whose successors hold devices; the sweep repairs what a message lost."""
-    for claim_id in reconcile.release_predecessors():
+def release_replaced(claim_ids: Collection[UUID]) -> None:
+    """Delete the objects of claims that these replace, if they hold devices."""
+    for claim_id in reconcile.release_predecessors(claim_ids):
         remove.delay(str(claim_id))
+
+
+@contextmanager
+def _collecting(errors: list[Exception]) -> Iterator[None]:
+    """Keep what goes wrong with one part of the work for the end: it holds up no other."""
+    try:
+        yield
+    except ExceptionGroup as group:
+        errors += group.exceptions
+    except Exception as error:
+        errors.append(error)
+
+
+def _raise(errors: list[Exception]) -> None:
+    if errors:
+        raise ExceptionGroup("Claims could not be settled", errors)
+
+
+def _remove_leftovers(claim_ids: Collection[UUID]) -> None:
+    for claim_id in claims_with_leftovers(claim_ids):
+        queue_once(remove, claim_id)
 
 
 def queue_once(task: AnyTask, claim_id: UUID) -> None:
@@ -100,32 +167,24 @@ def claims_to_remove() -> set[UUID]:
     return {*releasing.filter(~waited).values_list("pk", flat=True)}
 
 
-def unlabeled_claims() -> list[UUID]:
-    """Return ids of adopted claims on whose object the portal's label was never written."""
+def unlabeled_claims(claim_ids: Collection[UUID]) -> list[UUID]:
+    """Return the ids of those that are adopted and on whose object the portal's label was never written."""
     bare = ResourceClaim.objects.filter(gone_at=None, owner="", uid=OuterRef("object_uid"))
-    adopted = Claim.objects.filter(origin=Claim.Origin.ADOPTED, state__in=DELIVERED)
+    adopted = Claim.objects.filter(pk__in=claim_ids, origin=Claim.Origin.ADOPTED, state__in=DELIVERED)
     return list(adopted.filter(Exists(bare.filter(cluster=OuterRef("cluster")))).values_list("pk", flat=True))
 
 
-def claims_with_leftovers() -> set[UUID]:
+def claims_with_leftovers(claim_ids: Collection[UUID]) -> set[UUID]:
     """
-    Return ids of claims that are over and whose object is still there.
+    Return the ids of those that are over and whose object is still there.
 
     It happens when a worker writes the object while somebody releases the claim, and dies before it looks
     again.
     """
-    standing = Q(gone_at=None) & ~Q(owner="")
-    claims = ResourceClaim.objects.filter(
-        standing, deleting_since=None, origin=ResourceClaim.Origin.PORTAL
-    ).values_list("owner", flat=True)
-    templates = ResourceClaimTemplate.objects.filter(standing).values_list("owner", flat=True)
-    over = Claim.objects.filter(state__in=FINAL, pk__in=valid_ids({*claims, *templates}))
-    return {*over.values_list("pk", flat=True)}
-
-
-@shared_task
-def reconcile_cluster(cluster_id: str, names: list[str]) -> None:
-    """Believe what the mirror of a cluster says about these objects, each named "namespace/name"."""
-    reconcile.reconcile_named(cluster_id, names)
-    release_replaced()
-    resource_quota_sync.write_changed(UUID(cluster_id), names)
+    over = Claim.objects.filter(state__in=FINAL, pk__in=claim_ids).values_list("pk", flat=True)
+    labels = [str(claim_id) for claim_id in over]
+    if not labels:
+        return set()
+    claims = ResourceClaim.objects.filter(changes.STANDING, changes.OURS, owner__in=labels)
+    templates = ResourceClaimTemplate.objects.filter(changes.STANDING, owner__in=labels)
+    return {UUID(owner) for rows in (claims, templates) for owner in rows.values_list("owner", flat=True)}

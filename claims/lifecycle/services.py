@@ -422,4 +422,4 @@ def label_again(*, claim: Claim, by: User) -> Claim:
 def _queue_reconcile(claim: Claim) -> None:
     """Have the mirror believed anew; a lost message costs the seconds to the next sweep."""
     names = [f"{claim.namespace}/{claim.name}"]
-    after_commit(tasks.reconcile_cluster, str(claim.cluster_id), names)
+    after_commit(tasks.reconcile_objects, str(claim.cluster_id), names)

@@ -15,7 +15,7 @@ from django.utils import timezone
 from claims.models.limits import Delivery
 from claims.models.profile import ProfileVersion
 from claims.signals import claim_state_changed, pending_request_decided
-from claims.states import FINAL, NEXT, ClaimState
+from claims.states import FINAL, GRANTED, NEXT, ClaimState
 from core.errors import IllegalTransition
 from core.models import uuid7
 from inventory.models import Cluster
@@ -95,6 +95,8 @@ class Claim(models.Model):
     )  # of the claim or template in the cluster
     problem = models.TextField(blank=True, default="")
     sighting = models.CharField(max_length=64, blank=True, default="")  # hash of the last observation
+    # When it is to be reconciled although nothing of it changes in the mirror: at once after each step.
+    reconcile_at = models.DateTimeField(null=True, default=timezone.now, editable=False)
     replaces = models.ForeignKey("self", models.SET_NULL, null=True, related_name="successors")
     carried = models.PositiveIntegerField(default=0)
 
@@ -116,6 +118,10 @@ class Claim(models.Model):
             models.Index(fields=["team", "state"], name="claim_team_state"),
             models.Index(fields=["team"], condition=~Q(state__in=FINAL), name="claim_live"),
             models.Index(fields=["state", "expires_at"], condition=~Q(state__in=FINAL), name="claim_expiry"),
+            models.Index(fields=["id"], condition=Q(state__in=GRANTED), name="claim_granted"),
+            models.Index(
+                fields=["reconcile_at"], condition=~Q(reconcile_at=None), name="claim_reconcile_due"
+            ),
             models.Index(fields=["-created_at", "-id"], name="claim_newest"),
             models.Index(fields=["object_uid"], name="claim_object"),
             models.Index(fields=["-decided_at"], condition=~Q(decided_at=None), name="claim_decided"),
@@ -176,7 +182,8 @@ class Claim(models.Model):
             raise IllegalTransition(f"{self} is {self.state} and cannot become {to}.")
         with transaction.atomic():
             unmoved = Claim.objects.filter(pk=self.pk, state=self.state)
-            if not unmoved.update(state=to, state_since=Now(), version=F("version") + 1, **fields):
+            fields = {"state": to, "state_since": Now(), "reconcile_at": Now(), **fields}
+            if not unmoved.update(version=F("version") + 1, **fields):
                 return False
             self.history.create(old=self.state, new=to, why=why, by=by)
             if to == ClaimState.REQUESTED:
@@ -184,7 +191,7 @@ class Claim(models.Model):
             if to in FINAL:
                 self._end_carrying()
             claim_state_changed.send(Claim, claim=self, old=self.state, new=to)
-        self.refresh_from_db(fields=["state", "state_since", "version", *fields])
+        self.refresh_from_db(fields=["version", *fields])
         return True
 
     def remark(self, why: str, *, by: User | None = None, **fields: object) -> None:
@@ -193,6 +200,7 @@ class Claim(models.Model):
 
         Call it while the row is locked.
         """
+        fields = {"reconcile_at": Now(), **fields}
         Claim.objects.filter(pk=self.pk).update(version=F("version") + 1, **fields)
         self.history.create(old=self.state, new=self.state, why=why, by=by)
         self.refresh_from_db(fields=["version", *fields])
@@ -458,3 +466,28 @@ class Draft(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+
+class ReconciledCluster(models.Model):
+    """
+    Up to which `revision` of a cluster's mirror claims are reconciled.
+
+    `held_until` is the lease of the worker that reconciles what is newer (`claims.delivery.changes`).
+    """
+
+    cluster = models.OneToOneField(Cluster, models.CASCADE, primary_key=True, related_name="+")
+    revision = models.BigIntegerField(default=0)
+    held_until = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.cluster} at {self.revision}"
+
+
+class SweepRound(models.Model):
+    """Where the sweep's round over a table is: the next slice begins after the primary key `after`."""
+
+    table = models.CharField(max_length=32, primary_key=True)
+    after = models.CharField(max_length=40, blank=True, default="")  # "": at the beginning
+
+    def __str__(self) -> str:
+        return f"{self.table} after {self.after}"

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import reduce
@@ -251,7 +251,7 @@ def _add_devices(seen: dict[UUID, Observation]) -> None:
             seen[rows[device.held_by_id]].devices.append(device)
 
 
-def owner_labels(cluster_id: str, names: Iterable[str]) -> set[str]:
+def owner_labels(cluster_id: UUID, names: Iterable[str]) -> set[str]:
     """
     Return the ids of the portal's claims that objects or pods, each named "namespace/name", have to do with.
     """
@@ -268,6 +268,11 @@ def owner_labels(cluster_id: str, names: Iterable[str]) -> set[str]:
         for owner, uid in model._default_manager.filter(**here, name__in=plain).values_list("owner", "uid"):
             claim_ids.add(owner)
             uids.add(uid)
-    mirrored = Claim.objects.live().filter(cluster=UUID(cluster_id), object_uid__in=uids)
-    claim_ids.update(str(pk) for pk in mirrored.values_list("pk", flat=True))
+    claim_ids.update(str(pk) for pk in claims_of_objects(cluster_id, uids))
     return claim_ids - {""}
+
+
+def claims_of_objects(cluster_id: UUID, uids: Collection[str]) -> list[UUID]:
+    """Return the ids of live claims whose objects have these uids, whatever stands in a label by now."""
+    live = Claim.objects.live().filter(cluster=cluster_id, object_uid__in=uids)
+    return list(live.values_list("pk", flat=True)) if uids else []

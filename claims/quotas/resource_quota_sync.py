@@ -42,12 +42,11 @@ def write_teams(teams: Collection[UUID]) -> None:
     _write_differing(places)
 
 
-def write_changed(cluster_id: UUID, names: Iterable[str]) -> None:
+def write_changed(cluster_id: UUID, namespaces: Collection[str]) -> None:
     """
-    Do so for the teams in whose namespaces these objects, each named "namespace/name", have changed: what
-    they use outside the portal, or which alternative a claim has taken.
+    Do so for the teams in whose namespaces something has changed: what they use outside the portal, or which
+    alternative a claim has taken.
     """
-    namespaces = {name.partition("/")[0] for name in names}
     kept = TeamNamespace.objects.filter(team=OuterRef("team"), cluster__write_quotas=True)
     changed = TeamNamespace.objects.filter(Exists(kept), cluster=cluster_id, namespace__in=namespaces)
     write_teams(set(changed.values_list("team", flat=True)))

@@ -195,7 +195,7 @@ def _adopt(
     _notify_owner(claim, by)
     names = [f"{row.namespace}/{row.name}"]
     after_commit(tasks.label, str(claim.pk))
-    after_commit(tasks.reconcile_cluster, str(claim.cluster_id), names)
+    after_commit(tasks.reconcile_objects, str(claim.cluster_id), names)
     return claim
 
 

@@ -3,7 +3,9 @@
 import itertools
 from datetime import UTC, datetime
 
-from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
+from django.db.models import F
+
+from inventory.models import Cluster, Pod, ResourceClaim, ResourceClaimTemplate
 from inventory.signals import mirror_changed
 
 NINE = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
@@ -29,6 +31,7 @@ class Mirror:
             "raw": raw,
             "allocated_at": at if devices else None,
             "resource_version": str(next(_versions)),
+            "revision": self.next_revision(),
         }
         row, _ = ResourceClaim.objects.update_or_create(
             cluster=self.cluster, uid=uid,
@@ -41,11 +44,13 @@ class Mirror:
     def template(self, claim, **columns):
         raw = {"metadata": {"name": claim.name}, "spec": {"spec": claim.spec}}
         fields = {"raw": raw, "namespace": "vision", "name": claim.name, "owner": str(claim.pk), **columns}
+        fields["revision"] = self.next_revision()
         ResourceClaimTemplate.objects.update_or_create(cluster=self.cluster, uid="uid-t", defaults=fields)
         self.tell(claim.name)
 
     def pod(self, name, *, claims=(), templates=(), phase="Running", **columns):
         fields = {"namespace": "vision", "name": name, "claims": list(claims), "templates": list(templates)}
+        fields["revision"] = self.next_revision()
         Pod.objects.update_or_create(
             cluster=self.cluster, uid=f"uid-{name}", defaults={**fields, "phase": phase, **columns}
         )
@@ -53,9 +58,14 @@ class Mirror:
 
     def gone(self, uid, at):
         for model in (ResourceClaim, ResourceClaimTemplate):
-            model.objects.filter(uid=uid).update(gone_at=at)
+            model.objects.filter(uid=uid).update(gone_at=at, revision=self.next_revision())
         self.tell(*ResourceClaim.objects.filter(uid=uid).values_list("name", flat=True))
         self.tell(*ResourceClaimTemplate.objects.filter(uid=uid).values_list("name", flat=True))
+
+    def next_revision(self) -> int:
+        """Return the revision of the next row, which is that of the cluster from now on."""
+        Cluster.objects.filter(pk=self.cluster.pk).update(revision=F("revision") + 1)
+        return Cluster.objects.values_list("revision", flat=True).get(pk=self.cluster.pk)
 
     def tell(self, *names, kind="ResourceClaim"):
         seen = frozenset(f"vision/{name}" for name in names)

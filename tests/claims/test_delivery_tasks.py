@@ -14,6 +14,7 @@ from claims.quotas import resource_quota_sync
 from claims.states import DELIVERED, FINAL, RUNNING, ClaimState
 from cluster.errors import Refused, Unreachable
 from inventory.models import ResourceClaim, ResourceClaimTemplate
+from tests.claims.mirror import Mirror
 from tests.claims.rows import changes, last_step, row_of
 from tests.factories import make_claim, make_cluster
 
@@ -60,6 +61,10 @@ def queued(monkeypatch):
         monkeypatch.setattr(getattr(tasks, name), "delay", delay)
         monkeypatch.setattr(getattr(tasks, name), "apply_async", apply_async)
     return calls
+
+
+def every_claim():
+    return list(Claim.objects.values_list("pk", flat=True))
 
 
 def others(claim):
@@ -232,7 +237,7 @@ def test_each_delivery_waits_for_its_own_objects(claim_in, mirrored):
 def test_only_an_adopted_object_without_a_label_is_labelled(claim_in, mirrored, other):
     claim = claim_in(S.PROVISIONED, origin="adopted", object_uid="bare")
     row = mirrored(claim, owner="", uid="bare")
-    assert tasks.unlabeled_claims() == [claim.pk]
+    assert tasks.unlabeled_claims(every_claim()) == [claim.pk]
     changed: dict[str, dict[str, object]] = {
         "uid": {"uid": "another"},
         "cluster": {"cluster": make_cluster("osl-1")},
@@ -243,7 +248,7 @@ def test_only_an_adopted_object_without_a_label_is_labelled(claim_in, mirrored, 
         Claim.objects.filter(pk=claim.pk).update(origin="portal")
     else:
         ResourceClaim.objects.filter(pk=row.pk).update(**changed[other])
-    assert tasks.unlabeled_claims() == []
+    assert tasks.unlabeled_claims(every_claim()) == []
 
 
 @pytest.mark.parametrize("state", S)
@@ -251,7 +256,7 @@ def test_labels_are_for_what_is_delivered(claim_in, mirrored, state):
     claim = claim_in(S.PROVISIONED, origin="adopted", object_uid="bare")
     Claim.objects.filter(pk=claim.pk).update(state=state)
     mirrored(claim, owner="", uid="bare")
-    assert tasks.unlabeled_claims() == ([claim.pk] if state in DELIVERED else [])
+    assert tasks.unlabeled_claims(every_claim()) == ([claim.pk] if state in DELIVERED else [])
 
 
 @pytest.mark.parametrize("state", S)
@@ -259,7 +264,7 @@ def test_labels_are_for_what_is_delivered(claim_in, mirrored, state):
 def test_what_is_left_of_a_claim_that_is_over_is_found(claim_in, mirrored, model, state):
     claim = claim_in(state)
     mirrored(claim, model, **({"origin": "portal"} if model is ResourceClaim else {}))
-    assert tasks.claims_with_leftovers() == ({claim.pk} if state in FINAL else set())
+    assert tasks.claims_with_leftovers(every_claim()) == ({claim.pk} if state in FINAL else set())
 
 
 @pytest.mark.parametrize(
@@ -278,7 +283,7 @@ def test_what_goes_by_itself_or_is_not_the_portals_is_no_leftover(claim_in, mirr
     mirrored(claim, **{"origin": "portal", **columns})
     if set(columns) <= {"gone_at", "owner"}:
         mirrored(claim, ResourceClaimTemplate, **columns)
-    assert tasks.claims_with_leftovers() == set()
+    assert tasks.claims_with_leftovers(every_claim()) == set()
 
 
 def test_a_label_that_is_no_id_hides_no_other_leftover(claim_in, mirrored):
@@ -286,7 +291,7 @@ def test_a_label_that_is_no_id_hides_no_other_leftover(claim_in, mirrored):
     mirrored(over[0], origin="portal", owner="nonsense")
     for claim in over:
         mirrored(claim, origin="portal")
-    assert tasks.claims_with_leftovers() == {claim.pk for claim in over}
+    assert tasks.claims_with_leftovers(every_claim()) == {claim.pk for claim in over}
 
 
 # A message of the mirror.
@@ -294,12 +299,14 @@ def test_a_label_that_is_no_id_hides_no_other_leftover(claim_in, mirrored):
 
 def test_a_message_settles_releases_and_writes_quotas_in_this_order(claim_in, fra, monkeypatch):
     done: list[object] = []
-    monkeypatch.setattr(reconcile, "reconcile_named", lambda *args: done.append(("named", *args)))
-    monkeypatch.setattr(reconcile, "release_predecessors", lambda: done.append("released") or [])
+    claim = claim_in(S.PROVISIONED)
+    monkeypatch.setattr("claims.receivers.reconcile_cluster.delay", lambda *_: None)
+    Mirror(fra).claim("sam", claim)
+    monkeypatch.setattr(reconcile, "reconcile_claims", lambda ids: done.append(("settled", *ids)))
+    monkeypatch.setattr(reconcile, "release_predecessors", lambda ids: done.append(("released", *ids)) or [])
     monkeypatch.setattr(resource_quota_sync, "write_changed", lambda *args: done.append(("quota", *args)))
-    tasks.reconcile_cluster(str(fra.pk), ["vision/sam"])
-    named = ["vision/sam"]
-    assert done == [("named", str(fra.pk), named), "released", ("quota", fra.pk, named)]
+    tasks.reconcile_cluster(str(fra.pk))
+    assert done == [("settled", claim.pk), ("released", claim.pk), ("quota", fra.pk, {"vision"})]
 
 
 @pytest.mark.parametrize("state", S)
@@ -308,7 +315,7 @@ def test_what_a_claim_with_devices_replaces_is_released_while_it_runs(claim_in, 
     new = claim_in(S.ALLOCATED, name="new", replaces=old)
     Claim.objects.filter(pk=old.pk).update(state=state)
     before = row_of(old)
-    tasks.release_replaced()
+    tasks.release_replaced(every_claim())
     if state in RUNNING:
         assert changes(before) == {"state": S.RELEASING, "state_since": "now", "version": 1}
         why = "Replaced by new, which holds its devices."
@@ -325,7 +332,7 @@ def test_nothing_is_released_for_a_successor_without_devices(claim_in, queued, s
     old = claim_in(S.ALLOCATED, name="old")
     claim_in(state, name="new", replaces=old)
     before = row_of(old)
-    tasks.release_replaced()
+    tasks.release_replaced(every_claim())
     assert changes(before) == {}
     assert queued == []
 
@@ -342,7 +349,7 @@ def test_all_that_are_replaced_are_released_though_somebody_else_was_first_at_on
         return False if self.pk == olds[1].pk else advance(self, to, **more)
 
     monkeypatch.setattr(Claim, "advance", lose_one)
-    tasks.release_replaced()
+    tasks.release_replaced(every_claim())
     expected = {("remove", str(old.pk), True, None) for old in (olds[0], olds[2])}
     assert set(queued) == expected
     assert len(queued) == 2

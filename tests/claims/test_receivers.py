@@ -41,8 +41,7 @@ def test_changed_claims_templates_and_pods_queue_a_reconcile(fra, monkeypatch, k
     monkeypatch.setattr("claims.receivers.reconcile_cluster.delay", lambda *args: queued.append(args))
     names = frozenset({"vision/b", "vision/c", "vision/a"})
     mirror_changed.send(None, cluster_id=fra.pk, kind=kind, names=names)
-    expected = (str(fra.pk), ["vision/a", "vision/b", "vision/c"])
-    assert queued == ([expected] if is_watched else [])
+    assert queued == ([(str(fra.pk),)] if is_watched else [])
 
 
 def test_each_state_change_queues_a_quota_sync_and_a_remark_does_not(
@@ -110,7 +109,7 @@ def synced(monkeypatch):
     """The ids of the teams whose quotas are queued to be written."""
     teams: list[str] = []
     monkeypatch.setattr("claims.receivers.write_team.delay", teams.append)
-    for name in ("deliver", "remove", "label", "reconcile_cluster"):
+    for name in ("deliver", "remove", "label", "reconcile_objects"):
         monkeypatch.setattr(f"claims.delivery.tasks.{name}.delay", lambda *_: None)
     return teams
 

@@ -72,7 +72,7 @@ def mona(vision):
 @pytest.fixture
 def queued(monkeypatch):
     queued = []
-    for name in ("label", "remove", "reconcile_cluster"):
+    for name in ("label", "remove", "reconcile_objects"):
         task = getattr(tasks, name)
         monkeypatch.setattr(task, "delay", lambda *args, name=name: queued.append((name, *args)))
     return queued
@@ -199,7 +199,7 @@ def test_an_accepted_object_is_written_told_and_looked_at_again(
     assert columns(claim) == before | changed
     line = claim.history.last()
     assert (line.why, line.by) == ("Accepted the object that somebody else recreated.", root)
-    assert queued == [("reconcile_cluster", str(fra.pk), ["vision/sam"])]
+    assert queued == [("reconcile_objects", str(fra.pk), ["vision/sam"])]
 
 
 # What replaces what.

@@ -93,17 +93,17 @@ def test_the_old_one_is_released_when_the_new_one_holds_devices(ask, old, fra, l
     new = ask(devices=2, name="new", replaces=old)
     approve(claim=new, by=lena, spec_hash=new.spec_hash)
     tasks.deliver(str(new.pk))
-    assert release_predecessors() == []
+    assert release_predecessors([new.pk]) == []
     mirror = Mirror(fra)
     new.refresh_from_db()
     mirror.claim("new", new, result("gpu-0"), result("gpu-1"))
-    tasks.reconcile_cluster(str(fra.pk), ["vision/new"])
+    tasks.reconcile_objects(str(fra.pk), ["vision/new"])
     old.refresh_from_db()
     assert old.state in (ClaimState.RELEASING, ClaimState.RELEASED)
     why = "Replaced by new, which holds its devices."
     assert why in old.history.values_list("why", flat=True)
     assert ResourceClaim.objects.count() == 1
-    assert release_predecessors() == []
+    assert release_predecessors([new.pk]) == []
 
 
 def test_the_sweep_releases_the_old_one_though_another_claim_cannot_be_settled(
@@ -115,13 +115,13 @@ def test_the_sweep_releases_the_old_one_though_another_claim_cannot_be_settled(
     new.refresh_from_db()
     monkeypatch.setattr("claims.receivers.reconcile_cluster.delay", lambda *_: None)  # the message is lost
     Mirror(fra).claim("new", new, result("gpu-0"), result("gpu-1"))
-    reconcile_all = reconcile.reconcile_all
+    reconcile_claims = reconcile.reconcile_claims
 
-    def settle_all_but_one():
-        reconcile_all()
+    def settle_all_but_one(claim_ids):
+        reconcile_claims(claim_ids)
         raise ExceptionGroup("Claims could not be settled", [RuntimeError("A fault of ours.")])
 
-    monkeypatch.setattr(reconcile, "reconcile_all", settle_all_but_one)
+    monkeypatch.setattr(reconcile, "reconcile_claims", settle_all_but_one)
     with pytest.raises(ExceptionGroup):
         tasks.sweep()
     old.refresh_from_db()

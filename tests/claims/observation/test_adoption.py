@@ -39,7 +39,7 @@ OUTSIDE = "/api/v1/claims/outside/"
 @pytest.fixture
 def queued(monkeypatch):
     calls = []
-    for name in ("label", "reconcile_cluster"):
+    for name in ("label", "reconcile_objects"):
         monkeypatch.setattr(
             f"claims.delivery.tasks.{name}.delay", lambda *args, name=name: calls.append((name, *args))
         )
@@ -113,6 +113,7 @@ def test_every_column_of_an_adopted_claim(
         "object_uid": "uid-by-hand",
         "problem": "",
         "sighting": "",
+        "reconcile_at": NOON,
         "replaces_id": None,
         "carried": 0,
     }
@@ -122,7 +123,7 @@ def test_every_column_of_an_adopted_claim(
     assert lines == [("", ClaimState.PROVISIONED, "From before.", root.pk)]
     assert queued == [
         ("label", str(claim.pk)),
-        ("reconcile_cluster", str(fra.pk), ["vision/by-hand"]),
+        ("reconcile_objects", str(fra.pk), ["vision/by-hand"]),
     ]
     assert list(Notice.objects.values_list("user__username", "title", "body", "url", "important")) == [
         (

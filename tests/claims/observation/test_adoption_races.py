@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def row(fra, gateway, quota, train, monkeypatch):
     monkeypatch.setattr("claims.delivery.tasks.deliver.delay", lambda _id: None)
     monkeypatch.setattr("claims.delivery.tasks.label.delay", lambda _id: None)
-    monkeypatch.setattr("claims.delivery.tasks.reconcile_cluster.delay", lambda _cluster, _names: None)
+    monkeypatch.setattr("claims.delivery.tasks.reconcile_objects.delay", lambda _cluster, _names: None)
     raw = {"metadata": {"name": "by-hand"}, "spec": make_spec(2)}
     return ResourceClaim.objects.create(
         cluster=fra, uid="u-1", name="by-hand", namespace="vision", raw=raw, origin="foreign"
@@ -68,7 +68,7 @@ def test_who_accepts_an_object_does_not_write_of_a_state_that_is_over(
 ):
     """Its owner gives the claim back at the moment at which an admin accepts its new object."""
     monkeypatch.setattr("claims.delivery.tasks.remove.delay", lambda _id: None)
-    monkeypatch.setattr("claims.delivery.tasks.reconcile_cluster.delay", lambda _cluster, _names: None)
+    monkeypatch.setattr("claims.delivery.tasks.reconcile_objects.delay", lambda _cluster, _names: None)
     claim = make_claim(
         vision, by=alice, cluster=fra, profile=train, state=ClaimState.PROVISIONED, name="sam", object_uid="u"
     )

@@ -64,7 +64,9 @@ def code_of(claim):
 
 
 def lose_label(mirror, uid):
-    ResourceClaim.objects.filter(uid=uid).update(owner="", origin="foreign", resource_version="without")
+    ResourceClaim.objects.filter(uid=uid).update(
+        owner="", origin="foreign", resource_version="without", revision=mirror.next_revision()
+    )
     mirror.tell("sam")
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from claims.delivery import reconcile
+from claims.delivery import reconcile, tasks
 from claims.models import Claim
 from claims.observation.drift import Drift
 from claims.observation.observations import Observation, observe
@@ -230,7 +230,7 @@ def test_claims_are_settled_in_batches_and_a_faulty_one_holds_up_none_of_any(
     expected = [S.PROVISIONED, S.ALLOCATED, S.ALLOCATED, S.PROVISIONED, S.ALLOCATED]
     assert [row_of(claim).state for claim in claims] == expected
     faulty.clear()
-    reconcile.reconcile_all()
+    tasks.sweep()
     assert {row_of(claim).state for claim in claims} == {S.ALLOCATED}
 
 

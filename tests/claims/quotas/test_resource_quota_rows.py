@@ -587,7 +587,7 @@ def test_of_changed_objects_the_team_of_their_namespace_in_that_cluster_is_writt
     TeamNamespace.objects.create(team=speech, cluster=fra, namespace="speech")
     for team in (vision, nlp, speech):
         make_quota(team, 8)
-    resource_quota_sync.write_changed(fra.pk, ["vision/some", "unknown/other"])
+    resource_quota_sync.write_changed(fra.pk, {"vision", "unknown"})
     assert set(places()) == {("fra-1", "vision")}
 
 

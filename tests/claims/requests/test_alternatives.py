@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from claims.approvals import decide
-from claims.delivery.reconcile import reconcile_named
+from claims.delivery.tasks import reconcile_objects
 from claims.models import Approval, Claim, ClaimCharge, Quota
 from claims.quotas import usage
 from claims.states import ClaimState
@@ -44,7 +44,7 @@ def told(fra, monkeypatch):
     mirror = Mirror(fra)
 
     def tell(name):
-        reconcile_named(str(fra.pk), [f"vision/{name}"])
+        reconcile_objects(str(fra.pk), [f"vision/{name}"])
 
     monkeypatch.setattr(mirror, "tell", tell)
     return mirror

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from claims.approvals.decide import approve
 from claims.catalogue.services import retire_profile
-from claims.delivery.reconcile import reconcile_named
+from claims.delivery.tasks import reconcile_objects
 from claims.models import Approval, Claim, Quota
 from claims.quotas import usage
 from claims.states import ClaimState
@@ -77,7 +77,7 @@ def test_what_it_counts_for_stays_while_it_holds_devices(ask, lena, vision, fra,
     mirror.claim("mine", claim)
     given = [result("gpu-0", request="train-80"), result("gpu-1-mig-1", request="slice-10")]
     mirror.claim("mine", claim, *given)
-    reconcile_named(str(fra.pk), ["vision/mine"])
+    reconcile_objects(str(fra.pk), ["vision/mine"])
     claim.refresh_from_db()
     assert claim.state == ClaimState.ALLOCATED
     assert used() == {"gpu.nvidia.com": (1, 0), PART: (1, 0), str(slice_10): (1, 0)}
@@ -138,7 +138,7 @@ def test_page_and_api_tell_all_profiles_and_what_is_held_of_each(
     given = [result(name, request="train-80") for name in ("gpu-0", "gpu-1")]
     mirror = Mirror(fra)
     mirror.claim("mine", claim, *given, result("gpu-2-mig-0", request="slice-10"))
-    reconcile_named(str(fra.pk), ["vision/mine"])
+    reconcile_objects(str(fra.pk), ["vision/mine"])
     client.force_login(alice)
     listed = client.get(f"/api/v1/claims/{claim.pk}/").json()["alternatives"]
     assert [(one["profile"], one["devices"], one["held"], one["together"]) for one in listed] == [

@@ -1,0 +1,221 @@
+"""
+Which claims are to be reconciled: those whose objects have changed, those that are due, and all in turn.
+
+Three ways lead to a claim. Each repairs what the one before it lost.
+
+- `take_changes`: what changed in the mirror of a cluster since the last time, after a message of the mirror
+  and with each sweep. The revision up to which all is done is stored, so any message may be lost.
+- `due_claims`: what has a time of its own, `Claim.reconcile_at`: at once after each step of the claim, a
+  moment later where the observation alone changes with time.
+- `slice_of_claims`, `slice_of_objects`: all rows in turn, some with each sweep, whatever was lost before.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Exists, F, Min, Model, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
+
+from claims.models import Allocation, Claim, ReconciledCluster, SweepRound
+from claims.observation.observations import claims_of_objects, owner_labels, valid_ids
+from claims.states import GRANTED
+from inventory.models import (
+    Cluster,
+    Device,
+    DeviceTaintRule,
+    Pod,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+
+HELD_FOR = timedelta(seconds=60)  # then what a worker left that died is done by another
+MAX_REVISIONS = 100  # at once, so that much work is not done again after a crash
+DUE_AT_ONCE = 2000  # claims of a sweep; what is left is due with the next
+SLICE = 200  # claims of a sweep: 24,000 take 30 minutes
+OBJECTS_SLICE = 1000  # objects of a sweep: 24,000 take 6 minutes
+
+STANDING = Q(gone_at=None) & ~Q(owner="")
+OURS = Q(deleting_since=None, origin=ResourceClaim.Origin.PORTAL)  # of ResourceClaims: written by the portal
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """
+    What changed in the mirror of a cluster after revision `after`, up to `until`: the claims that have to do
+    with it, and the namespaces of claims, templates and pods.
+    """
+
+    cluster_id: UUID
+    after: int
+    until: int
+    claim_ids: set[UUID] = field(default_factory=set)
+    namespaces: set[str] = field(default_factory=set)
+
+    @contextmanager
+    def reconciling(self) -> Iterator[None]:
+        """Store at the end that all of it is done; after an exception it is to be done again."""
+        reached = self.after
+        try:
+            yield
+            reached = self.until
+        finally:
+            _reconciled(self.cluster_id).update(revision=reached, held_until=None)
+
+    def go_on(self) -> None:
+        """Keep the lease; call it between the steps of long work."""
+        _reconciled(self.cluster_id).update(held_until=Now() + HELD_FOR)
+
+
+def take_changes(cluster_id: UUID) -> Changes | None:
+    """
+    Take the lease and return what is not reconciled yet; None if nothing is, or if another worker is at it.
+
+    Whoever has the lease calls this again at the end. So what is committed meanwhile is done by them, and its
+    own message may end without having done anything.
+    """
+    newest = Cluster.objects.filter(pk=cluster_id).values("revision")
+    free = Q(held_until=None) | Q(held_until__lte=Now())
+    if not _reconciled(cluster_id).filter(free, revision__lt=newest).update(held_until=Now() + HELD_FOR):
+        return None
+    after, until = _reconciled(cluster_id).values_list("revision", "cluster__revision").get()
+    if until - after > MAX_REVISIONS:
+        after, until = _first_span(cluster_id, after, until)
+    changes = Changes(cluster_id, after, until)
+    _read_objects(changes)
+    _read_devices(changes)
+    return changes
+
+
+def ensure_rows() -> list[UUID]:
+    """Return the ids of all clusters, each with its row of how far it is reconciled."""
+    clusters = list(Cluster.objects.values_list("pk", flat=True))
+    known = set(ReconciledCluster.objects.values_list("pk", flat=True))
+    new = [ReconciledCluster(cluster_id=cluster_id) for cluster_id in clusters if cluster_id not in known]
+    if new:
+        ReconciledCluster.objects.bulk_create(new, ignore_conflicts=True)
+    return clusters
+
+
+def _reconciled(cluster_id: UUID) -> QuerySet[ReconciledCluster]:
+    return ReconciledCluster.objects.filter(pk=cluster_id)
+
+
+def _first_span(cluster_id: UUID, after: int, until: int) -> tuple[int, int]:
+    """Return at most `MAX_REVISIONS` of them, without the empty ones that come first."""
+    here = {"cluster": cluster_id, "revision__gt": after, "revision__lte": until}
+    first = [
+        model._default_manager.filter(**here).order_by("revision").values_list("revision", flat=True).first()
+        for model in (ResourceClaim, ResourceClaimTemplate, Pod, ResourceSlice, DeviceTaintRule)
+    ]
+    start = min((revision for revision in first if revision is not None), default=until) - 1
+    return start, min(start + MAX_REVISIONS, until)
+
+
+def _in_span(changes: Changes) -> dict[str, Any]:
+    return {
+        "cluster": changes.cluster_id,
+        "revision__gt": changes.after,
+        "revision__lte": changes.until,
+    }
+
+
+def _read_objects(changes: Changes) -> None:
+    """Add the claims that own the claims and templates that changed, or those that changed pods use."""
+    labels: set[str] = set()
+    uids: set[str] = set()
+    for model in (ResourceClaim, ResourceClaimTemplate):
+        rows = model._default_manager.filter(**_in_span(changes))
+        for namespace, owner, uid in rows.values_list("namespace", "owner", "uid"):
+            changes.namespaces.add(namespace)
+            labels.add(owner)
+            uids.add(uid)
+    used: set[str] = set()
+    pods = Pod.objects.filter(**_in_span(changes)).values_list("namespace", "claims", "templates")
+    for namespace, claims, templates in pods:
+        changes.namespaces.add(namespace)
+        used.update(f"{namespace}/{name}" for name in (*claims, *templates))
+    labels |= owner_labels(changes.cluster_id, used)
+    changes.claim_ids.update(valid_ids(labels), claims_of_objects(changes.cluster_id, uids))
+
+
+def _read_devices(changes: Changes) -> None:
+    """Add the claims whose devices changed with their slice, or were tainted by a rule that changed."""
+    rules = DeviceTaintRule.objects.filter(**_in_span(changes)).aggregate(since=Min("seen_at"))
+    changed = Q(
+        slice__in=ResourceSlice.objects.filter(**_in_span(changes)), changed_at__gte=F("slice__seen_at")
+    )
+    if rules["since"] is not None:
+        changed |= Q(changed_at__gte=rules["since"])
+    held = Device.objects.filter(changed, cluster=changes.cluster_id, held_by__isnull=False)
+    changes.claim_ids.update(valid_ids(held.values_list("held_by__owner", flat=True)))
+
+
+def due_claims() -> tuple[set[UUID], set[UUID]]:
+    """
+    Return the ids of claims whose time has come, those first that wait longest: what is followed, and what is
+    not or no longer, which is then not due again.
+    """
+    due = Claim.objects.filter(reconcile_at__lte=Now()).order_by("reconcile_at")
+    ids = set(due.values_list("pk", flat=True)[:DUE_AT_ONCE])
+    if not ids:
+        return set(), set()
+    open_allocations = Allocation.objects.filter(claim=OuterRef("pk"), ended_at=None)
+    others = Claim.objects.filter(~Exists(open_allocations), pk__in=ids).exclude(state__in=GRANTED)
+    over = set(others.values_list("pk", flat=True))
+    # By the state: a step that was taken meanwhile calls for another look.
+    Claim.objects.filter(pk__in=over).exclude(state__in=GRANTED).update(reconcile_at=None)
+    return ids - over, over
+
+
+def slice_of_claims() -> AbstractContextManager[set[UUID]]:
+    """Return the ids of the next claims that are followed or have open allocations."""
+    return _slice(Claim, _claims_after)
+
+
+def slice_of_objects(
+    model: type[ResourceClaim | ResourceClaimTemplate],
+) -> AbstractContextManager[set[UUID]]:
+    """Return the ids of claims that own the next objects of this kind, which nobody is deleting."""
+    return _slice(model, partial(_owners_after, model))
+
+
+@contextmanager
+def _slice(model: type[Model], rows_after: Callable[[str], tuple[set[UUID], str]]) -> Iterator[set[UUID]]:
+    """
+    Yield the ids of the next slice, and let the next one begin after it, whatever goes wrong with this one.
+
+    A worker that dies leaves the slice to the next sweep. Two at once do the same slice: it goes on once.
+    """
+    table = model._meta.model_name or ""
+    row, _created = SweepRound.objects.get_or_create(table=table)
+    ids, last = rows_after(row.after)
+    try:
+        yield ids
+    finally:
+        SweepRound.objects.filter(table=table, after=row.after).update(after=last)
+
+
+def _claims_after(after: str) -> tuple[set[UUID], str]:
+    granted = Claim.objects.filter(state__in=GRANTED).order_by("pk").values_list("pk", flat=True)
+    holding = Allocation.objects.filter(ended_at=None).values_list("claim", flat=True)
+    if after:
+        granted, holding = granted.filter(pk__gt=after), holding.filter(claim__gt=after)
+    ids = list(granted[:SLICE])
+    if len(ids) < SLICE:
+        return {*ids, *holding}, ""
+    return {*ids, *holding.filter(claim__lte=ids[-1])}, str(ids[-1])
+
+
+def _owners_after(model: type[ResourceClaim | ResourceClaimTemplate], after: str) -> tuple[set[UUID], str]:
+    standing = model._default_manager.filter(STANDING, pk__gt=int(after or 0)).order_by("pk")
+    if model is ResourceClaim:
+        standing = standing.filter(OURS)
+    rows = list(standing.values_list("pk", "owner")[:OBJECTS_SLICE])
+    ids = set(valid_ids({owner for _pk, owner in rows}))
+    return ids, str(rows[-1][0]) if len(rows) == OBJECTS_SLICE else ""
