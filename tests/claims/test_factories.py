@@ -41,7 +41,7 @@ S = ClaimState
 # What differs from claim to claim: only whether there is anything is held to each other.
 OWN = {
     "id", "name", "key", "object_uid", "sighting", "replaces_id",
-    "created_at", "state_since", "decide_by", "decided_at", "expires_at",
+    "created_at", "state_since", "reconcile_at", "decide_by", "decided_at", "expires_at",
 }  # fmt: skip
 FIRST_OF_TWO = {
     "devices": {

@@ -57,9 +57,9 @@ def both(vision):
 
 
 def row_of(claim):
-    """Return every column but `state_since`, which the clock of the database writes."""
+    """Return every column but `state_since` and `reconcile_at`, which the clock of the database writes."""
     (row,) = Claim.objects.filter(pk=claim.pk).values()
-    return {name: value for name, value in row.items() if name != "state_since"}
+    return {name: value for name, value in row.items() if name not in ("state_since", "reconcile_at")}
 
 
 def lines_of(claim):
