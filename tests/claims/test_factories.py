@@ -41,7 +41,7 @@ S = ClaimState
 # What differs from claim to claim: only whether there is anything is held to each other.
 OWN = {
     "id", "name", "key", "object_uid", "sighting", "replaces_id",
-    "created_at", "state_since", "reconcile_at", "decide_by", "decided_at", "expires_at",
+    "created_at", "state_since", "decide_by", "decided_at", "expires_at",
 }  # fmt: skip
 FIRST_OF_TWO = {
     "devices": {
@@ -162,6 +162,7 @@ def facts(claim):
     claim = fresh(claim)
     values = {field.attname: getattr(claim, field.attname) for field in Claim._meta.concrete_fields}
     columns = {name: bool(value) if name in OWN else value for name, value in values.items()}
+    del columns["reconcile_at"]  # of the sweep
     columns["decided_by_id"] = who(claim.decided_by, claim.team)
     told = [
         (line.old, line.new, line.why.replace(claim.name, "NAME"), who(line.by, claim.team))
