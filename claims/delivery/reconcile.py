@@ -213,8 +213,8 @@ def reconcile_claims(claim_ids: Iterable[UUID]) -> None:
             except Exception as error:
                 failed[claim_id] = error
     if failed:
-        for claim_id, error in failed.items():
-            error.add_note(f"claim {claim_id}")
+        for claim_id, failure in failed.items():
+            failure.add_note(f"claim {claim_id}")
         Claim.objects.filter(pk__in=failed).update(reconcile_at=Now() + RETRY_AFTER)
         raise ExceptionGroup("Claims could not be settled", list(failed.values()))
 

@@ -385,7 +385,7 @@ def test_a_digest_does_not_depend_on_the_order_of_rows():
 
 
 def owned(cluster, *names):
-    return owner_labels(str(cluster.pk), names)
+    return owner_labels(cluster.pk, names)
 
 
 def test_an_object_leads_to_its_owner_by_label_and_by_uid(claim, template, fra):

@@ -2,17 +2,13 @@
 
 import django.db.models.deletion
 import django.utils.timezone
-from django.conf import settings
 from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('claims', '0001_initial'),
-        ('inventory', '0001_initial'),
-        ('teams', '0001_initial'),
-        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+        ('claims', '0003_availability'),
     ]
 
     operations = [
