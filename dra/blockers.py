@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from itertools import combinations
 
 from dra.allocator import AllocationError, SearchGivenUp, allocate
 from dra.cel import CelError
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.held import allocation_results, device_key
-from dra.nodes import name_of
-from dra.objects import DeviceRequest, Json, device_requests
+from dra.objects import DeviceRequest, Json, constraints, device_requests
 from dra.pools import PoolDevice
-from dra.selector_results import DeviceMask, mask_indices
+from dra.selector_results import DeviceMask, mask_indices, unpack
 
 MAX_NODES = 24  # those with the smallest shortage
 MAX_TRIES = 150  # allocations
@@ -62,7 +62,7 @@ def find_blockers(snapshot: ClusterSnapshot, spec: Json) -> Blockers:
     if not demand.accepted or not demand.device_count:
         return Blockers()
     scatter, sentence = _scattered(demand)
-    return Blockers(scatter, sentence, tuple(_find_blockers(snapshot, spec, demand)))
+    return Blockers(scatter, sentence, tuple(_find_blockers(snapshot, demand)))
 
 
 class _Demand:
@@ -73,7 +73,7 @@ class _Demand:
     """
 
     def __init__(self, snapshot: ClusterSnapshot, spec: Json) -> None:
-        self.snapshot = snapshot
+        self.snapshot, self.spec = snapshot, spec
         self.requests = list(device_requests(spec))
         self.accepted: DeviceMask = 0
         for request in self.requests:
@@ -83,16 +83,54 @@ class _Demand:
             count = 1 if request.all else request.count
             min_counts[request.request] = min(min_counts.get(request.request, count), count)
         self.device_count = sum(min_counts.values())
-        devices = snapshot.devices
-        self.devices = [devices[index] for index in mask_indices(self.accepted, len(devices))]
-        self.available = [device for device in self.devices if snapshot.can_take(device)]
+        self.available = self.accepted & snapshot.available
+
+    @cached_property
+    def devices(self) -> list[PoolDevice]:
+        """The devices that match."""
+        devices = self.snapshot.devices
+        return [devices[index] for index in mask_indices(self.accepted, len(devices))]
+
+    def matching_on(self, indices: Iterable[int]) -> list[PoolDevice]:
+        """Return the devices of a node that match."""
+        flags = self._accepted_flags
+        return [self.snapshot.devices[index] for index in indices if flags[index]]
+
+    @cached_property
+    def _accepted_flags(self) -> bytes:
+        return unpack(self.accepted, len(self.snapshot.devices))
+
+    @cached_property
+    def matching_by_node(self) -> Counter[str]:
+        """Matching devices, held or free, by the name of their node."""
+        return self.snapshot.device_index.count_by_node(self.accepted)
+
+    @cached_property
+    def free_by_node(self) -> Counter[str]:
+        return self.snapshot.device_index.count_by_node(self.available)
 
     def nodes(self) -> list[str]:
         """Return nodes with enough devices, held or free, those with the smallest shortage first."""
-        matching = Counter(device.node_name for device in self.devices)
-        free = Counter(device.node_name for device in self.available)
-        enough = [node for node, count in matching.items() if node and count >= self.device_count]
-        return sorted(enough, key=lambda node: (self.device_count - free[node], node))
+        needed, free = self.device_count, self.free_by_node
+        enough = [node for node, count in self.matching_by_node.items() if node and count >= needed]
+        return sorted(enough, key=lambda node: (needed - free[node], node))
+
+    @cached_property
+    def is_counted(self) -> bool:
+        """
+        Whether counting devices tells what cannot fit: one request of an exact number of whole devices that
+        do not depend on one another.
+        """
+        index, request = self.snapshot.device_index, self.requests[0]
+        plain = not (request.all or request.admin or request.capacity or request.alternative)
+        entangled = self.accepted & (index.shareable | index.counter_devices)
+        return (
+            plain
+            and len(self.requests) == 1
+            and not constraints(self.spec)
+            and not entangled
+            and not index.has_multi_node_devices
+        )
 
 
 def _accepted(snapshot: ClusterSnapshot, request: DeviceRequest) -> DeviceMask:
@@ -103,8 +141,7 @@ def _accepted(snapshot: ClusterSnapshot, request: DeviceRequest) -> DeviceMask:
 
 
 def _scattered(demand: _Demand) -> tuple[Scatter, str]:
-    free = len(demand.available)
-    free_by_node = Counter(device.node_name for device in demand.available)
+    free, free_by_node = demand.available.bit_count(), demand.free_by_node
     if (
         free >= demand.device_count
         and max(free_by_node.values(), default=0) < demand.device_count
@@ -120,9 +157,10 @@ def _scattered(demand: _Demand) -> tuple[Scatter, str]:
 def _parts(demand: _Demand) -> tuple[Scatter, str]:
     """Compare the counters left on all GPUs of a node with those of the smallest matching partition."""
     snapshot = demand.snapshot
-    partitions = [device for device in demand.devices if device.counters]
-    if not partitions or len(demand.requests) != 1 or demand.available:
+    counter_devices = demand.accepted & snapshot.device_index.counter_devices
+    if not counter_devices or len(demand.requests) != 1 or demand.available:
         return Scatter.NONE, ""
+    partitions = [device for device in demand.devices if device.counters]
     needed = min((_pieces(device) for device in partitions), key=lambda pieces: sorted(pieces.items()))
     for name in needed:
         needed[name] *= demand.device_count
@@ -145,14 +183,10 @@ def _pieces(device: PoolDevice) -> Counter[str]:
     return pieces
 
 
-def _find_blockers(snapshot: ClusterSnapshot, spec: Json, demand: _Demand) -> Iterator[Blocker]:
-    """Yield single claims, or if there are none pairs, within `MAX_TRIES` allocations."""
-    names = demand.nodes()[:MAX_NODES]
-    reaches = {name: _NodeReach(snapshot, name) for name in names}
-    holders = {holder for node in reaches.values() for holder in node.holders}
-    claims = {name: claim for claim in snapshot.claims if (name := _name(claim)) in holders}
-    sites = [_NodeSnapshot(snapshot, node, claims, demand) for node in reaches.values()]
-    if any(site.fits(spec, ()) for site in sites):
+def _find_blockers(snapshot: ClusterSnapshot, demand: _Demand) -> Iterator[Blocker]:
+    """Yield single claims, or if there are none pairs, within `MAX_TRIES` attempts."""
+    sites = [_Site(snapshot, name, demand) for name in demand.nodes()[:MAX_NODES]]
+    if any(site.fits(()) for site in sites):
         return  # the claim fits already
     tries = shown = 0
     for size in (1, 2):
@@ -161,7 +195,7 @@ def _find_blockers(snapshot: ClusterSnapshot, spec: Json, demand: _Demand) -> It
                 if tries == MAX_TRIES:
                     return
                 tries += 1
-                if site.fits(spec, released):
+                if site.fits(released):
                     yield Blocker(released, site.name)
                     shown += 1
                     break  # one per node
@@ -171,59 +205,56 @@ def _find_blockers(snapshot: ClusterSnapshot, spec: Json, demand: _Demand) -> It
             return
 
 
-class _NodeReach:
-    """The pools that a node reaches, and the claims that hold their devices."""
+class _Site:
+    """A node, and the claims that hold its devices."""
 
-    def __init__(self, snapshot: ClusterSnapshot, name: str) -> None:
-        self.name = name
-        nodes = (node for node in snapshot.nodes if name_of(node) == name)
-        self.node: Json = next(nodes, {"metadata": {"name": name}})
-        devices = [snapshot.devices[index] for index in snapshot.indices_on(self.node)]
+    def __init__(self, snapshot: ClusterSnapshot, name: str, demand: _Demand) -> None:
+        self.name, self.snapshot, self.demand = name, snapshot, demand
+        self.node: Json = snapshot.node_by_name.get(name) or {"metadata": {"name": name}}
+        self.indices = snapshot.indices_on(self.node)
+        devices = [snapshot.devices[index] for index in self.indices]
         self.pools = {(device.driver, device.pool) for device in devices}
-        held = snapshot.held
-        self.holders: set[str] = set()
+        held, claims = snapshot.held, snapshot.claim_by_name
+        names: set[str] = set()
         for device in devices:
             holder = held.holders.get(device.key)
-            self.holders.update([holder] if holder else held.sharers.get(device.key, ()))
-
-
-class _NodeSnapshot:
-    """A snapshot of one node, so that each allocation reads few claims."""
-
-    def __init__(
-        self, snapshot: ClusterSnapshot, reach: _NodeReach, claims: Mapping[str, Json], demand: _Demand
-    ) -> None:
-        self.name, self.node = reach.name, reach.node
-        self.claims = {name: claims[name] for name in reach.holders if name in claims}
-        pools = (pool for pool in snapshot.pools if (pool.driver, pool.name) in reach.pools)
-        self.snapshot = ClusterSnapshot(
-            classes=snapshot.classes,
-            slices=[resource_slice for pool in pools for resource_slice in pool.slices],
-            claims=[*self.claims.values()],
-            taint_rules=snapshot.taint_rules,
-            nodes=[self.node],
-            features=snapshot.features,
-        )
+            names.update([holder] if holder else held.sharers.get(device.key, ()))
+        self.claims = {name: claims[name] for name in names if name in claims}
+        matching = demand.matching_on(self.indices)
         matching_pools = {
-            (device.driver, device.pool) for device in demand.devices if device.node_name == self.name
+            (device.driver, device.pool) for device in matching if device.node_name == self.name
         }
         holders = [name for name, claim in self.claims.items() if matching_pools & _pools(claim)]
         self.holders = sorted(
             holders, key=lambda holder: (len(allocation_results(self.claims[holder])), holder)
         )
+        self.freed = Counter(held.holders.get(device.key, "") for device in matching)  # matching devices
 
-    def fits(self, spec: Json, released: Sequence[str]) -> bool:
+    def fits(self, released: Sequence[str]) -> bool:
+        """Return whether a claim of the spec fits on the node once these claims are released."""
+        if self.demand.is_counted:
+            enough = self.demand.free_by_node[self.name] + sum(self.freed[name] for name in released)
+            if enough < self.demand.device_count:
+                return False
         rest = [claim for name, claim in self.claims.items() if name not in released]
-        preview_claim = {"metadata": {"name": "preview"}, "spec": spec}
+        preview_claim = {"metadata": {"name": "preview"}, "spec": self.demand.spec}
         try:
-            return allocate(self.snapshot.after(claims=rest), self.node, [preview_claim]) is not None
+            return allocate(self._alone.after(claims=rest), self.node, [preview_claim]) is not None
         except (AllocationError, SearchGivenUp):
             return False
 
-
-def _name(claim: Json) -> str:
-    metadata = claim.get("metadata") or {}
-    return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+    @cached_property
+    def _alone(self) -> ClusterSnapshot:
+        """A snapshot of this node, so that each allocation reads few claims."""
+        pools = self.snapshot.device_index.pools_of(self.pools)
+        return ClusterSnapshot(
+            classes=self.snapshot.classes,
+            slices=[resource_slice for pool in pools for resource_slice in pool.slices],
+            claims=[*self.claims.values()],
+            taint_rules=self.snapshot.taint_rules,
+            nodes=[self.node],
+            features=self.snapshot.features,
+        )
 
 
 def _pools(claim: Json) -> set[tuple[str, str]]:

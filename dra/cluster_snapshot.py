@@ -7,21 +7,27 @@ A snapshot comes from lists of API objects, or from a dump such as `kubectl get 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from typing import cast
 
-from dra.device_index import DeviceIndex, PoolKey
+from dra.device_index import DeviceIndex, PoolKey, remember
 from dra.facts import capacity_of
 from dra.features import NEWEST, Features
-from dra.held import HeldDevices, held_devices, holdings
+from dra.held import HeldDevices, claim_name, held_devices, holdings
+from dra.node_runs import NodeRuns
+from dra.nodes import name_of
 from dra.objects import Json, expressions
 from dra.pools import CounterKey, Pool, PoolDevice
 from dra.selector_results import DeviceMask, SelectorResults, pack, unpack
 from dra.taints import Taint, rule_taints, tolerates
 
 MAX_INCREMENTAL_DEVICES = 1000  # with more changed devices, a full sum is as fast
+
+MAX_TOLERATIONS = 20  # lists of tolerations; each takes a byte per device
+MAX_DERIVED = 300  # results
 
 # Cached properties, and the list that each depends on besides the devices.
 SOURCES = {
@@ -32,7 +38,11 @@ SOURCES = {
     "_pool_states": "claims",
     "taints": "taint_rules",
     "_tainted": "taint_rules",
+    "_untainted": "taint_rules",
     "node_ranges": "nodes",
+    "node_runs": "nodes",
+    "node_by_name": "nodes",
+    "claim_by_name": "claims",
     "class_by_name": "classes",
 }
 
@@ -85,6 +95,12 @@ class ClusterSnapshot:
         vars(snapshot).update({name: vars(self)[name] for name in unchanged if name in vars(self)})
         if changed_claims is not None and "held" in vars(self):
             self._update_holdings(snapshot, changed_claims)
+        if changed_claims is not None and "claim_by_name" in vars(self):
+            claim_by_name = vars(snapshot)["claim_by_name"] = dict(self.claim_by_name)
+            for before, _ in changed_claims:  # first: a deleted claim can have a successor of its name
+                if before is not None:
+                    claim_by_name.pop(claim_name(before), None)
+            claim_by_name |= {claim_name(after): after for _, after in changed_claims if after is not None}
         return snapshot
 
     def _update_holdings(
@@ -126,6 +142,21 @@ class ClusterSnapshot:
             for index in {*touched_indices, *same_pools}:
                 flags[index] = snapshot.can_take(snapshot.devices[index])
             vars(snapshot)["available"] = pack(flags)
+
+    def derived[T](self, key: Hashable, compute: Callable[[], T]) -> T:
+        """
+        Return what `compute` makes of this snapshot alone; for an equal key the first result again.
+
+        The result must be small and must not be changed. The next snapshot starts without results.
+        """
+        if key not in self._derived:
+            remember(self._derived, key, result := compute(), MAX_DERIVED)
+            return result
+        return cast(T, self._derived[key])
+
+    @cached_property
+    def _derived(self) -> dict[Hashable, object]:
+        return {}
 
     @cached_property
     def device_index(self) -> DeviceIndex:
@@ -182,12 +213,21 @@ class ClusterSnapshot:
 
     def untainted(self, tolerations: Sequence[Json]) -> DeviceMask:
         """Return the devices whose taints these tolerations cover."""
-        flags = bytearray(b"\x01") * len(self.devices)
-        for taints, indices in self._tainted:
-            if not all(tolerates(tolerations, taint) for taint in taints):
-                for index in indices:
-                    flags[index] = 0
-        return int.from_bytes(flags, "little")
+        key = repr(tolerations)
+        mask = self._untainted.get(key)
+        if mask is None:
+            flags = bytearray(b"\x01") * len(self.devices)
+            for taints, indices in self._tainted:
+                if not all(tolerates(tolerations, taint) for taint in taints):
+                    for index in indices:
+                        flags[index] = 0
+            mask = int.from_bytes(flags, "little")
+            remember(self._untainted, key, mask, MAX_TOLERATIONS)
+        return mask
+
+    @cached_property
+    def _untainted(self) -> dict[str, DeviceMask]:
+        return {}
 
     @cached_property
     def node_ranges(self) -> list[tuple[Json, list[range]]]:
@@ -200,6 +240,21 @@ class ClusterSnapshot:
         nodes = self.nodes or [{"metadata": {"name": name}} for name in names]
         schedulable = (node for node in nodes if not (node.get("spec") or {}).get("unschedulable"))
         return [(node, self.device_index.ranges_on(node)) for node in schedulable]
+
+    @cached_property
+    def node_by_name(self) -> dict[str, Json]:
+        """All nodes, cordoned ones as well."""
+        return {name_of(node): node for node in self.nodes}
+
+    @cached_property
+    def claim_by_name(self) -> dict[str, Json]:
+        """The claims by "namespace/name"."""
+        return {claim_name(claim): claim for claim in self.claims}
+
+    @cached_property
+    def node_runs(self) -> NodeRuns:
+        """The nodes of `node_ranges`, for questions about all of them."""
+        return NodeRuns(self.node_ranges, len(self.devices))
 
     @cached_property
     def remaining_capacity(self) -> Sequence[int]:

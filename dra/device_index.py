@@ -7,10 +7,11 @@ Slices change rarely and claims often, so successive snapshots share one index.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, count, groupby
+from itertools import chain, compress, count, groupby
 
 from dra.cel import Selector, compile_selector
 from dra.facts import exact_value, lookup
@@ -19,7 +20,7 @@ from dra.node_pools import NodePools
 from dra.nodes import name_of, slice_reaches
 from dra.objects import Json
 from dra.pools import CounterKey, DeviceKey, Pool, PoolDevice, gather_pools
-from dra.selector_results import DeviceMask, SelectorResults, evaluate_devices, full_mask, pack
+from dra.selector_results import DeviceMask, SelectorResults, evaluate_devices, full_mask, pack, unpack
 
 type PoolKey = tuple[str, str]
 type GroupKey = Callable[[PoolDevice], Hashable]
@@ -206,6 +207,26 @@ class DeviceIndex:
                 by_pool.setdefault((device.driver, device.pool), []).append(index)
         return by_pool
 
+    def pools_of(self, keys: Collection[PoolKey]) -> list[Pool]:
+        """Return the pools with these keys, usable or not, in the order of `pools`."""
+        positions = sorted(position for key in keys for position in self._positions.get(key, ()))
+        return [self.pools[position] for position in positions]
+
+    @cached_property
+    def _positions(self) -> dict[PoolKey, list[int]]:
+        positions: dict[PoolKey, list[int]] = {}
+        for position, pool in enumerate(self.pools):
+            positions.setdefault((pool.driver, pool.name), []).append(position)
+        return positions
+
+    def count_by_node(self, mask: DeviceMask) -> Counter[str]:
+        """Return how many of the devices are on each node; "" for devices that are not local to one."""
+        return Counter(compress(self._node_names, unpack(mask, len(self.devices))))
+
+    @cached_property
+    def _node_names(self) -> list[str]:
+        return [device.node_name for device in self.devices]
+
     @cached_property
     def pool_keys(self) -> list[PoolKey]:
         return list(dict.fromkeys((device.driver, device.pool) for device in self.devices))
@@ -234,7 +255,7 @@ class DeviceIndex:
                 "i",
                 (numbers.setdefault(exact_value(device, attribute), len(numbers)) for device in self.devices),
             )
-            _cache(self._values, attribute, values)
+            remember(self._values, attribute, values)
         return values
 
     def selector_results(self, expression: str, features: Features = NEWEST) -> SelectorResults:
@@ -247,7 +268,7 @@ class DeviceIndex:
         if results is None:
             selector = compile_selector(expression, features)
             results = evaluate_devices(selector, self.devices, self._shapes(selector))
-            _cache(self._results, (expression, features), results)
+            remember(self._results, (expression, features), results)
         return results
 
     def _shapes(self, selector: Selector) -> Sequence[int]:
@@ -283,7 +304,7 @@ class DeviceIndex:
                 column = _numbered(
                     repr(lookup(table, device.driver, domain, name)) for table, device in pairs
                 )
-            _cache(self._read, entry, column)
+            remember(self._read, entry, column)
         return column
 
 
@@ -293,8 +314,9 @@ def _numbered(values: Iterable[Hashable]) -> array[int]:
     return array("i", (numbers.setdefault(value, len(numbers)) for value in values))
 
 
-def _cache[Key, Kept](table: dict[Key, Kept], key: Key, value: Kept) -> None:
+def remember[Key, Value](table: dict[Key, Value], key: Key, value: Value, limit: int = MAX_CACHED) -> None:
+    """Add an entry to a table, without the oldest ones if it has `limit` entries."""
     # People type expressions: without a bound, a thousand attempts would fill the memory.
-    while len(table) >= MAX_CACHED:
+    while len(table) >= limit:
         table.pop(next(iter(table), key), None)
     table[key] = value

@@ -136,6 +136,12 @@ def allocation_results(claim: Json) -> list[Json]:
     return list((allocation.get("devices") or {}).get("results") or ())
 
 
+def claim_name(claim: Json) -> str:
+    """Return "namespace/name"."""
+    metadata = claim.get("metadata") or {}
+    return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+
+
 def held_devices(claims: Iterable[Json]) -> HeldDevices:
     """Sum up the allocations of claims. Admin access holds nothing: it uses devices that others hold."""
     held = HeldDevices()
@@ -147,8 +153,7 @@ def held_devices(claims: Iterable[Json]) -> HeldDevices:
 
 def holdings(claim: Json) -> Iterator[tuple[DeviceKey, str, dict[str, Quantity] | None]]:
     """Yield (device, holder, share) per device that the claim holds; share is None for a whole device."""
-    metadata = claim.get("metadata") or {}
-    holder = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+    holder = claim_name(claim)
     for result in allocation_results(claim):
         if result.get("adminAccess") is not True:
             share = _share(result.get("consumedCapacity") or {}) if result.get("shareID") else None

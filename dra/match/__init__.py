@@ -79,15 +79,15 @@ def _counted(
         return Preview(steps, matching, free, problem=error.message, reason=NoFitReason.INVALID)
     together = _together(spec, funnels)
     steps.append(
-        FunnelStep(f"nodes with room for {together.words}", len(fit_result.nodes), 0, StepKind.NODES)
+        FunnelStep(f"nodes with room for {together.words}", fit_result.node_count, 0, StepKind.NODES)
     )
     counted = Preview(
         steps,
         matching=matching,
         free=free,
-        nodes_that_fit=len(fit_result.nodes),
+        nodes_that_fit=fit_result.node_count,
         claims_that_fit=fit_result.claims,
-        nodes=tuple(fit_result.nodes[:SHOWN]),
+        nodes=tuple(fit_result.node_names(SHOWN)),
         together=together,
     )
     reason, problem = _problem(snapshot, funnels, counted, claims)

@@ -162,7 +162,7 @@ def _without_room(
         return Dropped([], 0)
     nodes = {name_of(node): node for node in snapshot_nodes(snapshot)}
     reached = bytearray(len(snapshot.devices))
-    for name in fit_result.nodes:
+    for name in fit_result.node_names():
         for index in snapshot.indices_on(nodes[name]):
             reached[index] = 1
     free ^= free & selector_results.pack(reached)

@@ -200,7 +200,8 @@ def _pass(snapshot: ClusterSnapshot, expression: str, left: DeviceMask, result: 
 def _step(
     result: Funnel, label: str, before: DeviceMask, after: DeviceMask, kind: StepKind, detail: str = ""
 ) -> None:
+    count_before = result.steps[-1].count if result.steps else before.bit_count()
     count = after.bit_count()
-    step = FunnelStep(label, count, before.bit_count() - count, kind, detail, result.request.result_name)
+    step = FunnelStep(label, count, count_before - count, kind, detail, result.request.result_name)
     result.steps.append(step)
     result.lost.append(before ^ after)

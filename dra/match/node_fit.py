@@ -12,8 +12,8 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from itertools import compress
+from functools import cached_property, reduce
+from itertools import compress, islice
 from operator import or_
 
 from dra.allocator import AllocationError, SearchGivenUp, allocate
@@ -22,7 +22,7 @@ from dra.allocator.constraints import claim_constraints
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.device_index import MISSING
 from dra.match.funnel import Funnel
-from dra.nodes import name_of
+from dra.node_runs import NodeRuns
 from dra.objects import Json
 from dra.pools import PoolDevice
 from dra.quantity import ZERO, Quantity
@@ -122,26 +122,21 @@ class NodeClasses:
         if self.counter_devices:
             self.marks.append(device_index.counter_demands)
         self._columns = [_packed(column) for column in (*self.marks, *self.values)]
-        self._known: dict[Hashable, Hashable] = {}
+
+    def patterns(self) -> Sequence[Hashable]:
+        """Return one value per node of the snapshot; nodes with equal values have the same class."""
+        patterns = self.snapshot.node_runs.rows(self._columns)
+        if not self.counter_devices:
+            return patterns
+        pools_in, state = self.snapshot.device_index.pools_in, self.snapshot.pool_state
+        states = (
+            tuple([(times, state(number)) for run in runs for times, number in pools_in(run)])
+            for _, runs in self.snapshot.node_ranges
+        )
+        return list(zip(patterns, states, strict=True))
 
     def node_class(self, runs: Sequence[range]) -> Hashable:
         """Return the class of a node with these device ranges: equal for equivalent nodes."""
-        raw_parts: list[Hashable] = [
-            packed[run.start * width : run.stop * width] for packed, width in self._columns for run in runs
-        ]
-        if self.counter_devices:
-            state = self.snapshot.pool_state
-            for run in runs:
-                raw_parts += [
-                    (times, state(number)) for times, number in self.snapshot.device_index.pools_in(run)
-                ]
-        raw = tuple(raw_parts)
-        node_class = self._known.get(raw)
-        if node_class is None:
-            node_class = self._known[raw] = self._normal(runs)
-        return node_class
-
-    def _normal(self, runs: Sequence[range]) -> Hashable:
         indices = [index for run in runs for index in run if any(flags[index] for flags in self.flags)]
         rows = [(tuple([mark[index] for mark in self.marks]), index) for index in indices]
         ties = list(self.values)
@@ -208,15 +203,22 @@ MAX_SEARCHES = 500  # searches per preview
 type Runs = Sequence[range]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class FitResult:
-    """
-    The nodes that fit one claim, and how many of the requested claims fit at once.
-    """
+    """The nodes that fit one claim, one flag per node, and how many of the requested claims fit at once."""
 
-    nodes: list[str]
+    node_runs: NodeRuns
+    flags: bytes
     claims: int
     gave_up: bool = False
+
+    @property
+    def node_count(self) -> int:
+        return self.flags.count(1)
+
+    def node_names(self, limit: int | None = None) -> list[str]:
+        """Return the names of the nodes that fit, in the order of the snapshot."""
+        return list(islice(compress(self.node_runs.names, self.flags), limit))
 
 
 def fit(snapshot: ClusterSnapshot, spec: Json, funnels: Sequence[Funnel], claims: int) -> FitResult:
@@ -227,22 +229,34 @@ def fit(snapshot: ClusterSnapshot, spec: Json, funnels: Sequence[Funnel], claims
     """
     attributes = sorted({constraint.attribute for constraint in claim_constraints(spec)})
     counting = _Counting(snapshot, spec, funnels, attributes, claims)
-    result = FitResult([], 0)
+    patterns = counting.patterns()
+    fits: dict[Hashable, bool] = {}
     node_classes: Counter[Hashable] = Counter()
-    for node, runs in snapshot.node_ranges:
-        if counting.fits(node, runs):
-            result.nodes.append(name_of(node))
-            node_classes[counting.node_class] += 1
+    for pattern, times, index in _occurrences(patterns):
+        fits[pattern] = counting.fits(pattern, *snapshot.node_ranges[index])
+        if fits[pattern]:
+            node_classes[counting.node_class] += times
     # Devices that multiple nodes reach must not be counted twice.
-    if result.nodes and not snapshot.device_index.has_multi_node_devices and len(result.nodes) >= claims:
-        result.claims = claims
-    elif snapshot.device_index.has_multi_node_devices:
-        result.claims = max((counting.times(node_class) for node_class in node_classes), default=0)
+    if snapshot.device_index.has_multi_node_devices:
+        fitting = max((counting.times(node_class) for node_class in node_classes), default=0)
+    elif node_classes and node_classes.total() >= claims:
+        fitting = claims
     else:
-        result.claims = sum(counting.times(node_class) * nodes for node_class, nodes in node_classes.items())
-    result.claims = min(result.claims, claims)
-    result.gave_up = counting.gave_up
-    return result
+        fitting = sum(counting.times(node_class) * nodes for node_class, nodes in node_classes.items())
+    if isinstance(patterns, bytes):
+        flags = patterns.translate(bytes(fits.get(number, False) for number in range(256)))
+    else:
+        flags = bytes(map(fits.__getitem__, patterns))
+    return FitResult(snapshot.node_runs, flags, min(fitting, claims), counting.gave_up)
+
+
+def _occurrences(patterns: Sequence[Hashable]) -> list[tuple[Hashable, int, int]]:
+    """Return each distinct pattern with the number of nodes that have it and the index of one of them."""
+    if isinstance(patterns, bytes):
+        return [(number, patterns.count(number), patterns.index(number)) for number in sorted(set(patterns))]
+    times = Counter(patterns)
+    indices = dict(zip(patterns, range(len(patterns)), strict=True))
+    return [(pattern, times[pattern], index) for pattern, index in indices.items()]
 
 
 def snapshot_nodes(snapshot: ClusterSnapshot) -> Sequence[Json]:
@@ -283,22 +297,32 @@ class _Counting:
         self.max_count = len(snapshot.devices) if has_mode_all else max_count
         self.options = [device_option(snapshot, request_funnel, self.max_count) for request_funnel in funnels]
         self.independent = None if attributes else _independent_request(snapshot, self.options)
-        self.node_classes = NodeClasses(snapshot, self.options, attributes, self.max_count)
+        self.attributes = attributes
         self.node_ranges: dict[Hashable, tuple[Json, Runs]] = {}  # one node of each class that fits
         self.known: dict[Hashable, bool] = {}
         self.node_class: Hashable = None  # class of the last node
         self.searches = 0
         self.gave_up = False
 
-    def fits(self, node: Json, runs: Runs) -> bool:
-        """Return whether one claim fits on the node."""
+    @cached_property
+    def node_classes(self) -> NodeClasses:
+        return NodeClasses(self.snapshot, self.options, self.attributes, self.max_count)
+
+    def patterns(self) -> Sequence[Hashable]:
+        """Return one value per node of the snapshot; of nodes with equal values, one has to be tried."""
+        if self.independent is None:
+            return self.node_classes.patterns()
+        numbers = [self.snapshot.node_runs.counts(mask) for mask, _ in self.independent.rooms]
+        return numbers[0] if len(numbers) == 1 else list(zip(*numbers, strict=True))
+
+    def fits(self, pattern: Hashable, node: Json, runs: Runs) -> bool:
+        """Return whether one claim fits on a node with this pattern."""
         if self.independent is not None:
-            usable = [
-                (sum([flags.count(1, run.start, run.stop) for run in runs]), need)
-                for flags, need in self.independent.rooms
-            ]
-            fits_one = any(number >= need for number, need in usable)
-            self.node_class = tuple([number for number, _ in usable])
+            numbers = pattern if isinstance(pattern, tuple) else (pattern,)
+            fits_one = any(
+                number >= need for number, (_, need) in zip(numbers, self.independent.rooms, strict=True)
+            )
+            self.node_class = numbers
         else:
             self.node_class = self.node_classes.node_class(runs)
             if self.node_class not in self.known:
@@ -348,11 +372,11 @@ class _IndependentRequest:
     """
     One request of independent devices, for which counting replaces the search.
 
-    `rooms` are, per alternative, flags of the usable devices and the needed number. `additive`: two claims
+    `rooms` are, per alternative, the usable devices and the needed number. `additive`: two claims
     need twice the number.
     """
 
-    rooms: list[tuple[bytes, int]]
+    rooms: list[tuple[DeviceMask, int]]
     additive: bool
 
 
@@ -369,6 +393,5 @@ def _independent_request(
     for option in options:
         if not option.plain or (entangled & option.usable and option.funnel.request.count > 1):
             return None
-    length = len(snapshot.devices)
-    rooms = [(option.usable.to_bytes(length, "little"), option.funnel.request.count) for option in options]
+    rooms = [(option.usable, option.funnel.request.count) for option in options]
     return _IndependentRequest(rooms, len(options) == 1 and not entangled & options[0].usable)

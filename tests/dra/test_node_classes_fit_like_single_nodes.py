@@ -61,4 +61,4 @@ def test_columns_and_looks_say_what_the_allocator_says(pictures, question, devic
     funnels = [funnel(snapshot, one) for one in device_requests(question.spec)]
     found = fit(snapshot, question.spec, funnels, claims)
     assert not found.gave_up
-    assert (found.nodes, found.claims) == by_asking(snapshot, question.spec, claims)
+    assert (found.node_names(), found.claims) == by_asking(snapshot, question.spec, claims)

@@ -21,6 +21,7 @@ def said(snapshot):
         {key: amounts for key, amounts in held.consumed.items() if any(amounts.values())},
         {pool: used for pool, of in held.counters.items() if (used := {k: v for k, v in of.items() if v})},
         snapshot.available,
+        snapshot.claim_by_name,
     )
 
 
@@ -52,6 +53,16 @@ def test_a_device_that_two_claims_have_is_summed_up_anew():
     both = snapshot.after(claims=[one, twin], changed_claims=[(None, twin)])
     assert said(both) == said(of(made, [one, twin]))
     assert said(both.after(claims=[one], changed_claims=[(twin, None)])) == said(of(made, [one]))
+
+
+def test_claim_that_replaces_one_of_its_name_is_found():
+    made = world(Kind.WHOLE, 16)
+    old = made.claims[0]
+    new = old | {"status": {}}
+    snapshot = of(made, [old])
+    assert said(snapshot)
+    after = snapshot.after(claims=[new], changed_claims=[(None, new), (old, None)])
+    assert list(after.claim_by_name.values()) == [new]
 
 
 def test_what_a_change_does_not_touch_is_the_same_object():
