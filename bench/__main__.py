@@ -7,11 +7,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -20,6 +22,9 @@ from bench.measure import Result
 from bench.specs import FITS, FUNNEL, MATCHED
 from bench.world import PER_NODE, Kind, World, world
 
+if TYPE_CHECKING:
+    from bench.portal.cluster import ListedCluster
+
 SIZES = (500, 5_000, 40_000)
 MEMORY = 300.0  # MiB that the snapshot of the largest cluster may take
 FRACTIONS = (100, 10)  # the portal at 1/100 and 1/10 of its size, for the growth table
@@ -27,6 +32,9 @@ FEW = 5  # samples of each path of a small portal
 SNAPSHOT_MEMORY = "memory: a cluster snapshot"
 ALLOCATOR = "allocator"  # all of its lines
 ALLOCATOR_PATHS = (MATCHED.name, FUNNEL.name, *(question.name for question in FITS), SNAPSHOT_MEMORY)
+
+
+type Section = Callable[[], Iterator[Result]]
 
 
 @dataclass(slots=True)
@@ -47,6 +55,17 @@ class Run:
         only = self.options.only
         return any(only.startswith(prefix) or prefix.startswith(only) for prefix in prefixes)
 
+    def measure(self, prefixes: Sequence[str], section: Section) -> None:
+        """Add the lines of a section, if they are wanted; a failure costs only this section."""
+        if not self.wants(*prefixes):
+            return
+        self.log(", ".join(prefixes))
+        try:
+            self.results += section()
+        except Exception as error:
+            traceback.print_exc()
+            self.skipped.append(f"{', '.join(prefixes)}: {type(error).__name__}: {error}")
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Return 0 whatever the figures: a budget is a ratio to look at, not a test."""
@@ -59,6 +78,8 @@ def main(arguments: list[str] | None = None) -> int:
         measure_allocator(run, "" if options.only == ALLOCATOR else options.only)
     if run.wants(*PORTAL_LINES):
         measure_portal(run, background)
+    if options.fraction == 1:
+        run.measure(("demo", "browser"), measure_demo)
     return finish(run, background)
 
 
@@ -116,8 +137,10 @@ def _compare(cluster: World, results: list[Result]) -> None:
 
 # The portal, in a PostgreSQL of its own.
 
-PORTAL_LINES = ("pages", "writes", "exports", "sweep", "traffic", "memory: w", "recompute")
-type Section = Callable[[], Iterator[Result]]
+PORTAL_LINES = (
+    *("pages", "writes", "exports", "sweep", "traffic", "memory: w", "recompute"),
+    *("first sync", "memory: sync"),
+)
 
 
 def measure_portal(run: Run, background: _Background | None) -> None:
@@ -126,10 +149,16 @@ def measure_portal(run: Run, background: _Background | None) -> None:
 
     options, size = run.options, Size().divided(run.options.fraction)
     with open_portal(options.keep):
-        from bench.portal import chores, pages, traffic, writes
+        from bench.portal import chores, first_sync, pages, traffic, writes
         from bench.portal.build import build
 
-        build(size, run.log)
+        def mirror(_cluster: object, listing: ListedCluster) -> None:
+            run.results += first_sync.results(listing, size.devices)
+
+        before = len(run.results)
+        build(size, run.log, mirror)
+        if len(run.results) == before:
+            run.skipped.append("The first sync is measured only while the portal is built.")
         sections: dict[tuple[str, ...], Section] = {
             ("pages",): lambda: pages.results(size.devices, options.repeat, options.only),
             ("writes", "exports"): lambda: writes.results(size.devices, options.repeat, options.only),
@@ -138,15 +167,21 @@ def measure_portal(run: Run, background: _Background | None) -> None:
             ("recompute",): lambda: chores.recompute(size.devices, options.only),
         }
         for prefixes, section in sections.items():
-            if run.wants(*prefixes):
-                run.log(" and ".join(prefixes))
-                run.results += section()
+            if background is not None and "traffic" in prefixes:
+                background.thread.join()  # it measures wall-clock time
+            run.measure(prefixes, section)
 
 
 def open_portal(folder: Path | None) -> AbstractContextManager[None]:
     from bench.portal.server import portal
 
     return portal(folder)
+
+
+def measure_demo() -> Iterator[Result]:
+    from bench import demo
+
+    return demo.results()
 
 
 class _Background:

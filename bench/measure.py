@@ -7,6 +7,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -74,7 +75,7 @@ class Result:
             yield ratio, f"{self.cost:,.1f} {self.unit}, at least {self.budget:,.0f} wanted"
         elif self.budget is not None:
             p95 = percentile(self.budgeted)
-            ratio = p95 / self.budget if self.budget else (math.inf if p95 else 0.0)
+            ratio = p95 / self.budget if self.budget else 1 + p95 if p95 else 0.0
             yield ratio, f"p95 {p95:,.1f} {self.unit}{clock}, budget {self.budget:,g} ({ratio:.1f} ×)"
         if self.median_budget is not None:
             ratio = self.cost / self.median_budget
@@ -154,6 +155,38 @@ def seconds_run(pids: Iterable[int]) -> float:
             continue
         total += sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime: proc_pid_stat(5)
     return total / CLOCK_TICKS
+
+
+def threads_run(pids: Iterable[int]) -> int:
+    """Return how many nanoseconds the living threads of these processes ran (Linux)."""
+    total = 0
+    for pid in pids:
+        for schedule in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            with suppress(OSError):  # the thread has ended
+                total += int(schedule.read_text().split()[0])
+    return total
+
+
+def memory(pids: Iterable[int]) -> float:
+    """Return the MiB of memory of these processes; what they share counts once (Linux)."""
+    total = 0
+    for pid in pids:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total / 1024
+
+
+def family(pid: int) -> list[int]:
+    """Return the process and its children (Linux)."""
+    children: list[str] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        children += task.read_text().split()
+    return [pid, *(process for child in children for process in family(int(child)))]
+
+
+def parent(pid: int) -> int:
+    """Return the process that started this one (Linux)."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def _rounded(number: float | None) -> float | None:

@@ -18,14 +18,25 @@ from teams.models import Team
 
 NAME = "bench-1"
 
+type Mirror = Callable[[Cluster, ListedCluster], object]
 
-def build(size: Size, report: Callable[[str], None]) -> None:
-    """Fill the database, unless a portal was built in it before."""
+
+def mirror_here(cluster: Cluster, listing: ListedCluster) -> None:
+    """Mirror the cluster in this process."""
+    sync_once(cluster, gateway_to(listing))
+
+
+def build(size: Size, report: Callable[[str], None], mirror: Mirror = mirror_here) -> None:
+    """Fill the database, unless a portal was built in it before; `mirror` lists the cluster."""
     if Team.objects.exists():
         report("The portal was built before")
         return
     listing = listed_cluster(size)
-    cluster = mirrored(listing, report)
+    cluster = Cluster.objects.create(
+        name=NAME, title="Bench", credentials=b"", discovery={"taint_rules": "v1"}
+    )
+    report("A first listing of the cluster")
+    mirror(cluster, listing)
     report(f"{size.claims:,} claims of {size.teams} teams")
     populate(size, cluster)
     write_claims(size, cluster, listing)
@@ -33,13 +44,3 @@ def build(size: Size, report: Callable[[str], None]) -> None:
     ownership.refresh()
     availability.recompute()
     analyze()
-
-
-def mirrored(listing: ListedCluster, report: Callable[[str], None]) -> Cluster:
-    """Return the cluster, listed once."""
-    cluster = Cluster.objects.create(
-        name=NAME, title="Bench", credentials=b"", discovery={"taint_rules": "v1"}
-    )
-    report("A first listing of the cluster")
-    sync_once(cluster, gateway_to(listing))
-    return cluster

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from demo.services import answers_ping, is_healthy, redis_server
 
-MIB = 1024  # KiB
 START = 60.0  # seconds that a process may take until it is ready
 
 
@@ -83,21 +82,6 @@ def wait_until(ready: Callable[[], bool], seconds: float = START) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"Not ready after {seconds:.0f} s.")
         time.sleep(0.1)
-
-
-def family(pid: int) -> list[int]:
-    """Return the process and its children (Linux)."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(process for child in children for process in family(int(child)))]
-
-
-def memory(pids: Sequence[int]) -> float:
-    """Return the MiB of memory of these processes; what they share counts once (Linux)."""
-    total = 0
-    for pid in pids:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return total / MIB
 
 
 def free_port() -> int:

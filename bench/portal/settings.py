@@ -13,7 +13,7 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
-CELERY_BROKER_URL = "memory://"
+CELERY_BROKER_URL = "memory://localhost/"
 REST_FRAMEWORK["DEFAULT_THROTTLE_RATES"] = {"user": "1000000/min"}
 DATABASES["default"]["CONN_MAX_AGE"] = None  # one connection, whose server process is measured
 DATABASES["default"]["OPTIONS"].pop("pool", None)

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.urls import reverse, set_script_prefix
 
-from bench.measure import Result, seconds_run
+from bench.measure import Result, family, memory, seconds_run
 from bench.portal import processes
 from bench.portal.addresses import REQUEST, url_of
 from bench.portal.pages import signed_in
@@ -55,7 +55,7 @@ def _traffic(devices: int, redis_url: str) -> Iterator[Result]:
         pages = {reader: _pages(reader) for reader in READERS}
         for reader in READERS:  # every page once, so that the process is warm
             Person(url, cookies[reader], 0).visit(pages[reader])
-        pids = processes.family(process.pid)
+        pids = family(process.pid)
         ran, deadline = seconds_run(pids), time.monotonic() + SECONDS
         with ThreadPoolExecutor(PEOPLE) as pool:
             for number, person in enumerate(people):
@@ -72,7 +72,7 @@ def _traffic(devices: int, redis_url: str) -> Iterator[Result]:
         )
         yield Result("traffic: throughput", devices, state, [rate], "/s", THROUGHPUT, at_least=True)
         Person(url, cookies[ENGINEER], 0).visit([url_of("claims:request_preview", **REQUEST)])
-        yield Result("memory: web", devices, "after traffic", [processes.memory(pids)], "MiB", WEB)
+        yield Result("memory: web", devices, "after traffic", [memory(pids)], "MiB", WEB)
 
 
 def _worker(devices: int, redis_url: str) -> Result:
@@ -84,7 +84,7 @@ def _worker(devices: int, redis_url: str) -> Result:
                 if queue == "default":
                     app.send_task(entry["task"], connection=connection, queue=queue)
         time.sleep(WORKER_SECONDS)
-        size = processes.memory(processes.family(process.pid))
+        size = memory(family(process.pid))
     return Result("memory: worker", devices, "after every periodic task", [size], "MiB", WORKER)
 
 

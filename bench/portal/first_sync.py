@@ -1,0 +1,131 @@
+"""
+The first sync of a cluster over HTTP, beside a plain LIST and JSON decode of the same objects.
+
+It runs in a fresh process, `python -m bench.portal.first_sync URL`, so that its memory is its own.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
+
+from bench.measure import Result, family, parent, seconds_run
+
+if TYPE_CHECKING:
+    from bench.portal.cluster import ListedCluster
+
+NAME = "bench-1"
+OF_LIST = 1.5  # times the LIST and JSON decode of the same objects
+MEMORY = 250.0  # MiB
+
+
+def results(cluster: ListedCluster, devices: int) -> list[Result]:
+    """Mirror the cluster in a fresh process; return how long that took and how large the process became."""
+    with served(cluster) as url:
+        command = [sys.executable, "-m", "bench.portal.first_sync", url]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    listed, synced, size = json.loads(done.stdout)
+    note = f"first sync: {synced / 1000:.1f} s of CPU time, LIST and JSON decode {listed / 1000:.1f} s."
+    return [
+        Result("first sync", devices, "÷ LIST", [synced / listed], "×", OF_LIST, notes=[note]),
+        Result("memory: sync", devices, "after the first sync", [size], "MiB", MEMORY),
+    ]
+
+
+@contextmanager
+def served(cluster: ListedCluster) -> Iterator[str]:
+    """Answer LIST requests with the pages of the cluster, at the address that is yielded."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            pages = cluster.pages.get(parts.path.rpartition("/")[2]) or [b"[]"]
+            number = int(parse_qs(parts.query).get("continue", ["0"])[0])
+            following = str(number + 1) if number + 1 < len(pages) else ""
+            metadata = {"resourceVersion": "1000000000", "continue": following}
+            body = b'{"kind": "List", "metadata": %s, "items": %s}' % (
+                json.dumps(metadata).encode(),
+                pages[number],
+            )
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """A line per request is not part of what is measured."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def main(url: str) -> None:
+    """Print the milliseconds of a plain LIST, those of the sync, and the peak of the memory in MiB."""
+    import django
+
+    django.setup()
+    from bench.portal.cluster import ListedCluster
+    from bench.portal.pages import backend_pid
+    from cluster.credentials import Credentials
+    from cluster.kube import KubeGateway
+    from cluster.protocol import Discovery, Permission
+    from inventory.models import Cluster
+    from inventory.sync.list_watch import sync_once
+    from inventory.sync.session import mirrored_kinds
+
+    facts = ListedCluster({})
+
+    class ListGateway(KubeGateway):
+        """Lists over HTTP; the answers to everything else are constants."""
+
+        def identity(self) -> str:
+            return facts.identity()
+
+        def discover(self) -> Discovery:
+            return facts.discover()
+
+        def allowed(self, permission: Permission) -> bool:
+            return facts.allowed(permission)
+
+    cluster = Cluster.objects.get(name=NAME)
+    gateway = ListGateway(Credentials(server=url))
+
+    def list_only() -> None:
+        for kind in mirrored_kinds(cluster):
+            for page in gateway.list(kind):
+                len(page.items)
+
+    def cpu_time(run: Callable[[], None]) -> float:
+        """Return milliseconds of this thread and of every process of the database: the sync reconnects."""
+        postmaster = parent(backend_pid())
+        thread_start, database_start = time.thread_time(), seconds_run(family(postmaster))
+        run()
+        database = seconds_run(family(postmaster)) - database_start
+        return 1000 * (time.thread_time() - thread_start + database)
+
+    listed = cpu_time(list_only)
+    synced = cpu_time(lambda: sync_once(cluster, gateway))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps([listed, synced, peak]))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
