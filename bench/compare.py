@@ -10,7 +10,7 @@ Requests to the sites alternate. A site is a YAML file:
     pids: [123, 456]                                  # web and database, with their children
     paths:
       home: {as: admin, address: /}
-      detail: {as: admin, address: "/claims/{id}/", ids: {address: /claims/, pattern: "/claims/([0-9a-f-]+)/"}}
+      detail: {as: admin, address: "/claims/{id}/", ids: {address: /claims/, pattern: "claims/([0-9a-f-]+)"}}
     writes:
       submit: {as: admin, address: /claims/request/, fields: {devices: 1}}
 
