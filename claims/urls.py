@@ -99,6 +99,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/<uuid:claim_id>/comments/", inbox_views.comment, name="comment"),
     path("approvals/<uuid:claim_id>/change/", change_views.change, name="change"),
     path("approvals/<uuid:claim_id>/", inbox_views.approval, name="approval"),
+    path("approvals/<uuid:claim_id>/impact/", inbox_views.approval_impact, name="approval_impact"),
     path("approvals/<uuid:claim_id>/approve/", inbox_views.approve, name="approve"),
     path("approvals/<uuid:claim_id>/deny/", inbox_views.deny, name="deny"),
     path("quotas/", quotas_views.quotas, name="quotas"),

@@ -42,8 +42,13 @@ NOTHING = Q(pk__in=())
 
 
 def waiting_for(user: User, *, now: datetime | None = None) -> QuerySet[PendingDecision]:
+    """Return the undecided requests that wait for `user`, oldest first."""
+    return PendingDecision.objects.filter(waits_for(user, now=now))
+
+
+def waits_for(user: User, *, now: datetime | None = None) -> Q:
     """
-    Return the undecided requests that wait for `user`, oldest first.
+    Return the condition on rows that wait for `user`.
 
     Platform admins may decide on more than waits for them. `ApprovalAuthority` checks a decision itself.
     """
@@ -56,14 +61,11 @@ def waiting_for(user: User, *, now: datetime | None = None) -> QuerySet[PendingD
         second_approver = Q(first_approver=None) | ~Q(first_approver=user)
         as_admin = Q(for_admins=True) & second_approver
         as_delegate = delegated & Q(two_approvals=False)
-        return PendingDecision.objects.filter(
-            as_lead | as_admin | as_delegate, Q(self_approval=True) | not_own
-        )
+        return (as_lead | as_admin | as_delegate) & (Q(self_approval=True) | not_own)
     # A delegate does not decide on a request of the lead who delegated, unless leads may decide on their own.
     of_others = delegations.filter(team=OuterRef("team")).exclude(lead=OuterRef("requester"))
-    return PendingDecision.objects.filter(
-        as_lead & (Q(self_approval=True) | not_own)
-        | delegated & not_own & (Q(self_approval=True) | Exists(of_others))
+    return as_lead & (Q(self_approval=True) | not_own) | delegated & not_own & (
+        Q(self_approval=True) | Exists(of_others)
     )
 
 

@@ -153,7 +153,10 @@ def cheaper_profile(claim: Claim, snapshot: ClusterSnapshot, kinds: frozenset[De
 def queue_sentence(claim: Claim) -> str:
     """Return how many claims wait for the same classes in the same cluster, without names of other teams."""
     classes = [row.device_class for row in claim.charges.all()]
-    same = Claim.objects.filter(cluster=claim.cluster, charges__device_class__in=classes).exclude(pk=claim.pk)
+    waiting_states = (ClaimState.REQUESTED, ClaimState.PROVISIONED)
+    same = Claim.objects.filter(
+        cluster=claim.cluster, charges__device_class__in=classes, state__in=waiting_states
+    ).exclude(pk=claim.pk)
     waiting = same.aggregate(
         requests=Count("pk", filter=Q(state=ClaimState.REQUESTED), distinct=True),
         of_team=Count("pk", filter=Q(state=ClaimState.REQUESTED, team=claim.team), distinct=True),

@@ -12,12 +12,22 @@ from functools import cached_property
 from typing import Any, Literal, cast, overload
 from uuid import UUID
 
-from django.db.models import CharField, F, Prefetch, Q, QuerySet, Value
+from django.db.models import (
+    BooleanField,
+    CharField,
+    Count,
+    ExpressionWrapper,
+    F,
+    Prefetch,
+    Q,
+    QuerySet,
+    Value,
+)
 from django.urls import reverse
 from django.utils import timezone
 
 from claims.approvals.authority import ApprovalAuthority
-from claims.approvals.pending import waiting_for
+from claims.approvals.pending import waits_for
 from claims.models import (
     Claim,
     Comment,
@@ -35,7 +45,8 @@ from teams.models import Membership, Team, User
 type ItemKind = Literal["claim", "extension", "quota"]
 type Tab = Literal["mine", "team", "all", "decided"]
 
-TABS: tuple[Tab, ...] = ("mine", "team", "all", "decided")
+PENDING_TABS: tuple[Tab, ...] = ("mine", "team", "all")
+TABS: tuple[Tab, ...] = (*PENDING_TABS, "decided")
 DUE_SOON_AFTER, OVERDUE_AFTER = timedelta(hours=4), timedelta(hours=24)
 AGE_LABELS = {"fresh": "new", "aging": "due soon", "late": "overdue"}
 
@@ -119,11 +130,23 @@ class Inbox:
 
     def pending_decisions(self, tab: Tab) -> QuerySet[PendingDecision]:
         """Return the rows of a tab: "mine", "team" for the reader's teams, or "all" that they may see."""
-        rows: QuerySet[PendingDecision] = PendingDecision.objects.visible_to(self.user)
+        return self._searched().filter(self._tab_condition(tab))
+
+    def counts(self) -> dict[Tab, int]:
+        """Return the number of rows of each tab of pending requests, in one query."""
+        counted = {tab: Count("pk", filter=self._tab_condition(tab)) for tab in PENDING_TABS}
+        totals = self._searched().aggregate(**counted)
+        return {tab: totals[tab] for tab in PENDING_TABS}
+
+    def _tab_condition(self, tab: Tab) -> Q:
         if tab == "mine":
-            rows = waiting_for(self.user)
-        elif tab == "team":
-            rows = rows.filter(team__in=Membership.objects.filter(user=self.user).values("team"))
+            return waits_for(self.user)
+        if tab == "team":
+            return Q(team__in=Membership.objects.filter(user=self.user).values("team"))
+        return Q()
+
+    def _searched(self) -> QuerySet[PendingDecision]:
+        rows: QuerySet[PendingDecision] = PendingDecision.objects.visible_to(self.user)
         if self.search == InboxSearch():
             return rows
         return rows.filter(
@@ -257,8 +280,10 @@ class PendingItems(_Items):
 
     def _slice(self, at: slice) -> list[Item]:
         inbox = self.inbox
-        rows = {row.pk: row for row in self.rows.select_related("first_approver")[at]}
-        mine = set(waiting_for(inbox.user).filter(pk__in=rows).order_by().values_list("pk", flat=True))
+        is_mine = ExpressionWrapper(waits_for(inbox.user), BooleanField())
+        page = list(self.rows.select_related("first_approver").annotate(is_mine=is_mine)[at])
+        rows = {row.pk: row for row in page}
+        mine = {row.pk for row in page if row.is_mine}
         ids = _ids_by_kind((row.kind, pk) for pk, row in rows.items())
         items: dict[UUID, Item] = {}
         claims = inbox.claims().filter(pk__in=ids["claim"], state=ClaimState.REQUESTED)

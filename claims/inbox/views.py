@@ -13,12 +13,14 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.cache import patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
 from claims.access import visible_claim
 from claims.approvals import decide
 from claims.approvals.authority import (
+    LEADS,
     ApprovalAuthority,
     approval_stage,
     last_decision,
@@ -40,7 +42,7 @@ from core.errors import Conflict, Invalid, PortalError
 from core.listing import csv_response
 from core.text import counted
 from teams.access import role_in, user_of
-from teams.models import Role, Team, User
+from teams.models import Membership, Role, Team, User
 
 PER_PAGE = 25
 KEPT_PARAMETERS = ("tab", "q", "team", "profile", "page")  # of the address, from card to card
@@ -54,8 +56,11 @@ def list_context(request: HttpRequest) -> dict[str, Any]:
     current = current_tab(request)
     titles = {"mine": "Mine", "team": "My teams", "all": "All", "decided": "Decided"}
     tabs = [tab for tab in TABS if tab != "all" or user.is_superuser]
-    counts: dict[Tab, int] = {tab: inbox.pending_decisions(tab).count() for tab in tabs if tab != "decided"}
-    page = Paginator(inbox.tab(current), PER_PAGE).get_page(request.GET.get("page"))
+    counts = inbox.counts()
+    paginator = Paginator(inbox.tab(current), PER_PAGE)
+    if current in counts:
+        paginator.count = counts[current]  # not counted twice
+    page = paginator.get_page(request.GET.get("page"))
     query = request.GET.copy()
     for name in set(query) - set(KEPT_PARAMETERS):
         del query[name]
@@ -69,7 +74,7 @@ def list_context(request: HttpRequest) -> dict[str, Any]:
         "is_filtered": any((search.words, search.team, search.profile)),
         "teams": Team.objects.visible_to(user),
         "profiles": Profile.objects.visible_to(user),
-        "edits_reasons": user.is_superuser or bool(inbox.authority.led_teams),
+        "edits_reasons": user.is_superuser or Membership.objects.filter(user=user, role__in=LEADS).exists(),
     }
 
 
@@ -307,6 +312,25 @@ def approval(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     return render(request, "claims/inbox/approvals.html", list_context(request) | claim_card(request, claim))
 
 
+@require_safe
+def approval_impact(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    """Return the impact of a pending claim to htmx as a fragment, otherwise its card with the impact."""
+    claim = visible_claim(request, claim_id)
+    is_part = bool(request.headers.get("HX-Request"))
+    if is_part and claim.state != ClaimState.REQUESTED:
+        # It was decided meanwhile: the page shows how.
+        response = HttpResponse(headers={"HX-Refresh": "true"})
+    else:
+        impact = claim_impact(claim) if claim.state == ClaimState.REQUESTED else None
+        card = claim_card(request, claim) | {"impact": impact}
+        if is_part:
+            response = render(request, "claims/inbox/_impact.html", card)
+        else:
+            response = render(request, "claims/inbox/approvals.html", list_context(request) | card)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
 @require_POST
 def approve(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """Approve what the card showed: the spec hash is a field of the form."""
@@ -362,7 +386,10 @@ def card_with_error(
 
 
 def claim_card(request: HttpRequest, claim: Claim) -> dict[str, Any]:
-    """Return the context of a claim's card: the request, its impact, and whether this reader decides."""
+    """
+    Return the context of a claim's card: the request, and whether this reader decides. Its impact compares
+    the request with all devices and profiles, so that `approval_impact` reads it when the card is open.
+    """
     pending = claim.state == ClaimState.REQUESTED
     family, icon = LOOK[claim.state]
     total = claim.devices * claim.parallel
@@ -378,7 +405,7 @@ def claim_card(request: HttpRequest, claim: Claim) -> dict[str, Any]:
         "title": claim.name,
         "claim": claim,
         "look": {"family": family, "icon": icon},
-        "impact": claim_impact(claim) if pending else None,
+        "impact": None,
         "decision": None if pending else last_decision(claim),
         "blocked_reason": authority.reason_not_to_decide(claim) if pending else "",
         "delegator": authority.delegator(claim),

@@ -101,13 +101,20 @@ TABLE: dict[str, Row] = {
     # With the card of what has waited longest: for leads a claim, for admins a request for quota.
     "claims:approvals": {
         **{"approve": DECIDERS - ADMIN, "deny": DECIDERS - ADMIN, "change": DECIDERS - ADMIN},
+        **{"approval_impact": DECIDERS - ADMIN},
         **{"comment": DECIDERS - ADMIN, "quota_request_comment": ADMIN, "quota_request_withdraw": ADMIN},
         **{"quota_request_approve": ADMIN, "quota_request_deny": ADMIN},
         **INBOX,
         **{"delegations": EVERYBODY},
     },
-    "claims:approval asked": {"approve": DECIDERS, "deny": DECIDERS, "change": DECIDERS, **CARD},
-    "claims:approval asked_by_lead": {"approve": OWNERS, "deny": OWNERS, "change": OWNERS, **CARD},
+    "claims:approval asked": {
+        **{"approve": DECIDERS, "deny": DECIDERS, "change": DECIDERS, "approval_impact": TEAM},
+        **CARD,
+    },
+    "claims:approval asked_by_lead": {
+        **{"approve": OWNERS, "deny": OWNERS, "change": OWNERS, "approval_impact": TEAM},
+        **CARD,
+    },
     "claims:approval held": {"request": ASKER, **CARD},
     "claims:change asked": {"change": DECIDERS, "approval": DECIDERS, 403: TEAM - DECIDERS, **HIDDEN},
     "claims:extension extension": {

@@ -141,7 +141,7 @@ def test_approval_card_shows_the_maximum_cost(client, lena, alice, vision, stock
     price("2.90", product="H100")
     claim = make_claim(vision, by=alice, cluster=stock, devices=2)
     client.force_login(lena)
-    page = client.get(reverse("claims:approval", args=[claim.pk])).text
+    page = client.get(reverse("claims:approval_impact", args=[claim.pk])).text
     assert "€2.90 / h per device, 2 devices for 1 d: at most €139.20" in page
 
 

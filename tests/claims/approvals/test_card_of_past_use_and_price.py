@@ -26,7 +26,7 @@ def claim(ask):
 
 def card(client, lena, claim):
     client.force_login(lena)
-    return " ".join(client.get(reverse("claims:approval", args=[claim.pk])).text.split())
+    return " ".join(client.get(reverse("claims:approval_impact", args=[claim.pk])).text.split())
 
 
 # Past use

@@ -6,6 +6,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from claims.approvals import decide
+from claims.inbox import views
 from claims.states import ClaimState
 from tests.factories import make_claim
 
@@ -35,11 +36,35 @@ def test_the_inbox_shows_the_oldest_request_first_with_its_card(client, lena, as
 def test_card_shows_the_impact(client, lena, claim, vision, fra, alice):
     make_claim(vision, by=alice, cluster=fra, devices=3)
     client.force_login(lena)
-    page = client.get(url("approval", claim)).text
-    assert "<b>3 → 5</b> of 8 used" in page
-    assert "1 other request waits for a decision, 1 of vision." in page
-    assert "alice has no earlier claim in vision." in page
-    assert "Approve 2 devices" in page
+    address = url("approval_impact", claim)
+    assert f'hx-get="{address}"' in client.get(url("approval", claim)).text
+    part, page = client.get(address, headers={"HX-Request": "true"}).text, client.get(address).text
+    for text in (part, page):
+        assert "<b>3 → 5</b> of 8 used" in text
+        assert "1 other request waits for a decision, 1 of vision." in text
+        assert "alice has no earlier claim in vision." in text
+    assert ("Approve 2 devices" in part, "Approve 2 devices" in page) == (False, True)
+
+
+def test_neither_the_list_nor_the_card_waits_for_the_impact(client, lena, claim, monkeypatch):
+    monkeypatch.setattr(views, "claim_impact", lambda claim: pytest.fail("The impact was read."))
+    client.force_login(lena)
+    for address in (INBOX, url("approval", claim)):
+        assert "Approve 2 devices" in client.get(address).text
+
+
+def test_impact_of_a_request_decided_meanwhile_loads_the_page_again(client, lena, claim):
+    decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
+    client.force_login(lena)
+    part = client.get(url("approval_impact", claim), headers={"HX-Request": "true"})
+    assert (part.headers["HX-Refresh"], part.text) == ("true", "")
+    assert "by lena" in client.get(url("approval_impact", claim)).text
+
+
+def test_impact_is_hidden_from_an_outsider(client, eve, claim):
+    client.force_login(eve)
+    for headers in ({}, {"HX-Request": "true"}):
+        assert client.get(url("approval_impact", claim), headers=headers).status_code == 404
 
 
 def test_approval_is_of_the_spec_on_the_card(client, lena, claim):

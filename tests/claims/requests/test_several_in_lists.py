@@ -120,7 +120,7 @@ def test_approval_page_suggests_no_single_profile_for_a_combination(client, lena
     client.force_login(lena)
     single = ask(name="single")
     for claim in (both, single):
-        assert client.get(reverse("claims:approval", args=[claim.pk])).status_code == 200
+        assert client.get(reverse("claims:approval_impact", args=[claim.pk])).status_code == 200
     assert chosen == [[single.profile_version.profile]]
 
 
