@@ -65,7 +65,7 @@ def waits_for(user: User, *, now: datetime | None = None) -> Q:
     # A delegate does not decide on a request of the lead who delegated, unless leads may decide on their own.
     of_others = delegations.filter(team=OuterRef("team")).exclude(lead=OuterRef("requester"))
     return as_lead & (Q(self_approval=True) | not_own) | delegated & not_own & (
-        Q(self_approval=True) | Exists(of_others)
+        Q(self_approval=True) | Q(Exists(of_others))
     )
 
 
