@@ -295,7 +295,7 @@ class TransitionOut(serializers.ModelSerializer[Transition]):
 
     class Meta:
         model = Transition
-        fields = ("old", "new", "why", "by", "at")
+        fields = ("old", "new", "reason", "by", "at")
         read_only_fields = fields
 
 

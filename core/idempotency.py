@@ -81,9 +81,9 @@ def respond_once(
         if shown_once:
             raise Conflict(
                 "This was done already with this Idempotency-Key. A part of the response is shown only once.",
-                answered=json.loads(stored.answer),
+                answered=json.loads(stored.body),
             )
-        return Response(json.loads(stored.answer), status=stored.status)
+        return Response(json.loads(stored.body), status=stored.status)
     try:
         response = handler(request, *args, **kwargs)
     except Exception:
@@ -92,8 +92,8 @@ def respond_once(
     body = response.data
     if shown_once:
         body = {name: value for name, value in body.items() if name not in shown_once}
-    stored.status, stored.answer = response.status_code, JSONRenderer().render(body).decode() or "null"
-    stored.save(update_fields=["status", "answer"])
+    stored.status, stored.body = response.status_code, JSONRenderer().render(body).decode() or "null"
+    stored.save(update_fields=["status", "body"])
     return response
 
 

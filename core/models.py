@@ -26,7 +26,7 @@ class StoredResponse(models.Model):
     The response to a write with an Idempotency-Key, returned again for the same request.
 
     Without `status` the request is in progress since `at`. `address` is the hex SHA-256 of its path, `digest`
-    that of the request, `answer` JSON.
+    that of the request, `body` JSON.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
@@ -35,7 +35,7 @@ class StoredResponse(models.Model):
     digest = models.CharField(max_length=64)
     at = models.DateTimeField(default=timezone.now)
     status = models.PositiveSmallIntegerField(null=True)
-    answer = models.TextField(blank=True, default="")
+    body = models.TextField(blank=True, default="")
 
     class Meta:
         constraints = (

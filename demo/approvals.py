@@ -77,7 +77,7 @@ def make_room() -> None:
     )
     approve_quota_request(quota_request=asked, by=admin, note="Until the review, not longer.")
     QuotaRequest.objects.filter(pk=asked.pk).update(
-        asked_at=F("asked_at") - 6 * DAY, decided_at=F("decided_at") - 5 * DAY
+        requested_at=F("requested_at") - 6 * DAY, decided_at=F("decided_at") - 5 * DAY
     )
     QuotaIncrease.objects.filter(request=asked).update(starts_at=F("starts_at") - 5 * DAY)
 
@@ -132,7 +132,7 @@ def _more_time(engineer: User, lead: User) -> None:
     approve_extension(extension=asked, by=lead, note="Fine, the loader is fixed by now.")
     ago = DAY + 4 * HOUR
     Extension.objects.filter(pk=asked.pk).update(
-        asked_at=F("asked_at") - ago, decided_at=F("decided_at") - ago + HOUR
+        requested_at=F("requested_at") - ago, decided_at=F("decided_at") - ago + HOUR
     )
     remarks = claim.history.filter(old=F("new"))
     remarks.update(at=F("at") - ago)

@@ -230,7 +230,7 @@ def history(claim: Claim, start: datetime, end: datetime) -> Iterator[Transition
     )
     old = ""
     for state, at, why, by in steps:
-        yield Transition(claim=claim, old=old, new=state, why=why, at=at, by=by)
+        yield Transition(claim=claim, old=old, new=state, reason=why, at=at, by=by)
         old = state
 
 

@@ -73,7 +73,7 @@ class Relaxation:
     spec: Json = field(default_factory=dict)
 
     @property
-    def what(self) -> str:
+    def change(self) -> str:
         """Describe the change in English."""
         match self.kind:
             case RelaxationKind.CONDITION if self.condition:
@@ -96,11 +96,11 @@ class Relaxation:
     @property
     def sentence(self) -> str:
         if self.fits:
-            return f"{self.what}: fits now"
+            return f"{self.change}: fits now"
         if self.more_devices:
-            return f"{self.what}: {self.more_devices} more free"
+            return f"{self.change}: {self.more_devices} more free"
         nodes = "node" if self.more_nodes == 1 else "nodes"
-        return f"{self.what}: {self.more_nodes} more {nodes} with room"
+        return f"{self.change}: {self.more_nodes} more {nodes} with room"
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,8 @@ class FreshnessAdmin(ReadOnly):
 
 @admin.register(ObjectEvent)
 class ObjectEventAdmin(ReadOnly):
-    list_display = ("at", "what", "kind", "name", "cluster")
-    list_filter = ("cluster", "kind", "what")
+    list_display = ("at", "change", "kind", "name", "cluster")
+    list_filter = ("cluster", "kind", "change")
     list_select_related = ("cluster",)
     search_fields = ("name",)
     show_full_result_count = False

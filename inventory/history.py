@@ -61,11 +61,15 @@ MAX_LINES = 30
 class HistoryLine:
     at: datetime
     family: str  # colour
-    what: str
+    change: str
     details: list[str]
 
 
-FAMILY = {ObjectEvent.What.APPEARED: "held", ObjectEvent.What.CHANGED: "work", ObjectEvent.What.GONE: "wait"}
+FAMILY = {
+    ObjectEvent.Change.APPEARED: "held",
+    ObjectEvent.Change.CHANGED: "work",
+    ObjectEvent.Change.GONE: "wait",
+}
 
 
 def device_history(device: Device) -> list[HistoryLine]:
@@ -83,13 +87,13 @@ def object_history(cluster: Cluster, kind: str, name: str) -> list[HistoryLine]:
 
 def history_line(event: ObjectEvent) -> HistoryLine:
     words = {
-        ObjectEvent.What.APPEARED: "Appeared",
-        ObjectEvent.What.CHANGED: "Changed",
-        ObjectEvent.What.GONE: "Gone",
+        ObjectEvent.Change.APPEARED: "Appeared",
+        ObjectEvent.Change.CHANGED: "Changed",
+        ObjectEvent.Change.GONE: "Gone",
     }
-    what = ObjectEvent.What(event.what)
-    details = [change_text(name, *change) for name, change in event.detail.items()]
-    return HistoryLine(event.at, FAMILY[what], words[what], details)
+    change = ObjectEvent.Change(event.change)
+    details = [change_text(name, *values) for name, values in event.detail.items()]
+    return HistoryLine(event.at, FAMILY[change], words[change], details)
 
 
 def change_text(name: str, before: Any, after: Any) -> str:

@@ -268,13 +268,15 @@ def make_extension(
     claim: Claim, *, by: User | None = None, until: datetime | None = None, **fields: Any
 ) -> Extension:
     """Ask to keep a claim that runs until `until`, or for a day longer; it waits for a decision."""
-    end, asked_by = claim.expires_at, by or claim.requested_by
+    end, requested_by = claim.expires_at, by or claim.requested_by
     if claim.state not in RUNNING or end is None:
         raise ValueError(f"No service extends a claim that is {claim.state}.")
     until = until or end + timedelta(days=1)
     values = {"key": f"key-{next(_numbers)}", "decide_by": deleted_at(claim), **fields}
-    extension = Extension.objects.create(claim=claim, asked_by=asked_by, was=end, until=until, **values)
-    claim.remark(f"Asked to keep it until {moment_with_zone(until)}.", by=asked_by)
+    extension = Extension.objects.create(
+        claim=claim, requested_by=requested_by, previous_end=end, until=until, **values
+    )
+    claim.remark(f"Asked to keep it until {moment_with_zone(until)}.", by=requested_by)
     return extension
 
 
@@ -298,7 +300,7 @@ def make_quota_request(
     of_class = profile is None and counts == Quota.Counts.DEVICES
     return QuotaRequest.objects.create(
         team=team,
-        asked_by=by,
+        requested_by=by,
         devices=devices,
         device_class=device_class if of_class else "",
         profile=profile,
@@ -325,9 +327,9 @@ def make_raise(
         profile=quota.profile,
         counts=quota.counts,
         until=ends_at,
-        asked_at=since,
+        requested_at=since,
         decide_by=since + settings.REQUEST_TTL,
-        answer=RequestStatus.APPROVED,
+        status=RequestStatus.APPROVED,
         decided_by=admin,
         decided_at=since,
     )

@@ -90,7 +90,7 @@ class Life:
         claim = self.claim
         claim.created_at = claim.state_since = self._begin(way)
         self._set(decide_by=claim.created_at + settings.REQUEST_TTL)
-        said = Transition(claim=claim, new=S.REQUESTED, why=claim.reason or "Requested.")
+        said = Transition(claim=claim, new=S.REQUESTED, reason=claim.reason or "Requested.")
         self._write(said, claim.requested_by, claim.created_at)
 
     def _adopted(self) -> None:
@@ -103,7 +103,7 @@ class Life:
             approved_hash=claim.spec_hash, expires_at=since + claim.duration,
         )  # fmt: skip
         claim.state = S.PROVISIONED
-        said = Transition(claim=claim, new=S.PROVISIONED, why=claim.reason or "Adopted.")
+        said = Transition(claim=claim, new=S.PROVISIONED, reason=claim.reason or "Adopted.")
         self._write(said, claim.decided_by, since)
 
     def _approved(self) -> None:
@@ -133,7 +133,7 @@ class Life:
         claim = self.claim
         lead = lead_of(claim, but=claim.requested_by)
         at = self._next()
-        said = Transition(claim=claim, old=claim.state, new=claim.state, why="First approval, by a lead.")
+        said = Transition(claim=claim, old=claim.state, new=claim.state, reason="First approval, by a lead.")
         self._write(said, lead, at)
         consent = ApprovalStep(claim=claim, role=Approval.LEAD, by=lead, at=at, spec_hash=claim.spec_hash)
         self.consents.append(consent)
@@ -170,7 +170,7 @@ class Life:
         devices = "device" if len(names) == 1 else "devices"
         shown = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
         why = f"The scheduler allocated {len(names)} {devices}: {shown}."
-        self._step(S.ALLOCATED, why, at=at, sighting=uuid4().hex * 2)
+        self._step(S.ALLOCATED, why, at=at, observation_hash=uuid4().hex * 2)
         claim.version += 1  # reconciliation writes the row once more
 
     def _devices(self, at: datetime) -> list[Allocation]:
@@ -219,7 +219,7 @@ class Life:
         self, to: ClaimState, why: str, by: User | None = None, *, at: datetime | None = None, **columns: Any
     ) -> None:
         at = self._next(at)
-        self._write(Transition(claim=self.claim, old=self.claim.state, new=to, why=why), by, at)
+        self._write(Transition(claim=self.claim, old=self.claim.state, new=to, reason=why), by, at)
         self.claim.state, self.claim.state_since = to, at
         self.claim.version += 1
         self._set(**columns)

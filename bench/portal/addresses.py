@@ -164,7 +164,7 @@ def _approvals() -> Iterator[Address]:
     waiting = Claim.objects.filter(team__slug=TEAM, state=ClaimState.REQUESTED).first()
     if waiting is not None:
         yield Address("approval card", url_of("claims:approval", waiting.pk), DECIDE)
-    extension = Extension.objects.filter(answer="waiting", claim__team__members__username=LEAD).first()
+    extension = Extension.objects.filter(status="waiting", claim__team__members__username=LEAD).first()
     if extension is not None:
         yield Address("extension card", url_of("claims:extension", extension.pk), DECIDE)
     yield Address("approval rules", url_of("claims:approval_rules"), DECIDE)

@@ -47,7 +47,7 @@ PATHS = {
 UNDECIDED = (S.REQUESTED, S.WITHDRAWN, S.EXPIRED)
 
 INSERT_TRANSITIONS = """
-INSERT INTO claims_transition (claim_id, old, new, why, by_id, at)
+INSERT INTO claims_transition (claim_id, old, new, reason, by_id, at)
 SELECT c.id, w.old, w.new, 'recorded', CASE WHEN w.new = 'requested' THEN c.requested_by_id
   WHEN w.new IN ('approved', 'denied') THEN c.decided_by_id END,
   c.created_at + (c.state_since - c.created_at) * w.part
@@ -219,10 +219,10 @@ def _write_requests(writer: _Writer, claims: Sequence[Claim]) -> None:
         end = claim.expires_at or writer.now
         until = end + DAY
         extension = Extension(
-            claim=claim, key=claim.key, asked_by_id=claim.requested_by_id, was=end, until=until
+            claim=claim, key=claim.key, requested_by_id=claim.requested_by_id, previous_end=end, until=until
         )
         if number >= undecided:
-            extension.answer, extension.decided_at = "approved", writer.now - number * DAY / 10
+            extension.status, extension.decided_at = "approved", writer.now - number * DAY / 10
         extensions.append(extension)
     copy(Extension, extensions)
     copy(
@@ -230,7 +230,7 @@ def _write_requests(writer: _Writer, claims: Sequence[Claim]) -> None:
         (
             QuotaRequest(
                 key=f"bench {team.slug}",
-                asked_by=writer.leads[team.pk],
+                requested_by=writer.leads[team.pk],
                 team=team,
                 device_class=CLASS,
                 devices=writer.size.devices,

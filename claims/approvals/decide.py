@@ -261,7 +261,7 @@ def _require_quota(claim: Claim, change: RequestChange) -> None:
 
 
 def _changed_fields(claim: Claim, change: RequestChange) -> dict[str, object]:
-    """Return the fields of the changed claim; `asked` keeps the first request."""
+    """Return the fields of the changed claim; `original_request` keeps the first request."""
     original = {
         "profile": str(claim.profile_version),
         "devices": claim.devices,
@@ -270,14 +270,14 @@ def _changed_fields(claim: Claim, change: RequestChange) -> dict[str, object]:
         "spec_hash": claim.spec_hash,
     }
     if claim.alternatives.exists():
-        original["what"] = claim.sizes
+        original["size"] = claim.sizes
     return {
         "profile_version": change.version,
         "spec": change.spec,
         "spec_hash": change.spec_hash,
         "devices": change.devices,
         "duration": change.duration,
-        "asked": claim.asked or original,
+        "original_request": claim.original_request or original,
     }
 
 

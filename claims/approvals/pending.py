@@ -34,7 +34,7 @@ Kind = PendingDecision.Kind
 COLUMNS = tuple(column.attname for column in PendingDecision._meta.concrete_fields if not column.primary_key)
 FIELDS = tuple(column.name for column in PendingDecision._meta.concrete_fields if not column.primary_key)
 # Columns that do not matter for who decides; they are most of the bytes of a row.
-DEFERRED = ("spec", "asked", "reason", "decision_note", "profile_version__spec")
+DEFERRED = ("spec", "original_request", "reason", "decision_note", "profile_version__spec")
 NOTHING = Q(pk__in=())
 
 
@@ -156,7 +156,7 @@ def find_differences() -> RowDifferences:
 
 def _undecided_claims_with(profile: Profile) -> QuerySet[Claim, UUID]:
     undecided = Q(state=ClaimState.REQUESTED) | Q(
-        pk__in=Extension.objects.filter(answer=RequestStatus.WAITING).values("claim")
+        pk__in=Extension.objects.filter(status=RequestStatus.WAITING).values("claim")
     )
     return Claim.objects.with_profile(profile.slug).filter(undecided).order_by().values_list("pk", flat=True)
 
@@ -208,18 +208,18 @@ def _expected_rows(scope: _Scope) -> Iterator[PendingDecision]:
                 kind=Kind.EXTENSION,
                 claim_id=extension.claim_id,
                 extension_id=extension.pk,
-                requested_at=extension.asked_at,
-                **audience.columns(extension.claim, extension.asked_by_id),
+                requested_at=extension.requested_at,
+                **audience.columns(extension.claim, extension.requested_by_id),
             )
     if scope.quota_requests != NOTHING:
-        for quota_request in QuotaRequest.objects.filter(scope.quota_requests, answer=RequestStatus.WAITING):
+        for quota_request in QuotaRequest.objects.filter(scope.quota_requests, status=RequestStatus.WAITING):
             yield PendingDecision(
                 id=quota_request.pk,
                 kind=Kind.QUOTA,
                 quota_request_id=quota_request.pk,
                 team_id=quota_request.team_id,
-                requester_id=quota_request.asked_by_id,
-                requested_at=quota_request.asked_at,
+                requester_id=quota_request.requested_by_id,
+                requested_at=quota_request.requested_at,
                 for_leads=False,
                 for_admins=True,
             )
@@ -236,7 +236,7 @@ def _claims(condition: Q) -> list[Claim]:
 def _extensions(condition: Q) -> list[Extension]:
     if condition == NOTHING:
         return []
-    extensions = Extension.objects.filter(condition, answer=RequestStatus.WAITING).order_by()
+    extensions = Extension.objects.filter(condition, status=RequestStatus.WAITING).order_by()
     deferred = [f"claim__{name}" for name in DEFERRED]
     related = ("claim__alternatives__profile_version__profile", "claim__steps")
     return list(

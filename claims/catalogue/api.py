@@ -106,7 +106,7 @@ class TypicalOut(serializers.Serializer[Any]):
 
     count = serializers.IntegerField()
     median = SecondsField(allow_null=True)
-    most = SecondsField(allow_null=True, source="p90", help_text="90th percentile")
+    p90 = SecondsField(allow_null=True, help_text="90th percentile")
 
 
 class WaitsOut(serializers.Serializer[Any]):
@@ -387,7 +387,7 @@ class LintFindingOut(serializers.Serializer[Any]):
     code = serializers.ChoiceField(choices=[code.value for code in LintCode])
     severity = serializers.ChoiceField(choices=[severity.value for severity in Severity])
     path = serializers.CharField()
-    told = LintMessageOut(many=True, source="messages")
+    messages = LintMessageOut(many=True)
     fix = LintFixOut(allow_null=True)
 
 

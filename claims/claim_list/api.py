@@ -39,7 +39,7 @@ class OutcomeOut(serializers.Serializer[Any]):
     claim = serializers.UUIDField()
     name = serializers.CharField()
     done = serializers.BooleanField()
-    said = serializers.CharField()
+    message = serializers.CharField()
     code = serializers.CharField()
 
 
@@ -66,7 +66,7 @@ class BulkActionView(APIView):
                     "claim": preview.claim.pk,
                     "name": preview.claim.name,
                     "done": False,
-                    "said": preview.obstacle or preview.effect,
+                    "message": preview.obstacle or preview.effect,
                     "code": "refused" if preview.obstacle else "",
                 }
                 for preview in bulk.preview(user, claims, bulk_request)
@@ -77,7 +77,7 @@ class BulkActionView(APIView):
                     "claim": result.claim.pk,
                     "name": result.claim.name,
                     "done": not result.refusal,
-                    "said": result.refusal or result.done,
+                    "message": result.refusal or result.done,
                     "code": result.code,
                 }
                 for result in bulk.run(user, claims, bulk_request)

@@ -208,6 +208,6 @@ def run_action(user: User, claim: Claim, request: BulkRequest) -> str:
         reason=request.reason,
         key=f"{request.key[:40]}:{claim.pk}",
     )
-    if extension.answer == RequestStatus.APPROVED:
+    if extension.status == RequestStatus.APPROVED:
         return f"Extended by {in_words(request.by)}."
     return f"Extension by {in_words(request.by)} requested."

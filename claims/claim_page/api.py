@@ -71,9 +71,9 @@ class DiagnosisOut(serializers.Serializer[Any]):
 
     text = serializers.CharField()
     count = serializers.IntegerField(allow_null=True, help_text="Number of nodes it is about")
-    means = serializers.CharField(source="meaning", help_text="In plain words")
+    meaning = serializers.CharField(help_text="In plain words")
     actor = serializers.ChoiceField(choices=DIAGNOSIS_ACTORS, allow_blank=True)
-    then = serializers.CharField(source="next_step", help_text="What to do about it")
+    next_step = serializers.CharField(help_text="What to do about it")
 
 
 class SchedulerMessageOut(serializers.Serializer[Any]):
@@ -81,7 +81,7 @@ class SchedulerMessageOut(serializers.Serializer[Any]):
 
     message = serializers.CharField()
     nodes = serializers.IntegerField(allow_null=True)
-    parts = DiagnosisOut(many=True, source="reasons")
+    reasons = DiagnosisOut(many=True)
     preemption = DiagnosisOut(many=True)
 
 
@@ -93,9 +93,9 @@ class EventOut(serializers.Serializer[Any]):
     count = serializers.IntegerField(source="event.count")
     first_at = serializers.DateTimeField(source="event.first_at")
     last_at = serializers.DateTimeField(source="event.last_at")
-    means = serializers.CharField(source="diagnosis.meaning")
+    meaning = serializers.CharField(source="diagnosis.meaning")
     actor = serializers.CharField(source="diagnosis.actor")
-    then = serializers.CharField(source="diagnosis.next_step")
+    next_step = serializers.CharField(source="diagnosis.next_step")
 
 
 class PodGroupOut(serializers.Serializer[Any]):
@@ -110,7 +110,7 @@ class PodGroupOut(serializers.Serializer[Any]):
     missing = serializers.ListField(
         child=serializers.CharField(), source="first.missing", help_text="Names of objects that do not exist"
     )
-    told = DiagnosisOut(source="first.diagnosis")
+    diagnosis = DiagnosisOut(source="first.diagnosis")
     scheduler = SchedulerMessageOut(source="first.scheduler_message", allow_null=True)
     events = EventOut(many=True, source="first.events")
 
@@ -284,8 +284,8 @@ class ConsumerOut(serializers.Serializer[Any]):
 class ConsumersOut(serializers.Serializer[Any]):
     """`taken` and `most` are null for a template and for a claim that is not in the cluster."""
 
-    taken = serializers.IntegerField(allow_null=True, help_text="Pods for which the claim is reserved")
-    most = serializers.IntegerField(allow_null=True, help_text="Limit of Kubernetes")
+    used = serializers.IntegerField(allow_null=True, help_text="Pods for which the claim is reserved")
+    limit = serializers.IntegerField(allow_null=True, help_text="Limit of Kubernetes")
     sentence = serializers.CharField()
     snippet = serializers.CharField()
     consumers = ConsumerOut(many=True)
@@ -301,8 +301,8 @@ class ConsumersView(APIView):
         seen = observe([claim])[claim.pk]
         slots = sharing_slots(claim, seen)
         content = {
-            "taken": slots.taken if slots else None,
-            "most": slots.most if slots else None,
+            "used": slots.taken if slots else None,
+            "limit": slots.most if slots else None,
             "sentence": slots.sentence if slots else "",
             "snippet": slots.snippet if slots else "",
             "consumers": pod_views(claim, seen.users),

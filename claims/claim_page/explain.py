@@ -95,7 +95,7 @@ def next_action(
             return allocated_action(claim, pods, lost_pods, fit)
         case ClaimState.RELEASING:
             return releasing_action(claim, seen, pods)
-    return NextAction("nobody", "", history[-1].why if history else "")
+    return NextAction("nobody", "", history[-1].reason if history else "")
 
 
 def approval_action(claim: Claim) -> NextAction:
@@ -355,7 +355,7 @@ def last_step(claim: Claim, history: Sequence[Transition], key: str) -> Timeline
     last = history[-1] if history else None
     by = last.by.label if last and last.by else ""
     status: Status = "bad" if LOOK[claim.state][0] == "bad" else "done"
-    why = last.why if last else ""
+    why = last.reason if last else ""
     return TimelineStep(key, claim.get_state_display(), status, claim.state_since, by, why, STEP_ACTORS[key])
 
 

@@ -223,7 +223,7 @@ def _unsettled(claims: Sequence[Claim], failed: dict[UUID, Exception]) -> list[U
     """Return the ids of claims that the mirror shows otherwise than when they were reconciled last."""
     try:
         seen = observe(claims)
-        unsettled = [claim.pk for claim in claims if seen[claim.pk].digest(claim) != claim.sighting]
+        unsettled = [claim.pk for claim in claims if seen[claim.pk].digest(claim) != claim.observation_hash]
     except Exception as error:
         if len(claims) == 1:
             failed[claims[0].pk] = error
@@ -263,7 +263,7 @@ def reconcile_claim(claim_id: UUID) -> None:
     seen.open = list(claim.allocations.filter(ended_at=None))
     digest = seen.digest(claim)
     Claim.objects.filter(pk=claim.pk).update(
-        sighting=digest,
+        observation_hash=digest,
         problem=problem,
         version=F("version") + 1,
         reconcile_at=_next_look(claim, seen),
@@ -291,7 +291,7 @@ def claim_problem(claim: Claim, seen: Observation, trouble: Drift | None) -> str
     if trouble is not None:
         return trouble.text
     if claim.state == ClaimState.FAILED:
-        last = claim.history.order_by("-at", "-pk").values_list("why", flat=True).first()
+        last = claim.history.order_by("-at", "-pk").values_list("reason", flat=True).first()
         return last or claim.problem
     delivered = claim.state in USABLE and seen.written is not None
     return "" if delivered or claim.state == ClaimState.RELEASED else claim.problem

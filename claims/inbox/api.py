@@ -45,16 +45,16 @@ class ApprovalOut(serializers.Serializer[Any]):
         choices=[("claim", "claim"), ("extension", "extension"), ("quota", "quota")]
     )
     title = serializers.CharField()
-    what = serializers.CharField(source="summary")
+    summary = serializers.CharField()
     team = serializers.CharField(source="team.slug")
-    asked_by = serializers.CharField(source="requester.username")
-    asked_at = serializers.DateTimeField(source="requested_at")
+    requested_by = serializers.CharField(source="requester.username")
+    requested_at = serializers.DateTimeField()
     age = serializers.ChoiceField(choices=[("fresh", "fresh"), ("aging", "aging"), ("late", "late")])
     mine = serializers.BooleanField(help_text="Whether it waits for your decision")
-    said = serializers.ListField(
-        child=serializers.CharField(), source="remarks", help_text="Escalation, first approval, open question"
+    remarks = serializers.ListField(
+        child=serializers.CharField(), help_text="Escalation, first approval, open question"
     )
-    answer = serializers.CharField(source="decision", help_text="The decision; empty while it is pending")
+    decision = serializers.CharField(help_text="empty while it is pending")
     decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
     decided_at = serializers.DateTimeField(allow_null=True)
     url = serializers.CharField(help_text="Path of its page")
@@ -98,7 +98,7 @@ class ItemIn(Input):
 class DecideIn(Input):
     """With `preview` nothing is decided. A denial needs a `note`, its reason."""
 
-    answer = serializers.ChoiceField(choices=Decision.choices)
+    decision = serializers.ChoiceField(choices=Decision.choices)
     requests = ItemIn(  # type: ignore[call-arg]  # `many` creates a list serializer
         many=True,
         max_length=MAX_REQUESTS,
@@ -115,7 +115,7 @@ class DecidedOut(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     title = serializers.CharField()
     done = serializers.BooleanField()
-    said = serializers.CharField()
+    message = serializers.CharField()
     warning = serializers.CharField(help_text="What speaks against an approval")
     code = serializers.CharField()
 
@@ -135,7 +135,7 @@ class DecideView(IdempotentWrites):
         data = DecideIn(data=request.data)
         data.is_valid(raise_exception=True)
         fields = data.validated_data
-        decision, preview, note = Decision(fields["answer"]), fields["preview"], fields["note"]
+        decision, preview, note = Decision(fields["decision"]), fields["preview"], fields["note"]
         if decision == Decision.DENY and not preview and not note.strip():
             raise Invalid("Give a reason. The requester will see it.", field="note")
         requests = fields["requests"]
@@ -150,7 +150,7 @@ class DecideView(IdempotentWrites):
             {
                 **_identity(result.item),
                 "done": not result.refusal,
-                "said": result.refusal or result.done,
+                "message": result.refusal or result.done,
                 "warning": "",
                 "code": result.code,
             }
@@ -165,7 +165,7 @@ def _preview(inbox: Inbox, selection: Selection) -> dict[str, Any]:
         {
             **_identity(preview.item),
             "done": False,
-            "said": preview.blocked_reason or " ".join(preview.effects),
+            "message": preview.blocked_reason or " ".join(preview.effects),
             "warning": preview.warning,
             "code": "refused" if preview.blocked_reason else "",
         }

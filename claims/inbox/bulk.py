@@ -225,7 +225,7 @@ def _blocked_reason(inbox: Inbox, item: Item, request: InboxRequest) -> str:
     if isinstance(request, Claim):
         return inbox.authority.reason_not_to_decide(request)
     if isinstance(request, Extension):
-        return inbox.authority.reason_not_to_decide(request.claim, requester_id=request.asked_by_id)
+        return inbox.authority.reason_not_to_decide(request.claim, requester_id=request.requested_by_id)
     return "" if inbox.user.is_superuser else "Only platform admins decide on quota."
 
 
@@ -242,7 +242,7 @@ def _claim_effects(authority: ApprovalAuthority, claim: Claim) -> Iterable[str]:
 
 def _preview_extension(item: Item, extension: Extension) -> DecisionPreview:
     claim, until = extension.claim, extension.until
-    end = claim.expires_at or extension.was
+    end = claim.expires_at or extension.previous_end
     effect = f"Expires on {moment(until)} instead of {moment(end)}: {duration(until - end)} longer."
     if claim.state not in RUNNING or until <= timezone.now():
         return DecisionPreview(item, extension, warning="It has ended; there is nothing left to extend.")
@@ -288,7 +288,9 @@ def _extension_totals(extensions: Sequence[Extension]) -> Iterable[str]:
     device_hours: defaultdict[tuple[str, str], float] = defaultdict(float)
     for extension in extensions:
         claim = extension.claim
-        longer = max((extension.until - (claim.expires_at or extension.was)).total_seconds() / 3600, 0)
+        longer = max(
+            (extension.until - (claim.expires_at or extension.previous_end)).total_seconds() / 3600, 0
+        )
         for row in claim.charges.all():
             key = (claim.team.slug, row.device_class)
             devices[key] += row.devices

@@ -181,16 +181,16 @@ def decide_selection(request: HttpRequest, inbox: Inbox, selection: Selection) -
     """Decide on each request and show the results; 409 if one failed."""
     if not list(selection):  # requests that the reader may not see are not selected
         return render(request, "claims/inbox/bulk.html", bulk_context(inbox, selection), status=422)
-    answer = request.POST.get("answer")
-    denies = answer == Decision.DENY
+    decision = request.POST.get("decision")
+    denies = decision == Decision.DENY
     form = DenyForm(request.POST) if denies else ApproveForm({**request.POST.dict(), "spec_hash": "each"})
-    if not form.is_valid() or answer not in Decision.values:
+    if not form.is_valid() or decision not in Decision.values:
         page = bulk_context(inbox, selection) | {"note": request.POST.get("note", "")}
         page["note_errors"] = form.errors.get("note") or ["Choose approve or deny."]
         return render(request, "claims/inbox/bulk.html", page, status=422)
     spec_hashes = {claim.pk: request.POST.get(f"spec_hash_{claim.pk}", "") for claim in selection.claims}
     note = form.cleaned_data["note"]
-    results = decide_in_bulk(inbox, selection, Decision(answer), note=note, spec_hashes=spec_hashes)
+    results = decide_in_bulk(inbox, selection, Decision(decision), note=note, spec_hashes=spec_hashes)
     done = sum(not result.refusal for result in results)
     page = {"results": results, "done": done, "denied": denies}
     return render(request, "claims/inbox/bulk.html", page, status=200 if done == len(results) else 409)

@@ -151,8 +151,8 @@ class Inbox:
             return rows
         return rows.filter(
             Q(pk__in=self.claims().filter(state=ClaimState.REQUESTED).values("pk"))
-            | Q(pk__in=self.extensions().filter(answer=RequestStatus.WAITING).values("pk"))
-            | Q(pk__in=self.quota_requests().filter(answer=RequestStatus.WAITING).values("pk"))
+            | Q(pk__in=self.extensions().filter(status=RequestStatus.WAITING).values("pk"))
+            | Q(pk__in=self.quota_requests().filter(status=RequestStatus.WAITING).values("pk"))
         )
 
     def claims(self) -> QuerySet[Claim]:
@@ -164,22 +164,22 @@ class Inbox:
         return claims.with_profile(self.search.profile) if self.search.profile else claims
 
     def extensions(self) -> QuerySet[Extension]:
-        fields = ("claim__name", "reason", "asked_by__username")
+        fields = ("claim__name", "reason", "requested_by__username")
         condition = self.search.condition(fields, "claim__team__slug")
         if slug := self.search.profile:
             condition &= Q(claim__in=Claim.objects.with_profile(slug))
         related = (
             *("claim__team", "claim__profile_version__profile", "claim__requested_by"),
-            *("asked_by", "decided_by"),
+            *("requested_by", "decided_by"),
         )
         return Extension.objects.visible_to(self.user).filter(condition).select_related(*related)
 
     def quota_requests(self) -> QuerySet[QuotaRequest]:
-        fields = ("device_class", "profile__slug", "team__slug", "reason", "asked_by__username")
+        fields = ("device_class", "profile__slug", "team__slug", "reason", "requested_by__username")
         condition = self.search.condition(fields, "team__slug")
         if slug := self.search.profile:
             condition &= Q(profile__slug=slug)
-        related = ("team", "profile", "asked_by", "decided_by")
+        related = ("team", "profile", "requested_by", "decided_by")
         return QuotaRequest.objects.visible_to(self.user).filter(condition).select_related(*related)
 
     def claim_item(self, claim: Claim, row: PendingDecision | None = None, *, mine: bool = False) -> Item:
@@ -203,25 +203,25 @@ class Inbox:
         )
 
     def extension_item(self, extension: Extension, *, mine: bool = False) -> Item:
-        pending = extension.answer == RequestStatus.WAITING
+        pending = extension.status == RequestStatus.WAITING
         claim = extension.claim
         return Item(
             "extension",
             extension.pk,
             claim.name,
-            f"{duration(extension.until - extension.was)} longer, until {moment(extension.until)}",
+            f"{duration(extension.until - extension.previous_end)} longer, until {moment(extension.until)}",
             claim.team,
-            extension.asked_by,
-            extension.asked_at,
+            extension.requested_by,
+            extension.requested_at,
             reverse("claims:extension", args=[extension.pk]),
             mine=mine,
-            decision="" if pending else extension.get_answer_display(),
+            decision="" if pending else extension.get_status_display(),
             decided_at=extension.decided_at,
             decided_by=extension.decided_by,
         )
 
     def quota_request_item(self, quota_request: QuotaRequest, *, mine: bool = False) -> Item:
-        pending = quota_request.answer == RequestStatus.WAITING
+        pending = quota_request.status == RequestStatus.WAITING
         quota_name = quota_request.device_class or quota_request.profile or "claims"
         return Item(
             "quota",
@@ -229,11 +229,11 @@ class Inbox:
             quota_request.team.slug,
             f"limit of {quota_request.devices} × {quota_name}",
             quota_request.team,
-            quota_request.asked_by,
-            quota_request.asked_at,
+            quota_request.requested_by,
+            quota_request.requested_at,
             reverse("claims:quota_request_decision", args=[quota_request.pk]),
             mine=mine,
-            decision="" if pending else quota_request.get_answer_display(),
+            decision="" if pending else quota_request.get_status_display(),
             decided_at=quota_request.decided_at,
             decided_by=quota_request.decided_by,
         )
@@ -301,7 +301,7 @@ class DecidedItems(_Items):
 
     def __init__(self, inbox: Inbox) -> None:
         super().__init__(inbox)
-        decided = ~Q(answer=RequestStatus.WAITING) & Q(decided_at__isnull=False)
+        decided = ~Q(status=RequestStatus.WAITING) & Q(decided_at__isnull=False)
         claims = inbox.claims().filter(decided_at__isnull=False).exclude(state=ClaimState.REQUESTED)
         extensions, requests = inbox.extensions().filter(decided), inbox.quota_requests().filter(decided)
         self.keys = _keys(claims, "claim").union(

@@ -39,14 +39,14 @@ def comment_on_claim(*, claim: Claim, by: User, text: str, key: str) -> Comment:
 def comment_on_quota_request(*, quota_request: QuotaRequest, by: User, text: str, key: str) -> Comment:
     """Comment on a quota request, as on a claim."""
     require_role(by, quota_request.team, at_least=Role.MEMBER)
-    pending = quota_request.answer == RequestStatus.WAITING
-    question = pending and by.is_superuser and by != quota_request.asked_by
+    pending = quota_request.status == RequestStatus.WAITING
+    question = pending and by.is_superuser and by != quota_request.requested_by
     comment = Comment(
         quota_request=quota_request, by=by, text=_clean_text(text, key), key=key, question=question
     )
     comment, created = _save_once(comment)
     if created:
-        _notify(comment, quota_request.asked_by, [])
+        _notify(comment, quota_request.requested_by, [])
     return comment
 
 

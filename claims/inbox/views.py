@@ -110,7 +110,7 @@ def thread_context(subject: Claim | QuotaRequest, user: User) -> dict[str, Any]:
     if isinstance(subject, Claim):
         pending, requester = subject.state == ClaimState.REQUESTED, subject.requested_by
     else:
-        pending, requester = subject.answer == RequestStatus.WAITING, subject.asked_by
+        pending, requester = subject.status == RequestStatus.WAITING, subject.requested_by
     role = role_in(user, subject.team)
     return {
         "thread": comments,
@@ -124,7 +124,7 @@ def thread_context(subject: Claim | QuotaRequest, user: User) -> dict[str, Any]:
 def extension_for(request: HttpRequest, extension_id: UUID) -> Extension:
     related = (
         *("claim__team", "claim__cluster", "claim__profile_version__profile", "claim__requested_by"),
-        *("asked_by", "decided_by"),
+        *("requested_by", "decided_by"),
     )
     return get_object_or_404(
         Extension.objects.visible_to(request.user).select_related(*related), pk=extension_id
@@ -133,13 +133,17 @@ def extension_for(request: HttpRequest, extension_id: UUID) -> Extension:
 
 def quota_request_for(request: HttpRequest, request_id: UUID) -> QuotaRequest:
     rows = QuotaRequest.objects.visible_to(request.user)
-    return get_object_or_404(rows.select_related("team", "profile", "asked_by", "decided_by"), pk=request_id)
+    return get_object_or_404(
+        rows.select_related("team", "profile", "requested_by", "decided_by"), pk=request_id
+    )
 
 
 def extension_card(request: HttpRequest, extension_id: UUID) -> dict[str, Any]:
     extension = extension_for(request, extension_id)
-    claim, pending = extension.claim, extension.answer == RequestStatus.WAITING
-    reason = reason_not_to_decide(user_of(request), claim, requester=extension.asked_by) if pending else ""
+    claim, pending = extension.claim, extension.status == RequestStatus.WAITING
+    reason = (
+        reason_not_to_decide(user_of(request), claim, requester=extension.requested_by) if pending else ""
+    )
     return pending_request_card(extension, "claims/inbox/_extension_card.html", reason) | {
         "title": claim.name,
         "extension": extension,
@@ -150,7 +154,7 @@ def extension_card(request: HttpRequest, extension_id: UUID) -> dict[str, Any]:
 
 def quota_request_card(request: HttpRequest, request_id: UUID) -> dict[str, Any]:
     quota_request, user = quota_request_for(request, request_id), user_of(request)
-    team, pending = quota_request.team, quota_request.answer == RequestStatus.WAITING
+    team, pending = quota_request.team, quota_request.status == RequestStatus.WAITING
     reason = "Only platform admins decide on quota." if pending and not user.is_superuser else ""
     return pending_request_card(quota_request, "claims/inbox/_quota_request_card.html", reason) | {
         "title": f"Quota request of {team}",
@@ -173,7 +177,7 @@ def pending_request_card(
         "card_body": body,
         "current": pending_request.pk,
         "pending_request": pending_request,
-        "waiting": pending_request.answer == RequestStatus.WAITING,
+        "waiting": pending_request.status == RequestStatus.WAITING,
         "blocked_reason": blocked_reason,
         "approve_url": f"claims:{kind}_approve",
         "deny_url": f"claims:{kind}_deny",

@@ -69,15 +69,15 @@ class ExtensionOut(serializers.ModelSerializer[Extension]):
     """A request to keep a claim until `until`; `was` is its end at the time of the request."""
 
     claim = serializers.UUIDField(source="claim_id")
-    asked_by = serializers.CharField(source="asked_by.username")
+    requested_by = serializers.CharField(source="requested_by.username")
     decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
-    answer = serializers.ChoiceField(choices=RequestStatus.choices)
+    status = serializers.ChoiceField(choices=RequestStatus.choices)
 
     class Meta:
         model = Extension
         fields = (
-            "id", "claim", "was", "until", "reason", "asked_by", "asked_at", "answer", "decide_by",
-            "decided_by", "decided_at", "decision_note",
+            "id", "claim", "previous_end", "until", "reason", "requested_by", "requested_at", "status",
+            "decide_by", "decided_by", "decided_at", "decision_note",
         )  # fmt: skip
         read_only_fields = fields
 
@@ -138,7 +138,7 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     @action(detail=True, pagination_class=None)
     def extensions(self, request: Request, pk: str) -> Response:
         """All extension requests, oldest first."""
-        rows = self.get_object().extensions.select_related("asked_by", "decided_by")
+        rows = self.get_object().extensions.select_related("requested_by", "decided_by")
         return Response(ExtensionOut(rows, many=True).data)
 
     def _shown(self, claim: Claim, code: int = status.HTTP_200_OK) -> Response:
@@ -161,8 +161,8 @@ class ExtensionViewSet(
 
     def get_queryset(self) -> QuerySet[Extension]:
         rows = Extension.objects.visible_to(user_of(self.request))
-        rows = rows.select_related("claim__team", "asked_by", "decided_by")
-        return rows.filter(answer=RequestStatus.WAITING) if self.action == "list" else rows
+        rows = rows.select_related("claim__team", "requested_by", "decided_by")
+        return rows.filter(status=RequestStatus.WAITING) if self.action == "list" else rows
 
     @extend_schema(request=ApproveExtensionIn, responses=ExtensionOut)
     @action(detail=True, methods=["post"])

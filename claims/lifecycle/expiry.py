@@ -38,7 +38,7 @@ def end_overdue(now: datetime) -> list[UUID]:
         deleted = deleted_at(claim)
         if deleted is not None and deleted <= now and _end_or_collect_error(claim, _release, failed):
             ended.append(claim.pk)
-    for extension in Extension.objects.filter(answer=RequestStatus.WAITING).exclude(claim__state__in=RUNNING):
+    for extension in Extension.objects.filter(status=RequestStatus.WAITING).exclude(claim__state__in=RUNNING):
         extension.decide(RequestStatus.EXPIRED, by=None, note="The claim has ended.")
     if failed:
         raise ExceptionGroup("Claims could not be ended", failed)

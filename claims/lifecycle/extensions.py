@@ -68,12 +68,12 @@ class ExtensionPolicy:
     def granted_until(self) -> datetime:
         """The latest end that the claim was ever given."""
         first = duration_start(self.claim) + self.claim.duration
-        totals = self.claim.extensions.filter(answer=RequestStatus.APPROVED).aggregate(latest=Max("until"))
+        totals = self.claim.extensions.filter(status=RequestStatus.APPROVED).aggregate(latest=Max("until"))
         return max(first, totals["latest"] or first)
 
     @cached_property
     def deciders(self) -> tuple[User, ...]:
-        return tuple(extension_approvers(self.claim, asked_by=self.by))
+        return tuple(extension_approvers(self.claim, requested_by=self.by))
 
     def way(self, until: datetime) -> ExtensionOption:
         """Return how the claim gets to end then."""
@@ -135,7 +135,7 @@ def in_grace(claim: Claim) -> bool:
 
 def pending_extension(claim: Claim) -> Extension | None:
     """Return the extension that waits for a decision, of which a claim has one at most."""
-    return claim.extensions.filter(answer=RequestStatus.WAITING).select_related("asked_by").first()
+    return claim.extensions.filter(status=RequestStatus.WAITING).select_related("requested_by").first()
 
 
 def reason_not_to_extend(claim: Claim) -> str:
@@ -147,13 +147,13 @@ def reason_not_to_extend(claim: Claim) -> str:
     return ""
 
 
-def extension_approvers(claim: Claim, *, asked_by: User) -> list[User]:
+def extension_approvers(claim: Claim, *, requested_by: User) -> list[User]:
     """Return who is asked about an extension: who decides on the claim, without whoever asks."""
     effective_rule = authority.effective_rule_on(claim)
     stage, _consent = authority.approval_stage(claim, effective_rule)
     people = authority.without_requester(
-        authority.deciders(claim.team, stage, asked_by), asked_by, effective_rule
+        authority.deciders(claim.team, stage, requested_by), requested_by, effective_rule
     )
     return people or authority.without_requester(
-        authority.deciders(claim.team, Approval.ADMIN), asked_by, effective_rule
+        authority.deciders(claim.team, Approval.ADMIN), requested_by, effective_rule
     )

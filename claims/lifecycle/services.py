@@ -96,7 +96,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     claim = lock_owned_claim(claim, by)
     if not key or len(key) > 80:
         raise Invalid("An extension needs a key of 1 to 80 characters: sent twice, it asks once.")
-    if earlier := Extension.objects.filter(asked_by=by, key=key).first():
+    if earlier := Extension.objects.filter(requested_by=by, key=key).first():
         return _earlier_extension(earlier, claim)
     end = require_running(claim)
     require_date(until)
@@ -106,21 +106,21 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
         _require_none_waiting(claim)
     granted: dict[str, Any] = {}
     if way.at_once:
-        granted = {"answer": RequestStatus.APPROVED, "decided_at": timezone.now(), "decision_note": way.why}
+        granted = {"status": RequestStatus.APPROVED, "decided_at": timezone.now(), "decision_note": way.why}
     try:
         with transaction.atomic():
             extension = Extension.objects.create(
                 key=key,
                 claim=claim,
-                asked_by=by,
+                requested_by=by,
                 reason=reason.strip(),
-                was=end,
+                previous_end=end,
                 until=until,
                 decide_by=deleted_at(claim),
                 **granted,
             )
     except IntegrityError:
-        if earlier := Extension.objects.filter(asked_by=by, key=key).first():  # at this moment
+        if earlier := Extension.objects.filter(requested_by=by, key=key).first():  # at this moment
             return _earlier_extension(earlier, claim)
         _require_none_waiting(claim)
         raise
@@ -141,9 +141,9 @@ def approve_extension(*, extension: Extension, by: User, note: str = "") -> Exte
     """
     claim, extension = _to_decide(extension, by)
     over = claim.state not in RUNNING or extension.until <= timezone.now()
-    if extension.answer == RequestStatus.WAITING and over:
+    if extension.status == RequestStatus.WAITING and over:
         raise Conflict(f"{claim} has ended; there is nothing left to extend.")
-    if extension.answer == RequestStatus.WAITING and (reason := reason_not_to_extend(claim)):
+    if extension.status == RequestStatus.WAITING and (reason := reason_not_to_extend(claim)):
         raise Conflict(reason)
     if extension.decide(RequestStatus.APPROVED, by=by, note=note.strip()):
         _move_end(claim, extension.until, why=note.strip(), by=by)
@@ -157,7 +157,7 @@ def deny_extension(*, extension: Extension, by: User, reason: str) -> Extension:
     """Say no, and why. Raises Invalid without a reason, Forbidden, Conflict if somebody else was first."""
     claim, extension = _to_decide(extension, by)
     if not reason.strip():
-        raise Invalid(f"{extension.asked_by.label} needs to know why: give a reason.")
+        raise Invalid(f"{extension.requested_by.label} needs to know why: give a reason.")
     if extension.decide(RequestStatus.DENIED, by=by, note=reason.strip()):
         claim.remark(f"Not extended until {moment_with_zone(extension.until)}: {reason.strip()}", by=by)
         _notify_requester(extension, by)
@@ -169,7 +169,7 @@ def deny_extension(*, extension: Extension, by: User, reason: str) -> Extension:
 def withdraw_extension(*, extension: Extension, by: User) -> Extension:
     """Withdraw an extension request. Raises Forbidden, and Conflict if it was decided."""
     claim = lock_owned_claim(extension.claim, by)
-    extension = Extension.objects.select_related("asked_by", "decided_by").get(pk=extension.pk)
+    extension = Extension.objects.select_related("requested_by", "decided_by").get(pk=extension.pk)
     if extension.decide(RequestStatus.WITHDRAWN, by=by):
         claim.remark("Extension request withdrawn.", by=by)
         return extension
@@ -188,8 +188,8 @@ def _require_later_end(claim: Claim, end: datetime, until: datetime) -> None:
 def _require_none_waiting(claim: Claim) -> None:
     if waiting := pending_extension(claim):
         raise Conflict(
-            f"{waiting.asked_by.label} has asked to keep {claim} until {moment(waiting.until)}; "
-            "that is decided first."
+            f"{waiting.requested_by.label} has already requested an extension of {claim} until "
+            f"{moment(waiting.until)}. Wait for the decision, or withdraw that request first."
         )
 
 
@@ -203,20 +203,20 @@ def _to_decide(extension: Extension, by: User) -> tuple[Claim, Extension]:
     """Read both anew, the claim under its lock; 404 for an outsider, Forbidden for one who may not decide."""
     require_role(by, extension.claim.team, at_least=Role.VIEWER)
     claim = lock_claim(extension.claim)
-    extension = Extension.objects.select_related("asked_by", "decided_by").get(pk=extension.pk)
+    extension = Extension.objects.select_related("requested_by", "decided_by").get(pk=extension.pk)
     extension.claim = claim
-    if reason := authority.reason_not_to_decide(by, claim, requester=extension.asked_by):
+    if reason := authority.reason_not_to_decide(by, claim, requester=extension.requested_by):
         raise Forbidden(reason)
     return claim, extension
 
 
 def _decided_already(extension: Extension, by: User, wanted: RequestStatus) -> Extension:
     """Return it if `by` said the same before; else raise Conflict that says who was first and when."""
-    if extension.decided_by_id == by.pk and extension.answer == wanted:
+    if extension.decided_by_id == by.pk and extension.status == wanted:
         return extension
     raise Conflict(
         f"{extension.decided_by.label if extension.decided_by else 'The portal'} was first: "
-        f"it was {extension.get_answer_display()} on "
+        f"it was {extension.get_status_display()} on "
         f"{moment(extension.decided_at) if extension.decided_at else ''}."
     )
 
@@ -236,14 +236,14 @@ def _notify_approvers(extension: Extension) -> None:
     def body() -> str:
         message = (
             f"Until {moment_with_zone(extension.until)}; it ends on "
-            f"{moment_with_zone(extension.was)} if nobody decides before."
+            f"{moment_with_zone(extension.previous_end)} if nobody decides before."
         )
         return " ".join(filter(None, (message, extension.reason)))
 
     notify(
-        extension_approvers(claim, asked_by=extension.asked_by),
+        extension_approvers(claim, requested_by=extension.requested_by),
         key=f"extension:{extension.pk}:asked",
-        title=f"{extension.asked_by.label} asks to keep {claim} longer",
+        title=f"{extension.requested_by.label} asks to keep {claim} longer",
         body=body,
         url=reverse("claims:extension", args=[extension.pk]),
         important=True,
@@ -253,7 +253,7 @@ def _notify_approvers(extension: Extension) -> None:
 def _notify_requester(extension: Extension, by: User) -> None:
     """Tell who asked, and whose claim it is, unless they have just decided themselves."""
     claim = extension.claim
-    granted = extension.answer == RequestStatus.APPROVED
+    granted = extension.status == RequestStatus.APPROVED
     end = extension.until if granted else claim.expires_at
 
     def body() -> str:
@@ -271,7 +271,7 @@ def _notify_requester(extension: Extension, by: User) -> None:
             )
         )
 
-    people = [person for person in (extension.asked_by, claim.requested_by) if person != by]
+    people = [person for person in (extension.requested_by, claim.requested_by) if person != by]
     notify(
         people,
         key=f"extension:{extension.pk}:answer",
@@ -396,7 +396,7 @@ def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
     if trouble is None or trouble.code != drift.REPLACED or seen.written is None:
         raise Conflict(f"{claim} has no new object with the approved spec.")
     why = reason.strip() or "Accepted the object that somebody else recreated."
-    claim.remark(why, by=by, object_uid=seen.written.uid, sighting="", problem="")
+    claim.remark(why, by=by, object_uid=seen.written.uid, observation_hash="", problem="")
     refresh_claim(claim)
     _queue_reconcile(claim)
     return claim

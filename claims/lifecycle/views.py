@@ -203,7 +203,7 @@ def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         cleaned = form.cleaned_data
         fields = {name: cleaned[name] for name in ("until", "reason", "key")}
         extension = extend_claim(claim=claim, by=user, **fields)
-        if extension.answer == RequestStatus.APPROVED:
+        if extension.status == RequestStatus.APPROVED:
             messages.success(request, f"{claim} now ends on {moment(extension.until)}.")
         else:
             messages.success(request, f"You asked to keep {claim} until {moment(extension.until)}.")

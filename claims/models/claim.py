@@ -50,8 +50,8 @@ class Claim(models.Model):
     GPUs requested by a team; delivered as one ResourceClaim, or as one ResourceClaimTemplate.
 
     `spec` is the requested ResourceClaim spec, with the count filled in; approval is bound to `spec_hash`.
-    `asked` is the original request, if an approver changed it. `parallel` is how many claims of a template
-    may exist at once (1 for a named claim); quota is charged for that number. `expires_at` is set when the
+    `original_request` is set if an approver changed it. `parallel` is how many claims of a template may exist
+    at once (1 for a named claim); quota is charged for that number. `expires_at` is set when the
     claim is approved. `problem` is a sentence from the cluster or from reconciliation, or empty.
 
     While the claim that it `replaces` still counts against the quota of the same profile, only the devices
@@ -88,13 +88,13 @@ class Claim(models.Model):
     decided_at = models.DateTimeField(null=True)
     decision_note = models.TextField(blank=True, default="")
     approved_hash = models.CharField(max_length=64, blank=True, default="")
-    asked = models.JSONField(null=True)
+    original_request = models.JSONField(null=True)
     expires_at = models.DateTimeField(null=True)
     object_uid = models.CharField(
         max_length=64, blank=True, default=""
     )  # of the claim or template in the cluster
     problem = models.TextField(blank=True, default="")
-    sighting = models.CharField(max_length=64, blank=True, default="")  # hash of the last observation
+    observation_hash = models.CharField(max_length=64, blank=True, default="")  # hash of the last observation
     # When it is to be reconciled although nothing of it changes in the mirror: at once after each step.
     reconcile_at = models.DateTimeField(null=True, default=timezone.now, editable=False)
     replaces = models.ForeignKey("self", models.SET_NULL, null=True, related_name="successors")
@@ -167,7 +167,7 @@ class Claim(models.Model):
 
     def record_creation(self, *, why: str, by: User) -> None:
         """Write the first entry of the history. Call it once, in the transaction that creates the claim."""
-        self.history.create(new=self.state, why=why, by=by)
+        self.history.create(new=self.state, reason=why, by=by)
         claim_state_changed.send(Claim, claim=self, old="", new=self.state)
 
     def advance(self, to: ClaimState, *, why: str, by: User | None = None, **fields: object) -> bool:
@@ -185,7 +185,7 @@ class Claim(models.Model):
             fields = {"state": to, "state_since": Now(), "reconcile_at": Now(), **fields}
             if not unmoved.update(version=F("version") + 1, **fields):
                 return False
-            self.history.create(old=self.state, new=to, why=why, by=by)
+            self.history.create(old=self.state, new=to, reason=why, by=by)
             if to == ClaimState.REQUESTED:
                 self.steps.all().delete()  # a request that is pending again needs every consent again
             if to in FINAL:
@@ -202,7 +202,7 @@ class Claim(models.Model):
         """
         fields = {"reconcile_at": Now(), **fields}
         Claim.objects.filter(pk=self.pk).update(version=F("version") + 1, **fields)
-        self.history.create(old=self.state, new=self.state, why=why, by=by)
+        self.history.create(old=self.state, new=self.state, reason=why, by=by)
         self.refresh_from_db(fields=["version", *fields])
 
     def _end_carrying(self) -> None:
@@ -228,7 +228,7 @@ class Transition(models.Model):
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="history")
     old = models.CharField(max_length=11, blank=True, default="")
     new = models.CharField(max_length=11, choices=ClaimState)
-    why = models.TextField()
+    reason = models.TextField()
     by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
     at = models.DateTimeField(default=timezone.now)
 
@@ -372,17 +372,17 @@ class RequestStatus(models.TextChoices):
 
 class PendingRequest(models.Model):
     """
-    A request with its decision. `answer` changes once, from waiting to another status, by `decide`.
+    A request with its decision. `status` changes once, from waiting to another status, by `decide`.
 
     `key` is the Idempotency-Key of the requester. `decided_by` is None where a rule approves.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     key = models.CharField(max_length=80)
-    asked_by = models.ForeignKey(User, models.PROTECT, related_name="+")
-    asked_at = models.DateTimeField(default=timezone.now)
+    requested_by = models.ForeignKey(User, models.PROTECT, related_name="+")
+    requested_at = models.DateTimeField(default=timezone.now)
     reason = models.TextField(blank=True, default="")
-    answer = models.CharField(max_length=9, choices=RequestStatus, default=RequestStatus.WAITING)
+    status = models.CharField(max_length=9, choices=RequestStatus, default=RequestStatus.WAITING)
     decide_by = models.DateTimeField(null=True)  # an undecided request expires then
     decided_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
     decided_at = models.DateTimeField(null=True)
@@ -393,8 +393,8 @@ class PendingRequest(models.Model):
 
     def decide(self, status: RequestStatus, *, by: User | None, note: str = "") -> bool:
         """Decide a waiting request; return False if it is decided already. Safe to race and to repeat."""
-        fields = {"answer": status, "decided_by": by, "decided_at": timezone.now(), "decision_note": note}
-        waiting = type(self)._default_manager.filter(pk=self.pk, answer=RequestStatus.WAITING)
+        fields = {"status": status, "decided_by": by, "decided_at": timezone.now(), "decision_note": note}
+        waiting = type(self)._default_manager.filter(pk=self.pk, status=RequestStatus.WAITING)
         with transaction.atomic():
             decided = waiting.update(**fields) == 1
             if decided:
@@ -412,17 +412,17 @@ class Extension(PendingRequest):
     """A request to keep a claim until `until`; `was` is the claim's end when it was made."""
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="extensions")
-    was = models.DateTimeField()
+    previous_end = models.DateTimeField()
     until = models.DateTimeField()
 
     objects = ExtensionQuerySet.as_manager()
 
     class Meta:
-        ordering = ("asked_at", "pk")
+        ordering = ("requested_at", "pk")
         constraints = (
-            models.UniqueConstraint(fields=["asked_by", "key"], name="extension_once_per_key"),
+            models.UniqueConstraint(fields=["requested_by", "key"], name="extension_once_per_key"),
             models.UniqueConstraint(
-                fields=["claim"], condition=Q(answer=RequestStatus.WAITING), name="extension_one_waits"
+                fields=["claim"], condition=Q(status=RequestStatus.WAITING), name="extension_one_waits"
             ),
         )
 
@@ -432,7 +432,7 @@ class Extension(PendingRequest):
     @property
     def added(self) -> timedelta:
         """The requested additional time."""
-        return self.until - self.was
+        return self.until - self.previous_end
 
     @property
     def total_duration(self) -> timedelta:

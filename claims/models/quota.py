@@ -102,23 +102,23 @@ class Quota(models.Model):
 
 class WrittenQuotaQuerySet(models.QuerySet["WrittenQuota"]):
     def visible_to(self, user: User | AnonymousUser) -> Self:
-        return self.filter(place__team__in=Team.objects.visible_to(user))
+        return self.filter(team_namespace__team__in=Team.objects.visible_to(user))
 
 
 class WrittenQuota(models.Model):
     """
     The limits of a namespace's ResourceQuota as the portal wants them (`hard`) and as last observed
-    (`seen_hard`, `seen_used`).
+    (`observed_hard`, `observed_used`).
 
     Each maps a key of `spec.hard` to a quantity as text. `drift` is a sentence on the last change that was
     made outside the portal, and `repaired_at` the time of its repair (None before). `problem` is a sentence
     on why it could not be written, empty if there is none.
     """
 
-    place = models.OneToOneField(TeamNamespace, models.CASCADE, related_name="written_quota")
+    team_namespace = models.OneToOneField(TeamNamespace, models.CASCADE, related_name="written_quota")
     hard = models.JSONField(default=dict)
-    seen_hard = models.JSONField(default=dict)
-    seen_used = models.JSONField(default=dict)
+    observed_hard = models.JSONField(default=dict)
+    observed_used = models.JSONField(default=dict)
     drift = models.TextField(blank=True, default="")
     problem = models.TextField(blank=True, default="")
     written_at = models.DateTimeField(null=True)
@@ -128,7 +128,7 @@ class WrittenQuota(models.Model):
     objects = WrittenQuotaQuerySet.as_manager()
 
     def __str__(self) -> str:
-        return str(self.place)
+        return str(self.team_namespace)
 
 
 class QuotaRequestQuerySet(models.QuerySet["QuotaRequest"]):
@@ -152,8 +152,10 @@ class QuotaRequest(PendingRequest):
     objects = QuotaRequestQuerySet.as_manager()
 
     class Meta:
-        ordering = ("asked_at", "pk")
-        constraints = (models.UniqueConstraint(fields=["asked_by", "key"], name="quotarequest_once_per_key"),)
+        ordering = ("requested_at", "pk")
+        constraints = (
+            models.UniqueConstraint(fields=["requested_by", "key"], name="quotarequest_once_per_key"),
+        )
 
     def __str__(self) -> str:
         return f"{self.team}: {self.devices} × {self.device_class or self.profile or self.counts}"

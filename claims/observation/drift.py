@@ -77,7 +77,7 @@ def _drift_of_failed(claim: Claim, seen: Observation) -> Drift | None:
     """The claim ended because its object was deleted: the last step of its history says so."""
     if not claim.object_uid or not seen.given_up():
         return None
-    why = claim.history.order_by("-at", "-pk").values_list("why", flat=True).first() or ""
+    why = claim.history.order_by("-at", "-pk").values_list("reason", flat=True).first() or ""
     return Drift(DELETED, why, claim.object_uid)
 
 

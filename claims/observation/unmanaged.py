@@ -108,7 +108,7 @@ class UnmanagedClaim:
         return ORIGINS[self.row.origin]
 
     @property
-    def asked(self) -> int:
+    def requested_devices(self) -> int:
         return requested_devices(self.row)
 
     @cached_property

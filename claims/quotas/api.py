@@ -81,9 +81,9 @@ class QuotaRequestOut(serializers.Serializer[Any]):
     devices = serializers.IntegerField()
     until = serializers.DateTimeField(allow_null=True)
     reason = serializers.CharField()
-    asked_by = serializers.CharField(source="asked_by.username")
-    asked_at = serializers.DateTimeField()
-    answer = serializers.ChoiceField(choices=RequestStatus.choices)
+    requested_by = serializers.CharField(source="requested_by.username")
+    requested_at = serializers.DateTimeField()
+    status = serializers.ChoiceField(choices=RequestStatus.choices)
     decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
     decided_at = serializers.DateTimeField(allow_null=True)
     decision_note = serializers.CharField()
@@ -147,7 +147,7 @@ class QuotaRequestViewSet(
 
     def get_queryset(self) -> QuerySet[QuotaRequest]:
         visible = QuotaRequest.objects.visible_to(user_of(self.request))
-        return visible.select_related("team", "profile", "asked_by", "decided_by")
+        return visible.select_related("team", "profile", "requested_by", "decided_by")
 
     @refuses(404)
     @extend_schema(request=api_types.QuotaRequestIn, responses={201: QuotaRequestOut}, parameters=[KEY])

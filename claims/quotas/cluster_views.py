@@ -40,7 +40,7 @@ class WrittenQuotaLine:
 
 @dataclass(frozen=True)
 class PlaceRow:
-    place: TeamNamespace
+    team_namespace: TeamNamespace
     written: WrittenQuota | None
     lines: list[WrittenQuotaLine]
     ignored: list[str]
@@ -50,7 +50,7 @@ class PlaceRow:
 class DeletedQuota:
     """An object that is deleted, with the lines in it that are not the portal's."""
 
-    place: TeamNamespace
+    team_namespace: TeamNamespace
     others: list[str]
 
 
@@ -58,7 +58,9 @@ class DeletedQuota:
 def cluster_quotas(request: HttpRequest, name: str) -> HttpResponse:
     cluster = cluster_for(request, name)
     places = TeamNamespace.objects.filter(cluster=cluster).select_related("team").order_by("team__slug")
-    written = {row.place_id: row for row in WrittenQuota.objects.filter(place__cluster=cluster)}
+    written = {
+        row.team_namespace_id: row for row in WrittenQuota.objects.filter(team_namespace__cluster=cluster)
+    }
     by_team: dict[object, list[QuotaUsage]] = {}
     for each in team_usage([place.team for place in places]):
         if each.quota.device_class:
@@ -99,12 +101,12 @@ def cluster_quotas_stop(request: HttpRequest, name: str) -> HttpResponse:
         write_cluster.delay(str(cluster.pk))
         messages.success(request, f"The portal's quotas are taken away from {cluster}.")
         return redirect("claims:cluster_quotas", cluster.name)
-    rows = WrittenQuota.objects.filter(place__cluster=cluster).select_related("place__team")
-    written = list(rows.exclude(seen_hard={}).order_by("place__namespace"))
+    rows = WrittenQuota.objects.filter(team_namespace__cluster=cluster).select_related("team_namespace__team")
+    written = list(rows.exclude(observed_hard={}).order_by("team_namespace__namespace"))
     page = {
         "cluster": cluster,
-        "going": [DeletedQuota(row.place, foreign_lines(row)) for row in written],
-        "staying": rows.filter(seen_hard={}).exclude(problem="").order_by("place__namespace"),
+        "going": [DeletedQuota(row.team_namespace, foreign_lines(row)) for row in written],
+        "staying": rows.filter(observed_hard={}).exclude(problem="").order_by("team_namespace__namespace"),
         "writable": is_writable(cluster),
     }
     return render(request, "claims/quotas/cluster_quotas_stop.html", page)
@@ -130,20 +132,20 @@ def cluster_for(request: HttpRequest, name: str) -> Cluster:
 def place_row(
     place: TeamNamespace, written: WrittenQuota | None, room: Headroom, standings: list[QuotaUsage]
 ) -> PlaceRow:
-    seen_hard, seen_used = (written.seen_hard, written.seen_used) if written else ({}, {})
+    observed_hard, observed_used = (written.observed_hard, written.observed_used) if written else ({}, {})
     lines = []
     for each in standings:
         name = each.quota.device_class
         key = quota.class_quota_key(name)
-        seen = (seen_hard.get(key, ""), seen_used.get(key, ""))
+        seen = (observed_hard.get(key, ""), observed_used.get(key, ""))
         lines.append(WrittenQuotaLine(each.label, room.stands[name], room.free[name], *seen, each))
-    ignored = [said for key, value in seen_hard.items() if (said := quota.ignored_reason(key, value))]
+    ignored = [said for key, value in observed_hard.items() if (said := quota.ignored_reason(key, value))]
     return PlaceRow(place, written, lines, ignored)
 
 
 def foreign_lines(row: WrittenQuota) -> list[str]:
     """Return the lines in the portal's object that somebody else has written, as "pods: 10"."""
-    return [f"{key}: {value}" for key, value in row.seen_hard.items() if key not in row.hard]
+    return [f"{key}: {value}" for key, value in row.observed_hard.items() if key not in row.hard]
 
 
 POLICY_TEXTS = {

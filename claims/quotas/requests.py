@@ -93,8 +93,8 @@ NOTIFY_AFTER = timedelta(days=2)  # a raise that ended longer ago is not told of
 
 def end_overdue(now: datetime) -> None:
     """Let requests expire that nobody decided on in time."""
-    overdue = QuotaRequest.objects.filter(answer=RequestStatus.WAITING, decide_by__lte=now)
-    for asked in overdue.select_related("team", "asked_by"):
+    overdue = QuotaRequest.objects.filter(status=RequestStatus.WAITING, decide_by__lte=now)
+    for asked in overdue.select_related("team", "requested_by"):
         with transaction.atomic():  # nobody is left untold
             if asked.decide(RequestStatus.EXPIRED, by=None, note="Nobody decided in time."):
                 _notify_expired(asked)
@@ -102,7 +102,7 @@ def end_overdue(now: datetime) -> None:
 
 def _notify_expired(asked: QuotaRequest) -> None:
     notify(
-        [asked.asked_by],
+        [asked.requested_by],
         key=f"quota-request-decided-{asked.pk}",
         title=f"Nobody decided on more quota for {asked.team}",
         body="Request again if it is still needed.",
@@ -112,7 +112,7 @@ def _notify_expired(asked: QuotaRequest) -> None:
 
 def notify_ends(now: datetime) -> None:
     """Tell leads and whoever asked, a day before a raise ends and when it has. Told once each."""
-    raises = QuotaIncrease.objects.select_related("quota__team", "quota__profile", "request__asked_by")
+    raises = QuotaIncrease.objects.select_related("quota__team", "quota__profile", "request__requested_by")
     for increase in raises.filter(
         ends_at__gt=now - NOTIFY_AFTER, ends_at__lte=now + NOTIFY_BEFORE, starts_at__lte=now
     ):
@@ -134,5 +134,5 @@ def _title(increase: QuotaIncrease, *, over: bool) -> str:
 
 
 def _people(increase: QuotaIncrease) -> list[User]:
-    user_of = [increase.request.asked_by] if increase.request else []
+    user_of = [increase.request.requested_by] if increase.request else []
     return [*people_in(increase.quota.team, at_least=Role.LEAD), *user_of]

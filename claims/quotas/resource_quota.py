@@ -200,7 +200,7 @@ def ensure(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
     lost: Unreachable | None = None
     try:
         current = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
-        if current is not None and not is_ours(current) and not row.seen_hard:
+        if current is not None and not is_ours(current) and not row.observed_hard:
             row.problem = (
                 f"{place.namespace} has a ResourceQuota “{NAME}” that is not the portal's. It is left "
                 f"alone; rename it, or give it the label {'='.join(LABEL)}."
@@ -210,13 +210,13 @@ def ensure(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
             current = _write(row, place, current, gateway)
             row.repaired_at = row.written_at if row.drift and not row.repaired_at else row.repaired_at
             row.problem = ""
-            row.seen_hard = (current.get("spec") or {}).get("hard") or {}
-            row.seen_used = (current.get("status") or {}).get("used") or {}
+            row.observed_hard = (current.get("spec") or {}).get("hard") or {}
+            row.observed_used = (current.get("status") or {}).get("used") or {}
     except ClusterError as error:
         row.problem = f"{place.cluster}: {error}"
         lost = error if isinstance(error, Unreachable) else None
     row.checked_at = timezone.now()
-    seen = ("seen_hard", "seen_used", "drift", "problem", "written_at", "repaired_at", "checked_at")
+    seen = ("observed_hard", "observed_used", "drift", "problem", "written_at", "repaired_at", "checked_at")
     WrittenQuota.objects.filter(pk=row.pk).update(**{name: getattr(row, name) for name in seen})
     if lost:
         raise lost
@@ -228,8 +228,8 @@ def _note_limits(place: TeamNamespace) -> WrittenQuota:
     """
     Count and note what should stand there, one after the other: whoever notes last has counted last.
     """
-    WrittenQuota.objects.get_or_create(place=place)
-    row = WrittenQuota.objects.select_for_update(no_key=True, of=("self",)).get(place=place)
+    WrittenQuota.objects.get_or_create(team_namespace=place)
+    row = WrittenQuota.objects.select_for_update(no_key=True, of=("self",)).get(team_namespace=place)
     row.hard = hard_limits(place)
     row.save(update_fields=["hard"])
     return row
@@ -260,7 +260,7 @@ def _write(
 
 def remove(row: WrittenQuota, gateway: Gateway) -> None:
     """Delete the object if it is the portal's, and forget the row. It is tried again. Raises Unreachable."""
-    place = row.place
+    place = row.team_namespace
     try:
         current = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
         if current is not None and is_ours(current):
@@ -299,7 +299,7 @@ def is_current(row: WrittenQuota | None, hard: dict[str, str]) -> bool:
     """Tell whether the object said just this when the portal last looked."""
     if row is None or row.problem or row.hard != hard:
         return False
-    return all(_equal(row.seen_hard.get(key, ""), value) for key, value in hard.items())
+    return all(_equal(row.observed_hard.get(key, ""), value) for key, value in hard.items())
 
 
 def raises_a_limit(row: WrittenQuota | None, hard: dict[str, str]) -> bool:
@@ -325,11 +325,13 @@ def counts_old_limit(place: TeamNamespace, gateway: Gateway) -> bool:
 def _note_drift(row: WrittenQuota, current: Manifest | None) -> None:
     """Note as drift where the object says something else than the portal wrote into it last."""
     if current is None:
-        if row.seen_hard:
+        if row.observed_hard:
             row.drift, row.repaired_at = "Somebody deleted the ResourceQuota.", None
         return
     # An object that does not tell was written by an older release: what was seen last is known of it.
-    was = written_limits(current) or {key: value for key, value in row.seen_hard.items() if key in row.hard}
+    was = written_limits(current) or {
+        key: value for key, value in row.observed_hard.items() if key in row.hard
+    }
     changed = [
         f"{key} from {was[key]} to {value or 'nothing'}"
         for key, value in differing_limits(current, was).items()

@@ -54,7 +54,7 @@ def write_changed(cluster_id: UUID, namespaces: Collection[str]) -> None:
 
 def _write_differing(places: Collection[TeamNamespace]) -> None:
     hards = resource_quota.hard_limits_by_place(places)
-    rows = {row.place_id: row for row in WrittenQuota.objects.filter(place__in=places)}
+    rows = {row.team_namespace_id: row for row in WrittenQuota.objects.filter(team_namespace__in=places)}
     wrong = [
         place
         for place in places
@@ -67,12 +67,12 @@ def _write_differing(places: Collection[TeamNamespace]) -> None:
             with gateway_for(place.cluster) as gateway:
                 ensure(place, gateway)
         except PortalError as error:  # of the connection
-            _note_problem(WrittenQuota.objects.filter(place=place), place.cluster, error)
+            _note_problem(WrittenQuota.objects.filter(team_namespace=place), place.cluster, error)
 
 
 def write_all() -> None:
     """Keep the ResourceQuotas of every cluster that has them, and take away those of clusters that had."""
-    had = WrittenQuota.objects.values("place__cluster")
+    had = WrittenQuota.objects.values("team_namespace__cluster")
     for cluster in Cluster.objects.filter(write_quotas=True) | Cluster.objects.filter(pk__in=had):
         if is_writable(cluster):
             write_cluster(cluster)
@@ -84,7 +84,7 @@ def write_cluster(cluster: Cluster) -> None:
         with gateway_for(cluster) as gateway:
             _write_cluster(cluster, gateway)
     except PortalError as error:  # of the connection: the rows keep what was seen, and say why
-        _note_problem(WrittenQuota.objects.filter(place__cluster=cluster), cluster, error)
+        _note_problem(WrittenQuota.objects.filter(team_namespace__cluster=cluster), cluster, error)
 
 
 def is_writable(cluster: Cluster) -> bool:
@@ -119,7 +119,7 @@ def before_delivery(claim: Claim, gateway: Gateway) -> None:
     place = _claim_place(claim)
     if place is None:
         return
-    row = WrittenQuota.objects.filter(place=place).first()
+    row = WrittenQuota.objects.filter(team_namespace=place).first()
     if not resource_quota.is_current(row, resource_quota.hard_limits(place)):
         ensure(place, gateway)
 
@@ -135,7 +135,7 @@ def may_count_old_limit(claim: Claim, gateway: Gateway, refusal: Refused) -> boo
     place = _claim_place(claim)
     if place is None or resource_quota.REFUSAL not in str(refusal):
         return False
-    row = WrittenQuota.objects.filter(place=place).first()
+    row = WrittenQuota.objects.filter(team_namespace=place).first()
     moments = [claim.state_since, row.written_at if row else None]
     if any(moment is not None and timezone.now() - moment < MAX_LAG for moment in moments):
         return True
@@ -160,7 +160,9 @@ def _write_cluster(cluster: Cluster, gateway: Gateway) -> None:
         for place in places:
             ensure(place, gateway)
     else:
-        for row in WrittenQuota.objects.filter(place__cluster=cluster).select_related("place__cluster"):
+        for row in WrittenQuota.objects.filter(team_namespace__cluster=cluster).select_related(
+            "team_namespace__cluster"
+        ):
             resource_quota.remove(row, gateway)
     _delete_orphans(gateway, {place.namespace for place in places})
 

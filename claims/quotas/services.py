@@ -83,7 +83,7 @@ def save_quota(
     return quota
 
 
-RELATED = ("team", "profile", "asked_by", "decided_by")
+RELATED = ("team", "profile", "requested_by", "decided_by")
 
 
 def ask_for_quota(
@@ -129,7 +129,7 @@ def ask_for_quota(
             quota_request = QuotaRequest.objects.create(
                 key=key,
                 team=team,
-                asked_by=by,
+                requested_by=by,
                 devices=devices,
                 until=until,
                 reason=reason.strip(),
@@ -160,7 +160,7 @@ def approve_quota_request(
     Raises Forbidden, Invalid, and Conflict if somebody else was first.
     """
     asked = _to_decide(quota_request, by)
-    if asked.answer != RequestStatus.WAITING:
+    if asked.status != RequestStatus.WAITING:
         return _decided_already(asked, by, RequestStatus.APPROVED)
     asked.devices = asked.devices if devices is None else devices
     asked.until = until or asked.until
@@ -194,7 +194,7 @@ def deny_quota_request(*, quota_request: QuotaRequest, by: User, reason: str) ->
     """Say no, and why. Raises Forbidden, Invalid without a reason, Conflict if somebody else was first."""
     asked = _to_decide(quota_request, by)
     if not reason.strip():
-        raise Invalid(f"{asked.asked_by.label} needs to know why: give a reason.")
+        raise Invalid(f"{asked.requested_by.label} needs to know why: give a reason.")
     if asked.decide(RequestStatus.DENIED, by=by, note=reason.strip()):
         _notify_requester(asked)
         return asked
@@ -221,8 +221,8 @@ def reason_not_to_withdraw(user: User, quota_request: QuotaRequest, role: Role |
     """Return why somebody with this role in the team may not withdraw the request, "" if they may."""
     if role is None or role.rank < Role.MEMBER.rank:
         return f"Only members of {quota_request.team} may do this."
-    if user.pk != quota_request.asked_by_id and role.rank < Role.LEAD.rank:
-        requester, team = quota_request.asked_by.label, quota_request.team
+    if user.pk != quota_request.requested_by_id and role.rank < Role.LEAD.rank:
+        requester, team = quota_request.requested_by.label, quota_request.team
         return f"{requester} asked for this; they or a lead of {team} may withdraw it."
     return ""
 
@@ -233,10 +233,11 @@ def _lock_team(team: Team) -> None:
 
 
 def _require_none_waiting(team: Team, named: dict[str, Any]) -> None:
-    waiting = QuotaRequest.objects.filter(team=team, answer=RequestStatus.WAITING, **named)
-    if other := waiting.select_related("asked_by").first():
+    waiting = QuotaRequest.objects.filter(team=team, status=RequestStatus.WAITING, **named)
+    if other := waiting.select_related("requested_by").first():
         raise Conflict(
-            f"{other.asked_by.label} has asked for {other.devices} of this already; that is decided first."
+            f"{other.requested_by.label} has already requested {other.devices}. "
+            "Wait for the decision, or withdraw that request first."
         )
 
 
@@ -245,7 +246,7 @@ def _read(quota_request: QuotaRequest) -> QuotaRequest:
 
 
 def _earlier(by: User, key: str) -> QuotaRequest | None:
-    return QuotaRequest.objects.filter(asked_by=by, key=key).first()
+    return QuotaRequest.objects.filter(requested_by=by, key=key).first()
 
 
 def _require_future(until: datetime | None) -> None:
@@ -263,22 +264,22 @@ def _to_decide(quota_request: QuotaRequest, by: User) -> QuotaRequest:
 def _decided_already(quota_request: QuotaRequest, by: User, wanted: RequestStatus) -> QuotaRequest:
     """Return it if `by` said the same before; else raise Conflict that says who was first and when."""
     quota_request = _read(quota_request)
-    if quota_request.decided_by_id == by.pk and quota_request.answer == wanted:
+    if quota_request.decided_by_id == by.pk and quota_request.status == wanted:
         return quota_request
     raise Conflict(
         f"{quota_request.decided_by.label if quota_request.decided_by else 'The portal'} was first: it was "
-        f"{quota_request.get_answer_display()} on "
+        f"{quota_request.get_status_display()} on "
         f"{moment(quota_request.decided_at) if quota_request.decided_at else ''}."
     )
 
 
 def _notify_admins(quota_request: QuotaRequest) -> None:
-    admins = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=quota_request.asked_by_id)
+    admins = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=quota_request.requested_by_id)
     notify(
         admins,
         key=f"quota-request-{quota_request.pk}",
         title=(
-            f"{quota_request.asked_by.label} asks for more quota of {quota_request.team}: "
+            f"{quota_request.requested_by.label} asks for more quota of {quota_request.team}: "
             f"{quota_words(quota_request)}"
         ),
         body=quota_request.reason,
@@ -289,13 +290,13 @@ def _notify_admins(quota_request: QuotaRequest) -> None:
 
 def _notify_requester(quota_request: QuotaRequest) -> None:
     def title() -> str:
-        if quota_request.answer != RequestStatus.APPROVED:
+        if quota_request.status != RequestStatus.APPROVED:
             return f"{quota_request.team} gets no more {quota_words(quota_request)}"
         until = until_words(quota_request.until, moment_with_zone)
         return f"{quota_request.team} may have {quota_request.devices} × {quota_words(quota_request)} {until}"
 
     notify(
-        [quota_request.asked_by],
+        [quota_request.requested_by],
         key=f"quota-request-decided-{quota_request.pk}",
         title=title,
         body=quota_request.decision_note,

@@ -413,4 +413,4 @@ def _part_url(use: UnmanagedUse, seen: set[str]) -> str:
 def running_increases(quota: Quota) -> list[QuotaIncrease]:
     now = timezone.now()
     raises = QuotaIncrease.objects.filter(quota=quota, starts_at__lte=now, ends_at__gt=now)
-    return list(raises.select_related("by", "request__asked_by"))
+    return list(raises.select_related("by", "request__requested_by"))

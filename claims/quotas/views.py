@@ -93,7 +93,7 @@ def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
         "is_admin": is_platform_admin(request.user),
         "over": [row for row in rows if row.over],
         "asking": {team.pk for team in teams_where(request.user, at_least=Role.MEMBER)},
-        "waiting": QuotaRequest.objects.visible_to(request.user).filter(answer=RequestStatus.WAITING).count(),
+        "waiting": QuotaRequest.objects.visible_to(request.user).filter(status=RequestStatus.WAITING).count(),
         "form": form,
         "classes": DeviceClass.objects.filter(gone_at=None)
         .values_list("name", flat=True)
@@ -165,11 +165,11 @@ PREFILLED = ("team", "device_class", "profile", "counts", "more")
 COLUMNS: list[Column[QuotaRequest]] = [
     Column("team", "Team", lambda one: one.team.slug, sort="team__slug"),
     Column("what", "What", quota_words, fixed=True),
-    Column("devices", "Limit asked for", lambda one: one.devices, sort="devices", numeric=True),
+    Column("devices", "Requested limit", lambda one: one.devices, sort="devices", numeric=True),
     Column("until", "Until", lambda one: until_words(one.until), sort="until"),
-    Column("answer", "Answer", lambda one: one.get_answer_display(), sort="answer"),
-    Column("who", "Asked by", lambda one: one.asked_by.username, sort="asked_by__username"),
-    Column("asked", "Asked", lambda one: one.asked_at.isoformat(), sort="asked_at"),
+    Column("status", "Status", lambda one: one.get_status_display(), sort="status"),
+    Column("requester", "Requester", lambda one: one.requested_by.username, sort="requested_by__username"),
+    Column("requested", "Requested", lambda one: one.requested_at.isoformat(), sort="requested_at"),
     Column("reason", "Reason", lambda one: one.reason, shown=False),
 ]
 
@@ -206,11 +206,11 @@ def quota_requests(request: HttpRequest) -> HttpResponseBase:
     rows = QuotaRequest.objects.visible_to(request.user)
     listing = Listing(
         request,
-        rows.select_related("team", "profile", "asked_by"),
+        rows.select_related("team", "profile", "requested_by"),
         columns=COLUMNS,
         title="Quota requests",
-        search=("team__slug", "device_class", "profile__title", "reason", "asked_by__username"),
-        sort="-asked",
+        search=("team__slug", "device_class", "profile__title", "reason", "requested_by__username"),
+        sort="-requested",
     )
     context = {
         "may_request": may_request(request),

@@ -70,11 +70,11 @@ class RouteOut(serializers.Serializer[Any]):
 class RelaxationOut(serializers.Serializer[Any]):
     """One part of the spec relaxed, and its effect."""
 
-    way = serializers.ChoiceField(choices=[kind.value for kind in RelaxationKind], source="kind")
+    kind = serializers.ChoiceField(choices=[kind.value for kind in RelaxationKind])
     request = serializers.CharField(help_text="Request or alternative; empty for all of them")
-    what = serializers.CharField()
-    was = serializers.CharField(source="current")
-    instead = serializers.CharField(source="proposed")
+    change = serializers.CharField()
+    current = serializers.CharField()
+    proposed = serializers.CharField()
     fits = serializers.BooleanField(help_text="All claims would fit now; they do not without it")
     more = serializers.IntegerField(
         source="more_devices", help_text="Additional free devices that would match"

@@ -196,7 +196,7 @@ def _same_request(earlier: Claim, *, team: Team, cluster: Cluster, profile: Prof
 
     The profile may differ from the request if an approver has changed it.
     """
-    same = earlier.asked is not None or earlier.profile_version.profile_id == profile.pk
+    same = earlier.original_request is not None or earlier.profile_version.profile_id == profile.pk
     if not same or (earlier.team_id, earlier.cluster_id) != (team.pk, cluster.pk):
         raise Invalid(f"This key was already used for the request {earlier}.")
     return earlier

@@ -42,7 +42,7 @@ class UnmanagedClaimOut(serializers.Serializer[Any]):
     origin = serializers.ChoiceField(choices=ResourceClaim.Origin.choices, source="row.origin")
     explanation = serializers.CharField()
     state = serializers.CharField(source="row.state", help_text="As kubectl shows it")
-    asked = serializers.IntegerField(help_text="Devices that it can hold at most")
+    requested_devices = serializers.IntegerField(help_text="Devices that it can hold at most")
     held = DeviceHoldingOut(many=True)
     pods = serializers.IntegerField(help_text="Consumers that it is reserved for")
     allocated_at = serializers.DateTimeField(source="row.allocated_at", allow_null=True)

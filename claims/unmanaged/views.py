@@ -83,7 +83,7 @@ COLUMNS: list[Column[Any]] = [
     Column("name", "ResourceClaim", lambda row: row.name, sort="name", fixed=True),
     Column("origin", "Origin", lambda row: ORIGINS[row.origin], sort="origin"),
     Column("state", "State", lambda row: row.state, sort="state"),
-    Column("asked", "Asked", requested_devices, numeric=True),
+    Column("requested", "Requested", requested_devices, numeric=True),
     Column("held", "Held", lambda row: len(device_holdings(row)), numeric=True),
     Column("pods", "Pods", lambda row: len(consumers(row)), numeric=True),
     Column("since", "Allocated", _allocated_at, sort="allocated_at"),
@@ -95,7 +95,11 @@ COLUMNS: list[Column[Any]] = [
 ]
 TEMPLATE_COLUMNS: list[Column[Any]] = [
     Column("name", "Template", lambda row: row.name, sort="name", fixed=True),
-    *(column for column in COLUMNS if column.name in ("asked", "team", "namespace", "cluster", "created")),
+    *(
+        column
+        for column in COLUMNS
+        if column.name in ("requested", "team", "namespace", "cluster", "created")
+    ),
     Column("uid", "UID", lambda row: row.uid, shown=False),
 ]
 
@@ -191,7 +195,7 @@ def template(request: HttpRequest, uid: str) -> HttpResponse:
         raise Http404
     page = {
         "row": row,
-        "asked": requested_devices(row),
+        "requested_devices": requested_devices(row),
         "yaml": object_yaml(row),
         "ages": ages(("resourceclaimtemplates",), cluster=row.cluster),
     }

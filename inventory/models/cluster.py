@@ -110,7 +110,7 @@ class Freshness(models.Model):
 class ObjectEvent(models.Model):
     """One line of history of one mirrored object or device."""
 
-    class What(models.TextChoices):
+    class Change(models.TextChoices):
         APPEARED = "appeared"
         CHANGED = "changed"
         GONE = "gone"
@@ -119,7 +119,7 @@ class ObjectEvent(models.Model):
     kind = models.CharField(max_length=40)  # "Node", "Device", "ResourceSlice" …
     name = models.CharField(max_length=400)  # "ns/name"; "driver/pool/device" for a device
     uid = models.CharField(max_length=64, blank=True, default="")
-    what = models.CharField(max_length=8, choices=What)
+    change = models.CharField(max_length=8, choices=Change)
     detail = models.JSONField(default=dict)  # what changed: {"field": [before, after]}
     at = models.DateTimeField(default=timezone.now)
 
@@ -128,4 +128,4 @@ class ObjectEvent(models.Model):
         indexes = (models.Index(fields=["cluster", "kind", "name", "-at"], name="objectevent_of"),)
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name} {self.what}"
+        return f"{self.kind} {self.name} {self.change}"

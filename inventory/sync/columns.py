@@ -38,7 +38,7 @@ def is_extended(name: str) -> bool:
     return name.startswith(IMPLICIT) or bool(slash and not own)
 
 
-def asked_by(spec: dict[str, Any]) -> dict[str, int]:
+def requested_resources(spec: dict[str, Any]) -> dict[str, int]:
     """
     Return how many of each extended resource the spec of a pod takes while it runs.
 
@@ -82,7 +82,9 @@ def uses_claims(pod: Manifest) -> bool:
     Which of those resources are GPUs is asked when they are counted: a class may take up a name later.
     """
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    return bool(spec.get("resourceClaims") or status.get("extendedResourceClaimStatus") or asked_by(spec))
+    return bool(
+        spec.get("resourceClaims") or status.get("extendedResourceClaimStatus") or requested_resources(spec)
+    )
 
 
 def trim(model: type[Mirrored], manifest: Manifest) -> Manifest:
@@ -244,7 +246,7 @@ def _pod(pod: Manifest) -> Columns:
         "message": next((c.get("message") or "" for c in waiting), ""),
         "claims": sorted({*named, *made, *([extended] if extended else [])}),
         "templates": sorted({name for name in templates if name}),
-        "extended": asked_by(spec),
+        "extended": requested_resources(spec),
         "deleting_since": instant(pod["metadata"].get("deletionTimestamp")),
     }
 

@@ -31,7 +31,7 @@ from dra.objects import expressions
 from dra.pools import Pool, PoolDevice, gather_pools
 from dra.taints import Taint, rule_taints
 from inventory.models import Device, DeviceClass, DeviceTaintRule, Node, ResourceSlice
-from inventory.sync.rows import What, Write, upsert_rows
+from inventory.sync.rows import Change, Write, upsert_rows
 
 # What drivers call a broken device (NVIDIA's xid and gpu-lost, Intel's HealthIssues-*).
 BROKEN = re.compile(r"(^|[/-])(xid|gpu-lost)$|health", re.IGNORECASE)
@@ -232,9 +232,9 @@ def _save(
         if changes is None:
             added.append(key)
             if not first:
-                write.remember("Device", full, What.APPEARED, uid=values["uuid"])
+                write.remember("Device", full, Change.APPEARED, uid=values["uuid"])
         elif told := {name: change for name, change in changes.items() if name.split(".")[0] in TOLD}:
-            write.remember("Device", full, What.CHANGED, uid=values["uuid"], detail=told)
+            write.remember("Device", full, Change.CHANGED, uid=values["uuid"], detail=told)
     upsert_rows(Device, rows, unique=ONCE, kept=("id", "blocked"))
     return added
 
@@ -276,7 +276,7 @@ def _close(write: Write, devices: list[Device]) -> None:
     for device in devices:
         name = f"{device.driver}/{device.pool}/{device.name}"
         write.touch("Device", name)
-        write.remember("Device", name, What.GONE, uid=device.uuid)
+        write.remember("Device", name, Change.GONE, uid=device.uuid)
 
 
 def pools_meant(write: Write, rules: Iterable[DeviceTaintRule]) -> list[PoolKey]:

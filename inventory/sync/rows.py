@@ -67,7 +67,7 @@ def newest(versions: list[str]) -> str:
 
 logger = logging.getLogger(__name__)
 
-What = ObjectEvent.What
+Change = ObjectEvent.Change
 
 
 @dataclass(slots=True)
@@ -87,14 +87,14 @@ class Write:
     def touch(self, kind: str, name: str) -> None:
         self.changed[kind].add(name)
 
-    def remember(self, kind: str, name: str, what: What, *, uid: str = "", detail: object = None) -> None:
+    def remember(self, kind: str, name: str, change: Change, *, uid: str = "", detail: object = None) -> None:
         self.events.append(
             ObjectEvent(
                 cluster_id=self.cluster_id,
                 kind=kind,
                 name=name,
                 uid=uid,
-                what=what,
+                change=change,
                 detail=detail or {},
                 at=self.now,
             )
@@ -271,7 +271,7 @@ def close(write: Write, model: type[Mirrored], versions: dict[str, str]) -> list
         row.gone_at = write.now
         write.touch(model.__name__, full_name(row))
         if model in TRACKED:
-            write.remember(model.__name__, full_name(row), What.GONE, uid=row.uid)
+            write.remember(model.__name__, full_name(row), Change.GONE, uid=row.uid)
     return rows
 
 
@@ -332,7 +332,7 @@ def _tell_history(write: Write, row: Mirrored, before: Mirrored | None, *, first
     if tracked is None or first:
         return
     if before is None or before.gone_at is not None:
-        write.remember(type(row).__name__, full_name(row), What.APPEARED, uid=row.uid)
+        write.remember(type(row).__name__, full_name(row), Change.APPEARED, uid=row.uid)
         return
     detail = {
         name: [_value(before, name), _value(row, name)]
@@ -340,7 +340,7 @@ def _tell_history(write: Write, row: Mirrored, before: Mirrored | None, *, first
         if _value(before, name) != _value(row, name)
     }
     if detail:
-        write.remember(type(row).__name__, full_name(row), What.CHANGED, uid=row.uid, detail=detail)
+        write.remember(type(row).__name__, full_name(row), Change.CHANGED, uid=row.uid, detail=detail)
 
 
 def _value(row: Mirrored, name: str) -> Any:

@@ -62,7 +62,7 @@ def profile(slug: str) -> dict[str, Any]:
 NEW_PROFILE = {"slug": "made-by-a-test"}
 WISHED = {"team": "vision", "cluster": "fra-1", "profile": "small-16g"}
 RATE = {"title": "Sample", "per_hour": "2.5", "valid_from": SOON}
-DECIDED = {"answer": "approve", "requests": [], "preview": True}
+DECIDED = {"decision": "approve", "requests": [], "preview": True}
 DENIED = {"reason": "Request again on Monday."}
 
 # Whoever reads: everything that is not here is asked for by the admin, without a query.

@@ -80,7 +80,7 @@ def test_what_is_no_switch_does_not_save_a_profile(root, word):
         ("approval-rules/", {"team": "vision", "approval": 0}, "approval"),
         (
             "approvals/decide/",
-            {"answer": "approve", "requests": [{"kind": "claim", "id": 3}]},
+            {"decision": "approve", "requests": [{"kind": "claim", "id": 3}]},
             "requests.0.id",
         ),
         ("claims/bulk/", {"action": "release", "claims": [3]}, "claims.0"),

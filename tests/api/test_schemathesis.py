@@ -292,7 +292,7 @@ def test_lists_and_answers_on_several_name_nothing_of_other_teams(described, api
     several = {
         "/api/v1/claims/bulk/": {"action": "release", "claims": claims},
         "/api/v1/approvals/decide/": {
-            "answer": "deny", "note": "No.", "requests": [{"kind": "claim", "id": one} for one in claims]
+            "decision": "deny", "note": "No.", "requests": [{"kind": "claim", "id": one} for one in claims]
         },
     }  # fmt: skip
     for path, body in several.items():

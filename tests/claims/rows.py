@@ -32,4 +32,4 @@ def last_step(claim: Claim) -> tuple[str, str, str, User | None]:
     """Return the newest line of the history: from, to, why, by whom."""
     step = claim.history.order_by("-pk").select_related("by").first()
     assert step is not None
-    return step.old, step.new, step.why, step.by
+    return step.old, step.new, step.reason, step.by

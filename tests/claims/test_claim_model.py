@@ -174,8 +174,8 @@ def test_a_remark_is_a_line_without_a_step(claim, lena, vision, fra):
 def test_the_history_is_in_order_of_time_and_then_of_writing(claim):
     Transition.objects.filter(claim=claim).delete()
     for why, at in (("b", NOON), ("c", NOON), ("a", NOON - timedelta(seconds=1))):
-        Transition.objects.create(claim=claim, new=S.REQUESTED, why=why, at=at)
-    assert [step.why for step in claim.history.all()] == ["a", "b", "c"]
+        Transition.objects.create(claim=claim, new=S.REQUESTED, reason=why, at=at)
+    assert [step.reason for step in claim.history.all()] == ["a", "b", "c"]
 
 
 # Wishes.
@@ -194,16 +194,16 @@ def test_of_two_answers_the_first_counts(claim, lena, lars, answer):
         assert late.decide(RequestStatus.DENIED, by=lars, note="Late.") is False
         assert asked.decide(answer, by=lars) is False
     for each in (asked, late, Extension.objects.get(pk=asked.pk)):
-        said = (each.answer, each.decided_by, each.decided_at, each.decision_note)
+        said = (each.status, each.decided_by, each.decided_at, each.decision_note)
         assert said == (answer, lena, NOON, "Fine.")
-    assert QuotaRequest.objects.get(pk=other.pk).answer == RequestStatus.WAITING
+    assert QuotaRequest.objects.get(pk=other.pk).status == RequestStatus.WAITING
 
 
 def test_an_answer_is_to_one_wish_alone(claim, lena):
     first, second = (make_quota_request(claim.team, by=lena) for _ in range(2))
     assert first.decide(RequestStatus.DENIED, by=None)
     second.refresh_from_db()
-    assert (second.answer, second.decided_at) == (RequestStatus.WAITING, None)
+    assert (second.status, second.decided_at) == (RequestStatus.WAITING, None)
     assert (first.decided_by, first.decision_note) == (None, "")
 
 
@@ -277,10 +277,10 @@ def test_what_is_of_a_team_is_visible_to_its_people_and_to_admins(claim, bob, ev
     theirs = make_claim(audio, by=eve, cluster=fra, state=S.PROVISIONED)
     of_audio = {Claim: theirs, Extension: make_extension(theirs), Quota: make_quota(audio, 2)}
     of_audio[QuotaRequest] = make_quota_request(audio, by=eve)
-    of_audio[WrittenQuota] = WrittenQuota.objects.create(place=audio.namespaces.get())
+    of_audio[WrittenQuota] = WrittenQuota.objects.create(team_namespace=audio.namespaces.get())
     of_vision = {Claim: claim, Extension: make_extension(claim), Quota: quota}
     of_vision[QuotaRequest] = make_quota_request(claim.team, by=lena)
-    of_vision[WrittenQuota] = WrittenQuota.objects.create(place=claim.team.namespaces.get())
+    of_vision[WrittenQuota] = WrittenQuota.objects.create(team_namespace=claim.team.namespaces.get())
     for model, mine in of_vision.items():
         assert set(model.objects.visible_to(bob)) == {mine}
         assert set(model.objects.visible_to(eve)) == {of_audio[model]}

@@ -185,7 +185,7 @@ def test_what_the_cluster_refuses_fails_with_its_sentence(approved, gateway, ret
     tasks.deliver.delay(str(claim.pk))
     claim.refresh_from_db()
     assert claim.state == ClaimState.FAILED
-    assert claim.problem == claim.history.last().why == f"fra-1 refused it: {error}"
+    assert claim.problem == claim.history.last().reason == f"fra-1 refused it: {error}"
 
 
 def test_a_permission_that_is_missing_is_waited_for(approved, gateway):

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.django_db
 S = ClaimState
 # What differs from claim to claim: only whether there is anything is held to each other.
 OWN = {
-    "id", "name", "key", "object_uid", "sighting", "replaces_id",
+    "id", "name", "key", "object_uid", "observation_hash", "replaces_id",
     "created_at", "state_since", "decide_by", "decided_at", "expires_at",
 }  # fmt: skip
 FIRST_OF_TWO = {
@@ -165,7 +165,7 @@ def facts(claim):
     del columns["reconcile_at"]  # of the sweep
     columns["decided_by_id"] = who(claim.decided_by, claim.team)
     told = [
-        (line.old, line.new, line.why.replace(claim.name, "NAME"), who(line.by, claim.team))
+        (line.old, line.new, line.reason.replace(claim.name, "NAME"), who(line.by, claim.team))
         for line in claim.history.all()
     ]
     held = [
@@ -272,7 +272,7 @@ def test_a_claim_that_replaces_another_carries_what_the_service_would(by_service
     assert facts(ours[1])["charges"] == [("gpu.nvidia.com", 3, None, 2)]
     for old, new in (theirs, ours):
         last = old.history.last()
-        assert (last.why, last.by) == (f"{new} was requested as a replacement.", alice)
+        assert (last.reason, last.by) == (f"{new} was requested as a replacement.", alice)
     assert facts(ours[0])["columns"] == facts(theirs[0])["columns"]
 
 
@@ -336,7 +336,7 @@ def test_a_claim_costs_a_handful_of_queries(vision, fra, train, alice):
 def facts_of_ask(row):
     """Return the columns of a wish that waits, without what is of this one alone."""
     values = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
-    own = ("id", "key", "asked_at", "decide_by", "claim_id")
+    own = ("id", "key", "requested_at", "decide_by", "claim_id")
     return {name: bool(value) if name in own else value for name, value in values.items()}
 
 

@@ -33,7 +33,7 @@ def without_compare_and_set(monkeypatch):
 
     def advance(self, to, *, why, by=None, **fields):
         Claim.objects.filter(pk=self.pk).update(state=to, **fields)
-        self.history.create(old=self.state, new=to, why=why, by=by)
+        self.history.create(old=self.state, new=to, reason=why, by=by)
         self.refresh_from_db()
         return True
 

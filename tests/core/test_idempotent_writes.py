@@ -86,7 +86,7 @@ def test_refused_write_may_be_sent_again(api, root):
 
 def test_write_in_progress_is_a_conflict(api, monkeypatch):
     send(api)
-    StoredResponse.objects.update(status=None, answer="")
+    StoredResponse.objects.update(status=None, body="")
     assert send(api).status_code == 409
     assert Rate.objects.count() == 1
 
@@ -95,7 +95,7 @@ def test_abandoned_write_is_taken_over(api):
     send(api)
     Rate.objects.all().delete()
     StoredResponse.objects.update(
-        status=None, answer="", at=timezone.now() - keyed.ABANDONED_AFTER - timedelta(seconds=1)
+        status=None, body="", at=timezone.now() - keyed.ABANDONED_AFTER - timedelta(seconds=1)
     )
     assert send(api).status_code == 201
     assert Rate.objects.count() == 1
@@ -116,7 +116,7 @@ def test_token_is_created_once_and_its_text_is_not_stored(api, root):
     assert again.json()["answered"]["id"] == made["id"]
     assert "token" not in again.json()["answered"]
     assert ApiToken.objects.filter(user=root).count() == 1
-    assert made["token"] not in StoredResponse.objects.get().answer
+    assert made["token"] not in StoredResponse.objects.get().body
 
 
 def test_profile_is_created_once_per_key(api):

@@ -15,8 +15,8 @@ from tests.crawl import checks, known
 type Json = dict[str, Any]
 
 MOST_ROWS = 6  # of one list whose own addresses are read; one of each state comes first
-TELLS_APART = ("state", "answer", "sharing", "kind", "origin")  # what makes rows of a list different in kind
-DOCUMENTS = {"spec", "asked", "manifest", "raw", "text", "fix"}  # of Kubernetes, not prose
+TELLS_APART = ("state", "status", "sharing", "kind", "origin")  # what makes rows of a list different in kind
+DOCUMENTS = {"spec", "manifest", "raw", "text", "fix"}  # of Kubernetes, not prose
 # A query for which no description names a value: a value, or the list and field that have one.
 QUERIES = {"q": "gpu", "month": "2026-10", "limit": "1", "version": "1", "wait": "0", "name": "gpu"}
 NAMED = {"team": ("teams/", "slug"), "cluster": ("clusters/", "name"), "profile": ("profiles/", "slug")}

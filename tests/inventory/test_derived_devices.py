@@ -20,7 +20,7 @@ from inventory.models import (
 )
 from inventory.signals import mirror_changed
 from inventory.sync import derive, pools, session
-from inventory.sync.columns import asked_by, columns, instant, trim, uses_claims
+from inventory.sync.columns import columns, instant, requested_resources, trim, uses_claims
 from inventory.sync.list_watch import list_all, sync_once
 from inventory.sync.pools import class_book, condition, pools_meant, refresh_pools
 from inventory.sync.rows import writing
@@ -239,7 +239,7 @@ def test_incomplete_pool_keeps_its_devices_unchanged(mirrored, fake, run_session
     after = Device.objects.filter(pool="node-a", name="gpu-0").values().get()
     assert after == before | {"pool_complete": False, "changed_at": NOW}
     told = ObjectEvent.objects.filter(kind="Device", name=f"{DRIVER}/node-a/gpu-0").get()
-    assert (told.what, told.detail) == ("changed", {"pool_complete": [True, False]})
+    assert (told.change, told.detail) == ("changed", {"pool_complete": [True, False]})
 
 
 def halves(pool, generation=1):
@@ -499,7 +499,7 @@ def test_fractional_quantity_is_ignored_and_requests_precede_limits():
         "limits": {"a.com/x": "2", "a.com/y": "1.5", "a.com/z": "1k", "requests.a.com/x": "1"},
         "requests": {"a.com/x": "3"},
     }
-    assert asked_by({"containers": [{"resources": resources}]}) == {"a.com/x": 3}
+    assert requested_resources({"containers": [{"resources": resources}]}) == {"a.com/x": 3}
 
 
 def taint(key, blocks=True):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inventory.sync.columns import asked_by, is_extended
+from inventory.sync.columns import is_extended, requested_resources
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_containers_add_up_and_the_largest_init_container_counts_beside_them():
             container(limits={"nvidia.com/gpu": "1", "amd.com/gpu": "1"}),
         ],
     }
-    assert asked_by(spec) == {"nvidia.com/gpu": 5, "amd.com/gpu": 1}
+    assert requested_resources(spec) == {"nvidia.com/gpu": 5, "amd.com/gpu": 1}
 
 
 def test_pod_without_devices_requests_none():
-    assert asked_by({"containers": [{"name": "a"}, container(limits={"cpu": "1"})]}) == {}
+    assert requested_resources({"containers": [{"name": "a"}, container(limits={"cpu": "1"})]}) == {}

@@ -110,7 +110,7 @@ def test_prune_deletes_only_old_rows():
         gone = None if gone_for is None else NOW - gone_for
         Device.objects.create(cluster=fra, slice=used, driver="d", pool="p", name=name, gone_at=gone)
     for name, ago in (("kept", quarter), ("forgotten", quarter + second)):
-        ObjectEvent.objects.create(cluster=fra, kind="Node", name=name, what="gone", at=NOW - ago)
+        ObjectEvent.objects.create(cluster=fra, kind="Node", name=name, change="gone", at=NOW - ago)
     with time_machine.travel(NOW, tick=False):
         assert prune_history() == 8
     left = {
@@ -204,9 +204,9 @@ def test_first_matching_condition_is_the_device_state(mirrored, facts, state):
     assert set(Device.objects.count_by("state")) == expected
 
 
-def told(of, name, what="changed", minutes=0, kind="Device", **detail):
+def told(of, name, change="changed", minutes=0, kind="Device", **detail):
     at = NOW + timedelta(minutes=minutes)
-    return ObjectEvent.objects.create(cluster=of, kind=kind, name=name, what=what, at=at, detail=detail)
+    return ObjectEvent.objects.create(cluster=of, kind=kind, name=name, change=change, at=at, detail=detail)
 
 
 def test_the_history_of_a_device_is_its_own_and_newest_first(mirrored):
@@ -236,11 +236,11 @@ def test_a_long_history_is_cut_at_thirty_lines(mirrored):
     name = "gpu.nvidia.com/node-b/gpu-0"
     for minutes in range(MAX_LINES - 1):
         told(mirrored, name, minutes=minutes)
-    assert [line.what for line in device_history(device)] == ["Changed"] * 29 + ["First seen"]
+    assert [line.change for line in device_history(device)] == ["Changed"] * 29 + ["First seen"]
     for minutes in range(100, 102):
         told(mirrored, name, minutes=minutes)
     lines = device_history(device)
-    assert [line.what for line in lines] == ["Changed"] * 30
+    assert [line.change for line in lines] == ["Changed"] * 30
     assert lines[-1].at == NOW + timedelta(minutes=1)
 
 
@@ -263,7 +263,7 @@ def test_a_long_history_is_cut_at_thirty_lines(mirrored):
 )  # fmt: skip
 def test_history_values_are_readable(value, text):
     assert value_text(value) == text
-    event = ObjectEvent(what="changed", detail={"attributes.x": [value, "new"]}, at=NOW)
+    event = ObjectEvent(change="changed", detail={"attributes.x": [value, "new"]}, at=NOW)
     assert history_line(event).details == [f"x: {text} → new"]
 
 

@@ -78,7 +78,7 @@ def test_object_deleted_during_an_outage_is_closed_by_the_listing(mirrored, fake
 
     assert Node.objects.get(name="node-b").gone_at
     assert Device.objects.get(pool="node-b").gone_at
-    gone = ObjectEvent.objects.filter(what="gone").values_list("kind", "name")
+    gone = ObjectEvent.objects.filter(change="gone").values_list("kind", "name")
     assert set(gone) == {("Node", "node-b"), ("Device", "gpu.nvidia.com/node-b/gpu-0")}
 
 
@@ -94,7 +94,7 @@ def test_repeated_and_late_events_change_nothing(mirrored, fake):
     apply_events(lease, NODE, [Event("MODIFIED", old, earlier)], version=later)
 
     assert Node.objects.get(name="node-a").ready is False
-    assert ObjectEvent.objects.filter(kind="Node", name="node-a", what="changed").count() == 1
+    assert ObjectEvent.objects.filter(kind="Node", name="node-a", change="changed").count() == 1
 
 
 def test_versions_are_compared_as_numbers_not_as_text(mirrored, fake):
@@ -145,7 +145,7 @@ def test_listing_reopens_a_row_closed_by_mistake(mirrored, fake):
     assert fake.get(NODE, "node-a")["metadata"]["resourceVersion"] == version
     list_all(take(mirrored.pk, "nodes"), fake, NODE)
     assert Node.objects.get(name="node-a").gone_at is None
-    assert ObjectEvent.objects.filter(kind="Node", name="node-a", what="appeared").exists()
+    assert ObjectEvent.objects.filter(kind="Node", name="node-a", change="appeared").exists()
 
 
 def test_object_created_again_under_its_name_is_a_new_row(mirrored, fake, run_session):
@@ -298,5 +298,5 @@ def test_gpu_added_to_a_pool_appears_in_the_history(mirrored, fake, run_session)
     run_session("resourceslices")
     assert Device.objects.filter(pool="node-b", gone_at=None).count() == 2
     event = ObjectEvent.objects.get(kind="Device")
-    assert (event.name, event.what) == ("gpu.nvidia.com/node-b/gpu-1", "appeared")
+    assert (event.name, event.change) == ("gpu.nvidia.com/node-b/gpu-1", "appeared")
     assert ResourceSlice.objects.get(name="node-b-slice", gone_at=None).generation == 2

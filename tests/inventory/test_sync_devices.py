@@ -73,7 +73,7 @@ def test_rule_taints_selected_devices_until_it_is_deleted(mirrored, fake, run_se
     fake.remove(RULE, "drain")
     run_session("devicetaintrules")
     assert (device("gpu-1").taints, device("gpu-1").state) == ([], DeviceState.FREE)
-    told = ObjectEvent.objects.filter(kind="Device", name=f"{DRIVER}/node-a/gpu-1", what="changed")
+    told = ObjectEvent.objects.filter(kind="Device", name=f"{DRIVER}/node-a/gpu-1", change="changed")
     assert [list(event.detail) for event in told] == [["taints"], ["taints"]]
 
 
@@ -209,7 +209,7 @@ def test_history_shows_the_changed_driver_version(mirrored, fake, run_session):
     newer["attributes"]["driverVersion"] = {"version": "590.1.0"}
     fake.put(RESOURCE_SLICE, slice_of("node-b", [newer], generation=2))
     run_session("resourceslices")
-    event = ObjectEvent.objects.get(kind="Device", what="changed")
+    event = ObjectEvent.objects.get(kind="Device", change="changed")
     assert event.detail == {"attributes.driverVersion": [{"version": "580.95.5"}, {"version": "590.1.0"}]}
 
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from inventory.models import Cluster, Freshness, ObjectEvent
 from inventory.signals import mirror_changed
-from inventory.sync.rows import What, writing
+from inventory.sync.rows import Change, writing
 from inventory.sync.session import Lease, LeaseLost, reserve, take
 
 pytestmark = pytest.mark.django_db
@@ -129,7 +129,7 @@ def test_lost_lease_cannot_change_that_of_the_next_holder(fra):
 
 
 def events():
-    return list(ObjectEvent.objects.order_by("pk").values("kind", "name", "uid", "what", "detail"))
+    return list(ObjectEvent.objects.order_by("pk").values("kind", "name", "uid", "change", "detail"))
 
 
 def test_a_transaction_of_the_mirror_counts_up_by_one_and_keeps_its_history(fra):
@@ -138,17 +138,17 @@ def test_a_transaction_of_the_mirror_counts_up_by_one_and_keeps_its_history(fra)
     with writing(lease) as write:
         assert (write.cluster_id, write.revision) == (fra.pk, 42)
         write.touch("Node", "node-a")
-        write.remember("Node", "node-a", What.APPEARED, uid="u")
-        write.remember("Node", "node-b", What.CHANGED, detail={"ready": [True, False]})
+        write.remember("Node", "node-a", Change.APPEARED, uid="u")
+        write.remember("Node", "node-b", Change.CHANGED, detail={"ready": [True, False]})
     fra.refresh_from_db()
     assert fra.revision == 42
     assert events() == [
-        {"kind": "Node", "name": "node-a", "uid": "u", "what": "appeared", "detail": {}},
+        {"kind": "Node", "name": "node-a", "uid": "u", "change": "appeared", "detail": {}},
         {
             "kind": "Node",
             "name": "node-b",
             "uid": "",
-            "what": "changed",
+            "change": "changed",
             "detail": {"ready": [True, False]},
         },
     ]
@@ -203,7 +203,7 @@ def test_rolled_back_transaction_sends_no_signal(fra, heard, django_capture_on_c
     commits, rolled_back = django_capture_on_commit_callbacks(execute=True), suppress(ZeroDivisionError)
     with commits, rolled_back, writing(lease) as write:
         write.touch("Node", "node-a")
-        write.remember("Node", "node-a", What.GONE)
+        write.remember("Node", "node-a", Change.GONE)
         raise ZeroDivisionError
     assert (heard, events()) == ([], [])
     fra.refresh_from_db()

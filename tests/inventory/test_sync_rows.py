@@ -229,7 +229,7 @@ def test_a_listing_without_news_writes_no_row_and_no_line_of_history(mirrored, f
 
 def history(**wanted):
     found = ObjectEvent.objects.filter(**wanted).order_by("pk")
-    return list(found.values_list("kind", "name", "uid", "what", "detail"))
+    return list(found.values_list("kind", "name", "uid", "change", "detail"))
 
 
 def test_history_starts_after_the_first_listing(fra, fake):

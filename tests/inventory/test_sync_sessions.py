@@ -259,7 +259,7 @@ def test_objects_on_no_page_of_the_listing_are_closed(mirrored, fake, monkeypatc
     monkeypatch.setattr(fake, "list", lambda kind: iter(pages))
     list_all(lease, fake, NODE)
     assert list(Node.objects.filter(gone_at=None).values_list("name", flat=True)) == ["node-a", "node-c"]
-    gone = ObjectEvent.objects.filter(kind="Node", what="gone").values_list("name", flat=True)
+    gone = ObjectEvent.objects.filter(kind="Node", change="gone").values_list("name", flat=True)
     assert sorted(gone) == ["node-b", "node-d"]
 
 

@@ -174,7 +174,11 @@ def fill_claims(names: dict[str, Any], team: Any, cluster: Any, train: Any, peop
     claim("in_grace", ClaimState.ALLOCATED, profile=graceful, expires_at=now - HOUR)
     wishing = claim("wishing", ClaimState.ALLOCATED)
     names["extension"] = Extension.objects.create(
-        claim=wishing, was=wishing.expires_at, until=wishing.expires_at + 3 * DAY, asked_by=user_of, key="e"
+        claim=wishing,
+        previous_end=wishing.expires_at,
+        until=wishing.expires_at + 3 * DAY,
+        requested_by=user_of,
+        key="e",
     ).pk
     claim("replacement", ClaimState.REQUESTED, replaces=claim("replaced", ClaimState.ALLOCATED))
     claim("crowded", replaces=claim("crowding", ClaimState.ALLOCATED))
@@ -191,13 +195,13 @@ def fill_claims(names: dict[str, Any], team: Any, cluster: Any, train: Any, peop
 
 
 def fill_asks(names: dict[str, Any], team: Any, people: dict[str, User]) -> None:
-    asked = {"team": team, "asked_by": people["asker"], "reason": "More of it."}
+    asked = {"team": team, "requested_by": people["asker"], "reason": "More of it."}
     waiting = QuotaRequest.objects.create(device_class="gpu.nvidia.com", devices=120, key="w", **asked)
     answered = QuotaRequest.objects.create(
         device_class="gpu.nvidia.com",
         devices=110,
         key="d",
-        answer="denied",
+        status="denied",
         decided_by=people["admin"],
         decided_at=timezone.now(),
         **asked,

@@ -83,7 +83,7 @@ def quota(client):
     Device.objects.create(slice=piece, name="gpu-0", product=EVIL, classes=[GPU_CLASS], **fields)
     ApprovalRule.objects.create(profile=train, approval="lead")
     QuotaRequest.objects.create(
-        asked_by=alice, key="q", team=vision, device_class=GPU_CLASS, devices=9, reason=EVIL
+        requested_by=alice, key="q", team=vision, device_class=GPU_CLASS, devices=9, reason=EVIL
     )
     held = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED)
     hold(held, timezone.now() - timedelta(minutes=1), product=EVIL)

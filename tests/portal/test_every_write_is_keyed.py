@@ -123,7 +123,7 @@ SENT = {
     "decide": Write(
         "lena",
         "approvals/decide/",
-        {"answer": "deny", "note": "No.", "requests": [{"kind": "claim", "id": "{claim}"}]},
+        {"decision": "deny", "note": "No.", "requests": [{"kind": "claim", "id": "{claim}"}]},
         200,
     ),
     "extend": Write("alice", "claims/{held}/extend/", {"until": NOW + timedelta(days=3)}, 201),

@@ -195,13 +195,18 @@ def test_admin_sees_number_of_pending_requests(make, page, alice, lena):
     """A lead decides on them: nothing waits for the admin."""
     make(ClaimState.REQUESTED)
     running = make(ClaimState.ALLOCATED, expires_at=timezone.now() + HOUR)
-    ask = {"claim": running, "was": running.expires_at, "until": running.expires_at + HOUR, "asked_by": alice}
+    ask = {
+        "claim": running,
+        "previous_end": running.expires_at,
+        "until": running.expires_at + HOUR,
+        "requested_by": alice,
+    }
     Extension.objects.create(**ask, key="waits")
     Extension.objects.create(
-        **ask, key="over", answer=RequestStatus.DENIED, decided_at=timezone.now(), decided_by=lena
+        **ask, key="over", status=RequestStatus.DENIED, decided_at=timezone.now(), decided_by=lena
     )
     QuotaRequest.objects.create(
-        team=running.team, device_class="gpu.nvidia.com", devices=9, asked_by=alice, key="more"
+        team=running.team, device_class="gpu.nvidia.com", devices=9, requested_by=alice, key="more"
     )
     tile = re.search(
         r'<a href="([^"]*)"><div class="lab">Pending requests</div>(.*?)</a>',

@@ -289,7 +289,7 @@ TYPED: dict[str, dict[str, str]] = {
     "usage:rate_new": {"title": "New", "per_hour": "2"},
     "teams:people": {"username": "noah"},
     "teams:tokens": {"title": "Notebook"},
-    "bulk": {"answer": "approve"},
+    "bulk": {"decision": "approve"},
 }
 
 

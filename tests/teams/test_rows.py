@@ -103,7 +103,7 @@ def test_stored_response_belongs_to_person_key_and_path(root):
         made = send(root)
     kept = dict(StoredResponse.objects.values().get())
     del kept["id"], kept["digest"]
-    answer = str(kept.pop("answer"))
+    answer = str(kept.pop("body"))
     assert kept == {
         "user_id": root.pk,
         "key": "k",
@@ -142,7 +142,7 @@ def test_deleting_own_keys_keeps_those_of_others(root):
 )
 def test_unfinished_request_is_taken_over_after_a_minute(root, ago, status):
     send(root)
-    StoredResponse.objects.update(status=None, answer="")
+    StoredResponse.objects.update(status=None, body="")
     with time_machine.travel(NOW, tick=False):
         StoredResponse.objects.update(at=NOW - ago)
         answer = send(root)

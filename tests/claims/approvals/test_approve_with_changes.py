@@ -52,7 +52,7 @@ def test_approval_with_fewer_devices_and_less_time(requested, lena, vision):
 def test_original_request_is_kept_and_the_requester_notified(requested, lena, alice):
     before = requested.spec_hash
     claim = change(requested, lena, devices=2, duration=3 * DAY)
-    assert claim.asked == {
+    assert claim.original_request == {
         "profile": "train-80 v1",
         "devices": 4,
         "duration": "10 d",
@@ -63,7 +63,7 @@ def test_original_request_is_kept_and_the_requester_notified(requested, lena, al
     assert notice.title == "sam2 was approved with changes"
     assert "lena changed it: 4 → 2 devices; 10 d → 3 d." in notice.body
     assert "release it" in notice.body
-    assert claim.history.last().why == (
+    assert claim.history.last().reason == (
         "Approved with changes: 4 → 2 devices; 10 d → 3 d. Enough for the review."
     )
 
@@ -81,7 +81,7 @@ def test_change_of_profile_needs_quota(requested, lena, vision, small):
     with pytest.raises(QuotaExceeded, match=f"3 {SLICE} devices; this request needs 4"):
         change(requested, lena, profile=small)
     requested.refresh_from_db()
-    assert (requested.state, requested.devices, requested.asked) == (ClaimState.REQUESTED, 4, None)
+    assert (requested.state, requested.devices, requested.original_request) == (ClaimState.REQUESTED, 4, None)
     assert {row.device_class for row in requested.charges.all()} == {"gpu.nvidia.com"}
     assert change(requested, lena, profile=small, devices=3).state == ClaimState.APPROVED
 

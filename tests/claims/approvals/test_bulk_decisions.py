@@ -49,14 +49,14 @@ def mixed(claim, longer, more):
     return {"claim": [claim.pk], "extension": [longer.pk], "quota": [more.pk]}
 
 
-def sent(mixed, claim, answer="approve", **more):
-    return mixed | {"answer": answer, f"spec_hash_{claim.pk}": claim.spec_hash} | more
+def sent(mixed, claim, decision="approve", **more):
+    return mixed | {"decision": decision, f"spec_hash_{claim.pk}": claim.spec_hash} | more
 
 
 def answers(claim, longer, more):
     for row in (claim, longer, more):
         row.refresh_from_db()
-    return claim.state, longer.answer, more.answer
+    return claim.state, longer.status, more.status
 
 
 def test_inbox_offers_a_checkbox_for_every_kind(client, root, lena, mixed):
@@ -98,7 +98,7 @@ def test_own_request_is_not_decided_in_bulk(client, lena, held, claim):
     assert answer.status_code == 409
     assert "1 of 2 requests approved." in answer.text
     own.refresh_from_db()
-    assert own.answer == RequestStatus.WAITING
+    assert own.status == RequestStatus.WAITING
 
 
 def test_bulk_preview_warns_of_failing_approvals(client, root, quota, longer, more):
@@ -235,7 +235,7 @@ def requests(mixed, claim):
 
 
 def test_the_api_previews_and_decides(root, mixed, claim, longer, more):
-    body = {"answer": "approve", "requests": requests(mixed, claim)}
+    body = {"decision": "approve", "requests": requests(mixed, claim)}
     shown = api_of(root).post(API, body | {"preview": True}, format="json").json()
     assert {one["kind"] for one in shown["results"]} == {"claim", "extension", "quota"}
     assert "vision: limit of gpu.nvidia.com 8 → 12." in shown["together"]
@@ -252,7 +252,7 @@ def test_the_api_previews_and_decides(root, mixed, claim, longer, more):
 
 
 def test_api_names_each_refusal(lena, eve, mixed, claim, longer, more):
-    body = {"answer": "approve", "requests": requests(mixed, claim)}
+    body = {"decision": "approve", "requests": requests(mixed, claim)}
     body["requests"][0]["spec_hash"] = "0" * 64
     told = {one["kind"]: one for one in api_of(lena).post(API, body, format="json").json()["results"]}
     assert (told["claim"]["done"], told["claim"]["code"]) == (False, "conflict")
@@ -262,8 +262,8 @@ def test_api_names_each_refusal(lena, eve, mixed, claim, longer, more):
 
 
 def test_the_api_denies_only_with_a_reason(lena, mixed, claim, longer, more):
-    body = {"answer": "deny", "requests": requests(mixed, claim)}
+    body = {"decision": "deny", "requests": requests(mixed, claim)}
     assert api_of(lena).post(API, body, format="json").status_code == 422
     assert api_of(lena).post(API, body | {"note": "No."}, format="json").status_code == 200
     assert answers(claim, longer, more) == (ClaimState.DENIED, RequestStatus.DENIED, RequestStatus.WAITING)
-    assert api_of(lena).post(API, {"answer": "perhaps", "requests": []}, format="json").status_code == 422
+    assert api_of(lena).post(API, {"decision": "perhaps", "requests": []}, format="json").status_code == 422

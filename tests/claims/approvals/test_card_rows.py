@@ -162,11 +162,11 @@ def test_quota_card_shows_the_change_and_the_actions(client, more, lena, alice, 
 
 
 def test_inbox_opens_the_card_of_its_first_row(client, more, longer, requested, lena, root, now):
-    type(more).objects.update(asked_at=now - DAY)
+    type(more).objects.update(requested_at=now - DAY)
     pending.refresh()
     client.force_login(root)
     assert client.get(reverse("claims:approvals")).context["current"] == more.pk
-    type(longer).objects.update(asked_at=now - DAY)
+    type(longer).objects.update(requested_at=now - DAY)
     pending.refresh()
     client.force_login(lena)
     assert client.get(reverse("claims:approvals")).context["current"] == longer.pk
@@ -192,7 +192,7 @@ def test_refused_decision_keeps_the_note_and_shows_the_reason(
     answer = client.post(url("quota_request_deny", more), {"note": ""})
     assert answer.status_code == 422
     more.refresh_from_db()
-    assert more.answer == "waiting"
+    assert more.status == "waiting"
 
 
 def test_decisions_keep_their_notes_and_confirm_the_result(client, more, longer, vision, alice, lena, root):
@@ -370,7 +370,7 @@ def test_first_approval_of_a_change_cannot_bypass_admins(requested, train, lena)
     with pytest.raises(Forbidden, match="Only platform admins decide on requests for big"):
         change(requested, lena, profile=big)
     requested.refresh_from_db()
-    assert (requested.profile_version, requested.asked) == (train.current, None)
+    assert (requested.profile_version, requested.original_request) == (train.current, None)
 
 
 def test_claim_in_a_replacement_can_only_change_duration(requested, ask, vision, fra, train, lena, quota):
@@ -402,7 +402,7 @@ def test_original_request_is_kept_through_two_changes(requested, train, lena, ro
     requested.refresh_from_db()
     change(requested, root, devices=2)
     requested.refresh_from_db()
-    assert (requested.devices, requested.asked["devices"]) == (2, 4)
+    assert (requested.devices, requested.original_request["devices"]) == (2, 4)
     assert requested.charges.get().devices == 2
 
 

@@ -87,7 +87,7 @@ def test_two_remaining_profiles_stay_combined(ask, lena, slice_10, pair):
 
 def test_original_request_is_kept_and_the_requester_notified(client, requested, lena, alice):
     claim = change(requested, lena, ("train-80", 1), ("slice-10", 0))
-    assert claim.asked["what"] == "4 × Train 80 + 3 × Slice 10"
+    assert claim.original_request["size"] == "4 × Train 80 + 3 × Slice 10"
     body = Notice.objects.get(user=alice).body
     assert "lena changed it: train-80: 4 → 1 device; without slice-10." in body
     client.force_login(lena)
@@ -117,7 +117,7 @@ def test_larger_empty_or_unknown_part_is_refused(requested, lena, parts, said):
     with pytest.raises(Invalid, match=said):
         change(requested, lena, *parts)
     requested.refresh_from_db()
-    assert (requested.state, requested.devices, requested.asked, len(rows_of(requested))) == (
+    assert (requested.state, requested.devices, requested.original_request, len(rows_of(requested))) == (
         ClaimState.REQUESTED,
         7,
         None,

@@ -33,7 +33,7 @@ def test_lead_cannot_change_to_admin_access(lena, claim, watching):
             claim=claim, by=lena, spec_hash=claim.spec_hash, wanted=WantedChange(profile=watching)
         )
     claim.refresh_from_db()
-    assert (claim.state, claim.asked, claim.profile_version.profile.slug) == (
+    assert (claim.state, claim.original_request, claim.profile_version.profile.slug) == (
         ClaimState.REQUESTED,
         None,
         "train-80",

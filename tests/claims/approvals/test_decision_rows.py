@@ -63,7 +63,7 @@ def row_of(claim):
 
 
 def lines_of(claim):
-    return list(claim.history.order_by("at", "pk").values_list("old", "new", "by__username", "why"))[1:]
+    return list(claim.history.order_by("at", "pk").values_list("old", "new", "by__username", "reason"))[1:]
 
 
 def told():
@@ -276,7 +276,7 @@ def test_approval_with_changes_writes_every_column_and_notifies(waiting_claim, l
         "expires_at": now + 12 * HOUR,
         "devices": 1,
         "duration": 12 * HOUR,
-        "asked": {
+        "original_request": {
             "profile": "train-80 v1",
             "devices": 2,
             "duration": "1 d",
@@ -332,7 +332,7 @@ def test_first_approval_after_changes_by_lead_and_admin(waiting_claim, both, len
     change(waiting_claim, root, duration=12 * HOUR)
     waiting_claim.refresh_from_db()
     assert not waiting_claim.steps.exists()
-    assert waiting_claim.asked["devices"] == 2  # as it already
+    assert waiting_claim.original_request["devices"] == 2  # as it already
     assert [(who, title) for who, title, *_ in told()] == [
         ("alice", "sam2 was changed and still waits for approval"),
         ("lars", "sam2 waits for your decision"),

@@ -41,7 +41,7 @@ def test_delegate_of_two_leads_decides_on_requests_of_each(ask, vision, lena, la
     stands_in(noor, lars, vision)
     assert ApprovalAuthority(noor).delegator(claim) == lars
     approved = decide.approve(claim=claim, by=noor, spec_hash=claim.spec_hash)
-    assert approved.history.last().why.endswith("As delegate of lars.")
+    assert approved.history.last().reason.endswith("As delegate of lars.")
 
 
 def test_extension_of_the_only_lead_waits_for_admins(vision, fra, train, lena, lars, noor, root):
@@ -53,7 +53,7 @@ def test_extension_of_the_only_lead_waits_for_admins(vision, fra, train, lena, l
         vision, by=lena, cluster=fra, profile=train, state=ClaimState.PROVISIONED, decided_at=now,
         expires_at=now + DAY,
     )  # fmt: skip
-    assert extension_approvers(claim, asked_by=lena) == [root]
+    assert extension_approvers(claim, requested_by=lena) == [root]
     asked = extend(claim=claim, by=lena, until=claim.expires_at + DAY, key="k")
     told = Notice.objects.filter(key=f"extension:{asked.pk}:asked")
     assert [notice.user for notice in told] == [root]

@@ -52,7 +52,7 @@ def test_history_names_the_delegating_lead(ask, mira, away):
     with time_machine.travel(timezone.now() + 2 * DAY, tick=False):
         approve(claim=claim, by=mira, spec_hash=claim.spec_hash, note="Fine.")
     step = claim.history.last()
-    assert (step.new, step.by, step.why) == (ClaimState.APPROVED, mira, "Fine. As delegate of lena.")
+    assert (step.new, step.by, step.reason) == (ClaimState.APPROVED, mira, "Fine. As delegate of lena.")
 
 
 def test_delegate_is_notified_like_a_lead(ask, mira, away):

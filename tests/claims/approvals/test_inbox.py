@@ -41,7 +41,7 @@ def every_kind(ask, held, vision, alice):
     requested = ask(name="sam2", devices=2)
     Claim.objects.filter(pk=requested.pk).update(created_at=timezone.now() - 30 * HOUR)
     pending.refresh()
-    extension = make_extension(held, by=alice, asked_at=timezone.now() - 6 * HOUR)
+    extension = make_extension(held, by=alice, requested_at=timezone.now() - 6 * HOUR)
     quota = make_quota_request(vision, 12, by=alice)
     return requested, extension, quota
 
@@ -206,7 +206,7 @@ def test_extension_is_decided_from_the_inbox(client, every_kind, lena, lars, ali
     assert client.post(deny, {"note": ""}).status_code == 422
     assert client.post(approve, {"note": "Fine."}).status_code == 302
     extension.refresh_from_db()
-    assert (extension.answer, extension.decided_by) == ("approved", lena)
+    assert (extension.status, extension.decided_by) == ("approved", lena)
     client.force_login(lars)
     refused = client.post(deny, {"note": "No."})
     assert refused.status_code == 409
@@ -227,7 +227,7 @@ def test_quota_request_is_decided_from_the_inbox(client, every_kind, quota, lena
     assert client.post(approve).status_code == 302
     asked.refresh_from_db()
     quota.refresh_from_db()
-    assert (asked.answer, quota.devices) == ("approved", 12)
+    assert (asked.status, quota.devices) == ("approved", 12)
 
 
 def test_the_api_lists_every_kind(every_kind, lena):

@@ -80,12 +80,12 @@ def waiting_claim(vision, fra, train, alice, quota, now):
 
 @pytest.fixture
 def longer(held, alice, now):
-    return make_extension(held, by=alice, until=held.expires_at + 2 * DAY, asked_at=now - 2 * HOUR)
+    return make_extension(held, by=alice, until=held.expires_at + 2 * DAY, requested_at=now - 2 * HOUR)
 
 
 @pytest.fixture
 def more(vision, alice, quota, now):
-    return make_quota_request(vision, 12, by=alice, asked_at=now - HOUR)
+    return make_quota_request(vision, 12, by=alice, requested_at=now - HOUR)
 
 
 def api(user):
@@ -151,8 +151,8 @@ def test_decided_items_show_person_time_and_decision(waiting_claim, longer, more
     ],
 )
 def test_item_is_due_soon_after_4_hours_and_overdue_after_24(more, now, age, word, label):
-    type(more).objects.update(asked_at=now - age)
-    (item,) = Inbox(more.asked_by).pending()
+    type(more).objects.update(requested_at=now - age)
+    (item,) = Inbox(more.requested_by).pending()
     assert (item.age, item.age_label) == (word, label)
 
 
@@ -313,14 +313,14 @@ def test_api_has_every_field_and_refuses_an_unknown_tab(waiting_claim, lena, roo
         "id": str(waiting_claim.pk),
         "kind": "claim",
         "title": "sam2",
-        "what": "3 × Train 80, 1 d",
+        "summary": "3 × Train 80, 1 d",
         "team": "vision",
-        "asked_by": "alice",
-        "asked_at": (now - 3 * HOUR).isoformat().replace("+00:00", "Z"),
+        "requested_by": "alice",
+        "requested_at": (now - 3 * HOUR).isoformat().replace("+00:00", "Z"),
         "age": "fresh",
         "mine": True,
-        "said": [],
-        "answer": "",
+        "remarks": [],
+        "decision": "",
         "decided_by": None,
         "decided_at": None,
         "url": reverse("claims:approval", args=[waiting_claim.pk]),
@@ -670,22 +670,22 @@ def test_api_previews_and_decides_independently(waiting_claim, longer, more, roo
         {"kind": "extension", "id": str(longer.pk)},
         {"kind": "quota", "id": str(more.pk)},
     ]
-    sent = {"answer": "approve", "requests": waiting_items}
+    sent = {"decision": "approve", "requests": waiting_items}
     shown = api(lena).post(DECIDE, sent | {"preview": True}, format="json").json()
     assert [(row["id"], row["done"], row["code"]) for row in shown["results"]] == [
         (str(waiting_claim.pk), False, ""),
         (str(longer.pk), False, ""),
         (str(more.pk), False, "refused"),
     ]
-    assert shown["results"][0]["said"] == "gpu.nvidia.com: 2 → 5 of 8 used"
-    assert shown["results"][2]["said"] == "Only platform admins decide on quota."
+    assert shown["results"][0]["message"] == "gpu.nvidia.com: 2 → 5 of 8 used"
+    assert shown["results"][2]["message"] == "Only platform admins decide on quota."
     assert len(shown["together"]) == 2
     assert PendingDecision.objects.count() == 3
     assert api(eve).post(DECIDE, sent, format="json").json() == {"results": [], "together": []}
     assert PendingDecision.objects.count() == 3
     for wrong in (
-        {"answer": "some"},
-        {"answer": "deny", "note": " "},
+        {"decision": "some"},
+        {"decision": "deny", "note": " "},
         {"requests": waiting_items[:1] * 51},
     ):
         assert api(lena).post(DECIDE, sent | wrong, format="json").status_code == 422
@@ -698,7 +698,7 @@ def test_api_previews_and_decides_independently(waiting_claim, longer, more, roo
         ("extension", "held", True, "", ""),
         ("quota", "vision", False, "", "forbidden"),
     ]
-    assert done["results"][2]["said"] == "Only platform admins may do this."
+    assert done["results"][2]["message"] == "Only platform admins may do this."
     assert PendingDecision.objects.count() == 1
     for row in (waiting_claim, longer):
         row.refresh_from_db()
@@ -708,7 +708,7 @@ def test_api_previews_and_decides_independently(waiting_claim, longer, more, roo
 def test_bulk_page_needs_a_decision_and_offers_reasons(client, waiting_claim, lena, root, fra, train):
     client.force_login(root)
     sent = {"claim": [waiting_claim.pk], f"spec_hash_{waiting_claim.pk}": waiting_claim.spec_hash}
-    for wrong in ({}, {"answer": "some"}):
+    for wrong in ({}, {"decision": "some"}):
         answer = client.post(BULK, sent | wrong)
         assert (answer.status_code, answer.context["note_errors"]) == (
             422,
@@ -842,7 +842,7 @@ def test_preview_counts_alternatives_per_profile(vision, fra, train, quota, lena
 
 def test_api_finds_requests_by_kind_and_accepts_50(waiting_claim, longer, lena):
     def answer(*waiting_items):
-        sent = {"answer": "approve", "requests": list(waiting_items), "preview": True}
+        sent = {"decision": "approve", "requests": list(waiting_items), "preview": True}
         return api(lena).post(DECIDE, sent, format="json")
 
     assert answer({"kind": "extension", "id": str(waiting_claim.pk)}).json()["results"] == []

@@ -106,7 +106,7 @@ def test_bulk_approval_is_independent_per_request(client, lena, lars, ask, claim
     client.force_login(lena)
     sent = {
         "claim": [claim.pk, other.pk, gone.pk],
-        "answer": "approve",
+        "decision": "approve",
         f"spec_hash_{claim.pk}": claim.spec_hash,
         f"spec_hash_{other.pk}": "0" * 64,
         f"spec_hash_{gone.pk}": gone.spec_hash,
@@ -123,7 +123,7 @@ def test_bulk_approval_is_independent_per_request(client, lena, lars, ask, claim
 
 def test_bulk_denial_with_a_reason(client, lena, ask, claim):
     client.force_login(lena)
-    sent = {"claim": [claim.pk], "answer": "deny"}
+    sent = {"claim": [claim.pk], "decision": "deny"}
     assert client.post(BULK, sent).status_code == 422
     assert client.post(BULK, sent | {"note": "Not this week."}).status_code == 200
     claim.refresh_from_db()
@@ -131,7 +131,7 @@ def test_bulk_denial_with_a_reason(client, lena, ask, claim):
 
 
 def test_bulk_excludes_invisible_requests(client, eve, bob, claim):
-    sent = {"claim": [claim.pk, "x"], "answer": "approve", f"spec_hash_{claim.pk}": claim.spec_hash}
+    sent = {"claim": [claim.pk, "x"], "decision": "approve", f"spec_hash_{claim.pk}": claim.spec_hash}
     client.force_login(eve)
     assert "sam2" not in client.get(BULK, {"claim": [claim.pk]}).text
     client.post(BULK, sent)

@@ -146,7 +146,7 @@ def test_extension_has_a_row_until_it_is_decided(held, alice, lena, root):
     extension = extend()
     row = PendingDecision.objects.get()
     assert (row.kind, row.claim, row.extension, row.requester) == ("extension", held, extension, alice)
-    assert (audience(extension), row.requested_at) == ({"for_leads"}, extension.asked_at)
+    assert (audience(extension), row.requested_at) == ({"for_leads"}, extension.requested_at)
     assert waiting(lena, root, alice) == [{extension.pk}, set(), set()]
     lifecycle.withdraw_extension(extension=extension, by=alice)
     assert audience(extension) is None
@@ -230,11 +230,11 @@ def test_delegate_sees_requests_only_during_the_delegation(ask, vision, lena, al
 def test_rows_are_ordered_by_request_time_then_id(vision, alice, root):
     at = timezone.now()
     rows = [
-        make_quota_request(vision, number, by=alice, counts="claims", asked_at=at - number * HOUR)
+        make_quota_request(vision, number, by=alice, counts="claims", requested_at=at - number * HOUR)
         for number in (1, 3, 2)
     ]
-    tied = make_quota_request(vision, 9, by=alice, counts="claims", asked_at=at - 3 * HOUR)
-    expected = sorted([*rows, tied], key=lambda row: (row.asked_at, row.pk))
+    tied = make_quota_request(vision, 9, by=alice, counts="claims", requested_at=at - 3 * HOUR)
+    expected = sorted([*rows, tied], key=lambda row: (row.requested_at, row.pk))
     assert [row.pk for row in pending.waiting_for(root)] == [row.pk for row in expected]
     assert pending.backlog(root) == pending.Backlog(4, at - 3 * HOUR)
     assert pending.backlog(alice) == pending.Backlog(0, None)
@@ -248,11 +248,11 @@ def plainly_waiting_for(user):
     person = authority.ApprovalAuthority(user)
     claims = Claim.objects.filter(state=ClaimState.REQUESTED).prefetch_related("alternatives", "steps")
     ids = {claim.pk for claim in claims if person.is_responsible(claim)}
-    for extension in Extension.objects.filter(answer=RequestStatus.WAITING).select_related("claim"):
-        if person.is_responsible(extension.claim, requester_id=extension.asked_by_id):
+    for extension in Extension.objects.filter(status=RequestStatus.WAITING).select_related("claim"):
+        if person.is_responsible(extension.claim, requester_id=extension.requested_by_id):
             ids.add(extension.pk)
     if user.is_superuser:
-        undecided = QuotaRequest.objects.filter(answer=RequestStatus.WAITING).exclude(asked_by=user)
+        undecided = QuotaRequest.objects.filter(status=RequestStatus.WAITING).exclude(requested_by=user)
         ids |= set(undecided.values_list("pk", flat=True))
     return ids
 
@@ -313,7 +313,7 @@ class World:
             decide.deny(claim=claim, by=person, reason="No.")
 
     def do_decide_extension(self):
-        if extension := self.pick(Extension.objects.filter(answer=RequestStatus.WAITING)):
+        if extension := self.pick(Extension.objects.filter(status=RequestStatus.WAITING)):
             extension.decide(RequestStatus.DENIED, by=self.root)
 
     def do_escalate(self):

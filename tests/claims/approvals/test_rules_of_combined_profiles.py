@@ -48,7 +48,7 @@ def test_a_rule_for_each_profile_counts_its_own_devices(ask, vision, train, part
 def test_extension_of_combined_profiles_follows_the_same_rule(ask, rule, part, alice):
     claim = ask(devices=2, together=[(part, 2)], duration=DAY)
     longer = extend(claim=claim, by=alice, until=claim.expires_at + DAY, key="k")
-    assert longer.answer == RequestStatus.APPROVED
+    assert longer.status == RequestStatus.APPROVED
     ApprovalRule.objects.filter(pk=rule.pk).update(automatic_devices=3)
     longer = extend(claim=claim, by=alice, until=longer.until + DAY, key="l")
-    assert (longer.answer, longer.decided_at) == (RequestStatus.WAITING, None)
+    assert (longer.status, longer.decided_at) == (RequestStatus.WAITING, None)

@@ -35,7 +35,7 @@ def test_lead_and_then_platform_admin_approve(requested, lena, lars, root):
     assert approve(requested, root).state == ClaimState.APPROVED
     requested.refresh_from_db()
     assert (requested.decided_by, requested.approved_hash) == (root, requested.spec_hash)
-    said = list(requested.history.values_list("why", flat=True))
+    said = list(requested.history.values_list("reason", flat=True))
     assert "First approval, by a lead. needed for the review" in said
 
 

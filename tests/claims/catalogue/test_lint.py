@@ -213,7 +213,7 @@ def test_api_has_the_same_findings(root, missed):
     assert (body["profiles"], body["checked"], body["silent"]) == (1, ["fra-1"], [])
     finding = next(one for one in body["findings"] if one["code"] == "threshold-just-above")
     assert (finding["subject"], finding["name"], finding["severity"]) == ("profile", "train-80", "warning")
-    assert finding["told"][0]["clusters"] == ["fra-1"]
+    assert finding["messages"][0]["clusters"] == ["fra-1"]
     assert finding["fix"]["after"] == MEMORY.format("79Gi")
     assert made.post(API).status_code == 405
 

@@ -85,8 +85,8 @@ def test_entry_has_waits_sharing_and_limits(alice, vision, fra, train, quota):
     mirrored(fra, [gpu(0)])
     entry = client(alice).get(f"{URL}train-80/").json()
     assert entry["waits"] == {
-        "decision": {"count": 0, "median": None, "most": None},
-        "device": {"count": 0, "median": None, "most": None},
+        "decision": {"count": 0, "median": None, "p90": None},
+        "device": {"count": 0, "median": None, "p90": None},
     }
     assert (entry["sharing"], entry["memory"]) == (["exclusive"], 81559 * 2**20)
     assert (entry["grace"], entry["extension"], entry["price"]) == (0, 0, None)

@@ -608,4 +608,4 @@ def test_api_withdraw_and_release_store_reason(make, alice, action, state, after
     answer = api(alice).post(f"/api/v1/claims/{claim.pk}/{action}/", {"reason": "Done."}, format="json")
     assert (answer.status_code, answer.json()["state"]) == (200, after)
     line = claim.history.latest("pk")
-    assert (line.new, line.why, line.by) == (after, "Done.", alice)
+    assert (line.new, line.reason, line.by) == (after, "Done.", alice)

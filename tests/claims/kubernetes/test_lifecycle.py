@@ -32,7 +32,7 @@ def test_an_extended_claim_ends_and_its_pod_keeps_the_device(approved, gateway, 
     admin.create(POD, pod_for(claim, "train-0"))
     claim = until(claim, ClaimState.ALLOCATED)
     longer = claim.expires_at + timedelta(hours=1)
-    assert extend(claim=claim, by=alice, until=longer, key="k").answer == RequestStatus.APPROVED
+    assert extend(claim=claim, by=alice, until=longer, key="k").status == RequestStatus.APPROVED
     expire()
     assert Claim.objects.get(pk=claim.pk).state == ClaimState.ALLOCATED
 
@@ -71,7 +71,7 @@ def test_what_is_replaced_is_deleted_when_its_successor_holds_devices(
     admin.create(POD, pod_for(new, "new-0"))
     until(new, ClaimState.ALLOCATED)
     old = until(old, ClaimState.RELEASING)
-    assert "Replaced by larger, which holds its devices." in old.history.values_list("why", flat=True)
+    assert "Replaced by larger, which holds its devices." in old.history.values_list("reason", flat=True)
     admin.delete(POD, "old-0", namespace=old.namespace)
     until(old, ClaimState.RELEASED)
     new.refresh_from_db()

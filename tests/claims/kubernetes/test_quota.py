@@ -34,13 +34,15 @@ def kept(gateway, fra, namespace, monkeypatch):
 
     def keep():
         maintain_quotas()
-        row = WrittenQuota.objects.select_related("place__team", "place__cluster").get()
+        row = WrittenQuota.objects.select_related("team_namespace__team", "team_namespace__cluster").get()
         assert row.problem == ""
 
         def counted():
             found = gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace)
             status = found.get("status") or {}
-            return status.get("used") is not None and not resource_quota.counts_old_limit(row.place, gateway)
+            return status.get("used") is not None and not resource_quota.counts_old_limit(
+                row.team_namespace, gateway
+            )
 
         eventually(counted, what="Kubernetes counts by the quota")
         return row

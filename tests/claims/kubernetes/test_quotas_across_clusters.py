@@ -76,16 +76,16 @@ def follow(gateway, namespace, fra, osl, monkeypatch):
         monkeypatch.setattr(f"{module}.gateway_for", connected)
 
     def counted(row):
-        found = gateway.get(RESOURCE_QUOTA, "dragoman", namespace=row.place.namespace)
+        found = gateway.get(RESOURCE_QUOTA, "dragoman", namespace=row.team_namespace.namespace)
         used = (found.get("status") or {}).get("used")
-        return used is not None and not resource_quota.counts_old_limit(row.place, gateway)
+        return used is not None and not resource_quota.counts_old_limit(row.team_namespace, gateway)
 
     def look():
         for cluster in (fra, osl):
             sync_once(cluster, gateways[cluster.name])
         delivery_tasks.sweep()
         maintain_quotas()
-        for row in WrittenQuota.objects.select_related("place__team", "place__cluster"):
+        for row in WrittenQuota.objects.select_related("team_namespace__team", "team_namespace__cluster"):
             assert row.problem == ""
             eventually(partial(counted, row), what=f"{row} counted by")
 

@@ -70,7 +70,7 @@ def test_one_button_releases_what_can_be_and_says_what_became_of_each(client, le
     assert "asked holds nothing that could be released" in text
     assert states()["asked"] == "requested"
     assert states()["sam"] == "releasing"
-    assert held.history.last().why == "The week is over."
+    assert held.history.last().reason == "The week is over."
     assert "Release: done for 2 of 3 claims." in client.post(PAGE, sent).text  # twice is once
     assert held.history.filter(new=ClaimState.RELEASING).count() == 1
 

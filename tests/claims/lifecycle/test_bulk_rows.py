@@ -201,7 +201,7 @@ def test_refused_claim_does_not_stop_others(
         BulkResult(three, "Release started."),
     ]
     assert removals == [str(one.pk), str(three.pk)]
-    assert [claim.history.last().why for claim in (one, three)] == ["Done.", "Done."]
+    assert [claim.history.last().reason for claim in (one, three)] == ["Done.", "Done."]
 
 
 def test_viewer_and_outsider_change_nothing(make, bob, eve):
@@ -218,7 +218,7 @@ def test_action_returns_outcome_and_stores_reason(make, alice, lena):
     assert run(alice, [waits], BulkRequest(BulkAction.WITHDRAW, reason="Later.")) == [
         BulkResult(waits, "Withdrawn.")
     ]
-    assert waits.history.last().why == "Later."
+    assert waits.history.last().reason == "Later."
     assert run(alice, [given], BulkRequest(BulkAction.TRANSFER, to=lena)) == [
         BulkResult(given, "Transferred to lena.")
     ]
@@ -279,15 +279,15 @@ def test_bulk_api_previews_and_runs(make, alice, lena):
             "claim": ids[0],
             "name": "mine",
             "done": False,
-            "said": "Released: it holds no device now.",
+            "message": "Released: it holds no device now.",
             "code": "",
         },
-        {"claim": ids[1], "name": "xhers", "done": False, "said": refusal, "code": "refused"},
+        {"claim": ids[1], "name": "xhers", "done": False, "message": refusal, "code": "refused"},
     ]
     answer = post(alice, action="release", claims=ids, preview=True)
     assert (answer.status_code, answer.json()) == (200, rows)
     assert set(Claim.objects.values_list("state", flat=True)) == {"provisioned"}
-    rows[0] |= {"done": True, "said": "Release started."}
+    rows[0] |= {"done": True, "message": "Release started."}
     rows[1] |= {"code": "forbidden"}
     answer = post(alice, action="release", claims=ids, key="k-2")
     assert (answer.status_code, answer.json()) == (200, rows)
@@ -297,7 +297,7 @@ def test_bulk_api_previews_and_runs(make, alice, lena):
 def test_bulk_api_extends_with_key_and_reason(make, alice):
     claim = make("sam")
     answer = post(alice, action="extend", claims=[str(claim.pk)], by="2h", reason="More.", key="k-9")
-    assert answer.json()[0]["said"] == "Extension by 2 h requested."
+    assert answer.json()[0]["message"] == "Extension by 2 h requested."
     requested = Extension.objects.get()
     assert (requested.key, requested.reason, requested.until) == (f"k-9:{claim.pk}", "More.", END + 2 * HOUR)
 
@@ -424,4 +424,4 @@ def test_bulk_sentences_use_full_names(make, alice, lena):
         ("Transferred from Alice Ott to Lena Ott; its pods keep running.", "", 0, 0)
     ]
     assert run(alice, [claim], order) == [BulkResult(claim, "Transferred to Lena Ott.")]
-    assert claim.history.latest("pk").why == "Handed over from Alice Ott to Lena Ott."
+    assert claim.history.latest("pk").reason == "Handed over from Alice Ott to Lena Ott."

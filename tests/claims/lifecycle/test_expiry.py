@@ -25,7 +25,7 @@ def test_a_request_that_nobody_decides_expires_and_frees_its_quota(ask):
     expire()
     claim.refresh_from_db()
     assert claim.state == ClaimState.EXPIRED
-    assert claim.history.last().why == "Nobody decided within 7 d."
+    assert claim.history.last().reason == "Nobody decided within 7 d."
     assert ask(devices=8)
 
 
@@ -38,7 +38,7 @@ def test_a_claim_that_has_had_its_time_is_released(ask, lena, gateway):
     expire()
     claim.refresh_from_db()
     assert claim.state == ClaimState.RELEASED
-    assert [step.why for step in claim.history.all()][-2] == "Its time of 1 d is over."
+    assert [step.reason for step in claim.history.all()][-2] == "Its time of 1 d is over."
     assert gateway.get(RESOURCE_CLAIM, claim.name, namespace="vision") is None
 
 

@@ -126,7 +126,7 @@ def test_a_claim_that_ends_writes_its_state_alone_and_says_how_long_it_had(begun
     end_overdue(NOON)
     assert columns(claim, "state", "state_since", "version") == before
     line = claim.history.filter(new="releasing").get()
-    assert (line.old, line.why, line.by) == ("allocated", "Its time of 4 h is over.", None)
+    assert (line.old, line.reason, line.by) == ("allocated", "Its time of 4 h is over.", None)
 
 
 def test_who_hears_of_an_end_without_pods(begun, alice):
@@ -170,7 +170,7 @@ def test_who_hears_that_a_request_expired(vision, fra, alice):
     assert end_overdue(NOON) == []
     assert columns(claim, "state", "state_since", "version") == before
     line = claim.history.last()
-    assert (line.old, line.new, line.why, line.by) == (
+    assert (line.old, line.new, line.reason, line.by) == (
         "requested",
         "expired",
         "Nobody decided within 7 d.",
@@ -191,16 +191,16 @@ def test_who_hears_that_a_request_expired(vision, fra, alice):
 def test_wishes_end_with_their_claims_and_others_go_on(begun):
     over, running = begun("over", NOON, whole=DAY), begun("running", NOON + HOUR, whole=DAY)
     wishes = {claim.name: make_extension(claim) for claim in (over, running)}
-    denied = make_extension(over, answer=RequestStatus.DENIED, decision_note="No.")
+    denied = make_extension(over, status=RequestStatus.DENIED, decision_note="No.")
     before = columns(wishes["over"])
     end_overdue(NOON)
     assert columns(wishes["over"]) == before | {
-        "answer": "expired",
+        "status": "expired",
         "decided_by_id": None,
         "decided_at": NOON,
         "decision_note": "The claim has ended.",
     }
-    assert Extension.objects.get(pk=wishes["running"].pk).answer == RequestStatus.WAITING
+    assert Extension.objects.get(pk=wishes["running"].pk).status == RequestStatus.WAITING
     assert Extension.objects.get(pk=denied.pk).decision_note == "No."
 
 
@@ -233,7 +233,7 @@ def test_each_fault_is_raised_with_its_claim_after_all_others_have_ended(
         notes = {note for error in failed.value.exceptions for note in error.__notes__}
         assert notes == {f"claim {pk}" for pk in faulty}
     assert {name: state for name, state in states().items() if state == after} == {"b": after, "d": after}
-    assert Extension.objects.get(pk=requested.pk).answer == RequestStatus.EXPIRED
+    assert Extension.objects.get(pk=requested.pk).status == RequestStatus.EXPIRED
     faulty.clear()
     end_overdue(NOON)
     assert [states()[name] for name in "abcd"] == [after] * 4

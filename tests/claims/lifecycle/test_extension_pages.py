@@ -82,12 +82,12 @@ def test_a_longer_one_waits_and_the_page_of_the_claim_tells_of_it(client, alice,
     requested = {"span": "other", "until": typed(claim.expires_at + 3 * DAY), "reason": "One more epoch."}
     page = client.post(url("extend", claim), requested, follow=True).text
     extension = Extension.objects.get()
-    assert extension.answer == RequestStatus.WAITING
+    assert extension.status == RequestStatus.WAITING
     assert "You requested an extension until" in page
     assert reverse("claims:extension_withdraw", args=[extension.pk]) in page
     page = client.post(reverse("claims:extension_withdraw", args=[extension.pk]), follow=True).text
     assert "You requested an extension until" not in page
-    assert Extension.objects.get().answer == RequestStatus.WITHDRAWN
+    assert Extension.objects.get().status == RequestStatus.WITHDRAWN
 
 
 def test_who_may_not_change_the_end_is_not_offered_to_take_the_wish_back(

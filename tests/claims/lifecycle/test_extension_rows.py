@@ -75,7 +75,7 @@ def told():
 
 def lines(claim):
     """The lines of history after those that made the claim."""
-    return list(claim.history.order_by("pk").values_list("old", "new", "why", "by__username"))[3:]
+    return list(claim.history.order_by("pk").values_list("old", "new", "reason", "by__username"))[3:]
 
 
 def remark(claim, why, by):
@@ -92,12 +92,12 @@ def test_extending_writes_every_column(running, alice, at_once):
         "id": extension.pk,
         "key": "k",
         "claim_id": claim.pk,
-        "asked_by_id": alice.pk,
-        "asked_at": NOON,
+        "requested_by_id": alice.pk,
+        "requested_at": NOON,
         "reason": "One more epoch.",
-        "was": END,
+        "previous_end": END,
         "until": END + DAY,
-        "answer": "approved" if at_once else "waiting",
+        "status": "approved" if at_once else "waiting",
         "decide_by": END + 2 * HOUR,
         "decided_by_id": None,
         "decided_at": NOON if at_once else None,
@@ -144,7 +144,7 @@ def test_an_approval_moves_the_end_and_tells_the_asker_and_the_owner(running, al
     before, wished = columns(claim), columns(requested)
     approve_extension(extension=requested, by=lars, note=" Fine. ")
     assert columns(requested) == wished | {
-        "answer": "approved",
+        "status": "approved",
         "decided_by_id": lars.pk,
         "decided_at": NOON,
         "decision_note": "Fine.",
@@ -168,7 +168,7 @@ def test_a_denial_leaves_the_end_and_tells_the_asker_and_the_owner(running, alic
     before, wished = columns(claim), columns(requested)
     deny_extension(extension=requested, by=lars, reason=" Others wait. ")
     assert columns(requested) == wished | {
-        "answer": "denied",
+        "status": "denied",
         "decided_by_id": lars.pk,
         "decided_at": NOON,
         "decision_note": "Others wait.",
@@ -201,7 +201,7 @@ def test_a_wish_is_withdrawn_by_its_owner_or_a_lead_with_a_line_and_no_notice(ru
         wished = columns(requested)
         withdraw_extension(extension=requested, by=by)
         assert columns(requested) == wished | {
-            "answer": "withdrawn",
+            "status": "withdrawn",
             "decided_by_id": by.pk,
             "decided_at": NOON,
         }
@@ -247,7 +247,7 @@ def test_whoever_answers_second_hears_who_was_first_when_and_how(running, alice,
 def test_a_wish_that_the_portal_ended_says_so(running, alice):
     claim = running()
     extension = extend(claim=claim, by=alice, until=END + DAY, key="k")
-    Extension.objects.filter(pk=extension.pk).update(answer="expired", decided_at=NOON)
+    Extension.objects.filter(pk=extension.pk).update(status="expired", decided_at=NOON)
     with pytest.raises(Conflict, match=r"The portal was first: it was expired on Sun 1 Nov 2026, 12:00\."):
         withdraw_extension(extension=extension, by=alice)
 
@@ -299,7 +299,7 @@ def test_in_the_grace_only_an_end_after_now_extends(running, alice, clock):
     for until in (END + HOUR, END + 2 * HOUR):
         with pytest.raises(Invalid, match="is in the past"):
             extend(claim=claim, by=alice, until=until, key="k")
-    assert extend(claim=claim, by=alice, until=END + 2 * HOUR + SECOND, key="k").answer == "approved"
+    assert extend(claim=claim, by=alice, until=END + 2 * HOUR + SECOND, key="k").status == "approved"
 
 
 def test_a_wish_cannot_be_granted_from_the_instant_on_until_which_it_asked(running, alice, lena, clock):
@@ -310,7 +310,7 @@ def test_a_wish_cannot_be_granted_from_the_instant_on_until_which_it_asked(runni
         approve_extension(extension=requested, by=lena)
     assert refusal.value.message == "sam has ended; there is nothing left to extend."
     clock.move_to(END + HOUR - SECOND)
-    assert approve_extension(extension=requested, by=lena).answer == "approved"
+    assert approve_extension(extension=requested, by=lena).status == "approved"
 
 
 def test_a_wish_says_whose_is_decided_first(running, alice, lena):
@@ -319,7 +319,8 @@ def test_a_wish_says_whose_is_decided_first(running, alice, lena):
     with pytest.raises(Conflict) as refusal:
         extend(claim=claim, by=alice, until=END + 2 * DAY, key="k")
     assert refusal.value.message == (
-        "lena has asked to keep sam until Tue 3 Nov 2026, 06:00; that is decided first."
+        "lena has already requested an extension of sam until Tue 3 Nov 2026, 06:00. "
+        "Wait for the decision, or withdraw that request first."
     )
     make_extension(running("other"))  # a wish for one claim holds up none for another
 
@@ -339,7 +340,7 @@ def test_a_wish_that_was_overtaken_is_granted_without_a_line(running, alice, len
     requested = make_extension(claim, until=END + DAY)
     Claim.objects.filter(pk=claim.pk).update(expires_at=END + DAY)
     before = (columns(claim), lines(claim))
-    assert approve_extension(extension=requested, by=lena).answer == "approved"
+    assert approve_extension(extension=requested, by=lena).status == "approved"
     assert (columns(claim), lines(claim)) == before
 
 
@@ -348,7 +349,7 @@ def test_the_end_is_moved_in_every_state_in_which_time_runs(running, alice, stat
     claim = running(extension=DAY)
     Claim.objects.filter(pk=claim.pk).update(state=state)
     shorten(claim=claim, by=alice, until=END - HOUR)
-    assert extend(claim=claim, by=alice, until=END + HOUR, key="k").answer == "approved"
+    assert extend(claim=claim, by=alice, until=END + HOUR, key="k").status == "approved"
 
 
 def test_a_claim_without_an_end_has_none_to_move(running, alice):
@@ -422,11 +423,11 @@ def test_a_claim_on_which_nobody_can_decide_says_so(running, alice, vision):
 
 def test_a_claim_was_granted_until_its_first_end_or_the_last_that_was_approved(running, alice, lena):
     claim = running()
-    make_extension(claim, until=END + 9 * DAY, answer="denied")
-    make_extension(claim, until=END + 8 * DAY, answer="withdrawn")
+    make_extension(claim, until=END + 9 * DAY, status="denied")
+    make_extension(claim, until=END + 8 * DAY, status="withdrawn")
     assert ExtensionPolicy(claim, by=alice).granted_until == END
-    make_extension(claim, until=END + 2 * DAY, answer="approved")
-    make_extension(claim, until=END + DAY, answer="approved")
+    make_extension(claim, until=END + 2 * DAY, status="approved")
+    make_extension(claim, until=END + DAY, status="approved")
     make_extension(claim, until=END + 5 * DAY)
     terms = ExtensionPolicy(claim, by=alice)
     assert terms.granted_until == END + 2 * DAY

@@ -75,14 +75,14 @@ def test_what_is_extended_at_once_and_for_what_somebody_is_asked(running, alice,
     before = claim.expires_at
     extension = asked(claim, alice, span)
     claim.refresh_from_db()
-    assert extension.answer == (RequestStatus.APPROVED if at_once else RequestStatus.WAITING)
+    assert extension.status == (RequestStatus.APPROVED if at_once else RequestStatus.WAITING)
     assert claim.expires_at == (before + span if at_once else before)
 
 
 def test_a_rule_of_the_team_may_let_it_be_extended_at_once(running, vision, alice):
     ApprovalRule.objects.create(team=vision, approval="automatic")
     claim = running()
-    assert asked(claim, alice).answer == RequestStatus.APPROVED
+    assert asked(claim, alice).status == RequestStatus.APPROVED
 
 
 def test_of_several_profiles_the_least_extension_holds(running, alice):
@@ -108,11 +108,11 @@ def test_a_lead_decides_and_both_sides_hear_of_it(running, alice, lena, lars):
     approve_extension(extension=extension, by=lena)
     claim.refresh_from_db()
     assert claim.expires_at == extension.until
-    assert claim.history.last().why.startswith("Extended by 2 d, until ")
+    assert claim.history.last().reason.startswith("Extended by 2 d, until ")
     assert claim.history.last().by == lena
     heard = Notice.objects.get(user=alice, key=f"extension:{extension.pk}:answer")
     assert heard.title == "sam is extended"
-    assert approve_extension(extension=extension, by=lena).answer == RequestStatus.APPROVED
+    assert approve_extension(extension=extension, by=lena).status == RequestStatus.APPROVED
     with pytest.raises(Conflict, match="lena was first"):
         deny_extension(extension=extension, by=lars, reason="No.")
 
@@ -142,7 +142,7 @@ def test_a_lead_who_asks_for_somebody_else_does_not_decide_either(running, lena,
     extension = asked(running(), lena)
     with pytest.raises(Forbidden):
         approve_extension(extension=extension, by=lena)
-    assert approve_extension(extension=extension, by=lars).answer == RequestStatus.APPROVED
+    assert approve_extension(extension=extension, by=lars).status == RequestStatus.APPROVED
 
 
 def test_the_owner_hears_of_the_answer_to_what_a_lead_asked_for(running, alice, lena, lars):
@@ -157,17 +157,17 @@ def test_one_waits_at_a_time_but_what_needs_nobody_goes_on(running, alice):
     asked(claim, alice)
     with pytest.raises(Conflict, match="alice has asked to keep sam until"):
         asked(claim, alice, 3 * DAY, key="other")
-    assert asked(claim, alice, HOUR, key="short").answer == RequestStatus.APPROVED
+    assert asked(claim, alice, HOUR, key="short").status == RequestStatus.APPROVED
 
 
 def test_the_database_holds_one_that_waits_for_each_claim(running, alice):
     claim = running()
     first = asked(claim, alice)
-    fields = {"claim": claim, "asked_by": alice, "was": first.was, "until": first.until}
+    fields = {"claim": claim, "requested_by": alice, "previous_end": first.previous_end, "until": first.until}
     with pytest.raises(IntegrityError, match="extension_one_waits"), transaction.atomic():
         Extension.objects.create(key="second", **fields)
     withdraw_extension(extension=first, by=alice)
-    assert Extension.objects.create(key="second", **fields).answer == RequestStatus.WAITING
+    assert Extension.objects.create(key="second", **fields).status == RequestStatus.WAITING
 
 
 def test_the_same_key_asks_once(running, alice):
@@ -213,7 +213,7 @@ def test_an_approval_after_the_end_that_was_asked_for_is_too_late(running, alice
     ):
         approve_extension(extension=extension, by=lena)
     extension.refresh_from_db()
-    assert extension.answer == RequestStatus.WAITING
+    assert extension.status == RequestStatus.WAITING
 
 
 def test_an_end_that_is_none_is_refused(running, alice):
@@ -239,8 +239,8 @@ def test_what_is_shortened_can_be_had_back_without_asking(running, alice):
     shorten(claim=claim, by=alice, until=granted - 4 * HOUR)
     claim.refresh_from_db()
     assert claim.expires_at == granted - 4 * HOUR
-    assert claim.history.last().why.startswith("Shortened by 4 h")
-    assert extend(claim=claim, by=alice, until=granted, key="back").answer == RequestStatus.APPROVED
+    assert claim.history.last().reason.startswith("Shortened by 4 h")
+    assert extend(claim=claim, by=alice, until=granted, key="back").status == RequestStatus.APPROVED
     claim.refresh_from_db()
     assert claim.expires_at == granted
 
@@ -263,7 +263,7 @@ def test_a_lead_who_shortens_tells_the_owner(running, alice, lena):
 def test_a_wish_can_be_taken_back_until_it_is_decided(running, alice, lena):
     claim = running()
     extension = asked(claim, alice)
-    assert withdraw_extension(extension=extension, by=alice).answer == RequestStatus.WITHDRAWN
-    assert claim.history.last().why == "Extension request withdrawn."
+    assert withdraw_extension(extension=extension, by=alice).status == RequestStatus.WITHDRAWN
+    assert claim.history.last().reason == "Extension request withdrawn."
     with pytest.raises(Conflict, match="it was withdrawn"):
         approve_extension(extension=extension, by=lena)

@@ -58,17 +58,17 @@ def bodies(claim):
 def test_extending_at_once_and_asking_for_more(alice, lena, claim):
     answer = post(alice, claim, "extend", {"until": claim.expires_at + DAY}, key="k")
     assert answer.status_code == 201, answer.json()
-    assert answer.json()["answer"] == "approved"
+    assert answer.json()["status"] == "approved"
     assert post(alice, claim, "extend", {"until": claim.expires_at + DAY}, key="k").json() == answer.json()
     waits = post(alice, claim, "extend", {"until": claim.expires_at + 5 * DAY, "reason": "More."}).json()
-    assert (waits["answer"], waits["reason"]) == ("waiting", "More.")
+    assert (waits["status"], waits["reason"]) == ("waiting", "More.")
     listed = client(lena).get(EXTENSIONS).json()["results"]
     assert [one["id"] for one in listed] == [waits["id"]]
     decided = client(lena).post(f"{EXTENSIONS}{waits['id']}/approve/", {"note": "Fine."}, format="json")
-    assert (decided.status_code, decided.json()["answer"]) == (200, "approved")
+    assert (decided.status_code, decided.json()["status"]) == (200, "approved")
     assert client(lena).get(EXTENSIONS).json()["results"] == []
     history = client(alice).get(f"{CLAIMS}{claim.pk}/extensions/").json()
-    assert [one["answer"] for one in history] == ["approved", "approved"]
+    assert [one["status"] for one in history] == ["approved", "approved"]
 
 
 def test_a_wish_is_denied_with_a_reason_or_withdrawn(alice, lena, lars, claim):
@@ -76,11 +76,11 @@ def test_a_wish_is_denied_with_a_reason_or_withdrawn(alice, lena, lars, claim):
     one = post(alice, claim, "extend", body).json()["id"]
     assert client(lena).post(f"{EXTENSIONS}{one}/deny/", {"reason": ""}, format="json").status_code == 422
     denied = client(lena).post(f"{EXTENSIONS}{one}/deny/", {"reason": "No."}, format="json").json()
-    assert (denied["answer"], denied["decision_note"]) == ("denied", "No.")
+    assert (denied["status"], denied["decision_note"]) == ("denied", "No.")
     second = client(lars).post(f"{EXTENSIONS}{one}/approve/", {}, format="json")
     assert (second.status_code, second.json()["code"]) == (409, "conflict")
     other = post(alice, claim, "extend", body).json()["id"]
-    assert client(alice).post(f"{EXTENSIONS}{other}/withdraw/").json()["answer"] == "withdrawn"
+    assert client(alice).post(f"{EXTENSIONS}{other}/withdraw/").json()["status"] == "withdrawn"
 
 
 def test_who_may_not_decide_hears_why_and_an_outsider_finds_nothing(alice, bob, eve, claim):

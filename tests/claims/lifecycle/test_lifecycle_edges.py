@@ -99,7 +99,7 @@ def test_an_outsider_hears_of_no_wish_and_a_viewer_that_they_do_not_decide(claim
         do(eve)
     with pytest.raises(Forbidden):
         do(bob)
-    assert Extension.objects.get().answer == "waiting"
+    assert Extension.objects.get().status == "waiting"
 
 
 def test_another_member_does_not_take_back_a_wish_and_an_outsider_hears_of_none(claim, eve, mona):
@@ -108,7 +108,7 @@ def test_another_member_does_not_take_back_a_wish_and_an_outsider_hears_of_none(
         withdraw_extension(extension=requested, by=mona)
     with pytest.raises(Http404):
         withdraw_extension(extension=requested, by=eve)
-    assert Extension.objects.get().answer == "waiting"
+    assert Extension.objects.get().status == "waiting"
 
 
 def test_an_approval_sent_twice_is_one_though_the_claim_is_being_replaced_or_over_by_then(
@@ -117,9 +117,9 @@ def test_an_approval_sent_twice_is_one_though_the_claim_is_being_replaced_or_ove
     requested = make_extension(claim)
     approve_extension(extension=requested, by=lena)
     make_claim(vision, by=alice, cluster=fra, name="new", replaces=claim)
-    assert approve_extension(extension=requested, by=lena).answer == "approved"
+    assert approve_extension(extension=requested, by=lena).status == "approved"
     Claim.objects.filter(pk=claim.pk).update(state=ClaimState.RELEASED)
-    assert approve_extension(extension=requested, by=lena).answer == "approved"
+    assert approve_extension(extension=requested, by=lena).status == "approved"
 
 
 def test_what_came_to_nothing_or_is_over_does_not_keep_a_claim_from_being_extended(
@@ -127,7 +127,7 @@ def test_what_came_to_nothing_or_is_over_does_not_keep_a_claim_from_being_extend
 ):
     make_claim(vision, by=alice, cluster=fra, name="denied", replaces=claim, state=ClaimState.DENIED)
     requested = make_extension(claim)
-    assert approve_extension(extension=requested, by=lena).answer == "approved"
+    assert approve_extension(extension=requested, by=lena).status == "approved"
 
 
 def test_a_step_of_the_same_person_since_is_no_gift_to_take_back(claim, alice, mona):
@@ -190,15 +190,15 @@ def test_an_accepted_object_is_written_told_and_looked_at_again(
     mirror.claim("sam", claim, uid=claim.object_uid)
     mirror.gone(claim.object_uid, timezone.now())
     mirror.claim("sam", claim, uid="uid-2")
-    Claim.objects.filter(pk=claim.pk).update(sighting="s", problem="Somebody made it again.")
+    Claim.objects.filter(pk=claim.pk).update(observation_hash="s", problem="Somebody made it again.")
     before = columns(claim)
     queued.clear()
     with django_capture_on_commit_callbacks(execute=True):
         services.accept_object(claim=claim, by=root, reason="  ")
-    changed = {"object_uid": "uid-2", "sighting": "", "problem": "", "version": before["version"] + 1}
+    changed = {"object_uid": "uid-2", "observation_hash": "", "problem": "", "version": before["version"] + 1}
     assert columns(claim) == before | changed
     line = claim.history.last()
-    assert (line.why, line.by) == ("Accepted the object that somebody else recreated.", root)
+    assert (line.reason, line.by) == ("Accepted the object that somebody else recreated.", root)
     assert queued == [("reconcile_objects", str(fra.pk), ["vision/sam"])]
 
 
@@ -323,7 +323,7 @@ def test_a_reason_typed_on_the_page_is_in_the_history(client, alice, vision, fra
     client.force_login(alice)
     assert client.get(address(name, claim)).context.get("refusal") is None
     assert client.post(address(name, claim), {"reason": "Done."}).url == address("detail", claim)
-    assert claim.history.latest("pk").why == "Done."
+    assert claim.history.latest("pk").reason == "Done."
 
 
 @pytest.mark.parametrize(
@@ -404,7 +404,7 @@ def test_an_extension_sent_by_the_page_carries_its_reason_and_key(client, alice,
     for _again in range(2):
         assert client.post(address("extend", claim), sent).status_code == 302
     requested = Extension.objects.get()
-    assert (requested.until, requested.reason, requested.key, requested.asked_by) == (
+    assert (requested.until, requested.reason, requested.key, requested.requested_by) == (
         END + 3 * DAY,
         "More.",
         "k-1",
@@ -463,7 +463,7 @@ def test_a_wish_is_taken_back_by_its_page_and_not_by_outsiders(client, alice, cl
     for person, status in ((eve, 404), (bob, 403), (alice, 302), (alice, 302)):
         client.force_login(person)
         assert client.post(url).status_code == status, person
-    assert Extension.objects.get().answer == "withdrawn"
+    assert Extension.objects.get().status == "withdrawn"
 
 
 # The API.
@@ -485,12 +485,12 @@ def test_a_wish_by_api_says_all_of_itself(claim, alice, lena):
     expected = {
         "id": str(requested.pk),
         "claim": str(claim.pk),
-        "was": "2026-11-02T06:00:00Z",
+        "previous_end": "2026-11-02T06:00:00Z",
         "until": until,
         "reason": "More.",
-        "asked_by": "alice",
-        "asked_at": "2026-11-01T12:00:00Z",
-        "answer": "waiting",
+        "requested_by": "alice",
+        "requested_at": "2026-11-01T12:00:00Z",
+        "status": "waiting",
         "decide_by": "2026-11-02T06:00:00Z",
         "decided_by": None,
         "decided_at": None,
@@ -499,7 +499,7 @@ def test_a_wish_by_api_says_all_of_itself(claim, alice, lena):
     assert (said.status_code, said.json(), requested.key) == (201, expected, "k-1")
     decided = api(lena).post(f"/api/v1/extensions/{requested.pk}/approve/", {"note": "Fine."}, format="json")
     expected |= {
-        "answer": "approved",
+        "status": "approved",
         "decided_by": "lena",
         "decided_at": "2026-11-01T12:00:00Z",
         "decision_note": "Fine.",
@@ -510,7 +510,7 @@ def test_a_wish_by_api_says_all_of_itself(claim, alice, lena):
 
 
 def test_wishes_that_wait_are_listed_oldest_first(claim, alice, vision, fra, noon):
-    wishes = [make_extension(claim, answer="denied")]
+    wishes = [make_extension(claim, status="denied")]
     for name in ("b", "a", "c"):
         noon.shift(MINUTE)
         other = make_claim(

@@ -93,7 +93,7 @@ def test_two_extensions_at_once_are_not_two(held, alice, monkeypatch, locked):
     until = claim.expires_at + timedelta(days=1)
     race.run(*(partial(extend, claim=claim, by=alice, until=until, key=key) for key in "ab"))
     assert race.waited is locked
-    assert Extension.objects.filter(answer=RequestStatus.APPROVED).count() == (1 if locked else 2)
+    assert Extension.objects.filter(status=RequestStatus.APPROVED).count() == (1 if locked else 2)
 
 
 @pytest.mark.parametrize("locked", [True, False])
@@ -109,7 +109,7 @@ def test_of_two_wishes_at_once_one_waits_and_the_other_hears_of_it(held, alice, 
     assert race.waited is locked
     made, refused = answers if locked else reversed(answers)
     assert made == Extension.objects.get()
-    assert made.answer == RequestStatus.WAITING
+    assert made.status == RequestStatus.WAITING
     assert isinstance(refused, Conflict)
     assert refused.message.split(" until ")[0] == "alice has asked to keep sam"
 
@@ -131,13 +131,13 @@ def test_one_key_for_two_claims_at_once_extends_one(held, alice, monkeypatch):
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_of_two_who_decide_on_an_extension_one_is_first(held, alice, lena, lars, monkeypatch, guarded):
-    """Here the guard is the compare-and-set of `Ask.decide`: under the lock the second comes after all."""
+    """The guard is the compare-and-set of `PendingRequest.decide`: under the lock the second is late."""
     claim = held(1, "sam")
     until = claim.expires_at + timedelta(days=3)
     extension = extend(claim=claim, by=alice, until=until, key="k")
 
-    def decide_whatever_it_is(self, answer, *, by, note=""):
-        Extension.objects.filter(pk=self.pk).update(answer=answer, decided_by=by)
+    def decide_whatever_it_is(self, status, *, by, note=""):
+        Extension.objects.filter(pk=self.pk).update(status=status, decided_by=by)
         self.refresh_from_db()
         return True
 
@@ -153,7 +153,7 @@ def test_of_two_who_decide_on_an_extension_one_is_first(held, alice, lena, lars,
     claim.refresh_from_db()
     extension.refresh_from_db()
     assert claim.expires_at == until
-    assert extension.answer == (RequestStatus.APPROVED if guarded else RequestStatus.DENIED)
+    assert extension.status == (RequestStatus.APPROVED if guarded else RequestStatus.DENIED)
     assert isinstance(late, Conflict) is guarded
     if guarded:
         assert late.message.startswith("lena was first: it was approved")

@@ -18,7 +18,7 @@ def held(vision, fra, train, alice):
 def test_the_asker_withdraws_a_request(ask, alice):
     claim = withdraw(claim=ask(), by=alice, reason="not needed")
     assert claim.state == ClaimState.WITHDRAWN
-    assert claim.history.last().why == "not needed"
+    assert claim.history.last().reason == "not needed"
 
 
 def test_what_is_decided_cannot_be_withdrawn(held, alice):

@@ -40,7 +40,7 @@ def test_withdrawing_writes_who_and_why_and_takes_the_problem_away(make, alice, 
     row = Claim.objects.get(pk=claim.pk)
     assert (row.state, row.version) == ("withdrawn", 2)
     line = row.history.last()
-    assert (line.old, line.new, line.why, line.by) == ("requested", "withdrawn", why, alice)
+    assert (line.old, line.new, line.reason, line.by) == ("requested", "withdrawn", why, alice)
 
 
 def test_withdrawing_twice_is_withdrawing_once(make, alice):
@@ -60,7 +60,7 @@ def test_releasing_writes_who_and_why_and_queues_the_removal_once_committed(
         release(claim=claim, by=alice, reason=reason)
     assert columns(claim, *MOVED) == before
     line = claim.history.last()
-    assert (line.old, line.new, line.why, line.by) == ("allocated", "releasing", why, alice)
+    assert (line.old, line.new, line.reason, line.by) == ("allocated", "releasing", why, alice)
     assert removals == []
     for callback in callbacks:
         callback()

@@ -143,7 +143,7 @@ def test_it_is_released_after_its_grace_and_who_still_holds_is_told(begun, clock
     expire()
     claim.refresh_from_db()
     assert claim.state in (ClaimState.RELEASING, ClaimState.RELEASED)
-    assert "Its time of 4 h is over." in claim.history.values_list("why", flat=True)
+    assert "Its time of 4 h is over." in claim.history.values_list("reason", flat=True)
     for person in (alice, lena, lars):
         notice = Notice.objects.get(user=person, key__startswith="ended:")
         assert notice.title == "The time of sam is over"
@@ -177,7 +177,7 @@ def test_a_wish_that_nobody_answers_ends_with_the_claim(begun, clock, alice, len
     clock.move_to(claim.expires_at)
     expire()
     expire()
-    assert Extension.objects.get().answer == RequestStatus.EXPIRED
+    assert Extension.objects.get().status == RequestStatus.EXPIRED
     with pytest.raises(Conflict):
         approve_extension(extension=extension, by=lena)
 

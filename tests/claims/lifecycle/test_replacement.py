@@ -42,7 +42,7 @@ def test_only_what_is_more_counts_until_the_old_one_is_over(ask, old, quota, vis
     with pytest.raises(QuotaExceeded, match="this request needs 1"):
         ask(devices=1)
     old.refresh_from_db()
-    assert old.history.last().why == "new was requested as a replacement."
+    assert old.history.last().reason == "new was requested as a replacement."
 
 
 def test_what_it_carried_counts_as_soon_as_the_old_one_is_over(ask, old, quota, alice):
@@ -101,7 +101,7 @@ def test_the_old_one_is_released_when_the_new_one_holds_devices(ask, old, fra, l
     old.refresh_from_db()
     assert old.state in (ClaimState.RELEASING, ClaimState.RELEASED)
     why = "Replaced by new, which holds its devices."
-    assert why in old.history.values_list("why", flat=True)
+    assert why in old.history.values_list("reason", flat=True)
     assert ResourceClaim.objects.count() == 1
     assert release_predecessors([new.pk]) == []
 

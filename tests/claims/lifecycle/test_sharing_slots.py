@@ -64,17 +64,17 @@ def test_a_template_and_a_claim_that_is_over_have_no_room(claim, vision, fra, al
     assert (rooms["t"], rooms["o"]) == (None, None)
 
 
-def test_the_api_says_the_same(client, bob, eve, claim):
+def test_api_returns_used_slots_and_limit(client, bob, eve, claim):
     address = f"/api/v1/claims/{claim.pk}/consumers/"
     client.force_login(bob)
-    said = client.get(address).json()
-    assert (said["taken"], said["most"]) == (1, 256)
+    body = client.get(address).json()
+    assert (body["used"], body["limit"]) == (1, 256)
     shown = {
-        one["pod"]: (one["reserved"], one["workload"], one["stage"], one["node"]) for one in said["consumers"]
+        one["pod"]: (one["reserved"], one["workload"], one["stage"], one["node"]) for one in body["consumers"]
     }
     assert shown["train-0"] == (True, "Job train", "running", "node-1")
     assert shown["train-1"][0] is False
-    assert "resourceClaimName: sam" in said["snippet"]
+    assert "resourceClaimName: sam" in body["snippet"]
     client.force_login(eve)
     assert client.get(address).status_code == 404
     assert client.post(address).status_code == 405

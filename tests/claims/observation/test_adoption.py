@@ -109,17 +109,17 @@ def test_every_column_of_an_adopted_claim(
         "decided_at": NOON,
         "decision_note": "",
         "approved_hash": spec_hash(make_spec(2)),
-        "asked": None,
+        "original_request": None,
         "expires_at": NOON + DAY,
         "object_uid": "uid-by-hand",
         "problem": "",
-        "sighting": "",
+        "observation_hash": "",
         "replaces_id": None,
         "carried": 0,
     }
     charges = list(claim.charges.values_list("device_class", "devices", "settled", "carried"))
     assert charges == [("gpu.nvidia.com", 2, None, 0)]
-    lines = list(claim.history.values_list("old", "new", "why", "by"))
+    lines = list(claim.history.values_list("old", "new", "reason", "by"))
     assert lines == [("", ClaimState.PROVISIONED, "From before.", root.pk)]
     assert queued == [
         ("label", str(claim.pk)),
@@ -162,7 +162,7 @@ def test_an_admin_who_adopts_for_themselves_is_not_told(adoption, root):
     ("reason", "why"), [("", "Adopted."), ("  ", "Adopted."), (" It is ours. ", "It is ours.")]
 )
 def test_the_history_says_why(adoption, reason, why):
-    assert adopt(**adoption, reason=reason).history.get().why == why
+    assert adopt(**adoption, reason=reason).history.get().reason == why
 
 
 def test_every_class_that_is_asked_for_is_charged(adoption, fra, vision, train):
@@ -385,7 +385,7 @@ def test_what_counts_already_as_outside_fits_up_to_the_limit(adoption, quota, li
             adopt(**adoption)
         assert not Claim.objects.exists()
         claim = adopt(**adoption, over_quota=True, reason="Known.")
-        assert claim.history.get().why == f"Known. {said}"
+        assert claim.history.get().reason == f"Known. {said}"
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(4, False), (5, True)])

@@ -120,7 +120,7 @@ def test_a_template_made_again_is_told_and_so_are_claims_of_the_other_one(mirror
     mirror.claim("batch-a", template, uid="a", origin="template", spec=make_spec(4))
     assert code_of(template) == "generated-differ"
     assert "1 claim of this template differs from what was approved: batch-a." in fresh(template).problem
-    Claim.objects.filter(pk=template.pk).update(object_uid="uid-before", sighting="")
+    Claim.objects.filter(pk=template.pk).update(object_uid="uid-before", observation_hash="")
     mirror.tell("batch")
     assert code_of(template) == "replaced"
 

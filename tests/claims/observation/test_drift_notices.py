@@ -158,7 +158,7 @@ def test_what_ended_by_a_deletion_says_the_last_line_of_its_history(claim_in, mi
     mirror.claim("sam", claim)
     mirror.gone("uid-1", NINE)
     for why in ("It was deleted.", "Said later."):
-        claim.history.create(old=S.PROVISIONED, new=S.FAILED, why=why, at=NINE + timedelta(days=400))
+        claim.history.create(old=S.PROVISIONED, new=S.FAILED, reason=why, at=NINE + timedelta(days=400))
     Claim.objects.filter(pk=claim.pk).update(state=S.FAILED)
     assert trouble(claim) == Drift("deleted", "Said later.", "uid-1")
 

@@ -47,7 +47,7 @@ def fresh(claim) -> Claim:
 def test_an_allocation_of_the_cluster_makes_the_claim_allocated(mirror, claim):
     mirror.claim("sam", claim, result("gpu-0"), result("gpu-1"))
     assert fresh(claim).state == ClaimState.ALLOCATED
-    assert claim.history.last().why == "The scheduler allocated 2 devices: node-1/gpu-0, node-1/gpu-1."
+    assert claim.history.last().reason == "The scheduler allocated 2 devices: node-1/gpu-0, node-1/gpu-1."
     rows = list(claim.allocations.all())
     assert [(row.device, row.started_at, row.ended_at) for row in rows] == [
         ("gpu-0", NINE, None),

@@ -47,7 +47,7 @@ def steps(claim, observation):
     """Return the steps that reconciliation takes, each as its state and its sentence."""
     earlier = list(claim.history.values_list("pk", flat=True))
     reconcile._advance(claim, observation)
-    return list(claim.history.exclude(pk__in=earlier).values_list("new", "why"))
+    return list(claim.history.exclude(pk__in=earlier).values_list("new", "reason"))
 
 
 def written(**columns):
@@ -178,7 +178,7 @@ def test_one_look_at_an_approved_claim_writes_two_steps_and_what_it_saw(claim_in
         "version": 3,
         "object_uid": "uid-1",
         "problem": "",
-        "sighting": digest_of(claim),
+        "observation_hash": digest_of(claim),
     }
     assert last_step(claim) == (S.PROVISIONED, *ALLOCATED, None)
     assert [step.new for step in claim.history.all()][-2:] == [S.PROVISIONED, S.ALLOCATED]
@@ -293,7 +293,7 @@ def test_a_problem_of_delivery_stays_until_the_claim_is_delivered_or_over(
 def test_what_failed_says_the_last_line_of_its_history(claim_in):
     claim = claim_in(S.PROVISIONED, problem="Before.")
     claim.advance(S.FAILED, why="It was deleted.")
-    claim.history.create(old=S.FAILED, new=S.FAILED, why="Said later.")
+    claim.history.create(old=S.FAILED, new=S.FAILED, reason="Said later.")
     assert reconcile.claim_problem(claim, Observation(), None) == "Said later."
     claim.history.update(at=NINE)  # at one instant, the newest line is the last
     assert reconcile.claim_problem(claim, Observation(), None) == "Said later."
@@ -329,7 +329,7 @@ def test_the_claim_that_was_deleted_tells_of_it_once_with_its_last_line(claim_in
     before = row_of(claim)
     mirror.gone("uid-1", NINE)
     for _ in range(2):
-        Claim.objects.filter(pk=claim.pk).update(sighting="")
+        Claim.objects.filter(pk=claim.pk).update(observation_hash="")
         reconcile.reconcile_claims([claim.pk])
     found = changes(before)
     assert (found["state"], found["problem"]) == (S.FAILED, DELETED[1])

@@ -30,7 +30,7 @@ def post(client, person, address, body):
 def test_the_list_is_of_the_askers_teams_and_can_be_narrowed(client, alice, eve, row):
     client.force_login(alice)
     (found,) = client.get(OUTSIDE).json()["results"]
-    assert (found["name"], found["team"], found["asked"], found["adoptable"]) == (
+    assert (found["name"], found["team"], found["requested_devices"], found["adoptable"]) == (
         "by-hand", "vision", 2, True,
     )  # fmt: skip
     assert client.get(OUTSIDE, {"origin": "template"}).json()["results"] == []
@@ -66,7 +66,7 @@ def test_several_claims_are_previewed_and_released(client, alice, lena, vision, 
     hers = make_claim(vision, by=lena, cluster=fra, name="hers", state=ClaimState.PROVISIONED)
     body = {"action": "release", "claims": [str(mine.pk), str(hers.pk)]}
     before = {one["name"]: one for one in post(client, alice, BULK, body | {"preview": True}).json()}
-    assert before["mine"]["said"] == "Released: it holds no device now."
+    assert before["mine"]["message"] == "Released: it holds no device now."
     assert before["hers"]["code"] == "refused"
     mine.refresh_from_db()
     assert mine.state == ClaimState.PROVISIONED

@@ -175,7 +175,7 @@ def test_over_quota_is_refused_with_numbers_unless_it_is_known(row, root, alice,
     with pytest.raises(QuotaExceeded, match="uses 2 outside the portal"):
         adopt(row, root, alice, train)
     claim = adopt(row, root, alice, train, over_quota=True)
-    assert "uses 2 outside the portal" in claim.history.get().why
+    assert "uses 2 outside the portal" in claim.history.get().reason
 
 
 def test_who_and_what_does_not_fit_is_refused(row, root, alice, eve, lena, train, fra):

@@ -341,7 +341,7 @@ def test_the_api_says_all_of_an_object(client, alice, several):
         "origin": "template",
         "explanation": OF_TEMPLATE.format("a pod", "?"),
         "state": "allocated,reserved",
-        "asked": 3,
+        "requested_devices": 3,
         "held": [held | {"device": "gpu-0"}, held | {"device": "gpu-1"}],
         "pods": 1,
         "allocated_at": "2026-11-20T12:00:00Z",
@@ -394,7 +394,7 @@ def test_the_page_of_a_template_is_of_that_template(client, alice, fra):
     row = foreign(fra, "tpl", ResourceClaimTemplate)
     client.force_login(alice)
     shown = client.get(f"{LIST}templates/{row.uid}/").context
-    assert (shown["row"], shown["asked"]) == (row, 2)
+    assert (shown["row"], shown["requested_devices"]) == (row, 2)
     assert "name: tpl" in shown["yaml"]
     assert client.get(f"{LIST}templates/no-such-uid/").status_code == 404
 
@@ -464,4 +464,4 @@ def test_the_list_shows_its_rows_newest_first(client, root, several):
     client.force_login(root)
     shown = client.get(LIST).context["outsiders"]
     assert [one.row.name for one in shown] == ["plain", "of-audio", "full", "undated"]
-    assert [one.asked for one in shown] == [2, 2, 3, 2]
+    assert [one.requested_devices for one in shown] == [2, 2, 3, 2]

@@ -136,9 +136,9 @@ def test_the_api_tells_every_column_of_a_request_and_who_decided(vision, quota, 
         "profile": None,
         "counts": "devices",
         "until": stamp,
-        "asked_by": "alice",
-        "asked_at": one.asked_at.isoformat().replace("+00:00", "Z"),
-        "answer": "waiting",
+        "requested_by": "alice",
+        "requested_at": one.requested_at.isoformat().replace("+00:00", "Z"),
+        "status": "waiting",
         "decided_by": None,
         "decided_at": None,
         "decision_note": "",
@@ -154,7 +154,7 @@ def test_the_api_tells_every_column_of_a_request_and_who_decided(vision, quota, 
     denied = api(root).post(f"{REQUESTS}{one.pk}/deny/", {"reason": "full"}, format="json").json()
     one.refresh_from_db()
     assert denied == waiting | {
-        "answer": "denied",
+        "status": "denied",
         "decided_by": "root",
         "decided_at": one.decided_at.isoformat().replace("+00:00", "Z"),
         "decision_note": "full",
@@ -176,7 +176,7 @@ def test_the_api_takes_a_request_back(vision, alice, bob, eve):
     for person, status in ((bob, 403), (eve, 404), (alice, 200), (alice, 200)):
         assert api(person).post(f"{REQUESTS}{one.pk}/withdraw/").status_code == status
     one.refresh_from_db()
-    assert (one.answer, one.decided_by) == ("withdrawn", alice)
+    assert (one.status, one.decided_by) == ("withdrawn", alice)
 
 
 # Forms.
@@ -328,8 +328,8 @@ def test_the_pages_of_quotas_list_every_row_and_are_taken_along(client, alice, r
 
 def test_the_list_of_requests_is_newest_first_with_every_column(client, alice, vision, train, root):
     now = timezone.now()
-    old = make_quota_request(vision, 12, by=alice, asked_at=now - DAY)
-    make_quota_request(vision, 3, by=alice, profile=train, asked_at=now, until=now + DAY)
+    old = make_quota_request(vision, 12, by=alice, requested_at=now - DAY)
+    make_quota_request(vision, 3, by=alice, profile=train, requested_at=now, until=now + DAY)
     old.decide(RequestStatus.DENIED, by=root)
     make_quota_request(make_team("nlp"), 3, by=root)
     client.force_login(alice)
@@ -353,17 +353,17 @@ def test_the_page_of_a_cluster_shows_each_class_of_each_team_there(client, root,
     make_claim(vision, cluster=osl, profile=train, devices=1, state=ClaimState.ALLOCATED)
     seen = {DEVICES: "7", "limits.nvidia.com/gpu": "2"}
     written: dict[str, dict[str, Any]] = {
-        "vision": {"drift": "Somebody changed it.", "seen_hard": seen, "seen_used": {DEVICES: "2"}},
+        "vision": {"drift": "Somebody changed it.", "observed_hard": seen, "observed_used": {DEVICES: "2"}},
         "nlp": {"problem": "no answer"},
     }
     for place in TeamNamespace.objects.filter(cluster=fra).select_related("team"):
-        WrittenQuota.objects.create(place=place, **written[place.team.slug])
+        WrittenQuota.objects.create(team_namespace=place, **written[place.team.slug])
     elsewhere = TeamNamespace.objects.get(cluster=osl)
-    WrittenQuota.objects.create(place=elsewhere, drift="There too.", problem="there")
+    WrittenQuota.objects.create(team_namespace=elsewhere, drift="There too.", problem="there")
     client.force_login(root)
     context = client.get(CLUSTER).context
     rows = {
-        row.place.team.slug: [
+        row.team_namespace.team.slug: [
             (line.label, line.stands, line.free, line.written, line.used) for line in row.lines
         ]
         for row in context["rows"]
@@ -384,18 +384,20 @@ def test_before_quotas_are_stopped_the_page_lists_what_goes_and_stays_in_that_cl
             )
     for name in ("fra-1", "osl-1"):
         seen = {"pods": "3", DEVICES: "8"}
-        WrittenQuota.objects.create(place=places[name, "c"], seen_hard=seen, hard={DEVICES: "8"}, problem="x")
-        WrittenQuota.objects.create(place=places[name, "b"], seen_hard=seen, hard=seen)
-        WrittenQuota.objects.create(place=places[name, "d"], problem="not ours")
-        WrittenQuota.objects.create(place=places[name, "a"], problem="not ours either")
+        WrittenQuota.objects.create(
+            team_namespace=places[name, "c"], observed_hard=seen, hard={DEVICES: "8"}, problem="x"
+        )
+        WrittenQuota.objects.create(team_namespace=places[name, "b"], observed_hard=seen, hard=seen)
+        WrittenQuota.objects.create(team_namespace=places[name, "d"], problem="not ours")
+        WrittenQuota.objects.create(team_namespace=places[name, "a"], problem="not ours either")
     WrittenQuota.objects.create(
-        place=TeamNamespace.objects.create(team=make_team("e"), cluster=fra, namespace="e")
+        team_namespace=TeamNamespace.objects.create(team=make_team("e"), cluster=fra, namespace="e")
     )
     client.force_login(root)
     context = client.get(STOP).context
-    going = [(str(one.place), one.others) for one in context["going"]]
+    going = [(str(one.team_namespace), one.others) for one in context["going"]]
     assert going == [("fra-1/b", []), ("fra-1/c", ["pods: 3"])]
-    assert [str(row.place) for row in context["staying"]] == ["fra-1/a", "fra-1/d"]
+    assert [str(row.team_namespace) for row in context["staying"]] == ["fra-1/a", "fra-1/d"]
 
 
 def test_quotas_of_a_cluster_that_may_not_be_written_to_are_not_switched_on(client, root, fra):

@@ -104,7 +104,7 @@ def test_an_approval_that_cannot_be_told_gives_nothing(alice, vision, quota, roo
     with pytest.raises(ZeroDivisionError):
         services.approve_quota_request(quota_request=asked, by=root)
     asked.refresh_from_db()
-    assert (asked.answer, Quota.objects.get().devices) == ("waiting", 8)
+    assert (asked.status, Quota.objects.get().devices) == ("waiting", 8)
 
 
 def test_the_counters_of_each_pool_hold_its_own_partitions(fra):
@@ -129,9 +129,9 @@ def test_whether_a_refusal_is_believed_depends_on_the_claims_own_place(gateway, 
     """Another team's quota in the cluster was written just now; this one's was not."""
     Cluster.objects.update(write_quotas=True)
     nlp = TeamNamespace.objects.create(team=make_team("nlp"), cluster=fra, namespace="nlp")
-    WrittenQuota.objects.create(place=nlp, written_at=now)
+    WrittenQuota.objects.create(team_namespace=nlp, written_at=now)
     own = TeamNamespace.objects.get(team=vision)
-    WrittenQuota.objects.create(place=own, written_at=now - HOUR)
+    WrittenQuota.objects.create(team_namespace=own, written_at=now - HOUR)
     claim = make_claim(vision, cluster=Cluster.objects.get(), state=ClaimState.APPROVED)
     claim.state_since = now - HOUR
     refusal = Refused("exceeded quota: dragoman, requested: 1")
@@ -213,7 +213,7 @@ def test_the_page_of_quotas_offers_present_classes_and_profiles_and_counts_what_
     ):
         DeviceClass.objects.create(cluster=cluster, uid=f"{cluster}{name}", name=name, gone_at=gone)
     make_quota_request(vision, 9, by=alice)
-    make_quota_request(vision, 9, by=alice, answer="denied")
+    make_quota_request(vision, 9, by=alice, status="denied")
     make_quota_request(nlp, 9, by=root)
     client.force_login(root)
     context = client.get(PAGE).context
@@ -234,7 +234,8 @@ def test_what_is_asked_for_twice_on_the_page_is_409_with_the_reason(client, alic
     answer = client.post(ASK, sent)
     assert answer.status_code == 409
     assert (
-        answer.context["refusal"].message == "alice has asked for 9 of this already; that is decided first."
+        answer.context["refusal"].message
+        == "alice has already requested 9. Wait for the decision, or withdraw that request first."
     )
     assert answer.context["row"].quota == quota
     assert QuotaRequest.objects.count() == 1
@@ -248,4 +249,4 @@ def test_what_is_decided_cannot_be_taken_back_on_the_page(client, alice, vision,
     assert page.status_code == 200
     assert "root was first: it was denied" in page.text
     asked.refresh_from_db()
-    assert asked.answer == "denied"
+    assert asked.status == "denied"

@@ -78,10 +78,10 @@ def test_a_request_for_quota_keeps_all_that_was_said(want, alice, vision, now):
     assert row_of(asked) == {
         "id": asked.pk,
         "key": "x" * 80,
-        "asked_by_id": alice.pk,
-        "asked_at": now,
+        "requested_by_id": alice.pk,
+        "requested_at": now,
         "reason": "a paper",
-        "answer": "waiting",
+        "status": "waiting",
         "decide_by": now + settings.REQUEST_TTL,
         "decided_by_id": None,
         "decided_at": None,
@@ -115,7 +115,7 @@ def test_active_platform_admins_other_than_the_asker_hear_of_a_request(want, roo
 def test_a_key_is_one_persons_own_and_has_80_characters_at_most(want, lena, alice):
     first = want(key="same")
     other = want(key="same", by=lena, device_class="mig.nvidia.com")
-    assert (first.asked_by, other.asked_by) == (alice, lena)
+    assert (first.requested_by, other.requested_by) == (alice, lena)
     assert want(key="same", by=lena, devices=99) == other  # whatever else was said with it
     with pytest.raises(Invalid, match="needs a key of 1 to 80 characters"):
         want(key="x" * 81, devices=11)
@@ -134,7 +134,7 @@ def test_what_waits_for_another_thing_of_the_team_stands_in_no_way(want, train):
     for number, thing in enumerate(things):
         want(key=f"k{number}", **thing)
     for number, thing in enumerate(things):
-        with pytest.raises(Conflict, match="alice has asked for 10 of this already; that is decided first"):
+        with pytest.raises(Conflict, match="alice has already requested 10. Wait for the decision"):
             want(key=f"again-{number}", **thing)
     assert QuotaRequest.objects.count() == len(things)
 
@@ -181,7 +181,7 @@ def test_of_an_approval_for_a_time_request_and_raise_keep_everything(want, quota
     assert row_of(asked) == before | {
         "devices": 9,
         "until": now + 2 * DAY,
-        "answer": "approved",
+        "status": "approved",
         "decided_by_id": root.pk,
         "decided_at": now + HOUR,
         "decision_note": "for now",
@@ -259,7 +259,7 @@ def test_a_request_whose_end_has_passed_can_be_approved_only_for_longer(want, ro
     with time_machine.travel(now + HOUR, tick=False):
         with pytest.raises(Invalid, match="is in the past"):
             services.approve_quota_request(quota_request=asked, by=root)
-        assert row_of(asked)["answer"] == "waiting"
+        assert row_of(asked)["status"] == "waiting"
         services.approve_quota_request(quota_request=asked, by=root, until=now + DAY)
     assert [row["ends_at"] for row in raises()] == [now + DAY]
 
@@ -292,7 +292,7 @@ def test_a_denial_keeps_the_reason_changes_nothing_and_tells_the_asker(want, quo
     for _ in range(2):
         services.deny_quota_request(quota_request=asked, by=root, reason=" the fleet is full ")
     assert row_of(asked) == before | {
-        "answer": "denied",
+        "status": "denied",
         "decided_by_id": root.pk,
         "decided_at": now,
         "decision_note": "the fleet is full",
@@ -316,7 +316,7 @@ def test_the_asker_and_leads_take_a_request_back_and_nobody_is_told(request, wan
     for _ in range(2):
         services.withdraw_quota_request(quota_request=asked, by=who)
     assert row_of(asked) == before | {
-        "answer": "withdrawn",
+        "status": "withdrawn",
         "decided_by_id": who.pk,
         "decided_at": now,
     }
@@ -334,7 +334,7 @@ def test_another_member_does_not_take_a_request_back(want, vision, bob, eve):
     for person, error in ((bob, PermissionDenied), (eve, Http404)):
         with pytest.raises(error):
             services.withdraw_quota_request(quota_request=asked, by=person)
-    assert row_of(asked)["answer"] == "waiting"
+    assert row_of(asked)["status"] == "waiting"
 
 
 def test_every_request_that_nobody_decided_in_time_expires_and_no_other(vision, alice, lena, root, now):
@@ -343,12 +343,12 @@ def test_every_request_that_nobody_decided_in_time_expires_and_no_other(vision, 
 
     due, long_due = ask(alice, now), ask(lena, now - DAY, counts="claims")
     early = ask(alice, now + SECOND)
-    done = ask(alice, now - DAY, answer=RequestStatus.DENIED, decided_by=root, decided_at=now - 2 * DAY)
+    done = ask(alice, now - DAY, status=RequestStatus.DENIED, decided_by=root, decided_at=now - 2 * DAY)
     kept = {one.pk: row_of(one) for one in (due, long_due, early, done)}
     for _ in range(2):
         requests.end_overdue(now)
     expired = {
-        "answer": "expired",
+        "status": "expired",
         "decided_by_id": None,
         "decided_at": now,
         "decision_note": "Nobody decided in time.",

@@ -40,7 +40,7 @@ def limit_of(quota):
 
 def test_for_good_is_a_new_limit(want, root, quota):
     asked = services.approve_quota_request(quota_request=want(), by=root)
-    assert asked.answer == RequestStatus.APPROVED
+    assert asked.status == RequestStatus.APPROVED
     assert Quota.objects.get(pk=quota.pk).devices == 10
     services.approve_quota_request(quota_request=asked, by=root)  # twice is once
     assert limit_of(quota) == 10
@@ -165,14 +165,14 @@ def test_admins_are_told_and_what_nobody_decides_on_expires(want, root, alice):
     with time_machine.travel(asked.decide_by + timedelta(seconds=1), tick=False):
         maintain_quotas()
     asked.refresh_from_db()
-    assert asked.answer == RequestStatus.EXPIRED
+    assert asked.status == RequestStatus.EXPIRED
     assert "Nobody decided" in Notice.objects.get(user=alice).title
 
 
 @pytest.mark.django_db
 def test_the_impact_adds_up_what_all_teams_may_hold(vision, quota, alice):
     make_quota(make_team("nlp"), 5)
-    asked = QuotaRequest(team=vision, asked_by=alice, device_class=GPU_CLASS, devices=12)
+    asked = QuotaRequest(team=vision, requested_by=alice, device_class=GPU_CLASS, devices=12)
     impact = request_impact(asked)
     assert (impact.before, impact.after, impact.more, impact.granted) == (8, 12, 4, 17)
     assert (impact.capacity, impact.overcommitted) == (None, 0)
@@ -228,7 +228,7 @@ def test_a_member_withdraws_on_the_page_and_strangers_may_not(client, alice, bob
     assert client.get(url).status_code == 405
     assert client.post(url).status_code == 302
     asked.refresh_from_db()
-    assert asked.answer == RequestStatus.WITHDRAWN
+    assert asked.status == RequestStatus.WITHDRAWN
 
 
 def test_the_list_is_the_teams_own_has_a_csv_and_costs_the_same_for_many(client, alice, eve, want, vision):
@@ -262,7 +262,7 @@ def test_the_api_asks_decides_and_shows(client, alice, root, eve, vision, quota)
     assert client.get(url).status_code == 404
     client.force_login(root)
     given = client.post(f"{url}approve/", {"devices": 10}, content_type="application/json").json()
-    assert (given["answer"], given["devices"], given["decided_by"]) == ("approved", 10, "root")
+    assert (given["status"], given["devices"], given["decided_by"]) == ("approved", 10, "root")
     shown = client.get(f"/api/v1/quotas/{quota.pk}/").json()
     assert (shown["limit"], shown["raised"], shown["outside"], shown["raises"]) == (10, 0, 0, [])
     assert client.post(f"{url}deny/", {"reason": "x"}, content_type="application/json").status_code == 409
@@ -270,4 +270,4 @@ def test_the_api_asks_decides_and_shows(client, alice, root, eve, vision, quota)
 
 def test_what_waits_of_another_team_stands_in_nobodys_way(want, alice):
     want(team=make_team("nlp", members=(alice,)))
-    assert want().answer == RequestStatus.WAITING
+    assert want().status == RequestStatus.WAITING

@@ -147,7 +147,7 @@ def test_a_cluster_that_is_down_keeps_no_claim_of_another_waiting(two, ask, appr
     two.down = {"osl-1"}
     claim = approve(ask(devices=3))
     assert claim.state == ClaimState.PROVISIONED
-    assert WrittenQuota.objects.get(place__cluster=osl).problem == "osl-1: no answer"
+    assert WrittenQuota.objects.get(team_namespace__cluster=osl).problem == "osl-1: no answer"
     two.order.clear()
     resource_quota_sync.before_delivery(claim, two.gateways["fra-1"])
     assert two.order == []

@@ -71,8 +71,8 @@ def two(fra, osl, monkeypatch):
 
 
 def row_of(place):
-    (row,) = WrittenQuota.objects.filter(place=place).values()
-    return {name: value for name, value in row.items() if name not in ("id", "place_id")}
+    (row,) = WrittenQuota.objects.filter(team_namespace=place).values()
+    return {name: value for name, value in row.items() if name not in ("id", "team_namespace_id")}
 
 
 def rewrite(gateway, hard, namespace="vision"):
@@ -98,8 +98,8 @@ def test_each_look_writes_every_column_of_the_row(look, place, gateway, quota, r
     look()
     row = {
         "hard": HARD,
-        "seen_hard": HARD,
-        "seen_used": {},
+        "observed_hard": HARD,
+        "observed_used": {},
         "drift": "",
         "problem": "",
         "written_at": begun,
@@ -111,7 +111,7 @@ def test_each_look_writes_every_column_of_the_row(look, place, gateway, quota, r
     use(gateway, {DEVICES: "3"})
     clock.shift(MINUTE)
     look()
-    row |= {"checked_at": begun + MINUTE, "seen_used": {DEVICES: "3"}}
+    row |= {"checked_at": begun + MINUTE, "observed_used": {DEVICES: "3"}}
     assert row_of(place) == row
     # Somebody changes it: that is said and put right.
     rewrite(gateway, HARD | {DEVICES: "100"})
@@ -129,7 +129,7 @@ def test_each_look_writes_every_column_of_the_row(look, place, gateway, quota, r
     new = HARD | {DEVICES: "9", IMPLICIT: "9"}
     row |= {
         "hard": new,
-        "seen_hard": new,
+        "observed_hard": new,
         **dict.fromkeys(("written_at", "checked_at"), begun + 3 * MINUTE),
     }
     assert row_of(place) == row
@@ -147,7 +147,7 @@ def test_each_look_writes_every_column_of_the_row(look, place, gateway, quota, r
     look()
     row |= {
         "drift": "Somebody deleted the ResourceQuota.",
-        "seen_used": {},
+        "observed_used": {},
         **dict.fromkeys(("written_at", "repaired_at", "checked_at"), begun + 5 * MINUTE),
     }
     assert row_of(place) == row
@@ -232,8 +232,8 @@ def test_an_object_of_somebody_else_is_left_alone_unless_it_was_the_portals(look
     now = timezone.now()
     assert row_of(place) == {
         "hard": HARD,
-        "seen_hard": {},
-        "seen_used": {},
+        "observed_hard": {},
+        "observed_used": {},
         "drift": "",
         "problem": "vision has a ResourceQuota “dragoman” that is not the portal's. It is left alone; "
         "rename it, or give it the label gpu.dragoman.dev/quota=team.",
@@ -279,7 +279,7 @@ def test_what_is_noted_while_it_is_written_is_written_too(place, gateway, quota,
     monkeypatch.setattr(gateway, "apply", meanwhile)
     row = resource_quota.ensure(place, gateway)
     found = gateway.get(RESOURCE_QUOTA, "dragoman", namespace="vision")
-    assert found["spec"]["hard"][DEVICES] == row.seen_hard[DEVICES] == stands
+    assert found["spec"]["hard"][DEVICES] == row.observed_hard[DEVICES] == stands
 
 
 # What the lines say.
@@ -348,7 +348,7 @@ def test_templates_of_others_have_room_in_their_own_namespace(place, fra, osl, v
 def test_an_object_that_is_not_the_portals_stays_and_its_row_goes(place, gateway):
     other = {"metadata": {"name": "dragoman", "namespace": "vision"}, "spec": {"hard": {"pods": "3"}}}
     gateway.put(RESOURCE_QUOTA, other)
-    resource_quota.remove(WrittenQuota.objects.create(place=place), gateway)
+    resource_quota.remove(WrittenQuota.objects.create(team_namespace=place), gateway)
     assert gateway.get(RESOURCE_QUOTA, "dragoman", namespace="vision")["spec"] == other["spec"]
     assert not WrittenQuota.objects.exists()
 
@@ -357,7 +357,7 @@ def test_an_object_that_is_not_the_portals_stays_and_its_row_goes(place, gateway
 def test_what_could_not_be_taken_away_keeps_its_row_and_says_why(look, place, gateway, quota, clock, what):
     look()
     before = row_of(place)
-    row = WrittenQuota.objects.select_related("place__cluster").get()
+    row = WrittenQuota.objects.select_related("team_namespace__cluster").get()
     errors = {
         "replaced": ClusterConflict("replaced"),
         "refused": Refused("may not"),
@@ -392,7 +392,7 @@ def test_an_object_that_was_replaced_between_look_and_deletion_stays(
 
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(gateway, "get", replaced_after)
-        resource_quota.remove(WrittenQuota.objects.select_related("place__cluster").get(), gateway)
+        resource_quota.remove(WrittenQuota.objects.select_related("team_namespace__cluster").get(), gateway)
     assert get(RESOURCE_QUOTA, "dragoman", namespace="vision")["metadata"]["uid"] == "another"
     assert WrittenQuota.objects.count() == 1
 
@@ -458,14 +458,14 @@ def test_lines_differ_by_amount_and_not_by_spelling(found, part, differs):
     ("row", "noted", "rising"),
     [
         (None, False, True),
-        ({"hard": {"a": "2"}, "seen_hard": {"a": "2"}}, True, False),
-        ({"hard": {"a": "2"}, "seen_hard": {"a": "2", "pods": "1"}}, True, False),
-        ({"hard": {"a": "2"}, "seen_hard": {"a": "3"}}, False, False),
-        ({"hard": {"a": "2"}, "seen_hard": {}}, False, False),
-        ({"hard": {"a": "2"}, "seen_hard": {"a": "2"}, "problem": "no answer"}, False, False),
-        ({"hard": {"a": "1"}, "seen_hard": {"a": "2"}}, False, True),
-        ({"hard": {"a": "3"}, "seen_hard": {"a": "2"}}, False, False),
-        ({"hard": {"b": "3"}, "seen_hard": {"a": "2"}}, False, True),
+        ({"hard": {"a": "2"}, "observed_hard": {"a": "2"}}, True, False),
+        ({"hard": {"a": "2"}, "observed_hard": {"a": "2", "pods": "1"}}, True, False),
+        ({"hard": {"a": "2"}, "observed_hard": {"a": "3"}}, False, False),
+        ({"hard": {"a": "2"}, "observed_hard": {}}, False, False),
+        ({"hard": {"a": "2"}, "observed_hard": {"a": "2"}, "problem": "no answer"}, False, False),
+        ({"hard": {"a": "1"}, "observed_hard": {"a": "2"}}, False, True),
+        ({"hard": {"a": "3"}, "observed_hard": {"a": "2"}}, False, False),
+        ({"hard": {"b": "3"}, "observed_hard": {"a": "2"}}, False, True),
     ],
 )
 def test_a_row_tells_whether_it_stands_so_and_whether_it_rises(row, noted, rising):
@@ -482,8 +482,10 @@ def test_a_row_tells_whether_it_stands_so_and_whether_it_rises(row, noted, risin
 
 def places(**named):
     return {
-        (row.place.cluster.name, row.place.team.slug): (row.hard.get(DEVICES), row.problem)
-        for row in WrittenQuota.objects.filter(**named).select_related("place__cluster", "place__team")
+        (row.team_namespace.cluster.name, row.team_namespace.team.slug): (row.hard.get(DEVICES), row.problem)
+        for row in WrittenQuota.objects.filter(**named).select_related(
+            "team_namespace__cluster", "team_namespace__team"
+        )
     }
 
 

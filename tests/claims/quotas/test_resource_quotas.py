@@ -90,7 +90,7 @@ def test_a_change_of_the_quota_is_written_at_once(root, vision, quota, written):
     set_quota(by=root, team=vision, device_class=GPU_CLASS, devices=6)
     assert written()[DEVICES] == "6"
     row = WrittenQuota.objects.get()
-    assert (row.problem, row.drift, row.seen_hard[DEVICES]) == ("", "", "6")
+    assert (row.problem, row.drift, row.observed_hard[DEVICES]) == ("", "", "6")
     set_quota(by=root, team=vision, device_class=GPU_CLASS, devices=7)
     assert written()[DEVICES] == "7"
     assert WrittenQuota.objects.get().drift == ""
@@ -300,7 +300,7 @@ def test_profile_query_count_is_constant(client, root, fra, quota, written):
         team = make_team(f"team-{number}")
         make_quota(team, 3)
         place = TeamNamespace.objects.create(team=team, cluster=fra, namespace=team.slug)
-        WrittenQuota.objects.create(place=place, hard={DEVICES: "3"}, seen_hard={DEVICES: "3"})
+        WrittenQuota.objects.create(team_namespace=place, hard={DEVICES: "3"}, observed_hard={DEVICES: "3"})
     with CaptureQueriesContext(connection) as many:
         page = client.get(PAGE).text
     assert len(many) == len(one)

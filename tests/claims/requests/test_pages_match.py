@@ -270,7 +270,7 @@ def test_the_api_answers_the_same(alice, request_fields):
         ("gpu-3", "held", "another team"),
         ("gpu-4", "held", "vision/mine"),
     ]
-    assert {one["way"] for one in shown["help"]} == {"toleration", "condition"}
+    assert {one["kind"] for one in shown["help"]} == {"toleration", "condition"}
     assert [one["profile"] for one in shown["alternatives"]] == ["any-gpu"]
     assert api(alice).get(API, request_fields | {"step": STEPS["free"]}).json()["dropped"] == shown["dropped"]
 

@@ -24,7 +24,7 @@ def test_a_request_waits_for_a_lead_and_reserves_quota(ask):
     assert [(charge.device_class, charge.devices) for charge in claim.charges.all()] == [
         ("gpu.nvidia.com", 2)
     ]
-    assert [(step.new, step.why) for step in claim.history.all()] == [("requested", "Fine-tune")]
+    assert [(step.new, step.reason) for step in claim.history.all()] == [("requested", "Fine-tune")]
     assert claim.decide_by > timezone.now() + timedelta(days=6)
 
 
@@ -112,7 +112,7 @@ def test_a_rule_approves_at_once_and_is_named_in_the_history(
     claim = ask(profile=profile)
     assert claim.state == ClaimState.APPROVED
     step = claim.history.last()
-    assert (step.by, step.why) == (None, "notebook v1 requires no approval.")
+    assert (step.by, step.reason) == (None, "notebook v1 requires no approval.")
     assert claim.expires_at == claim.decided_at + claim.duration
 
 

@@ -78,16 +78,16 @@ def test_a_request_writes_every_column_of_its_row(ask, alice, vision, fra, train
         "decided_at": None,
         "decision_note": "",
         "approved_hash": "",
-        "asked": None,
+        "original_request": None,
         "expires_at": None,
         "object_uid": "",
         "problem": "",
-        "sighting": "",
+        "observation_hash": "",
         "replaces_id": None,
         "carried": 0,
     }
     assert columns(claim) == expected
-    lines = claim.history.values_list("old", "new", "why", "by", "at")
+    lines = claim.history.values_list("old", "new", "reason", "by", "at")
     assert list(lines) == [("", "requested", "Tune.", alice.pk, NOON)]
     charges = claim.charges.values_list("device_class", "devices", "settled", "carried")
     assert list(charges) == [("gpu.nvidia.com", 6, None, 0)]
@@ -96,7 +96,7 @@ def test_a_request_writes_every_column_of_its_row(ask, alice, vision, fra, train
 
 def test_a_request_without_a_reason_is_said_to_be_one(ask):
     claim = ask(reason="  ")
-    assert (claim.reason, claim.history.get().why) == ("", "Requested.")
+    assert (claim.reason, claim.history.get().reason) == ("", "Requested.")
 
 
 def test_a_request_without_a_duration_gets_that_of_its_profile(ask):
@@ -137,7 +137,7 @@ def test_a_rule_approves_at_once_writes_its_decision_and_tells_nobody(
         *("approved", 2, None, NOON, rule, spec_hash(make_spec(2))),
         NOON + 5 * HOUR,
     ]
-    lines = claim.history.order_by("pk").values_list("old", "new", "why", "by__username")
+    lines = claim.history.order_by("pk").values_list("old", "new", "reason", "by__username")
     assert list(lines) == [("", "requested", "Tune.", "alice"), ("requested", "approved", rule, None)]
     assert not Notice.objects.exists()
     assert sent == []  # nothing is delivered that might be rolled back
@@ -232,7 +232,7 @@ def test_a_key_of_a_request_that_an_approver_changed_is_still_its_key(ask, lena)
     wanted = WantedChange(profile=small)
     approve_with_changes(claim=claim, by=lena, spec_hash=claim.spec_hash, wanted=wanted, note="")
     claim.refresh_from_db()
-    assert (claim.profile_version, claim.asked is None) == (small.current, False)
+    assert (claim.profile_version, claim.original_request is None) == (small.current, False)
     assert ask(key="same", devices=2) == claim
     with pytest.raises(Invalid, match="already used"):
         ask(key="same", devices=2, cluster=make_cluster("lab-2"))
@@ -326,7 +326,7 @@ def test_the_old_claim_says_by_whom_its_replacement_was_asked_for(old, lena):
     before = columns(old)
     new = resize(claim=old, by=lena, key="new", name="new")
     line = old.history.last()
-    assert (line.old, line.new, line.why, line.by) == (
+    assert (line.old, line.new, line.reason, line.by) == (
         "approved",
         "approved",
         "new was requested as a replacement.",

@@ -106,7 +106,7 @@ def test_approvers_see_all_of_them_in_list_card_and_notice(client, lena, both):
     assert "from the profile" not in page
     assert said in Notice.objects.get(user=lena).body
     (found,) = client.get("/api/v1/approvals/").json()["results"]
-    assert found["what"] == said
+    assert found["summary"] == said
     assert found["claim"]["profiles"] == ["train-80", "slice-10"]
     asked_for = "2 × Train 80 + 3 × Slice 10 for 1 d"
     assert asked_for in client.get(reverse("claims:change", args=[both.pk])).text
