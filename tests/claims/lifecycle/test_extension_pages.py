@@ -186,7 +186,7 @@ def test_a_second_wish_is_409_and_says_whose_is_first(client, alice, claim):
     client.force_login(alice)
     answer = client.post(url("extend", claim), {"span": "3d"})
     assert answer.status_code == 409
-    assert "alice has asked to keep sam until" in answer.text
+    assert "alice has already requested an extension of sam until" in answer.text
 
 
 def test_the_grace_period_is_told_and_can_still_be_extended(client, alice, claim):

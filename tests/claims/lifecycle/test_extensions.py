@@ -155,7 +155,7 @@ def test_the_owner_hears_of_the_answer_to_what_a_lead_asked_for(running, alice, 
 def test_one_waits_at_a_time_but_what_needs_nobody_goes_on(running, alice):
     claim = running(extension=HOUR)
     asked(claim, alice)
-    with pytest.raises(Conflict, match="alice has asked to keep sam until"):
+    with pytest.raises(Conflict, match="alice has already requested an extension of sam until"):
         asked(claim, alice, 3 * DAY, key="other")
     assert asked(claim, alice, HOUR, key="short").status == RequestStatus.APPROVED
 
