@@ -2,6 +2,6 @@ from django.db import migrations
 
 
 class Migration(migrations.Migration):
-    dependencies = [("inventory", "0001_initial")]
+    dependencies = [("inventory", "0002_ownership")]
 
     operations = [migrations.RenameField("objectevent", "what", "change")]
