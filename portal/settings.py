@@ -215,6 +215,7 @@ SPECTACULAR_SETTINGS = {
         "Approval": "claims.models.Approval",
         "Sharing": "claims.catalogue.sharing.Sharing",
         "Actor": "claims.claim_page.api.ACTORS",
+        "RelaxationKind": "claims.requests.api.RELAXATION_KINDS",
         "DiagnosisActor": "claims.claim_page.api.DIAGNOSIS_ACTORS",
     },
 }

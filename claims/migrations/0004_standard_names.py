@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """Columns get the standard names: request, status, observation, reason."""
 
-    dependencies = [("claims", "0002_fill_ownership")]
+    dependencies = [("claims", "0003_availability")]
 
     operations = [
         migrations.AlterModelOptions("extension", {"ordering": ("requested_at", "pk")}),
