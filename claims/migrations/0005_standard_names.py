@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """Columns get the standard names: request, status, observation, reason."""
 
-    dependencies = [("claims", "0003_availability")]
+    dependencies = [("claims", "0004_reconciliation")]
 
     operations = [
         migrations.AlterModelOptions("extension", {"ordering": ("requested_at", "pk")}),
