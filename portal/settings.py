@@ -215,7 +215,8 @@ SPECTACULAR_SETTINGS = {
         "Approval": "claims.models.Approval",
         "Sharing": "claims.catalogue.sharing.Sharing",
         "Actor": "claims.claim_page.api.ACTORS",
-        "RelaxationKind": "claims.requests.api.RELAXATION_KINDS",
+        "RelaxationKind": "dra.help.RelaxationKind",
+        "PendingKind": "claims.inbox.api.KIND_CHOICES",
         "DiagnosisActor": "claims.claim_page.api.DIAGNOSIS_ACTORS",
     },
 }

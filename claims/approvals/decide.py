@@ -186,7 +186,7 @@ def approve_with_changes(
     """
     Approve a smaller version of the request and notify the requester.
 
-    The new spec and charges are computed under the lock of the quota; `Claim.original_request` keeps the original.
+    Compute the new spec and charges under the lock of the quota; `Claim.original_request` keeps the first.
     `spec_hash` is of the spec that `by` read. Where two approvals are required, the change voids the first:
     a lead's change is the new first approval, after an admin's change a lead must approve again. Raises
     Forbidden, Invalid, QuotaExceeded, Conflict.

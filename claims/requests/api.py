@@ -22,9 +22,6 @@ from teams.access import team_for, user_of
 from teams.models import Role, User
 
 
-RELAXATION_KINDS = tuple((kind.value, kind.value) for kind in RelaxationKind)
-
-
 class MatchIn(api_types.RequestIn):
     """The fields of a request. With `step`, the response lists the devices dropped by this step."""
 
@@ -73,7 +70,7 @@ class RouteOut(serializers.Serializer[Any]):
 class RelaxationOut(serializers.Serializer[Any]):
     """One part of the spec relaxed, and its effect."""
 
-    kind = serializers.ChoiceField(choices=RELAXATION_KINDS)
+    kind = serializers.ChoiceField(choices=[kind.value for kind in RelaxationKind])
     request = serializers.CharField(help_text="Request or alternative; empty for all of them")
     change = serializers.CharField()
     current = serializers.CharField()
