@@ -45,5 +45,5 @@ oracle: install ## Compare the allocator with that of Kubernetes on random cases
 mutate: install ## Mutation testing: make small mistakes and see whether a test notices: ARGS=claims/quotas or ARGS="--changed main"
 	@$(BIN)/python -m scripts.mutate $(ARGS)
 
-bench: install ## Measure the paths that have a budget: ARGS="--only fits --devices 5000"; compares with Kubernetes if Go is installed
+bench: install ## Measure every path that has a budget: ARGS="--only pages" or ARGS=--explain; compares with the committed results
 	@$(BIN)/python -m bench $(ARGS)

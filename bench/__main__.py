@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from bench import allocator, memory, report, upstream
+from bench import allocator, document, memory, report, upstream
 from bench.measure import Result
 from bench.specs import FITS, FUNNEL, MATCHED
 from bench.world import PER_NODE, Kind, World, world
@@ -71,8 +71,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Return 0 whatever the figures: a budget is a ratio to look at, not a test."""
     options = _parser().parse_args(arguments)
     run = Run(options)
-    if options.profile:
-        return _profile(run)
+    if options.profile or options.explain:
+        return _inspect(run)
     background = None if options.only or options.fraction != 1 else _Background(run)
     if background is None and (options.only == ALLOCATOR or _names_allocator(options.only)):
         measure_allocator(run, "" if options.only == ALLOCATOR else options.only)
@@ -94,6 +94,8 @@ def finish(run: Run, background: _Background | None) -> int:
     for sentence in report.slower(run.results, report.committed()):
         run.console.print(f"Slower than in the committed run: {sentence}", highlight=False)
     report.write(run.options.out, run.results, run.skipped, growth)
+    if background is not None and run.options.out == report.RESULTS:
+        document.write_figures(run.results)
     run.log(f"Written to {run.options.out}")
     return 0
 
@@ -222,16 +224,19 @@ class _Background:
         return report.read(path) if path.exists() else []
 
 
-def _profile(run: Run) -> int:
-    """Print where the time of one path goes."""
+def _inspect(run: Run) -> int:
+    """Print where the time of one path goes, or write the plans of frequent queries to the docs."""
     from bench.portal.size import Size
 
     with open_portal(run.options.keep):
-        from bench.portal import profile
+        from bench.portal import explain, profile
         from bench.portal.build import build
 
         build(Size().divided(run.options.fraction), run.log)
-        profile.show(run.options.profile)
+        if run.options.profile:
+            profile.show(run.options.profile)
+        else:
+            document.write_queries(explain.frequent_queries())
     return 0
 
 
@@ -239,6 +244,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench", description=main.__doc__)
     parser.add_argument("--only", default="", metavar="TEXT", help="lines whose name starts with it: pages")
     parser.add_argument("--profile", default="", metavar="PATH", help="show where the time of a path goes")
+    parser.add_argument("--explain", action="store_true", help="write the plans of frequent queries")
     parser.add_argument("--devices", type=int, nargs="+", default=SIZES, help="sizes of the clusters")
     parser.add_argument(
         "--fraction", type=int, default=1, help="measure the portal at 1/FRACTION of its size"

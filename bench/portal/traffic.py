@@ -52,7 +52,7 @@ def _traffic(devices: int, redis_url: str) -> Iterator[Result]:
             reader: signed_in(reader).cookies[settings.SESSION_COOKIE_NAME].value for reader in READERS
         }
         people = [Person(url, cookies[READERS[n % len(READERS)]], n) for n in range(PEOPLE)]
-        pages = {reader: _pages(reader) for reader in READERS}
+        pages = {reader: pages_of(reader) for reader in READERS}
         for reader in READERS:  # every page once, so that the process is warm
             Person(url, cookies[reader], 0).visit(pages[reader])
         pids = family(process.pid)
@@ -88,7 +88,7 @@ def _worker(devices: int, redis_url: str) -> Result:
     return Result("memory: worker", devices, "after every periodic task", [size], "MiB", WORKER)
 
 
-def _pages(reader: str) -> list[str]:
+def pages_of(reader: str) -> list[str]:
     """Return what somebody opens, most of it more than once."""
     claims = Claim.objects.filter(state=ClaimState.ALLOCATED)
     own = list(claims.filter(requested_by__username=ENGINEER).values_list("pk", flat=True)[:5])
