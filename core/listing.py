@@ -47,6 +47,8 @@ def _lines(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[s
 
 
 PER_PAGE = 50
+MAX_COUNT = 10_000  # rows that a list counts before it shows "10,000+"
+LAST = "last"  # ?page=last
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # start of a formula in a spreadsheet: OWASP, CSV injection
 
 
@@ -166,11 +168,22 @@ class Listing[M: Model]:
 
     @cached_property
     def page(self) -> Page[M]:
-        return Paginator(self.rows, self.per_page).get_page(self.query.get("page"))
+        return Pages(self.rows, self.queryset, self.per_page).get_page(self.query.get("page", 1))
 
     @property
     def total(self) -> int:
+        """Return the number of matching rows; more than MAX_COUNT are counted only where `total_text` says so."""
         return self.page.paginator.count
+
+    @property
+    def total_text(self) -> str:
+        return f"{MAX_COUNT:,}+" if self.is_open else str(self.total)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are more rows than were counted."""
+        pages = self.page.paginator
+        return isinstance(pages, Pages) and pages.is_open
 
     def url(self, *drop: str, **changes: str) -> str:
         """Return the address of this list with changes, from its first page."""
@@ -232,6 +245,10 @@ class Listing[M: Model]:
         return self.url() + f"&page={self.page.previous_page_number()}"
 
     @property
+    def last_url(self) -> str:
+        return self.url(page=LAST)
+
+    @property
     def next_url(self) -> str:
         return self.url() + f"&page={self.page.next_page_number()}"
 
@@ -252,6 +269,47 @@ class Listing[M: Model]:
         yield writer.writerow([column.label for column in self.columns])
         for row in self.rows.iterator(chunk_size=1000):
             yield writer.writerow([escape_formula(column.value(row)) for column in self.columns])
+
+
+class Pages[M: Model](Paginator[M]):
+    """
+    Pages that cost what they show, however long the list is.
+
+    Rows are counted up to MAX_COUNT; only a page behind that, or the last one, counts all of them. Keys are
+    sorted without the rows, and from the end if the page is nearer to it. `source` loads the rows of a page.
+    """
+
+    def __init__(self, rows: QuerySet[M], source: QuerySet[M], per_page: int) -> None:
+        super().__init__(rows, per_page)
+        self.rows, self.source = rows, source
+        self.is_open = False
+
+    @cached_property
+    def count(self) -> int:
+        count = self.rows.order_by()[: MAX_COUNT + 1].count()
+        self.is_open = count > MAX_COUNT
+        return count
+
+    def get_page(self, number: Any) -> Page[M]:
+        behind = str(number).isdecimal() and int(str(number)[:12]) * self.per_page > MAX_COUNT
+        if (behind or number == LAST) and self.count > MAX_COUNT:
+            self.is_open = False
+            self.__dict__.update(count=self.rows.order_by().count())
+            self.__dict__.pop("num_pages", None)
+        return super().get_page(self.num_pages if number == LAST else number)
+
+    def page(self, number: Any) -> Page[M]:
+        number = self.validate_number(number)
+        start = (number - 1) * self.per_page
+        end = min(start + self.per_page, self.count)
+        keys = self.rows.values("pk")
+        if start > self.count - end and not self.is_open:
+            keys = keys.reverse()[self.count - end : self.count - start]
+        else:
+            keys = keys[start:end]
+        order = self.rows.query.order_by
+        rows = self.source.order_by(*order) if order else self.source
+        return Page(list(rows.filter(pk__in=keys)), number, self)
 
 
 def _contains(field: str | Callable[[str], Q], word: str) -> Q:

@@ -3,7 +3,6 @@
 from datetime import datetime, timedelta
 
 from django.utils import timezone
-from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -12,6 +11,7 @@ from core.text import DASH
 
 FIRST_YEAR, LAST_YEAR = 1970, 2200
 # The symbols of the SI brochure, which are the same in every language.
+KINDS = {kind: format_html(' data-time="{}"', kind) if kind else "" for kind in ("", "relative", "elapsed")}
 UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
@@ -44,7 +44,8 @@ def relative(instant: datetime, *, now: datetime | None = None) -> str:
 
 def moment(instant: datetime) -> str:
     """Return "Fri 20 Nov 2026, 18:00" in the reader's zone."""
-    return date_format(timezone.localtime(instant), "DATETIME_FORMAT")
+    local = timezone.localtime(instant)
+    return f"{local:%a} {local.day} {local:%b %Y, %H:%M}"  # DATETIME_FORMAT; date_format takes ten times as long
 
 
 def moment_with_zone(instant: datetime) -> str:
@@ -69,12 +70,13 @@ def at(instant: datetime | None) -> str:
 
 def time_element(instant: datetime, text: str, kind: str = "") -> SafeString:
     """Return `<time>` around `text`. The page keeps the text of a `kind` current: "relative", "elapsed"."""
+    local = timezone.localtime(instant)
     return format_html(
         '<time datetime="{}" title="{} {}"{}>{}</time>',
         instant.isoformat(timespec="seconds"),
-        moment(instant),
-        timezone.localtime(instant).tzname() or "",
-        format_html(' data-time="{}"', kind) if kind else "",
+        moment(local),
+        local.tzname() or "",
+        KINDS[kind],
         text,
     )
 

@@ -89,6 +89,8 @@ TEMPLATES = [
     }
 ]
 
+FORM_RENDERER = "core.form_renderer.FormRenderer"
+
 POOL_SIZE = env.int("DATABASE_POOL_SIZE", 8)  # connections per process; 0: a new one each time
 DATABASES = {"default": env.db_url("DATABASE_URL", "postgres://postgres:@localhost:5432/dragoman")}
 DATABASES["default"] |= {

@@ -196,7 +196,7 @@ def approver_label(approval: str) -> str:
 
 def requested_profiles(claim: Claim) -> list[tuple[ProfileVersion, int]]:
     """Return every profile of a claim with its devices in all pods."""
-    alternatives = [(row.profile_version, row.devices) for row in claim.alternatives.all()]
+    alternatives = [(row.profile_version, row.devices) for row in claim.alternative_rows]
     return alternatives or [(claim.profile_version, claim.devices * claim.parallel)]
 
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 from claims.models.limits import Delivery
 from claims.models.profile import ProfileVersion
 from claims.signals import claim_state_changed, pending_request_decided
-from claims.states import FINAL, GRANTED, NEXT, ClaimState
+from claims.states import FINAL, GRANTED, LOOK, NEXT, ClaimState
 from core.errors import IllegalTransition
 from core.models import uuid7
 from inventory.models import Cluster
@@ -24,12 +24,19 @@ from teams.models import Team, User
 
 class ClaimQuerySet(models.QuerySet["Claim"]):
     def visible_to(self, user: User | AnonymousUser) -> Self:
+        if user.is_superuser:
+            return self  # without a condition that is always true, which the planner cannot know
         return self.filter(team__in=Team.objects.visible_to(user))
 
     def for_list(self) -> Self:
-        """Load what a row of a list shows; reading any other relation raises instead of querying."""
+        """Load what a row of a list shows; reading any other field or relation raises instead of querying."""
         related = ("team", "cluster", "profile_version__profile", "requested_by")
-        return self.select_related(*related).with_profiles().fetch_mode(models.FETCH_RAISE)
+        long = ("profile_version__spec", "cluster__discovery", "cluster__credentials")
+        alternatives = Alternative.objects.select_related("profile_version__profile").defer(long[0])
+        # A plain list on each claim: a queryset on each would cost more than the rows.
+        listed = Prefetch("alternatives", alternatives, to_attr="listed_alternatives")
+        rows = self.select_related(*related).defer(*long).prefetch_related(listed)
+        return rows.fetch_mode(models.FETCH_RAISE)
 
     def with_profiles(self) -> Self:
         """Load the profiles of claims with multiple profiles, in one query for all claims."""
@@ -135,14 +142,25 @@ class Claim(models.Model):
         return self.state in FINAL
 
     @property
+    def badge(self) -> tuple[str, str, str]:
+        """Color family, icon and label of the state."""
+        return (*LOOK[self.state], ClaimState(self.state).label)
+
+    @property
     def versions(self) -> list[ProfileVersion]:
         """The versions of all its profiles, in their order; `with_profiles` loads them."""
-        return [row.profile_version for row in self.alternatives.all()] or [self.profile_version]
+        return [row.profile_version for row in self.alternative_rows] or [self.profile_version]
+
+    @property
+    def alternative_rows(self) -> Iterable[Alternative]:
+        """The rows of `alternatives`, which `for_list` and `with_profiles` load."""
+        listed: Iterable[Alternative] | None = getattr(self, "listed_alternatives", None)
+        return self.alternatives.all() if listed is None else listed
 
     @property
     def together(self) -> bool:
         """Whether it takes all of its profiles at once, not the first that fits."""
-        return any(row.together for row in self.alternatives.all())
+        return any(row.together for row in self.alternative_rows)
 
     @property
     def titles(self) -> str:
@@ -157,7 +175,7 @@ class Claim(models.Model):
     @property
     def sizes(self) -> str:
         """ "2 × Train 80 GB + 1 × NIC": devices per ResourceClaim of each profile, joined as `titles`."""
-        counts = [(row.per_claim, row.profile_version.profile) for row in self.alternatives.all()]
+        counts = [(row.per_claim, row.profile_version.profile) for row in self.alternative_rows]
         counts = counts or [(self.devices, self.profile_version.profile)]
         return self.join_profiles(f"{count} × {profile.title}" for count, profile in counts)
 

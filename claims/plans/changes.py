@@ -47,7 +47,7 @@ def current_parts(claim: Claim, held: Iterable[Allocation]) -> list[CurrentPart]
     """Return the profiles of a claim in the order of the request; empty for a claim of one profile."""
     held_by_name = Counter(allocation.request for allocation in held)
     parts, remaining = [], requests(claim.spec)
-    for row in claim.alternatives.all():
+    for row in claim.alternative_rows:
         version = row.profile_version
         if row.together:
             # The spec lists the requests of combined profiles in the order of the profiles.
@@ -349,7 +349,7 @@ def additional_usage(claim: Claim, change: RequestChange) -> tuple[dict[str, int
     needed = {part.version.profile: part.devices for part in change.parts} or {
         change.version.profile: change.devices
     }
-    reserved = {row.profile_version.profile_id: row.devices for row in claim.alternatives.all()} or {
+    reserved = {row.profile_version.profile_id: row.devices for row in claim.alternative_rows} or {
         claim.profile_version.profile_id: claim.devices * claim.parallel
     }
     profiles = {

@@ -45,11 +45,18 @@ def icon(name: str, size: str = "", *, label: str = "") -> SafeString:
 
 
 @register.simple_tag
+@lru_cache(maxsize=1024)
 def state_badge(family: str, icon_name: str, text: str, *, quiet: bool = False) -> SafeString:
     """Draw a state. `family` says who acts next: wait, you, work, held, bad, over, or unknown."""
     return format_html(
         '<span class="dg-badge {}{}">{}{}</span>', family, " quiet" if quiet else "", icon(icon_name), text
     )
+
+
+@register.filter
+def badge(look: tuple[str, str, str]) -> SafeString:
+    """Draw a state from its color family, icon and label."""
+    return state_badge(*look)
 
 
 @register.simple_tag
