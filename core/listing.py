@@ -172,7 +172,7 @@ class Listing[M: Model]:
 
     @property
     def total(self) -> int:
-        """Return the number of matching rows; more than MAX_COUNT are counted only where `total_text` says so."""
+        """Return the number of matching rows; MAX_COUNT + 1 stands for more, see `total_text`."""
         return self.page.paginator.count
 
     @property

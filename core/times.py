@@ -45,7 +45,7 @@ def relative(instant: datetime, *, now: datetime | None = None) -> str:
 def moment(instant: datetime) -> str:
     """Return "Fri 20 Nov 2026, 18:00" in the reader's zone."""
     local = timezone.localtime(instant)
-    return f"{local:%a} {local.day} {local:%b %Y, %H:%M}"  # DATETIME_FORMAT; date_format takes ten times as long
+    return f"{local:%a} {local.day} {local:%b %Y, %H:%M}"  # DATETIME_FORMAT of core.formats
 
 
 def moment_with_zone(instant: datetime) -> str:

@@ -29,13 +29,12 @@ class ClaimQuerySet(models.QuerySet["Claim"]):
         return self.filter(team__in=Team.objects.visible_to(user))
 
     def for_list(self) -> Self:
-        """Load what a row of a list shows; reading any other field or relation raises instead of querying."""
+        """Load what a row of a list shows; reading any other relation raises instead of querying."""
         related = ("team", "cluster", "profile_version__profile", "requested_by")
-        long = ("profile_version__spec", "cluster__discovery", "cluster__credentials")
-        alternatives = Alternative.objects.select_related("profile_version__profile").defer(long[0])
+        alternatives = Alternative.objects.select_related("profile_version__profile")
         # A plain list on each claim: a queryset on each would cost more than the rows.
         listed = Prefetch("alternatives", alternatives, to_attr="listed_alternatives")
-        rows = self.select_related(*related).defer(*long).prefetch_related(listed)
+        rows = self.select_related(*related).prefetch_related(listed)
         return rows.fetch_mode(models.FETCH_RAISE)
 
     def with_profiles(self) -> Self:

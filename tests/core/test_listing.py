@@ -38,6 +38,26 @@ def test_page_number_out_of_range_shows_the_last_page(listed, page):
     assert listed(page=page)
 
 
+@pytest.mark.parametrize("most", [0, 2, 6, 7, 10_000])
+def test_pages_of_a_long_list_have_each_row_once(listed, browse, alice, monkeypatch, most):
+    monkeypatch.setattr("core.listing.MAX_COUNT", most)
+    names = ["alice", "bob", "carol", "dan", "erin", "frank", "grace"]
+    assert listed() + listed(page=2) == names
+    assert listed(sort="-username") + listed(sort="-username", page=2) == names[::-1]
+    assert listed(page="last") == listed(page=99) == names[5:]
+    assert listed(sort="name") + listed(sort="name", page="last") == ["alice", *names[1:]]
+
+
+def test_a_long_list_says_that_it_has_more_rows_than_it_counted(browse, people, alice, monkeypatch):
+    monkeypatch.setattr("core.listing.MAX_COUNT", 6)
+    first = browse(alice).get(LIST).text
+    assert "1 to 5 of 6+" in first
+    assert 'href="?page=last"' in first
+    last = browse(alice).get(LIST, {"page": "last"}).text
+    assert "6 to 7 of 7" in last
+    assert "Page 2 of 2" in last
+
+
 def test_sorting_goes_both_ways_and_an_unknown_column_is_ignored(listed):
     assert listed(sort="-username")[0] == "grace"
     assert listed(sort="password")[0] == "alice"

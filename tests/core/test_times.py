@@ -1,10 +1,11 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.utils.formats import date_format
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.times import duration, relative
+from core.times import duration, moment, relative
 
 NOW = datetime(2026, 11, 17, 10, 24, tzinfo=UTC)
 
@@ -51,3 +52,9 @@ def test_shown_duration_never_exceeds_the_real_one(span):
 )
 def test_relative_times_say_which_way(moment, words):
     assert relative(moment, now=NOW) == words
+
+
+def test_moment_is_written_as_the_format_of_dates_and_times_says():
+    for month in range(1, 13):
+        instant = datetime(2026, month, 2 * month, 9, 5, tzinfo=UTC)
+        assert moment(instant) == date_format(instant, "DATETIME_FORMAT")
