@@ -10,19 +10,25 @@ the count, one for the page and one per prefetch, for any number of rows.
 """
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import io
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, reduce
+from itertools import accumulate, islice
 from operator import and_, or_
 from typing import Any
 
 from django.core.exceptions import FieldDoesNotExist
 from django.core.paginator import Page, Paginator
+from django.db import transaction
 from django.db.models import F, Model, Q, QuerySet
-from django.db.models.expressions import OrderBy
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.db.models.expressions import Combinable, OrderBy
+from django.http import HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.utils import timezone
 from django.utils.text import slugify
 from django_filters import FilterSet
 
@@ -49,6 +55,8 @@ def _lines(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[s
 PER_PAGE = 50
 MAX_COUNT = 10_000  # rows that a list counts before it shows "10,000+"
 LAST = "last"  # ?page=last
+LINES = 200  # of a CSV that are sent at once
+BATCH = 1000  # rows of a CSV that are read at once
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # start of a formula in a spreadsheet: OWASP, CSV injection
 
 
@@ -57,16 +65,18 @@ class Column[M: Model]:
     """
     One column: `value` returns its cell in the CSV; `sort` names the fields to order by, if it is sortable.
 
+    `value` gets the row, or with `fields` their values: a CSV whose columns all have them makes no models.
     A `fixed` column cannot be hidden; a column that is not `shown` is hidden until the reader chooses it.
     """
 
     name: str
     label: str
-    value: Callable[[M], object]
+    value: Callable[..., object]
     sort: str | tuple[str, ...] = ()
     numeric: bool = False
     fixed: bool = False
     shown: bool = True
+    fields: tuple[str | Combinable, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,10 +115,12 @@ class Listing[M: Model]:
         search: Sequence[str | Callable[[str], Q]] = (),
         sort: str = "",
         per_page: int = PER_PAGE,
+        prepare: Callable[[list[M]], None] | None = None,
     ) -> None:
         """
         `sort` is the column to sort by, with "-" for descending; "" keeps the order of the queryset. `search`
-        has fields that may contain a word, and functions that return a condition for it.
+        has fields that may contain a word, and functions that return a condition for it. `prepare` completes
+        the rows of a page, and those of a CSV in batches.
         """
         self.request = request
         self.query: QueryDict = request.GET
@@ -118,6 +130,7 @@ class Listing[M: Model]:
         self.search = search
         self.default_sort = sort
         self.per_page = per_page
+        self.prepare = prepare
         self.filterset: FilterSet | None = filters(self.query, queryset, request=request) if filters else None
 
     @cached_property
@@ -168,7 +181,10 @@ class Listing[M: Model]:
 
     @cached_property
     def page(self) -> Page[M]:
-        return Pages(self.rows, self.queryset, self.per_page).get_page(self.query.get("page", 1))
+        page = Pages(self.rows, self.queryset, self.per_page).get_page(self.query.get("page", 1))
+        if self.prepare:
+            self.prepare(list(page.object_list))
+        return page
 
     @property
     def total(self) -> int:
@@ -252,23 +268,74 @@ class Listing[M: Model]:
     def next_url(self) -> str:
         return self.url() + f"&page={self.page.next_page_number()}"
 
-    def respond(self, template: str, context: Mapping[str, object] | None = None) -> HttpResponse:
+    def respond(self, template: str, context: Mapping[str, object] | None = None) -> HttpResponseBase:
         """Return the page; the CSV of all matching rows for `?format=csv`."""
         if self.query.get("format") == "csv":
             return self.as_csv()
         page = {"listing": self, "rows_template": f"{template}#rows", **(context or {})}
         return render(self.request, template, page)
 
-    def as_csv(self) -> HttpResponse:
-        response = HttpResponse(self.csv_lines(), content_type="text/csv; charset=utf-8")
+    def as_csv(self) -> StreamingHttpResponse:
+        lines = _streamed([column.label for column in self.columns], self._csv_rows())
+        response = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="{slugify(str(self.title)) or "list"}.csv"'
         return response
 
-    def csv_lines(self) -> Iterator[str]:
-        writer = csv.writer(Echo())
-        yield writer.writerow([column.label for column in self.columns])
-        for row in self.rows.iterator(chunk_size=1000):
-            yield writer.writerow([escape_formula(column.value(row)) for column in self.columns])
+    def _csv_rows(self) -> Generator[list[object]]:
+        if all(column.fields for column in self.columns):
+            yield from self._cells_of_values()
+            return
+        for batch in _batches(self.rows):
+            if self.prepare:
+                self.prepare(batch)
+            for row in batch:
+                yield [column.value(row) for column in self.columns]
+
+    def _cells_of_values(self) -> Iterator[list[object]]:
+        names = [field for column in self.columns for field in column.fields]
+        widths = [len(column.fields) for column in self.columns]
+        ends = list(accumulate(widths))
+        cells = [
+            (column.value, slice(end - width, end))
+            for column, width, end in zip(self.columns, widths, ends, strict=True)
+        ]
+        for batch in _batches(self.rows.prefetch_related(None).values_list(*names)):
+            for values in batch:
+                yield [value(*values[part]) for value, part in cells]
+
+
+def _streamed(heads: Sequence[object], rows: Generator[list[object]]) -> Iterator[str]:
+    """
+    Yield the lines of a CSV, the head first, in the time zone of whoever calls.
+
+    The transaction keeps the cursor open on the server, so that neither side holds all rows. It ends with the
+    last line, or when the response is closed.
+    """
+    zone = timezone.get_current_timezone()  # the middleware has left it when the lines are sent
+
+    def lines() -> Iterator[str]:
+        with timezone.override(zone), transaction.atomic(), closing(rows):
+            buffer = io.StringIO()
+            writer = csv.writer(buffer)
+            writer.writerow(heads)
+            for number, row in enumerate(rows):
+                if number % LINES == 0:
+                    yield buffer.getvalue()
+                    buffer.seek(0)
+                    buffer.truncate()
+                writer.writerow(map(escape_formula, row))
+            yield buffer.getvalue()
+
+    return lines()
+
+
+def _batches(rows: QuerySet[Any, Any]) -> Iterator[list[Any]]:
+    """Yield the rows in lists of at most BATCH, read from one cursor; the first list is short."""
+    cursor = rows.iterator(chunk_size=BATCH)
+    size = LINES
+    while batch := list(islice(cursor, size)):
+        yield batch
+        size = BATCH
 
 
 class Pages[M: Model](Paginator[M]):

@@ -10,7 +10,7 @@ Nodes: the list, and one node with its devices.
 Clusters: what they are, how fresh their mirror is, and what the portal may not see there.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.db.models import Case, CharField, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When
@@ -33,8 +33,8 @@ from inventory.history import (
     history_line,
     object_history,
 )
-from inventory.holders import holders_for, name_holders
-from inventory.models import Cluster, Device, Freshness, Node, ObjectEvent, ResourceClaim
+from inventory.holders import name_holders
+from inventory.models import Cluster, Device, Freshness, Node, ObjectEvent
 from inventory.sync.session import OPTIONAL, mirrored_kinds
 
 FILTERS = ("cluster", "product", "state", "device_class", "memory")
@@ -65,38 +65,22 @@ def fleet(request: HttpRequest) -> HttpResponse:
     return render(request, "inventory/fleet.html", context)
 
 
-def columns(holder: Callable[[Device], str]) -> list[Column[Device]]:
-    return [
-        Column("name", "Device", lambda d: d.name, sort="name", fixed=True),
-        Column("node", "Node", lambda d: d.node_name or d.pool, sort=("node_name", "name")),
-        Column("product", "Product", lambda d: d.product, sort=("product", "partition")),
-        Column("memory", "Memory", lambda d: d.memory_bytes, sort="memory_bytes", numeric=True),
-        Column("state", "State", lambda d: d.look.label, sort="state"),
-        Column("holder", "Held by", holder),
-        Column("cluster", "Cluster", lambda d: d.cluster.name, sort="cluster__name"),
-        Column("classes", "Classes", lambda d: " ".join(d.classes), shown=False),
-        Column("partition", "Partition", lambda d: d.partition, sort="partition", shown=False),
-        Column("uuid", "UUID", lambda d: d.uuid, sort="uuid", shown=False),
-        Column("pool", "Pool", lambda d: d.pool, sort="pool", shown=False),
-        Column("driver", "Driver", lambda d: d.driver, sort="driver", shown=False),
-        Column("taints", "Taints", lambda d: " ".join(taint["key"] for taint in d.taints), shown=False),
-        Column("changed", "Changed", lambda d: d.changed_at.isoformat(), sort="changed_at", shown=False),
-    ]
-
-
-def holder_texts(request: HttpRequest) -> Callable[[Device], str]:
-    """Return the cell of the CSV: the holders of all devices are asked for at once, by the first row."""
-    texts: dict[int, str] = {}
-
-    def text(device: Device) -> str:
-        if device.held_by_id is None:
-            return ""
-        if not texts:
-            held = ResourceClaim.objects.filter(devices__gone_at=None).defer("raw").distinct()
-            texts.update({pk: one.text for pk, one in holders_for(request.user, held).items()})
-        return texts.get(device.held_by_id, "")
-
-    return text
+DEVICE_COLUMNS: list[Column[Device]] = [
+    Column("name", "Device", lambda d: d.name, sort="name", fixed=True),
+    Column("node", "Node", lambda d: d.node_name or d.pool, sort=("node_name", "name")),
+    Column("product", "Product", lambda d: d.product, sort=("product", "partition")),
+    Column("memory", "Memory", lambda d: d.memory_bytes, sort="memory_bytes", numeric=True),
+    Column("state", "State", lambda d: d.look.label, sort="state"),
+    Column("holder", "Held by", lambda d: d.holder.text if d.holder else ""),
+    Column("cluster", "Cluster", lambda d: d.cluster.name, sort="cluster__name"),
+    Column("classes", "Classes", lambda d: " ".join(d.classes), shown=False),
+    Column("partition", "Partition", lambda d: d.partition, sort="partition", shown=False),
+    Column("uuid", "UUID", lambda d: d.uuid, sort="uuid", shown=False),
+    Column("pool", "Pool", lambda d: d.pool, sort="pool", shown=False),
+    Column("driver", "Driver", lambda d: d.driver, sort="driver", shown=False),
+    Column("taints", "Taints", lambda d: " ".join(taint["key"] for taint in d.taints), shown=False),
+    Column("changed", "Changed", lambda d: d.changed_at.isoformat(), sort="changed_at", shown=False),
+]
 
 
 @require_safe
@@ -104,14 +88,13 @@ def devices(request: HttpRequest) -> HttpResponseBase:
     listing = Listing(
         request,
         Device.objects.present().for_list(),
-        columns=columns(holder_texts(request)),
+        columns=DEVICE_COLUMNS,
         title="Devices",
         filters=DeviceFilter,
         search=("name", "node_name", "pool", "product", "uuid", "parent_uuid", "partition"),
         sort="node",
+        prepare=partial(name_holders, request.user),
     )
-    if request.GET.get("format") != "csv":
-        name_holders(request.user, listing.page.object_list)
     context = {
         "ages": ages(OF_DEVICES),
         "empty_icon": "cpu",

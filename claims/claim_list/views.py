@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from operator import mul
 from typing import Any
 from uuid import UUID
 
 from django import forms
-from django.db.models import QuerySet
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Exists, OuterRef, QuerySet, TextField, Value
+from django.db.models.functions import Concat
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -20,7 +24,16 @@ from claims.access import may_request
 from claims.claim_list import bulk
 from claims.claim_list.bulk import BulkAction
 from claims.claim_list.forms import BulkForm
-from claims.models import Claim, ClaimQuerySet, Profile, TeamNamespace, names_profile
+from claims.models import (
+    Alternative,
+    Claim,
+    ClaimQuerySet,
+    Delivery,
+    Profile,
+    TeamNamespace,
+    join_profiles,
+    names_profile,
+)
 from claims.observation.observations import valid_ids
 from claims.requests.services import open_drafts
 from claims.states import FINAL, ClaimState
@@ -83,30 +96,55 @@ class ClaimFilter(FilterSet):
         return claims.filter(requested_by=self.request.user)
 
 
+# "train-80 v3" of a claim, and of each of its alternatives in their order.
+VERSION = "profile_version__profile__slug", "profile_version__number"
+ALTERNATIVES = Alternative.objects.filter(claim=OuterRef("pk")).order_by("position")
+VERSIONS = ArraySubquery(
+    ALTERNATIVES.values_list(Concat(VERSION[0], Value(" v"), VERSION[1], output_field=TextField()))
+)
+TOGETHER = Exists(ALTERNATIVES.filter(together=True).order_by())
+
+
+def same(value: object) -> object:
+    return value
+
+
+def profiles(slug: str, number: int, versions: list[str], together: object) -> str:
+    return join_profiles(versions, together=bool(together)) or f"{slug} v{number}"
+
+
+def column(
+    name: str, label: str, field: str, value: Callable[..., object] = same, **more: Any
+) -> Column[Claim]:
+    """Return a column that shows one field and sorts by it."""
+    return Column(name, label, value, sort=field, fields=(field,), **more)
+
+
+def isoformat(instant: datetime | None) -> str | None:
+    return instant.isoformat() if instant else None
+
+
 COLUMNS: list[Column[Claim]] = [
-    Column("name", "Claim", lambda claim: claim.name, sort="name", fixed=True),
-    Column("state", "State", lambda claim: claim.get_state_display(), sort="state"),
-    Column("since", "Since", lambda claim: claim.state_since.isoformat(), sort="state_since"),
+    column("name", "Claim", "name", fixed=True),
+    column("state", "State", "state", dict(ClaimState.choices).__getitem__),
+    column("since", "Since", "state_since", isoformat),
     Column(
         "profile",
         "Profile",
-        lambda claim: claim.join_profiles(map(str, claim.versions)),
+        profiles,
         sort="profile_version__profile__title",
+        fields=(*VERSION, VERSIONS, TOGETHER),
     ),
-    Column("devices", "Devices", lambda claim: claim.devices * claim.parallel, sort="devices", numeric=True),
-    Column("team", "Team", lambda claim: claim.team.slug, sort="team__slug"),
-    Column("who", "Requested by", lambda claim: claim.requested_by.username, sort="requested_by__username"),
-    Column("cluster", "Cluster", lambda claim: claim.cluster.name, sort="cluster__name"),
-    Column(
-        "ends", "Ends", lambda claim: claim.expires_at and claim.expires_at.isoformat(), sort="expires_at"
-    ),
-    Column("namespace", "Namespace", lambda claim: claim.namespace, sort="namespace", shown=False),
-    Column("delivery", "Delivery", lambda claim: claim.get_delivery_display(), sort="delivery", shown=False),
-    Column("duration", "Duration", lambda claim: duration(claim.duration), sort="duration", shown=False),
-    Column(
-        "created", "Requested", lambda claim: claim.created_at.isoformat(), sort="created_at", shown=False
-    ),
-    Column("id", "Id", lambda claim: str(claim.pk), shown=False),
+    Column("devices", "Devices", mul, sort="devices", numeric=True, fields=("devices", "parallel")),
+    column("team", "Team", "team__slug"),
+    column("who", "Requested by", "requested_by__username"),
+    column("cluster", "Cluster", "cluster__name"),
+    column("ends", "Ends", "expires_at", isoformat),
+    column("namespace", "Namespace", "namespace", shown=False),
+    column("delivery", "Delivery", "delivery", dict(Delivery.choices).__getitem__, shown=False),
+    column("duration", "Duration", "duration", duration, shown=False),
+    column("created", "Requested", "created_at", isoformat, shown=False),
+    Column("id", "Id", str, shown=False, fields=("pk",)),
 ]
 
 

@@ -22,6 +22,7 @@ from claims.models.claim import (
     RequestStatus,
     SweepRound,
     Transition,
+    join_profiles,
     names_profile,
 )
 from claims.models.limits import LIMITS, Approval, Delivery, Limit, ProfileLimits
@@ -62,5 +63,6 @@ __all__ = [
     "TeamNamespace",
     "Transition",
     "WrittenQuota",
+    "join_profiles",
     "names_profile",
 ]

@@ -180,7 +180,7 @@ class Claim(models.Model):
 
     def join_profiles(self, texts: Iterable[str]) -> str:
         """Join one text per profile with "+" or "or else"."""
-        return (" + " if self.together else " or else ").join(texts)
+        return join_profiles(texts, together=self.together)
 
     def record_creation(self, *, why: str, by: User) -> None:
         """Write the first entry of the history. Call it once, in the transaction that creates the claim."""
@@ -281,6 +281,11 @@ class ClaimCharge(models.Model):
 
     def __str__(self) -> str:
         return f"{self.devices} × {self.device_class}"
+
+
+def join_profiles(texts: Iterable[str], *, together: bool) -> str:
+    """Join one text per profile with "+" or "or else"."""
+    return (" + " if together else " or else ").join(texts)
 
 
 def names_profile(**lookups: object) -> Q:

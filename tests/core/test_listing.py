@@ -2,10 +2,15 @@
 
 import csv
 import io
+from operator import attrgetter
 
 import pytest
+from django.core.signals import request_finished
+from django.db import close_old_connections, connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from core.listing import escape_formula
+from core.listing import Column, Listing, escape_formula
 from teams.models import User
 from tests.factories import make_user
 
@@ -100,7 +105,7 @@ def test_the_state_of_a_list_survives_in_its_links(browse, people, alice):
 
 
 def rows_of(answer) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(answer.text)))
+    return list(csv.reader(io.StringIO(answer.getvalue().decode())))
 
 
 def test_the_csv_has_all_that_matches_in_the_chosen_columns(browse, people, alice):
@@ -111,6 +116,77 @@ def test_the_csv_has_all_that_matches_in_the_chosen_columns(browse, people, alic
     assert rows[0] == ["User name", "Theme"]
     assert len(rows) == 1 + User.objects.count()
     assert rows[1] == ["grace", "Light"]
+
+
+def exported(look, rf, user, **more):
+    request = rf.get(LIST, {"format": "csv"})
+    request.user = user
+    rows = User.objects.order_by("username")
+    columns = [Column("username", "User name", attrgetter("username")), *more.pop("columns", ())]
+    return Listing(request, rows, columns=columns, title="People", **more).as_csv()
+
+
+@pytest.fixture
+def kept_connection():
+    """The end of a response leaves the connection of the test open."""
+    request_finished.disconnect(close_old_connections)
+    yield
+    request_finished.connect(close_old_connections)
+
+
+def test_a_csv_is_read_from_a_cursor_that_ends_with_the_response(
+    look, rf, people, alice, monkeypatch, kept_connection
+):
+    monkeypatch.setattr("core.listing.LINES", 2)
+    outer = len(connection.savepoint_ids)
+    response = exported(look, rf, alice)
+    with CaptureQueriesContext(connection) as queries:
+        lines = iter(response)
+        assert next(lines).decode().splitlines() == ["User name"]
+        assert next(lines).decode().splitlines() == ["alice", "bob"]
+        assert len(connection.savepoint_ids) == outer + 1
+        response.close()
+    assert len(connection.savepoint_ids) == outer
+    (declared,) = [query["sql"] for query in queries if query["sql"].startswith("DECLARE")]
+    assert "WITH HOLD" not in declared  # that would store all rows before the first is sent
+    assert User.objects.count() == 7
+
+
+def test_cells_of_a_csv_are_in_the_time_zone_of_the_request(look, rf, alice):
+    zone = Column("zone", "Zone", lambda user: timezone.get_current_timezone_name())
+    with timezone.override("Asia/Tokyo"):
+        response = exported(look, rf, alice, columns=[zone])
+    assert rows_of(response)[1] == ["alice", "Asia/Tokyo"]
+
+
+def test_rows_of_a_csv_are_completed_in_batches(look, rf, people, alice, monkeypatch):
+    monkeypatch.setattr("core.listing.LINES", 2)
+    monkeypatch.setattr("core.listing.BATCH", 3)
+    sizes = []
+
+    def prepare(users):
+        sizes.append(len(users))
+        for user in users:
+            user.shout = user.username.upper()
+
+    shout = Column("shout", "Shout", attrgetter("shout"))
+    response = exported(look, rf, alice, columns=[shout], prepare=prepare)
+    assert [row[1] for row in rows_of(response)[1:3]] == ["ALICE", "BOB"]
+    assert sizes == [2, 3, 2]
+
+
+def test_a_csv_of_values_is_that_of_rows(look, rf, people, alice):
+    of_rows = Column("name", "Name", lambda user: f"{user.first_name} ({user.theme})")
+    of_values = Column("name", "Name", "{} ({})".format, fields=("first_name", "theme"))
+    request = rf.get(LIST, {"format": "csv"})
+    request.user = alice
+    rows = User.objects.order_by("username")
+    by_rows, by_values = (
+        rows_of(Listing(request, rows, columns=[column], title="People").as_csv())
+        for column in (of_rows, of_values)
+    )
+    assert by_values == by_rows
+    assert ["Dan (dark)"] in by_values
 
 
 def test_cells_that_start_a_formula_are_escaped():

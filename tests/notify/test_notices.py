@@ -187,7 +187,7 @@ def test_notice_list_query_count_is_constant(browse, alice, django_assert_max_nu
 
 def test_notice_list_downloads_as_csv(browse, alice):
     notify([alice], key="k", title="=1+1")
-    lines = browse(alice).get(PAGE + "?format=csv").text.splitlines()
+    lines = browse(alice).get(PAGE + "?format=csv").getvalue().decode().splitlines()
     assert lines[1].startswith("'=1+1,")
 
 

@@ -107,7 +107,7 @@ def test_the_list_shows_profile_team_and_age_and_is_a_csv_too(client, alice, req
     page = client.get(LIST).text
     assert "Train 80" in page
     assert "vision" in page
-    rows = client.get(LIST + "?format=csv").text.splitlines()
+    rows = client.get(LIST + "?format=csv").getvalue().decode().splitlines()
     assert rows[0] == "Profile,Claim name,Devices,Team,Saved,Created"
     assert rows[1].startswith("Train 80,sam2,2,vision,")
 
