@@ -100,7 +100,7 @@ COLUMNS: list[Column[Profile]] = [
         sort="current__max_duration",
         numeric=True,
     ),
-    Column("live", "Live claims", lambda profile: profile.live, sort="live", numeric=True),  # type: ignore[attr-defined]
+    Column("live", "Live claims", lambda profile: profile.live, sort="live", numeric=True),
     Column(
         "retired",
         "Retired",

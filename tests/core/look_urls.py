@@ -4,6 +4,7 @@ from pathlib import Path
 
 import django_filters
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.template import engines
 from django.urls import include, path
@@ -50,7 +51,7 @@ def components(request: HttpRequest) -> HttpResponse:
     return HttpResponse(engines["django"].from_string(source).render(context, request))
 
 
-def people(request: HttpRequest) -> HttpResponse:
+def people(request: HttpRequest) -> HttpResponseBase:
     users = User.objects.only("username", "first_name", "last_name", "theme", "email")
     listing = Listing(
         request,

@@ -153,7 +153,7 @@ def test_a_csv_is_read_from_a_cursor_that_ends_with_the_response(
 
 
 def test_cells_of_a_csv_are_in_the_time_zone_of_the_request(look, rf, alice):
-    zone = Column("zone", "Zone", lambda user: timezone.get_current_timezone_name())
+    zone = Column[User]("zone", "Zone", lambda user: timezone.get_current_timezone_name())
     with timezone.override("Asia/Tokyo"):
         response = exported(look, rf, alice, columns=[zone])
     assert rows_of(response)[1] == ["alice", "Asia/Tokyo"]
@@ -169,15 +169,15 @@ def test_rows_of_a_csv_are_completed_in_batches(look, rf, people, alice, monkeyp
         for user in users:
             user.shout = user.username.upper()
 
-    shout = Column("shout", "Shout", attrgetter("shout"))
+    shout = Column[User]("shout", "Shout", attrgetter("shout"))
     response = exported(look, rf, alice, columns=[shout], prepare=prepare)
     assert [row[1] for row in rows_of(response)[1:3]] == ["ALICE", "BOB"]
     assert sizes == [2, 3, 2]
 
 
 def test_a_csv_of_values_is_that_of_rows(look, rf, people, alice):
-    of_rows = Column("name", "Name", lambda user: f"{user.first_name} ({user.theme})")
-    of_values = Column("name", "Name", "{} ({})".format, fields=("first_name", "theme"))
+    of_rows = Column[User]("name", "Name", lambda user: f"{user.first_name} ({user.theme})")
+    of_values = Column[User]("name", "Name", "{} ({})".format, fields=("first_name", "theme"))
     request = rf.get(LIST, {"format": "csv"})
     request.user = alice
     rows = User.objects.order_by("username")
