@@ -52,15 +52,16 @@ def require_role(user: User | AnonymousUser, team: Team, *, at_least: Role) -> R
 
 def teams_where(user: User | AnonymousUser, *, at_least: Role) -> list[Team]:
     """Return the teams in which `user` has at least this role; one query."""
-    return list(_with_role(user, at_least))
+    return list(team_rows_where(user, at_least=at_least))
 
 
 def has_role(user: User | AnonymousUser, *, at_least: Role) -> bool:
     """Return whether `user` has at least this role in some team; one query."""
-    return _with_role(user, at_least).order_by().exists()
+    return team_rows_where(user, at_least=at_least).order_by().exists()
 
 
-def _with_role(user: User | AnonymousUser, at_least: Role) -> TeamQuerySet:
+def team_rows_where(user: User | AnonymousUser, *, at_least: Role) -> TeamQuerySet:
+    """Return the rows of `teams_where`, for a condition of another query."""
     if not user.is_authenticated or user.is_superuser:
         return Team.objects.visible_to(user)
     roles = [role for role in Role if role.rank >= at_least.rank]

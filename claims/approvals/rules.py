@@ -99,18 +99,31 @@ class Rules:
         if teams is not None:
             rows = rows.filter(Q(team=None) | Q(team__in=list(teams)))
         self._rows = {(row.team_id, row.profile_id): row for row in rows}
+        # What a row with an approval of its own says of every version, by its id.
+        self._of_any_version: dict[UUID, Rule] = {}
+        # Teams with a rule of their own, for some profile or for all.
+        self.teams = {team_id for team_id, _profile_id in self._rows if team_id is not None}
 
     def override(self, row: ApprovalRule) -> None:
         """Use an unsaved rule as if it were saved."""
         self._rows[row.team_id, row.profile_id] = row
+        self._of_any_version.pop(row.pk, None)
+        if row.team_id is not None:
+            self.teams.add(row.team_id)
 
     def rule(self, team_id: UUID, version: ProfileVersion) -> Rule:
-        row = (
-            self._rows.get((team_id, version.profile_id))
-            or self._rows.get((team_id, None))
-            or self._rows.get((None, version.profile_id))
-        )
-        return applied_rule(row, version)
+        return self.own_rule(team_id, version) or self.rule_for_any_team(version)
+
+    def own_rule(self, team_id: UUID, version: ProfileVersion) -> Rule | None:
+        """Return the rule that the team has itself for the version, None without one."""
+        row = self._rows.get((team_id, version.profile_id)) or self._rows.get((team_id, None))
+        if row is None:
+            return None
+        if not row.approval:
+            return applied_rule(row, version)
+        if row.pk not in self._of_any_version:
+            self._of_any_version[row.pk] = applied_rule(row, version)
+        return self._of_any_version[row.pk]
 
     def rule_for_any_team(self, version: ProfileVersion) -> Rule:
         """Return the rule for a team that has no rule of its own."""
@@ -162,11 +175,11 @@ class Rules:
 
 def applied_rule(row: ApprovalRule | None, version: ProfileVersion) -> Rule:
     """Return the rule for a version: that of `row`, with the version's own approval if `row` has none."""
-    name = f"{version.profile} v{version.number}"
-    own = Rule(name, Approval(version.approval), version.automatic_devices, version.automatic_duration)
-    if row is None:
-        return own
-    if not row.approval:
+    if row is None or not row.approval:
+        name = f"{version.profile} v{version.number}"
+        own = Rule(name, Approval(version.approval), version.automatic_devices, version.automatic_duration)
+        if row is None:
+            return own
         return replace(own, self_approval=row.self_approval, escalate_after=row.escalate_after)
     return Rule(
         rule_name(row),

@@ -18,7 +18,14 @@ from claims.api_types import SecondsField, SpelledDuration
 from claims.catalogue import services
 from claims.catalogue.definition import ProfileDefinition, sent_definition
 from claims.catalogue.lint import catalogue_report
-from claims.catalogue.listing import SORTS, CatalogueFilter, catalogue, entries, filtered_entries
+from claims.catalogue.listing import (
+    SORTS,
+    CatalogueFilter,
+    TeamApproval,
+    catalogue,
+    entries,
+    filtered_entries,
+)
 from claims.catalogue.sharing import Sharing
 from claims.catalogue.versions import live_versions, proposed_difference, versions_with_claim_counts
 from claims.models import LIMITS, Approval, Limit, Profile, ProfileLimits
@@ -122,6 +129,17 @@ class TeamApprovalOut(serializers.Serializer[Any]):
     automatic_devices = serializers.IntegerField(help_text="Up to this many devices need no approval")
     automatic_duration = SecondsField(allow_null=True)
     sentence = serializers.CharField()
+
+    def to_representation(self, instance: TeamApproval) -> dict[str, Any]:
+        """Return the fields without the work of the framework: a platform admin has hundreds of teams."""
+        span = instance.automatic_duration
+        return {
+            "team": instance.team.slug,
+            "approval": instance.approval,
+            "automatic_devices": instance.automatic_devices,
+            "automatic_duration": None if span is None else int(span.total_seconds()),
+            "sentence": instance.sentence,
+        }
 
 
 class ProfileOut(serializers.Serializer[Any]):
@@ -259,7 +277,8 @@ class ProfileViewSet(
         positive(request, "limit")  # refused also where there is one page
         if not set(request.query_params) & set(query.fields):
             page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
-            rows = entries(user_of(request), page or [])
+            shown = Profile.objects.filter(pk__in=[profile.pk for profile in page or ()])
+            rows = entries(user_of(request), shown)
             return self.get_paginated_response(ProfileOut(rows, many=True).data)
         sort = query.validated_data.get("sort") or "title"
         rows = filtered_entries(catalogue(user_of(request)), query.filters, sort)
@@ -338,7 +357,7 @@ class ProfileViewSet(
         return profile
 
     def _answer(self, profile: Profile, code: int = status.HTTP_200_OK) -> Response:
-        (entry,) = entries(user_of(self.request), [profile])
+        (entry,) = entries(user_of(self.request), Profile.objects.filter(pk=profile.pk))
         return Response(ProfileOut(entry).data, status=code)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, F, Q
+from django.db.models import Count, F, OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
@@ -33,9 +34,9 @@ from claims.catalogue.versions import (
 )
 from claims.catalogue.views import entry_card
 from claims.match_page import dropped_page, funnel_rows, relaxation_rows
-from claims.models import Approval, Profile, ProfileVersion
+from claims.models import Approval, Claim, Profile, ProfileVersion
 from claims.models.profile import ProfileQuerySet
-from claims.states import FINAL, ClaimState
+from claims.states import ClaimState
 from core import undo
 from core.errors import Conflict, PortalError
 from core.listing import Column, Listing
@@ -121,8 +122,9 @@ def require_admin(request: HttpRequest) -> None:
 def profiles(request: HttpRequest) -> HttpResponseBase:
     """List every profile with its number of live claims, retired ones last."""
     require_admin(request)
-    live = Count("versions__claims", filter=~Q(versions__claims__state__in=FINAL), distinct=True)
-    rows = Profile.objects.select_related("current").annotate(live=live)
+    claims = Claim.objects.live().filter(profile_version__profile=OuterRef("pk")).order_by()
+    live = claims.values("profile_version__profile").annotate(count=Count("pk")).values("count")
+    rows = Profile.objects.select_related("current").annotate(live=Coalesce(Subquery(live), 0))
     listing = Listing(
         request,
         rows.order_by(F("retired_at").desc(nulls_first=True), "title"),
@@ -152,7 +154,7 @@ def profile(request: HttpRequest, slug: str) -> HttpResponse:
         "is_admin": is_platform_admin(request.user),
     }
     if profile.current:
-        (entry,) = entries(user_of(request), [profile])
+        (entry,) = entries(user_of(request), Profile.objects.filter(pk=profile.pk))
         page |= {
             "card": entry_card(entry),
             "entry": entry,

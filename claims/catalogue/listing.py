@@ -5,21 +5,30 @@ The entries of the catalogue: what matches and is free, what it costs, who appro
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, overload
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import Q
 from django.utils.module_loading import import_string
 
 from claims.approvals.rules import Rule, Rules
 from claims.catalogue.sharing import Sharing, sharing_modes
 from claims.catalogue.waits import NO_WAITS, Waits, waits
-from claims.models import Approval, Profile, ProfileAvailability, ProfileVersion, Quota, TeamNamespace
+from claims.models import (
+    Approval,
+    Profile,
+    ProfileAvailability,
+    ProfileQuerySet,
+    ProfileVersion,
+    Quota,
+    TeamNamespace,
+)
 from claims.plans.plan import permission_problems
 from core.text import counted
 from core.times import duration
@@ -32,7 +41,7 @@ from dra.match.funnel import funnel
 from dra.objects import Json, device_requests
 from dra.pools import PoolDevice
 from dra.selector_results import DeviceMask
-from teams.access import teams_where
+from teams.access import team_rows_where
 from teams.models import Role, Team, User
 
 
@@ -125,6 +134,29 @@ class TeamApproval:
 
 
 @dataclass(frozen=True, slots=True)
+class TeamApprovals(Sequence[TeamApproval]):
+    """Who approves requests of each team, made when it is read: a platform admin has every team."""
+
+    teams: Sequence[Team]
+    default: Rule
+    rules: Mapping[UUID, Rule]  # of teams with a rule of their own
+
+    def __len__(self) -> int:
+        return len(self.teams)
+
+    @overload
+    def __getitem__(self, index: int) -> TeamApproval: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[TeamApproval]: ...
+    def __getitem__(self, index: int | slice) -> TeamApproval | Sequence[TeamApproval]:
+        if isinstance(index, slice):
+            return TeamApprovals(self.teams[index], self.default, self.rules)
+        team = self.teams[index]
+        rule = self.rules.get(team.pk, self.default)
+        return TeamApproval(team, rule.approval, rule.automatic_devices, rule.automatic_duration)
+
+
+@dataclass(frozen=True, slots=True)
 class WhoApproves:
     """
     `sentence` covers all teams of the reader; `of_teams` has each of them and is empty for a reader without
@@ -132,7 +164,7 @@ class WhoApproves:
     """
 
     sentence: str
-    of_teams: tuple[TeamApproval, ...]
+    of_teams: Sequence[TeamApproval]
     sometimes_automatic: bool  # some requests of some team need no approval
 
 
@@ -142,20 +174,28 @@ def who_approves(version: ProfileVersion, teams: Sequence[Team], rules: Rules) -
 
     The sentence names the teams only if they differ. Without a team it describes a team that has no rule.
     """
+    default = rules.rule_for_any_team(version)
     if not teams:
-        rule = rules.rule_for_any_team(version)
-        sentence = approval_in_words(rule.approval, rule.automatic_devices, rule.automatic_duration)
-        return WhoApproves(sentence, (), rule.may_be_automatic)
-    team_rules = [rules.rule(team.pk, version) for team in teams]
-    approvals = tuple(_team_approval(team, rule) for team, rule in zip(teams, team_rules, strict=True))
-    groups: dict[str, list[Team]] = {}
-    for approval in approvals:
-        groups.setdefault(approval.sentence, []).append(approval.team)
-    if len(groups) == 1:
-        (sentence,) = groups
+        return WhoApproves(_sentence(default), (), default.may_be_automatic)
+    candidates = (team.id for team in teams if team.id in rules.teams)
+    own = {team: rule for team in candidates if (rule := rules.own_rule(team, version)) is not None}
+    applied = {id(rule): rule for rule in own.values()}
+    if len(own) < len(teams):
+        applied[id(default)] = default
+    sentences = {key: _sentence(rule) for key, rule in applied.items()}
+    if len(set(sentences.values())) == 1:
+        sentence = next(iter(sentences.values()))
     else:
+        groups: dict[str, list[Team]] = {}
+        for team in teams:
+            groups.setdefault(sentences[id(own.get(team.id, default))], []).append(team)
         sentence = " ".join(f"{_team_names(members)}: {text}" for text, members in groups.items())
-    return WhoApproves(sentence, approvals, any(rule.may_be_automatic for rule in team_rules))
+    approvals = TeamApprovals(teams, default, own)
+    return WhoApproves(sentence, approvals, any(rule.may_be_automatic for rule in applied.values()))
+
+
+def _sentence(rule: Rule) -> str:
+    return approval_in_words(rule.approval, rule.automatic_devices, rule.automatic_duration)
 
 
 def approval_in_words(
@@ -175,10 +215,6 @@ def approval_in_words(
     if automatic_duration is not None:
         size = f"{size} for {duration(automatic_duration)}"
     return f"{who} Up to {size} needs no approval."
-
-
-def _team_approval(team: Team, rule: Rule) -> TeamApproval:
-    return TeamApproval(team, rule.approval, rule.automatic_devices, rule.automatic_duration)
 
 
 def _team_names(teams: Sequence[Team]) -> str:
@@ -265,11 +301,12 @@ class _Requester:
     rules: Rules
     classes: dict[UUID, set[str]] = field(default_factory=dict)
     with_namespace: set[UUID] = field(default_factory=set)  # teams
+    allowed: dict[UUID, set[UUID]] = field(default_factory=dict)  # teams by profile; others are open to all
 
     def teams_open_to(self, profile: Profile) -> list[Team]:
         """Return the teams that may request the profile."""
-        allowed = {team.pk for team in profile.teams.all()}
-        return [team for team in self.teams if not allowed or team.pk in allowed]
+        allowed = self.allowed.get(profile.pk)
+        return self.teams if allowed is None else [team for team in self.teams if team.pk in allowed]
 
 
 def catalogue(user: User) -> list[CatalogueEntry]:
@@ -277,14 +314,16 @@ def catalogue(user: User) -> list[CatalogueEntry]:
     return entries(user, Profile.objects.visible_to(user).filter(current__isnull=False))
 
 
-def entries(user: User, profiles: Iterable[Profile]) -> list[CatalogueEntry]:
+def entries(user: User, profiles: ProfileQuerySet) -> list[CatalogueEntry]:
     """Return the entries of these profiles."""
-    ids = [profile.pk for profile in profiles]
-    rows = Profile.objects.filter(pk__in=ids).select_related("current__profile").prefetch_related("teams")
-    by_id = {profile.pk: profile for profile in rows}
-    requester = _requester(user)
-    stored = stored_availability(requester.clusters, by_id.values())
-    without_prices = [_entry(by_id[pk], requester, stored[by_id[pk].current_id]) for pk in ids if pk in by_id]
+    rows = Profile.objects.filter(pk__in=profiles.order_by().values("pk")).select_related("current")
+    shown = list(rows)
+    for profile in shown:
+        if profile.current is not None:
+            profile.current.profile = profile
+    requester = _requester(user, shown)
+    stored = stored_availability(requester.clusters, shown)
+    without_prices = [_entry(profile, requester, stored[profile.current_id]) for profile in shown]
     prices, waits_by_profile = max_prices([entry.kinds for entry in without_prices]), waits()
     return [
         replace(entry, price=price, waits=waits_by_profile.get(entry.profile.pk, NO_WAITS))
@@ -292,20 +331,26 @@ def entries(user: User, profiles: Iterable[Profile]) -> list[CatalogueEntry]:
     ]
 
 
-def _requester(user: User) -> _Requester:
-    teams = teams_where(user, at_least=Role.MEMBER)
-    rows = TeamNamespace.objects.filter(team__in=teams, cluster__enabled=True)
-    pairs = list(rows.values_list("team", "cluster"))
+def _requester(user: User, profiles: Iterable[Profile]) -> _Requester:
+    """Return the reader's side of the entries of these profiles, in five queries."""
+    rows = team_rows_where(user, at_least=Role.MEMBER)
+    # No condition for an admin, who has every team: it would name each of them.
+    own = Q() if user.is_superuser else Q(team__in=rows.order_by().values("pk"))
+    pairs = list(TeamNamespace.objects.filter(own, cluster__enabled=True).values_list("team", "cluster"))
+    teams = list(rows)
     requester = _Requester(
         user,
         teams,
         {cluster for _team, cluster in pairs},
-        Rules(teams),
+        Rules(None if user.is_superuser else teams),
         with_namespace={team for team, _cluster in pairs},
     )
-    quotas = Quota.objects.filter(team__in=teams, devices__gt=0).exclude(device_class="")
-    for team, device_class in quotas.values_list("team", "device_class"):
+    quotas = Quota.objects.filter(own, devices__gt=0).exclude(device_class="")
+    for team, device_class in quotas.order_by().values_list("team", "device_class"):
         requester.classes.setdefault(team, set()).add(device_class)
+    restrictions = Profile.teams.through._default_manager.filter(profile__in=list(profiles))
+    for profile, team in restrictions.values_list("profile", "team"):
+        requester.allowed.setdefault(profile, set()).add(team)
     return requester
 
 
@@ -327,6 +372,7 @@ def _entry(
 ) -> CatalogueEntry:
     version = profile.current
     assert version is not None  # callers pass no others  # noqa: S101
+    teams = requester.teams_open_to(profile)
     uncounted = len(requester.clusters) - len(availability)
 
     def total(figures: Iterable[int | None], combine: Callable[[list[int]], int]) -> int | None:
@@ -341,29 +387,28 @@ def _entry(
         kinds=frozenset(
             DeviceKind.from_json(row.computation_id, kind) for row in availability for kind in row.kinds
         ),
-        who=who_approves(version, requester.teams_open_to(profile), requester.rules),
-        reason=_reason(profile, version, requester),
+        who=who_approves(version, teams, requester.rules),
+        reason=_reason(profile, version, requester, teams),
         nodes=total((row.nodes for row in availability), sum),
         most=total((row.most for row in availability), lambda known: max(known, default=0)),
         computed_at=min((row.computation.computed_at for row in availability), default=None),
     )
 
 
-def _reason(profile: Profile, version: ProfileVersion, requester: _Requester) -> str:
+def _reason(profile: Profile, version: ProfileVersion, requester: _Requester, teams: list[Team]) -> str:
     if profile.retired_at is not None:
         return "This profile is retired."
     if not requester.teams:
         return "You are not a member of any team. Ask a team owner to add you first."
     if problems := permission_problems(requester.user, version.spec):
         return problems[0]
-    teams = requester.teams_open_to(profile)
     if not teams:
         return "This profile is not open to your teams."
-    teams = [team for team in teams if team.pk in requester.with_namespace]
-    if not teams:
+    with_namespace = [team.pk for team in teams if team.pk in requester.with_namespace]
+    if not with_namespace:
         return "Your team has no namespace in any cluster."
     classes = set(quota.charge(version.spec))
-    if not any(classes <= requester.classes.get(team.pk, set()) for team in teams):
+    if not any(classes <= requester.classes.get(team, set()) for team in with_namespace):
         return f"Your team has no quota for {', '.join(sorted(classes))} devices."
     return ""
 
@@ -429,6 +474,8 @@ def filtered_entries(
 
 
 def _has_words(entry: CatalogueEntry, words: str) -> bool:
+    if not words:
+        return True
     profile = entry.profile
     text = " ".join([profile.title, profile.slug, profile.use, *entry.products, *entry.sharing]).lower()
     return all(word in text for word in words.lower().split())

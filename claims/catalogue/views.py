@@ -22,7 +22,7 @@ from core.text import gib
 from core.times import duration
 from dra.objects import Json, alternatives, requests
 from inventory.freshness import OF_DEVICES, Age, ages
-from teams.access import is_platform_admin, teams_where, user_of
+from teams.access import is_platform_admin, team_rows_where, user_of
 from teams.models import Role
 
 
@@ -64,12 +64,12 @@ def catalogue_page(request: HttpRequest) -> HttpResponse:
 
 def stale_ages(request: HttpRequest) -> list[Age]:
     """Return the ages of the stale clusters in which the cards count devices."""
-    counted_in = set(
-        TeamNamespace.objects.filter(team__in=teams_where(request.user, at_least=Role.MEMBER)).values_list(
-            "cluster", flat=True
-        )
-    )
-    return [age for age in ages(OF_DEVICES) if age.cluster.pk in counted_in and age.is_stale]
+    stale = [age for age in ages(OF_DEVICES) if age.is_stale]
+    if not stale:
+        return []
+    teams = team_rows_where(request.user, at_least=Role.MEMBER).order_by().values("pk")
+    counted_in = set(TeamNamespace.objects.filter(team__in=teams).values_list("cluster", flat=True))
+    return [age for age in stale if age.cluster.pk in counted_in]
 
 
 def entry_card(entry: CatalogueEntry) -> Card:

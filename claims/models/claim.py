@@ -123,6 +123,7 @@ class Claim(models.Model):
         indexes = (
             models.Index(fields=["team", "state"], name="claim_team_state"),
             models.Index(fields=["team"], condition=~Q(state__in=FINAL), name="claim_live"),
+            models.Index(fields=["profile_version"], condition=~Q(state__in=FINAL), name="claim_by_version"),
             models.Index(fields=["state", "expires_at"], condition=~Q(state__in=FINAL), name="claim_expiry"),
             models.Index(fields=["id"], condition=Q(state__in=GRANTED), name="claim_granted"),
             models.Index(
