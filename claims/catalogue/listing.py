@@ -404,13 +404,16 @@ def _reason(profile: Profile, version: ProfileVersion, requester: _Requester, te
         return problems[0]
     if not teams:
         return "This profile is not open to your teams."
-    with_namespace = [team.pk for team in teams if team.pk in requester.with_namespace]
-    if not with_namespace:
-        return "Your team has no namespace in any cluster."
     classes = set(quota.charge(version.spec))
-    if not any(classes <= requester.classes.get(team, set()) for team in with_namespace):
-        return f"Your team has no quota for {', '.join(sorted(classes))} devices."
-    return ""
+    has_namespace = False
+    for team in teams:
+        if team.id in requester.with_namespace:
+            has_namespace = True
+            if classes <= requester.classes.get(team.id, set()):
+                return ""
+    if not has_namespace:
+        return "Your team has no namespace in any cluster."
+    return f"Your team has no quota for {', '.join(sorted(classes))} devices."
 
 
 def counted_at(entries: Iterable[CatalogueEntry]) -> datetime | None:
