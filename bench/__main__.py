@@ -61,7 +61,8 @@ class Run:
             return
         self.log(", ".join(prefixes))
         try:
-            self.results += section()
+            for result in section():
+                self.results.append(result)
         except Exception as error:
             traceback.print_exc()
             self.skipped.append(f"{', '.join(prefixes)}: {type(error).__name__}: {error}")
@@ -84,18 +85,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def finish(run: Run, background: _Background | None) -> int:
-    growth: list[report.Growth] = []
+    """Show and write what was measured; a run of some paths replaces only their lines."""
     if background is not None:
         run.results += background.wait()
-        growth = report.growth([*background.small_portals(), run.results])
-    report.show(run.results, run.skipped)
-    if growth:
-        report.show_growth(growth)
+        results = run.results
+    else:
+        results = report.merged(run.options.out, run.results)
+    report.show(report.at_full_size(run.results), run.skipped)
+    report.show_growth(report.growth(results))
     for sentence in report.slower(run.results, report.committed()):
         run.console.print(f"Slower than in the committed run: {sentence}", highlight=False)
-    report.write(run.options.out, run.results, run.skipped, growth)
-    if background is not None and run.options.out == report.RESULTS:
-        document.write_figures(run.results)
+    report.write(run.options.out, results, run.skipped)
+    if run.options.out == report.RESULTS:
+        document.write_figures(report.at_full_size(results))
     run.log(f"Written to {run.options.out}")
     return 0
 
@@ -212,16 +214,10 @@ class _Background:
             self.run.log(f"{name} measured")
 
     def wait(self) -> Sequence[Result]:
-        """Return the lines of the allocator once every part has ended."""
+        """Return their lines once every part has ended."""
         self.thread.join()
-        return self._read("allocator")
-
-    def small_portals(self) -> list[Sequence[Result]]:
-        return [self._read(f"portal-{fraction}") for fraction in FRACTIONS]
-
-    def _read(self, name: str) -> Sequence[Result]:
-        path = self.folder / f"{name}.json"
-        return report.read(path) if path.exists() else []
+        paths = [self.folder / f"{name}.json" for name, _options in self.parts]
+        return [result for path in paths if path.exists() for result in report.read(path)]
 
 
 def _inspect(run: Run) -> int:

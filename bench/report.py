@@ -26,6 +26,7 @@ PACKAGES = ("django", "psycopg")
 SLOWER = 1.2  # a path that takes so many times as long as in the committed run is named …
 NOISE = 1.0  # … if the difference exceeds so many milliseconds
 FASTER_THAN_RESULT = 1.5  # a path may grow by so much more than its response
+SIZES = 3  # of the portal: 1/100, 1/10 and full
 GROWTH_NOISE = 4.0  # ms; smaller differences say nothing
 LEFT = ("path", "state")
 
@@ -42,9 +43,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-def write(
-    path: Path, results: Sequence[Result], skipped: Sequence[str], growth: Sequence[Growth] = ()
-) -> None:
+def write(path: Path, results: Sequence[Result], skipped: Sequence[str]) -> None:
     """Write everything that was measured, one line per path, and why something was not."""
     head = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -53,7 +52,7 @@ def write(
     }
     parts = {
         "results": [result.as_dict() for result in results],
-        "growth": [row.as_dict() for row in growth],
+        "growth": [row.as_dict() for row in growth(results)],
     }
     text = json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}")
     for name, rows in parts.items():
@@ -61,6 +60,15 @@ def write(
         text += f',\n  "{name}": [\n{lines}\n  ]' if rows else f',\n  "{name}": []'
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text + "\n}\n")
+
+
+def merged(path: Path, results: Sequence[Result]) -> list[Result]:
+    """Return the lines of an earlier run, those that were measured again replaced, and the new lines."""
+    if not path.exists():
+        return list(results)
+    again = {(result.path, result.state, result.devices) for result in results}
+    others = [result for result in read(path) if (result.path, result.state, result.devices) not in again]
+    return [*others, *results]
 
 
 def read(path: Path) -> list[Result]:
@@ -115,17 +123,23 @@ class Growth:
         }
 
 
-def growth(parts: Sequence[Sequence[Result]]) -> list[Growth]:
-    """Compare the same paths of several runs, from the smallest portal to the largest."""
-    tables = [{(result.path, result.state): result for result in part} for part in parts]
-    common = [key for key in tables[-1] if all(key in table for table in tables)] if tables else []
-    rows = []
-    for path, state in common:
-        results = [table[path, state] for table in tables]
-        if results[0].unit == "ms":
-            sizes = [result.size or 0 for result in results]
-            rows.append(Growth(path, state, [result.cost for result in results], sizes))
-    return rows
+def growth(results: Sequence[Result]) -> list[Growth]:
+    """Compare the lines of each page at several sizes of the portal, from the smallest to the largest."""
+    by_path: dict[tuple[str, str], list[Result]] = {}
+    for result in sorted(results, key=lambda result: result.devices):
+        if result.path.startswith("pages: "):
+            by_path.setdefault((result.path, result.state), []).append(result)
+    return [
+        Growth(path, state, [line.cost for line in lines], [line.size or 0 for line in lines])
+        for (path, state), lines in by_path.items()
+        if len(lines) == SIZES
+    ]
+
+
+def at_full_size(results: Sequence[Result]) -> list[Result]:
+    """Leave out the pages of smaller portals."""
+    largest = max((result.devices for result in results if result.path.startswith("pages: ")), default=0)
+    return [r for r in results if not r.path.startswith("pages: ") or r.devices == largest]
 
 
 def show(results: Sequence[Result], skipped: Sequence[str], console: Console | None = None) -> None:
@@ -169,6 +183,8 @@ def show(results: Sequence[Result], skipped: Sequence[str], console: Console | N
 
 def show_growth(rows: Sequence[Growth], console: Console | None = None) -> None:
     """Print the growth of every path, those that grow faster than their result first."""
+    if not rows:
+        return
     table = _table("Growth of CPU time (ms)", "path", "state", "1/100", "1/10", "full", "response ×", "")
     for row in sorted(rows, key=lambda row: not row.too_fast):
         response = row.sizes[-1] / row.sizes[-2] if row.sizes[-2] else 1.0

@@ -37,9 +37,20 @@ def test_results_are_read_as_they_were_written(tmp_path):
         result(1.0, 2.0, budget=50.0, processor=[1.5, 2.5], queries=3, size=10),
         result(7.0, unit="MiB", path="memory: web", notes=["a note"]),
     ]
-    report.write(tmp_path / "results.json", lines, [], report.growth([lines, lines, lines]))
+    report.write(tmp_path / "results.json", lines, [])
     read = report.read(tmp_path / "results.json")
     assert [line.as_dict() for line in read] == [line.as_dict() for line in lines]
+
+
+def test_a_run_of_some_paths_replaces_only_their_lines(tmp_path):
+    out = tmp_path / "results.json"
+    report.write(out, [result(1.0), result(2.0, path="pages: claims")], [])
+    lines = report.merged(out, [result(3.0), result(4.0, path="pages: new")])
+    assert [(line.path, line.median) for line in lines] == [
+        ("pages: claims", 2.0),
+        ("pages: home", 3.0),
+        ("pages: new", 4.0),
+    ]
 
 
 def test_what_became_a_fifth_slower_is_named():
@@ -64,6 +75,10 @@ def test_less_than_a_millisecond_is_not_slower():
     ],
 )
 def test_growth_is_compared_with_that_of_the_response(times, sizes, too_fast):
-    parts = [[result(time, size=size)] for time, size in zip(times, sizes, strict=True)]
-    (row,) = report.growth(parts)
+    lines = [
+        Result("pages: home", devices, "engineer", [time], size=size)
+        for devices, time, size in zip((400, 4_000, 40_000), times, sizes, strict=True)
+    ]
+    (row,) = report.growth(lines)
     assert row.too_fast is too_fast
+    assert report.at_full_size(lines) == lines[-1:]
