@@ -6,7 +6,7 @@ No response has the credentials of a cluster. A filter by an unknown name return
 
 from typing import Any
 
-from django.db.models import Count, Model, Q, QuerySet
+from django.db.models import Model, QuerySet
 from django_filters import rest_framework as filters
 from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.utils import extend_schema_field
@@ -17,6 +17,7 @@ from rest_framework.viewsets import ReadOnlyModelViewSet
 from core.inputs import BooleanFilter
 from core.paging import Cursor
 from dra.objects import expressions
+from inventory.counts import with_device_counts
 from inventory.filters import GIB
 from inventory.holders import name_holders
 from inventory.models import Cluster, Device, DeviceClass, Freshness, Node
@@ -46,12 +47,15 @@ class DeviceApiFilter(OfCluster):
     pool = filters.CharFilter()
     product = filters.CharFilter(lookup_expr="icontains")
     uuid = filters.CharFilter()
-    state = filters.MultipleChoiceFilter(choices=DeviceState.choices)
+    state = filters.MultipleChoiceFilter(choices=DeviceState.choices, method="by_state")
     device_class = filters.CharFilter(method="by_class")
     memory_gib = filters.NumberFilter(method="by_memory", label="Minimum memory in GiB.")
 
     def by_class(self, devices: DeviceQuerySet, name: str, value: str) -> DeviceQuerySet:
         return devices.filter(classes__contains=[value])
+
+    def by_state(self, devices: DeviceQuerySet, name: str, value: list[str]) -> DeviceQuerySet:
+        return devices.in_state(*value) if value else devices
 
     def by_memory(self, devices: QuerySet[Device], name: str, value: float) -> QuerySet[Device]:
         return devices.filter(memory_bytes__gte=int(value * GIB))
@@ -221,15 +225,13 @@ class ClusterViewSet(Inventory[Cluster]):
     queryset = Cluster.objects.none()
 
     def get_queryset(self) -> QuerySet[Cluster]:
-        here = Q(devices__gone_at=None)
-        return (
-            Cluster.objects.defer("credentials", "discovery")
-            .prefetch_related("freshness")
-            .annotate(
-                device_count=Count("devices", filter=here),
-                held_count=Count("devices", filter=here & Q(devices__held_by__isnull=False)),
-            )
-        )
+        return Cluster.objects.defer("credentials", "discovery").prefetch_related("freshness")
+
+    def paginate_queryset(self, queryset: Any) -> Any:
+        return with_device_counts(super().paginate_queryset(queryset) or ())
+
+    def get_object(self) -> Cluster:
+        return with_device_counts([super().get_object()])[0]
 
 
 class NodeViewSet(Inventory[Node]):

@@ -7,6 +7,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
 
+from inventory.counts import device_groups, fleet_counts
 from inventory.models import Cluster, Device, DeviceClass, Node
 from inventory.models.device import DeviceQuerySet
 from inventory.states import DeviceState
@@ -22,8 +23,8 @@ def clusters(request: HttpRequest | None) -> QuerySet[Cluster]:
 
 
 def product_choices() -> list[tuple[str, str]]:
-    names = Device.objects.present().exclude(product="").order_by("product").values_list("product", flat=True)
-    return [(name, name) for name in names.distinct()]
+    names = {group.product for _cluster, group in device_groups(fleet_counts().values())}
+    return [(name, name) for name in sorted(names) if name]
 
 
 def class_choices() -> list[tuple[str, str]]:
@@ -38,7 +39,9 @@ class DeviceFilter(FilterSet):
         label="Cluster", queryset=clusters, to_field_name="name", empty_label="Any cluster"
     )
     product = ChoiceFilter(label="Product", choices=product_choices, empty_label="Any product")
-    state = ChoiceFilter(label="State", choices=DeviceState.choices, empty_label="Any state")
+    state = ChoiceFilter(
+        label="State", choices=DeviceState.choices, method="by_state", empty_label="Any state"
+    )
     device_class = ChoiceFilter(
         label="Class", choices=class_choices, method="by_class", empty_label="Any class"
     )
@@ -51,6 +54,9 @@ class DeviceFilter(FilterSet):
 
     def by_class(self, devices: DeviceQuerySet, name: str, value: str) -> DeviceQuerySet:
         return devices.filter(classes__contains=[value])
+
+    def by_state(self, devices: DeviceQuerySet, name: str, value: str) -> DeviceQuerySet:
+        return devices.in_state(value)
 
     def by_memory(self, devices: DeviceQuerySet, name: str, value: str) -> DeviceQuerySet:
         return devices.filter(memory_bytes__gte=int(int(value) * GIB * ROUNDED))

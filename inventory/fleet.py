@@ -6,23 +6,23 @@ spx, MIG 7g) counts as a whole GPU. Pages of devices and nodes also show which p
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.db.models import CharField, Exists, F, OuterRef, Q, Value
-from django.db.models.functions import Cast, Coalesce, NullIf
 from django.urls import reverse
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
 
 from core.text import counted
-from dra.devices import describe
 from dra.devices.vendors import partition_width, short_name
 from dra.fragmentation import PhysicalGpu, physical_gpus
 from dra.pools import gather_pools
 from inventory.cluster_snapshot import current_snapshot
-from inventory.models import Cluster, Device, ResourceSlice
+from inventory.counts import device_groups, is_whole
+from inventory.models import Cluster, Device, FleetCount, ResourceSlice
 from inventory.models.device import DeviceQuerySet
 from inventory.states import LOOKS, DeviceState, DeviceStateStyle
 
@@ -67,7 +67,7 @@ def pool_facts(device: Device) -> PoolFacts | None:
     return PoolFacts(pool.name, pool.generation, len(pool.slices), pool.expected, pool.problem)
 
 
-MAX_CELLS = 3000  # of the map; the table lists every device
+MAX_CELLS = 1000  # of the map; the table lists every device
 
 
 # Shown even at 0; other states only if there are any.
@@ -105,10 +105,8 @@ class Totals:
         return " + ".join(rest)
 
 
-type Shape = tuple[str, str, str]  # driver, product, partition
-
 FIELDS = (
-    "pk", "name", "product", "partition", "parent_uuid", "node_name", "pool", "state", "cluster__name",
+    "pk", "name", "product", "partition", "parent_uuid", "node_name", "pool", "state", "cluster",
     "is_whole",
 )  # fmt: skip
 
@@ -124,7 +122,7 @@ class MapDevice(NamedTuple):
     node: str
     pool: str
     state: DeviceState
-    cluster: str
+    cluster: UUID
     is_whole: bool
 
     @property
@@ -132,7 +130,7 @@ class MapDevice(NamedTuple):
         return self.node or self.pool
 
     @property
-    def gpu(self) -> tuple[str, str, str]:
+    def gpu(self) -> tuple[UUID, str, str]:
         return (self.cluster, self.place, self.parent or str(self.pk))
 
 
@@ -156,7 +154,7 @@ class MapGpu:
 
     @property
     def url(self) -> str:
-        """The page of a single device, else the list of devices of this GPU."""
+        """The page of a single partition, else the list of devices of this GPU."""
         if len(self.cells) == 1:
             return reverse("inventory:device", args=[self.cells[0].pk])
         query = {"cluster": self.cluster, "q": f"{self.place} {self.parent}"}
@@ -175,6 +173,21 @@ class FleetRow:
 
     name: str
     gpus: list[MapGpu] = field(default_factory=list)
+
+    def whole_cells(self) -> SafeString:
+        """Return the links of devices that are not in partitions; a template is too slow for thousands."""
+        place, no_id = escape(self.name), UUID(int=0)
+        address = reverse("inventory:device", args=[no_id])
+        links = []
+        for cell in (cell for gpu in self.gpus for cell in gpu.cells):
+            name = escape(f"{cell.name} {cell.partition}" if cell.partition else cell.name)
+            url, hit = address.replace(str(no_id), str(cell.pk)), " hit" if cell.hit else ""
+            look, label = cell.look, cell.look.label
+            links.append(
+                f'<a class="dg-dev {look.cell}{hit}" href="{url}" title="{name}: {label}"'
+                f' aria-label="{name} on {place}: {label}">{look.letter}</a>'
+            )
+        return mark_safe("".join(links))  # noqa: S308, names are escaped
 
 
 @dataclass(slots=True)
@@ -199,96 +212,83 @@ class FleetGroup:
         return sum(len(gpu.cells) for row in self.rows for gpu in row.gpus)
 
 
-def totals(devices: DeviceQuerySet) -> Totals:
-    by_state = Counter(dict(devices.count_by("state")))
-    gpu = Coalesce(NullIf(F("parent_uuid"), Value("")), NullIf(F("uuid"), Value("")), Cast("pk", CharField()))
-    plain = devices.order_by()
-    gpus = plain.values_list(gpu).distinct().count()  # DISTINCT is hashed, COUNT(DISTINCT …) would sort
-    nodes = plain.values_list("node_name").distinct().count()
-    clusters = plain.values_list("cluster").distinct().count()
+def totals(counts: Iterable[FleetCount]) -> Totals:
+    counts = list(counts)
+    by_state = Counter[str]()
+    for _cluster, group in device_groups(counts):
+        by_state[group.state] += group.devices
     count = sum(by_state.values())
     figures = [
         FleetFigure(look, by_state[state], by_state[state] / count if count else 0.0)
         for state, look in LOOKS.items()
         if by_state[state] or state in USUAL
     ]
-    return Totals(count, gpus, nodes, clusters, figures)
+    clusters = sum(1 for row in counts if row.groups)
+    return Totals(count, sum(row.gpus for row in counts), sum(row.nodes for row in counts), clusters, figures)
 
 
-def fleet_map(devices: DeviceQuerySet, hits: set[UUID] | None) -> list[FleetGroup]:
+def fleet_map(counts: Mapping[UUID, FleetCount], hits: DeviceQuerySet | None = None) -> list[FleetGroup]:
     """
     Return the groups, whole GPUs first, with cells for the first MAX_CELLS devices.
 
-    `hits` are the devices that a filter matches, None without one.
+    `hits` are the devices that a filter matches, None without one: then groups without a match fall away.
     """
-    devices = devices.with_state().annotate(is_whole=_is_whole(whole_shapes(devices)))
-    groups = _group_counts(devices)
-    ordered = devices.order_by("product", "cluster__name", "node_name", "pool", "name")
+    devices = Device.objects.present()
+    products = None
+    if hits is not None:
+        products = set(hits.order_by().values_list("product", flat=True).distinct())
+        devices = devices.filter(product__in=products)
+    names = dict(Cluster.objects.values_list("pk", "name"))
+    groups = _group_counts(counts.values(), names, products)
+    # By cluster, not by its name: the index has the order, and only the cells of the map are read.
+    ordered = devices.order_by("product", "cluster", "node_name", "pool", "name").with_state()
+    shown = [
+        MapDevice(*values)
+        for values in ordered.annotate(is_whole=is_whole(counts.values())).values_list(*FIELDS)[:MAX_CELLS]
+    ]
+    shown.sort(key=lambda device: (device.product, names[device.cluster]))
+    hit = (
+        None
+        if hits is None
+        else set(hits.filter(pk__in=[device.pk for device in shown]).values_list("pk", flat=True))
+    )
     by_group: dict[tuple[str, bool], list[MapDevice]] = defaultdict(list)
-    for values in ordered.values_list(*FIELDS)[:MAX_CELLS]:
-        device = MapDevice(*values)
+    for device in shown:
         by_group[short_name(device.product), not device.is_whole].append(device)
     for key, members in by_group.items():
         if key in groups:  # else it has appeared since they were counted
-            groups[key].rows = _rows(members, hits)
+            groups[key].rows = _rows(members, names, hit)
     return sorted(groups.values(), key=lambda group: (group.partitioned, -group.count, group.model))
 
 
-def _group_counts(devices: DeviceQuerySet) -> dict[tuple[str, bool], FleetGroup]:
+def _group_counts(
+    counts: Iterable[FleetCount], names: Mapping[UUID, str], products: Collection[str] | None
+) -> dict[tuple[str, bool], FleetGroup]:
     """Return the headings by (model, partitioned): all devices are counted, however many the map shows."""
     groups: dict[tuple[str, bool], FleetGroup] = {}
-    fields = ("product", "is_whole", "cluster__name", "state")
-    for product, is_whole, cluster, state, count in sorted(devices.count_by(*fields)):
-        key = short_name(product), not is_whole
-        group = groups.setdefault(key, FleetGroup(*key))
-        if cluster not in group.clusters:
-            group.clusters.append(cluster)
-        group.count += count
-        group.free += count if state == DeviceState.FREE else 0
-        group.unhealthy += count if state == DeviceState.UNHEALTHY else 0
+    rows = [(group, names[cluster]) for cluster, group in device_groups(counts)]
+    for (product, whole, state, count), cluster in sorted(rows, key=lambda row: (*row[0][:2], row[1])):
+        if products is not None and product not in products:
+            continue
+        key = short_name(product), not whole
+        fleet_group = groups.setdefault(key, FleetGroup(*key))
+        if cluster not in fleet_group.clusters:
+            fleet_group.clusters.append(cluster)
+        fleet_group.count += count
+        fleet_group.free += count if state == DeviceState.FREE else 0
+        fleet_group.unhealthy += count if state == DeviceState.UNHEALTHY else 0
     return groups
 
 
-def _is_whole(shapes: set[Shape]) -> Q:
-    """Return the condition of a whole GPU: no parent, or the only partition and all of its GPU."""
-    others = Device.objects.present().filter(
-        Q(node_name__gt="") | Q(pool=OuterRef("pool")),
-        ~Q(pk=OuterRef("pk")),
-        cluster=OuterRef("cluster"),
-        node_name=OuterRef("node_name"),
-        parent_uuid=OuterRef("parent_uuid"),
-    )
-    takes_all = Q(pk__in=[])
-    for driver, product, partition in shapes:
-        takes_all |= Q(driver=driver, product=product, partition=partition)
-    return Q(parent_uuid="") | (takes_all & Q(~Exists(others)))
-
-
-def whole_shapes(devices: DeviceQuerySet) -> set[Shape]:
-    """Return which partitions, by (driver, product, partition), are all of their GPU."""
-    named = ("driver", "product", "partition")
-    one_of_each = devices.exclude(parent_uuid="").order_by(*named).distinct(*named)
-    return {
-        (driver, product, partition)
-        for driver, product, partition, attributes, capacity, counters in one_of_each.values_list(
-            *named, "attributes", "capacity", "counters"
-        )
-        if describe(
-            driver, {"attributes": attributes, "capacity": capacity, "consumesCounters": counters}
-        ).fraction
-        == 1
-    }
-
-
-def _rows(devices: Iterable[MapDevice], hits: set[UUID] | None) -> list[FleetRow]:
-    rows: dict[tuple[str, str], FleetRow] = {}
-    gpus: dict[tuple[str, str, str], MapGpu] = {}
+def _rows(devices: Iterable[MapDevice], names: Mapping[UUID, str], hits: set[UUID] | None) -> list[FleetRow]:
+    rows: dict[tuple[UUID, str], FleetRow] = {}
+    gpus: dict[tuple[UUID, str, str], MapGpu] = {}
     for device in devices:
         hit = hits is not None and device.pk in hits
         width = partition_width(device.partition)
         row = rows.setdefault((device.cluster, device.place), FleetRow(device.place))
         if device.gpu not in gpus:
-            gpu = MapGpu(device.cluster, device.place, device.parent)
+            gpu = MapGpu(names[device.cluster], device.place, device.parent)
             row.gpus.append(gpus.setdefault(device.gpu, gpu))
         gpus[device.gpu].cells.append(
             Cell(device.pk, device.name, LOOKS[device.state], device.partition, width, hit)

@@ -1,5 +1,6 @@
 """How old the mirror is: per cluster for pages, and as metrics for Prometheus."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +12,8 @@ from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from inventory.models import Cluster, Device, Freshness
+from inventory.counts import device_groups, fleet_counts
+from inventory.models import Cluster, Freshness
 
 OF_DEVICES = ("resourceslices", "resourceclaims")
 OF_NODES = ("nodes",)
@@ -84,8 +86,11 @@ class MirrorCollector(Collector):
             halted.add_metric([name], float(bool(because)))
         yield halted
         devices = _gauge("dragoman_devices", "Devices in the mirror by state.", "cluster", "state")
-        for cluster, state, count in Device.objects.present().count_by("cluster__name", "state"):
-            devices.add_metric([cluster, state], count)
+        names, by_state = dict(Cluster.objects.values_list("pk", "name")), Counter[tuple[str, str]]()
+        for cluster, group in device_groups(fleet_counts().values()):
+            by_state[names[cluster], group.state] += group.devices
+        for labels, count in sorted(by_state.items()):
+            devices.add_metric(labels, count)
         yield devices
 
 

@@ -18,6 +18,7 @@ from kombu.exceptions import OperationalError
 
 from core.errors import PortalError
 from inventory.clusters import gateway_for
+from inventory.counts import store_counts
 from inventory.events import has_due, read_events
 from inventory.models import Cluster, Device, ObjectEvent, ResourceSlice
 from inventory.sync.list_watch import run_session
@@ -97,6 +98,12 @@ def read_pod_events(cluster_id: str) -> None:
         return
     with suppress(PortalError), gateway_for(cluster) as gateway:
         read_events(cluster, gateway)
+
+
+@shared_task
+def count_fleet() -> None:
+    """Count the devices of clusters that have changed; pages count themselves where a minute is missed."""
+    store_counts()
 
 
 @shared_task

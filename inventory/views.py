@@ -22,6 +22,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from core.listing import Column, Listing, csv_response, wants_csv
+from inventory.counts import fleet_counts, with_device_counts
 from inventory.filters import DeviceFilter, NodeFilter
 from inventory.fleet import fleet_map, physical_gpus_for, pool_facts, totals
 from inventory.freshness import OF_DEVICES, OF_NODES, ages, is_stale
@@ -42,20 +43,14 @@ FILTERS = ("cluster", "product", "state", "device_class", "memory")
 
 @require_safe
 def fleet(request: HttpRequest) -> HttpResponse:
-    everything = Device.objects.present()
-    filterset = DeviceFilter(request.GET, everything.with_state(), request=request)
+    counts = fleet_counts()
+    filterset = DeviceFilter(request.GET, Device.objects.present().with_state(), request=request)
     filtering = any(request.GET.get(name) for name in FILTERS) and filterset.is_valid()
-    hits = set(filterset.qs.order_by().values_list("pk", flat=True)) if filtering else None
-    sums = totals(everything)
-    # With a filter the groups without a match fall away, so that what matches is seen at once.
-    shown = (
-        everything.filter(product__in=filterset.qs.order_by().values("product")) if filtering else everything
-    )
-    groups = fleet_map(shown, hits)
+    groups = fleet_map(counts, filterset.qs if filtering else None)
     context = {
-        "totals": sums,
+        "totals": totals(counts.values()),
         "groups": groups,
-        "hits": None if hits is None else len(hits),
+        "hits": filterset.qs.count() if filtering else None,
         "filterset": filterset,
         "hidden": sum(group.hidden for group in groups),
         "ages": ages(OF_DEVICES),
@@ -113,13 +108,10 @@ def device(request: HttpRequest, pk: str) -> HttpResponse:
         pk=pk,
     )
     name_holders(request.user, [found])
-    siblings = (
-        Device.objects.present()
-        .with_state()
-        .filter(cluster=found.cluster, parent_uuid=found.parent_uuid, parent_uuid__gt="")
-        .exclude(pk=found.pk)
-        .order_by(F("name"))
-    )
+    siblings = Device.objects.none()
+    if found.parent_uuid:
+        of_gpu = Device.objects.present().filter(cluster=found.cluster, parent_uuid=found.parent_uuid)
+        siblings = of_gpu.with_state().exclude(pk=found.pk).order_by(F("name"))
     context = {
         "device": found,
         "attributes": attribute_rows(found.driver, found.attributes),
@@ -217,11 +209,7 @@ def node(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
 
 @require_safe
 def clusters(request: HttpRequest) -> HttpResponse:
-    rows = Cluster.objects.defer("credentials").annotate(
-        device_count=Count("devices", filter=Q(devices__gone_at=None)),
-        held_count=Count("devices", filter=Q(devices__gone_at=None, devices__held_by__isnull=False)),
-    )
-    rows = rows.order_by("name")  # Meta.ordering does not apply to grouped rows
+    rows = with_device_counts(Cluster.objects.defer("credentials").order_by("name"))
     if wants_csv(request):
         heads = ("Cluster", "Version", "Devices", "In use", "Simulated")
         cells = (
@@ -251,7 +239,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "cluster": found,
         "resources": resources,
-        "totals": totals(Device.objects.present().filter(cluster=found)),
+        "totals": totals(fleet_counts(found).values()),
         "history": [(event, history_line(event)) for event in events],
     }
     return render(request, "inventory/cluster.html", context)

@@ -14,6 +14,7 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 app.conf.beat_schedule = {
     "inventory.tasks.sync_all": {"task": "inventory.tasks.sync_all", "schedule": 20.0},
+    "inventory.tasks.count_fleet": {"task": "inventory.tasks.count_fleet", "schedule": 20.0},
     "inventory.tasks.prune": {"task": "inventory.tasks.prune", "schedule": 3600.0},
     "notify.tasks.mail_notices": {"task": "notify.tasks.mail_notices", "schedule": 60.0},
     "notify.tasks.forget_notices": {"task": "notify.tasks.forget_notices", "schedule": 86400.0},

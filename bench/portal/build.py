@@ -12,6 +12,7 @@ from bench.portal.size import Size
 from claims.approvals import pending
 from claims.catalogue import availability
 from claims.observation import ownership
+from inventory.counts import store_counts
 from inventory.models import Cluster
 from inventory.sync.list_watch import sync_once
 from teams.models import Team
@@ -30,6 +31,7 @@ def build(size: Size, report: Callable[[str], None], mirror: Mirror = mirror_her
     """Fill the database, unless a portal was built in it before; `mirror` lists the cluster."""
     if Team.objects.exists():
         report("The portal was built before")
+        store_counts()
         return
     listing = listed_cluster(size)
     cluster = Cluster.objects.create(
@@ -42,5 +44,6 @@ def build(size: Size, report: Callable[[str], None], mirror: Mirror = mirror_her
     write_claims(size, cluster, listing)
     pending.refresh()
     ownership.refresh()
+    store_counts()
     availability.recompute()
     analyze()

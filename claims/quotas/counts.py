@@ -7,7 +7,7 @@ claim. They are counted by the rules of Kubernetes' own quota.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -56,6 +56,9 @@ class UnmanagedUse:
     @property
     def claims(self) -> int:
         return int(self.kind == "ResourceClaim")
+
+
+type Outside = Mapping[UUID, Sequence[UnmanagedUse]]  # by team
 
 
 def unmanaged_use(teams: Collection[UUID]) -> dict[UUID, list[UnmanagedUse]]:
@@ -130,10 +133,11 @@ class QuotaCounts:
     raised: int = 0
 
 
-def count_quotas(quotas: Iterable[Quota]) -> list[QuotaCounts]:
+def count_quotas(quotas: Iterable[Quota], outside: Outside | None = None) -> list[QuotaCounts]:
     """
     Count what stands against these rows, in a number of queries that does not grow with them. Under their
-    lock what the portal itself gives out cannot grow.
+    lock what the portal itself gives out cannot grow. `outside` is the unmanaged use of their teams, if the
+    caller has read it.
     """
     rows = list(quotas)
     teams = {row.team_id for row in rows}
@@ -144,7 +148,8 @@ def count_quotas(quotas: Iterable[Quota]) -> list[QuotaCounts]:
         _by_number(teams) if any(row.counts == Quota.Counts.CLAIMS for row in rows) else (),
     ):
         counted[team, what, state == ClaimState.REQUESTED] += count
-    outside, raised = unmanaged_use(teams), increases_by_quota(rows)
+    outside = unmanaged_use(teams) if outside is None else outside
+    raised = increases_by_quota(rows)
     return [
         QuotaCounts(
             held=counted[row.team_id, counted_key(row), False],

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
+from django.core.paginator import Page, Paginator
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Greatest
@@ -21,7 +22,14 @@ from django.utils import timezone
 
 from claims.models import Claim, Profile, Quota, QuotaIncrease
 from claims.observation.unmanaged import unmanaged_objects
-from claims.quotas.counts import CLAIM_COUNT, UnmanagedUse, count_quotas, unmanaged_count, unmanaged_use
+from claims.quotas.counts import (
+    CLAIM_COUNT,
+    Outside,
+    UnmanagedUse,
+    count_quotas,
+    unmanaged_count,
+    unmanaged_use,
+)
 from claims.states import LIVE, ClaimState
 from core.text import counted
 from dra.fragmentation import max_concurrent
@@ -225,12 +233,12 @@ def team_usage(teams: Iterable[Team]) -> list[QuotaUsage]:
     return quota_usage(rows)
 
 
-def quota_usage(quotas: Iterable[Quota]) -> list[QuotaUsage]:
+def quota_usage(quotas: Iterable[Quota], outside: Outside | None = None) -> list[QuotaUsage]:
     """Count what stands against these quota rows. Under their lock the figures cannot grow."""
     rows = list(quotas)
     return [
         QuotaUsage(row, each.held, each.reserved, each.outside, each.raised)
-        for row, each in zip(rows, count_quotas(rows), strict=True)
+        for row, each in zip(rows, count_quotas(rows, outside), strict=True)
     ]
 
 
@@ -348,18 +356,42 @@ class QuotaBreakdown:
     claims: list[Contribution]
     outside: list[UnmanagedPart]
     raises: list[QuotaIncrease]  # what the limit is more than the quota says
+    page: Page[Claim] | None = None
 
 
-def quota_breakdown(quota: Quota, reader: User | AnonymousUser | None = None) -> QuotaBreakdown:
-    """Return all that adds up to the figure of `quota`, with links that `reader` may follow."""
-    parts = unmanaged_parts(quota)
+PARTS_PER_PAGE = 50
+
+
+def quota_breakdown(
+    quota: Quota,
+    reader: User | AnonymousUser | None = None,
+    *,
+    number: str | None = None,
+    outside: Outside | None = None,
+) -> QuotaBreakdown:
+    """
+    Return all that adds up to the figure of `quota`, with links that `reader` may follow.
+
+    With the `number` of a page only its claims are read; what is outside the portal is on the last page.
+    `outside` is the unmanaged use of the team, if the caller has read it.
+    """
+    claims = _contributing_claims(quota)
+    page = None if number is None else Paginator(claims, PARTS_PER_PAGE).get_page(number)
+    parts = unmanaged_parts(quota, outside) if page is None or not page.has_next() else []
     return QuotaBreakdown(
-        contributions(quota), with_links(parts, reader) if reader else parts, running_increases(quota)
+        _contributions(claims if page is None else page.object_list),
+        with_links(parts, reader) if reader and parts else parts,
+        running_increases(quota),
+        page,
     )
 
 
 def contributions(quota: Quota) -> list[Contribution]:
     """Return every claim that adds up to the figure of `quota`, oldest first, in two queries."""
+    return _contributions(_contributing_claims(quota))
+
+
+def _contributing_claims(quota: Quota) -> QuerySet[Claim]:
     claims = Claim.objects.select_related("decided_by").order_by("created_at", "id")
     claims = claims.filter(team=quota.team_id, state__in=LIVE)
     whole: Combinable
@@ -377,7 +409,10 @@ def contributions(quota: Quota) -> list[Contribution]:
         whole = Coalesce("charges__settled", "charges__devices")
         counted = Greatest(Coalesce("charges__settled", "charges__devices") - F("charges__carried"), 0)
     own_claims = own.select_related("decided_by")  # the API names them
-    found: Iterable[Any] = own_claims.annotate(whole=whole, counted=counted).filter(whole__gt=0)
+    return own_claims.annotate(whole=whole, counted=counted).filter(whole__gt=0)
+
+
+def _contributions(claims: Iterable[Any]) -> list[Contribution]:
     return [
         Contribution(
             claim,
@@ -385,13 +420,13 @@ def contributions(quota: Quota) -> list[Contribution]:
             reserved=claim.state == ClaimState.REQUESTED,
             carried=claim.whole - claim.counted,
         )
-        for claim in found
+        for claim in claims
     ]
 
 
-def unmanaged_parts(quota: Quota) -> list[UnmanagedPart]:
+def unmanaged_parts(quota: Quota, outside: Outside | None = None) -> list[UnmanagedPart]:
     """Return what is used outside the portal and counts against `quota`, in four queries."""
-    uses = unmanaged_use([quota.team_id])[quota.team_id]
+    uses = (unmanaged_use([quota.team_id]) if outside is None else outside).get(quota.team_id, ())
     parts = [UnmanagedPart(use, unmanaged_count(quota, use)) for use in uses]
     return [part for part in parts if part.devices]
 

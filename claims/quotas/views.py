@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -9,6 +10,7 @@ from uuid import UUID, uuid4
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -19,6 +21,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from claims.access import may_request, require_member
 from claims.models import Profile, Quota, QuotaRequest, RequestStatus
+from claims.quotas.counts import unmanaged_use
 from claims.quotas.forms import QuotaAskForm, QuotaForm
 from claims.quotas.requests import named_quota, quota_words, until_words
 from claims.quotas.services import ask_for_quota, set_quota, withdraw_quota_request
@@ -29,6 +32,8 @@ from inventory.models import DeviceClass
 from teams.access import is_platform_admin, role_in, teams_where, user_of
 from teams.models import Role, Team
 
+TEAMS_PER_PAGE = 10
+
 
 @dataclass(frozen=True)
 class TeamRows:
@@ -38,10 +43,9 @@ class TeamRows:
 
 @require_safe
 def quotas(request: HttpRequest) -> HttpResponse:
-    page = quotas_page(request, QuotaForm())
     if wants_csv(request):
-        return quotas_sheet([row for group in page["groups"] for row in group.rows])
-    return render(request, "claims/quotas/quotas.html", page)
+        return quotas_sheet([row for group in team_groups(chosen_teams(request)) for row in group.rows])
+    return render(request, "claims/quotas/quotas.html", quotas_page(request, QuotaForm()))
 
 
 def quotas_sheet(rows: list[QuotaUsage]) -> HttpResponse:
@@ -80,19 +84,19 @@ def quota_parts_sheet(quota: Quota) -> HttpResponse:
 
 
 def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
-    teams = teams_where(request.user, at_least=Role.VIEWER)
-    wanted = request.GET.get("team", "")
-    shown = [team for team in teams if team.slug == wanted] if wanted else teams
-    rows = sorted(team_usage(shown), key=lambda row: (row.team.slug, *quota_order(row)))
-    grouped = [TeamRows(team, list(group)) for team, group in groupby(rows, key=lambda row: row.team)]
-    without = [team for team in shown if team not in {group.team for group in grouped}]
+    teams = chosen_teams(request)
+    shown = Paginator(teams, TEAMS_PER_PAGE).get_page(request.GET.get("page"))
+    groups = team_groups(shown.object_list)
+    is_admin = is_platform_admin(request.user)
+    led = teams_where(request.user, at_least=Role.MEMBER) if not is_admin else shown.object_list
     return {
-        "groups": grouped + [TeamRows(team, []) for team in without],
-        "teams": teams,
-        "wanted": wanted,
-        "is_admin": is_platform_admin(request.user),
-        "over": [row for row in rows if row.over],
-        "asking": {team.pk for team in teams_where(request.user, at_least=Role.MEMBER)},
+        "groups": groups,
+        "page": shown,
+        "wanted": request.GET.get("team", ""),
+        "q": request.GET.get("q", ""),
+        "is_admin": is_admin,
+        "over": [row for group in groups for row in group.rows if row.over],
+        "asking": {team.pk for team in led},
         "waiting": QuotaRequest.objects.visible_to(request.user).filter(status=RequestStatus.WAITING).count(),
         "form": form,
         "classes": DeviceClass.objects.filter(gone_at=None)
@@ -101,6 +105,25 @@ def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
         .order_by("name"),
         "profiles": Profile.objects.filter(retired_at=None),
     }
+
+
+def chosen_teams(request: HttpRequest) -> list[Team]:
+    """Return the reader's teams, or those that the address asks for: one by `team`, or by words in `q`."""
+    wanted, words = request.GET.get("team", ""), request.GET.get("q", "").lower().split()
+    return [
+        team
+        for team in teams_where(request.user, at_least=Role.VIEWER)
+        if (not wanted or team.slug == wanted)
+        and all(word in f"{team.slug} {team.title}".lower() for word in words)
+    ]
+
+
+def team_groups(teams: Sequence[Team]) -> list[TeamRows]:
+    """Return the quotas of these teams; teams without one come last."""
+    rows = sorted(team_usage(teams), key=lambda row: (row.team.slug, *quota_order(row)))
+    groups = [TeamRows(team, list(group)) for team, group in groupby(rows, key=lambda row: row.team)]
+    with_quota = {group.team for group in groups}
+    return groups + [TeamRows(team, []) for team in teams if team not in with_quota]
 
 
 def quota_order(row: QuotaUsage) -> tuple[int, str]:
@@ -123,9 +146,7 @@ def quota(request: HttpRequest, quota_id: UUID) -> HttpResponse:
     )
     if wants_csv(request):
         return quota_parts_sheet(quota)
-    page = {
-        "row": quota_usage([quota])[0],
-        "parts": quota_breakdown(quota, request.user),
+    page = usage_page(request, quota) | {
         "is_admin": is_platform_admin(request.user),
         "form": QuotaForm(
             initial={"devices": quota.devices, "guaranteed": quota.guaranteed, "counts": quota.counts}
@@ -140,8 +161,16 @@ def quota_parts(request: HttpRequest, quota_id: UUID) -> HttpResponse:
     quota = get_object_or_404(
         Quota.objects.visible_to(request.user).select_related("team", "profile"), pk=quota_id
     )
-    page = {"row": quota_usage([quota])[0], "parts": quota_breakdown(quota, request.user), "drawer": True}
+    page = usage_page(request, quota) | {"drawer": True}
     return render(request, "claims/quotas/_quota_parts.html", page)
+
+
+def usage_page(request: HttpRequest, quota: Quota) -> dict[str, Any]:
+    """Return the use of a quota, and the page of what adds up to it that the address names."""
+    outside = unmanaged_use([quota.team_id])
+    number = request.GET.get("page", "1")
+    parts = quota_breakdown(quota, request.user, number=number, outside=outside)
+    return {"row": quota_usage([quota], outside)[0], "parts": parts}
 
 
 @require_POST

@@ -1,6 +1,6 @@
 """What the clusters hold: a mirror that only `inventory.sync` writes."""
 
-from inventory.models.cluster import Cluster, Freshness, ObjectEvent
+from inventory.models.cluster import Cluster, FleetCount, Freshness, ObjectEvent
 from inventory.models.device import Device
 from inventory.models.mirror import (
     DeviceClass,
@@ -23,6 +23,7 @@ __all__ = [
     "Device",
     "DeviceClass",
     "DeviceTaintRule",
+    "FleetCount",
     "Freshness",
     "Mirrored",
     "Namespace",

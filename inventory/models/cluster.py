@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
@@ -62,6 +62,8 @@ class Cluster(models.Model):
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     freshness: ClassVar[models.Manager[Freshness]]
+    device_count: int  # of `inventory.counts.with_device_counts`
+    held_count: int
 
     class Meta:
         ordering = ("name",)
@@ -105,6 +107,29 @@ class Freshness(models.Model):
 
     def __str__(self) -> str:
         return f"{self.resource} of {self.cluster}"
+
+
+class FleetCount(models.Model):
+    """
+    How many devices a cluster had when its mirror had this revision.
+
+    `groups` are lists of product, whether it is a whole GPU, state, and number of devices; `whole_shapes` are
+    partitions that take all of their GPU, as driver, product and partition.
+    """
+
+    cluster = models.OneToOneField(Cluster, models.CASCADE, primary_key=True, related_name="fleet_count")
+    revision = models.BigIntegerField()
+    counted_at = models.DateTimeField(default=timezone.now)
+    gpus = models.PositiveIntegerField(default=0)
+    nodes = models.PositiveIntegerField(default=0)
+    groups = models.JSONField(default=list)
+    whole_shapes = models.JSONField(default=list)
+
+    def __str__(self) -> str:
+        return f"devices of {self.cluster} at revision {self.revision}"
+
+    def values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("gpus", "nodes", "groups", "whole_shapes")}
 
 
 class ObjectEvent(models.Model):

@@ -15,6 +15,15 @@ from inventory.models.cluster import Cluster
 from inventory.models.mirror import Node, ResourceSlice
 from inventory.states import LOOKS, DeviceState, DeviceStateStyle, Holder
 
+STATES: dict[DeviceState, Q] = {
+    DeviceState.IN_USE: Q(held_by__isnull=False),
+    DeviceState.UNHEALTHY: Q(condition="unhealthy"),
+    DeviceState.INCOMPLETE: Q(pool_complete=False),
+    DeviceState.TAINTED: Q(condition="tainted"),
+    DeviceState.NOT_READY: Q(node__ready=False) | Q(node__unschedulable=True),
+    DeviceState.BLOCKED: Q(blocked=True),
+}
+
 
 class DeviceQuerySet(models.QuerySet["Device"]):
     def present(self) -> Self:
@@ -22,21 +31,22 @@ class DeviceQuerySet(models.QuerySet["Device"]):
 
     def with_state(self) -> Self:
         """
-        Annotate `state`, a `DeviceState`: what stands first in the list below wins, so that every device has
-        one state and the totals add up. A held device is in use whatever else is wrong with it.
+        Annotate `state`, a `DeviceState`: what stands first in `STATES` wins, so that every device has one
+        state and the totals add up. A held device is in use whatever else is wrong with it.
         """
-        return self.annotate(
-            state=Case(
-                When(Q(held_by__isnull=False), then=Value(DeviceState.IN_USE)),
-                When(Q(condition=Device.Condition.UNHEALTHY), then=Value(DeviceState.UNHEALTHY)),
-                When(Q(pool_complete=False), then=Value(DeviceState.INCOMPLETE)),
-                When(Q(condition=Device.Condition.TAINTED), then=Value(DeviceState.TAINTED)),
-                When(Q(node__ready=False) | Q(node__unschedulable=True), then=Value(DeviceState.NOT_READY)),
-                When(Q(blocked=True), then=Value(DeviceState.BLOCKED)),
-                default=Value(DeviceState.FREE),
-                output_field=models.CharField(),
-            )
-        )
+        cases = [When(condition, then=Value(state)) for state, condition in STATES.items()]
+        field = models.CharField()
+        return self.annotate(state=Case(*cases, default=Value(DeviceState.FREE), output_field=field))
+
+    def in_state(self, *states: str) -> Self:
+        """Return the devices in one of these states, by conditions of which PostgreSQL has statistics."""
+        wanted = Q(pk__in=[])
+        before = Q()
+        for state, condition in STATES.items():
+            if state in states:
+                wanted |= before & condition
+            before &= ~condition
+        return self.filter(wanted | before if DeviceState.FREE in states else wanted)
 
     def count_by(self, *fields: str) -> Iterator[tuple[Any, ...]]:
         """Yield a tuple per combination of these fields ("state" is one), the number of devices last."""
@@ -108,7 +118,25 @@ class Device(models.Model):
         indexes = (
             models.Index(fields=["cluster", "node_name"], condition=Q(gone_at=None), name="device_node"),
             models.Index(fields=["node_name", "name"], condition=Q(gone_at=None), name="device_in_order"),
-            models.Index(fields=["product"], condition=Q(gone_at=None), name="device_product"),
+            models.Index(
+                fields=["product", "partition", "id"], condition=Q(gone_at=None), name="device_by_product"
+            ),
+            models.Index(
+                fields=["product", "cluster", "node_name", "pool", "name"],
+                condition=Q(gone_at=None),
+                name="device_on_map",
+            ),
+            models.Index(
+                fields=["node"],
+                include=["held_by", "condition", "pool_complete", "blocked"],
+                condition=Q(gone_at=None),
+                name="device_of_node",
+            ),
+            models.Index(
+                fields=["cluster", "parent_uuid"],
+                condition=Q(gone_at=None) & ~Q(parent_uuid=""),
+                name="device_of_gpu",
+            ),
             models.Index(fields=["uuid"], condition=~Q(uuid=""), name="device_uuid"),
             GinIndex(fields=["classes"], name="device_classes"),
         )

@@ -11,8 +11,8 @@ from django.views.decorators.http import require_safe
 from claims.catalogue.listing import counted_at
 from claims.models import PendingDecision
 from claims.quotas.usage import team_usage
+from inventory.counts import fleet_counts
 from inventory.fleet import totals
-from inventory.models import Device
 from portal.context import Shell
 from portal.home.needs import needs
 from portal.home.parts import MyClaims, cluster_rows, free_profiles, monthly_spend, my_claims
@@ -40,7 +40,7 @@ def home(request: HttpRequest) -> HttpResponse:
         page["spend"] = monthly_spend(shell.team, user, now=now)
     if shell.is_admin:
         page |= {
-            "totals": totals(Device.objects.present()),
+            "totals": totals(fleet_counts().values()),
             "clusters": cluster_status,
             "undecided": PendingDecision.objects.count(),
         }

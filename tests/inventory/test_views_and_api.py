@@ -7,6 +7,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from cluster.kinds import DEVICE_CLASS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
+from inventory.counts import fleet_counts
 from inventory.fleet import PoolFacts, fleet_map, pool_facts, totals
 from inventory.holders import holders_for
 from inventory.models import Cluster, Device, DeviceClass, Freshness, Node, ResourceClaim
@@ -300,8 +301,8 @@ def test_the_api_tells_all_of_a_node_and_of_a_class(both, as_alice):
 
 
 def test_totals_and_the_map_count_each_device_gpu_node_and_cluster_once(both):
-    sums = totals(Device.objects.present())
-    assert (sums.devices, sums.nodes, sums.clusters) == (6, 3, 2)
+    sums = totals(fleet_counts().values())
+    assert (sums.devices, sums.nodes, sums.clusters) == (6, 4, 2)
     assert {figure.look.state: (figure.devices, figure.share) for figure in sums.figures} == {
         "in-use": (2, 2 / 6),
         "free": (2, 2 / 6),
@@ -310,7 +311,7 @@ def test_totals_and_the_map_count_each_device_gpu_node_and_cluster_once(both):
         "not-ready": (1, 1 / 6),
     }
     assert (sums.held, sums.not_held, sums.sum_of_not_held) == (2, 4, "2 + 1 + 1")
-    groups = fleet_map(Device.objects.present(), {Device.objects.get(product="NVIDIA H200").pk})
+    groups = fleet_map(fleet_counts())
     told = [
         (
             group.model,
@@ -326,18 +327,25 @@ def test_totals_and_the_map_count_each_device_gpu_node_and_cluster_once(both):
         ("H100 80GB HBM3", ["ber-1", "fra-1"], ["node-c", "node-a", "node-b"], 5, 2, 1),
         ("H200", ["ber-1"], ["node-a"], 1, 0, 0),
     ]
-    hits = {
-        (group.model, cell.hit)
-        for group in groups
-        for row in group.rows
-        for one in row.gpus
-        for cell in one.cells
-    }
-    assert hits == {("H100 80GB HBM3", False), ("H200", True)}
+    names = (
+        Device.objects.filter(product="NVIDIA H100 80GB HBM3").order_by("pool").values_list("name", "pool")
+    )
+    [(name, pool), *_others] = names
+    matching = fleet_map(fleet_counts(), Device.objects.filter(name=name, pool=pool))
+    cells = [cell for group in matching for row in group.rows for gpu in row.gpus for cell in gpu.cells]
+    hits = Device.objects.filter(name=name, pool=pool, product="NVIDIA H100 80GB HBM3")
+    assert {cell.pk for cell in cells if cell.hit} >= {device.pk for device in hits}
+    assert any(not cell.hit for cell in cells)
+
+
+def test_the_map_shows_the_models_that_a_filter_matches(both):
+    [group] = fleet_map(fleet_counts(), Device.objects.filter(product="NVIDIA H200"))
+    [cell] = [cell for row in group.rows for gpu in row.gpus for cell in gpu.cells]
+    assert (group.model, group.count, cell.hit) == ("H200", 1, True)
 
 
 def test_totals_of_nothing_are_zero(db):
-    sums = totals(Device.objects.present())
+    sums = totals(fleet_counts().values())
     assert (sums.devices, sums.gpus, sums.held, sums.sum_of_not_held) == (0, 0, 0, "")
     assert [(figure.devices, figure.share) for figure in sums.figures] == [(0, 0)] * 4
 
@@ -345,12 +353,12 @@ def test_totals_of_nothing_are_zero(db):
 def test_gpus_are_counted_by_parent_then_by_uuid_then_one_by_one(mirrored):
     first, second, third = Device.objects.order_by("pool", "name")
     Device.objects.update(uuid="", parent_uuid="")
-    assert totals(Device.objects.present()).gpus == 3
+    assert totals(fleet_counts().values()).gpus == 3
     Device.objects.filter(pk__in=[first.pk, second.pk]).update(uuid="GPU-1")
-    assert totals(Device.objects.present()).gpus == 2
+    assert totals(fleet_counts().values()).gpus == 2
     Device.objects.filter(pk=second.pk).update(uuid="MIG-1", parent_uuid="GPU-1")
     Device.objects.filter(pk=third.pk).update(uuid="MIG-2", parent_uuid="GPU-2")
-    assert totals(Device.objects.present()).gpus == 2
+    assert totals(fleet_counts().values()).gpus == 2
 
 
 def test_the_fleet_page_shows_the_models_that_match_and_counts_the_hits(both, as_alice):
@@ -481,3 +489,14 @@ def test_holders_of_all_claims_are_read_at_once_and_others_are_hidden(both, monk
     assert holders_for(root, [theirs, mine]) == {mine.pk: known, theirs.pk: Holder("default/theirs")}
     assert holders_for(alice, []) == {}
     assert len(calls) == 2
+
+
+def test_devices_of_a_state_are_those_that_the_list_shows_in_it(both):
+    devices = Device.objects.with_state()
+    assert {device.state for device in devices} >= {"in-use", "free", "unhealthy", "not-ready"}
+    free = Device.objects.filter(held_by=None, condition="good").first()
+    Device.objects.filter(pk=free.pk).update(blocked=True)
+    Device.objects.filter(condition="unhealthy").update(condition="tainted")
+    for states in (*([state] for state in DeviceState), ["free", "not-ready"], ["in-use", "tainted"], []):
+        expected = {device.pk for device in Device.objects.with_state() if device.state in states}
+        assert {device.pk for device in Device.objects.in_state(*states)} == expected, states

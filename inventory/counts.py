@@ -1,0 +1,154 @@
+"""
+How many devices each cluster has by product and state, stored after the mirror has changed.
+
+Counting 40,000 devices takes longer than a page may, so `inventory.tasks.count_fleet` stores the counts of
+clusters whose revision has changed since. `fleet_counts` returns them while they are current or less than a
+minute old, and counts otherwise.
+"""
+
+from collections.abc import Collection, Iterable
+from datetime import timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db.models import CharField, Count, Exists, F, OuterRef, Q, Value
+from django.db.models.functions import Cast, Coalesce, NullIf
+from django.utils import timezone
+
+from dra.devices import describe
+from inventory.models import Cluster, Device, FleetCount
+from inventory.models.device import DeviceQuerySet
+from inventory.states import DeviceState
+
+MAX_AGE = timedelta(minutes=1)
+
+
+class DeviceGroup(NamedTuple):
+    """A number of devices that have these columns in common."""
+
+    product: str
+    is_whole: bool
+    state: DeviceState
+    devices: int
+
+
+# Reading.
+
+
+def fleet_counts(cluster: Cluster | None = None) -> dict[UUID, FleetCount]:
+    """Return the counts of each cluster, or of one, by cluster; one query while they are stored."""
+    clusters = Cluster.objects.filter(pk=cluster.pk) if cluster else Cluster.objects.all()
+    rows = clusters.order_by("name").select_related("fleet_count").defer("credentials", "discovery")
+    since = timezone.now() - MAX_AGE
+    counts: dict[UUID, FleetCount | None] = {}
+    for row in rows:
+        stored: FleetCount | None = getattr(row, "fleet_count", None)
+        is_current = stored and (stored.revision == row.revision or stored.counted_at > since)
+        counts[row.pk] = stored if is_current else None
+    missing = [pk for pk, stored in counts.items() if stored is None]
+    counted = count_devices(missing) if missing else {}
+    return {pk: stored or counted[pk] for pk, stored in counts.items()}
+
+
+def device_groups(counts: Iterable[FleetCount]) -> list[tuple[UUID, DeviceGroup]]:
+    return [(row.cluster_id, DeviceGroup(*group)) for row in counts for group in row.groups]
+
+
+def with_device_counts(clusters: Iterable[Cluster]) -> list[Cluster]:
+    """Set `device_count` and `held_count` of each cluster."""
+    clusters, counts = list(clusters), fleet_counts()
+    for cluster in clusters:
+        groups = [group for _cluster, group in device_groups([counts[cluster.pk]])]
+        cluster.device_count = sum(group.devices for group in groups)
+        cluster.held_count = sum(group.devices for group in groups if group.state == DeviceState.IN_USE)
+    return clusters
+
+
+# Counting.
+
+
+def count_devices(clusters: Collection[UUID]) -> dict[UUID, FleetCount]:
+    """Count the devices of these clusters, in a number of queries that does not grow with them."""
+    # The revision is read first: what is written meanwhile has a newer one, and is counted again.
+    revisions = Cluster.objects.filter(pk__in=clusters).order_by().values_list("pk", "revision")
+    counts = {
+        pk: FleetCount(cluster_id=pk, revision=revision, groups=[], whole_shapes=[])
+        for pk, revision in revisions
+    }
+    devices = Device.objects.present().filter(cluster__in=list(counts))
+    for pk, *shape in _whole_shapes(devices):
+        counts[pk].whole_shapes.append(shape)
+    grouped = devices.annotate(is_whole=is_whole(counts.values()))
+    for pk, *group in sorted(grouped.count_by("cluster", "product", "is_whole", "state")):
+        counts[pk].groups.append(group)
+    gpu = Coalesce(NullIf(F("parent_uuid"), Value("")), NullIf(F("uuid"), Value("")), Cast("pk", CharField()))
+    numbers = (
+        devices.order_by()
+        .values("cluster")
+        .annotate(gpus=Count(gpu, distinct=True), nodes=Count("node_name", distinct=True))
+    )
+    for row in numbers:
+        counts[row["cluster"]].gpus, counts[row["cluster"]].nodes = row["gpus"], row["nodes"]
+    return counts
+
+
+def is_whole(counts: Iterable[FleetCount]) -> Q:
+    """Return the condition of a whole GPU: no parent, or the only partition and all of its GPU."""
+    others = Device.objects.present().filter(
+        Q(node_name__gt="") | Q(pool=OuterRef("pool")),
+        ~Q(pk=OuterRef("pk")),
+        cluster=OuterRef("cluster"),
+        node_name=OuterRef("node_name"),
+        parent_uuid=OuterRef("parent_uuid"),
+    )
+    takes_all = Q(pk__in=[])
+    for row in counts:
+        for driver, product, partition in row.whole_shapes:
+            takes_all |= Q(cluster=row.cluster_id, driver=driver, product=product, partition=partition)
+    return Q(parent_uuid="") | (takes_all & Q(~Exists(others)))
+
+
+def _whole_shapes(devices: DeviceQuerySet) -> list[tuple[UUID, str, str, str]]:
+    """Return which partitions, by (cluster, driver, product, partition), are all of their GPU."""
+    named = ("cluster", "driver", "product", "partition")
+    one_of_each = devices.exclude(parent_uuid="").order_by(*named).distinct(*named)
+    return [
+        (cluster, driver, product, partition)
+        for cluster, driver, product, partition, attributes, capacity, counters in one_of_each.values_list(
+            *named, "attributes", "capacity", "counters"
+        )
+        if describe(
+            driver, {"attributes": attributes, "capacity": capacity, "consumesCounters": counters}
+        ).fraction
+        == 1
+    ]
+
+
+# Writing.
+
+
+def store_counts(*, changed_only: bool = True) -> int:
+    """Count clusters, by default those that have changed since, and return how many counts differed."""
+    clusters = Cluster.objects.order_by()
+    if changed_only:
+        clusters = clusters.exclude(fleet_count__revision=F("revision"))
+    differing = 0
+    for pk in clusters.values_list("pk", flat=True):
+        for row in count_devices([pk]).values():
+            differing += row.values() != _stored_values(pk)
+            columns = {"revision": row.revision, "counted_at": row.counted_at, **row.values()}
+            FleetCount.objects.update_or_create(cluster_id=pk, defaults=columns)
+    return differing
+
+
+def find_differences() -> int:
+    """Count all clusters, change nothing, and return how many stored counts differ."""
+    return sum(
+        row.values() != _stored_values(pk)
+        for pk, row in count_devices(list(Cluster.objects.values_list("pk", flat=True))).items()
+    )
+
+
+def _stored_values(cluster_id: UUID) -> dict[str, Any] | None:
+    stored = FleetCount.objects.filter(cluster=cluster_id).first()
+    return stored.values() if stored else None
