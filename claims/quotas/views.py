@@ -86,7 +86,7 @@ def quota_parts_sheet(quota: Quota) -> HttpResponse:
 def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
     teams = chosen_teams(request)
     shown = Paginator(teams, TEAMS_PER_PAGE).get_page(request.GET.get("page"))
-    groups = team_groups(shown.object_list)
+    groups = team_groups(list(shown.object_list))
     is_admin = is_platform_admin(request.user)
     led = teams_where(request.user, at_least=Role.MEMBER) if not is_admin else shown.object_list
     return {

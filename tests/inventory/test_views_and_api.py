@@ -11,7 +11,7 @@ from inventory.counts import fleet_counts
 from inventory.fleet import PoolFacts, fleet_map, pool_facts, totals
 from inventory.holders import holders_for
 from inventory.models import Cluster, Device, DeviceClass, Freshness, Node, ResourceClaim
-from inventory.states import Holder
+from inventory.states import DeviceState, Holder
 from inventory.sync.list_watch import sync_once
 from inventory.views import nodes_for_list
 from teams.models import User

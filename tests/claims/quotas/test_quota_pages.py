@@ -7,6 +7,7 @@ from django.urls import reverse
 
 from claims.models import Quota
 from claims.states import ClaimState
+from tests.claims.quotas.test_quota_usage import foreign
 from tests.factories import make_claim, make_profile, make_quota, make_team
 
 pytestmark = pytest.mark.django_db
@@ -121,9 +122,45 @@ def test_the_page_costs_the_same_for_one_quota_and_for_many(client, root, used):
     with CaptureQueriesContext(connection) as few:
         client.get(PAGE)
     for number in range(10):
-        team = make_team(f"team-{number}")
+        team = make_team(f"zeta-{number}")  # after vision, which stays on the page
         make_quota(team, 4)
         make_quota(team, 2, profile=profile)
     with CaptureQueriesContext(connection) as many:
         client.get(PAGE)
     assert len(many) == len(few)
+
+
+def test_teams_are_paged_and_found_by_name(client, root, vision, quota, monkeypatch):
+    monkeypatch.setattr("claims.quotas.views.TEAMS_PER_PAGE", 2)
+    for name in ("alpha", "beta"):
+        make_quota(make_team(name), 4)
+    client.force_login(root)
+
+    def shown(**query):
+        return [group.team.slug for group in client.get(PAGE, query).context["groups"]]
+
+    assert [shown(), shown(page="2"), shown(page="x")] == [["alpha", "beta"], ["vision"], ["alpha", "beta"]]
+    assert [shown(team="vision"), shown(q="VIS"), shown(q="et a"), shown(q="nobody")] == [
+        ["vision"], ["vision"], ["beta"], [],
+    ]  # fmt: skip
+    assert b"Nothing matches" in client.get(PAGE, {"q": "nobody"}).content
+    lines = b"".join(client.get(PAGE, {"format": "csv"})).decode().splitlines()
+    assert [line.split(",")[0] for line in lines[1:]] == ["alpha", "beta", "vision"]
+
+
+def test_parts_of_a_figure_are_paged_with_what_is_outside_on_the_last_page(
+    client, alice, vision, fra, train, quota, monkeypatch
+):
+    monkeypatch.setattr("claims.quotas.usage.PARTS_PER_PAGE", 2)
+    claims = [make_claim(vision, by=alice, cluster=fra, profile=train) for _ in range(3)]
+    foreign(fra, "by-hand", 2)
+    client.force_login(alice)
+
+    def parts(**query):
+        shown = client.get(reverse("claims:quota", args=[quota.pk]), query).context["parts"]
+        return [part.claim for part in shown.claims], [part.use.name for part in shown.outside]
+
+    assert parts() == (claims[:2], [])
+    assert parts(page="2") == (claims[2:], ["by-hand"])
+    drawer = client.get(reverse("claims:quota_parts", args=[quota.pk])).content.decode()
+    assert "the oldest 2 of 3 claims" in drawer
