@@ -497,6 +497,7 @@ def test_devices_of_a_state_are_those_that_the_list_shows_in_it(both):
     free = Device.objects.filter(held_by=None, condition="good").first()
     Device.objects.filter(pk=free.pk).update(blocked=True)
     Device.objects.filter(condition="unhealthy").update(condition="tainted")
-    for states in (*([state] for state in DeviceState), ["free", "not-ready"], ["in-use", "tainted"], []):
+    choices: list[list[str]] = [[state] for state in DeviceState]
+    for states in (*choices, ["free", "not-ready"], ["in-use", "tainted"], []):
         expected = {device.pk for device in Device.objects.with_state() if device.state in states}
         assert {device.pk for device in Device.objects.in_state(*states)} == expected, states
