@@ -375,7 +375,13 @@ class ClaimViewSet(LifecycleActions, mixins.ListModelMixin, mixins.RetrieveModel
     def get_queryset(self) -> QuerySet[Claim]:
         visible = Claim.objects.visible_to(user_of(self.request)).select_related("decided_by").for_list()
         if self.action == "list":
-            unread = ("spec", "asked", "profile_version__spec", "cluster__discovery", "cluster__credentials")
+            unread = (
+                "spec",
+                "original_request",
+                "profile_version__spec",
+                "cluster__discovery",
+                "cluster__credentials",
+            )
             return visible.defer(*unread)
         held_now = Prefetch("allocations", Allocation.objects.filter(ended_at=None), to_attr="held_now")
         return visible.prefetch_related(held_now)
