@@ -1,16 +1,18 @@
 """From the mirror to the portal: the state of claims, their allocations, and what they are charged."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from itertools import batched
 from typing import Any, cast
 from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.urls import reverse
@@ -50,19 +52,26 @@ def sync_allocations(claim: Claim, seen: Observation) -> bool:
 
     Admin access takes no device from anybody (KEP 5018), so it opens no row.
     """
+    ended, taken = _changed_allocations(seen)
+    for row, ended_at in ended:
+        row.ended_at = max(ended_at, row.started_at)  # clocks differ
+    Allocation.objects.bulk_update([row for row, _ended_at in ended], ["ended_at"])
+    opened = Allocation.objects.bulk_create(_new_allocations(claim, taken), ignore_conflicts=True)
+    return bool(ended or opened)
+
+
+def _changed_allocations(seen: Observation) -> tuple[list[tuple[Allocation, datetime]], list[DeviceHolding]]:
+    """Return the open rows whose devices were given back, each with the time, and what was taken since."""
     held = {each.key: each for each in seen.held if not each.admin_access}
-    closed = []
+    ended = []
     for row in seen.open:
         key = (row.object_uid, row.driver, row.pool, row.device, row.share_id)
         ended_at = _end_of_allocation(row, held.get(key), seen)
         if ended_at is None:
             held.pop(key, None)
         else:
-            row.ended_at = max(ended_at, row.started_at)  # clocks differ
-            closed.append(row)
-    Allocation.objects.bulk_update(closed, ["ended_at"])
-    opened = Allocation.objects.bulk_create(_new_allocations(claim, held.values()), ignore_conflicts=True)
-    return bool(closed or opened)
+            ended.append((row, ended_at))
+    return ended, list(held.values())
 
 
 def _end_of_allocation(row: Allocation, held: DeviceHolding | None, seen: Observation) -> datetime | None:
@@ -207,7 +216,7 @@ def reconcile_claims(claim_ids: Iterable[UUID]) -> None:
     failed: dict[UUID, Exception] = {}
     for batch in batched(claim_ids, BATCH_SIZE):
         claims = list(Claim.objects.filter(pk__in=batch))
-        for claim_id in _unsettled(claims, failed):
+        for claim_id in _compare(claims, failed):
             try:
                 reconcile_claim(claim_id)
             except Exception as error:
@@ -219,22 +228,92 @@ def reconcile_claims(claim_ids: Iterable[UUID]) -> None:
         raise ExceptionGroup("Claims could not be settled", list(failed.values()))
 
 
-def _unsettled(claims: Sequence[Claim], failed: dict[UUID, Exception]) -> list[UUID]:
-    """Return the ids of claims that the mirror shows otherwise than when they were reconciled last."""
+def _compare(claims: Sequence[Claim], failed: dict[UUID, Exception]) -> list[UUID]:
+    """
+    Note what the mirror shows of these claims, where no more than that is to be done.
+
+    Return the ids of the others that are to be settled; put those that cannot be observed into `failed`.
+    """
     try:
         seen = observe(claims)
-        unsettled = [claim.pk for claim in claims if seen[claim.pk].digest(claim) != claim.observation_hash]
+        notes = [_note(claim, seen[claim.pk]) for claim in claims]
     except Exception as error:
         if len(claims) == 1:
             failed[claims[0].pk] = error
             return []
-        return [claim_id for claim in claims for claim_id in _unsettled([claim], failed)]
-    for claim in claims:
-        if claim.reconcile_at is not None and claim.pk not in unsettled:
-            # By its version: a step that was taken meanwhile calls for another look.
-            unmoved = Claim.objects.filter(pk=claim.pk, version=claim.version)
-            unmoved.update(reconcile_at=_next_look(claim, seen[claim.pk]))
-    return unsettled
+        return [claim_id for claim in claims for claim_id in _compare([claim], failed)]
+    noted = _store_notes([note for note in notes if note is not None])
+    return [
+        claim.pk
+        for claim, note in zip(claims, notes, strict=True)
+        if note is None or not (note.is_known or claim.pk in noted)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is stored of an observation that calls for no step; `is_known` if it is stored already."""
+
+    claim: Claim
+    sighting: str
+    problem: str
+    reconcile_at: datetime | None
+
+    @property
+    def is_known(self) -> bool:
+        return self.sighting == self.claim.sighting
+
+    @property
+    def is_stored(self) -> bool:
+        return self.is_known and self.reconcile_at == self.claim.reconcile_at
+
+
+def _note(claim: Claim, seen: Observation) -> Note | None:
+    """Return what is to be noted, None if the claim is to be settled under its lock."""
+    digest, look_at = seen.digest(claim), _next_look(claim, seen)
+    if digest == claim.sighting:
+        return Note(claim, digest, claim.problem, look_at)
+    ended, taken = _changed_allocations(seen)
+    if claim.is_final or ended or taken or _next_step(claim, seen) is not None:
+        return None
+    if any(request.get("firstAvailable") for request in requests(claim.spec)):
+        return None  # what it is charged for may have changed
+    trouble = find_drift(claim, seen)
+    if trouble is not None and trouble.is_told:
+        return None
+    return Note(claim, digest, claim_problem(claim, seen, trouble), look_at)
+
+
+STORE_NOTES = """
+UPDATE claims_claim c SET sighting = n.sighting, problem = n.problem, reconcile_at = n.reconcile_at,
+  version = c.version + CASE WHEN c.sighting = n.sighting THEN 0 ELSE 1 END
+FROM unnest(%s::uuid[], %s::int[], %s::text[], %s::text[], %s::timestamptz[])
+  AS n (id, version, sighting, problem, reconcile_at)
+WHERE c.id = n.id AND c.version = n.version RETURNING c.id
+"""
+
+
+def _store_notes(notes: Iterable[Note]) -> set[UUID]:
+    """
+    Store these and return the ids of their claims, without those that changed after they were read.
+
+    No lock is needed: whatever changes a claim, another observation included, changes its version too.
+    """
+    changed = [note for note in notes if not note.is_stored]
+    if not changed:
+        return set()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            STORE_NOTES,
+            [
+                [note.claim.pk for note in changed],
+                [note.claim.version for note in changed],
+                [note.sighting for note in changed],
+                [note.problem for note in changed],
+                [note.reconcile_at for note in changed],
+            ],
+        )
+        return {claim_id for (claim_id,) in cursor.fetchall()}
 
 
 def _next_look(claim: Claim, seen: Observation) -> datetime | None:
@@ -272,18 +351,25 @@ def reconcile_claim(claim_id: UUID) -> None:
 
 def _advance(claim: Claim, seen: Observation) -> None:
     """Take the steps that the observation calls for, each from the state that the step before led to."""
+    while (step := _next_step(claim, seen)) and step():
+        pass
+
+
+def _next_step(claim: Claim, seen: Observation) -> Callable[[], bool] | None:
+    """Return the change of state that the observation calls for, None if the state is right."""
     if claim.state == ClaimState.APPROVED and seen.there() and seen.written is not None:
-        transitions.mark_provisioned(claim, uid=seen.written.uid)
+        return partial(transitions.mark_provisioned, claim, uid=seen.written.uid)
     if claim.state == ClaimState.PROVISIONED and seen.held:
-        transitions.mark_allocated(claim, seen.held)
+        return partial(transitions.mark_allocated, claim, seen.held)
     if claim.state == ClaimState.ALLOCATED and not seen.held and not seen.vanished():
-        transitions.mark_deallocated(claim)
+        return partial(transitions.mark_deallocated, claim)
     if not seen.vanished() or seen.holders:
-        return
+        return None
     if claim.state in USABLE and seen.given_up():
-        transitions.mark_failed(claim, _deletion_sentence(claim))
-    elif claim.state == ClaimState.RELEASING:
-        transitions.mark_released(claim)
+        return lambda: transitions.mark_failed(claim, _deletion_sentence(claim))
+    if claim.state == ClaimState.RELEASING:
+        return partial(transitions.mark_released, claim)
+    return None
 
 
 def claim_problem(claim: Claim, seen: Observation, trouble: Drift | None) -> str:

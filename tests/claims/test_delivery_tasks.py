@@ -186,7 +186,7 @@ def test_the_sweep_settles_every_claim_that_is_followed_and_every_one_that_still
     given_back.allocations.update(ended_at=timezone.now())
     Claim.objects.filter(pk=given_back.pk).update(state=S.FAILED)
     asked: list[UUID] = []
-    monkeypatch.setattr(reconcile, "reconcile_claim", asked.append)
+    monkeypatch.setattr(reconcile, "reconcile_claims", asked.extend)
     tasks.sweep()
     followed = [claims[state].pk for state in (*RUNNING, S.RELEASING)]
     assert sorted(asked) == sorted([*followed, holding.pk])
