@@ -90,20 +90,25 @@ def _write(cluster: Cluster, pods: list[Pod], found: dict[str, list[Manifest]], 
         before: dict[int, list[PodEvent]] = defaultdict(list)
         for event in PodEvent.objects.filter(pod__in=ids):
             before[event.pod_id].append(event)
-        moved, changed, made = [], [], []
+        moved: list[Pod] = []
+        changed, made = [], []
         for pod in pods:
             rows = pod_events(pod, found[pod.uid], now)
             said = {(row.reason, row.message) for row in rows}
             if said != {(row.reason, row.message) for row in before[pod.pk]}:
-                moved.append(f"{pod.namespace}/{pod.name}")
+                moved.append(pod)
             if [_facts(row) for row in rows] != [_facts(row) for row in before[pod.pk]]:
                 changed.append(pod.pk)
                 made += rows
         PodEvent.objects.filter(pod__in=changed).delete()
         PodEvent.objects.bulk_create(made)
         Pod.objects.filter(pk__in=ids).update(events_at=now)
+        if moved:  # whoever reads what is new by its revision reads this too
+            Cluster.objects.filter(pk=cluster.pk).update(revision=F("revision") + 1)
+            revision = Cluster.objects.values_list("revision", flat=True).get(pk=cluster.pk)
+            Pod.objects.filter(pk__in=[pod.pk for pod in moved]).update(revision=revision)
     if moved:
-        tell(cluster.pk, "Pod", frozenset(moved))
+        tell(cluster.pk, "Pod", frozenset(f"{pod.namespace}/{pod.name}" for pod in moved))
 
 
 def pod_events(pod: Pod, events: Iterable[Manifest], now: datetime) -> list[PodEvent]:

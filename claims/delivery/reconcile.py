@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
 from django.db import connection, transaction
-from django.db.models import F, Q
+from django.db.models import FETCH_PEERS, F, Q
 from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils import timezone
@@ -204,7 +204,8 @@ def _lock_quotas(claim: Claim, charges: Iterable[ClaimCharge], options: Iterable
 
 BATCH_SIZE = 200
 RETRY_AFTER = timedelta(seconds=15)  # with the next sweep
-LOOK_FOR_MISSED_AFTER = timedelta(minutes=1)
+LARGE = ("spec", "reason", "decision_note")  # columns that only a change needs, all rows of a batch at once
+LOOK_FOR_MISSED_AFTER = timedelta(minutes=5)
 
 
 def reconcile_claims(claim_ids: Iterable[UUID]) -> None:
@@ -215,7 +216,8 @@ def reconcile_claims(claim_ids: Iterable[UUID]) -> None:
     """
     failed: dict[UUID, Exception] = {}
     for batch in batched(claim_ids, BATCH_SIZE):
-        claims = list(Claim.objects.filter(pk__in=batch))
+        rows = Claim.objects.filter(pk__in=batch).defer(*LARGE).fetch_mode(FETCH_PEERS)
+        claims = list(rows)
         for claim_id in _compare(claims, failed):
             try:
                 reconcile_claim(claim_id)
@@ -235,7 +237,7 @@ def _compare(claims: Sequence[Claim], failed: dict[UUID, Exception]) -> list[UUI
     Return the ids of the others that are to be settled; put those that cannot be observed into `failed`.
     """
     try:
-        seen = observe(claims)
+        seen = observe(claims, brief=True)
         notes = [_note(claim, seen[claim.pk]) for claim in claims]
     except Exception as error:
         if len(claims) == 1:

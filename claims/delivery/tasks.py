@@ -110,10 +110,12 @@ def _reconcile(claim_ids: Collection[UUID]) -> None:
     try:
         reconcile.reconcile_claims(claim_ids)
     finally:
-        release_replaced(claim_ids)
-        _remove_leftovers(claim_ids)
-        for claim_id in unlabeled_claims(claim_ids):
-            queue_once(label, claim_id)
+        may_need_more = Q(state__in=FINAL) | Q(origin=Claim.Origin.ADOPTED) | Q(replaces__isnull=False)
+        if ids := list(Claim.objects.filter(may_need_more, pk__in=claim_ids).values_list("pk", flat=True)):
+            release_replaced(ids)
+            _remove_leftovers(ids)
+            for claim_id in unlabeled_claims(ids):
+                queue_once(label, claim_id)
 
 
 def release_replaced(claim_ids: Collection[UUID]) -> None:

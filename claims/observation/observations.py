@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import reduce
-from operator import or_
 from typing import Any
 from uuid import UUID
 
@@ -122,8 +120,12 @@ class Observation:
         return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
 
 
-def observe(claims: Sequence[Claim]) -> dict[UUID, Observation]:
-    """Return what the mirror shows of each claim, in a fixed number of queries however many there are."""
+def observe(claims: Sequence[Claim], *, brief: bool = False) -> dict[UUID, Observation]:
+    """
+    Return what the mirror shows of each claim, in a fixed number of queries however many there are.
+
+    `brief` leaves out what only pages read, of pods and devices.
+    """
     seen = {claim.pk: Observation() for claim in claims}
     by_id = {str(claim.pk): claim for claim in claims}
     for allocation in Allocation.objects.filter(claim__in=seen, ended_at=None).order_by("pk"):
@@ -133,14 +135,14 @@ def observe(claims: Sequence[Claim]) -> dict[UUID, Observation]:
     # By its uid too: somebody may have taken the label away.
     mirrored = Q(cluster__in={claim.cluster_id for claim in claims}, uid__in=by_uid)
     mine = Q(owner__in=by_id, gone_at=None) | mirrored
-    for row in ResourceClaim.objects.filter(mine).order_by(GONE_FIRST, "pk"):
+    for row in ResourceClaim.objects.filter(mine).defer("labels").order_by(GONE_FIRST, "pk"):
         _add_claim(seen, by_uid.get(row.uid) or by_id[row.owner], row)
     if any(claim.delivery == Delivery.TEMPLATE for claim in claims):
         for template in ResourceClaimTemplate.objects.filter(mine).order_by(GONE_FIRST, "pk"):
             _add_written(seen, by_uid.get(template.uid) or by_id[template.owner], template)
     _add_missed(seen, claims)
-    _add_pods(seen, claims)
-    _add_devices(seen)
+    _add_pods(seen, claims, brief=brief)
+    _add_devices(seen, brief=brief)
     return seen
 
 
@@ -216,37 +218,46 @@ def _add_missed(seen: dict[UUID, Observation], claims: Sequence[Claim]) -> None:
         seen[claim.pk].missed = at is not None and at > claim.state_since + MAX_LISTING_TIME
 
 
-def _add_pods(seen: dict[UUID, Observation], claims: Sequence[Claim]) -> None:
+def _add_pods(seen: dict[UUID, Observation], claims: Sequence[Claim], *, brief: bool) -> None:
     """Find pods by the names of the claims' ResourceClaims and templates in their namespaces."""
-    wanted: dict[tuple[UUID, str, str], list[UUID]] = defaultdict(list)
+    wanted: dict[tuple[UUID, str, str], set[UUID]] = defaultdict(set)
+    templates: dict[tuple[UUID, str, str], set[UUID]] = defaultdict(set)
     for claim in claims:
-        names = {row.name for row in seen[claim.pk].holders} | {claim.name}
-        for name in names:
-            wanted[claim.cluster_id, claim.namespace, name].append(claim.pk)
-    names_in: dict[tuple[UUID, str], list[str]] = defaultdict(list)
-    for cluster, namespace, name in wanted:
-        names_in[cluster, namespace].append(name)
-    places = [
-        Q(cluster=cluster, namespace=namespace)
-        & (Q(claims__has_any_keys=names) | Q(templates__has_any_keys=names))
-        for (cluster, namespace), names in names_in.items()
-    ]
-    if not places:
-        return
-    there = Pod.objects.filter(reduce(or_, places), gone_at=None)
-    for pod in there.order_by("name").prefetch_related("events"):
-        users = {
-            pk for name in (*pod.claims, *pod.templates) for pk in wanted[pod.cluster_id, pod.namespace, name]
-        }
+        place = claim.cluster_id, claim.namespace
+        for name in {row.name for row in seen[claim.pk].holders} | {claim.name}:
+            wanted[*place, name].add(claim.pk)
+        if claim.delivery == Delivery.TEMPLATE:
+            templates[*place, claim.name].add(claim.pk)
+    found: dict[int, tuple[Pod, set[UUID]]] = {}
+    # Two queries, each of which has an index: together they would read every pod of the namespaces.
+    for column, owners in (("claims", wanted), ("templates", templates)):
+        for pod in _pods_with(column, owners, brief=brief):
+            names = getattr(pod, column)
+            users = {pk for name in names for pk in owners.get((pod.cluster_id, pod.namespace, name), ())}
+            found.setdefault(pod.pk, (pod, set()))[1].update(users)
+    for pod, users in sorted(found.values(), key=lambda entry: entry[0].name):
         for pk in users:
             seen[pk].pods.append(pod)
 
 
-def _add_devices(seen: dict[UUID, Observation]) -> None:
+def _pods_with(column: str, owners: Iterable[tuple[UUID, str, str]], *, brief: bool) -> Iterable[Pod]:
+    places = list(owners)
+    if not places:
+        return ()
+    rows = Pod.objects.filter(
+        cluster__in={cluster for cluster, _namespace, _name in places},
+        namespace__in={namespace for _cluster, namespace, _name in places},
+        gone_at=None,
+        **{f"{column}__has_any_keys": sorted({name for _cluster, _namespace, name in places})},
+    )
+    return (rows.defer("raw", "labels") if brief else rows).prefetch_related("events")
+
+
+def _add_devices(seen: dict[UUID, Observation], *, brief: bool) -> None:
     rows = {row.pk: pk for pk, sighting in seen.items() for row in sighting.holders}
-    for device in Device.objects.filter(held_by__in=rows, gone_at=None).defer(
-        "attributes", "capacity", "counters"
-    ):
+    held = Device.objects.filter(held_by__in=rows, gone_at=None)
+    digested = held.only("held_by", "condition", "uuid")
+    for device in digested if brief else held.defer("attributes", "capacity", "counters"):
         if device.held_by_id is not None:
             seen[rows[device.held_by_id]].devices.append(device)
 

@@ -67,6 +67,11 @@ class Mirror:
         Cluster.objects.filter(pk=self.cluster.pk).update(revision=F("revision") + 1)
         return Cluster.objects.values_list("revision", flat=True).get(pk=self.cluster.pk)
 
+    def events_of(self, name):
+        """Tell of new Events of a pod, as `inventory.events` does."""
+        Pod.objects.filter(cluster=self.cluster, name=name).update(revision=self.next_revision())
+        self.tell(name, kind="Pod")
+
     def tell(self, *names, kind="ResourceClaim"):
         seen = frozenset(f"vision/{name}" for name in names)
         mirror_changed.send(None, cluster_id=self.cluster.pk, kind=kind, names=seen)

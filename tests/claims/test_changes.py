@@ -23,7 +23,7 @@ from inventory.models import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from tests.claims.mirror import Mirror, result
+from tests.claims.mirror import NINE, Mirror, result
 from tests.claims.rows import row_of
 from tests.factories import make_claim, make_cluster
 
@@ -284,12 +284,12 @@ def test_an_object_that_is_gone_is_given_up_without_another_message(mirror, sett
 
 
 @pytest.mark.usefixtures("_no_slices")
-def test_an_object_that_was_never_seen_is_looked_for_every_minute(claim_in, fra):
+def test_an_object_that_was_never_seen_is_looked_for_every_five_minutes(claim_in, fra):
     claim = claim_in(S.PROVISIONED, object_uid="uid-1", state_since=timezone.now() - timedelta(hours=1))
     tasks.sweep()
     look_at = row_of(claim).reconcile_at
     assert look_at is not None
-    assert timedelta(seconds=50) < look_at - timezone.now() <= timedelta(minutes=1)
+    assert timedelta(minutes=4) < look_at - timezone.now() <= timedelta(minutes=5)
     Freshness.objects.create(cluster=fra, resource="resourceclaims", listed_at=timezone.now())
     Claim.objects.update(reconcile_at=timezone.now())
     tasks.sweep()
@@ -325,6 +325,69 @@ def test_a_claim_that_cannot_be_settled_is_tried_with_the_next_sweep(mirror, set
     Claim.objects.update(reconcile_at=timezone.now())
     tasks.sweep()
     assert row_of(settled).state == S.ALLOCATED
+
+
+# What is stored without a lock.
+
+
+def test_an_observation_without_a_step_is_stored_without_a_lock(mirror, settled, monkeypatch):
+    before = row_of(settled)
+    monkeypatch.setattr(reconcile, "reconcile_claim", lambda _id: 1 / 0)
+    mirror.claim("sam", settled)
+    mirror.pod("train-0", claims=["sam"])
+    tasks.sweep()
+    after = row_of(settled)
+    assert after.sighting != before.sighting
+    assert (after.version, after.state) == (before.version + 1, before.state)
+
+
+def test_an_observation_of_a_claim_that_moved_meanwhile_is_not_stored(mirror, settled, monkeypatch):
+    settled_anew: list[UUID] = []
+    monkeypatch.setattr(reconcile, "reconcile_claim", settled_anew.append)
+    store = reconcile._store_notes
+
+    def move_first(notes):
+        Claim.objects.update(version=F("version") + 1, sighting="newer")
+        return store(notes)
+
+    monkeypatch.setattr(reconcile, "_store_notes", move_first)
+    mirror.claim("sam", settled)
+    reconcile.reconcile_claims([settled.pk])
+    assert row_of(settled).sighting == "newer"
+    assert settled_anew == [settled.pk]
+
+
+@pytest.mark.parametrize("state", [S.PROVISIONED, S.ALLOCATED, S.RELEASING])
+@pytest.mark.parametrize("shown", ["object", "held", "being deleted", "without label", "pod", "gone"])
+def test_what_is_stored_without_a_lock_is_what_settling_would_store(
+    claim_in, fra, mirror, state, shown, monkeypatch
+):
+    """The two claims differ in their names only, and each sees the same."""
+    for name in ("deliver", "remove"):
+        monkeypatch.setattr(getattr(tasks, name), "apply_async", lambda *_, **__: None)
+    pair = []
+    for name in ("first", "second"):
+        claim = claim_in(state, name=name, object_uid=f"uid-{name}")
+        devices = [result(f"gpu-{name}")] if shown == "held" else []
+        columns = {"deleting_since": NINE} if shown == "being deleted" else {}
+        mirror.claim(name, claim, *devices, uid=f"uid-{name}", **columns)
+        if shown == "without label":
+            ResourceClaim.objects.filter(uid=f"uid-{name}").update(owner="")
+        if shown == "pod":
+            mirror.pod(f"pod-of-{name}", claims=[name])
+        if shown == "gone":
+            mirror.gone(f"uid-{name}", timezone.now())
+        pair.append(claim)
+    reconcile.reconcile_claims([pair[0].pk])
+    with monkeypatch.context() as locked:
+        locked.setattr(reconcile, "_note", lambda *_: None)
+        reconcile.reconcile_claims([pair[1].pk])
+    first, second = (row_of(claim) for claim in pair)
+    assert (first.state, first.version) == (second.state, second.version)
+    assert first.problem.replace("first", "NAME") == second.problem.replace("second", "NAME")
+    assert (first.reconcile_at is None) == (second.reconcile_at is None)
+    for claim in (first, second):
+        assert observations.observe([claim])[claim.pk].digest(claim) == claim.sighting
 
 
 # Slices.
@@ -393,10 +456,10 @@ def test_a_claim_that_cannot_be_observed_holds_up_no_other(eleven, monkeypatch):
     settled: list[UUID] = []
     monkeypatch.setattr(reconcile, "_note", lambda *_: None)
 
-    def observe(claims):
+    def observe(claims, **more):
         if eleven[1] in {claim.pk for claim in claims}:
             raise KeyError("driver")
-        return observations.observe(claims)
+        return observations.observe(claims, **more)
 
     monkeypatch.setattr(reconcile, "observe", observe)
     monkeypatch.setattr(reconcile, "reconcile_claim", settled.append)

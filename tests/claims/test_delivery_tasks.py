@@ -299,7 +299,7 @@ def test_a_label_that_is_no_id_hides_no_other_leftover(claim_in, mirrored):
 
 def test_a_message_settles_releases_and_writes_quotas_in_this_order(claim_in, fra, monkeypatch):
     done: list[object] = []
-    claim = claim_in(S.PROVISIONED)
+    claim = claim_in(S.PROVISIONED, replaces=claim_in(S.RELEASED, name="old"))
     monkeypatch.setattr("claims.receivers.reconcile_cluster.delay", lambda *_: None)
     Mirror(fra).claim("sam", claim)
     monkeypatch.setattr(reconcile, "reconcile_claims", lambda ids: done.append(("settled", *ids)))

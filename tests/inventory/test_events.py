@@ -185,6 +185,9 @@ def test_signal_is_sent_for_new_events_but_not_for_repeated_ones(fra, fake, wait
         fake.put(EVENT, event("train"))
         read_events(fra, fake)
         assert told == [frozenset({"vision/train"})]
+        fra.refresh_from_db()
+        revision = fra.revision
+        assert Pod.objects.get(name="train").revision == revision
         fake.put(EVENT, event("train") | {"count": 9})
         later(waiting, minutes=6)
         read_events(fra, fake)
@@ -192,6 +195,8 @@ def test_signal_is_sent_for_new_events_but_not_for_repeated_ones(fra, fake, wait
         mirror_changed.disconnect(hear)
     assert len(told) == 1
     assert PodEvent.objects.get().count == 9
+    fra.refresh_from_db()
+    assert fra.revision == revision
 
 
 @pytest.mark.parametrize("problem", [Refused("no", verb="list", resource="events"), Unreachable("gone")])

@@ -193,9 +193,9 @@ def test_new_event_of_pod_advances_claim_version(claim, mirror):
     mirror.pod("train", claims=["sam"], phase="Pending")
     before = Claim.objects.get(pk=claim.pk).version
     row = event("train", "FailedPrepareDynamicResources", "NodePrepareResources: rpc error")
-    mirror.tell("train", kind="Pod")
+    mirror.events_of("train")
     after = Claim.objects.get(pk=claim.pk).version
     assert after > before
     PodEvent.objects.filter(pk=row.pk).update(count=9, last_at=timezone.now())
-    mirror.tell("train", kind="Pod")
+    mirror.events_of("train")
     assert Claim.objects.get(pk=claim.pk).version == after
