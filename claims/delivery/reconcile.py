@@ -257,13 +257,13 @@ class Note:
     """What is stored of an observation that calls for no step; `is_known` if it is stored already."""
 
     claim: Claim
-    sighting: str
+    observation_hash: str
     problem: str
     reconcile_at: datetime | None
 
     @property
     def is_known(self) -> bool:
-        return self.sighting == self.claim.sighting
+        return self.observation_hash == self.claim.observation_hash
 
     @property
     def is_stored(self) -> bool:
@@ -273,7 +273,7 @@ class Note:
 def _note(claim: Claim, seen: Observation) -> Note | None:
     """Return what is to be noted, None if the claim is to be settled under its lock."""
     digest, look_at = seen.digest(claim), _next_look(claim, seen)
-    if digest == claim.sighting:
+    if digest == claim.observation_hash:
         return Note(claim, digest, claim.problem, look_at)
     ended, taken = _changed_allocations(seen)
     if claim.is_final or ended or taken or _next_step(claim, seen) is not None:
@@ -287,10 +287,10 @@ def _note(claim: Claim, seen: Observation) -> Note | None:
 
 
 STORE_NOTES = """
-UPDATE claims_claim c SET sighting = n.sighting, problem = n.problem, reconcile_at = n.reconcile_at,
-  version = c.version + CASE WHEN c.sighting = n.sighting THEN 0 ELSE 1 END
+UPDATE claims_claim c SET observation_hash = n.observation_hash, problem = n.problem, reconcile_at = n.reconcile_at,
+  version = c.version + CASE WHEN c.observation_hash = n.observation_hash THEN 0 ELSE 1 END
 FROM unnest(%s::uuid[], %s::int[], %s::text[], %s::text[], %s::timestamptz[])
-  AS n (id, version, sighting, problem, reconcile_at)
+  AS n (id, version, observation_hash, problem, reconcile_at)
 WHERE c.id = n.id AND c.version = n.version RETURNING c.id
 """
 
@@ -310,7 +310,7 @@ def _store_notes(notes: Iterable[Note]) -> set[UUID]:
             [
                 [note.claim.pk for note in changed],
                 [note.claim.version for note in changed],
-                [note.sighting for note in changed],
+                [note.observation_hash for note in changed],
                 [note.problem for note in changed],
                 [note.reconcile_at for note in changed],
             ],

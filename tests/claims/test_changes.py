@@ -337,7 +337,7 @@ def test_an_observation_without_a_step_is_stored_without_a_lock(mirror, settled,
     mirror.pod("train-0", claims=["sam"])
     tasks.sweep()
     after = row_of(settled)
-    assert after.sighting != before.sighting
+    assert after.observation_hash != before.observation_hash
     assert (after.version, after.state) == (before.version + 1, before.state)
 
 
@@ -347,13 +347,13 @@ def test_an_observation_of_a_claim_that_moved_meanwhile_is_not_stored(mirror, se
     store = reconcile._store_notes
 
     def move_first(notes):
-        Claim.objects.update(version=F("version") + 1, sighting="newer")
+        Claim.objects.update(version=F("version") + 1, observation_hash="newer")
         return store(notes)
 
     monkeypatch.setattr(reconcile, "_store_notes", move_first)
     mirror.claim("sam", settled)
     reconcile.reconcile_claims([settled.pk])
-    assert row_of(settled).sighting == "newer"
+    assert row_of(settled).observation_hash == "newer"
     assert settled_anew == [settled.pk]
 
 
@@ -387,7 +387,7 @@ def test_what_is_stored_without_a_lock_is_what_settling_would_store(
     assert first.problem.replace("first", "NAME") == second.problem.replace("second", "NAME")
     assert (first.reconcile_at is None) == (second.reconcile_at is None)
     for claim in (first, second):
-        assert observations.observe([claim])[claim.pk].digest(claim) == claim.sighting
+        assert observations.observe([claim])[claim.pk].digest(claim) == claim.observation_hash
 
 
 # Slices.
