@@ -287,7 +287,8 @@ def _note(claim: Claim, seen: Observation) -> Note | None:
 
 
 STORE_NOTES = """
-UPDATE claims_claim c SET observation_hash = n.observation_hash, problem = n.problem, reconcile_at = n.reconcile_at,
+UPDATE claims_claim c SET observation_hash = n.observation_hash, problem = n.problem,
+  reconcile_at = n.reconcile_at,
   version = c.version + CASE WHEN c.observation_hash = n.observation_hash THEN 0 ELSE 1 END
 FROM unnest(%s::uuid[], %s::int[], %s::text[], %s::text[], %s::timestamptz[])
   AS n (id, version, observation_hash, problem, reconcile_at)
