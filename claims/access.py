@@ -51,7 +51,8 @@ def reason_not_to_release(user: User, claim: Claim, role: Role | None) -> str:
     if role is None or role.rank < Role.MEMBER.rank:
         return f"Only members of {claim.team} may do this."
     if user.pk != claim.requested_by_id and role.rank < Role.LEAD.rank:
-        return f"{claim} belongs to {claim.requested_by.label}; they or a lead of {claim.team} may do this."
+        owner, team = claim.requested_by.label, claim.team
+        return f"{claim} belongs to {owner}; only the owner or a lead of {team} may do this."
     return ""
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from claims.durations import LONGEST, parse
 from claims.models import Allocation, Claim, Delivery, Profile, Quota, Transition
 from claims.observation.drift import find_drift
 from claims.observation.observations import observe
@@ -18,6 +17,7 @@ from claims.plans.plan import delivery_kind
 from claims.states import ClaimState
 from core.errors import Invalid
 from core.inputs import Input
+from core.times import MAX_DURATION, parse_duration
 from inventory.models import Cluster
 from teams.models import User
 
@@ -32,10 +32,10 @@ class SpelledDuration(serializers.DurationField):
         if value == "":  # the field would read it as 0
             self.fail("invalid")
         try:
-            return parse(str(value))
+            return parse_duration(str(value))
         except ValueError:
             duration: timedelta = super().to_internal_value(value)
-            if not timedelta(0) <= duration <= LONGEST:
+            if not timedelta(0) <= duration <= MAX_DURATION:
                 self.fail("invalid")
             return duration
 
@@ -115,7 +115,7 @@ class DenyIn(Input):
     reason = serializers.CharField(
         max_length=2000,
         help_text="Seen by the team",
-        error_messages={"blank": "Say why: the person who asked sees this sentence."},
+        error_messages={"blank": "Enter a reason: the requester sees it."},
     )
 
 

@@ -6,6 +6,7 @@ client, which it should see.
 """
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import django_filters as filters
@@ -16,6 +17,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from core.errors import Invalid
+from core.times import parse_duration, spell_duration
 
 TRUE, FALSE = frozenset(("true", "1", "yes", "on")), frozenset(("false", "0", "no", "off"))
 
@@ -100,3 +102,21 @@ class BooleanFilter(filters.BooleanFilter):
     """A filter of django-filter without its widget, which ignores unknown text."""
 
     field_class = YesNo
+
+
+class DurationText(forms.CharField):
+    """A form field for a duration such as "24h"; empty is None."""
+
+    default_error_messages = {"invalid": "Enter a duration such as 24h, 3d or 1d 12h."}
+
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value)
+        if not text:
+            return None
+        try:
+            return parse_duration(text)
+        except ValueError as error:
+            raise ValidationError(self.error_messages["invalid"], code="invalid") from error
+
+    def prepare_value(self, value: Any) -> Any:
+        return spell_duration(value) if isinstance(value, timedelta) else value

@@ -1,5 +1,6 @@
-"""Times and durations as people read them: in text, and as `<time>` elements for pages."""
+"""Times and durations as people read and write them: in text, and as `<time>` elements for pages."""
 
+import re
 from datetime import datetime, timedelta
 
 from django.utils import timezone
@@ -13,6 +14,10 @@ FIRST_YEAR, LAST_YEAR = 1970, 2200
 # The symbols of the SI brochure, which are the same in every language.
 KINDS = {kind: format_html(' data-time="{}"', kind) if kind else "" for kind in ("", "relative", "elapsed")}
 UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+MINUTES = {"m": 1, "min": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
+DURATION_PART = re.compile(r"(\d{1,5})\s*(min|[mhdw])")
+DURATION = re.compile(rf"(?:\s*{DURATION_PART.pattern}\s*)+")
+MAX_DURATION = timedelta(days=36_500)  # beyond a hundred years the end of a claim would be no date
 
 
 def duration(span: timedelta, *, parts: int = 2) -> str:
@@ -31,6 +36,29 @@ def duration(span: timedelta, *, parts: int = 2) -> str:
         if len(words) == parts:
             break
     return " ".join(words) or "0 s"
+
+
+def parse_duration(text: str) -> timedelta:
+    """Return the duration of "24h", "3d 12h" or "45 min". Raises ValueError for any other text."""
+    lower = text.lower()
+    if not DURATION.fullmatch(lower):
+        raise ValueError(text)
+    minutes = sum(int(number) * MINUTES[unit] for number, unit in DURATION_PART.findall(lower))
+    if minutes > MAX_DURATION // timedelta(minutes=1):
+        raise ValueError(text)
+    return timedelta(minutes=minutes)
+
+
+def spell_duration(span: timedelta) -> str:
+    """Return the shortest spelling that `parse_duration` reads back: "24h", "3d", "1d 12h", "45min"."""
+    minutes = int(span.total_seconds()) // 60
+    if minutes <= MINUTES["d"]:
+        days, rest = 0, minutes
+    else:
+        days, rest = divmod(minutes, MINUTES["d"])
+    hours, left = divmod(rest, 60)
+    parts = [f"{number}{unit}" for number, unit in ((days, "d"), (hours, "h"), (left, "min")) if number]
+    return " ".join(parts) or "0min"
 
 
 def relative(instant: datetime, *, now: datetime | None = None) -> str:

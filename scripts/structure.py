@@ -6,6 +6,7 @@ Print figures of the structure: files, module sizes, names that cross a subject 
 """
 
 import ast
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -15,9 +16,16 @@ from statistics import median
 from types import FrameType
 from typing import Any
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
+PYTHON = ROOT / ".venv/bin/python"
+
+try:
+    import pytest
+except ImportError:  # another Python: start again with that of the project
+    if not PYTHON.exists() or Path(sys.executable) == PYTHON:
+        sys.exit(f"{PYTHON} does not exist or has no pytest: run make, then {PYTHON} {' '.join(sys.argv)}")
+    os.execv(PYTHON, [str(PYTHON), *sys.argv])  # noqa: S606
+
 SOURCE = (
     "demo",
     "portal",

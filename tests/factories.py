@@ -276,7 +276,7 @@ def make_extension(
     extension = Extension.objects.create(
         claim=claim, requested_by=requested_by, previous_end=end, until=until, **values
     )
-    claim.remark(f"Asked to keep it until {moment_with_zone(until)}.", by=requested_by)
+    claim.remark(f"Extension until {moment_with_zone(until)} requested.", by=requested_by)
     return extension
 
 

@@ -8,9 +8,9 @@ from django import forms
 from django.http import QueryDict
 
 from claims.approvals.services import MAX_REASON_LENGTH, MAX_TITLE_LENGTH
-from claims.durations import DurationText
 from claims.models import Approval, ApprovalRule, Claim, Profile, ProfileVersion, ReasonTemplate
 from claims.plans.changes import WantedChange, combined_parts
+from core.inputs import DurationText
 from core.text import counted
 from teams.models import Team, User
 

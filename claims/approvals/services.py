@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from claims.approvals import notices, pending
 from claims.models import Approval, ApprovalRule, Delegation, Profile, ReasonTemplate
-from core.errors import Conflict, Forbidden, Invalid
+from core.errors import Conflict, Forbidden, Invalid, violated_constraint
 from core.times import duration, moment, require_date
 from teams.access import require_admin, require_role, role_in, teams_where
 from teams.models import Membership, Role, Team, User
@@ -207,11 +207,23 @@ def save_reason(
     if existing := same_title.first():
         if reason is None and existing.text == text:
             return existing
-        raise Invalid(f"A reason “{title}” already exists.")
+        raise _title_exists(title, team)
     saved = reason or ReasonTemplate()
     saved.title, saved.text, saved.team = title, text, team
-    saved.save()
+    try:
+        saved.save()
+    except IntegrityError as error:  # somebody saved the same title at the same moment
+        if violated_constraint(error) != "reason_title_once":
+            raise
+        raise _title_exists(title, team) from None
     return saved
+
+
+def _title_exists(title: str, team: Team | None) -> Invalid:
+    teams = team or "all teams"
+    return Invalid(
+        f"A reason “{title}” already exists for {teams}. Edit it, or choose another title.", field="title"
+    )
 
 
 @transaction.atomic(durable=True)

@@ -15,9 +15,9 @@ from claims.catalogue.listing import SORTS, CatalogueFilter
 from claims.catalogue.selectors import Conditions, conditions_in, new_spec, parse_spec, with_conditions
 from claims.catalogue.sharing import Sharing
 from claims.catalogue.yaml_import import MAX_BYTES
-from claims.durations import DurationText
 from claims.models import LIMITS, Limit, Profile, ProfileLimits
 from claims.models.limits import Choice, Choices, Duration, Number, Text
+from core.inputs import DurationText
 from dra import validation
 from dra.canonical import in_key_order
 from dra.manifests import to_yaml

@@ -15,9 +15,9 @@ from datetime import timedelta
 from typing import Any
 
 from claims.catalogue.definition import ProfileDefinition, current_definition
-from claims.durations import spell
 from claims.models import LIMITS, Profile
 from core.errors import Invalid
+from core.times import spell_duration
 from dra.canonical import in_key_order, spec_hash
 from dra.manifests import to_yaml
 from dra.objects import Json
@@ -64,7 +64,7 @@ def _put(mapping: dict[str, Any], path: Sequence[str], value: Any) -> None:
     for parent in parents:
         mapping = mapping.setdefault(parent, {})
     if isinstance(value, timedelta):
-        value = spell(value)
+        value = spell_duration(value)
     elif isinstance(value, tuple):
         value = list(value)
     mapping[key] = str(value) if isinstance(value, str) else value

@@ -13,10 +13,10 @@ import yaml
 
 from claims.catalogue.definition import ProfileDefinition
 from claims.catalogue.yaml_export import API_VERSION, KIND
-from claims.durations import parse
 from claims.models import LIMITS, Limit, ProfileLimits
 from claims.models.limits import Choice, Choices, Duration, Number, Text
 from core.errors import Invalid
+from core.times import parse_duration
 from dra import validation
 from dra.objects import Json, Manifest
 
@@ -192,7 +192,7 @@ class _Document:
 
     def _duration(self, path: Path, raw: Any, default: timedelta | None) -> timedelta | None:
         try:
-            return parse(raw) if isinstance(raw, str) else parse("")
+            return parse_duration(raw) if isinstance(raw, str) else parse_duration("")
         except ValueError:
             self.refuse(f"{path[-1]} must be a duration like 24h, 3d or 1d 12h.", path)
             return default

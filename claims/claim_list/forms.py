@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.http import QueryDict
 
 from claims.claim_list.bulk import BulkAction
-from claims.durations import DurationText
+from core.inputs import DurationText
 from teams.models import User
 
 

@@ -31,7 +31,7 @@ from claims.claim_page.forms import ISOLATED, OPEN, PLAIN, RESTRICTED, SnippetFo
 from claims.claim_page.pods import PodGroup, PodStage, pod_views
 from claims.claim_page.snippets import KINDS, Snippet, claim_snippets, cuda_check, placement_for
 from claims.lifecycle import services as lifecycle_services
-from claims.lifecycle.api import LifecycleActions
+from claims.lifecycle.api import LifecycleActions, validated_input
 from claims.lifecycle.sharing import sharing_slots
 from claims.models import Allocation, Claim, ClaimQuerySet
 from claims.observation.observations import observe
@@ -301,8 +301,8 @@ class ConsumersView(APIView):
         seen = observe([claim])[claim.pk]
         slots = sharing_slots(claim, seen)
         content = {
-            "used": slots.taken if slots else None,
-            "limit": slots.most if slots else None,
+            "used": slots.used if slots else None,
+            "limit": slots.limit if slots else None,
             "sentence": slots.sentence if slots else "",
             "snippet": slots.snippet if slots else "",
             "consumers": pod_views(claim, seen.users),
@@ -391,14 +391,14 @@ class ClaimViewSet(LifecycleActions, mixins.ListModelMixin, mixins.RetrieveModel
     def create(self, request: Request) -> Response:
         """Request GPUs. An approval rule may approve the request automatically."""
         user = user_of(request)
-        fields = self._validated(api_types.ClaimIn)
+        fields = validated_input(request, api_types.ClaimIn)
         fields["team"] = team_for(user, fields["team"], at_least=Role.MEMBER)
         fields["cluster"] = api_types.cluster_named(fields["cluster"])
         fields["profile"] = api_types.profile_named(fields["profile"], user)
         fields["alternatives"] = [api_types.profile_named(name, user) for name in fields["alternatives"]]
         fields["together"] = api_types.further_named(fields["together"], user)
         claim = request_claim(by=user, key=idempotency.idempotency_key(request), **fields)
-        return self._claim_response(claim, status.HTTP_201_CREATED)
+        return self.claim_response(claim, status.HTTP_201_CREATED)
 
     @extend_schema(responses=api_types.ClaimDetailOut, parameters=[WAIT, VERSION])
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -417,22 +417,22 @@ class ClaimViewSet(LifecycleActions, mixins.ListModelMixin, mixins.RetrieveModel
 
         If a lead and a platform admin have to agree, the claim stays `requested` after the first consent.
         """
-        fields, user = self._validated(api_types.ApproveIn), user_of(request)
+        fields, user = validated_input(request, api_types.ApproveIn), user_of(request)
         slug = fields.pop("profile")
         profile = api_types.profile_named(slug, user) if slug else None
         parts = tuple((row["profile"], row["devices"]) for row in fields.pop("together"))
         change = WantedChange(fields.pop("devices"), fields.pop("duration"), profile, parts)
         claim = self.get_object()
         if change == WantedChange():
-            return self._claim_response(approvals_decide.approve(claim=claim, by=user, **fields))
-        return self._claim_response(approve_with_changes(claim=claim, by=user, wanted=change, **fields))
+            return self.claim_response(approvals_decide.approve(claim=claim, by=user, **fields))
+        return self.claim_response(approve_with_changes(claim=claim, by=user, wanted=change, **fields))
 
     @extend_schema(request=api_types.DenyIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
     def deny(self, request: Request, pk: str) -> Response:
         """Deny the request with a reason."""
-        fields = self._validated(api_types.DenyIn)
-        return self._claim_response(
+        fields = validated_input(request, api_types.DenyIn)
+        return self.claim_response(
             approvals_decide.deny(claim=self.get_object(), by=user_of(request), **fields)
         )
 
@@ -440,8 +440,8 @@ class ClaimViewSet(LifecycleActions, mixins.ListModelMixin, mixins.RetrieveModel
     @action(detail=True, methods=["post"])
     def withdraw(self, request: Request, pk: str) -> Response:
         """Withdraw a request before it is decided."""
-        fields = self._validated(api_types.EndIn)
-        return self._claim_response(
+        fields = validated_input(request, api_types.EndIn)
+        return self.claim_response(
             lifecycle_services.withdraw(claim=self.get_object(), by=user_of(request), **fields)
         )
 
@@ -449,8 +449,8 @@ class ClaimViewSet(LifecycleActions, mixins.ListModelMixin, mixins.RetrieveModel
     @action(detail=True, methods=["post"])
     def release(self, request: Request, pk: str) -> Response:
         """Release the claim. Running pods keep their devices until they end."""
-        fields = self._validated(api_types.EndIn)
-        return self._claim_response(
+        fields = validated_input(request, api_types.EndIn)
+        return self.claim_response(
             lifecycle_services.release(claim=self.get_object(), by=user_of(request), **fields)
         )
 
@@ -474,14 +474,6 @@ class ClaimViewSet(LifecycleActions, mixins.ListModelMixin, mixins.RetrieveModel
         """List every step of the claim, oldest first."""
         steps = self.get_object().history.select_related("by")
         return Response(api_types.TransitionOut(steps, many=True).data)
-
-    def _validated(self, serializer: type[BaseSerializer[Any]]) -> dict[str, Any]:
-        data = serializer(data=self.request.data)
-        data.is_valid(raise_exception=True)
-        return dict(data.validated_data)
-
-    def _claim_response(self, claim: Claim, code: int = status.HTTP_200_OK) -> Response:
-        return Response(api_types.ClaimDetailOut(self.get_queryset().get(pk=claim.pk)).data, status=code)
 
 
 def _whole_number(request: Request, name: str) -> int | None:

@@ -30,7 +30,7 @@ from core.paging import Cursor
 from core.schema import key
 from teams.access import user_of
 
-KEY = key("The same key always asks once.")
+KEY = key("Repeating a request with the same key returns the same result.")
 
 
 class ExtendIn(Input):
@@ -47,7 +47,7 @@ class TransferIn(Input):
 
 
 class ResizeIn(Input):
-    """What is left out stays as the claim has it; the name is a new one in any case."""
+    """Fields that are left out stay as they are; the name is new in any case."""
 
     profile = serializers.CharField(max_length=40, required=False, help_text="Slug of the profile")
     devices = serializers.IntegerField(
@@ -57,7 +57,7 @@ class ResizeIn(Input):
         child=api_types.PartIn(),
         max_length=32,
         required=False,
-        help_text="Of a claim that takes several profiles: those whose numbers change; 0 leaves one out",
+        help_text="For a claim with several profiles: those whose numbers change; 0 removes one",
     )
     parallel = serializers.IntegerField(min_value=1, max_value=1000, required=False)
     duration = api_types.SpelledDuration(required=False, help_text="36h, 1d 12h, PT36H, or seconds")
@@ -66,7 +66,7 @@ class ResizeIn(Input):
 
 
 class ExtensionOut(serializers.ModelSerializer[Extension]):
-    """A request to keep a claim until `until`; `was` is its end at the time of the request."""
+    """A request to extend a claim until `until`; `previous_end` is its end at the time of the request."""
 
     claim = serializers.UUIDField(source="claim_id")
     requested_by = serializers.CharField(source="requested_by.username")
@@ -87,14 +87,14 @@ class ApproveExtensionIn(Input):
 
 
 class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
-    """The part of the claims' API that this file is about."""
+    """The actions on a running claim: extend, shorten, transfer, resize."""
 
     keyed_by_service = frozenset(("create", "extend", "resize"))
 
     @extend_schema(request=ExtendIn, responses={201: ExtensionOut}, parameters=[KEY])
     @action(detail=True, methods=["post"])
     def extend(self, request: Request, pk: str) -> Response:
-        """Keep the claim until an instant: at once where a rule allows it, else the answer is `waiting`."""
+        """Extend the claim: at once where a rule allows it, else `status` is `waiting`."""
         fields = validated_input(request, ExtendIn)
         key = idempotency.idempotency_key(request)
         extension = extend(claim=self.get_object(), by=user_of(request), key=key, **fields)
@@ -103,9 +103,9 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     @extend_schema(request=ShortenIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
     def shorten(self, request: Request, pk: str) -> Response:
-        """Let the claim end earlier. What was granted can be had back by extending, without asking."""
+        """Shorten the claim. It can be extended to the granted end again without approval."""
         fields = validated_input(request, ShortenIn)
-        return self._shown(shorten(claim=self.get_object(), by=user_of(request), **fields))
+        return self.claim_response(shorten(claim=self.get_object(), by=user_of(request), **fields))
 
     @extend_schema(request=TransferIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
@@ -115,14 +115,14 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         to = next((person for person in eligible_owners(claim.team) if person.username == name), None)
         if to is None:
             raise Invalid(f"{claim.team} has no member {name}.", field="to")
-        return self._shown(transfer(claim=claim, by=user_of(request), to=to))
+        return self.claim_response(transfer(claim=claim, by=user_of(request), to=to))
 
     @extend_schema(request=ResizeIn, responses={201: api_types.ClaimDetailOut}, parameters=[KEY])
     @action(detail=True, methods=["post"])
     def resize(self, request: Request, pk: str) -> Response:
         """
-        Ask for a claim that replaces this one: another count, profile or duration. This one is released when
-        the new one holds its devices, and until then only what is more than it counts.
+        Request a replacement: another count, profile or duration. This claim is released when the new one
+        holds its devices; until then quota is charged for the larger of both.
         """
         fields, user = validated_input(request, ResizeIn), user_of(request)
         if "profile" in fields:
@@ -130,7 +130,7 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         if "together" in fields:
             fields["parts"] = {row["profile"]: row["devices"] for row in fields.pop("together")}
         key = idempotency.idempotency_key(request)
-        return self._shown(
+        return self.claim_response(
             resize(claim=self.get_object(), by=user, key=key, **fields), status.HTTP_201_CREATED
         )
 
@@ -141,7 +141,7 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         rows = self.get_object().extensions.select_related("requested_by", "decided_by")
         return Response(ExtensionOut(rows, many=True).data)
 
-    def _shown(self, claim: Claim, code: int = status.HTTP_200_OK) -> Response:
+    def claim_response(self, claim: Claim, code: int = status.HTTP_200_OK) -> Response:
         return Response(api_types.ClaimDetailOut(self.get_queryset().get(pk=claim.pk)).data, status=code)
 
 
@@ -167,7 +167,7 @@ class ExtensionViewSet(
     @extend_schema(request=ApproveExtensionIn, responses=ExtensionOut)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
-        """Let the claim be kept as asked."""
+        """Approve the extension."""
         fields = validated_input(request, ApproveExtensionIn)
         decided = approve_extension(extension=self.get_object(), by=user_of(request), **fields)
         return Response(ExtensionOut(decided).data)
@@ -175,7 +175,7 @@ class ExtensionViewSet(
     @extend_schema(request=api_types.DenyIn, responses=ExtensionOut)
     @action(detail=True, methods=["post"])
     def deny(self, request: Request, pk: str) -> Response:
-        """Say no, and why."""
+        """Deny the extension with a reason."""
         fields = validated_input(request, api_types.DenyIn)
         decided = deny_extension(extension=self.get_object(), by=user_of(request), **fields)
         return Response(ExtensionOut(decided).data)

@@ -9,7 +9,7 @@ from typing import Any, cast
 from django import forms
 from django.core.exceptions import ValidationError
 
-from claims.durations import parse, spell
+from core.times import parse_duration, spell_duration
 from teams.models import User
 
 OTHER_MOMENT = "other"
@@ -34,7 +34,11 @@ class ExtendForm(forms.Form):
         """`end` is that of the claim, `span` what is proposed."""
         super().__init__(data)
         self.end = end
-        self.initial = {"key": str(uuid.uuid4()), "span": spell(span) if span else OTHER_MOMENT, "until": end}
+        self.initial = {
+            "key": str(uuid.uuid4()),
+            "span": spell_duration(span) if span else OTHER_MOMENT,
+            "until": end,
+        }
 
     def clean_key(self) -> str:
         return self.cleaned_data["key"] or str(uuid.uuid4())
@@ -44,7 +48,7 @@ class ExtendForm(forms.Form):
         span = cleaned.get("span") or OTHER_MOMENT
         if span != OTHER_MOMENT:
             try:
-                cleaned["until"] = self.end + parse(span)
+                cleaned["until"] = self.end + parse_duration(span)
             except ValueError:
                 self.add_error("span", "Enter a duration such as 24h, 3d or 1d 12h.")
         elif cleaned.get("until") is None and "until" not in self.errors:

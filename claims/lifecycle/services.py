@@ -127,7 +127,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     if way.at_once:
         _move_end(claim, until, why=way.why, by=by)
     else:
-        claim.remark(f"Asked to keep it until {moment_with_zone(until)}.", by=by)
+        claim.remark(f"Extension until {moment_with_zone(until)} requested.", by=by)
         _notify_approvers(extension)
     return extension
 
@@ -137,7 +137,7 @@ def approve_extension(*, extension: Extension, by: User, note: str = "") -> Exte
     """
     Let the claim be kept as asked. Approving twice is approving once.
 
-    Raises Forbidden for somebody who may not decide, Conflict if somebody else was first or it is too late.
+    Raises Forbidden for somebody who may not decide, Conflict if it is decided already or too late.
     """
     claim, extension = _to_decide(extension, by)
     over = claim.state not in RUNNING or extension.until <= timezone.now()
@@ -154,7 +154,7 @@ def approve_extension(*, extension: Extension, by: User, note: str = "") -> Exte
 
 @transaction.atomic(durable=True)
 def deny_extension(*, extension: Extension, by: User, reason: str) -> Extension:
-    """Say no, and why. Raises Invalid without a reason, Forbidden, Conflict if somebody else was first."""
+    """Deny the extension. Raises Invalid without a reason, Forbidden, Conflict if it is decided already."""
     claim, extension = _to_decide(extension, by)
     if not reason.strip():
         raise Invalid(f"{extension.requested_by.label} needs to know why: give a reason.")
@@ -211,14 +211,10 @@ def _to_decide(extension: Extension, by: User) -> tuple[Claim, Extension]:
 
 
 def _decided_already(extension: Extension, by: User, wanted: RequestStatus) -> Extension:
-    """Return it if `by` said the same before; else raise Conflict that says who was first and when."""
+    """Return the extension if `by` decided the same before; else raise Conflict."""
     if extension.decided_by_id == by.pk and extension.status == wanted:
         return extension
-    raise Conflict(
-        f"{extension.decided_by.label if extension.decided_by else 'The portal'} was first: "
-        f"it was {extension.get_status_display()} on "
-        f"{moment(extension.decided_at) if extension.decided_at else ''}."
-    )
+    raise Conflict(extension.decision_sentence)
 
 
 def _move_end(claim: Claim, until: datetime, *, why: str, by: User) -> None:

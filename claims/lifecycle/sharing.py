@@ -19,40 +19,37 @@ MAX_CONSUMERS = 256
 
 @dataclass(frozen=True, slots=True)
 class SharingSlots:
-    """`taken` of `most` places for pods; `nodes` are those where pods run; `snippet` is YAML to paste."""
+    """`used` of `limit` slots for pods; `nodes` are those where pods run; `snippet` is YAML to paste."""
 
-    taken: int
+    used: int
     nodes: tuple[str, ...]
     snippet: str
-    reserved: frozenset[str]  # uids of the pods that hold a place
-    most: int = MAX_CONSUMERS
+    reserved: frozenset[str]  # uids of the pods that hold a slot
+    limit: int = MAX_CONSUMERS
 
     @property
     def free(self) -> int:
-        return max(self.most - self.taken, 0)
+        return max(self.limit - self.used, 0)
 
     @property
     def sentence(self) -> str:
         if not self.free:
             return (
-                f"All {self.most} places are taken: Kubernetes reserves a claim for no more pods. The "
-                "next one waits until one of them ends."
+                f"All {self.limit} pod slots are in use, the limit of Kubernetes for one claim. "
+                "The next pod waits until one of them ends."
             )
-        return (
-            f"{self.taken} of {self.most} places is taken; {self.free} more pods may use it."
-            if self.taken == 1
-            else f"{self.taken} of {self.most} places are taken; {self.free} more pods may use it."
-        )
+        more = "pod" if self.free == 1 else "pods"
+        return f"{self.used} of {self.limit} pod slots in use; {self.free} more {more} can use the claim."
 
 
 def sharing_slots(claim: Claim, seen: Observation) -> SharingSlots | None:
-    """Return the room of a named claim that is in the cluster; a template makes a claim for each pod."""
+    """Return the slots of a named claim that is in the cluster; a template makes a claim for each pod."""
     row = seen.written
     if claim.delivery == Delivery.TEMPLATE or claim.state not in USABLE or not seen.there():
         return None
     reserved = consumers(row) if isinstance(row, ResourceClaim) else []
     return SharingSlots(
-        taken=len(reserved),
+        used=len(reserved),
         nodes=tuple(sorted({pod.node_name for pod in seen.users if pod.node_name})),
         snippet=pod_snippet(claim),
         reserved=frozenset(consumer.get("uid", "") for consumer in reserved),

@@ -20,7 +20,6 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from claims.access import reason_not_to_release, visible_claim
 from claims.approvals.forms import EndForm
-from claims.durations import spell
 from claims.lifecycle import services
 from claims.lifecycle.extensions import ExtensionPolicy, pending_extension, reason_not_to_extend
 from claims.lifecycle.facts import Facts, claim_facts
@@ -36,7 +35,7 @@ from claims.states import RUNNING, ClaimState
 from core import undo
 from core.errors import Conflict, Invalid, PortalError
 from core.text import counted
-from core.times import moment
+from core.times import moment, spell_duration
 from teams.access import role_in, user_of
 from teams.models import User
 
@@ -189,7 +188,7 @@ def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     page: Page = {
         "claim": claim,
         "form": form,
-        "ways": [(spell(span), span, way) for span, way in ways],
+        "ways": [(spell_duration(span), span, way) for span, way in ways],
         "waiting": pending_extension(claim),
     }
     if typed := request.GET.get("until"):

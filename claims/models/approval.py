@@ -163,6 +163,9 @@ class ReasonTemplate(models.Model):
 
     class Meta:
         ordering = ("title", "pk")
+        constraints = (
+            models.UniqueConstraint(fields=["team", "title"], name="reason_title_once", nulls_distinct=False),
+        )
 
     def __str__(self) -> str:
         return self.title

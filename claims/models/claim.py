@@ -18,6 +18,7 @@ from claims.signals import claim_state_changed, pending_request_decided
 from claims.states import FINAL, GRANTED, LOOK, NEXT, ClaimState
 from core.errors import IllegalTransition
 from core.models import uuid7
+from core.times import moment
 from inventory.models import Cluster
 from teams.models import Team, User
 
@@ -200,8 +201,8 @@ class Claim(models.Model):
             raise IllegalTransition(f"{self} is {self.state} and cannot become {to}.")
         with transaction.atomic():
             unmoved = Claim.objects.filter(pk=self.pk, state=self.state)
-            fields = {"state": to, "state_since": Now(), "reconcile_at": Now(), **fields}
-            if not unmoved.update(version=F("version") + 1, **fields):
+            fields = {"state_since": Now(), "reconcile_at": Now(), **fields}
+            if not unmoved.update(state=to, version=F("version") + 1, **fields):
                 return False
             self.history.create(old=self.state, new=to, reason=why, by=by)
             if to == ClaimState.REQUESTED:
@@ -413,6 +414,13 @@ class PendingRequest(models.Model):
 
     class Meta:
         abstract = True
+
+    @property
+    def decision_sentence(self) -> str:
+        """Return who decided, what and when."""
+        person = self.decided_by.label if self.decided_by else "the portal"
+        at = moment(self.decided_at) if self.decided_at else ""
+        return f"This request was already {self.get_status_display()} by {person} on {at}."
 
     def decide(self, status: RequestStatus, *, by: User | None, note: str = "") -> bool:
         """Decide a waiting request; return False if it is decided already. Safe to race and to repeat."""

@@ -11,7 +11,6 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from claims.durations import spell
 from claims.models import (
     Allocation,
     Alternative,
@@ -22,6 +21,7 @@ from claims.models import (
 from claims.plans.plan import plan_request, spec_with_count
 from core.text import counted
 from core.times import duration as in_words
+from core.times import spell_duration
 from dra import quota
 from dra.canonical import spec_hash
 from dra.fallback import combine_specs, request_names
@@ -94,7 +94,7 @@ def form_fields(claim: Claim, parts: list[CurrentPart]) -> list[tuple[str, objec
         ("devices", parts[0].typed if together else first_count),
         ("delivery", claim.delivery),
         ("parallel", claim.parallel),
-        ("duration", spell(claim.duration)),
+        ("duration", spell_duration(claim.duration)),
         ("reason", claim.reason),
     ]
 

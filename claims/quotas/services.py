@@ -157,7 +157,7 @@ def approve_quota_request(
     Let the team have what it asked for, or `devices` in all, until the time asked for, or `until`.
 
     For good it is a new limit, for a time a raise that ends by itself. Approving twice is approving once.
-    Raises Forbidden, Invalid, and Conflict if somebody else was first.
+    Raises Forbidden, Invalid, and Conflict if it is decided already.
     """
     asked = _to_decide(quota_request, by)
     if asked.status != RequestStatus.WAITING:
@@ -191,7 +191,7 @@ def approve_quota_request(
 
 @transaction.atomic(durable=True)
 def deny_quota_request(*, quota_request: QuotaRequest, by: User, reason: str) -> QuotaRequest:
-    """Say no, and why. Raises Forbidden, Invalid without a reason, Conflict if somebody else was first."""
+    """Deny the request. Raises Forbidden, Invalid without a reason, Conflict if it is decided already."""
     asked = _to_decide(quota_request, by)
     if not reason.strip():
         raise Invalid(f"{asked.requested_by.label} needs to know why: give a reason.")
@@ -223,7 +223,7 @@ def reason_not_to_withdraw(user: User, quota_request: QuotaRequest, role: Role |
         return f"Only members of {quota_request.team} may do this."
     if user.pk != quota_request.requested_by_id and role.rank < Role.LEAD.rank:
         requester, team = quota_request.requested_by.label, quota_request.team
-        return f"{requester} asked for this; they or a lead of {team} may withdraw it."
+        return f"{requester} sent this request; only the requester or a lead of {team} may withdraw it."
     return ""
 
 
@@ -262,15 +262,11 @@ def _to_decide(quota_request: QuotaRequest, by: User) -> QuotaRequest:
 
 
 def _decided_already(quota_request: QuotaRequest, by: User, wanted: RequestStatus) -> QuotaRequest:
-    """Return it if `by` said the same before; else raise Conflict that says who was first and when."""
+    """Return the request if `by` decided the same before; else raise Conflict."""
     quota_request = _read(quota_request)
     if quota_request.decided_by_id == by.pk and quota_request.status == wanted:
         return quota_request
-    raise Conflict(
-        f"{quota_request.decided_by.label if quota_request.decided_by else 'The portal'} was first: it was "
-        f"{quota_request.get_status_display()} on "
-        f"{moment(quota_request.decided_at) if quota_request.decided_at else ''}."
-    )
+    raise Conflict(quota_request.decision_sentence)
 
 
 def _notify_admins(quota_request: QuotaRequest) -> None:

@@ -14,10 +14,11 @@ from django.db.models import QuerySet
 from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
 
-from claims.durations import DurationText, parse, spell
 from claims.models import Claim, Profile
 from claims.models.limits import Delivery
 from claims.requests.manifest_import import MAX_FILE_LENGTH
+from core.inputs import DurationText
+from core.times import parse_duration, spell_duration
 from inventory.models import Cluster
 from teams.access import teams_where
 from teams.models import Role, Team, User
@@ -226,7 +227,7 @@ class RequestForm(forms.Form):
         picked = cleaned.get("duration") or ""
         if picked and picked != CUSTOM:
             try:
-                return parse(picked)
+                return parse_duration(picked)
             except ValueError:
                 self.add_error("duration", "Enter a duration such as 24h, 3d or 1d 12h.")
                 return None
@@ -242,11 +243,11 @@ class RequestForm(forms.Form):
         profile = self.chosen_profile()
         if profile is not None and profile.current is not None:
             default, longest = profile.current.default_duration, profile.current.max_duration
-            values = [value for value in values if parse(value) <= longest]
-            if spell(default) not in values:
-                values.append(spell(default))
-            chosen = chosen or spell(default)
-        values.sort(key=parse)
+            values = [value for value in values if parse_duration(value) <= longest]
+            if spell_duration(default) not in values:
+                values.append(spell_duration(default))
+            chosen = chosen or spell_duration(default)
+        values.sort(key=parse_duration)
         rows = [(value, value, value == chosen) for value in values]
         return [*rows, (CUSTOM, "other", chosen not in values and bool(chosen))]
 

@@ -7,8 +7,8 @@ from typing import cast
 from django import forms
 from django.http import QueryDict
 
-from claims.durations import DurationText
 from claims.models import Profile
+from core.inputs import DurationText
 from teams.models import User
 
 

@@ -7,11 +7,10 @@ from django.test import Client
 from django.utils import timezone
 
 from claims.catalogue.selectors import parse_spec
-from claims.durations import LONGEST, parse
 from claims.models import Extension, QuotaRequest
 from claims.states import ClaimState
 from core.errors import Invalid
-from core.times import require_date
+from core.times import MAX_DURATION, parse_duration, require_date
 from teams.models import ApiToken
 from tests.factories import make_claim, make_cluster, make_quota, make_team, make_user
 
@@ -82,9 +81,9 @@ def test_token_until_a_year_out_of_range_is_refused(browser):
 
 
 def test_a_duration_of_centuries_is_no_duration(browser, claim):
-    assert parse("36500d") == LONGEST
+    assert parse_duration("36500d") == MAX_DURATION
     with pytest.raises(ValueError, match="99999w"):
-        parse(CENTURIES)
+        parse_duration(CENTURIES)
     page = browser.post(f"/claims/{claim.pk}/extend/", {"span": CENTURIES})
     assert page.status_code == 422
     body = {"action": "extend", "claims": [str(claim.pk)]}

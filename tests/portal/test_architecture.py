@@ -6,19 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from scripts.structure import SOURCE
+
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = (
-    "portal",
-    "usage",
-    "claims",
-    "inventory",
-    "notify",
-    "teams",
-    "cluster",
-    "dra",
-    "core",
-    "simulator",
-)
+PACKAGES = tuple(package for package in SOURCE if package != "demo")
 
 
 def sources(*packages):

@@ -210,7 +210,7 @@ def test_extension_is_decided_from_the_inbox(client, every_kind, lena, lars, ali
     client.force_login(lars)
     refused = client.post(deny, {"note": "No."})
     assert refused.status_code == 409
-    assert "lena was first" in refused.text
+    assert "already approved by lena" in refused.text
 
 
 def test_quota_request_is_decided_from_the_inbox(client, every_kind, quota, lena, root, eve):

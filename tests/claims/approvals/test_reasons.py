@@ -117,7 +117,7 @@ def test_reason_title_is_unique_per_team(client, lena, own, theirs):
     client.force_login(lena)
     again = client.post(NEW, SENT | {"text": "Something else."})
     assert again.status_code == 422
-    assert "A reason “Move” already exists." in again.text
+    assert "A reason “Move” already exists for " in again.text
     same = services.save_reason(by=lena, title="Move", text=own.text, team=own.team)
     assert same == own  # a double click makes one
     other = services.save_reason(by=lena, title="Theirs", text="Ours.", team=own.team)
@@ -169,3 +169,10 @@ def test_api_edits_reasons(root, lena, bob, eve, vision, theirs):
     assert api(bob).get(address).status_code == 404
     assert api(lena).delete(f"{API}{theirs.pk}/").status_code == 404
     assert api(lena).delete(address).status_code == 204
+
+
+def test_reason_saved_twice_at_once_is_refused(lena, own, monkeypatch):
+    """Where both pass the check, the constraint of the database refuses the second."""
+    monkeypatch.setattr(ReasonTemplate.objects, "filter", lambda **_fields: ReasonTemplate.objects.none())
+    with pytest.raises(Invalid, match="A reason “Move” already exists for vision"):
+        services.save_reason(by=lena, title="Move", text="Other.", team=own.team)

@@ -56,7 +56,7 @@ def test_the_preview_says_for_each_what_will_happen_or_why_not(client, alice, he
     text = ask(client, alice, "release", held, waiting, of_lena).text
     assert "Released: 1 pod keeps its devices until it ends." in text
     assert "It is “Waiting for approval”. There is nothing to release." in text
-    assert "hers belongs to lena; they or a lead of vision may do this." in text
+    assert "hers belongs to lena; only the owner or a lead of vision may do this." in text
     assert "Release is possible for 1 of 3 claims." in text
     assert "They hold 2 devices now," in text
     assert states() == {"sam": "allocated", "asked": "requested", "hers": "provisioned"}

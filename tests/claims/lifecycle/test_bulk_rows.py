@@ -141,12 +141,12 @@ def test_preview_explains_impossible_transfer(make, alice, lena, lars, bob, eve,
         (alice, claim, bob, "bob is not a member of vision."),
         (alice, claim, eve, "eve is not a member of vision."),
         (alice, claim, alice, "They already own it."),
-        (alice, hers, lars, "hers belongs to lena; they or a lead of vision may do this."),
+        (alice, hers, lars, "hers belongs to lena; only the owner or a lead of vision may do this."),
         (lars, hers, lars, ""),
         (root, hers, lars, ""),
         (bob, claim, lena, "Only members of vision may do this."),
         (eve, claim, lena, "Only members of vision may do this."),
-        (carol, claim, lena, "sam belongs to alice; they or a lead of vision may do this."),
+        (carol, claim, lena, "sam belongs to alice; only the owner or a lead of vision may do this."),
     ]
     for person, one, to, reason in cases:
         (line,) = preview(person, [one], BulkRequest(BulkAction.TRANSFER, to=to))
@@ -194,7 +194,7 @@ def test_refused_claim_does_not_stop_others(
     one, two, three = make("one"), make("two", by=lena), make("three")
     with django_capture_on_commit_callbacks(execute=True):
         outcomes = run(alice, [one, two, three], BulkRequest(BulkAction.RELEASE, reason="Done."))
-    refusal = "two belongs to lena; they or a lead of vision may do this."
+    refusal = "two belongs to lena; only the owner or a lead of vision may do this."
     assert outcomes == [
         BulkResult(one, "Release started."),
         BulkResult(two, "", refusal, "forbidden"),
@@ -273,7 +273,7 @@ def post(user, **body):
 def test_bulk_api_previews_and_runs(make, alice, lena):
     mine, hers = make("mine"), make("xhers", by=lena)
     ids = [str(mine.pk), str(hers.pk)]
-    refusal = "xhers belongs to lena; they or a lead of vision may do this."
+    refusal = "xhers belongs to lena; only the owner or a lead of vision may do this."
     rows = [
         {
             "claim": ids[0],

@@ -108,7 +108,7 @@ def test_extending_writes_every_column(running, alice, at_once):
         changed["expires_at"] = END + DAY
         why = f"Extended by 1 d, until Tue 3 Nov 2026, 06:00 UTC. {rule}"
     else:
-        why = "Asked to keep it until Tue 3 Nov 2026, 06:00 UTC."
+        why = "Extension until Tue 3 Nov 2026, 06:00 UTC requested."
     assert columns(claim) == before | changed
     assert lines(claim) == [remark(claim, why, "alice")]
 
@@ -240,7 +240,7 @@ def test_whoever_answers_second_hears_who_was_first_when_and_how(running, alice,
     for act in acts:
         with pytest.raises(Conflict) as refusal:
             act()
-        assert refusal.value.message == "lena was first: it was approved on Sun 1 Nov 2026, 12:00."
+        assert refusal.value.message == "This request was already approved by lena on Sun 1 Nov 2026, 12:00."
     assert Extension.objects.get().decided_by == lena
 
 
@@ -248,7 +248,7 @@ def test_a_wish_that_the_portal_ended_says_so(running, alice):
     claim = running()
     extension = extend(claim=claim, by=alice, until=END + DAY, key="k")
     Extension.objects.filter(pk=extension.pk).update(status="expired", decided_at=NOON)
-    with pytest.raises(Conflict, match=r"The portal was first: it was expired on Sun 1 Nov 2026, 12:00\."):
+    with pytest.raises(Conflict, match=r"already expired by the portal on Sun 1 Nov 2026, 12:00\."):
         withdraw_extension(extension=extension, by=alice)
 
 
@@ -575,7 +575,7 @@ def test_it_is_taken_back_until_ten_minutes_have_passed(running, alice, mona, cl
     clock.move_to(NOON + timedelta(minutes=10) - SECOND)
     assert transfer(claim=one, by=alice, to=alice).requested_by == alice
     clock.move_to(NOON + timedelta(minutes=10))
-    with pytest.raises(Forbidden, match="two belongs to mona; they or a lead of vision may do this"):
+    with pytest.raises(Forbidden, match="two belongs to mona; only the owner or a lead of vision"):
         transfer(claim=two, by=alice, to=alice)
 
 

@@ -113,7 +113,7 @@ def test_a_lead_decides_and_both_sides_hear_of_it(running, alice, lena, lars):
     heard = Notice.objects.get(user=alice, key=f"extension:{extension.pk}:answer")
     assert heard.title == "sam is extended"
     assert approve_extension(extension=extension, by=lena).status == RequestStatus.APPROVED
-    with pytest.raises(Conflict, match="lena was first"):
+    with pytest.raises(Conflict, match="already approved by lena"):
         deny_extension(extension=extension, by=lars, reason="No.")
 
 

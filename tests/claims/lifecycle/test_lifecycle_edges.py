@@ -551,10 +551,10 @@ def test_people_are_called_by_their_names_in_all_that_is_told_of_a_claim(claim, 
         person.first_name, person.last_name = person.username.title(), "Ott"
         person.save(update_fields=["first_name", "last_name"])
     requested = make_extension(claim)
-    with pytest.raises(Forbidden, match="sam belongs to Alice Ott; they or a lead of vision"):
+    with pytest.raises(Forbidden, match="sam belongs to Alice Ott; only the owner or a lead of vision"):
         withdraw_extension(extension=requested, by=mona)
     approve_extension(extension=requested, by=lena)
-    with pytest.raises(Conflict, match="Lena Ott was first: it was approved"):
+    with pytest.raises(Conflict, match="This request was already approved by Lena Ott"):
         deny_extension(extension=requested, by=lars, reason="No.")
     shorten(claim=claim, by=lena, until=END - HOUR)
     transfer(claim=claim, by=lena, to=mona)

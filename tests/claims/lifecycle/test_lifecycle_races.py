@@ -156,7 +156,7 @@ def test_of_two_who_decide_on_an_extension_one_is_first(held, alice, lena, lars,
     assert extension.status == (RequestStatus.APPROVED if guarded else RequestStatus.DENIED)
     assert isinstance(late, Conflict) is guarded
     if guarded:
-        assert late.message.startswith("lena was first: it was approved")
+        assert late.message.startswith("This request was already approved by lena")
 
 
 @pytest.mark.parametrize("locked", [True, False])

@@ -51,7 +51,7 @@ def test_a_lead_may_end_what_a_member_has(held, lena):
 def test_another_member_may_not(held, vision):
     carol = make_user("carol")
     vision.memberships.create(user=carol, role="member")
-    with pytest.raises(Forbidden, match="belongs to alice; they or a lead of vision"):
+    with pytest.raises(Forbidden, match="belongs to alice; only the owner or a lead of vision"):
         release(claim=held, by=carol)
 
 

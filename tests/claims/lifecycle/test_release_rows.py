@@ -130,7 +130,7 @@ def test_a_member_ends_nothing_of_somebody_else_and_a_lead_does(make, vision, le
     vision.memberships.create(user=carol, role="member")
     with pytest.raises(Forbidden) as refusal:
         act(claim=claim, by=carol)
-    assert refusal.value.message == "sam belongs to alice; they or a lead of vision may do this."
+    assert refusal.value.message == "sam belongs to alice; only the owner or a lead of vision may do this."
     act(claim=claim, by=lena)
     assert claim.history.last().by == lena
 

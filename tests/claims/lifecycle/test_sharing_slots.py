@@ -42,7 +42,7 @@ def page(client, person, claim):
 
 def test_the_page_says_who_uses_it_and_how_many_more_may(client, alice, claim):
     text = page(client, alice, claim)
-    assert "1 of 256 places is taken; 255 more pods may use it." in text
+    assert "1 of 256 pod slots in use; 255 more pods can use the claim." in text
     assert "Job train" in text
     assert "All pods run on the node of the devices: node-1." in text
     assert "Devices are freed when all 2 pods have ended." in text
@@ -51,7 +51,7 @@ def test_the_page_says_who_uses_it_and_how_many_more_may(client, alice, claim):
 
 def test_full_it_says_so(client, alice, claim):
     reserve(*[f"uid-{number}" for number in range(256)])
-    assert "All 256 places are taken" in page(client, alice, claim)
+    assert "All 256 pod slots are in use" in page(client, alice, claim)
 
 
 def test_a_template_and_a_claim_that_is_over_have_no_room(claim, vision, fra, alice):

@@ -247,6 +247,6 @@ def test_what_is_decided_cannot_be_taken_back_on_the_page(client, alice, vision,
     client.force_login(alice)
     page = client.post(reverse("claims:quota_request_withdraw", args=[asked.pk]), follow=True)
     assert page.status_code == 200
-    assert "root was first: it was denied" in page.text
+    assert "This request was already denied by root" in page.text
     asked.refresh_from_db()
     assert asked.status == "denied"

@@ -57,7 +57,7 @@ def test_of_two_admins_at_once_the_second_hears_who_was_first(want, root, quota,
     assert approve(by=root) == first
     if locked:
         assert isinstance(second, Conflict)
-        assert second.message.startswith("root was first: it was approved")
+        assert second.message.startswith("This request was already approved by root")
     else:
         assert isinstance(second, Invalid)
         assert second.message.endswith("there is nothing left to approve.")

@@ -271,7 +271,7 @@ def test_approving_twice_is_approving_once_and_another_admin_hears_who_was_first
     again = services.approve_quota_request(quota_request=asked, by=root, devices=20, note="more")
     assert (again, row_of(asked)) == (asked, row)
     assert [one["devices"] for one in raises()] == [2]
-    said = f"root was first: it was approved on {moment(now)}."
+    said = f"This request was already approved by root on {moment(now)}."
     with pytest.raises(Conflict) as refused:
         services.approve_quota_request(quota_request=asked, by=ada)
     assert refused.value.message == said
@@ -301,9 +301,9 @@ def test_a_denial_keeps_the_reason_changes_nothing_and_tells_the_asker(want, quo
     assert notices() == [
         ("alice", "vision gets no more gpu.nvidia.com", "the fleet is full", page_of(asked), False)
     ]
-    with pytest.raises(Conflict, match="root was first: it was denied"):
+    with pytest.raises(Conflict, match="This request was already denied by root"):
         services.deny_quota_request(quota_request=asked, by=ada, reason="no")
-    with pytest.raises(Conflict, match="root was first: it was denied"):
+    with pytest.raises(Conflict, match="This request was already denied by root"):
         services.approve_quota_request(quota_request=asked, by=root)
     assert Quota.objects.get().devices == 8
 
@@ -321,7 +321,7 @@ def test_the_asker_and_leads_take_a_request_back_and_nobody_is_told(request, wan
         "decided_at": now,
     }
     assert notices() == []
-    with pytest.raises(Conflict, match=f"{person} was first: it was withdrawn"):
+    with pytest.raises(Conflict, match=f"This request was already withdrawn by {person}"):
         services.approve_quota_request(quota_request=asked, by=root)
 
 
@@ -330,7 +330,10 @@ def test_another_member_does_not_take_a_request_back(want, vision, bob, eve):
     vision.memberships.create(user=carol, role="member")
     with pytest.raises(Forbidden) as refused:
         services.withdraw_quota_request(quota_request=asked, by=carol)
-    assert refused.value.message == "alice asked for this; they or a lead of vision may withdraw it."
+    assert (
+        refused.value.message
+        == "alice sent this request; only the requester or a lead of vision may withdraw it."
+    )
     for person, error in ((bob, PermissionDenied), (eve, Http404)):
         with pytest.raises(error):
             services.withdraw_quota_request(quota_request=asked, by=person)
@@ -362,7 +365,7 @@ def test_every_request_that_nobody_decided_in_time_expires_and_no_other(vision, 
         ("alice", *said, page_of(due), False),
         ("lena", *said, page_of(long_due), False),
     ]
-    with pytest.raises(Conflict, match=r"^The portal was first: it was expired on "):
+    with pytest.raises(Conflict, match=r"^This request was already expired by the portal on "):
         services.approve_quota_request(quota_request=due, by=root)
 
 

@@ -155,7 +155,7 @@ def test_only_platform_admins_decide_and_a_no_needs_a_reason(want, lena, root, a
         services.deny_quota_request(quota_request=asked, by=root, reason=" ")
     services.deny_quota_request(quota_request=asked, by=root, reason="the fleet is full")
     assert Notice.objects.get(user=alice).body == "the fleet is full"
-    with pytest.raises(Conflict, match="root was first: it was denied"):
+    with pytest.raises(Conflict, match="This request was already denied by root"):
         services.withdraw_quota_request(quota_request=asked, by=alice)
 
 

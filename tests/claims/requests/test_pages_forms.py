@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claims.durations import parse, spell
 from claims.match_page import selector_text
+from core.times import parse_duration, spell_duration
 
 
 @given(st.integers(min_value=1, max_value=10**6))
 def test_a_spelled_duration_reads_back_as_itself(minutes):
-    assert parse(spell(timedelta(minutes=minutes))) == timedelta(minutes=minutes)
+    assert parse_duration(spell_duration(timedelta(minutes=minutes))) == timedelta(minutes=minutes)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "24", "h", "-3h", "3h!", "1e3h"])
 def test_what_is_no_duration_is_refused(text):
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
-        parse(text)
+        parse_duration(text)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.http import QueryDict
 
-from claims.durations import LONGEST, parse, spell
 from claims.models import Claim, TeamNamespace
 from claims.plans.changes import WantedChange, additional_usage, claim_size, form_fields, plan_change
 from claims.plans.plan import claim_manifest, label_patch, namespace_problems, new_name, plan_request
@@ -13,6 +12,7 @@ from claims.requests.forms import RequestForm, prefill_problems
 from claims.requests.services import resize
 from claims.states import ClaimState
 from core.errors import Invalid
+from core.times import MAX_DURATION, parse_duration, spell_duration
 from dra.canonical import spec_hash
 from inventory.models import DeviceClass, Namespace, ResourceClaim, ResourceClaimTemplate
 from tests.factories import make_claim, make_cluster, make_profile, make_quota, make_spec, make_team
@@ -407,11 +407,11 @@ def test_a_wish_is_typed_again_as_it_was(wished):
         (" 2W ", 14 * DAY),
         ("1d1h1min", 25 * HOUR + MINUTE),
         ("0h", timedelta(0)),
-        ("36500d", LONGEST),
+        ("36500d", MAX_DURATION),
     ],
 )
 def test_durations_are_read_as_people_write_them(text, span):
-    assert parse(text) == span
+    assert parse_duration(text) == span
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ def test_durations_are_read_as_people_write_them(text, span):
 )
 def test_what_is_no_duration_is_refused(text):
     with pytest.raises(ValueError):  # noqa: PT011
-        parse(text)
+        parse_duration(text)
 
 
 @pytest.mark.parametrize(
@@ -436,7 +436,7 @@ def test_what_is_no_duration_is_refused(text):
     ],
 )
 def test_durations_are_spelled_in_the_shortest_way(span, text):
-    assert spell(span) == text
+    assert spell_duration(span) == text
 
 
 # The form.

@@ -100,17 +100,17 @@ def test_who_is_a_member_somewhere_may_ask(rf, alice, bob, eve, root, vision):
 # The room of a claim that pods share.
 
 FULL = (
-    "All 256 places are taken: Kubernetes reserves a claim for no more pods. "
-    "The next one waits until one of them ends."
+    "All 256 pod slots are in use, the limit of Kubernetes for one claim. "
+    "The next pod waits until one of them ends."
 )
 
 
 @pytest.mark.parametrize(
-    ("taken", "free", "said"),
+    ("used", "free", "sentence"),
     [
-        (0, 256, "0 of 256 places are taken; 256 more pods may use it."),
-        (1, 255, "1 of 256 places is taken; 255 more pods may use it."),
-        (255, 1, "255 of 256 places are taken; 1 more pods may use it."),
+        (0, 256, "0 of 256 pod slots in use; 256 more pods can use the claim."),
+        (1, 255, "1 of 256 pod slots in use; 255 more pods can use the claim."),
+        (255, 1, "255 of 256 pod slots in use; 1 more pod can use the claim."),
         (
             256,
             0,
@@ -123,9 +123,9 @@ FULL = (
         ),
     ],
 )
-def test_a_room_says_its_places(taken, free, said):
-    room = SharingSlots(taken=taken, nodes=(), snippet="", reserved=frozenset())
-    assert (room.free, room.sentence, room.most) == (free, said, MAX_CONSUMERS)
+def test_sharing_slots_show_their_numbers(used, free, sentence):
+    slots = SharingSlots(used=used, nodes=(), snippet="", reserved=frozenset())
+    assert (slots.free, slots.sentence, slots.limit) == (free, sentence, MAX_CONSUMERS)
 
 
 def written(claim, fra):
@@ -137,23 +137,23 @@ def written(claim, fra):
 
 
 @pytest.mark.parametrize("state", list(ClaimState))
-def test_only_a_claim_that_is_in_the_cluster_has_room(vision, fra, train, alice, state):
+def test_only_a_claim_in_the_cluster_has_sharing_slots(vision, fra, train, alice, state):
     claim = make_claim(vision, by=alice, cluster=fra, profile=train, name="sam", state=state, held=False)
     Claim.objects.filter(pk=claim.pk).update(object_uid="uid-1")
     claim.refresh_from_db()
     written(claim, fra)
-    has_room = sharing_slots(claim, observe([claim])[claim.pk]) is not None
-    assert has_room is (state in (ClaimState.PROVISIONED, ClaimState.ALLOCATED))
+    has_slots = sharing_slots(claim, observe([claim])[claim.pk]) is not None
+    assert has_slots is (state in (ClaimState.PROVISIONED, ClaimState.ALLOCATED))
 
 
-def test_a_room_names_nodes_and_holders_of_its_places(vision, fra, train, alice):
+def test_sharing_slots_name_nodes_and_reserved_pods(vision, fra, train, alice):
     claim = make_claim(vision, by=alice, cluster=fra, profile=train, name="sam", state=ClaimState.PROVISIONED)
     written(claim, fra)
     for number, node in enumerate(("n-2", "n-1", "n-2", "")):
         where = {"cluster": fra, "namespace": "vision", "name": f"p-{number}", "uid": f"u-{number}"}
         Pod.objects.create(**where, phase="Running", claims=["sam"], node_name=node)
-    room = sharing_slots(claim, observe([claim])[claim.pk])
-    assert (room.taken, room.free, room.nodes, room.reserved) == (
+    slots = sharing_slots(claim, observe([claim])[claim.pk])
+    assert (slots.used, slots.free, slots.nodes, slots.reserved) == (
         2,
         254,
         ("n-1", "n-2"),
