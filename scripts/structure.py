@@ -90,7 +90,7 @@ def pytest_runtest_call() -> Generator[None]:
         finally:
             sys.setprofile(None)
 
-    original, Client.post = Client.post, post  # type: ignore[method-assign]
+    original, Client.post = Client.post, post  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
