@@ -45,6 +45,7 @@ GRANTED = (*RUNNING, S.RELEASING)  # counts against Kubernetes' ResourceQuota; r
 MAY_HOLD_DEVICES = (S.ALLOCATED, S.RELEASING)  # pods that run keep their devices while it is released
 RELEASE_STARTED = (S.RELEASING, S.RELEASED)  # another release changes nothing
 REMOVABLE = (S.RELEASING, *FINAL)  # the portal deletes its object
+QUEUED = (S.REQUESTED, S.PROVISIONED)  # waits for approval or for devices
 NEVER_APPROVED = (S.DENIED, S.WITHDRAWN, S.EXPIRED)
 UNAPPROVED = (S.REQUESTED, *NEVER_APPROVED)  # it has never had an object, devices or usage
 

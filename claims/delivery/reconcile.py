@@ -175,7 +175,7 @@ def _class_charges(claim: Claim, taken: list[list[str]]) -> dict[str, int | None
     for names in taken:
         counted.update(quota.charge(select_alternatives(claim.spec, names)))
     waiting = max(claim.parallel - len(taken), 0)
-    # More claims at once than were asked for are told as over-use; they are never charged.
+    # More concurrent claims than requested are shown as over-use; they are never charged.
     return {
         name: min(counted[name] + waiting * count, claim.parallel * count) for name, count in worst.items()
     }

@@ -22,7 +22,7 @@ from claims.inbox.bulk import ReservedQuota, reserved_quotas
 from claims.match_page import FunnelRow, funnel_rows
 from claims.models import Allocation, Claim
 from claims.requests.suggestions import suggestions_for
-from claims.states import FINAL, ClaimState
+from claims.states import FINAL, QUEUED, ClaimState
 from core.text import counted
 from dra import match
 from dra.cluster_snapshot import ClusterSnapshot
@@ -153,9 +153,8 @@ def cheaper_profile(claim: Claim, snapshot: ClusterSnapshot, kinds: frozenset[De
 def queue_sentence(claim: Claim) -> str:
     """Return how many claims wait for the same classes in the same cluster, without names of other teams."""
     classes = [row.device_class for row in claim.charges.all()]
-    waiting_states = (ClaimState.REQUESTED, ClaimState.PROVISIONED)
     same = Claim.objects.filter(
-        cluster=claim.cluster, charges__device_class__in=classes, state__in=waiting_states
+        cluster=claim.cluster, charges__device_class__in=classes, state__in=QUEUED
     ).exclude(pk=claim.pk)
     waiting = same.aggregate(
         requests=Count("pk", filter=Q(state=ClaimState.REQUESTED), distinct=True),

@@ -210,7 +210,7 @@ class Claim(models.Model):
             if to in FINAL:
                 self._end_carrying()
             claim_state_changed.send(Claim, claim=self, old=self.state, new=to)
-        self.refresh_from_db(fields=["version", *fields])
+        self.refresh_from_db(fields=["state", "version", *fields])
         return True
 
     def remark(self, why: str, *, by: User | None = None, **fields: object) -> None:

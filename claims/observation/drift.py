@@ -174,6 +174,5 @@ def _generated_drift(claim: Claim, seen: Observation) -> Drift | None:
     count = len(seen.holders)
     if count <= claim.parallel:
         return None
-    counts = "was asked for and counts" if claim.parallel == 1 else "were asked for and count"
-    text = f"{count} claims exist at once; {claim.parallel} {counts} against the quota."
+    text = f"{count} claims exist at once; requested and charged to the quota: {claim.parallel}."
     return Drift(OVER_USE, text)

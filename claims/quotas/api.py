@@ -163,7 +163,7 @@ class QuotaRequestViewSet(
     @extend_schema(request=api_types.QuotaGrantIn, responses=QuotaRequestOut)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
-        """Give what was asked for, or less of it. Platform admins only."""
+        """Approve the requested limit or a lower one. Platform admins only."""
         fields = self._said(api_types.QuotaGrantIn)
         serializer = services.approve_quota_request(
             quota_request=self.get_object(), by=user_of(request), **fields

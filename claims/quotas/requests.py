@@ -59,7 +59,7 @@ def requested_quota(asked: QuotaRequest) -> Quota | None:
 
 
 def quota_words(asked: QuotaRequest) -> str:
-    """Return what is asked for, as a quota is labelled: "gpu.nvidia.com", "train-80", "claims"."""
+    """Return the label of the requested quota: "gpu.nvidia.com", "train-80", "claims"."""
     row = Quota(team=asked.team, device_class=asked.device_class, profile=asked.profile, counts=asked.counts)
     return quota_label(row)
 

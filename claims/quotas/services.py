@@ -154,7 +154,7 @@ def approve_quota_request(
     note: str = "",
 ) -> QuotaRequest:
     """
-    Let the team have what it asked for, or `devices` in all, until the time asked for, or `until`.
+    Approve the requested limit, or `devices` in all, until the requested time, or `until`.
 
     For good it is a new limit, for a time a raise that ends by itself. Approving twice is approving once.
     Raises Forbidden, Invalid, and Conflict if it is decided already.

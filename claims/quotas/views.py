@@ -225,7 +225,7 @@ def quota_ask(request: HttpRequest) -> HttpResponse:
     except PortalError as refusal:
         page = ask_page(request, form) | {"refusal": refusal}
         return render(request, "claims/quotas/quota_ask.html", page, status=refusal.status)
-    messages.success(request, f"You have asked for {more} more. Platform admins decide.")
+    messages.success(request, f"Requested: {more} more. A platform admin decides.")
     return redirect("claims:quota_request_decision", quota_request.pk)
 
 
@@ -244,7 +244,7 @@ def quota_requests(request: HttpRequest) -> HttpResponseBase:
     context = {
         "may_request": may_request(request),
         "empty_icon": "gauge",
-        "empty_title": "Nobody has asked for more quota",
+        "empty_title": "No quota requests",
         "empty_text": "What a team may hold stands on the quota page; you can ask for more from there.",
         "empty_url": reverse("claims:quotas"),
         "empty_action": "Open the quotas",

@@ -15,8 +15,10 @@ from django import template
 from django.contrib.messages.storage.base import Message
 from django.forms import BoundField, CheckboxInput, CheckboxSelectMultiple, RadioSelect
 from django.templatetags.static import static
+from django.urls import reverse
 from django.utils.html import conditional_escape, escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.text import slugify
 
 from core import text as texts
 from core import times, undo
@@ -51,6 +53,14 @@ def state_badge(family: str, icon_name: str, text: str, *, quiet: bool = False) 
     return format_html(
         '<span class="dg-badge {}{}">{}{}</span>', family, " quiet" if quiet else "", icon(icon_name), text
     )
+
+
+@register.simple_tag
+@lru_cache(maxsize=256)
+def term(name: str, text: str = "") -> SafeString:
+    """Link a term of docs/glossary.md to its line on the help page; `text` is shown in its place."""
+    address = f"{reverse('help')}#term-{slugify(name)}"
+    return format_html('<a class="dg-link" href="{}">{}</a>', address, text or name)
 
 
 @register.filter

@@ -27,7 +27,7 @@ def test_more_is_asked_for_and_given_for_good(people):
     expect(engineer.get_by_label("How many more")).to_have_value("3")
     engineer.get_by_label("What is it for?").fill("Slices for the course.")
     engineer.get_by_role("button", name="Ask", exact=True).click()
-    expect(engineer.get_by_text("You have asked for 3 more.")).to_be_visible()
+    expect(engineer.get_by_text("Requested: 3 more.")).to_be_visible()
     address = engineer.url
     admin.goto(address)
     before, after = (int(one) for one in re.findall(r"\d+", admin.locator("[data-limit]").inner_text()))
@@ -56,6 +56,6 @@ def test_a_quota_is_asked_for_without_javascript(people):
     page.get_by_label("How many more").fill("1")
     page.get_by_label("What is it for?").fill("One more run.")
     page.get_by_role("button", name="Ask", exact=True).click()
-    expect(page.get_by_text("You have asked for 1 more.")).to_be_visible()
+    expect(page.get_by_text("Requested: 1 more.")).to_be_visible()
     page.get_by_role("button", name="Withdraw").click()
     expect(page.get_by_text("The request for more quota is withdrawn.")).to_be_visible()

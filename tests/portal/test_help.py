@@ -6,6 +6,7 @@ from html import unescape
 import pytest
 from django.conf import settings
 
+from core.templatetags.ui import term
 from portal.help import GLOSSARY, formatted, read_glossary
 from teams.models import Role
 from tests.factories import make_team, make_user
@@ -76,3 +77,21 @@ def test_meaning_is_escaped_and_backticks_become_code():
 def test_glossary_row_without_a_meaning_is_refused():
     with pytest.raises(ValueError, match="not a row of term and meaning"):
         read_glossary("## Group\n| term | meaning |\n|---|---|\n| claim |  |")
+
+
+TERM = re.compile(r'{% term "([^"]+)"')
+
+
+def test_terms_on_pages_are_in_the_glossary():
+    """A tag with an unknown term would link to an anchor that does not exist."""
+    slugs = {row.slug for group in GLOSSARY for row in group.terms}
+    used = {
+        name
+        for path in (settings.BASE_DIR / "templates").rglob("*.html")
+        for name in TERM.findall(path.read_text())
+    }
+    assert len(used) >= 5
+    for name in used:
+        address = re.search(r'href="/help/#([^"]+)"', term(name))
+        assert address, name
+        assert address[1] in slugs, name

@@ -98,7 +98,7 @@ def test_api_explains_to_members_and_viewers(client, request, claim, who):
     assert [step["key"] for step in found["steps"] if step["status"] == "now"] == ["scheduler"]
     (group,) = found["pods"]
     assert (group["names"], group["count"], group["stage"]) == (["train-0"], 1, "scheduler")
-    assert [(part["count"], part["actor"]) for part in group["scheduler"]["parts"]] == [
+    assert [(part["count"], part["actor"]) for part in group["scheduler"]["reasons"]] == [
         (1, "cluster"),
         (1, ""),
     ]

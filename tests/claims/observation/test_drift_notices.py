@@ -216,8 +216,8 @@ def test_what_was_done_to_the_template_comes_before_its_claims(batch, mirror):
     ("parallel", "at_once", "text"),
     [
         (2, 2, None),
-        (2, 3, "3 claims exist at once; 2 were asked for and count against the quota."),
-        (1, 2, "2 claims exist at once; 1 was asked for and counts against the quota."),
+        (2, 3, "3 claims exist at once; requested and charged to the quota: 2."),
+        (1, 2, "2 claims exist at once; requested and charged to the quota: 1."),
     ],
 )
 def test_more_claims_at_once_than_were_asked_for_are_said(batch, mirror, parallel, at_once, text):

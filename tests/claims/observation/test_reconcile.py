@@ -222,7 +222,7 @@ def test_more_claims_than_were_asked_for_are_told(mirror, template):
     mirror.template(template)
     for name in "abc":
         mirror.claim(f"batch-{name}", template, uid=name, origin="template")
-    assert fresh(template).problem.startswith("3 claims exist at once; 2 were asked for")
+    assert fresh(template).problem.startswith("3 claims exist at once; requested")
 
 
 def test_a_template_is_released_when_the_last_of_its_claims_is_gone(mirror, template):

@@ -319,7 +319,7 @@ def test_over_use_is_a_problem_that_nobody_is_told_of(claim_in, mirror, root):
     mirror.template(batch)
     for name in "ab":
         mirror.claim(f"batch-{name}", batch, uid=name, origin="template")
-    assert row_of(batch).problem == "2 claims exist at once; 1 was asked for and counts against the quota."
+    assert row_of(batch).problem == "2 claims exist at once; requested and charged to the quota: 1."
     assert not Notice.objects.exists()
 
 

@@ -257,7 +257,7 @@ def test_the_csv_has_every_column_of_every_row_newest_first(client, root, severa
     client.force_login(root)
     head, *rows = csv_of(client, LIST)
     assert head == [
-        "ResourceClaim", "Origin", "State", "Asked", "Held", "Pods", "Allocated", "Team", "Namespace",
+        "ResourceClaim", "Origin", "State", "Requested", "Held", "Pods", "Allocated", "Team", "Namespace",
         "Cluster", "Made",
     ]  # fmt: skip
     at = {hour: f"2026-11-20T{hour}:00:00+00:00" for hour in (11, 12, 13)}
@@ -356,7 +356,7 @@ def test_templates_have_a_list_of_their_own_with_what_they_ask_for(client, root,
     foreign(fra, "claim")
     client.force_login(root)
     head, *rows = csv_of(client, f"{LIST}templates/")
-    assert head == ["Template", "Asked", "Team", "Namespace", "Cluster", "Made"]
+    assert head == ["Template", "Requested", "Team", "Namespace", "Cluster", "Made"]
     at = "2026-11-20T{}:00:00+00:00"
     assert rows == [
         ["tpl-2", "2", "audio", "audio", "fra-1", at.format(13)],
