@@ -9,7 +9,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from claims.approvals import notices, pending
-from claims.catalogue import availability
+from claims.catalogue import availability, waits
 from claims.delivery.tasks import remove
 from claims.lifecycle import expiry
 from claims.observation import ownership
@@ -45,6 +45,12 @@ def repair_pending_decisions() -> None:
 def repair_ownership() -> None:
     """Repair which mirrored objects are of a claim, for example after two changes at the same instant."""
     ownership.refresh()
+
+
+@shared_task
+def refresh_waits() -> None:
+    """Compute how long requests for profiles waited in the past 30 days."""
+    waits.refresh()
 
 
 @shared_task

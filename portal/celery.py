@@ -25,6 +25,7 @@ app.conf.beat_schedule = {
         "schedule": 300.0,
     },
     "claims.tasks.repair_ownership": {"task": "claims.tasks.repair_ownership", "schedule": 300.0},
+    "claims.tasks.refresh_waits": {"task": "claims.tasks.refresh_waits", "schedule": 600.0},
     "claims.tasks.repair_availability": {"task": "claims.tasks.repair_availability", "schedule": 300.0},
     "claims.tasks.maintain_quotas": {"task": "claims.tasks.maintain_quotas", "schedule": 60.0},
     "claims.tasks.forget_drafts": {"task": "claims.tasks.forget_drafts", "schedule": 86400.0},

@@ -233,7 +233,5 @@ PAST_UTILIZATION = "usage.telemetry.past_utilization"  # for claims.inbox.impact
 
 # How long a request that nobody decides keeps its quota.
 REQUEST_TTL = timedelta(days=env.int("REQUEST_TTL_DAYS", 7))
-# How long the waits of the past month are shown before they are worked out anew.
-WAITS_KEPT_FOR = timedelta(seconds=env.int("WAITS_KEPT_SECONDS", 60))
 # A mirror whose cluster has said nothing for so long is shown as stale.
 STALE_AFTER = timedelta(seconds=env.int("STALE_AFTER_SECONDS", 90))

@@ -80,13 +80,14 @@ def fresh_availability(monkeypatch):
     """Pages read what clusters have for profiles at this moment, as if the task had just run."""
     from django.db import connection
 
-    from claims.catalogue import availability, lint, listing
+    from claims.catalogue import availability, lint, listing, waits
 
     def after_recomputing(read):
         def recompute_and_read(*args):
             counted = connection.force_debug_cursor
             connection.force_debug_cursor = False  # no test counts the queries of the task
             availability.recompute()
+            waits.refresh()
             connection.force_debug_cursor = counted
             return read(*args)
 

@@ -21,7 +21,6 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
-WAITS_KEPT_FOR = timedelta(0)  # a test looks at once at what it has made
 CREDENTIAL_KEYS = ["dGVzdC1rZXktdGVzdC1rZXktdGVzdC1rZXktdGVzdC0="]
 # Threads of the race tests open and close their own connections: no pool between them and the server.
 DATABASES["default"]["OPTIONS"].pop("pool", None)

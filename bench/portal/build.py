@@ -10,7 +10,7 @@ from bench.portal.population import populate
 from bench.portal.rows import analyze
 from bench.portal.size import Size
 from claims.approvals import pending
-from claims.catalogue import availability
+from claims.catalogue import availability, waits
 from claims.observation import ownership
 from inventory.counts import store_counts
 from inventory.models import Cluster
@@ -46,4 +46,5 @@ def build(size: Size, report: Callable[[str], None], mirror: Mirror = mirror_her
     ownership.refresh()
     store_counts()
     availability.recompute()
+    waits.refresh()
     analyze()

@@ -36,8 +36,9 @@ def refresh_availability(cluster_id: str) -> None:
 
 @worker_ready.connect
 def refresh_at_start(sender: Any, **_: Any) -> None:
-    """Count at once in a new installation, and what changed while no worker ran."""
+    """Compute at once in a new installation, and what changed while no worker ran."""
     if follows_clusters(sender.app):
+        sender.app.send_task("claims.tasks.refresh_waits", expires=EXPIRES)
         for cluster_id in enabled_clusters().values_list("pk", flat=True):
             refresh_availability.apply_async((str(cluster_id),), expires=EXPIRES)
 

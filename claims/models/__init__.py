@@ -8,7 +8,7 @@ from claims.models.approval import (
     PendingDecision,
     ReasonTemplate,
 )
-from claims.models.availability import ClusterAvailability, ProfileAvailability
+from claims.models.availability import ClusterAvailability, DailyWaits, ProfileAvailability, ProfileWaits
 from claims.models.claim import (
     Allocation,
     Alternative,
@@ -41,6 +41,7 @@ __all__ = [
     "ClaimQuerySet",
     "ClusterAvailability",
     "Comment",
+    "DailyWaits",
     "Delegation",
     "Delivery",
     "Draft",
@@ -53,6 +54,7 @@ __all__ = [
     "ProfileLimits",
     "ProfileQuerySet",
     "ProfileVersion",
+    "ProfileWaits",
     "Quota",
     "QuotaIncrease",
     "QuotaRequest",

@@ -1,10 +1,11 @@
-"""What clusters have for the profiles of the catalogue, as of the last computation."""
+"""What clusters have for profiles and how long claims waited, as of the last computation."""
 
 from __future__ import annotations
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
-from claims.models.profile import ProfileVersion
+from claims.models.profile import Profile, ProfileVersion
 from inventory.models import Cluster
 
 
@@ -49,3 +50,44 @@ class ProfileAvailability(models.Model):
 
     def __str__(self) -> str:
         return f"{self.version} in {self.computation_id}"
+
+
+class DailyWaits(models.Model):
+    """
+    How long the claims of a profile in a cluster waited that were decided on one day (UTC), shortest first.
+
+    `decisions` are from the request to the decision of a person, `devices` from the approval to the first
+    device.
+    """
+
+    profile = models.ForeignKey(Profile, models.CASCADE, related_name="+")
+    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="+")
+    day = models.DateField()
+    decisions = ArrayField(models.DurationField(), default=list)
+    devices = ArrayField(models.DurationField(), default=list)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["profile", "cluster", "day"], name="dailywaits_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.profile} in {self.cluster} on {self.day}"
+
+
+class ProfileWaits(models.Model):
+    """
+    The number, median and 90th percentile of the waits of a profile in the past 30 days, of its `DailyWaits`.
+
+    Median and percentile are None for too few waits.
+    """
+
+    profile = models.OneToOneField(Profile, models.CASCADE, primary_key=True, related_name="+")
+    computed_at = models.DateTimeField()
+    decisions = models.PositiveIntegerField(default=0)
+    decision_median = models.DurationField(null=True)
+    decision_p90 = models.DurationField(null=True)
+    devices = models.PositiveIntegerField(default=0)
+    device_median = models.DurationField(null=True)
+    device_p90 = models.DurationField(null=True)
+
+    def __str__(self) -> str:
+        return f"waits of {self.profile}"

@@ -14,8 +14,6 @@ from django.utils import timezone
 
 from claims.catalogue.listing import CatalogueFilter
 from claims.catalogue.sharing import Sharing, sharing_modes
-from claims.catalogue.waits import waits
-from claims.states import ClaimState
 from tests.claims.requests.test_pages_match import TAINT, mirrored
 from tests.dra.clusters import gpu
 from tests.factories import make_allocation, make_claim, make_profile, make_spec, make_team
@@ -109,25 +107,6 @@ def past(claim, *, decided_after, device_after=None, by=None, ago=timedelta(days
     type(claim).objects.filter(pk=claim.pk).update(created_at=created_at, decided_at=decided, decided_by=by)
     if device_after is not None:
         make_allocation(claim, decided + timedelta(minutes=device_after))
-
-
-def test_waits_are_median_and_90th_percentile_of_30_days(vision, fra, train, alice, lena):
-    for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 100):
-        claim = make_claim(vision, cluster=fra, profile=train, state=ClaimState.ALLOCATED, held=False)
-        past(claim, decided_after=minutes, device_after=2 * minutes, by=lena)
-    past(make_claim(vision, cluster=fra), decided_after=1000, by=lena, ago=timedelta(days=40))
-    found = waits()[train.pk]
-    assert (found.decision.count, found.device.count) == (11, 11)
-    assert (found.decision.median, found.decision.p90) == (timedelta(minutes=6), timedelta(minutes=10))
-    assert (found.device.median, found.device.p90) == (timedelta(minutes=12), timedelta(minutes=20))
-
-
-def test_automatic_approval_does_not_count_as_a_decision(vision, fra, train, lena):
-    for _ in range(5):
-        past(make_claim(vision, cluster=fra), decided_after=0, device_after=-1)
-    found = waits()[train.pk]
-    assert (found.decision.count, found.decision.median) == (0, None)
-    assert found.device.median == timedelta(0)  # the cluster's clock was behind
 
 
 def test_fewer_than_five_waits_are_not_enough_data(client, shelf, vision, fra, lena):

@@ -4,7 +4,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-import time_machine
 from django.urls import reverse
 
 from claims.catalogue.definition import ProfileDefinition
@@ -16,14 +15,12 @@ from claims.catalogue.services import (
     retire_profile,
 )
 from claims.catalogue.versions import draft_count, live_claims, live_versions, versions_with_claim_counts
-from claims.catalogue.waits import waits
-from claims.models import Claim, Draft, Profile, ProfileLimits, ProfileVersion
+from claims.models import Draft, Profile, ProfileLimits, ProfileVersion
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
 from dra.canonical import spec_hash
 from tests.claims.columns import columns
 from tests.factories import (
-    make_allocation,
     make_claim,
     make_profile,
     make_spec,
@@ -377,61 +374,6 @@ def test_drafts_name_a_profile_in_any_role(alice):
     ):
         Draft.objects.create(by=alice, key=key, fields=fields)
     assert draft_count(profile) == 3
-
-
-# How long people waited.
-
-
-@pytest.fixture
-def fresh_waits(monkeypatch):
-    monkeypatch.setattr("claims.catalogue.waits._cache", {})
-
-
-def waited(claim, created, decided, by, *devices):
-    Claim.objects.filter(pk=claim.pk).update(created_at=created, decided_at=decided, decided_by=by)
-    for at in devices:
-        make_allocation(claim, at)
-
-
-def test_wait_for_a_device_ends_at_the_first_device(fresh_waits, vision, fra, train, lena):
-    other = make_profile("other")
-    with time_machine.travel(NOON, tick=False):
-        for minutes in (1, 2, 3, 4, 5):
-            claim = make_claim(vision, cluster=fra, profile=train, state=ClaimState.ALLOCATED, held=False)
-            decided = NOON - DAY + timedelta(minutes=minutes)
-            waited(claim, NOON - DAY, decided, lena, decided + 3 * HOUR, decided + HOUR)
-        claim = make_claim(vision, cluster=fra, profile=other, state=ClaimState.ALLOCATED, held=False)
-        waited(claim, NOON - DAY, NOON - DAY + 9 * HOUR, lena)
-        found = waits()
-    assert (found[train.pk].decision.count, found[train.pk].device.count) == (5, 5)
-    assert (found[train.pk].decision.median, found[train.pk].device.median) == (timedelta(minutes=3), HOUR)
-    assert (found[other.pk].decision.count, found[other.pk].device.count) == (1, 0)
-    assert not found[other.pk].decision.is_known
-
-
-def test_waits_are_of_requests_decided_within_30_days(fresh_waits, vision, fra, train, lena):
-    month = 30 * DAY
-    with time_machine.travel(NOON, tick=False):
-        for decided in (NOON - month, NOON - month - timedelta(microseconds=1)):
-            claim = make_claim(vision, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
-            waited(claim, decided - HOUR, decided, lena)
-        adopted = make_claim(
-            vision, cluster=fra, profile=train, state=ClaimState.PROVISIONED, origin="adopted"
-        )
-        waited(adopted, NOON - HOUR, NOON, lena)
-        assert waits()[train.pk].decision.count == 1
-
-
-def test_waits_are_cached(fresh_waits, vision, fra, train, lena, settings, monkeypatch):
-    clock = [1000.0]
-    monkeypatch.setattr("claims.catalogue.waits.time.monotonic", lambda: clock[0])
-    settings.WAITS_KEPT_FOR = timedelta(seconds=60)
-    assert waits() == {}
-    make_claim(vision, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
-    clock[0] = 1059.9
-    assert waits() == {}
-    clock[0] = 1060.0
-    assert set(waits()) == {train.pk}
 
 
 def test_devices_of_a_malformed_spec_are_not_counted(save):
