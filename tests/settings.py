@@ -1,7 +1,6 @@
 """Settings of the tests: the portal's own, with cheap passwords and tasks that run where they are queued."""
 
 import os
-from datetime import timedelta
 
 from tests import postgres
 

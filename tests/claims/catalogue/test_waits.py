@@ -105,7 +105,7 @@ def test_waits_are_as_of_their_computation(vision, fra, train, lena):
 def plain_waits(now):
     """Return (number, median, 90th percentile) in seconds for decisions and for devices, by profile."""
     since = now.replace(hour=0) - 29 * DAY
-    collected = {}
+    collected: dict = {}
     for claim in Claim.objects.filter(decided_at__gte=since, origin="portal").prefetch_related("allocations"):
         decisions, starts = collected.setdefault(claim.profile_version.profile_id, ([], []))
         if claim.decided_by_id:
@@ -136,7 +136,7 @@ def stored_waits():
 def test_waits_agree_with_the_plain_computation_after_random_operations(seed, vision, fra, train, lena):
     random, now = Random(seed), NOON
     lab, profiles = make_cluster("lab-2", teams=(vision,)), [train, make_profile("other")]
-    claims = []
+    claims: list = []
     for _ in range(6):
         for _ in range(8):
             if claims and random.random() < 0.3:
