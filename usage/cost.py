@@ -8,7 +8,7 @@ rounded once, per line (a claim's devices of one product), and all totals are su
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -26,6 +26,9 @@ DEVICE_PARTS = 10**6
 MONEY_PARTS = 10**4
 DEVICE_HOUR = DEVICE_PARTS * HOUR
 CURRENCY_UNIT = MONEY_PARTS * DEVICE_HOUR  # one euro
+
+
+type LineKey = tuple[UUID, str, str]  # claim, product and partition: money is rounded once per line
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,10 @@ class UsageInterval:
         return cls(
             held.claim_id, kind, held.partition, millionths(held.fraction), held.started_at, held.ended_at
         )
+
+    @property
+    def line(self) -> LineKey:
+        return self.claim_id, self.kind.product, self.partition
 
 
 def millionths(fraction: Decimal | int) -> int:
@@ -179,12 +186,21 @@ def lines(
     intervals: Iterable[UsageInterval], card: RateCard, *, until: datetime, within: Interval | None = None
 ) -> Iterator[CostLine]:
     """Yield one rounded line per claim, product and partition with usage in the span."""
-    sums: dict[tuple[UUID, str, str], Cost] = defaultdict(Cost)
+    return rounded_lines(sums(intervals, card, until=until, within=within))
+
+
+def sums(
+    intervals: Iterable[UsageInterval], card: RateCard, *, until: datetime, within: Interval | None = None
+) -> dict[LineKey, Cost]:
+    """Return the exact cost by line in the span."""
+    costs: dict[LineKey, Cost] = defaultdict(Cost)
     for interval in intervals:
-        sums[interval.claim_id, interval.kind.product, interval.partition].add(
-            interval_cost(interval, card, until=until, within=within)
-        )
-    for (claim_id, product, partition), cost in sums.items():
+        costs[interval.line].add(interval_cost(interval, card, until=until, within=within))
+    return costs
+
+
+def rounded_lines(costs: Mapping[LineKey, Cost]) -> Iterator[CostLine]:
+    for (claim_id, product, partition), cost in costs.items():
         if cost.held:
             yield CostLine(claim_id, product, partition, cost.in_cents())
 

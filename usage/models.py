@@ -8,6 +8,7 @@ from django.db.models import Q
 from claims.models import Claim
 from core.models import uuid7
 from inventory.models import Cluster
+from teams.models import Team
 
 
 class Rate(models.Model):
@@ -69,6 +70,68 @@ class Rollup(models.Model):
 
     def __str__(self) -> str:
         return f"{self.device} {self.bucket:%H:%M}"
+
+
+class DailyUse(models.Model):
+    """
+    What a claim held on one day (UTC) of devices of one product and partition, and its cost in one currency.
+
+    `held` and `unpriced` (the part without a rate) are in millionths of a device × microseconds, `amount` in
+    that × ten-thousandths of money (the units of `usage.cost`). Of several currencies, the first row has the
+    time; `currency` is empty without any. `usage.daily` is the only writer.
+    """
+
+    team = models.ForeignKey(Team, models.CASCADE, related_name="+", db_index=False)
+    claim = models.ForeignKey(Claim, models.CASCADE, related_name="+", db_index=False)
+    day = models.DateField()
+    product = models.CharField(max_length=120, blank=True)
+    partition = models.CharField(max_length=64, blank=True)
+    currency = models.CharField(max_length=3, blank=True)
+    held = models.DecimalField(max_digits=30, decimal_places=0)
+    unpriced = models.DecimalField(max_digits=30, decimal_places=0)
+    amount = models.DecimalField(max_digits=40, decimal_places=0)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["claim", "day", "product", "partition", "currency"], name="dailyuse_once"
+            ),
+        )
+        indexes = (
+            models.Index(fields=["team", "day"], name="dailyuse_team"),
+            models.Index(fields=["day"], name="dailyuse_day"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.product} on {self.day}"
+
+
+class DailyActivity(models.Model):
+    """The utilization of a claim on one day (UTC): the sum of `Rollup.activity`, and of how many rollups."""
+
+    claim = models.ForeignKey(Claim, models.CASCADE, related_name="+", db_index=False)
+    day = models.DateField()
+    activity = models.FloatField()
+    rollups = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["claim", "day"], name="dailyactivity_once"),)
+        indexes = (models.Index(fields=["day"], name="dailyactivity_day"),)
+
+    def __str__(self) -> str:
+        return f"{self.claim_id} on {self.day}"
+
+
+class StoredDays(models.Model):
+    """All days (UTC) before `until` have their rows of daily use. At most one row; no row means no day."""
+
+    until = models.DateField()
+
+    class Meta:
+        constraints = (models.CheckConstraint(condition=Q(pk=1), name="storeddays_one"),)
+
+    def __str__(self) -> str:
+        return f"before {self.until}"
 
 
 class Collection(models.Model):

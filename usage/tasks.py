@@ -10,6 +10,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from usage import collect as collection
+from usage import daily
 from usage.rollups import prune
 
 
@@ -20,6 +21,14 @@ def collect() -> None:
         # A collection that has not begun when the next one is due is dropped.
         collect_cluster.apply_async((str(cluster_id),), expires=collection.EVERY.total_seconds())
     prune(timezone.now())
+
+
+@shared_task
+def store_days() -> None:
+    """Store the use of past days, and compute a month of them again, another one each hour."""
+    now = timezone.now()
+    daily.store_days(now=now)
+    daily.repair_chunk(int(now.timestamp()) // 3600)
 
 
 @shared_task

@@ -14,11 +14,11 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Avg
+from django.utils import timezone
 
 from claims.models import Claim
 from claims.states import MAY_HOLD_DEVICES, ClaimState
-from usage.models import Rollup
+from usage.daily import mean_activity
 from usage.rollups import BUCKET
 
 IDLE_BELOW = 0.10  # share of time in which the engine is active
@@ -119,6 +119,4 @@ def observation(
 
 def past_utilization(claims: list[Claim], since: datetime) -> float | None:
     """Return the mean of 0 to 1 over all buckets of these claims; None without telemetry."""
-    rows = Rollup.objects.filter(claim__in=claims, bucket__gte=since, activity__isnull=False)
-    mean: float | None = rows.aggregate(mean=Avg("activity"))["mean"]
-    return mean
+    return mean_activity(claims, since, now=timezone.now())

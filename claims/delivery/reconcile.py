@@ -29,6 +29,7 @@ from claims.observation.observations import (
     observe,
     valid_ids,
 )
+from claims.signals import allocations_changed
 from claims.states import DELIVERED, RUNNING, USABLE, ClaimState
 from core.transactions import lock_row
 from dra import quota
@@ -57,6 +58,11 @@ def sync_allocations(claim: Claim, seen: Observation) -> bool:
         row.ended_at = max(ended_at, row.started_at)  # clocks differ
     Allocation.objects.bulk_update([row for row, _ended_at in ended], ["ended_at"])
     opened = Allocation.objects.bulk_create(_new_allocations(claim, taken), ignore_conflicts=True)
+    if times := [
+        *(row.ended_at for row, _ended_at in ended if row.ended_at),
+        *(row.started_at for row in opened),
+    ]:
+        allocations_changed.send(sender=Allocation, since=min(times))
     return bool(ended or opened)
 
 

@@ -378,6 +378,8 @@ class Allocation(models.Model):
         indexes = (
             models.Index(fields=["claim"], condition=Q(ended_at=None), name="allocation_open"),
             models.Index(fields=["driver", "pool", "device", "-started_at"], name="allocation_device"),
+            models.Index(fields=["started_at"], name="allocation_started"),
+            models.Index(fields=["ended_at"], name="allocation_ended"),
         )
 
     def __str__(self) -> str:
