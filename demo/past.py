@@ -23,6 +23,7 @@ from demo.people import DECIDERS, people_get, people_patch
 from inventory.models import Device
 from notify.models import Notice
 from teams.models import Membership, Team, User
+from usage.daily import forget_from
 from usage.models import Rollup
 
 
@@ -170,6 +171,7 @@ def load_past() -> None:
     Claim.objects.bulk_create(claims)
     Transition.objects.bulk_create(steps)
     Allocation.objects.bulk_create(allocation for allocation, _mean in held)
+    forget_from(min((allocation.started_at for allocation, _mean in held), default=now), now=now)
     seen = [
         rollup
         for allocation, mean in held
@@ -270,6 +272,7 @@ def backdate(claim: Claim, by: timedelta, mean: float | None) -> None:
     claim.history.filter(old="").update(at=F("at") - by - thought)
     claim.history.exclude(old="").update(at=F("at") - by)
     Allocation.objects.filter(claim=claim, ended_at=None).update(started_at=F("started_at") - by)
+    forget_from(timezone.now() - by - timedelta(days=1), now=timezone.now())
     told = Notice.objects.filter(url__contains=str(claim.pk))
     told.update(created_at=F("created_at") - by)
     told.filter(created_at__lt=timezone.now() - READ_BY_NOW).update(read_at=F("created_at") + BUCKET)

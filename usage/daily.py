@@ -270,10 +270,9 @@ def _refresh_activity(first: date, end: date, *, check: bool) -> RowDifferences:
     if not check:
         DailyActivity.objects.bulk_create(
             (
-                DailyActivity(
-                    claim_id=key[0], day=key[1], activity=expected[key][0], rollups=expected[key][1]
-                )
-                for key in sorted([*missing, *altered])
+                DailyActivity(claim_id=claim_id, day=day, activity=activity, rollups=rollups)
+                for claim_id, day in sorted([*missing, *altered])
+                for activity, rollups in [expected[claim_id, day]]
             ),
             2000,
             update_conflicts=True,

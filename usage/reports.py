@@ -148,7 +148,14 @@ class CostReport:
 
 
 # Columns that no report shows; they are most of the bytes of a claim.
-UNREAD = ("spec", "asked", "reason", "decision_note", "profile_version__spec", "cluster__discovery")
+UNREAD = (
+    "spec",
+    "original_request",
+    "reason",
+    "decision_note",
+    "profile_version__spec",
+    "cluster__discovery",
+)
 
 
 def report(team: Team, month: Month, *, now: datetime) -> CostReport:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from django.utils import timezone
+
 from bench.portal.cluster import ListedCluster, gateway_to, listed_cluster
 from bench.portal.history import write_claims
 from bench.portal.population import populate
@@ -16,6 +18,7 @@ from inventory.counts import store_counts
 from inventory.models import Cluster
 from inventory.sync.list_watch import sync_once
 from teams.models import Team
+from usage import daily
 
 NAME = "bench-1"
 
@@ -47,4 +50,5 @@ def build(size: Size, report: Callable[[str], None], mirror: Mirror = mirror_her
     store_counts()
     availability.recompute()
     waits.refresh()
+    daily.store_days(now=timezone.now())
     analyze()

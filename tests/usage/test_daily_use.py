@@ -44,11 +44,8 @@ def plain_costs(team, span, now):
     """The same from every allocation of the team."""
     allocations = Allocation.objects.filter(claim__team=team).select_related("claim")
     intervals = [UsageInterval.from_allocation(row, row.claim.cluster_id) for row in allocations]
-    return {
-        key: cost
-        for key, cost in sums(intervals, RateCard.load(), until=now, within=span).items()
-        if cost.held
-    }
+    costs = sums(intervals, RateCard.load(), until=now, within=span)
+    return {key: cost for key, cost in costs.items() if cost.held}
 
 
 def team_costs(team, span, now):
@@ -129,8 +126,7 @@ def test_a_rate_that_begins_in_the_past_prices_stored_days(claim, root):
     stored()
     assert report(claim.team, NOVEMBER, now=NOON).total.amounts == {}
     fields = {"title": "H100", "per_hour": Decimal("2.00"), "currency": "EUR"}
-    with pytest.MonkeyPatch.context():
-        Rate.objects.create(**fields, valid_from=NOON - 10 * DAY)
+    Rate.objects.create(**fields, valid_from=NOON - 10 * DAY)
     for _ in range(2):
         assert report(claim.team, NOVEMBER, now=NOON).total.amounts == {"EUR": Decimal("48.00")}
         stored()

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('claims', '0004_reconciliation'),
+        ('claims', '0005_standard_names'),
     ]
 
     operations = [
