@@ -67,9 +67,10 @@ def test_rows_have_hours_and_cost_of_each_day(claim):
     price("2.00")
     hold(claim, NOON - DAY - 13 * HOUR, NOON - DAY - 11 * HOUR, fraction=Decimal("0.5"))
     stored()
-    rows = DailyUse.objects.order_by("day").values_list("day", "currency", "held", "unpriced", "amount")
+    columns = ("day", "currency", "held", "unpriced", "amount")
+    rows: list[object] = list(DailyUse.objects.order_by("day").values_list(*columns))
     half_hour = 30 * 60 * 10**12
-    assert list(rows) == [
+    assert rows == [
         (TODAY - 2 * DAY, "EUR", half_hour, 0, half_hour * 20000),
         (TODAY - DAY, "EUR", half_hour, 0, half_hour * 20000),
     ]
@@ -80,8 +81,8 @@ def test_a_day_with_two_currencies_has_its_hours_once(claim):
     price("3.00", since=NOON - DAY, currency="USD")
     hold(claim, NOON - DAY - HOUR, NOON - DAY + HOUR)
     stored()
-    rows = DailyUse.objects.order_by("currency").values_list("currency", "held")
-    assert list(rows) == [("EUR", 2 * 3600 * 10**12), ("USD", 0)]
+    rows: list[object] = list(DailyUse.objects.order_by("currency").values_list("currency", "held"))
+    assert rows == [("EUR", 2 * 3600 * 10**12), ("USD", 0)]
 
 
 # Late changes.
