@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('claims', '0006_live_claims_by_version'),
+        ('claims', '0007_reason_title_once'),
     ]
 
     operations = [
