@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('claims', '0008_allocation_times'),
+        ('claims', '0009_allocation_times'),
         ('teams', '0001_initial'),
         ('usage', '0001_initial'),
     ]

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('claims', '0007_reason_title_once'),
+        ('claims', '0008_waits'),
     ]
 
     operations = [
