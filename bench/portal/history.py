@@ -14,7 +14,7 @@ from bench.portal.population import CLASS, DAY, DIRECTOR, ENGINEER
 from bench.portal.rows import copy, execute
 from bench.portal.size import Size
 from claims.models import Claim, ClaimCharge, Comment, Extension, Profile, ProfileVersion, QuotaRequest
-from claims.states import FINAL, ClaimState
+from claims.states import FINAL, LIVE, ClaimState
 from core.models import uuid7
 from dra.canonical import spec_hash
 from dra.manifests import with_count
@@ -100,7 +100,11 @@ def write_claims(size: Size, cluster: Cluster, listing: ListedCluster) -> None:
     claims = list(writer.claims(listing))
     copy(Claim, claims)
     copy(
-        ClaimCharge, (ClaimCharge(claim=claim, device_class=CLASS, devices=claim.devices) for claim in claims)
+        ClaimCharge,
+        (
+            ClaimCharge(claim=claim, device_class=CLASS, devices=claim.devices, live=claim.state in LIVE)
+            for claim in claims
+        ),
     )
     steps = [
         (state, path[place - 1] if place else "", new, place / max(len(path) - 1, 1))

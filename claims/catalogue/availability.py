@@ -20,6 +20,7 @@ from claims.approvals.pending import RowDifferences
 from claims.catalogue.lint import check_cluster, enabled_clusters, report_as_json
 from claims.catalogue.listing import kinds_among
 from claims.models import ClusterAvailability, Profile, ProfileAvailability, ProfileVersion
+from claims.quotas.usage import class_capacity
 from dra import match
 from dra.cel import CelError
 from dra.cluster_snapshot import ClusterSnapshot
@@ -32,6 +33,7 @@ from inventory.cluster_snapshot import numbered_snapshot
 from inventory.models import Cluster
 
 FIGURES = ("matching", "free", "nodes", "most", "kinds")
+HEAD_FIGURES = ("report", "checked", "capacity")
 
 
 # Computing.
@@ -149,6 +151,18 @@ def _figures_unless_known(cluster_id: UUID, snapshot: ClusterSnapshot, version: 
     return known.figures
 
 
+_capacities: dict[UUID, tuple[object, object, dict[str, int]]] = {}
+
+
+def _capacity(cluster_id: UUID, snapshot: ClusterSnapshot, *, anew: bool) -> dict[str, int]:
+    """Return the capacity of each class; without `anew` counted only if slices or classes have changed."""
+    device_index, classes, capacity = _capacities.get(cluster_id, (None, None, {}))
+    if anew or device_index is not snapshot.device_index or classes is not snapshot.classes:
+        capacity = {name: class_capacity([cluster_id], name) for name in sorted(snapshot.class_by_name)}
+        _capacities[cluster_id] = snapshot.device_index, snapshot.classes, capacity
+    return capacity
+
+
 # Writing.
 
 
@@ -161,6 +175,7 @@ class _Computed:
     figures: dict[UUID, Figures]  # by version
     report: dict[str, Any]
     checked: dict[str, str]
+    capacity: dict[str, int]  # by class
 
 
 def refresh(cluster: Cluster) -> None:
@@ -224,6 +239,7 @@ def _compute(cluster: Cluster, figures_of: _Figures) -> _Computed:
         {version.pk: figures_of(cluster.pk, snapshot, version) for version in versions.values()},
         report_as_json(check_cluster(cluster.pk, snapshot, offered)),
         _checked(profiles),
+        _capacity(cluster.pk, snapshot, anew=figures_of is figures),
     )
 
 
@@ -236,13 +252,17 @@ def _differences(
 ) -> RowDifferences:
     expected = computed.figures
     altered = sum(_values(stored[pk]) != _values(row) for pk, row in expected.items() if pk in stored)
-    altered += head is not None and (head.report, head.checked) != (computed.report, computed.checked)
+    altered += head is not None and _head_values(head) != _head_values(computed)
     missing = len(expected.keys() - stored.keys()) + (head is None)
     return RowDifferences(missing, altered, len(stored.keys() - expected.keys()))
 
 
 def _values(row: Figures | ProfileAvailability) -> list[Any]:
     return [getattr(row, name) for name in FIGURES]
+
+
+def _head_values(row: _Computed | ClusterAvailability) -> list[Any]:
+    return [getattr(row, name) for name in HEAD_FIGURES]
 
 
 @transaction.atomic
@@ -272,7 +292,7 @@ def _write(cluster: Cluster, computed: _Computed) -> RowDifferences:
         changed, update_conflicts=True, unique_fields=["version", "computation"], update_fields=FIGURES
     )
     columns = {"revision": computed.revision, "computed_at": computed.at}
-    if (head.report, head.checked) != (computed.report, computed.checked):
-        columns |= {"report": computed.report, "checked": computed.checked}
+    if _head_values(head) != _head_values(computed):
+        columns |= dict(zip(HEAD_FIGURES, _head_values(computed), strict=True))
     ClusterAvailability.objects.filter(pk=head.pk).update(**columns)
     return differences

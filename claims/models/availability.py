@@ -14,6 +14,7 @@ class ClusterAvailability(models.Model):
     The last computation for one cluster: the revision of its mirror, the time, and the catalogue check.
 
     `report` is a `dra.lint.LintReport`; `checked` has the id of the version of each checked profile, by slug.
+    `capacity` is how many devices of each class could be held at once.
     """
 
     cluster = models.OneToOneField(Cluster, models.CASCADE, primary_key=True, related_name="availability")
@@ -21,6 +22,7 @@ class ClusterAvailability(models.Model):
     computed_at = models.DateTimeField()
     report = models.JSONField(default=dict)
     checked = models.JSONField(default=dict)
+    capacity = models.JSONField(default=dict)
 
     def __str__(self) -> str:
         return f"{self.cluster} at revision {self.revision}"

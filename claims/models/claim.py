@@ -208,6 +208,7 @@ class Claim(models.Model):
             if to == ClaimState.REQUESTED:
                 self.steps.all().delete()  # a request that is pending again needs every consent again
             if to in FINAL:
+                self.charges.update(live=False)
                 self._end_carrying()
             claim_state_changed.send(Claim, claim=self, old=self.state, new=to)
         self.refresh_from_db(fields=["state", "version", *fields])
@@ -265,6 +266,7 @@ class ClaimCharge(models.Model):
 
     `settled` is the smaller number for a claim with alternatives once it holds devices of one of them; None
     before. `carried` devices do not count, because the claim that this one replaces still counts for them.
+    `live` is False once the claim is final; an index of live rows has the sum over all teams.
     """
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="charges")
@@ -272,8 +274,17 @@ class ClaimCharge(models.Model):
     devices = models.PositiveIntegerField()
     settled = models.PositiveIntegerField(null=True)
     carried = models.PositiveIntegerField(default=0)
+    live = models.BooleanField(default=True, db_default=True)
 
     class Meta:
+        indexes = (
+            models.Index(
+                fields=["device_class"],
+                include=["devices", "settled", "carried"],
+                condition=Q(live=True),
+                name="claimcharge_live",
+            ),
+        )
         constraints = (
             models.UniqueConstraint(fields=["claim", "device_class"], name="claimcharge_once"),
             models.CheckConstraint(

@@ -56,7 +56,7 @@ def unmanaged_objects[M: (ResourceClaim, ResourceClaimTemplate)](
     )
 
 
-def unmanaged_use_claims(teams: Collection[UUID]) -> QuerySet[ResourceClaim]:
+def unmanaged_use_claims(teams: Collection[UUID] | QuerySet[Team]) -> QuerySet[ResourceClaim]:
     """
     Return the ResourceClaims in the namespaces of these teams that count as unmanaged use.
 

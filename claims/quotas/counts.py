@@ -6,6 +6,7 @@ scheduler creates for a pod with an extended resource, and a pod that a device p
 claim. They are counted by the rules of Kubernetes' own quota.
 """
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,8 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, F, Q, Sum, Value, When
+from django.db.models import Case, Count, F, Q, QuerySet, Sum, Value, When
+from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Coalesce, Greatest, Least
 from django.utils import timezone
 
@@ -28,6 +30,7 @@ from dra.quota import (
     extended_resource_names,
 )
 from inventory.models import DeviceClass, Pod
+from teams.models import Team
 
 ENDED_PHASES = ("Succeeded", "Failed")  # phases in which a pod holds nothing
 
@@ -63,17 +66,18 @@ type Outside = Mapping[UUID, Sequence[UnmanagedUse]]  # by team
 
 def unmanaged_use(teams: Collection[UUID]) -> dict[UUID, list[UnmanagedUse]]:
     """Return what each team uses outside the portal, in four queries however much that is."""
-    spaces = TeamNamespace.objects.filter(team__in=teams).values_list("cluster", "namespace", "team")
-    owners: dict[Place, UUID] = {(cluster, namespace): team for cluster, namespace, team in spaces}
+    owners = _owners(TeamNamespace.objects.filter(team__in=teams))
     usage: dict[UUID, list[UnmanagedUse]] = defaultdict(list)
     if not owners:
         return usage
-    for use in (*_unmanaged_claim_use(teams, owners), *_unmanaged_pod_use(owners)):
+    clusters = {cluster for cluster, _ in owners}
+    here = Q(cluster__in=clusters, namespace__in={namespace for _, namespace in owners})
+    for use in (*_unmanaged_claim_use(teams), *_unmanaged_pod_use(owners, here)):
         usage[owners[use.cluster, use.namespace]].append(use)
     return usage
 
 
-def _unmanaged_claim_use(teams: Collection[UUID], owners: dict[Place, UUID]) -> Iterable[UnmanagedUse]:
+def _unmanaged_claim_use(teams: Collection[UUID]) -> Iterable[UnmanagedUse]:
     columns = ("cluster", "cluster__name", "namespace", "name", "origin", "raw__spec", "uid")
     rows = unmanaged_use_claims(teams).values_list(*columns)
     for cluster, title, namespace, name, origin, spec, uid in rows:
@@ -81,9 +85,49 @@ def _unmanaged_claim_use(teams: Collection[UUID], owners: dict[Place, UUID]) -> 
         yield UnmanagedUse("ResourceClaim", cluster, title, namespace, name, origin, counted, uid)
 
 
-def _unmanaged_pod_use(owners: dict[Place, UUID]) -> list[UnmanagedUse]:
-    clusters = {cluster for cluster, _ in owners}
-    here = Q(cluster__in=clusters, namespace__in={namespace for _, namespace in owners})
+def used_by_all_teams(classes: Collection[str]) -> Counter[str]:
+    """Return the devices of these classes that all teams hold, reserve and use outside the portal."""
+    used: Counter[str] = Counter()
+    charges = ClaimCharge.objects.filter(live=True, device_class__in=classes).order_by()
+    for device_class, count in charges.values_list("device_class").annotate(total=Sum(CHARGED_DEVICES)):
+        used[device_class] += count
+    # Equal specs are charged once: most claims of a cluster have one of a few.
+    charge_of: dict[str, dict[str, int]] = {}
+    claims = unmanaged_use_claims(Team.objects.all()).order_by()
+    for spec, count in claims.values_list(KeyTextTransform("spec", "raw")).annotate(number=Count("pk")):
+        if spec not in charge_of:
+            charge_of[spec] = charge(json.loads(spec or "{}"))
+        used.update({name: devices * count for name, devices in charge_of[spec].items()})
+    for use in _unmanaged_pod_use(_owners(TeamNamespace.objects.all()), Q()):
+        used.update(use.charge)
+    return used
+
+
+def mark_live_charges(*, check: bool = False) -> int:
+    """Correct `ClaimCharge.live` by the states of claims; return how many rows differ."""
+    ended = ClaimCharge.objects.filter(live=True).exclude(claim__state__in=LIVE)
+    running = ClaimCharge.objects.filter(live=False, claim__state__in=LIVE)
+    if check:
+        return ended.count() + running.count()
+    return ended.update(live=False) + running.update(live=True)
+
+
+def charged_by_class(teams: Collection[UUID], classes: Collection[str]) -> dict[tuple[UUID, str], int]:
+    """Return the devices that claims of these teams hold or reserve, by team and class."""
+    charges = ClaimCharge.objects.filter(claim__team__in=teams, claim__state__in=LIVE).order_by()
+    totals = charges.filter(device_class__in=classes).values_list("claim__team", "device_class")
+    return {
+        (team, device_class): count
+        for team, device_class, count in totals.annotate(total=Sum(CHARGED_DEVICES))
+    }
+
+
+def _owners(spaces: QuerySet[TeamNamespace]) -> dict[Place, UUID]:
+    rows = spaces.values_list("cluster", "namespace", "team")
+    return {(cluster, namespace): team for cluster, namespace, team in rows}
+
+
+def _unmanaged_pod_use(owners: dict[Place, UUID], here: Q) -> list[UnmanagedUse]:
     asking = Pod.objects.filter(here, gone_at=None).exclude(extended={}).exclude(phase__in=ENDED_PHASES)
     columns = ("cluster", "cluster__name", "namespace", "name", "extended", "raw__status", "uid", "node_name")
     rows = [row for row in asking.values_list(*columns) if (row[0], row[2]) in owners]

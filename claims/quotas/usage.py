@@ -5,8 +5,8 @@ A request within its team's guarantee is never refused for the guarantees of oth
 only what is left once every other team has its guarantee.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -26,9 +26,11 @@ from claims.quotas.counts import (
     CLAIM_COUNT,
     Outside,
     UnmanagedUse,
+    charged_by_class,
     count_quotas,
     unmanaged_count,
     unmanaged_use,
+    used_by_all_teams,
 )
 from claims.states import LIVE, ClaimState
 from core.text import counted
@@ -59,14 +61,25 @@ def with_guarantees(rows: QuerySet[Quota]) -> QuerySet[Quota]:
     return rows.filter(Exists(guaranteed), profile=None).exclude(device_class="")
 
 
-def guarantee_shares(classes: Collection[str]) -> dict[str, list[GuaranteeShare]]:
-    """Return the shares of all teams by class, of those classes of which some team has a guarantee."""
-    rows = list(with_guarantees(Quota.objects.filter(device_class__in=classes)).select_related("team"))
-    found: dict[str, list[GuaranteeShare]] = {}
-    for row, figures in zip(rows, count_quotas(rows) if rows else (), strict=True):
-        used = figures.held + figures.reserved + figures.outside
-        found.setdefault(row.device_class, []).append(GuaranteeShare(row.team, row.guaranteed, used))
-    return found
+@dataclass(frozen=True, slots=True)
+class ClassGuarantees:
+    """The guarantees of one class, and how many of its devices all teams use."""
+
+    shares: Sequence[GuaranteeShare]  # of the teams with a guarantee
+    used: int
+
+
+def class_guarantees(rows: Collection[Quota], used: Mapping[str, int]) -> dict[str, ClassGuarantees]:
+    """Return the guarantees by class; `rows` are the quotas with one, `used` the devices of all teams."""
+    teams, classes = {row.team_id for row in rows}, {row.device_class for row in rows}
+    charged, outside = charged_by_class(teams, classes), unmanaged_use(teams)
+    shares: dict[str, list[GuaranteeShare]] = {}
+    for row in rows:
+        of_team = charged.get((row.team_id, row.device_class), 0) + sum(
+            unmanaged_count(row, use) for use in outside.get(row.team_id, ())
+        )
+        shares.setdefault(row.device_class, []).append(GuaranteeShare(row.team, row.guaranteed, of_team))
+    return {name: ClassGuarantees(shares[name], used.get(name, 0)) for name in sorted(classes)}
 
 
 def device_capacity(classes: Iterable[str]) -> dict[str, int]:
@@ -75,13 +88,22 @@ def device_capacity(classes: Iterable[str]) -> dict[str, int]:
     them shows is left out: unknown, which is not none. Of partitions that exclude one another only so many
     count as fit beside each other (`dra.fragmentation`), on GPUs that nothing else holds.
     """
-    wanted = list(classes)
-    known = DeviceClass.objects.filter(name__in=wanted, gone_at=None, cluster__enabled=True)
-    return {name: _class_capacity(name) for name in sorted(set(known.values_list("name", flat=True)))}
+    known = DeviceClass.objects.filter(name__in=list(classes), gone_at=None, cluster__enabled=True)
+    names = sorted(set(known.values_list("name", flat=True)))
+    if not names:
+        return {}
+    clusters = Cluster.objects.filter(enabled=True).values_list("pk", "availability__capacity")
+    capacity_of = {cluster: capacity or {} for cluster, capacity in clusters}
+    total: dict[str, int] = {}
+    for name in names:
+        counted_now = [cluster for cluster, capacity in capacity_of.items() if name not in capacity]
+        total[name] = sum(capacity.get(name, 0) for capacity in capacity_of.values())
+        total[name] += class_capacity(counted_now, name) if counted_now else 0
+    return total
 
 
-def _class_capacity(name: str) -> int:
-    clusters = Cluster.objects.filter(enabled=True)
+def class_capacity(clusters: Collection[UUID], name: str) -> int:
+    """Return how many devices of the class could be held at once in these clusters."""
     devices = Device.objects.present().filter(cluster__in=clusters, classes__contains=[name])
     cut: dict[Pool, list[Amounts]] = defaultdict(list)
     columns = ("cluster", "driver", "pool", "slice__generation", "counters")
@@ -104,17 +126,17 @@ def _counter_sets(pools: Collection[Pool]) -> dict[Pool, dict[CounterKey, int]]:
 
 
 def reason_for_guarantees(
-    team: Team, device_class: str, needs: int, shares: Iterable[GuaranteeShare], capacity: int | None
+    team: Team, device_class: str, needs: int, guarantees: ClassGuarantees, capacity: int | None
 ) -> str:
     """Return why a request of `team` may not use what is guaranteed to others, "" if it may."""
-    shares = list(shares)
+    shares = guarantees.shares
     own = next((share for share in shares if share.team.pk == team.pk), GuaranteeShare(team, 0, 0))
     others = [share for share in shares if share.team.pk != team.pk and share.unused]
     beyond = own.used + needs - max(own.guaranteed, own.used)
     guaranteed = sum(share.unused for share in others)
     if capacity is None or beyond <= 0 or not guaranteed:
         return ""
-    free = max(capacity - sum(share.used for share in shares), 0)
+    free = max(capacity - guarantees.used, 0)
     own_unused = own.unused  # what of this request is within the guarantee is its own
     if beyond <= free - guaranteed - own_unused:
         return ""
@@ -261,10 +283,9 @@ def lock_quotas(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Pro
     own = Quota.objects.charged(team=team, classes=charge, profiles=profiles)
     guaranteed = with_guarantees(Quota.objects.filter(device_class__in=list(charge)))
     rows = Quota.objects.filter(Q(pk__in=own.values("pk")) | Q(pk__in=guaranteed.values("pk")))
-    locked = list(
-        rows.select_related("team", "profile").select_for_update(no_key=True, of=("self",)).order_by("pk")
-    )
-    return [row for row in locked if row.team_id == team.pk]
+    locked = rows.select_for_update(no_key=True, of=("self",)).order_by("pk").values_list("pk", "team")
+    ids = [pk for pk, team_id in locked if team_id == team.pk]
+    return list(Quota.objects.filter(pk__in=ids).select_related("team", "profile").order_by("pk"))
 
 
 def quota_lines(
@@ -297,12 +318,25 @@ def quota_lines(
 
 def _guarantee_lines(team: Team, charge: Mapping[str, int]) -> list[QuotaLine]:
     """Return a line for each class of which the request would take what is guaranteed to other teams."""
-    shares = guarantee_shares([name for name, needs in charge.items() if needs])
-    capacity = device_capacity(shares) if shares else {}
+    classes = [name for name, needs in charge.items() if needs]
+    guaranteed = Quota.objects.filter(device_class__in=classes, profile=None, guaranteed__gt=0)
+    rows = list(guaranteed.select_related("team"))
+    if not rows:
+        return []
+    totals: Counter[str] = Counter()
+    for row in rows:
+        totals[row.device_class] += row.guaranteed
+    used, capacity = used_by_all_teams(totals), device_capacity(totals)
+    # Where as much is free as all guarantees together, it does not matter how much of each is used.
+    scarce = {
+        name
+        for name, total in totals.items()
+        if name in capacity and charge[name] > capacity[name] - used[name] - total
+    }
+    scarce_rows = [row for row in rows if row.device_class in scarce]
     lines = []
-    for name, class_shares in shares.items():
-        refusal = reason_for_guarantees(team, name, charge[name], class_shares, capacity.get(name))
-        if refusal:
+    for name, guarantees in class_guarantees(scarce_rows, used).items() if scarce_rows else ():
+        if refusal := reason_for_guarantees(team, name, charge[name], guarantees, capacity[name]):
             lines.append(QuotaLine(name, None, charge[name], fits=False, sentence=refusal))
     return lines
 

@@ -198,6 +198,11 @@ class Pod(Namespaced):
                 name="pod_moving",
             ),
             models.Index(fields=["cluster", "gone_at"], condition=~Q(gone_at=None), name="pod_gone"),
+            models.Index(
+                fields=["cluster", "namespace"],
+                condition=Q(gone_at=None) & ~Q(extended={}),
+                name="pod_extended",
+            ),
         )
 
 

@@ -124,7 +124,8 @@ def test_the_capacity_of_one_class_is_no_look_at_the_others(fra, publish, django
     publish(3)
     for name in ("mig.nvidia.com", "vfio.nvidia.com"):
         DeviceClass.objects.create(cluster=fra, uid=name, name=name)
-    with django_assert_num_queries(3):  # which are shown, those that are cut, and the number of the others
+    # Which are shown, what is stored of clusters, those that are cut, and the number of the others.
+    with django_assert_num_queries(4):
         assert usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 3}
 
 
@@ -147,7 +148,7 @@ def test_two_teams_at_once_cannot_share_what_is_left_beyond_a_guarantee(
     make_cluster("fra-1", teams=(speech,))
     make_quota(speech, 8)
     race = Race(monkeypatch)
-    race.hold_after(usage, "guarantee_shares")
+    race.hold_after(usage, "used_by_all_teams")
     if not locked:
         without_lock(monkeypatch, "claims.quotas.usage.lock_quotas")
     first, second = race.run(

@@ -5,14 +5,16 @@ from urllib.parse import urlencode
 import pytest
 from django.db import connection
 
-from claims.models import Alternative, Quota
+from claims.models import Alternative, Quota, TeamNamespace
+from claims.quotas.counts import used_by_all_teams
 from claims.quotas.usage import (
+    ClassGuarantees,
     GuaranteeShare,
     QuotaLine,
     QuotaUsage,
     charged_quotas,
+    class_guarantees,
     contributions,
-    guarantee_shares,
     lock_quotas,
     quota_breakdown,
     quota_label,
@@ -135,7 +137,10 @@ def test_what_is_guaranteed_to_others_is_kept(own, others, needs, capacity, free
     shares = [GuaranteeShare(Team(slug=f"team-{number}"), *each) for number, each in enumerate(others)]
     if own:
         shares.append(GuaranteeShare(team, *own))
-    said = reason_for_guarantees(team, GPU_CLASS, needs, iter(shares), capacity)
+    guarantees = ClassGuarantees(
+        [share for share in shares if share.guaranteed], sum(share.used for share in shares)
+    )
+    said = reason_for_guarantees(team, GPU_CLASS, needs, guarantees, capacity)
     if free is None:
         assert said == ""
         return
@@ -226,7 +231,7 @@ def test_rows_of_other_teams_are_locked_only_for_a_class_with_a_guarantee(
     nlp = make_team("nlp")
     Quota.objects.filter(pk=make_quota(nlp, 9).pk).update(guaranteed=1)
     make_quota(nlp, 9, device_class=MIG)
-    with django_assert_num_queries(1) as asked:
+    with django_assert_num_queries(2) as asked:
         lock_quotas(team=vision, charge={charged: 1}, profiles=[])
     sql = asked.captured_queries[0]["sql"]
     with connection.cursor() as cursor:
@@ -236,18 +241,33 @@ def test_rows_of_other_teams_are_locked_only_for_a_class_with_a_guarantee(
 
 
 @pytest.mark.django_db
-def test_shares_are_of_all_teams_in_classes_with_a_guarantee_and_count_all_use(vision, fra, train, quota):
+def test_guarantees_of_a_class_count_what_all_teams_use(vision, fra, train, quota):
     nlp = make_team("nlp")
     Quota.objects.filter(pk=make_quota(nlp, 9).pk).update(guaranteed=3)
     make_quota(nlp, 9, device_class=MIG)
     make_claim(vision, cluster=fra, profile=train, devices=2, state=ClaimState.ALLOCATED)
     make_claim(vision, cluster=fra, profile=train, devices=1)
     foreign(fra, "by-hand", 4)
-    found = guarantee_shares([GPU_CLASS, MIG])
-    assert set(found) == {GPU_CLASS}
-    rows = {(share.team.slug, share.guaranteed, share.used, share.unused) for share in found[GPU_CLASS]}
-    assert rows == {("vision", 0, 7, 0), ("nlp", 3, 0, 3)}
-    assert guarantee_shares([MIG]) == {}
+    other = make_team("other")
+    TeamNamespace.objects.create(team=other, cluster=fra, namespace="other")
+    foreign(fra, "as-by-hand", 2, namespace="other")
+    ended = make_claim(other, cluster=fra, profile=train, devices=4)
+    ended.advance(ClaimState.WITHDRAWN, why="Not needed.")
+    rows = Quota.objects.filter(guaranteed__gt=0).select_related("team")
+    used = used_by_all_teams([GPU_CLASS, MIG])
+    assert used == {GPU_CLASS: 2 + 1 + 4 + 2}
+    found = class_guarantees(list(rows), used)
+    assert (set(found), found[GPU_CLASS].used) == ({GPU_CLASS}, 9)
+    shares = {
+        (share.team.slug, share.guaranteed, share.used, share.unused) for share in found[GPU_CLASS].shares
+    }
+    assert shares == {("nlp", 3, 0, 3)}
+    Quota.objects.filter(team=vision, device_class=GPU_CLASS).update(guaranteed=8, devices=9)
+    found = class_guarantees(list(rows.all()), used)
+    shares = {
+        (share.team.slug, share.guaranteed, share.used, share.unused) for share in found[GPU_CLASS].shares
+    }
+    assert shares == {("vision", 8, 7, 1), ("nlp", 3, 0, 3)}
 
 
 # Parts.
