@@ -133,10 +133,10 @@ def test_what_replaces_a_claim_counts_whole_once_that_is_over(vision, fra, train
         make_claim(vision, by=alice, cluster=fra, profile=train, devices=3, state=S.PROVISIONED)
         for _ in range(2)
     )
-    wish = {"by": alice, "cluster": fra, "profile": train, "devices": 2}
-    first, second, over = (make_claim(vision, replaces=old, **wish) for _ in range(3))
+    fields = {"by": alice, "cluster": fra, "profile": train, "devices": 2}
+    first, second, over = (make_claim(vision, replaces=old, **fields) for _ in range(3))
     Claim.objects.filter(pk=over.pk).update(state=S.DENIED)
-    theirs, over = make_claim(vision, replaces=another, **wish), row_of(over)
+    theirs, over = make_claim(vision, replaces=another, **fields), row_of(over)
     ClaimCharge.objects.create(claim=first, device_class="mig.nvidia.com", devices=2, carried=1)
 
     def carried(claim):
@@ -232,8 +232,8 @@ def alternatives(claim, *slugs, together=False, devices=4):
 
 
 def test_a_claim_names_its_profile_alone_or_all_in_their_order(vision, fra, train, alice):
-    wish = {"by": alice, "cluster": fra, "profile": train, "delivery": "template", "parallel": 2}
-    alone, either, both = (make_claim(vision, **wish, devices=3) for _ in range(3))
+    fields = {"by": alice, "cluster": fra, "profile": train, "delivery": "template", "parallel": 2}
+    alone, either, both = (make_claim(vision, **fields, devices=3) for _ in range(3))
     alternatives(either, "train-80", "slice-10")
     alternatives(both, "train-80", "nic", together=True)
     said = [(one.titles, one.slugs, one.sizes, one.together) for one in (alone, either, both)]
@@ -252,8 +252,8 @@ def test_a_claim_names_its_profile_alone_or_all_in_their_order(vision, fra, trai
 
 
 def test_claims_are_found_by_any_of_their_profiles_and_each_once(vision, fra, train, alice):
-    wish = {"by": alice, "cluster": fra, "profile": train}
-    alone, several = make_claim(vision, **wish), make_claim(vision, **wish)
+    fields = {"by": alice, "cluster": fra, "profile": train}
+    alone, several = make_claim(vision, **fields), make_claim(vision, **fields)
     alternatives(several, "train-80", "slice-10", "slice-20")
     assert set(Claim.objects.with_profile("train-80")) == {alone, several}
     assert list(Claim.objects.with_profile("slice-20")) == [several]
@@ -351,14 +351,14 @@ def test_claims_come_newest_first_and_of_one_instant_the_last_written(vision, fr
 @pytest.mark.parametrize("state", S)
 def test_a_name_is_free_again_once_its_claim_is_over(claim, vision, fra, train, alice, state):
     Claim.objects.filter(pk=claim.pk).update(state=state)
-    wish = {"by": alice, "profile": train, "name": "sam"}
-    make_claim(vision, cluster=make_cluster("osl-1"), **wish)
-    make_claim(vision, cluster=fra, namespace="audio", **wish)
+    fields = {"by": alice, "profile": train, "name": "sam"}
+    make_claim(vision, cluster=make_cluster("osl-1"), **fields)
+    make_claim(vision, cluster=fra, namespace="audio", **fields)
     if state in FINAL:
-        assert make_claim(vision, cluster=fra, **wish)
+        assert make_claim(vision, cluster=fra, **fields)
     else:
         with pytest.raises(IntegrityError, match="claim_name_free"), transaction.atomic():
-            make_claim(vision, cluster=fra, **wish)
+            make_claim(vision, cluster=fra, **fields)
 
 
 def test_a_device_is_open_once_for_an_object_and_ends_after_its_start(claim):

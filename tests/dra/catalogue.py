@@ -20,10 +20,10 @@ def fleet(*claims, **more):
     return snapshot(slices, *claims, **more)
 
 
-def findings(wish, seen=None, **named):
+def findings(claim_spec, seen=None, **named):
     return [
         one
-        for one in lint(seen or fleet(), [NamedSpec("p", wish, **named)]).findings
+        for one in lint(seen or fleet(), [NamedSpec("p", claim_spec, **named)]).findings
         if one.subject == Subject.PROFILE
     ]
 
@@ -37,6 +37,6 @@ def codes(found):
     return [one.code for one in found]
 
 
-def mended(wish, found, seen=None):
+def mended(claim_spec, found, seen=None):
     """What is found after the fix."""
-    return findings(found.fix.apply(wish), seen)
+    return findings(found.fix.apply(claim_spec), seen)

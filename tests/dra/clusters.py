@@ -68,9 +68,9 @@ def exactly(count: Any = 1, *expressions: str, name: str = "gpu", **more: Any) -
     return {"name": name, "exactly": ask(count, *expressions, **more)}
 
 
-def claim(wish: Object, name: str = "mine", results: list[Object] | None = None) -> Object:
+def claim(claim_spec: Object, name: str = "mine", results: list[Object] | None = None) -> Object:
     status = {"allocation": {"devices": {"results": results}}} if results else {}
-    return {"metadata": {"name": name, "namespace": "vision"}, "spec": wish, "status": status}
+    return {"metadata": {"name": name, "namespace": "vision"}, "spec": claim_spec, "status": status}
 
 
 def holds(*devices: str, name: Any = "theirs", pool: Any = "node-a", **more: Any) -> Object:
@@ -92,8 +92,8 @@ def eight() -> list[Object]:
     return [resource_slice(devices=[gpu(number) for number in range(8)])]
 
 
-def given(seen: ClusterSnapshot, *wishes: Object, on: Object = NODE) -> list[list[str]] | None:
-    """Names of the devices that each of the wishes gets, or None if they do not fit."""
-    claims = [claim(wish, f"c{number}") for number, wish in enumerate(wishes)]
+def given(seen: ClusterSnapshot, *claim_specs: Object, on: Object = NODE) -> list[list[str]] | None:
+    """Return the names of the devices that each claim gets, or None if they do not fit."""
+    claims = [claim(claim_spec, f"c{number}") for number, claim_spec in enumerate(claim_specs)]
     results = allocate(seen, on, claims)
     return None if results is None else [[one.device.name for one in result.devices] for result in results]

@@ -59,9 +59,9 @@ def test_pools_with_binding_conditions_are_tried_last(conditions):
 def test_configuration_of_class_and_claim_goes_along():
     mps = {"opaque": {"driver": NVIDIA, "parameters": {"sharing": "mps"}}}
     own = {"requests": ["gpu"], "opaque": {"driver": NVIDIA, "parameters": {"own": True}}}
-    wish = spec(exactly(), exactly(name="more"), config=[own, {"requests": ["nobody"], **mps}])
+    claim_spec = spec(exactly(), exactly(name="more"), config=[own, {"requests": ["nobody"], **mps}])
     seen = snapshot(eight(), classes=[device_class(config=[mps])])
-    (result,) = allocate(seen, NODE, [claim(wish)])
+    (result,) = allocate(seen, NODE, [claim(claim_spec)])
     assert result.as_dict()["devices"]["config"] == [
         {"source": "FromClass", **mps},
         {"source": "FromClaim", **own},
@@ -69,8 +69,8 @@ def test_configuration_of_class_and_claim_goes_along():
 
 
 def test_tolerations_are_written_into_the_result():
-    wish = spec(exactly(tolerations=[{"operator": "Exists"}]))
-    (result,) = allocate(snapshot(eight()), NODE, [claim(wish)])
+    claim_spec = spec(exactly(tolerations=[{"operator": "Exists"}]))
+    (result,) = allocate(snapshot(eight()), NODE, [claim(claim_spec)])
     assert result.as_dict()["devices"]["results"] == [
         {
             "request": "gpu",

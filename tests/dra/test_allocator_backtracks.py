@@ -67,8 +67,8 @@ def share(device, name="theirs", **consumed):
 @pytest.mark.parametrize("third", [{"a": 2, "b": 3}, {"a": 3, "b": 2}])
 def test_a_device_that_one_constraint_refuses_is_forgotten_by_those_before_it(third):
     devices = [device(0, a=1, b=1, r=0), device(1, a=2, b=2, r=1), device(2, r=0, **third)]
-    wish = spec(exactly(2), constraints=[distinct("a"), distinct("b"), same("r")])
-    assert given(site(*devices), wish) == [["gpu-0", "gpu-2"]]
+    claim_spec = spec(exactly(2), constraints=[distinct("a"), distinct("b"), same("r")])
+    assert given(site(*devices), claim_spec) == [["gpu-0", "gpu-2"]]
 
 
 @pytest.mark.parametrize("constraints", [[same("r"), distinct("a")], [distinct("a"), same("r")]])
@@ -79,21 +79,21 @@ def test_a_device_that_was_taken_in_vain_is_forgotten_by_every_constraint(constr
 
 def test_a_constraint_of_another_request_does_not_hide_those_behind_it():
     devices = [device(0, r=0), device(1, r=1), device(2, r=0)]
-    wish = spec(exactly(2), exactly(name="other"), constraints=[same("r", "other"), same("r", "gpu")])
-    assert given(site(*devices), wish) == [["gpu-0", "gpu-2", "gpu-1"]]
+    claim_spec = spec(exactly(2), exactly(name="other"), constraints=[same("r", "other"), same("r", "gpu")])
+    assert given(site(*devices), claim_spec) == [["gpu-0", "gpu-2", "gpu-1"]]
 
 
 def test_counters_of_a_device_that_a_constraint_refuses_are_given_back():
     devices = [device(0, counter=1, r=0), device(1, counter=1, r=1), device(2, counter=1, r=0)]
-    wish = spec(exactly(2), constraints=[same("r")])
-    assert given(site(*devices, counter=2), wish) == [["gpu-0", "gpu-2"]]
+    claim_spec = spec(exactly(2), constraints=[same("r")])
+    assert given(site(*devices, counter=2), claim_spec) == [["gpu-0", "gpu-2"]]
 
 
 def test_counters_of_a_device_that_was_taken_in_vain_are_given_back():
     devices = [device(0, counter=2, r=0), device(1, counter=1, r=1), device(2, counter=1, r=1)]
-    wish = spec(exactly(2), constraints=[same("r")])
-    assert given(site(*devices, counter=2), wish) == [["gpu-1", "gpu-2"]]
-    assert given(site(*devices, counter=1), wish) is None
+    claim_spec = spec(exactly(2), constraints=[same("r")])
+    assert given(site(*devices, counter=2), claim_spec) == [["gpu-1", "gpu-2"]]
+    assert given(site(*devices, counter=1), claim_spec) is None
 
 
 def test_the_first_share_of_a_device_takes_its_counters_and_further_ones_take_none():
@@ -175,8 +175,10 @@ def test_what_a_share_takes_is_looked_at_again_when_more_is_gone():
 
 def test_a_device_that_is_shared_already_says_nothing_about_one_that_is_not():
     devices = [device(number, capacity={"memory": "40Gi"}) for number in range(2)]
-    wishes = [part(name, memory=amount) for name, amount in (("b", "10Gi"), ("c", "20Gi"), ("d", "30Gi"))]
-    assert given(site(*devices), spec(part("a", memory="20Gi")), spec(*wishes)) == [
+    claim_specs = [
+        part(name, memory=amount) for name, amount in (("b", "10Gi"), ("c", "20Gi"), ("d", "30Gi"))
+    ]
+    assert given(site(*devices), spec(part("a", memory="20Gi")), spec(*claim_specs)) == [
         ["gpu-0"],
         ["gpu-1", "gpu-0", "gpu-1"],
     ]
@@ -196,31 +198,31 @@ def test_all_devices_that_have_too_little_left_are_forgotten_by_the_constraints(
         ask(0, **EVERY, capacity={"requests": {"memory": "30Gi"}}),
         ask(1, capacity={"requests": {"memory": "10Gi"}}),
     )
-    wish = spec(either(*options), constraints=[distinct("a"), distinct("b")])
-    (result,) = allocate(site(shared, held=[share("gpu-0", memory="20Gi")]), NODE, [claim(wish)])
+    claim_spec = spec(either(*options), constraints=[distinct("a"), distinct("b")])
+    (result,) = allocate(site(shared, held=[share("gpu-0", memory="20Gi")]), NODE, [claim(claim_spec)])
     assert [(one.device.name, one.request.alternative) for one in result.devices] == [("gpu-0", "o1")]
-    (result,) = allocate(site(shared), NODE, [claim(wish)])
+    (result,) = allocate(site(shared), NODE, [claim(claim_spec)])
     assert [(one.device.name, one.request.alternative) for one in result.devices] == [("gpu-0", "o0")]
 
 
 def test_a_broken_constraint_of_all_devices_is_an_error_before_capacity_is_looked_at():
     devices = [device(number, capacity={"memory": "40Gi"}, a=number) for number in range(2)]
-    wish = spec(exactly(0, **EVERY, capacity={"requests": {"memory": "20Gi"}}), constraints=[same("a")])
+    claim_spec = spec(exactly(0, **EVERY, capacity={"requests": {"memory": "20Gi"}}), constraints=[same("a")])
     with pytest.raises(AllocationError, match="gpu-1 does not meet a constraint"):
-        given(site(*devices, held=[share("gpu-1", memory="30Gi")]), wish)
+        given(site(*devices, held=[share("gpu-1", memory="30Gi")]), claim_spec)
 
 
 def test_all_devices_are_those_that_would_be_large_enough_if_nothing_were_taken():
     devices = [device(0, capacity={"memory": "40Gi"}), device(1, capacity={"memory": "20Gi"})]
-    wish = spec(exactly(0, **EVERY, capacity={"requests": {"memory": "30Gi"}}))
-    assert given(site(*devices), wish) == [["gpu-0"]]
-    assert given(site(*devices, held=[share("gpu-0", memory="20Gi")]), wish) is None
+    claim_spec = spec(exactly(0, **EVERY, capacity={"requests": {"memory": "30Gi"}}))
+    assert given(site(*devices), claim_spec) == [["gpu-0"]]
+    assert given(site(*devices, held=[share("gpu-0", memory="20Gi")]), claim_spec) is None
 
 
 @pytest.mark.parametrize(("first", "taken"), [(17, 17), (18, 10)])
 def test_an_alternative_with_which_the_claim_would_be_too_large_is_passed_over(first, taken):
-    wish = spec(either(ask(first), ask(10)), exactly(15, name="b"))
-    (names,) = given(snapshot(many(40)), wish)
+    claim_spec = spec(either(ask(first), ask(10)), exactly(15, name="b"))
+    (names,) = given(snapshot(many(40)), claim_spec)
     assert names == [f"gpu-{at}" for at in range(taken + 15)]
 
 
@@ -234,8 +236,8 @@ def test_only_the_alternative_that_was_taken_brings_its_configuration():
         return device_class(name, config=[{"opaque": {"driver": NVIDIA, "parameters": {"class": name}}}])
 
     seen = snapshot(many(2), classes=[configured("large"), configured("small")])
-    wish = spec(either(ask(3, class_name="large"), ask(1, class_name="small")))
-    (result,) = allocate(seen, NODE, [claim(wish)])
+    claim_spec = spec(either(ask(3, class_name="large"), ask(1, class_name="small")))
+    (result,) = allocate(seen, NODE, [claim(claim_spec)])
     assert result.as_dict()["devices"]["config"] == [
         {"source": "FromClass", "opaque": {"driver": NVIDIA, "parameters": {"class": "small"}}}
     ]
@@ -247,9 +249,9 @@ def test_devices_that_are_just_enough_are_found_after_a_failure(admin):
     devices = [gpu(0, product="B"), gpu(1, product="A"), gpu(2, product="B")]
     pick = "device.attributes['gpu.nvidia.com'].productName == 'B'"
     more = {"adminAccess": True} if admin else {}
-    wish = spec(exactly(name="any", **more), exactly(2, pick, name="two", **more))
+    claim_spec = spec(exactly(name="any", **more), exactly(2, pick, name="two", **more))
     held = [holds("gpu-0")] if admin else []
-    assert given(site(*devices, held=held), wish) == [["gpu-1", "gpu-0", "gpu-2"]]
+    assert given(site(*devices, held=held), claim_spec) == [["gpu-1", "gpu-0", "gpu-2"]]
 
 
 def test_admin_access_shares_a_device_with_other_claims_but_not_within_one():
@@ -291,7 +293,7 @@ DIFFERS = "device.attributes['gpu.nvidia.com'].uuid != ''"
 
 
 @pytest.mark.parametrize(
-    ("seen", "wishes", "tried"),
+    ("seen", "claim_specs", "tried"),
     [
         (snapshot(many(12)), [spec(exactly(13))], 12),
         (snapshot(many(12)), [spec(exactly(13, DIFFERS))], 12),
@@ -301,5 +303,5 @@ DIFFERS = "device.attributes['gpu.nvidia.com'].uuid != ''"
         (snapshot([resource_slice(devices=HALF_TAINTED)]), [spec(exactly(11, DIFFERS))], 20),
     ],
 )
-def test_a_search_in_vain_ends_as_soon_as_too_few_devices_are_left(seen, wishes, tried):
-    assert steps(seen, *wishes) == (False, tried)
+def test_a_search_in_vain_ends_as_soon_as_too_few_devices_are_left(seen, claim_specs, tried):
+    assert steps(seen, *claim_specs) == (False, tried)

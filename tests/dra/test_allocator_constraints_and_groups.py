@@ -51,10 +51,10 @@ def test_two_devices_match_or_are_distinct(left, right, scalars, lists):
 
 @pytest.mark.parametrize("constraint", [MATCH, DISTINCT])
 def test_a_device_whose_attribute_has_no_value_is_passed_over(constraint):
-    wish = spec(exactly(1), constraints=[constraint])
+    claim_spec = spec(exactly(1), constraints=[constraint])
     listed = valued(None, {"ints": []}, {"ints": [1]})
-    assert given(snapshot(listed, features=LISTS), wish) == [["gpu-2"]]
-    assert given(snapshot(valued(None, {"int": 1})), wish) == [["gpu-1"]]
+    assert given(snapshot(listed, features=LISTS), claim_spec) == [["gpu-2"]]
+    assert given(snapshot(valued(None, {"int": 1})), claim_spec) == [["gpu-1"]]
     bare = gpu(0)
     del bare["attributes"]
     anything = {"metadata": {"name": "any"}, "spec": {}}
@@ -91,8 +91,8 @@ def test_an_attribute_without_a_domain_is_looked_up_as_it_is_written():
 )
 def test_a_constraint_is_of_a_request_with_all_its_alternatives_or_of_one_of_them(names, expected):
     offered = {"name": "gpu", "firstAvailable": [{"name": "pair", **ask(2)}]}
-    wish = spec(offered, constraints=[{"requests": names, **MATCH}])
-    assert given(snapshot(valued({"int": 1}, {"int": 2}, {"int": 1})), wish) == [expected]
+    claim_spec = spec(offered, constraints=[{"requests": names, **MATCH}])
+    assert given(snapshot(valued({"int": 1}, {"int": 2}, {"int": 1})), claim_spec) == [expected]
 
 
 def test_every_constraint_of_a_claim_counts():
@@ -101,8 +101,8 @@ def test_every_constraint_of_a_claim_counts():
         for number, (a, b) in enumerate([(1, 1), (1, 2), (2, 1), (1, 1)])
     ]
     both = [{"matchAttribute": f"{NVIDIA}/{name}"} for name in "ab"]
-    wish = spec(exactly(2), constraints=both)
-    assert given(snapshot([resource_slice(devices=devices)]), wish) == [["gpu-0", "gpu-3"]]
+    claim_spec = spec(exactly(2), constraints=both)
+    assert given(snapshot([resource_slice(devices=devices)]), claim_spec) == [["gpu-0", "gpu-3"]]
 
 
 GROUPS = Features(partitionable_devices=True, compatibility_groups=True)
@@ -175,8 +175,8 @@ def test_what_a_device_had_agreed_on_is_forgotten_when_it_is_given_back():
 
 def test_a_device_that_was_given_back_leaves_the_agreement_of_the_others():
     devices = [grouped(0, "s:x"), grouped(1, "s:x", root=1), grouped(2, "s:y"), grouped(3, "s:x")]
-    wish = spec(exactly(2), constraints=[MATCH])
-    assert given(of_groups(*devices), wish) == [["gpu-0", "gpu-3"]]
+    claim_spec = spec(exactly(2), constraints=[MATCH])
+    assert given(of_groups(*devices), claim_spec) == [["gpu-0", "gpu-3"]]
 
 
 def test_every_counter_of_a_device_is_taken_and_given_back():

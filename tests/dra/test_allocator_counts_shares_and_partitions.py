@@ -98,15 +98,15 @@ def test_a_share_is_written_with_its_id_and_what_it_takes():
     ],
 )
 def test_an_amount_is_rounded_to_the_policy(policy, asked, taken):
-    wish = spec(take(asked) if asked else exactly())
-    results = allocate(snapshot([resource_slice(devices=[shared(policy)])]), NODE, [claim(wish)])
+    claim_spec = spec(take(asked) if asked else exactly())
+    results = allocate(snapshot([resource_slice(devices=[shared(policy)])]), NODE, [claim(claim_spec)])
     amounts = [str(one.consumed["memory"]) for result in results or () for one in result.devices]
     assert amounts == ([taken] if taken else [])
 
 
 def test_names_of_capacities_are_compared_as_written():
-    wish = spec(exactly(1, capacity={"requests": {"gpu.nvidia.com/memory": "1Gi"}}))
-    assert given(snapshot(eight()), wish) is None
+    claim_spec = spec(exactly(1, capacity={"requests": {"gpu.nvidia.com/memory": "1Gi"}}))
+    assert given(snapshot(eight()), claim_spec) is None
     assert given(snapshot(eight()), spec(take("79Gi"))) == [["gpu-0"]]
     assert given(snapshot(eight()), spec(take("80Gi"))) is None
 

@@ -19,7 +19,7 @@ def one_of(devices, features, **more):
 
 
 @pytest.mark.parametrize(
-    ("wish", "features", "said"),
+    ("claim_spec", "features", "said"),
     [
         (exactly(adminAccess=True), Features(), "AdminAccess is off"),
         (exactly(adminAccess=False), Features(), "AdminAccess is off"),
@@ -32,33 +32,33 @@ def one_of(devices, features, **more):
         ),
     ],
 )
-def test_asking_for_what_is_off_is_an_error(wish, features, said):
+def test_asking_for_what_is_off_is_an_error(claim_spec, features, said):
     with pytest.raises(AllocationError, match=said):
-        given(seen([gpu(0)], features), spec(wish))
+        given(seen([gpu(0)], features), spec(claim_spec))
 
 
 def test_the_stable_allocator_overlooks_capacity_and_sharing():
     shareable = gpu(0, **SHARED)
-    wish = spec(exactly(capacity={"requests": {"memory": "1Gi"}}))
-    (result,) = allocate(seen([shareable], Features()), NODE, [claim(wish)])
+    claim_spec = spec(exactly(capacity={"requests": {"memory": "1Gi"}}))
+    (result,) = allocate(seen([shareable], Features()), NODE, [claim(claim_spec)])
     assert "shareID" not in result.as_dict()["devices"]["results"][0]
-    assert given(seen([shareable], Features()), wish, wish) is None
-    assert given(seen([shareable], NEWEST), wish, wish) == [["gpu-0"], ["gpu-0"]]
+    assert given(seen([shareable], Features()), claim_spec, claim_spec) is None
+    assert given(seen([shareable], NEWEST), claim_spec, claim_spec) == [["gpu-0"], ["gpu-0"]]
 
 
 def test_the_stable_allocator_shows_selectors_no_sharing():
     devices = [gpu(0, **SHARED), gpu(1)]
-    wish = spec(exactly(1, "!device.allowMultipleAllocations"))
-    assert given(seen(devices, Features()), wish) == [["gpu-0"]]
-    assert given(seen(devices, NEWEST), wish) == [["gpu-1"]]
+    claim_spec = spec(exactly(1, "!device.allowMultipleAllocations"))
+    assert given(seen(devices, Features()), claim_spec) == [["gpu-0"]]
+    assert given(seen(devices, NEWEST), claim_spec) == [["gpu-1"]]
 
 
 def test_the_stable_allocator_does_not_know_distinct_attributes():
     constraint = {"distinctAttribute": "gpu.nvidia.com/uuid"}
-    wish = spec(exactly(2), constraints=[constraint])
-    assert given(seen([gpu(0), gpu(1)], INCUBATING), wish) == [["gpu-0", "gpu-1"]]
+    claim_spec = spec(exactly(2), constraints=[constraint])
+    assert given(seen([gpu(0), gpu(1)], INCUBATING), claim_spec) == [["gpu-0", "gpu-1"]]
     with pytest.raises(AllocationError, match="names no attribute"):
-        given(seen([gpu(0), gpu(1)], Features()), wish)
+        given(seen([gpu(0), gpu(1)], Features()), claim_spec)
 
 
 def test_taints_count_where_they_are_known():
@@ -81,16 +81,16 @@ def test_devices_that_take_counters_need_partitioning():
         resource_slice(name="a", slices=2, devices=[gpu(0, consumesCounters=takes), gpu(1)]),
         resource_slice(name="b", slices=2, sharedCounters=sets),
     ]
-    wish = spec(exactly())
-    assert given(snapshot(slices, features=Features(partitionable_devices=True)), wish) == [["gpu-0"]]
-    assert given(snapshot(slices, features=Features()), wish) == [["gpu-1"]]
+    claim_spec = spec(exactly())
+    assert given(snapshot(slices, features=Features(partitionable_devices=True)), claim_spec) == [["gpu-0"]]
+    assert given(snapshot(slices, features=Features()), claim_spec) == [["gpu-1"]]
 
 
 def test_devices_that_are_placed_one_by_one_need_partitioning():
     slices = [resource_slice(devices=[gpu(0, allNodes=True)], perDeviceNodeSelection=True)]
-    wish = spec(exactly())
-    assert given(snapshot(slices), wish) == [["gpu-0"]]
-    assert given(snapshot(slices, features=Features()), wish) is None
+    claim_spec = spec(exactly())
+    assert given(snapshot(slices), claim_spec) == [["gpu-0"]]
+    assert given(snapshot(slices, features=Features()), claim_spec) is None
 
 
 def test_bindings_to_a_node_are_written_by_all_but_the_stable_allocator():
@@ -111,12 +111,12 @@ def linked(number, *links):
 )
 def test_list_attributes_are_compared_as_sets(constraint, expected):
     devices = [linked(0, 1, 2), linked(1, 2, 3), linked(2, 1), linked(3, 2)]
-    wish = spec(exactly(3), constraints=[{constraint: "gpu.nvidia.com/links"}])
+    claim_spec = spec(exactly(3), constraints=[{constraint: "gpu.nvidia.com/links"}])
     with_lists = Features(list_type_attributes=True)
-    assert given(seen(devices, with_lists), wish) == (expected and [expected])
+    assert given(seen(devices, with_lists), claim_spec) == (expected and [expected])
     pair = spec(exactly(2), constraints=[{"distinctAttribute": "gpu.nvidia.com/links"}])
     assert given(seen(devices, with_lists), pair) == [["gpu-1", "gpu-2"]]
-    assert given(seen(devices, NEWEST), wish) is None
+    assert given(seen(devices, NEWEST), claim_spec) is None
 
 
 def derived(expression, **more):
@@ -161,13 +161,15 @@ def test_a_derived_attribute_that_cannot_be_told_is_an_error(expression, said):
 
 
 def test_a_derived_attribute_that_no_constraint_names_is_not_evaluated():
-    wish = derived("device.nonsense", matchAttribute="gpu.nvidia.com/productName")
-    assert given(seen([gpu(0), gpu(1)], Features(derived_attributes=True)), wish) == [["gpu-0", "gpu-1"]]
+    claim_spec = derived("device.nonsense", matchAttribute="gpu.nvidia.com/productName")
+    assert given(seen([gpu(0), gpu(1)], Features(derived_attributes=True)), claim_spec) == [
+        ["gpu-0", "gpu-1"]
+    ]
 
 
 def test_what_is_stored_may_use_what_is_off():
-    wish = spec(exactly(1, "device.allowMultipleAllocations || [1].includes(1)"))
-    assert given(seen([gpu(0)], Features(consumable_capacity=True)), wish) == [["gpu-0"]]
+    claim_spec = spec(exactly(1, "device.allowMultipleAllocations || [1].includes(1)"))
+    assert given(seen([gpu(0)], Features(consumable_capacity=True)), claim_spec) == [["gpu-0"]]
 
 
 def grouped(number, *groups):

@@ -40,23 +40,23 @@ def test_missing_devices_are_not_allocated():
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "claim_spec",
     [
         spec(exactly(32)),
         spec(exactly(20), exactly(12, name="more")),
         spec(exactly(0, allocationMode="All")),
     ],
 )
-def test_one_claim_gets_as_many_devices_as_one_can_hold(wish):
+def test_one_claim_gets_as_many_devices_as_one_can_hold(claim_spec):
     """32; of 33 see below."""
-    (names,) = given(snapshot([resource_slice(devices=[gpu(number) for number in range(32)])]), wish)
+    (names,) = given(snapshot([resource_slice(devices=[gpu(number) for number in range(32)])]), claim_spec)
     assert len(names) == 32
 
 
 def test_a_selector_narrows_the_choice():
     slices = [resource_slice(devices=[gpu(0), gpu(1, product="NVIDIA L40S")])]
-    wish = 'device.attributes["gpu.nvidia.com"].productName == "NVIDIA L40S"'
-    assert given(snapshot(slices), spec(exactly(1, wish))) == [["gpu-1"]]
+    claim_spec = 'device.attributes["gpu.nvidia.com"].productName == "NVIDIA L40S"'
+    assert given(snapshot(slices), spec(exactly(1, claim_spec))) == [["gpu-1"]]
 
 
 def test_devices_on_one_pcie_root_are_found_by_going_back():
@@ -70,8 +70,8 @@ def test_a_constraint_on_an_attribute_that_nobody_has_is_never_met():
 
 
 def test_distinct_values_are_kept_apart():
-    wish = spec(exactly(3), constraints=[{"distinctAttribute": PCIE["matchAttribute"]}])
-    assert given(snapshot(eight()), wish) == [["gpu-0", "gpu-2", "gpu-4"]]
+    claim_spec = spec(exactly(3), constraints=[{"distinctAttribute": PCIE["matchAttribute"]}])
+    assert given(snapshot(eight()), claim_spec) == [["gpu-0", "gpu-2", "gpu-4"]]
 
 
 def test_values_match_by_type_and_as_written():
@@ -87,11 +87,11 @@ def test_values_match_by_type_and_as_written():
 
 def test_a_constraint_may_concern_one_alternative_alone():
     alternatives = [{"name": "many", **ask(9)}, {"name": "pair", **ask(2)}]
-    wish = spec(
+    claim_spec = spec(
         {"name": "gpu", "firstAvailable": alternatives},
         constraints=[{"requests": ["gpu/pair"], **PCIE}],
     )
-    (result,) = allocate(snapshot(eight(), holds("gpu-0")), NODE, [claim(wish)])
+    (result,) = allocate(snapshot(eight(), holds("gpu-0")), NODE, [claim(claim_spec)])
     assert [(one.request.result_name, one.device.name) for one in result.devices] == [
         ("gpu/pair", "gpu-2"),
         ("gpu/pair", "gpu-3"),
@@ -109,11 +109,11 @@ def test_the_first_alternative_that_fits_is_taken():
 
 
 def test_an_earlier_alternative_is_given_up_for_a_later_request():
-    wish = spec(
+    claim_spec = spec(
         {"name": "gpu", "firstAvailable": [{"name": "six", **ask(6)}, {"name": "two", **ask(2)}]},
         exactly(4, name="more"),
     )
-    assert given(snapshot(eight()), wish) == [["gpu-0", "gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5"]]
+    assert given(snapshot(eight()), claim_spec) == [["gpu-0", "gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5"]]
 
 
 def test_tainted_devices_are_passed_over_unless_tolerated():
@@ -129,10 +129,10 @@ def test_tainted_devices_are_passed_over_unless_tolerated():
 
 
 def test_all_means_all_that_match_or_nothing():
-    wish = spec(exactly(0, allocationMode="All"))
-    assert given(snapshot(eight()), wish) == [[f"gpu-{number}" for number in range(8)]]
-    assert given(snapshot(eight(), holds("gpu-5")), wish) is None
-    assert given(snapshot([resource_slice("node-b", [gpu(0)])]), wish) is None
+    claim_spec = spec(exactly(0, allocationMode="All"))
+    assert given(snapshot(eight()), claim_spec) == [[f"gpu-{number}" for number in range(8)]]
+    assert given(snapshot(eight(), holds("gpu-5")), claim_spec) is None
+    assert given(snapshot([resource_slice("node-b", [gpu(0)])]), claim_spec) is None
 
 
 def test_all_of_an_incomplete_pool_is_an_error():
@@ -148,13 +148,13 @@ def test_an_incomplete_pool_of_another_node_does_not_matter():
 
 
 def test_admin_access_sees_what_others_hold_but_not_what_is_tainted():
-    wish = spec(exactly(0, allocationMode="All", adminAccess=True))
+    claim_spec = spec(exactly(0, allocationMode="All", adminAccess=True))
     seen = snapshot(eight(), holds("gpu-1"))
-    assert len(given(seen, wish)[0]) == 8
-    (result,) = allocate(seen, NODE, [claim(wish)])
+    assert len(given(seen, claim_spec)[0]) == 8
+    (result,) = allocate(seen, NODE, [claim(claim_spec)])
     assert all(one["adminAccess"] for one in result.as_dict()["devices"]["results"])
     tainted = [resource_slice(devices=[gpu(0), gpu(1, taints=[{"key": "k", "effect": "NoSchedule"}])])]
-    assert given(snapshot(tainted), wish) is None
+    assert given(snapshot(tainted), claim_spec) is None
 
 
 def test_admin_access_of_others_holds_nothing():
@@ -162,7 +162,7 @@ def test_admin_access_of_others_holds_nothing():
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("claim_spec", "said"),
     [
         (spec(exactly(33)), "33 devices"),
         (spec(exactly(20), exactly(13, name="more")), "13 devices in addition to 20"),
@@ -176,19 +176,19 @@ def test_admin_access_of_others_holds_nothing():
         (spec(exactly(0, allocationMode="All"), constraints=[PCIE]), "constraint"),
     ],
 )
-def test_impossible_claim_is_an_error(wish, said):
+def test_impossible_claim_is_an_error(claim_spec, said):
     with pytest.raises(AllocationError, match=said):
-        given(snapshot(eight()), wish)
+        given(snapshot(eight()), claim_spec)
 
 
 def test_a_selector_that_fails_behind_the_first_fit_is_never_asked():
     odd = gpu(1)
     del odd["attributes"]["productName"]
     seen = snapshot([resource_slice(devices=[gpu(0), odd])])
-    wish = 'device.attributes["gpu.nvidia.com"].productName != ""'
-    assert given(seen, spec(exactly(1, wish))) == [["gpu-0"]]
+    claim_spec = 'device.attributes["gpu.nvidia.com"].productName != ""'
+    assert given(seen, spec(exactly(1, claim_spec))) == [["gpu-0"]]
     with pytest.raises(AllocationError, match="gpu-1"):
-        given(seen, spec(exactly(2, wish)))
+        given(seen, spec(exactly(2, claim_spec)))
 
 
 def test_too_many_devices_during_the_search_end_a_first_claim_with_an_error():
@@ -205,6 +205,6 @@ def test_one_missing_device_does_not_take_for_ever():
 
 def test_a_search_without_end_is_given_up():
     devices = [gpu(number, attributes={"a": {"int": number % 7}}) for number in range(60)]
-    wish = spec(exactly(8), constraints=[{"distinctAttribute": f"{NVIDIA}/a"}])
+    claim_spec = spec(exactly(8), constraints=[{"distinctAttribute": f"{NVIDIA}/a"}])
     with pytest.raises(SearchGivenUp, match="50000"):
-        given(snapshot([resource_slice(devices=devices)]), wish)
+        given(snapshot([resource_slice(devices=devices)]), claim_spec)

@@ -14,8 +14,10 @@ def taken(policy, asked, value="40", features=NEWEST):
     device = gpu(0, allowMultipleAllocations=True)
     device["capacity"] = {"slots": {"value": value, "requestPolicy": policy}}
     requests = {} if asked is None else {"slots": asked}
-    wish = spec(exactly(1, capacity={"requests": requests}))
-    results = allocate(snapshot([resource_slice(devices=[device])], features=features), NODE, [claim(wish)])
+    claim_spec = spec(exactly(1, capacity={"requests": requests}))
+    results = allocate(
+        snapshot([resource_slice(devices=[device])], features=features), NODE, [claim(claim_spec)]
+    )
     written = results[0].as_dict()["devices"]["results"][0] if results else {}
     return written.get("consumedCapacity", {}).get("slots")
 

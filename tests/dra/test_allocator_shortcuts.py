@@ -13,9 +13,12 @@ def many(number, **more):
     return [resource_slice(devices=[gpu(at, **more) for at in range(number)])]
 
 
-def steps(seen, *wishes):
+def steps(seen, *claim_specs):
     site = NodeSite(seen, NODE)
-    plans = [plan_claim(site, claim(wish, f"c{at}"), literal=False) for at, wish in enumerate(wishes)]
+    plans = [
+        plan_claim(site, claim(claim_spec, f"c{at}"), literal=False)
+        for at, claim_spec in enumerate(claim_specs)
+    ]
     search = NodeSearch(site, plans)
     return search.run(), search.steps
 
@@ -28,8 +31,8 @@ def test_one_device_too_few_is_found_out_at_once():
 
 
 def test_devices_that_look_alike_are_tried_once():
-    wishes = [spec(exactly(4), exactly(1, "device.driver == 'x'", name="none")) for _ in range(3)]
-    fits, tried = steps(snapshot(many(24)), *wishes)
+    claim_specs = [spec(exactly(4), exactly(1, "device.driver == 'x'", name="none")) for _ in range(3)]
+    fits, tried = steps(snapshot(many(24)), *claim_specs)
     assert not fits
     assert tried < 100
 
@@ -37,17 +40,17 @@ def test_devices_that_look_alike_are_tried_once():
 def test_devices_that_differ_in_what_is_asked_for_are_all_tried():
     devices = [gpu(at, product="A" if at < 6 else "B") for at in range(8)]
     pick = "device.attributes['gpu.nvidia.com'].productName == 'B'"
-    wish = spec(exactly(2), exactly(1, pick, name="b"), constraints=[PCIE])
-    assert given(snapshot([resource_slice(devices=devices)]), wish) is None
+    claim_spec = spec(exactly(2), exactly(1, pick, name="b"), constraints=[PCIE])
+    assert given(snapshot([resource_slice(devices=devices)]), claim_spec) is None
     same = {"matchAttribute": "gpu.nvidia.com/productName"}
-    wish = spec(exactly(1), exactly(1, pick, name="b"), constraints=[same])
-    assert given(snapshot([resource_slice(devices=devices)]), wish) == [["gpu-6", "gpu-7"]]
+    claim_spec = spec(exactly(1), exactly(1, pick, name="b"), constraints=[same])
+    assert given(snapshot([resource_slice(devices=devices)]), claim_spec) == [["gpu-6", "gpu-7"]]
 
 
 def test_alternatives_that_would_be_too_many_leave_nothing_taken():
     offered = {"name": "a", "firstAvailable": [ask(20) | {"name": "many"}, ask(10) | {"name": "few"}]}
-    wish = spec(offered, exactly(15, name="b"))
-    (names,) = given(snapshot(many(26)), wish)
+    claim_spec = spec(offered, exactly(15, name="b"))
+    (names,) = given(snapshot(many(26)), claim_spec)
     assert names == [f"gpu-{at}" for at in range(25)]
 
 

@@ -26,10 +26,10 @@ REQUESTS = [(kind, count, share) for kind in Kind for count in (1, 2, 5, 8) for 
 @pytest.mark.parametrize("seed", range(3))
 def test_counted_blockers_are_those_of_the_allocator(kind, count, share, seed, monkeypatch):
     snapshot = snapshot_of(kind, seed)
-    wish = spec(exactly(count, LARGE, **(SHARE if share else {})))
-    counted = find_blockers(snapshot, wish)
+    claim_spec = spec(exactly(count, LARGE, **(SHARE if share else {})))
+    counted = find_blockers(snapshot, claim_spec)
     monkeypatch.setattr(blockers._Demand, "is_counted", False)
-    assert find_blockers(snapshot, wish) == counted
+    assert find_blockers(snapshot, claim_spec) == counted
 
 
 def test_nodes_without_enough_devices_are_not_searched(monkeypatch):

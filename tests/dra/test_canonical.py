@@ -111,8 +111,8 @@ def shuffled(value, draw):
     st.data(), st.dictionaries(st.sampled_from(["selectors", "capacity", "x", "count"]), trees, max_size=4)
 )
 def test_the_order_of_keys_does_not_matter(data, more):
-    wish = spec({"name": "gpu", "exactly": {"deviceClassName": "c", **more}})
-    assert spec_hash(shuffled(wish, data.draw)) == spec_hash(wish)
+    claim_spec = spec({"name": "gpu", "exactly": {"deviceClassName": "c", **more}})
+    assert spec_hash(shuffled(claim_spec, data.draw)) == spec_hash(claim_spec)
 
 
 @given(
@@ -121,8 +121,8 @@ def test_the_order_of_keys_does_not_matter(data, more):
     st.lists(st.fixed_dictionaries({"key": st.text(max_size=3)}), max_size=2),
 )
 def test_a_canonical_spec_is_its_own_canonical_form(count, admin, tolerations):
-    wish = spec(exactly(count, adminAccess=admin, tolerations=tolerations))
-    assert canonical(canonical(wish)) == canonical(wish)
+    claim_spec = spec(exactly(count, adminAccess=admin, tolerations=tolerations))
+    assert canonical(canonical(claim_spec)) == canonical(claim_spec)
 
 
 FULL = {
@@ -200,13 +200,13 @@ def test_a_canonical_spec_is_written_out_in_the_order_of_its_keys():
 
 
 @pytest.mark.parametrize(
-    ("wish", "stored"),
+    ("claim_spec", "stored"),
     [
         ({}, "de4ad6de27bb570251a9b8a47a2571d5c278ebb7cdf0caa1f53b3ec5f5acc900"),
         (BARE, "337bea9cd5360b2b727c963f4c196ae6f692ec132f147097a8c3453df88f5c8e"),
         (FULL, "9baea4c886b547bae992951162d1e32064ffbe5c8673690044a3981550029585"),
     ],
 )
-def test_hashes_that_were_approved_stay_what_they_are(wish, stored):
+def test_hashes_that_were_approved_stay_what_they_are(claim_spec, stored):
     """They stand in databases: another hash for the same spec would undo every approval."""
-    assert spec_hash(wish) == stored
+    assert spec_hash(claim_spec) == stored

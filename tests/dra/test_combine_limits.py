@@ -152,10 +152,10 @@ def test_invalid_alternative_is_refused(second, said):
 
 def test_only_the_alternatives_that_were_chosen_are_kept():
     ways = [{"name": name, **ask(1)} for name in "abc"]
-    wish = spec(
+    claim_spec = spec(
         {"name": "g", "firstAvailable": ways}, {"name": "h", "firstAvailable": ways}, exactly(), more=1
     )
-    kept = select_alternatives(wish, ["g/a", "g/c", "gpu", "h/x"])
+    kept = select_alternatives(claim_spec, ["g/a", "g/c", "gpu", "h/x"])
     assert kept == spec(
         {"name": "g", "firstAvailable": [ways[0], ways[2]]},
         {"name": "h", "firstAvailable": ways},

@@ -154,8 +154,8 @@ def test_free_devices_on_different_nodes_are_reported():
 def test_whoever_holds_least_is_named_first():
     pool = resource_slice("node-a", [gpu(number) for number in range(4)])
     seen = snapshot([pool], holds("gpu-0", "gpu-1", name="large"), holds("gpu-2", "gpu-3", name="pair"))
-    wish = spec(exactly(2), constraints=[PCIE])
-    assert find_blockers(seen, wish).blockers == (Blocker(("vision/large",), "node-a"),)
+    claim_spec = spec(exactly(2), constraints=[PCIE])
+    assert find_blockers(seen, claim_spec).blockers == (Blocker(("vision/large",), "node-a"),)
     seen = snapshot([pool], holds("gpu-0", "gpu-1", "gpu-2", name="a"), holds("gpu-3", name="b"))
     assert find_blockers(seen, spec(exactly())).blockers == (Blocker(("vision/b",), "node-a"),)
 
@@ -163,13 +163,13 @@ def test_whoever_holds_least_is_named_first():
 def test_what_no_end_of_a_claim_helps_has_no_ending():
     pool = resource_slice("node-a", [gpu(0)])
     seen = snapshot([pool], holds("gpu-0"))
-    for wish in (
+    for claim_spec in (
         spec(exactly(2)),
         spec(exactly(class_name="nobody")),
         spec(exactly(1, "device.name == 'x'")),
         spec(),
     ):
-        assert find_blockers(seen, wish).blockers == ()
+        assert find_blockers(seen, claim_spec).blockers == ()
 
 
 def test_nobody_needs_to_end_for_what_fits():

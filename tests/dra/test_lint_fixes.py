@@ -8,8 +8,8 @@ from tests.dra.clusters import exactly, gpu, holds, resource_slice, snapshot, sp
 
 
 def test_working_profile_has_no_finding():
-    wish = spec(exactly(2, MEMORY.format("79Gi")))
-    report = lint(fleet(), [NamedSpec("p", wish)])
+    claim_spec = spec(exactly(2, MEMORY.format("79Gi")))
+    report = lint(fleet(), [NamedSpec("p", claim_spec)])
     assert [one for one in report.findings if one.subject == Subject.PROFILE] == []
     assert (report.matching, report.devices) == ({"p": 4}, 6)
 
@@ -23,14 +23,14 @@ def test_a_cluster_without_devices_says_nothing():
 
 
 def test_threshold_missed_by_rounding_is_lowered():
-    wish = spec(exactly(1, MEMORY.format("80Gi")))
-    found = findings(wish)
+    claim_spec = spec(exactly(1, MEMORY.format("80Gi")))
+    found = findings(claim_spec)
     assert codes(found) == [LintCode.JUST_MISSED, LintCode.MATCHES_NOTHING]
     missed = found[0]
     assert missed.severity == Severity.WARNING
     assert "4 devices that otherwise match publish 81559Mi (79.65 GiB)" in missed.message
     assert missed.fix.after == MEMORY.format("79Gi")
-    assert mended(wish, missed) == []
+    assert mended(claim_spec, missed) == []
 
 
 @pytest.mark.parametrize("least", ["84Gi", "90Gi", "24Gi", "22Gi"])
@@ -63,14 +63,14 @@ def bare():
     ],
 )
 def test_failing_selector_is_fixed_by_a_guard(expression, after):
-    wish = spec(exactly(1, expression))
-    failing = only(findings(wish, bare()), LintCode.SELECTOR_FAILS)
+    claim_spec = spec(exactly(1, expression))
+    failing = only(findings(claim_spec, bare()), LintCode.SELECTOR_FAILS)
     assert failing.severity == Severity.ERROR
     assert "fails on 1 of the 4 devices" in failing.message
     assert "gpu.nvidia.com/node-a/gpu-0" in failing.message
     assert failing.fix.after == after
-    assert mended(wish, failing, bare()) == []
-    assert lint(bare(), [NamedSpec("p", failing.fix.apply(wish))]).matching == {"p": 3}
+    assert mended(claim_spec, failing, bare()) == []
+    assert lint(bare(), [NamedSpec("p", failing.fix.apply(claim_spec))]).matching == {"p": 3}
 
 
 def test_a_selector_is_not_asked_about_devices_that_the_class_turned_down():
@@ -98,11 +98,11 @@ def test_a_selector_is_not_asked_about_devices_that_the_class_turned_down():
     ],
 )
 def test_unpublished_name_is_fixed_by_the_closest_name(wrong, right):
-    wish = spec(exactly(1, wrong))
-    found = only(findings(wish), LintCode.NOT_PUBLISHED)
+    claim_spec = spec(exactly(1, wrong))
+    found = only(findings(claim_spec), LintCode.NOT_PUBLISHED)
     assert "which no device of the cluster publishes. 6 devices publish" in found.message
     assert right in found.fix.after
-    assert mended(wish, found) == []
+    assert mended(claim_spec, found) == []
 
 
 def test_a_name_like_no_other_has_no_fix():
@@ -131,17 +131,17 @@ def test_comparison_of_different_types_names_the_published_type(wrong, after):
 
 
 def test_an_order_of_unlike_types_fails_on_every_device():
-    wish = spec(exactly(1, f"{ATTRIBUTES}.productName >= 9"))
-    found = only(findings(wish), LintCode.WRONG_TYPE)
+    claim_spec = spec(exactly(1, f"{ATTRIBUTES}.productName >= 9"))
+    found = only(findings(claim_spec), LintCode.WRONG_TYPE)
     assert "fails on 6 of the 6 devices" in found.message
     assert "attribute gpu.nvidia.com/productName is published as string" in found.message
 
 
 def test_quantities_compared_like_numbers_are_mended_to_compile():
-    wish = spec(exactly(1, 'device.capacity["gpu.nvidia.com"].memory >= quantity("79Gi")'))
-    found = only(findings(wish), LintCode.DOES_NOT_COMPILE)
-    assert mended(wish, found) == []
-    assert lint(fleet(), [NamedSpec("p", found.fix.apply(wish))]).matching == {"p": 4}
+    claim_spec = spec(exactly(1, 'device.capacity["gpu.nvidia.com"].memory >= quantity("79Gi")'))
+    found = only(findings(claim_spec), LintCode.DOES_NOT_COMPILE)
+    assert mended(claim_spec, found) == []
+    assert lint(fleet(), [NamedSpec("p", found.fix.apply(claim_spec))]).matching == {"p": 4}
 
 
 def test_an_expression_that_the_api_server_refuses_is_told_with_the_place():
@@ -152,22 +152,22 @@ def test_an_expression_that_the_api_server_refuses_is_told_with_the_place():
 
 
 def test_what_only_a_cluster_can_evaluate_is_a_note_and_its_matches_are_unknown():
-    wish = spec(exactly(1, "(" * 400 + "true" + ")" * 400))
-    report = lint(fleet(), [NamedSpec("p", wish)])
+    claim_spec = spec(exactly(1, "(" * 400 + "true" + ")" * 400))
+    report = lint(fleet(), [NamedSpec("p", claim_spec)])
     assert report.matching == {"p": None}
-    assert only(findings(wish), LintCode.NOT_PREVIEWABLE).severity == Severity.NOTE
+    assert only(findings(claim_spec), LintCode.NOT_PREVIEWABLE).severity == Severity.NOTE
 
 
 def test_a_fix_is_void_once_the_spec_has_changed():
-    wish = spec(exactly(1, MEMORY.format("80Gi")))
-    fix = findings(wish)[0].fix
+    claim_spec = spec(exactly(1, MEMORY.format("80Gi")))
+    fix = findings(claim_spec)[0].fix
     assert fix.apply(spec(exactly(1, MEMORY.format("70Gi")))) is None
     assert fix.apply(spec()) is None
-    assert fix.apply(wish) == spec(exactly(1, MEMORY.format("79Gi")))
+    assert fix.apply(claim_spec) == spec(exactly(1, MEMORY.format("79Gi")))
 
 
 def test_an_expression_that_looks_at_all_names_is_asked_of_every_kind_of_device():
     loop = f'{ATTRIBUTES}.exists(name, name == "power")'
-    wish = spec(exactly(1, loop))
-    assert findings(wish, bare()) == []
-    assert lint(bare(), [NamedSpec("p", wish)]).matching == {"p": 3}
+    claim_spec = spec(exactly(1, loop))
+    assert findings(claim_spec, bare()) == []
+    assert lint(bare(), [NamedSpec("p", claim_spec)]).matching == {"p": 3}

@@ -8,7 +8,7 @@ from tests.dra.clusters import IS_GPU, PCIE, ask, device_class, exactly, gpu, re
 
 
 @pytest.mark.parametrize(
-    ("wish", "code", "severity", "said"),
+    ("claim_spec", "code", "severity", "said"),
     [
         (spec(exactly(1, "device.name == 'x'")), LintCode.DOES_NOT_COMPILE, Severity.ERROR, "device.name"),
         (
@@ -61,8 +61,8 @@ from tests.dra.clusters import IS_GPU, PCIE, ask, device_class, exactly, gpu, re
         ),
     ],
 )
-def test_finding_names_the_numbers(wish, code, severity, said):
-    found = only(findings(wish), code)
+def test_finding_names_the_numbers(claim_spec, code, severity, said):
+    found = only(findings(claim_spec), code)
     assert found.severity == severity
     assert said in found.message
 
@@ -72,7 +72,7 @@ def test_a_constraint_that_a_node_meets_is_no_finding():
 
 
 def test_a_constraint_on_one_alternative_is_a_note():
-    wish = spec(
+    claim_spec = spec(
         {
             "name": "gpu",
             "firstAvailable": [
@@ -82,7 +82,7 @@ def test_a_constraint_on_one_alternative_is_a_note():
         },
         constraints=[{"requests": ["gpu/three"], **PCIE}],
     )
-    assert only(findings(wish), LintCode.CONSTRAINT).severity == Severity.NOTE
+    assert only(findings(claim_spec), LintCode.CONSTRAINT).severity == Severity.NOTE
 
 
 def test_an_alternative_that_matches_nothing_is_a_note_while_another_does():
@@ -95,12 +95,12 @@ def test_an_alternative_that_matches_nothing_is_a_note_while_another_does():
 
 
 def test_a_limit_that_no_node_has_is_a_note():
-    wish = spec(exactly(1, MEMORY.format("79Gi")))
+    claim_spec = spec(exactly(1, MEMORY.format("79Gi")))
     assert (
         "no node has more than 4"
-        in only(findings(wish, scalable="gpu", max_count=8), LintCode.LIMIT_TOO_HIGH).message
+        in only(findings(claim_spec, scalable="gpu", max_count=8), LintCode.LIMIT_TOO_HIGH).message
     )
-    assert findings(wish, scalable="gpu", max_count=4) == []
+    assert findings(claim_spec, scalable="gpu", max_count=4) == []
 
 
 def test_shared_devices_may_serve_several_so_nothing_is_said_of_their_number():
@@ -211,12 +211,12 @@ UNLIKE = (
 FIVE = "needs 5 devices on one node; no node has more than 4 that match (node-a has)."
 
 
-def rows(wish, seen=None, **named):
-    return [(one.code, one.severity, one.path, one.message) for one in findings(wish, seen, **named)]
+def rows(claim_spec, seen=None, **named):
+    return [(one.code, one.severity, one.path, one.message) for one in findings(claim_spec, seen, **named)]
 
 
 @pytest.mark.parametrize(
-    ("wish", "named", "expected"),
+    ("claim_spec", "named", "expected"),
     [
         (spec(exactly(4, LARGE)), {"scalable": "gpu", "max_count": 4}, []),
         (
@@ -322,8 +322,8 @@ def rows(wish, seen=None, **named):
         ),
     ],
 )
-def test_a_profile_has_just_these_findings(wish, named, expected):
-    assert rows(wish, **named) == expected
+def test_a_profile_has_just_these_findings(claim_spec, named, expected):
+    assert rows(claim_spec, **named) == expected
 
 
 def test_devices_that_every_node_reaches_are_counted_to_each():
@@ -418,8 +418,8 @@ def test_a_constraint_over_several_requests_is_about_the_devices_of_all():
     devices = [gpu(at, memory="81559Mi" if at < 2 else "23034Mi") for at in range(6)]
     seen = snapshot([resource_slice(devices=devices)])
     same = {"matchAttribute": "gpu.nvidia.com/type"}
-    wish = spec(exactly(1, LARGE), exactly(5, MEMORY.format("20Gi"), name="b"), constraints=[same])
-    assert [row[3] for row in rows(wish, seen)] == []
+    claim_spec = spec(exactly(1, LARGE), exactly(5, MEMORY.format("20Gi"), name="b"), constraints=[same])
+    assert [row[3] for row in rows(claim_spec, seen)] == []
     more = spec(exactly(2, LARGE), exactly(5, MEMORY.format("20Gi"), name="b"), constraints=[same])
     assert [row[3] for row in rows(more, seen)] == [
         "The claim needs 7 devices with the same gpu.nvidia.com/type; no node has more than 6 (node-a has)."

@@ -29,31 +29,31 @@ def test_a_template_hands_its_labels_to_the_claims_it_makes(specs):
 
 
 def test_a_manifest_shares_nothing_with_the_spec():
-    wish = spec(exactly(1))
-    made = resource_claim("a", "b", wish)
+    claim_spec = spec(exactly(1))
+    made = resource_claim("a", "b", claim_spec)
     made["spec"]["devices"]["requests"].clear()
-    assert wish == spec(exactly(1))
+    assert claim_spec == spec(exactly(1))
 
 
 def test_a_count_can_be_changed_and_nothing_else():
-    wish = spec(exactly(1), exactly(2, name="more"))
-    before = copy.deepcopy(wish)
-    changed = with_count(wish, "more", 4)
+    claim_spec = spec(exactly(1), exactly(2, name="more"))
+    before = copy.deepcopy(claim_spec)
+    changed = with_count(claim_spec, "more", 4)
     assert [one["exactly"]["count"] for one in changed["devices"]["requests"]] == [1, 4]
-    assert wish == before
+    assert claim_spec == before
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "claim_spec",
     [
         spec(exactly(name="other")),
         spec(exactly(0, allocationMode="All")),
         spec({"name": "gpu", "firstAvailable": [{"name": "a", **ask()}]}),
     ],
 )
-def test_a_count_that_is_not_there_cannot_be_changed(wish):
+def test_a_count_that_is_not_there_cannot_be_changed(claim_spec):
     with pytest.raises(ValueError, match="Request gpu has no count"):
-        with_count(wish, "gpu", 2)
+        with_count(claim_spec, "gpu", 2)
 
 
 def test_yaml_reads_back_as_it_was(manifests):
@@ -73,19 +73,19 @@ def test_yaml_is_written_for_people(manifests):
 
 
 def test_without_labels_a_manifest_has_none():
-    wish = spec(exactly(1))
+    claim_spec = spec(exactly(1))
     metadata = {"name": "a", "namespace": "b"}
-    assert resource_claim("a", "b", wish) == {
+    assert resource_claim("a", "b", claim_spec) == {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
         "metadata": metadata,
-        "spec": wish,
+        "spec": claim_spec,
     }
-    assert resource_claim_template("a", "b", wish, {}) == {
+    assert resource_claim_template("a", "b", claim_spec, {}) == {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
         "metadata": metadata,
-        "spec": {"spec": wish},
+        "spec": {"spec": claim_spec},
     }
 
 

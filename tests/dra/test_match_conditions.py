@@ -116,13 +116,13 @@ def test_joining_the_parts_again_means_the_same_on_every_device(tree):
 @given(trees)
 def test_every_dropped_device_is_dropped_by_one_step_with_its_reason(tree):
     slices = [resource_slice(devices=[gpu(0), gpu(1, product="L4"), gpu(2, product="L4", memory="1Gi")])]
-    seen, wish = snapshot(slices), spec(exactly(1, tree))
-    steps = preview(seen, wish).steps
-    (ask,) = device_requests(wish)
+    seen, claim_spec = snapshot(slices), spec(exactly(1, tree))
+    steps = preview(seen, claim_spec).steps
+    (ask,) = device_requests(claim_spec)
     gone = []
     for number, step in enumerate(steps):
         if step.kind == StepKind.SELECTOR:
-            found = dropped(seen, wish, number)
+            found = dropped(seen, claim_spec, number)
             assert found.total == step.dropped == len(found.drops)
             assert {one.condition.text for one in found.drops} <= {step.detail}
             gone += [one.place for one in found.drops]
@@ -142,11 +142,11 @@ def test_each_step_shows_the_devices_it_drops_and_why():
     ]
     del devices[4]["attributes"]["resource.kubernetes.io/pcieRoot"]
     slices = [resource_slice(devices=devices)]
-    seen, wish = (
+    seen, claim_spec = (
         snapshot(slices, holds("gpu-3")),
         spec(exactly(2, f"{MEMORY} && {PRODUCT}"), constraints=[PCIE]),
     )
-    found = preview(seen, wish)
+    found = preview(seen, claim_spec)
     kinds = [
         StepKind.TOTAL,
         StepKind.IN_CLASS,
@@ -157,7 +157,9 @@ def test_each_step_shows_the_devices_it_drops_and_why():
         StepKind.NODES,
     ]
     assert [step.kind for step in found.steps] == kinds
-    said = [[(one.device.name, one.sentence) for one in dropped(seen, wish, at).drops] for at in range(7)]
+    said = [
+        [(one.device.name, one.sentence) for one in dropped(seen, claim_spec, at).drops] for at in range(7)
+    ]
     assert said == [
         [],
         [],
@@ -167,36 +169,36 @@ def test_each_step_shows_the_devices_it_drops_and_why():
         [("gpu-3", "held by a claim")],
         [("gpu-4", "its node has no room for the claim; 1 free there")],
     ]
-    assert dropped(seen, wish, 5).drops[0].holder == "vision/theirs"
+    assert dropped(seen, claim_spec, 5).drops[0].holder == "vision/theirs"
     assert (
         found.steps[-1].label == "nodes with room for 2 devices with the same resource.kubernetes.io/pcieRoot"
     )
     with pytest.raises(IndexError, match="Step 7 does not exist"):
-        dropped(seen, wish, 7)
+        dropped(seen, claim_spec, 7)
 
 
 def test_devices_dropped_before_an_unknown_class_is_reached_are_shown():
     seen = snapshot([resource_slice(devices=[gpu(0)])])
     unknown = exactly(1, name="other")
     unknown["exactly"]["deviceClassName"] = "nobody.example.com"
-    wish = spec(exactly(1, "false"), unknown)
-    assert preview(seen, wish).steps[2].dropped == 1
-    assert dropped(seen, wish, 2).total == 1
+    claim_spec = spec(exactly(1, "false"), unknown)
+    assert preview(seen, claim_spec).steps[2].dropped == 1
+    assert dropped(seen, claim_spec, 2).total == 1
 
 
 def test_devices_are_shown_a_page_at_a_time():
-    seen, wish = (
+    seen, claim_spec = (
         snapshot([resource_slice(devices=[gpu(number) for number in range(9)])]),
         spec(exactly(1, "false")),
     )
-    page = dropped(seen, wish, 2, offset=4, limit=3)
+    page = dropped(seen, claim_spec, 2, offset=4, limit=3)
     assert ([one.place for one in page.drops], page.total) == ([4, 5, 6], 9)
 
 
 def test_a_condition_that_fails_is_told_apart_from_one_that_is_false():
     seen = snapshot([resource_slice(devices=[gpu(0), gpu(1, product="L4")])])
-    wish = spec(exactly(1, f"{LACKING} && {PRODUCT}"))
-    (ask,) = device_requests(wish)
+    claim_spec = spec(exactly(1, f"{LACKING} && {PRODUCT}"))
+    (ask,) = device_requests(claim_spec)
     failing, false = explain_drop(seen, ask, 0), explain_drop(seen, ask, 1)
     assert (failing.cause, failing.condition.text) == (DropCause.ERROR, LACKING)
     assert "could not be evaluated" in failing.sentence

@@ -50,16 +50,16 @@ def test_the_funnel_counts_devices_after_each_step():
 
 
 def test_steps_name_their_request():
-    wish = spec(
+    claim_spec = spec(
         {"name": "gpu", "firstAvailable": [{"name": "big", **ask(1, BIG)}, {"name": "any", **ask(1)}]}
     )
-    seen = preview(cluster(), wish)
+    seen = preview(cluster(), claim_spec)
     assert [step.request for step in seen.steps if step.kind == StepKind.FREE] == ["gpu/big", "gpu/any"]
     assert next(step for step in seen.steps if step.kind == StepKind.SELECTOR).detail == BIG
 
 
 @pytest.mark.parametrize(
-    ("wish", "claims", "reason", "said"),
+    ("claim_spec", "claims", "reason", "said"),
     [
         (spec(), 1, NoFitReason.NO_REQUEST, "no device"),
         (spec({"name": "gpu"}), 1, NoFitReason.NO_REQUEST, "no device"),
@@ -85,8 +85,8 @@ def test_steps_name_their_request():
         ),
     ],
 )
-def test_first_reason_is_reported_with_numbers(wish, claims, reason, said):
-    seen = preview(cluster(), wish, claims)
+def test_first_reason_is_reported_with_numbers(claim_spec, claims, reason, said):
+    seen = preview(cluster(), claim_spec, claims)
     assert seen.reason == reason
     assert seen.fits == (reason == NoFitReason.NONE)
     assert said in seen.problem
@@ -120,16 +120,18 @@ def test_a_cordoned_node_has_room_for_nobody():
 
 
 def test_constraints_are_tried_on_each_node():
-    wish = spec(exactly(2), constraints=[PCIE])
-    assert preview(cluster(), wish).nodes == ("node-a", "node-b")
-    assert preview(cluster(), wish, claims=3).claims_that_fit == 3
+    claim_spec = spec(exactly(2), constraints=[PCIE])
+    assert preview(cluster(), claim_spec).nodes == ("node-a", "node-b")
+    assert preview(cluster(), claim_spec, claims=3).claims_that_fit == 3
     held = cluster().after(claims=[holds("gpu-0"), holds("gpu-0", "gpu-2", pool="node-b")])
-    assert preview(held, wish).reason == NoFitReason.NO_NODE
+    assert preview(held, claim_spec).reason == NoFitReason.NO_NODE
 
 
 def test_admin_access_counts_what_others_hold():
-    wish = spec(exactly(0, allocationMode="All", adminAccess=True, tolerations=[{"operator": "Exists"}]))
-    seen = preview(cluster(), wish)
+    claim_spec = spec(
+        exactly(0, allocationMode="All", adminAccess=True, tolerations=[{"operator": "Exists"}])
+    )
+    seen = preview(cluster(), claim_spec)
     assert (seen.free, seen.nodes_that_fit, seen.problem) == (8, 2, "")
 
 
@@ -156,15 +158,15 @@ def test_partitions_are_counted_by_what_their_gpu_has_left(manifests):
 
 def test_shares_are_counted_by_capacity():
     device = gpu(0) | {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "40Gi"}}}
-    wish = spec(exactly(1, capacity={"requests": {"memory": "10Gi"}}))
-    seen = preview(snapshot([resource_slice(devices=[device])]), wish, claims=5)
+    claim_spec = spec(exactly(1, capacity={"requests": {"memory": "10Gi"}}))
+    seen = preview(snapshot([resource_slice(devices=[device])]), claim_spec, claims=5)
     assert (seen.claims_that_fit, seen.reason) == (4, NoFitReason.NO_NODE)
 
 
 def test_a_search_that_takes_too_long_is_unknown_and_not_no():
     devices = [gpu(number, attributes={"a": {"int": number % 7}}) for number in range(60)]
-    wish = spec(exactly(8), constraints=[{"distinctAttribute": f"{NVIDIA}/a"}])
-    seen = preview(snapshot([resource_slice(devices=devices)]), wish)
+    claim_spec = spec(exactly(8), constraints=[{"distinctAttribute": f"{NVIDIA}/a"}])
+    seen = preview(snapshot([resource_slice(devices=devices)]), claim_spec)
     assert seen.reason == NoFitReason.TOO_LONG
     assert (seen.nodes_that_fit, seen.claims_that_fit) == (None, None)
 
@@ -172,10 +174,10 @@ def test_a_search_that_takes_too_long_is_unknown_and_not_no():
 def test_nodes_of_too_many_looks_are_not_all_tried(monkeypatch):
     monkeypatch.setattr("dra.match.node_fit.MAX_SEARCHES", 2)
     slices = [resource_slice(f"n{count}", [gpu(number) for number in range(count)]) for count in range(2, 7)]
-    wish = spec(exactly(2), constraints=[PCIE])
-    assert preview(snapshot(slices), wish).problem == ""
-    assert preview(snapshot(slices), wish).nodes_that_fit is None
-    assert preview(snapshot(slices), wish, claims=9).reason == NoFitReason.TOO_LONG
+    claim_spec = spec(exactly(2), constraints=[PCIE])
+    assert preview(snapshot(slices), claim_spec).problem == ""
+    assert preview(snapshot(slices), claim_spec).nodes_that_fit is None
+    assert preview(snapshot(slices), claim_spec, claims=9).reason == NoFitReason.TOO_LONG
 
 
 def test_an_empty_cluster_has_nothing():
@@ -186,7 +188,7 @@ def test_an_empty_cluster_has_nothing():
 def test_alike_devices_are_evaluated_once(monkeypatch):
     slices = [resource_slice(f"n{number}", [gpu(place) for place in range(8)]) for number in range(20)]
     seen = snapshot(slices)
-    wish = 'device.attributes["gpu.nvidia.com"].?productName.orValue("") != "evaluated once"'
+    claim_spec = 'device.attributes["gpu.nvidia.com"].?productName.orValue("") != "evaluated once"'
     times = []
 
     matches = Selector.matches
@@ -196,9 +198,9 @@ def test_alike_devices_are_evaluated_once(monkeypatch):
         return matches(selector, device)
 
     monkeypatch.setattr(Selector, "matches", counted)
-    preview(seen, spec(exactly(1, wish)))
+    preview(seen, spec(exactly(1, claim_spec)))
     assert len(times) == 2  # the class and the selector
-    preview(seen.after(claims=[holds("gpu-0", pool="n1")]), spec(exactly(1, wish)))
+    preview(seen.after(claims=[holds("gpu-0", pool="n1")]), spec(exactly(1, claim_spec)))
     assert len(times) == 2
 
 
@@ -215,7 +217,7 @@ devices = st.builds(
     st.booleans(),
 )
 nodes = st.lists(st.lists(devices, max_size=5, unique_by=lambda one: one["name"]), min_size=1, max_size=4)
-wishes = st.builds(
+claim_specs = st.builds(
     lambda count, extra, big, same: spec(
         exactly(count, *([BIG] if big else [])),
         *([exactly(extra, name="more")] if extra else []),
@@ -228,16 +230,16 @@ wishes = st.builds(
 )
 
 
-@given(nodes, wishes, st.integers(1, 3))
-def test_a_preview_agrees_with_the_allocator_on_every_node(listed, wish, claims):
+@given(nodes, claim_specs, st.integers(1, 3))
+def test_a_preview_agrees_with_the_allocator_on_every_node(listed, claim_spec, claims):
     slices = [resource_slice(f"n{number}", found) for number, found in enumerate(listed)]
     names = [node(f"n{number}") for number in range(len(listed))]
     seen = snapshot(slices, nodes=names)
-    found = preview(seen, wish, claims)
+    found = preview(seen, claim_spec, claims)
     fitting, total = [], 0
     for one in names:
         times = 0
-        while times < claims and fits(seen, one, [claim(wish)] * (times + 1)):
+        while times < claims and fits(seen, one, [claim(claim_spec)] * (times + 1)):
             times += 1
         total += times
         fitting += [one["metadata"]["name"]] if times else []
@@ -270,7 +272,7 @@ A, B = ("node-a",), ("node-a", "node-b")
 
 
 @pytest.mark.parametrize(
-    ("wish", "claims", "nodes", "fit", "reason", "problem"),
+    ("claim_spec", "claims", "nodes", "fit", "reason", "problem"),
     [
         (spec(exactly(1)), 1, B, 1, NoFitReason.NONE, ""),
         (spec(exactly(2)), 1, A, 1, NoFitReason.NONE, ""),
@@ -311,17 +313,21 @@ A, B = ("node-a",), ("node-a", "node-b")
         ),
     ],
 )
-def test_preview_counts_claims_and_nodes_and_names_the_reason(wish, claims, nodes, fit, reason, problem):
-    seen = preview(mixed(), wish, claims)
+def test_preview_counts_claims_and_nodes_and_names_the_reason(
+    claim_spec, claims, nodes, fit, reason, problem
+):
+    seen = preview(mixed(), claim_spec, claims)
     assert (seen.nodes, seen.nodes_that_fit, seen.claims_that_fit) == (nodes, len(nodes), fit)
     assert (seen.reason, seen.problem) == (reason, problem)
 
 
 def test_preview_lists_every_step():
-    wish = spec(exactly(2, f"{BIG} && true"), constraints=[PCIE, {"distinctAttribute": "a.example/b"}, PCIE])
+    claim_spec = spec(
+        exactly(2, f"{BIG} && true"), constraints=[PCIE, {"distinctAttribute": "a.example/b"}, PCIE]
+    )
     assert [
         (one.label, one.count, one.dropped, one.kind, one.detail, one.request)
-        for one in preview(mixed(), wish).steps
+        for one in preview(mixed(), claim_spec).steps
     ] == [
         ("in the cluster", 6, 0, StepKind.TOTAL, "", ""),
         ("in class gpu.nvidia.com", 6, 0, StepKind.IN_CLASS, "gpu.nvidia.com", "gpu"),
@@ -356,16 +362,16 @@ def test_alternatives_of_different_counts_are_not_added_up():
 
 
 def test_what_cannot_be_counted_drops_no_device_for_want_of_room(monkeypatch):
-    wish = spec(exactly(3))
-    last = len(preview(mixed(), wish).steps) - 1
-    found = dropped(mixed(), wish, last)
+    claim_spec = spec(exactly(3))
+    last = len(preview(mixed(), claim_spec).steps) - 1
+    found = dropped(mixed(), claim_spec, last)
     assert [(one.device.name, one.device.node_name, one.cause, one.free_beside) for one in found.drops] == [
         ("gpu-2", "node-a", DropCause.NODE, 2),
         ("gpu-3", "node-a", DropCause.NODE, 2),
         ("gpu-0", "node-b", DropCause.NODE, 1),
     ]
     assert found.total == 3
-    part = dropped(mixed(), wish, last, offset=1, limit=1)
+    part = dropped(mixed(), claim_spec, last, offset=1, limit=1)
     assert ([one.device.name for one in part.drops], part.total) == (["gpu-3"], 3)
     assert dropped(mixed(), spec(exactly(3), constraints=[{"requests": ["gpu"]}]), last) == Dropped([], 0)
     monkeypatch.setattr("dra.match.node_fit.MAX_SEARCHES", 0)

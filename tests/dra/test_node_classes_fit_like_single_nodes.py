@@ -33,9 +33,9 @@ def pictures():
     return {(kind, size): snapshot_of(kind, size) for kind in Kind for size in (16, 320)}
 
 
-def by_asking(snapshot, wish, claims):
+def by_asking(snapshot, claim_spec, claims):
     """Names of the nodes that take one claim, and how many claims all of them take."""
-    claim = {"metadata": {"name": "mine"}, "spec": wish}
+    claim = {"metadata": {"name": "mine"}, "spec": claim_spec}
     names, total = [], 0
     for node in snapshot.nodes:
         times = 0

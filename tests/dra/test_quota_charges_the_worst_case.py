@@ -33,9 +33,9 @@ def first_available(*asks, name="gpu"):
 
 
 def test_every_class_among_alternatives_is_charged_with_its_dearest():
-    wish = spec(first_available(ask(1), ask(2), ask(1, class_name=MIG)))
-    assert charge(wish) == {GPU: 2, MIG: 1}
-    assert devices(wish) == 2
+    claim_spec = spec(first_available(ask(1), ask(2), ask(1, class_name=MIG)))
+    assert charge(claim_spec) == {GPU: 2, MIG: 1}
+    assert devices(claim_spec) == 2
 
 
 def test_several_requests_add_up():
@@ -57,8 +57,8 @@ def test_a_mode_that_nobody_knows_costs_nothing():
 def test_a_class_counts_under_the_names_that_pods_may_ask_by_too():
     named, plain = device_class(GPU), device_class(MIG)
     named["spec"]["extendedResourceName"] = "nvidia.com/gpu"
-    wish = spec(exactly(2), exactly(1, name="part", class_name=MIG))
-    assert keys(wish, [named, plain]) == {
+    claim_spec = spec(exactly(2), exactly(1, name="part", class_name=MIG))
+    assert keys(claim_spec, [named, plain]) == {
         "count/resourceclaims.resource.k8s.io": 1,
         "gpu.nvidia.com.deviceclass.resource.k8s.io/devices": 2,
         "requests.deviceclass.resource.kubernetes.io/gpu.nvidia.com": 2,
@@ -108,18 +108,22 @@ def test_alternatives_cost_at_least_what_any_of_them_costs(many):
 
 
 def test_all_devices_are_charged_as_the_most_that_a_claim_can_hold():
-    wish = spec(exactly(None, allocationMode="All"), first_available(ask(3), ask(1, allocationMode="All")))
-    assert (charge(wish), devices(wish)) == ({GPU: 64}, 64)
+    claim_spec = spec(
+        exactly(None, allocationMode="All"), first_available(ask(3), ask(1, allocationMode="All"))
+    )
+    assert (charge(claim_spec), devices(claim_spec)) == ({GPU: 64}, 64)
 
 
 def test_alternatives_of_several_classes_hold_the_most_of_one_and_are_charged_for_each():
-    wish = spec(first_available(ask(5), ask(7, class_name=MIG), ask(2, class_name=MIG), name="a"), exactly(2))
-    assert (charge(wish), devices(wish)) == ({GPU: 7, MIG: 7}, 9)
+    claim_spec = spec(
+        first_available(ask(5), ask(7, class_name=MIG), ask(2, class_name=MIG), name="a"), exactly(2)
+    )
+    assert (charge(claim_spec), devices(claim_spec)) == ({GPU: 7, MIG: 7}, 9)
 
 
 def test_classes_are_charged_in_the_order_of_their_names():
-    wish = spec(exactly(1, class_name="z"), exactly(1, class_name="a"), exactly(1, class_name="m"))
-    assert list(charge(wish)) == ["a", "m", "z"]
+    claim_spec = spec(exactly(1, class_name="z"), exactly(1, class_name="a"), exactly(1, class_name="m"))
+    assert list(charge(claim_spec)) == ["a", "m", "z"]
 
 
 def test_a_class_that_the_cluster_does_not_have_is_counted_too():

@@ -21,20 +21,20 @@ def old(number: int, **more):
     return gpu(number, attributes={"driverVersion": {"version": "550.1.0"}}, **more)
 
 
-def said(seen, wish, claims=1):
-    return [one.sentence for one in find_relaxations(seen, wish, claims)]
+def said(seen, claim_spec, claims=1):
+    return [one.sentence for one in find_relaxations(seen, claim_spec, claims)]
 
 
 def test_a_condition_less_and_a_lower_bound_say_how_many_more():
     devices = [gpu(0, memory="24Gi"), gpu(1, memory="39Gi"), old(2, memory="40Gi"), gpu(3, memory="16Gi")]
     seen = snapshot([resource_slice(devices=devices)])
-    wish = spec(exactly(1, f"{memory('40Gi')} && {DRIVER}"))
-    assert said(seen, wish) == [
+    claim_spec = spec(exactly(1, f"{memory('40Gi')} && {DRIVER}"))
+    assert said(seen, claim_spec) == [
         "without memory ≥ 40 GiB: fits now",
         "memory 39 GiB instead of 40 GiB: fits now",
         "driverVersion 550.1.0 instead of 570.0.0: fits now",
     ]
-    found = find_relaxations(seen, wish)
+    found = find_relaxations(seen, claim_spec)
     assert [one.more_devices for one in found] == [3, 1, 1]
     assert all(preview(seen, one.spec).fits for one in found)
 
@@ -76,8 +76,8 @@ def test_what_only_brings_more_devices_comes_after_what_fits():
 def test_what_fits_hears_only_of_more():
     devices = [gpu(0), old(1), gpu(2, memory="24Gi")]
     seen = snapshot([resource_slice(devices=devices)])
-    wish = spec(exactly(1, f"{memory('40Gi')} && {DRIVER} && device.driver != 'amd.com'"))
-    assert said(seen, wish) == [
+    claim_spec = spec(exactly(1, f"{memory('40Gi')} && {DRIVER} && device.driver != 'amd.com'"))
+    assert said(seen, claim_spec) == [
         "memory 24 GiB instead of 40 GiB: 1 more free",
         "driverVersion 550.1.0 instead of 570.0.0: 1 more free",
     ]
@@ -97,7 +97,7 @@ def test_alternatives_are_relaxed_one_by_one():
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "claim_spec",
     [
         spec(),
         spec(exactly(1, class_name="nobody")),
@@ -105,8 +105,8 @@ def test_alternatives_are_relaxed_one_by_one():
         spec(exactly(1, "ip('::')")),
     ],
 )
-def test_nothing_helps_where_nothing_can_be_told(wish):
-    assert find_relaxations(snapshot([resource_slice(devices=[gpu(0)])]), wish) == []
+def test_nothing_helps_where_nothing_can_be_told(claim_spec):
+    assert find_relaxations(snapshot([resource_slice(devices=[gpu(0)])]), claim_spec) == []
 
 
 def test_number_of_previews_is_bounded(monkeypatch):
@@ -140,9 +140,9 @@ devices = st.builds(
 )
 def test_every_relief_says_what_a_preview_of_its_spec_says(listed, count, same, claims):
     seen = snapshot([resource_slice(devices=listed)])
-    wish = spec(exactly(count, f"{memory('40Gi')} && {DRIVER}"), constraints=[PCIE] if same else [])
-    now = preview(seen, wish, claims)
-    for relaxation in find_relaxations(seen, wish, claims, now):
+    claim_spec = spec(exactly(count, f"{memory('40Gi')} && {DRIVER}"), constraints=[PCIE] if same else [])
+    now = preview(seen, claim_spec, claims)
+    for relaxation in find_relaxations(seen, claim_spec, claims, now):
         then = preview(seen, relaxation.spec, claims)
         assert relaxation.fits == (then.fits and not now.fits)
         assert relaxation.more_devices == max(then.free - now.free, 0)

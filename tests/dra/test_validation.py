@@ -17,8 +17,8 @@ def test_the_examples_have_no_problem(specs):
         assert problems(one, classes=CLASSES) == [], name
 
 
-def found(wish, **more):
-    return [(one.path, one.message) for one in problems(wish, **more)]
+def found(claim_spec, **more):
+    return [(one.path, one.message) for one in problems(claim_spec, **more)]
 
 
 def tolerations(*many):
@@ -38,7 +38,7 @@ LATE = {"name": "a", **ask(1)}
 
 
 @pytest.mark.parametrize(
-    ("wish", "path", "said"),
+    ("claim_spec", "path", "said"),
     [
         (None, "", "must be an object"),
         ({}, "devices", "must be an object"),
@@ -200,8 +200,8 @@ LATE = {"name": "a", **ask(1)}
         ),
     ],
 )
-def test_problem_has_a_path_and_a_sentence(wish, path, said):
-    listed = found(wish, classes=CLASSES)
+def test_problem_has_a_path_and_a_sentence(claim_spec, path, said):
+    listed = found(claim_spec, classes=CLASSES)
     assert [one for one in listed if one[0] == path and said in one[1]], listed
     assert all(message.endswith((".", ")")) or "API server" in message for _, message in listed)
 
@@ -269,8 +269,8 @@ trees = st.recursive(
 
 @given(trees)
 def test_validation_never_raises(tree):
-    for wish in (tree, {"devices": tree}, spec(tree), spec({"name": "a", "exactly": tree})):
-        assert all(problem.message for problem in problems(wish))
+    for claim_spec in (tree, {"devices": tree}, spec(tree), spec({"name": "a", "exactly": tree})):
+        assert all(problem.message for problem in problems(claim_spec))
 
 
 def just(size):
@@ -279,7 +279,7 @@ def just(size):
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "claim_spec",
     [
         spec(exactly(32)),
         spec(exactly(0)),
@@ -306,12 +306,12 @@ def just(size):
         configured(opaque=OPAQUE | {"parameters": {}}),
     ],
 )
-def test_spec_at_the_limits_is_valid(wish):
-    assert found(wish) == []
+def test_spec_at_the_limits_is_valid(claim_spec):
+    assert found(claim_spec) == []
 
 
 @pytest.mark.parametrize(
-    ("wish", "listed"),
+    ("claim_spec", "listed"),
     [
         (
             constrained(matchAttribute="a.example/b")
@@ -420,8 +420,8 @@ def test_spec_at_the_limits_is_valid(wish):
         ),
     ],
 )
-def test_problems_are_reported_in_order(wish, listed):
-    assert found(wish) == listed
+def test_problems_are_reported_in_order(claim_spec, listed):
+    assert found(claim_spec) == listed
 
 
 @pytest.mark.parametrize(
@@ -446,10 +446,10 @@ def test_too_many_devices_are_reported_with_their_sum(requests, total):
 
 def test_alternatives_can_be_referenced_and_duplicate_names_are_counted():
     offered = {"name": "gpu", "firstAvailable": [LATE, {**LATE, "name": "b"}]}
-    wish = spec(
+    claim_spec = spec(
         offered, constraints=[{"matchAttribute": "a.example/b", "requests": ["gpu", "gpu/a", "gpu/b", "a"]}]
     )
-    assert found(wish) == [("devices.constraints[0].requests[3]", "Request a does not exist.")]
+    assert found(claim_spec) == [("devices.constraints[0].requests[3]", "Request a does not exist.")]
     thrice = spec(*[exactly()] * 3, *[exactly(name="b")] * 2)
     assert [message for _, message in found(thrice)] == [
         "3 requests are named gpu; names must be unique.",

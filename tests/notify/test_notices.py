@@ -24,8 +24,8 @@ def mailed(settings):
     settings.MAIL_URL, settings.PORTAL_URL = "smtp://mail.example.org", "https://gpu.example.org"
 
 
-def want(person, wish, address="a@example.org"):
-    User.objects.filter(pk=person.pk).update(mail=wish, email=address)
+def want(person, preference, address="a@example.org"):
+    User.objects.filter(pk=person.pk).update(mail=preference, email=address)
     person.refresh_from_db()
 
 
@@ -43,7 +43,7 @@ def test_inactive_people_get_no_notice(alice):
 
 
 @pytest.mark.parametrize(
-    ("wish", "address", "important", "sent"),
+    ("preference", "address", "important", "sent"),
     [
         ("all", "a@example.org", False, 1),
         ("important", "a@example.org", False, 0),
@@ -53,9 +53,9 @@ def test_inactive_people_get_no_notice(alice):
     ],
 )
 def test_mail_setting_decides_what_is_mailed(
-    alice, mailed, django_capture_on_commit_callbacks, wish, address, important, sent
+    alice, mailed, django_capture_on_commit_callbacks, preference, address, important, sent
 ):
-    want(alice, wish, address)
+    want(alice, preference, address)
     with django_capture_on_commit_callbacks(execute=True):
         notify([alice], key="k", title="Two\nlines", body="More.", url="/claims/", important=important)
     tasks.mail_notices()  # once is enough

@@ -28,9 +28,9 @@ def results(claim):
     ]
 
 
-def start(client, name, *, run_seconds=None, **wish):
+def start(client, name, *, run_seconds=None, **spec_fields):
     """Create a claim and a pod that uses it, and return both as soon as the scheduler has seen the pod."""
-    created(client.post(CLAIMS, json=make_claim(name, **wish)))
+    created(client.post(CLAIMS, json=make_claim(name, **spec_fields)))
     created(client.post(PODS, json=make_pod(name, claim=name, run_seconds=run_seconds)))
     return seen(client, name)
 
@@ -128,7 +128,7 @@ def test_unschedulable_pod_has_a_message(engineer):
 
 
 @pytest.mark.parametrize(
-    ("wish", "reason", "message"),
+    ("spec_fields", "reason", "message"),
     [
         ({"deviceClassName": "nope"}, "Unschedulable", "request gpu: device class nope does not exist"),
         (
@@ -144,8 +144,8 @@ def test_unschedulable_pod_has_a_message(engineer):
         ),
     ],
 )
-def test_impossible_claim_has_a_reason(engineer, wish, reason, message):
-    _claim, pod = start(engineer, "a", **wish)
+def test_impossible_claim_has_a_reason(engineer, spec_fields, reason, message):
+    _claim, pod = start(engineer, "a", **spec_fields)
     assert scheduled(pod)["reason"] == reason
     assert message in scheduled(pod)["message"]
 
