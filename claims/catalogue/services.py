@@ -207,7 +207,7 @@ def _limit_problems(spec: dict[str, Any], limits: ProfileLimits) -> list[str]:
             )
         if limits.max_devices < quota.devices(spec):
             problems.append(
-                f"The spec asks for {quota.devices(spec)} devices, but a claim may have at most "
+                f"The spec requests {quota.devices(spec)} devices, but a claim may have at most "
                 f"{limits.max_devices}."
             )
     return [*problems, *limits.problems().values()]

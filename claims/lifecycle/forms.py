@@ -57,7 +57,7 @@ class ExtendForm(forms.Form):
 
 
 class ShortenForm(forms.Form):
-    until = LocalMoment(label="New end", error_messages={"required": "Say when it shall end."})
+    until = LocalMoment(label="New end", error_messages={"required": "Enter the new end."})
 
 
 class PersonField(forms.ModelChoiceField[User]):

@@ -239,7 +239,7 @@ def _notify_approvers(extension: Extension) -> None:
     notify(
         extension_approvers(claim, requested_by=extension.requested_by),
         key=f"extension:{extension.pk}:asked",
-        title=f"{extension.requested_by.label} asks to keep {claim} longer",
+        title=f"{extension.requested_by.label} requests an extension of {claim}",
         body=body,
         url=reverse("claims:extension", args=[extension.pk]),
         important=True,

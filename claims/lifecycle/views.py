@@ -291,7 +291,7 @@ def extension_withdraw(request: HttpRequest, extension_id: UUID) -> HttpResponse
 
     def act() -> None:
         withdraw_extension(extension=extension, by=user_of(request))
-        messages.success(request, f"You no longer ask to keep {extension.claim} longer.")
+        messages.success(request, f"Extension request for {extension.claim} withdrawn.")
 
     return ask_or_act(request, "extend", {"claim": extension.claim}, None, act)
 

@@ -86,7 +86,7 @@ def cluster_quotas_write(request: HttpRequest, name: str) -> HttpResponse:
     try:
         write_quotas(name=cluster.name, write=True)
         write_cluster.delay(str(cluster.pk))
-        messages.success(request, f"Quotas are kept in {cluster} from now on.")
+        messages.success(request, f"Quotas are now written to {cluster}.")
     except PortalError as refusal:
         messages.error(request, refusal.message)
     return redirect("claims:cluster_quotas", cluster.name)
@@ -99,7 +99,7 @@ def cluster_quotas_stop(request: HttpRequest, name: str) -> HttpResponse:
     if request.method == "POST":
         write_quotas(name=cluster.name, write=False)
         write_cluster.delay(str(cluster.pk))
-        messages.success(request, f"The portal's quotas are taken away from {cluster}.")
+        messages.success(request, f"The portal's quotas are being removed from {cluster}.")
         return redirect("claims:cluster_quotas", cluster.name)
     rows = WrittenQuota.objects.filter(team_namespace__cluster=cluster).select_related("team_namespace__team")
     written = list(rows.exclude(observed_hard={}).order_by("team_namespace__namespace"))

@@ -42,7 +42,7 @@ class QuotaForm(forms.Form):
         max_value=100_000,
         required=False,
         label="Guaranteed",
-        help_text="Of a device class: so many are kept free for the team.",
+        help_text="For a device class: devices that are always kept free for the team.",
     )
 
     def __init__(self, data: QueryDict | None = None, *, initial: dict[str, Any] | None = None) -> None:

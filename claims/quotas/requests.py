@@ -104,7 +104,7 @@ def _notify_expired(asked: QuotaRequest) -> None:
     notify(
         [asked.requested_by],
         key=f"quota-request-decided-{asked.pk}",
-        title=f"Nobody decided on more quota for {asked.team}",
+        title=f"Quota request of {asked.team} expired",
         body="Request again if it is still needed.",
         url=reverse("claims:quota_request_decision", args=[asked.pk]),
     )

@@ -275,7 +275,7 @@ def _notify_admins(quota_request: QuotaRequest) -> None:
         admins,
         key=f"quota-request-{quota_request.pk}",
         title=(
-            f"{quota_request.requested_by.label} asks for more quota of {quota_request.team}: "
+            f"{quota_request.requested_by.label} requests more quota for {quota_request.team}: "
             f"{quota_words(quota_request)}"
         ),
         body=quota_request.reason,

@@ -138,7 +138,7 @@ def _require_adoptable(
     fitting = {one.pk: one.current for one in fitting_profiles(row, team)}
     version = fitting.get(profile.pk)
     if version is None:
-        raise Invalid(f"The profile {profile} is not open to {team}, or asks for other classes than {row}.")
+        raise Invalid(f"The profile {profile} is not open to {team}, or requests other classes than {row}.")
     if not timedelta(0) < duration <= version.max_duration:
         raise Invalid(
             f"{profile} allows at most {in_words(version.max_duration)}; this is for {in_words(duration)}."

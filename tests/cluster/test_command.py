@@ -184,8 +184,8 @@ def test_what_is_said_when_a_cluster_is_added_is_kept_of_that_cluster(run, fra):
         "http://dcgm.monitoring.svc:9400",
     )
     told = run("set", "fra-1", "--no-write-quotas")
-    assert told.strip() == "The portal's quotas are taken away from fra-1 within a minute."
-    assert run("set", "fra-1", "--write-quotas").strip() == "Quotas are kept in fra-1 within a minute."
+    assert told.strip() == "The portal's quotas are removed from fra-1 within a minute."
+    assert run("set", "fra-1", "--write-quotas").strip() == "Quotas are written to fra-1 within a minute."
     Cluster.objects.create(name="lab-2", credentials=b"")
     assert "lab-2 is forgotten" in run("remove", "lab-2", "--yes")
     assert Cluster.objects.get().name == "fra-1"

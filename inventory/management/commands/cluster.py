@@ -125,9 +125,9 @@ class Command(BaseCommand):
     def do_set(self, options: dict[str, Any]) -> None:
         cluster = write_quotas(name=options["name"], write=options["write_quotas"])
         self.stdout.write(
-            f"Quotas are kept in {cluster.name} within a minute."
+            f"Quotas are written to {cluster.name} within a minute."
             if cluster.write_quotas
-            else f"The portal's quotas are taken away from {cluster.name} within a minute."
+            else f"The portal's quotas are removed from {cluster.name} within a minute."
         )
 
     def do_policies(self, options: dict[str, Any]) -> None:

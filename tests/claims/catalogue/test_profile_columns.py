@@ -155,7 +155,7 @@ def test_conflict_names_who_saved_which_version(save, lena):
         ({"title": " "}, "A profile needs a title."),
         ({"title": "t" * 81}, "A title has at most 80 characters."),
         ({"scalable": "all"}, "The spec has no request all with an exact count, so it cannot be scaled."),
-        ({"spec": make_spec(2)}, "The spec asks for 2 devices, but a claim may have at most 1."),
+        ({"spec": make_spec(2)}, "The spec requests 2 devices, but a claim may have at most 1."),
         (
             {"default_duration": timedelta(0)},
             "The default duration must be longer than 0.",
@@ -227,7 +227,7 @@ def test_replaced_spec_is_refused_if_invalid_or_outdated(save, root, lena):
 
     with pytest.raises(Forbidden):
         replaced(by=lena)
-    with pytest.raises(Invalid, match="asks for 3 devices, but a claim may have at most 2"):
+    with pytest.raises(Invalid, match="requests 3 devices, but a claim may have at most 2"):
         replaced(spec=make_spec(3))
     with pytest.raises(Invalid):
         replaced(spec={"devices": {"requests": []}})

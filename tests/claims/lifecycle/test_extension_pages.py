@@ -136,9 +136,7 @@ def test_shortening_can_be_undone_from_the_toast(client, alice, claim):
     assert client.post(url("extend_back", claim) + "?until=soon").status_code == 422
 
 
-@pytest.mark.parametrize(
-    ("until", "said"), [("", "Say when it shall end."), ("2020-01-01T00:00", "release it")]
-)
+@pytest.mark.parametrize(("until", "said"), [("", "Enter the new end."), ("2020-01-01T00:00", "release it")])
 def test_an_end_that_cannot_be_is_422(client, alice, claim, until, said):
     client.force_login(alice)
     answer = client.post(url("shorten", claim), {"until": until})

@@ -119,7 +119,7 @@ def test_a_wish_is_told_to_those_who_decide_and_an_extension_at_once_to_nobody(r
     requested = extend(claim=running(), by=alice, until=END + DAY, reason="One more epoch.", key="b")
     said = (
         f"extension:{requested.pk}:asked",
-        "alice asks to keep sam longer",
+        "alice requests an extension of sam",
         "Until Tue 3 Nov 2026, 06:00 UTC; it ends on Mon 2 Nov 2026, 06:00 UTC if nobody decides before. "
         "One more epoch.",
         f"/approvals/extensions/{requested.pk}/",

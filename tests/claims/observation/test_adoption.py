@@ -366,7 +366,7 @@ def test_a_profile_that_does_not_fit_is_refused(adoption, train, vision, why):
         Profile.objects.update(retired_at=NOON)
     else:
         profile = make_profile("mig", spec=make_spec(device_class="mig.nvidia.com"))
-    said = f"The profile {profile} is not open to vision, or asks for other classes than by-hand."
+    said = f"The profile {profile} is not open to vision, or requests other classes than by-hand."
     with pytest.raises(Invalid, match=f"^{said}$"):
         adopt(**adoption | {"profile": profile})
 

@@ -186,7 +186,7 @@ def test_who_and_what_does_not_fit_is_refused(row, root, alice, eve, lena, train
     with pytest.raises(Invalid, match="allows"):
         adopt(row, root, alice, train, duration=timedelta(days=400))
     other = make_profile("other", spec=make_spec(1, device_class="mig.nvidia.com"))
-    with pytest.raises(Invalid, match="asks for other classes"):
+    with pytest.raises(Invalid, match="requests other classes"):
         adopt(row, root, alice, other)
     generated = foreign(fra, "pod-made", origin="template")
     with pytest.raises(Conflict, match="comes and goes with its pod"):

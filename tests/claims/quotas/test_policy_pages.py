@@ -52,7 +52,7 @@ def test_the_command_switches_the_writing_of_quotas(fra, capsys):
     call_command("cluster", "set", "fra-1", "--write-quotas")
     fra.refresh_from_db()
     assert fra.write_quotas
-    assert "Quotas are kept in fra-1" in capsys.readouterr().out
+    assert "Quotas are written to fra-1" in capsys.readouterr().out
     call_command("cluster", "set", "fra-1", "--no-write-quotas")
     fra.refresh_from_db()
     assert not fra.write_quotas

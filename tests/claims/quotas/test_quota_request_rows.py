@@ -108,7 +108,7 @@ def test_active_platform_admins_other_than_the_asker_hear_of_a_request(want, roo
     make_user("former", admin=True, is_active=False)
     asked = want(by=ada)
     assert notices() == [
-        ("root", "ada asks for more quota of vision: gpu.nvidia.com", "a paper", page_of(asked), True)
+        ("root", "ada requests more quota for vision: gpu.nvidia.com", "a paper", page_of(asked), True)
     ]
 
 
@@ -360,7 +360,7 @@ def test_every_request_that_nobody_decided_in_time_expires_and_no_other(vision, 
         assert row_of(one) == kept[one.pk] | expired
     for one in (early, done):
         assert row_of(one) == kept[one.pk]
-    said = ("Nobody decided on more quota for vision", "Request again if it is still needed.")
+    said = ("Quota request of vision expired", "Request again if it is still needed.")
     assert notices() == [
         ("alice", *said, page_of(due), False),
         ("lena", *said, page_of(long_due), False),

@@ -166,7 +166,7 @@ def test_admins_are_told_and_what_nobody_decides_on_expires(want, root, alice):
         maintain_quotas()
     asked.refresh_from_db()
     assert asked.status == RequestStatus.EXPIRED
-    assert "Nobody decided" in Notice.objects.get(user=alice).title
+    assert "expired" in Notice.objects.get(user=alice).title
 
 
 @pytest.mark.django_db

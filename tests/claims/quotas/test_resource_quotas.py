@@ -238,13 +238,13 @@ def test_an_admin_switches_it_on_and_off_and_repairs(client, root, gateway, fra,
     client.force_login(root)
     assert "Not written" in client.get(PAGE).text
     write, repair = (reverse(f"claims:cluster_quotas_{name}", args=["fra-1"]) for name in ("write", "repair"))
-    assert "are kept in fra-1" in client.post(write, {"write": "on"}, follow=True).text
+    assert "are now written to fra-1" in client.post(write, {"write": "on"}, follow=True).text
     assert written()[DEVICES] == "8"
     rewrite(gateway, **{DEVICES: "100"})
     client.post(repair)
     assert written()[DEVICES] == "8"
     assert "Repaired" in client.get(PAGE).text
-    assert "are taken away from fra-1" in client.post(STOP, follow=True).text
+    assert "are being removed from fra-1" in client.post(STOP, follow=True).text
     assert written() is None
     assert client.get(write).status_code == client.get(repair).status_code == 405
     Cluster.objects.filter(pk=fra.pk).update(read_only=True)
