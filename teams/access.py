@@ -4,6 +4,8 @@ from typing import cast
 
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
+from django.db.models import OuterRef, Subquery, Value
+from django.db.models.expressions import Combinable
 from django.http import Http404, HttpRequest
 
 from core.errors import Forbidden
@@ -29,6 +31,13 @@ def role_in(user: User | AnonymousUser, team: Team) -> Role | None:
         return Role.OWNER
     role = Membership.objects.filter(user=user, team=team).values_list("role", flat=True).first()
     return Role(role) if role else None
+
+
+def role_of(user: User, *, team: OuterRef) -> Combinable:
+    """Return `role_in` as part of a query whose rows have a team; null for an outsider."""
+    if user.is_superuser:
+        return Value(Role.OWNER)
+    return Subquery(Membership.objects.filter(user=user, team=team).values("role"))
 
 
 def team_for(user: User | AnonymousUser, slug: str, *, at_least: Role = Role.VIEWER) -> Team:

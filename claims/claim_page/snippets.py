@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from shlex import quote
 from textwrap import wrap
 
@@ -226,17 +227,25 @@ def kubectl_commands(claim: Claim, use: ClaimUse, options: WorkloadOptions) -> s
 FILE_EXTENSIONS = {"yaml": "yaml", "python": "py", "shell": "sh"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snippet:
-    """A snippet for one claim. `image` is the image of its container, "" for none."""
+    """
+    A snippet for one claim. `image` is the image of its container, "" for none.
+
+    Its text is written when it is read: a page shows one of many snippets.
+    """
 
     key: str
     title: str
     language: str  # "yaml", "shell", "python"
-    text: str
+    write: Callable[[], str]
     group: SnippetGroup
     filename: str
     image: str
+
+    @cached_property
+    def text(self) -> str:
+        return self.write()
 
 
 def claim_snippets(
@@ -259,12 +268,15 @@ def claim_snippets(
 def make_snippet(
     kind: SnippetKind, claim: Claim, use: ClaimUse, options: WorkloadOptions, *, base_url: str
 ) -> Snippet:
-    if kind.manifests is None:
-        text = script_text(kind.key, claim, use, options, base_url=base_url)
-    else:
-        text = to_yaml(*kind.manifests(use, options))
-    if kind.image and kind.language != "shell":
-        text = with_comments(text, snippet_notes(kind, use, options))
+    def text() -> str:
+        if kind.manifests is None:
+            text = script_text(kind.key, claim, use, options, base_url=base_url)
+        else:
+            text = to_yaml(*kind.manifests(use, options))
+        if kind.image and kind.language != "shell":
+            text = with_comments(text, snippet_notes(kind, use, options))
+        return text
+
     return Snippet(
         kind.key,
         str(kind.title),

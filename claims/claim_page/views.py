@@ -7,6 +7,7 @@ cause no new response.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -14,10 +15,10 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotModified
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.cache import get_conditional_response, patch_cache_control
+from django.utils.cache import patch_cache_control
 from django.utils.html import format_html
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -30,7 +31,7 @@ from claims.claim_page.snippets import GROUPS, Snippet, claim_snippets, cuda_che
 from claims.inbox.views import thread_context
 from claims.lifecycle import services
 from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, in_grace, pending_extension
-from claims.lifecycle.facts import Facts, claim_facts
+from claims.lifecycle.facts import Facts, claim_facts, claim_stamp
 from claims.lifecycle.sharing import sharing_slots
 from claims.match_page import funnel_rows
 from claims.models import Claim
@@ -243,24 +244,37 @@ class ClaimStateStyle:
 @require_safe
 def detail(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = visible_claim(request, claim_id)
-    page = claim_context(claim_facts(claim, user_of(request)), user_of(request))
+    user = user_of(request)
+    page = claim_context(claim_facts(claim, user, stamp=claim_stamp(claim_id, user)), user)
     snippets = {} if claim.is_final else snippets_context(request, claim, request.GET.get("snippet", ""))
     return render(request, "claims/claim_page/detail.html", page | snippets)
 
 
 @require_safe
 def detail_live(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    """Render the part that polls: 304 until something changes; a final claim polls no more."""
-    facts = claim_facts(visible_claim(request, claim_id), user_of(request))
-    response = get_conditional_response(request, etag=facts.etag)
-    if response is None:
-        seen = request.GET.get("seen", "")
-        response = render(
-            request, "claims/claim_page/live.html", claim_context(facts, user_of(request)) | {"seen": seen}
-        )
-        response["ETag"] = facts.etag
-        if facts.claim.state not in (seen, *UNAPPROVED):
-            response["HX-Trigger"] = CLAIM_CHANGED
+    """
+    Render the part that polls: 304 until something changes; a final claim polls no more.
+
+    A tag with the current stamp needs no look at the claim. Otherwise the page may still be the same, and the
+    browser hears the new tag.
+    """
+    user = user_of(request)
+    stamp, tag = claim_stamp(claim_id, user), request.headers.get("If-None-Match", "")
+    if re.fullmatch(rf'"\w+-{stamp}"', tag):
+        return polled(HttpResponseNotModified(), tag)
+    facts = claim_facts(visible_claim(request, claim_id), user, stamp=stamp)
+    if tag.startswith(f'"{facts.digest}-'):
+        return polled(HttpResponseNotModified(), facts.etag)
+    seen = request.GET.get("seen", "")
+    page = claim_context(facts, user) | {"seen": seen}
+    response = polled(render(request, "claims/claim_page/live.html", page), facts.etag)
+    if facts.claim.state not in (seen, *UNAPPROVED):
+        response["HX-Trigger"] = CLAIM_CHANGED
+    return response
+
+
+def polled(response: HttpResponse, etag: str) -> HttpResponse:
+    response["ETag"] = etag
     patch_cache_control(response, private=True, no_cache=True)
     return response
 
@@ -276,7 +290,7 @@ def claim_context(facts: Facts, user: User) -> dict[str, Any]:
         "claim": claim,
         "alternatives": facts.alternatives,
         "look": ClaimStateStyle(*LOOK[claim.state]),
-        "etag": facts.etag.strip('"'),
+        "etag": facts.etag,
         "polls": not claim.is_final,
         "has_use": claim.state not in UNAPPROVED,
         "figures": key_figures(facts),

@@ -6,19 +6,25 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from uuid import UUID
 
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import OuterRef, Subquery
+from django.http import Http404
 from django.urls import reverse
+from django.utils import timezone
 
 from claims.lifecycle.extensions import in_grace
 from claims.models import Allocation, Claim
 from claims.observation.observations import Observation, observe
 from claims.plans.changes import CurrentPart, current_parts
 from claims.states import NEVER_APPROVED, ClaimState
-from inventory.freshness import OF_DEVICES, Age, ages
-from inventory.models import Device, Pod
-from teams.access import role_in
+from inventory.freshness import OF_DEVICES, Age, ages, is_stale
+from inventory.models import Device, Freshness, Pod
+from teams.access import role_in, role_of
 from teams.models import Role, User
 
+RESOURCES = (*OF_DEVICES, "pods")  # of the mirror, whose age the page shows
 AGE_STEP = 30  # seconds by which the mirror may grow newer before the page says so
 
 
@@ -44,6 +50,7 @@ class Facts:
     role: Role | None  # of the reader
     seen: Observation
     age: Age | None  # of the mirror it stands on, None once it is over
+    stamp: str = ""  # of `claim_stamp`, read before the rest
 
     @cached_property
     def held(self) -> list[HeldDevice]:
@@ -68,10 +75,15 @@ class Facts:
     def consumers(self) -> list[Pod]:
         return self.seen.users
 
-    @cached_property
+    @property
     def etag(self) -> str:
+        """Return a strong tag (RFC 9110 §8.8.3): what the page shows, and the current stamp."""
+        return f'"{self.digest}-{self.stamp}"'
+
+    @cached_property
+    def digest(self) -> str:
         """
-        Return a strong tag (RFC 9110 §8.8.3) that changes when the page would, relative times aside.
+        Return a text that changes when the page would, relative times aside.
 
         The page counts the age of the mirror on by itself, so it has to hear that the mirror is newer.
         """
@@ -81,10 +93,35 @@ class Facts:
         if self.age is not None:
             seen_at = self.age.seen_at
             parts += f" {seen_at and seen_at.timestamp() // AGE_STEP} {self.age.is_stale} {self.age.why}"
-        return f'"{hashlib.sha256(parts.encode()).hexdigest()[:24]}"'
+        return hashlib.sha256(parts.encode()).hexdigest()[:24]
 
 
-def claim_facts(claim: Claim, user: User) -> Facts:
+def claim_facts(claim: Claim, user: User, *, stamp: str = "") -> Facts:
     """Look a claim up in the mirror; the number of queries does not depend on how many devices it holds."""
-    age = None if claim.is_final else ages((*OF_DEVICES, "pods"), cluster=claim.cluster)[0]
-    return Facts(claim, role_in(user, claim.team), observe([claim])[claim.pk], age)
+    age = None if claim.is_final else ages(RESOURCES, cluster=claim.cluster)[0]
+    return Facts(claim, role_in(user, claim.team), observe([claim])[claim.pk], age, stamp)
+
+
+def claim_stamp(claim_id: UUID, user: User) -> str:
+    """
+    Return a text that changes whenever the page of the claim may change, from one query; 404 for an outsider.
+
+    It stands for the whole mirror of the cluster by its revision, so it changes more often than the page.
+    """
+    successors = Claim.objects.filter(replaces=OuterRef("pk")).exclude(state__in=NEVER_APPROVED)
+    freshness = Freshness.objects.filter(cluster=OuterRef("cluster"), resource__in=RESOURCES).order_by("pk")
+    rows = Claim.objects.visible_to(user).filter(pk=claim_id)
+    row = rows.values_list(
+        *("state", "expires_at", "version", "problem", "observation_hash", "cluster__revision"),
+        *("cluster__halted_because", role_of(user, team=OuterRef("team"))),
+        Subquery(successors.order_by("-created_at").values("state")[:1]),
+        ArraySubquery(freshness.values("error")),
+        ArraySubquery(freshness.values("seen_at")),
+    )[:1]
+    if not row:
+        raise Http404
+    state, expires_at, *values, seen = row[0]
+    overdue = expires_at is not None and expires_at <= timezone.now()
+    steps = [at and (at.timestamp() // AGE_STEP, is_stale(at)) for at in seen]
+    text = repr((state, overdue, expires_at, *values, steps))
+    return hashlib.sha256(text.encode()).hexdigest()[:24]

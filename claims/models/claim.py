@@ -45,8 +45,11 @@ class ClaimQuerySet(models.QuerySet["Claim"]):
         )
 
     def with_profile(self, slug: str) -> Self:
-        """Return the claims that name the profile, alone or with others."""
-        return self.filter(names_profile(slug=slug))
+        """Return the claims that name the profile, alone or with others; both are found by an index."""
+        versions = ProfileVersion.objects.filter(profile__slug=slug)
+        alone = Claim.objects.filter(profile_version__in=versions).order_by().values("pk")
+        others = Alternative.objects.filter(profile_version__in=versions).order_by().values("claim")
+        return self.filter(pk__in=alone.union(others))
 
     def live(self) -> Self:
         return self.exclude(state__in=FINAL)

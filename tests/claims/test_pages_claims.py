@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
@@ -12,7 +13,7 @@ from django.utils import timezone
 from claims.approvals.decide import approve, deny
 from claims.models import Allocation
 from claims.states import FINAL, ClaimState
-from inventory.models import Device, Pod, ResourceClaim, ResourceSlice
+from inventory.models import Cluster, Device, Pod, ResourceClaim, ResourceSlice
 from tests.factories import make_allocation, make_claim
 
 pytestmark = pytest.mark.django_db
@@ -178,7 +179,32 @@ def test_polling_is_304_until_claim_changes(client, alice, held):
     tag = {"If-None-Match": first["ETag"]}
     assert client.get(live(held), headers=tag).status_code == 304
     Pod.objects.update(phase="Succeeded")
+    mirror_moves()
     assert client.get(live(held), headers=tag).status_code == 200
+
+
+def mirror_moves() -> None:
+    """Count a batch, as the sync does in the transaction that writes the rows."""
+    Cluster.objects.update(revision=F("revision") + 1)
+
+
+def test_unchanged_poll_reads_the_stamp_alone(client, alice, held, django_assert_num_queries):
+    client.force_login(alice)
+    tag = {"If-None-Match": client.get(live(held))["ETag"]}
+    with django_assert_num_queries(3):  # session, user, stamp
+        assert client.get(live(held), headers=tag).status_code == 304
+
+
+def test_poll_is_304_with_a_new_tag_after_a_change_elsewhere(client, alice, held, django_assert_num_queries):
+    client.force_login(alice)
+    before = client.get(live(held))["ETag"]
+    mirror_moves()
+    answer = client.get(live(held), headers={"If-None-Match": before})
+    assert answer.status_code == 304
+    assert answer["ETag"] != before
+    with django_assert_num_queries(3):
+        again = client.get(live(held), headers={"If-None-Match": answer["ETag"]})
+    assert again.status_code == 304
 
 
 def test_polling_announces_transition_once(client, alice, lena, claim):

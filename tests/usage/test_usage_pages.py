@@ -93,7 +93,8 @@ def test_every_range_works_and_an_unknown_one_is_a_day(as_alice, claim, wanted):
 
 def test_panel_polls_every_minute_while_devices_are_held(as_alice, claim):
     held = hold(claim, NOON - timedelta(hours=10))
-    again = f'hx-get="{reverse("usage:claim_fragment", args=[claim.pk])}?range=7d" hx-trigger="every 60s"'
+    url = reverse("usage:claim_fragment", args=[claim.pk])
+    again = f'hx-get="{url}?range=7d" data-poll="60" hx-trigger="poll"'
     assert again in as_alice.get(fragment(claim, range="7d")).text
     held.ended_at = NOON
     held.save(update_fields=["ended_at"])

@@ -154,6 +154,33 @@ document.addEventListener("htmx:configRequest", ({ detail: { elt, formData } }) 
   if (columns.every((box) => box.checked === box.hasAttribute("data-shown"))) formData.delete("col");
 });
 
+// data-poll="3": fires `poll` (hx-trigger) after so many seconds, later each time that nothing has changed, at most four times
+// as late. A hidden tab does not poll; one that is shown again polls at once. data-etag is what the element shows: the answer
+// is 304 while it is the same, and swaps nothing.
+const polls = new WeakMap(); // element → seconds to wait, and when that is over
+const poll = (atOnce) => {
+  if (document.hidden) return;
+  const now = Date.now();
+  for (const element of document.querySelectorAll("[data-poll]")) {
+    const seconds = Number(element.dataset.poll);
+    let state = polls.get(element);
+    if (!state || atOnce) polls.set(element, state = { seconds, due: atOnce ? now : now + 1000 * seconds });
+    if (now < state.due) continue;
+    state.due = now + 1000 * state.seconds;
+    state.seconds = Math.min(1.5 * state.seconds, 4 * seconds);
+    element.dispatchEvent(new CustomEvent("poll"));
+  }
+};
+setInterval(poll, 1000, false);
+document.addEventListener("visibilitychange", () => poll(true));
+document.addEventListener("htmx:configRequest", ({ detail: { elt, headers } }) => {
+  if (elt.dataset.poll && elt.dataset.etag) headers["If-None-Match"] = elt.dataset.etag;
+});
+document.addEventListener("htmx:afterRequest", ({ detail: { elt, xhr } }) => {
+  const etag = elt.dataset.poll && xhr.status === 304 && xhr.getResponseHeader("ETag");
+  if (etag) elt.dataset.etag = etag;
+});
+
 // Charts are loaded only on pages that have one.
 let charts = null;
 const loaded = (element) => new Promise((resolve, reject) => { element.onload = resolve; element.onerror = reject; document.head.append(element); });

@@ -1,0 +1,49 @@
+"""Parts of a page poll: never in a hidden tab, at once in one that is shown again, later while unchanged."""
+
+from itertools import pairwise
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+HIDE = """hidden => {
+  Object.defineProperty(document, "hidden", {configurable: true, get: () => hidden});
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def test_hidden_tab_does_not_poll_and_shown_tab_polls_at_once(people):
+    mira = people("engineer")
+    page = mira.page
+    page.clock.install()
+    page.goto("/")
+    polls: list[str] = []
+    page.on("request", lambda request: polls.append(request.url) if "bell" in request.url else None)
+    page.clock.run_for(45_000)
+    assert polls == []
+    with page.expect_response("**/bell/") as answer:
+        page.clock.run_for(20_000)
+    assert answer.value.status == 304
+    page.evaluate(HIDE, True)
+    page.clock.run_for(600_000)
+    assert len(polls) == 1
+    with page.expect_response("**/bell/"):
+        page.evaluate(HIDE, False)
+    assert len(polls) == 2
+
+
+def test_unchanged_element_polls_later_each_time_at_most_four_times_as_late(people):
+    mira = people("engineer")
+    page = mira.page
+    page.clock.install()
+    page.goto("/")
+    seconds: list[int] = []
+    elapsed = 0
+    page.on("request", lambda request: seconds.append(elapsed) if "bell" in request.url else None)
+    while elapsed < 1_000:
+        page.clock.run_for(5_000)
+        elapsed += 5
+        page.wait_for_timeout(20)
+    waits = [after - before for before, after in pairwise(seconds)]
+    assert waits[0] < waits[1] < waits[2]
+    assert 230 <= max(waits) <= 250
