@@ -217,7 +217,6 @@ SPECTACULAR_SETTINGS = {
         "Approval": "claims.models.Approval",
         "Sharing": "claims.catalogue.sharing.Sharing",
         "Actor": "claims.claim_page.api.ACTORS",
-        "RelaxationKind": "dra.help.RelaxationKind",
         "PendingKind": "claims.inbox.api.KIND_CHOICES",
         "DiagnosisActor": "claims.claim_page.api.DIAGNOSIS_ACTORS",
     },

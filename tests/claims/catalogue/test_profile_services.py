@@ -56,7 +56,7 @@ def test_all_problems_are_reported_together(save):
     ("fields", "sentence"),
     [
         ({"scalable": "other"}, "has no request other with an exact count"),
-        ({"spec": make_spec(4), "max_devices": 2}, "asks for 4 devices, but a claim may have at most 2"),
+        ({"spec": make_spec(4), "max_devices": 2}, "requests 4 devices, but a claim may have at most 2"),
         ({"default_duration": timedelta(days=30)}, "longer than the max duration, 14 d"),
         ({"approval": "nobody"}, "not a kind of approval"),
     ],
