@@ -12,7 +12,7 @@ from claims.catalogue.tasks import mirror_has_changed, refresh_availability
 from claims.delivery.tasks import reconcile_cluster
 from claims.models import Claim, Extension, QuotaRequest
 from claims.observation import ownership
-from claims.quotas.tasks import write_team
+from claims.quotas.tasks import queue_team
 from claims.signals import claim_state_changed, pending_request_decided, request_returned
 from claims.states import FINAL, ClaimState
 from core.transactions import after_commit
@@ -49,7 +49,7 @@ def queue_quota_sync(*, claim: Claim, **_: Any) -> None:
     Write the ResourceQuotas of the team after the commit. `claims.tasks.maintain_quotas` repairs a lost
     message.
     """
-    after_commit(write_team, str(claim.team_id))
+    queue_team(claim.team_id)
 
 
 @receiver(claim_state_changed, dispatch_uid="claims.observation.ownership")

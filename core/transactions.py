@@ -32,10 +32,11 @@ def after_commit(task: Task[Any, Any], *args: object) -> None:
     A broker that is down must not turn a committed approval into an error page. The task's sweep does what
     was not queued.
     """
-    transaction.on_commit(partial(_queue, task, args))
+    transaction.on_commit(partial(queue, task, *args))
 
 
-def _queue(task: Task[Any, Any], args: tuple[object, ...]) -> None:
+def queue(task: Task[Any, Any], *args: object) -> None:
+    """Queue `task` now; a broker that is down is logged."""
     try:
         task.delay(*args)
     except OperationalError as error:

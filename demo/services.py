@@ -131,7 +131,7 @@ def portal(supervisor: Supervisor) -> Wait:
 
 def start_worker(supervisor: Supervisor, name: str, *, queues: str, threads: int) -> None:
     how = ("-n", f"{name}@%h", "-Q", queues, "-P", "threads", "-c", str(threads))
-    quiet = ("--without-gossip", "--without-mingle", "--loglevel", "WARNING")
+    quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING")
     supervisor.start(name, sys.executable, "-m", "celery", "-A", "portal", "worker", *how, *quiet)
 
 

@@ -125,7 +125,8 @@ CELERY_TASK_ROUTES = {
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 600}
+# A waiting worker is woken by a message at once; `polling_interval` is how long it waits for one at a time.
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 600, "polling_interval": 10}
 
 AUTH_USER_MODEL = "teams.User"
 AUTHENTICATION_BACKENDS = [

@@ -198,7 +198,8 @@ def _slice(model: type[Model], rows_after: Callable[[str], tuple[set[UUID], str]
     try:
         yield ids
     finally:
-        SweepRound.objects.filter(table=table, after=row.after).update(after=last)
+        if last != row.after:
+            SweepRound.objects.filter(table=table, after=row.after).update(after=last)
 
 
 def _claims_after(after: str) -> tuple[set[UUID], str]:

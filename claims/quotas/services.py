@@ -14,7 +14,7 @@ from claims.quotas.requests import named_quota, quota_words, request_impact, unt
 from claims.quotas.usage import quota_usage
 from core.errors import Conflict, Forbidden, Invalid
 from core.times import moment, moment_with_zone, require_date
-from core.transactions import after_commit, lock_row
+from core.transactions import lock_row
 from dra.quota import no_class_reason
 from notify.services import notify
 from teams.access import require_admin, require_role
@@ -79,7 +79,7 @@ def save_quota(
         defaults=values,
         create_defaults={"devices": 0, **values},
     )
-    after_commit(tasks.write_team, str(team.pk))
+    tasks.queue_team(team.pk)
     return quota
 
 

@@ -123,7 +123,7 @@ def release_connection() -> None:
         connection.close()
 
 
-RENEW_EVERY = HELD_FOR.total_seconds() / 3
+RENEW_EVERY = HELD_FOR.total_seconds() / 2
 NOTE_EVERY = 5.0  # seconds between two writes while a watch sends only bookmarks
 
 
@@ -146,6 +146,8 @@ def follow(lease: Lease, gateway: Gateway, kind: Kind, *, version: str, seconds:
         elif batch and now - noted >= NOTE_EVERY:
             note_seen(lease, version)
             noted = now
+        elif now - renewed < RENEW_EVERY:
+            continue  # a watch that is silent wakes every second: nothing to release
         if now - renewed >= RENEW_EVERY:
             lease.renew()
             renewed = now
@@ -199,7 +201,7 @@ def _resource_version(event: Event) -> str:
 
 logger = logging.getLogger(__name__)
 
-WATCH_SECONDS = 25
+WATCH_SECONDS = 50
 FIRST_WATCH_SECONDS = 1  # after an outage, so that pages show at once that the cluster is back
 OUTAGE = timedelta(seconds=WATCH_SECONDS + 10)
 LIST_AGAIN_AFTER = timedelta(minutes=30)  # repairs a lost event

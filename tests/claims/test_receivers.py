@@ -4,8 +4,10 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
+from django.core.cache import cache
 from django.db import transaction
 from django.utils import timezone
+from redis.exceptions import RedisError
 
 from claims.approvals import notices
 from claims.approvals.decide import approve, deny
@@ -13,6 +15,7 @@ from claims.claim_list import bulk
 from claims.lifecycle import services as lifecycle
 from claims.lifecycle.expiry import end_overdue
 from claims.models import Claim
+from claims.quotas import tasks as quota_tasks
 from claims.signals import request_returned
 from claims.states import ClaimState
 from claims.unmanaged.services import adopt
@@ -48,12 +51,13 @@ def test_each_state_change_queues_a_quota_sync_and_a_remark_does_not(
     vision, fra, alice, monkeypatch, django_capture_on_commit_callbacks
 ):
     queued = []
-    monkeypatch.setattr("claims.receivers.write_team.delay", lambda *args: queued.append(args))
+    monkeypatch.setattr("claims.quotas.tasks.write_team.delay", lambda *args: queued.append(args))
     with django_capture_on_commit_callbacks(execute=True):
         claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
         claim.record_creation(why="Requested.", by=alice)
         assert queued == []  # not before the commit
     assert queued == [(str(vision.pk),)]
+    cache.clear()  # the message is being worked on
     with django_capture_on_commit_callbacks(execute=True):
         claim.remark("Kept a day longer.")
     assert len(queued) == 1
@@ -63,11 +67,45 @@ def test_each_state_change_queues_a_quota_sync_and_a_remark_does_not(
     assert len(queued) == 2
 
 
+def test_many_steps_of_a_team_queue_one_quota_sync_until_it_begins(
+    vision, fra, alice, monkeypatch, django_capture_on_commit_callbacks
+):
+    queued: list[str] = []
+    monkeypatch.setattr("claims.quotas.tasks.write_team.delay", queued.append)
+    speech = make_team("speech", members=(alice,))
+    claims = [make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED) for _ in range(4)]
+    other = make_claim(speech, by=alice, cluster=fra, state=ClaimState.ALLOCATED)
+    with django_capture_on_commit_callbacks(execute=True):
+        for claim in (*claims[:3], other):
+            claim.advance(ClaimState.RELEASING, why="Released.")
+    assert queued == [str(vision.pk), str(speech.pk)]
+    quota_tasks.write_team(str(vision.pk))
+    with django_capture_on_commit_callbacks(execute=True):
+        claims[3].advance(ClaimState.RELEASING, why="Released.")
+    assert queued == [str(vision.pk), str(speech.pk), str(vision.pk)]
+
+
+def test_a_quota_sync_is_queued_though_nobody_can_tell_whether_it_is(
+    vision, fra, alice, monkeypatch, django_capture_on_commit_callbacks
+):
+    queued: list[str] = []
+    monkeypatch.setattr("claims.quotas.tasks.write_team.delay", queued.append)
+
+    def fail(*_args):
+        raise RedisError
+
+    monkeypatch.setattr(quota_tasks.cache, "add", fail)
+    claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED)
+    with django_capture_on_commit_callbacks(execute=True):
+        claim.advance(ClaimState.RELEASING, why="Released.")
+    assert queued == [str(vision.pk)]
+
+
 def test_a_lost_race_queues_no_quota_sync(
     vision, fra, alice, monkeypatch, django_capture_on_commit_callbacks
 ):
     queued: list[str] = []
-    monkeypatch.setattr("claims.receivers.write_team.delay", queued.append)
+    monkeypatch.setattr("claims.quotas.tasks.write_team.delay", queued.append)
     claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
     Claim.objects.filter(pk=claim.pk).update(state=ClaimState.RELEASING)
     with django_capture_on_commit_callbacks(execute=True):
@@ -79,7 +117,7 @@ def test_a_rolled_back_step_queues_no_quota_sync(
     vision, fra, alice, monkeypatch, django_capture_on_commit_callbacks
 ):
     queued: list[str] = []
-    monkeypatch.setattr("claims.receivers.write_team.delay", queued.append)
+    monkeypatch.setattr("claims.quotas.tasks.write_team.delay", queued.append)
     claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
     with django_capture_on_commit_callbacks(execute=True), suppress(LookupError), transaction.atomic():
         claim.advance(ClaimState.RELEASING, why="Released.")
@@ -108,7 +146,7 @@ def test_the_sweep_is_started_every_fifteen_seconds():
 def synced(monkeypatch):
     """The ids of the teams whose quotas are queued to be written."""
     teams: list[str] = []
-    monkeypatch.setattr("claims.receivers.write_team.delay", teams.append)
+    monkeypatch.setattr("claims.quotas.tasks.write_team.delay", teams.append)
     for name in ("deliver", "remove", "label", "reconcile_objects"):
         monkeypatch.setattr(f"claims.delivery.tasks.{name}.delay", lambda *_: None)
     return teams

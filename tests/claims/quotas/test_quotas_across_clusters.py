@@ -118,7 +118,7 @@ def test_what_moves_is_taken_away_in_one_cluster_before_it_is_given_in_the_other
     clusters = {"fra-1": fra, "osl-1": osl}
     here = approve(ask(devices=8, cluster=clusters[before]))
     with monkeypatch.context() as lost:  # every message is lost
-        lost.setattr("claims.receivers.write_team.delay", lambda team: None)
+        lost.setattr("claims.quotas.tasks.write_team.delay", lambda team: None)
         release(claim=here, by=alice)
         there = ask(devices=8, cluster=clusters[after])
         Claim.objects.filter(pk=there.pk).update(state=ClaimState.APPROVED)
@@ -134,7 +134,7 @@ def test_a_delivery_takes_away_elsewhere_first_though_messages_were_lost(
     two, ask, approve, monkeypatch, fra, osl
 ):
     maintain_quotas()
-    monkeypatch.setattr("claims.receivers.write_team.delay", lambda team: None)
+    monkeypatch.setattr("claims.quotas.tasks.write_team.delay", lambda team: None)
     claim = ask(devices=8)
     assert two.hard("osl-1") == 8
     assert approve(claim).state == ClaimState.PROVISIONED
