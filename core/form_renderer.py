@@ -1,4 +1,4 @@
-"""Forms: a `<select>` is written without a template per option, since a choice of teams may have hundreds."""
+"""Forms: options are written without a template for each, since a choice of teams may have hundreds."""
 
 import html
 from collections.abc import Mapping
@@ -13,6 +13,8 @@ class FormRenderer(DjangoTemplates):
     def render(self, template_name: str, context: dict[str, Any], request: HttpRequest | None = None) -> str:
         if template_name == "django/forms/widgets/select.html":
             return select_element(context["widget"])
+        if template_name == "django/forms/widgets/checkbox_select.html":
+            return checkbox_list(context["widget"])
         return super().render(template_name, context, request)
 
 
@@ -28,6 +30,25 @@ def select_element(widget: Mapping[str, Any]) -> SafeString:
         if name is not None:
             parts.append("</optgroup>")
     parts.append("</select>")
+    return mark_safe("\n".join(parts))  # noqa: S308 - every part has been escaped above
+
+
+def checkbox_list(widget: Mapping[str, Any]) -> SafeString:
+    """Return what Django's template `checkbox_select.html` draws."""
+    whole = {name: value for name in ("id", "class") if (value := widget["attrs"].get(name))}
+    parts = [f"<div{attributes(whole)}>"]
+    for group, options, _index in widget["optgroups"]:
+        if group:
+            parts.append(f"<div><label>{escape(group)}</label>")
+        for option in options:
+            label_for = attributes({"for": option["attrs"]["id"]} if option["attrs"].get("id") else {})
+            box = {"type": option["type"], "name": option["name"], "value": option["value"]} | option["attrs"]
+            parts.append(
+                f"<div><label{label_for}><input{attributes(box)}> {escape(option['label'])}</label></div>"
+            )
+        if group:
+            parts.append("</div>")
+    parts.append("</div>")
     return mark_safe("\n".join(parts))  # noqa: S308 - every part has been escaped above
 
 
