@@ -19,6 +19,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from claims.catalogue import availability
 from claims.catalogue.lint import catalogue_report
 from claims.catalogue.yaml_export import catalogue_file, exported
 from claims.models import (
@@ -146,6 +147,7 @@ def fill(names: dict[str, Any], **people: User) -> None:
     now = timezone.now()
     for name, since in (("old_rate", now - DAY), ("coming_rate", now + DAY)):
         names[name] = Rate.objects.create(title=name, per_hour=1, valid_from=since).pk
+    availability.recompute()
     (rounded,) = (one for one in catalogue_report().due if one.fix)
     names["finding"] = rounded.key
     names["catalogue_file"] = catalogue_file(exported()).replace("maxDevices: 4", "maxDevices: 2")
