@@ -98,7 +98,10 @@ def preview(
     )
     if funnel.fits and not with_help:
         return result
-    relaxations = find_relaxations(snapshot, plan.spec, claims, funnel)
+    relaxations = snapshot.derived(
+        ("relaxations", plan.spec_hash, claims),
+        lambda: find_relaxations(snapshot, plan.spec, claims, funnel),
+    )
     return replace(result, help=tuple(relaxations), suggestions=tuple(_suggestions(plan, snapshot)))
 
 

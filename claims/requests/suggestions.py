@@ -10,6 +10,7 @@ from claims.models import Profile, ProfileVersion
 from claims.quotas import usage
 from dra import match, quota
 from dra.blockers import find_blockers
+from dra.canonical import spec_hash
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.fallback import CannotCombineError, first_available
 from dra.manifests import with_count
@@ -72,13 +73,32 @@ def suggestions_for(
         count = quota.devices(spec)
         if count > version.max_devices or not headroom.fits(profile, spec, count, parallel):
             continue
-        preview = match.preview(snapshot, spec, claims=parallel)
-        if preview.fits and preview.free is not None:
-            memory = _smallest_memory(cluster, snapshot, spec) * count
-            kinds = kinds_for(cluster.pk, snapshot, spec)
+        offer = _offer(cluster, snapshot, spec, parallel)
+        if offer is not None:
+            free, kinds, memory = offer
             problem = _problem(chosen, profile, spec)
-            suggestions.append(Suggestion(profile, version, count, preview.free, kinds, memory, problem))
+            suggestions.append(Suggestion(profile, version, count, free, kinds, memory * count, problem))
     return _sorted(suggestions)[:MAX_SHOWN]
+
+
+type _Offer = tuple[int, frozenset[DeviceKind], int]
+
+
+def _offer(cluster: Cluster, snapshot: ClusterSnapshot, spec: Json, claims: int) -> _Offer | None:
+    """
+    Return the free devices, kinds and smallest memory for claims that all fit; None if they do not.
+
+    Computed once per spec and snapshot, so the next request of anybody finds the result.
+    """
+
+    def computed() -> _Offer | None:
+        preview = match.preview(snapshot, spec, claims=claims)
+        if not preview.fits or preview.free is None:
+            return None
+        memory = _smallest_memory(cluster, snapshot, spec)
+        return preview.free, kinds_for(cluster.pk, snapshot, spec), memory
+
+    return snapshot.derived(("offer", spec_hash(spec), claims), computed)
 
 
 class _QuotaHeadroom:
@@ -148,7 +168,7 @@ class VisibleBlockers:
 
 def blockers_for(person: Person, cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) -> VisibleBlockers:
     """Return claims whose release would free enough devices for `spec`; the number of queries is constant."""
-    result = find_blockers(snapshot, spec)
+    result = snapshot.derived(("blockers", spec_hash(spec)), lambda: find_blockers(snapshot, spec))
     names = {name for blocker in result.blockers for name in blocker.claims}
     rows = ResourceClaim.objects.filter(
         cluster=cluster, gone_at=None, name__in={name.partition("/")[2] for name in names}

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from bench.world import Kind, world
-from dra.cluster_snapshot import ClusterSnapshot
+from dra.cluster_snapshot import MAX_DERIVED, ClusterSnapshot
 
 
 def of(made, claims):
@@ -63,6 +63,22 @@ def test_claim_that_replaces_one_of_its_name_is_found():
     assert said(snapshot)
     after = snapshot.after(claims=[new], changed_claims=[(None, new), (old, None)])
     assert list(after.claim_by_name.values()) == [new]
+
+
+def test_derived_results_belong_to_one_snapshot():
+    made = world(Kind.WHOLE, 16)
+    snapshot = of(made, made.claims)
+    numbers = iter(range(9))
+    assert [snapshot.derived(key, lambda: next(numbers)) for key in ("a", "b", "a")] == [0, 1, 0]
+    assert snapshot.after(claims=[]).derived("a", lambda: next(numbers)) == 2
+
+
+def test_results_of_many_requests_are_bounded():
+    snapshot = of(world(Kind.WHOLE, 16), [])
+    for key in range(2 * MAX_DERIVED):
+        snapshot.derived(key, lambda: None)
+    assert snapshot.derived(2 * MAX_DERIVED - 1, lambda: "again") is None
+    assert snapshot.derived(0, lambda: "again") == "again"
 
 
 def test_what_a_change_does_not_touch_is_the_same_object():

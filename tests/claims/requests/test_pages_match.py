@@ -9,6 +9,7 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 from claims.models import Claim
+from claims.requests import suggestions
 from inventory import cluster_snapshot
 from inventory.models import Cluster, Device, DeviceClass, ResourceClaim, ResourceSlice
 from tests.dra.clusters import device_class, gpu, holds, resource_slice
@@ -230,6 +231,27 @@ def test_offers_cost_the_same_for_one_profile_and_for_many(
         make_profile(f"more-{place}")
     with django_assert_num_queries(len(one)):
         client.get(PANEL, request_fields)
+
+
+def test_offers_are_computed_once_per_snapshot(client, alice, request_fields, monkeypatch):
+    make_profile("more")
+    previews = []
+    preview = suggestions.match.preview
+    monkeypatch.setattr(
+        suggestions.match, "preview", lambda *args, **options: previews.append(1) or preview(*args, **options)
+    )
+    client.force_login(alice)
+
+    def number_of_previews():
+        previews.clear()
+        client.get(PANEL, {**request_fields, "help": "1"})
+        return len(previews)
+
+    first = number_of_previews()
+    again = number_of_previews()
+    assert first > again == 1  # the match of the request itself
+    cluster_snapshot.forget()
+    assert number_of_previews() == first
 
 
 def test_offers_come_cheapest_first_and_by_memory_where_a_price_is_missing(
