@@ -47,6 +47,9 @@ type Tab = Literal["mine", "team", "all", "decided"]
 
 PENDING_TABS: tuple[Tab, ...] = ("mine", "team", "all")
 TABS: tuple[Tab, ...] = (*PENDING_TABS, "decided")
+# Columns that no row shows; they are most of the bytes of a claim.
+UNREAD = ("spec", "original_request", "profile_version__spec", "cluster__discovery", "cluster__credentials")
+UNREAD_OF_EXTENSIONS = tuple(f"claim__{name}" for name in UNREAD if "cluster" not in name)
 DUE_SOON_AFTER, OVERDUE_AFTER = timedelta(hours=4), timedelta(hours=24)
 AGE_LABELS = {"fresh": "new", "aging": "due soon", "late": "overdue"}
 
@@ -286,10 +289,10 @@ class PendingItems(_Items):
         mine = {row.pk for row in page if row.is_mine}
         ids = _ids_by_kind((row.kind, pk) for pk, row in rows.items())
         items: dict[UUID, Item] = {}
-        claims = inbox.claims().filter(pk__in=ids["claim"], state=ClaimState.REQUESTED)
+        claims = inbox.claims().defer(*UNREAD).filter(pk__in=ids["claim"], state=ClaimState.REQUESTED)
         for claim in claims.prefetch_related(Prefetch("comments", Comment.objects.select_related("by"))):
             items[claim.pk] = inbox.claim_item(claim, rows[claim.pk], mine=claim.pk in mine)
-        for extension in inbox.extensions().filter(pk__in=ids["extension"]):
+        for extension in inbox.extensions().defer(*UNREAD_OF_EXTENSIONS).filter(pk__in=ids["extension"]):
             items[extension.pk] = inbox.extension_item(extension, mine=extension.pk in mine)
         for quota_request in inbox.quota_requests().filter(pk__in=ids["quota"]):
             items[quota_request.pk] = inbox.quota_request_item(quota_request, mine=quota_request.pk in mine)
@@ -304,21 +307,35 @@ class DecidedItems(_Items):
         decided = ~Q(status=RequestStatus.WAITING) & Q(decided_at__isnull=False)
         claims = inbox.claims().filter(decided_at__isnull=False).exclude(state=ClaimState.REQUESTED)
         extensions, requests = inbox.extensions().filter(decided), inbox.quota_requests().filter(decided)
-        self.keys = _keys(claims, "claim").union(
-            _keys(extensions, "extension"), _keys(requests, "quota"), all=True
-        )
+        self.parts = (
+            _keys(claims, "claim"), _keys(extensions, "extension"), _keys(requests, "quota")
+        )  # fmt: skip
+
+    @cached_property
+    def total(self) -> int:
+        return int(_union(self.parts).count())
 
     def __len__(self) -> int:
-        return self.keys.count()
+        return self.total
 
     def _slice(self, at: slice) -> list[Item]:
         inbox = self.inbox
-        keys = list(self.keys.order_by("-when", "row")[at])
+        start, stop, _step = at.indices(self.total)
+        if start >= stop:
+            return []
+        # From the nearer end, so that an index has the order of each kind and few rows are read.
+        is_backwards = start > self.total - stop
+        first, last = (self.total - stop, self.total - start) if is_backwards else (start, stop)
+        order = ("when", "-row") if is_backwards else ("-when", "row")
+        nearest = _union([part.order_by(*order)[:last] for part in self.parts])
+        keys = list(nearest.order_by(*order)[first:last])
+        if is_backwards:
+            keys.reverse()
         ids = _ids_by_kind((kind, pk) for kind, pk, _when in keys)
         items: dict[UUID, Item] = {}
-        for claim in inbox.claims().filter(pk__in=ids["claim"]):
+        for claim in inbox.claims().defer(*UNREAD).filter(pk__in=ids["claim"]):
             items[claim.pk] = inbox.claim_item(claim)
-        for extension in inbox.extensions().filter(pk__in=ids["extension"]):
+        for extension in inbox.extensions().defer(*UNREAD_OF_EXTENSIONS).filter(pk__in=ids["extension"]):
             items[extension.pk] = inbox.extension_item(extension)
         for quota_request in inbox.quota_requests().filter(pk__in=ids["quota"]):
             items[quota_request.pk] = inbox.quota_request_item(quota_request)
@@ -330,6 +347,12 @@ def _ids_by_kind(keys: Iterable[tuple[str, UUID]]) -> dict[ItemKind, list[UUID]]
     for kind, pk in keys:
         ids[cast(ItemKind, kind)].append(pk)
     return ids
+
+
+def _union(parts: Sequence[QuerySet[Any, Any]]) -> QuerySet[Any, Any]:
+    first, *others = parts
+    union: QuerySet[Any, Any] = first.union(*others, all=True)
+    return union
 
 
 def _keys(rows: QuerySet[Any, Any], kind: str) -> QuerySet[Any, Any]:

@@ -72,8 +72,8 @@ def list_context(request: HttpRequest) -> dict[str, Any]:
         "query": query.urlencode(),
         "search": search,
         "is_filtered": any((search.words, search.team, search.profile)),
-        "teams": Team.objects.visible_to(user),
-        "profiles": Profile.objects.visible_to(user),
+        "teams": list(Team.objects.visible_to(user).values_list("slug", flat=True)),
+        "profiles": list(Profile.objects.visible_to(user).values_list("slug", "title")),
         "edits_reasons": user.is_superuser or Membership.objects.filter(user=user, role__in=LEADS).exists(),
     }
 

@@ -95,6 +95,8 @@ class ApprovalStep(models.Model):
 
 class PendingDecisionQuerySet(models.QuerySet["PendingDecision"]):
     def visible_to(self, user: User | AnonymousUser) -> Self:
+        if user.is_superuser:
+            return self  # without a condition that is always true, which the planner cannot know
         return self.filter(team__in=Team.objects.visible_to(user))
 
 

@@ -241,3 +241,20 @@ def test_the_api_lists_every_kind(every_kind, lena):
     ]
     assert rows[0]["claim"]["name"] == "sam2"
     assert rows[1]["claim"] is None
+
+
+def test_every_page_of_decided_requests_is_in_order_from_the_nearer_end(vision, fra, lena, alice):
+    now = timezone.now()
+    for number in range(23):
+        claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.DENIED, name=f"denied-{number}")
+        # Two at each time, so that ids decide on their order.
+        Claim.objects.filter(pk=claim.pk).update(
+            decided_at=now - timedelta(hours=number // 2), decided_by=lena
+        )
+    decided = Inbox(lena).tab("decided")
+    everything = [item.pk for item in decided[:]]
+    assert everything == [
+        claim.pk for claim in Claim.objects.exclude(decided_at=None).order_by("-decided_at", "pk")
+    ]
+    for start in range(24):
+        assert [item.pk for item in decided[start : start + 5]] == everything[start : start + 5]
