@@ -86,7 +86,7 @@ def devices(request: HttpRequest) -> HttpResponseBase:
         columns=DEVICE_COLUMNS,
         title="Devices",
         filters=DeviceFilter,
-        search=("name", "node_name", "pool", "product", "uuid", "parent_uuid", "partition"),
+        search=(lambda word: Q(search__contains=word.lower()),),
         sort="node",
         prepare=partial(name_holders, request.user),
     )

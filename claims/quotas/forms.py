@@ -17,7 +17,12 @@ from teams.models import Team
 class QuotaForm(forms.Form):
     """A limit of one team for one device class, for one profile, or for the number of its claims."""
 
-    team = forms.ModelChoiceField(Team.objects.all(), to_field_name="slug", label="Team")
+    team = forms.ModelChoiceField(
+        Team.objects.all(),
+        to_field_name="slug",
+        label="Team",
+        widget=forms.TextInput(attrs={"list": "teams"}),
+    )
     device_class = forms.CharField(
         required=False,
         max_length=253,

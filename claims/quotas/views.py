@@ -95,6 +95,7 @@ def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
         "wanted": request.GET.get("team", ""),
         "q": request.GET.get("q", ""),
         "is_admin": is_admin,
+        "slugs": Team.objects.order_by("slug").values_list("slug", flat=True) if is_admin else (),
         "over": [row for group in groups for row in group.rows if row.over],
         "asking": {team.pk for team in led},
         "waiting": QuotaRequest.objects.visible_to(request.user).filter(status=RequestStatus.WAITING).count(),

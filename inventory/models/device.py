@@ -8,6 +8,7 @@ from typing import Any, Self
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Case, Q, Value, When
+from django.db.models.functions import Concat, Lower
 from django.utils import timezone
 
 from core.models import uuid7
@@ -58,7 +59,7 @@ class DeviceQuerySet(models.QuerySet["Device"]):
         """Load all that a row shows; reading anything else raises instead of querying."""
         return (
             self.select_related("cluster", "held_by")
-            .defer("attributes", "capacity", "counters", "cluster__credentials", "held_by__raw")
+            .defer("attributes", "capacity", "counters", "search", "cluster__credentials", "held_by__raw")
             .with_state()
             .fetch_mode(models.FETCH_RAISE)
         )
@@ -104,6 +105,17 @@ class Device(models.Model):
     pool_complete = models.BooleanField(default=True)
     classes = models.JSONField(default=list)  # names of DeviceClasses whose selectors it meets
     held_by = models.ForeignKey("inventory.ResourceClaim", models.SET_NULL, null=True, related_name="devices")
+    # What the list is searched in, lower-case: one text is compared several times as fast as seven columns.
+    search = models.GeneratedField(
+        expression=Lower(
+            Concat(
+                *("name", Value(" "), "node_name", Value(" "), "pool", Value(" "), "product", Value(" ")),
+                *("uuid", Value(" "), "parent_uuid", Value(" "), "partition"),
+            )
+        ),
+        output_field=models.TextField(),
+        db_persist=True,
+    )
     appeared_at = models.DateTimeField(default=timezone.now)
     changed_at = models.DateTimeField(default=timezone.now)
     gone_at = models.DateTimeField(null=True)
@@ -117,7 +129,12 @@ class Device(models.Model):
         )
         indexes = (
             models.Index(fields=["cluster", "node_name"], condition=Q(gone_at=None), name="device_node"),
-            models.Index(fields=["node_name", "name"], condition=Q(gone_at=None), name="device_in_order"),
+            models.Index(
+                fields=["node_name", "name", "id"],
+                include=["search"],
+                condition=Q(gone_at=None),
+                name="device_by_node",
+            ),
             models.Index(
                 fields=["product", "partition", "id"], condition=Q(gone_at=None), name="device_by_product"
             ),

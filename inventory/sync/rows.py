@@ -28,6 +28,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection, models, transaction
 from django.db.models import Case, CharField, F, Value, When
+from django.db.models.expressions import RawSQL
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from psycopg import sql
@@ -296,7 +297,9 @@ def _row(write: Write, values: Columns) -> Columns:
 
 
 def _known(write: Write, model: type[Mirrored], uids: Sequence[str]) -> Iterable[Mirrored]:
-    rows = model._default_manager.filter(cluster=write.cluster_id, uid__in=uids)
+    # An array is one parameter: of hundreds, preparing them would take longer than the query.
+    stored = RawSQL("SELECT unnest(%s::text[])", (list(uids),))
+    rows = model._default_manager.filter(cluster=write.cluster_id, uid__in=stored)
     return rows if model in TRACKED else rows.defer("raw", "labels")
 
 

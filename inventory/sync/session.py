@@ -23,7 +23,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from cluster.kinds import DEVICE_TAINT_RULE_VERSIONS, EVENT, MIRRORED, Kind
+from cluster.kinds import DEVICE_TAINT_RULE_VERSIONS, EVENT, MIRRORED, RESOURCE_SLICE, Kind
 from cluster.protocol import Event, Gateway, Permission
 from core.errors import violated_constraint
 from inventory.models import (
@@ -58,7 +58,8 @@ def mirrored_kinds(cluster: Cluster) -> tuple[Kind, ...]:
     """Return the kinds in the order of a first sync; taint rules in the version that the cluster serves."""
     served = cluster.discovery.get("taint_rules")
     rules = tuple(kind for kind in DEVICE_TAINT_RULE_VERSIONS if kind.version == served)
-    return (*MIRRORED, *rules)
+    before = MIRRORED.index(RESOURCE_SLICE)  # devices are joined once, after what taints them is known
+    return (*MIRRORED[:before], *rules, *MIRRORED[before:])
 
 
 def mirrored_kind(cluster: Cluster, plural: str) -> Kind | None:

@@ -14,7 +14,7 @@ from inventory.models import Device, Freshness, Node, ObjectEvent, Pod, Resource
 from inventory.signals import mirror_changed
 from inventory.sync.list_watch import apply_events, list_all
 from inventory.sync.rows import writing
-from inventory.sync.session import HELD_FOR, LeaseLost, reserve, take
+from inventory.sync.session import HELD_FOR, LeaseLost, mirrored_kinds, reserve, take
 from tests.inventory.conftest import gpu, node, resource_claim, slice_of
 
 pytestmark = pytest.mark.django_db
@@ -300,3 +300,10 @@ def test_gpu_added_to_a_pool_appears_in_the_history(mirrored, fake, run_session)
     event = ObjectEvent.objects.get(kind="Device")
     assert (event.name, event.change) == ("gpu.nvidia.com/node-b/gpu-1", "appeared")
     assert ResourceSlice.objects.get(name="node-b-slice", gone_at=None).generation == 2
+
+
+def test_taint_rules_are_listed_before_slices_so_that_devices_are_joined_once(fra):
+    fra.discovery = {"taint_rules": "v1"}
+    plurals = [kind.plural for kind in mirrored_kinds(fra)]
+    assert plurals.index("devicetaintrules") < plurals.index("resourceslices")
+    assert len(plurals) == len(set(plurals)) == 8

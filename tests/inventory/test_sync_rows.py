@@ -445,6 +445,7 @@ def test_a_device_fills_every_column_of_its_row(fra, fake):
         "partition": "1g.10gb",
         "uuid": "GPU-3",
         "parent_uuid": "GPU-parent",
+        "search": "gpu-3 node-x node-x nvidia h100 80gb hbm3 gpu-3 gpu-parent 1g.10gb",
         "memory_bytes": 81559 * 2**20,
         "attributes": rich["attributes"],
         "capacity": rich["capacity"],

@@ -501,3 +501,12 @@ def test_devices_of_a_state_are_those_that_the_list_shows_in_it(both):
     for states in (*choices, ["free", "not-ready"], ["in-use", "tainted"], []):
         expected = {device.pk for device in Device.objects.with_state() if device.state in states}
         assert {device.pk for device in Device.objects.in_state(*states)} == expected, states
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [("NODE-B", 1), ("h200 ber", 0), ("h200 node-a", 1), ("node-a gpu-0", 2), ("a gpu-0 h2", 1), ("%", 0)],
+)
+def test_a_device_is_found_by_words_of_several_columns_in_any_case(both, as_alice, words, count):
+    page = as_alice.get("/devices/", {"q": words}).context["listing"].page
+    assert len(page.object_list) == count
