@@ -7,6 +7,7 @@ A slice writes names in the driver's own domain without a domain; CEL reads them
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Protocol
 
 from dra.quantity import Quantity, QuantityError
@@ -41,6 +42,12 @@ def lookup(entries: Json, driver: str, domain: str, name: str) -> Any:
     return entries.get(name) if qualified_entry is None and domain == driver else qualified_entry
 
 
+@lru_cache(maxsize=1024)
+def _version(text: str) -> Version:
+    """A fleet has thousands of devices and few versions of drivers."""
+    return Version.parse(text)
+
+
 def attribute(raw: Json) -> Any:
     """
     Return the value of a DeviceAttribute: str, int, bool or `Version`, or a list of these.
@@ -52,9 +59,9 @@ def attribute(raw: Json) -> Any:
             return raw[kind]
     try:
         if raw.get("version") is not None:
-            return Version.parse(str(raw["version"]))
+            return _version(str(raw["version"]))
         if raw.get("versions") is not None:
-            return [Version.parse(str(version)) for version in raw["versions"]]
+            return [_version(str(version)) for version in raw["versions"]]
     except VersionError as error:
         raise Malformed(str(error)) from error
     raise Malformed(f"The attribute {dict(raw)} has no value.")
