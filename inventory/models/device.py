@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from django.contrib.postgres.indexes import GinIndex
+from django.core.checks import CheckMessage
 from django.db import models
 from django.db.models import Case, Q, Value, When
 from django.db.models.functions import Concat, Lower
@@ -15,6 +16,14 @@ from core.models import uuid7
 from inventory.models.cluster import Cluster
 from inventory.models.mirror import Node, ResourceSlice
 from inventory.states import LOOKS, DeviceState, DeviceStateStyle, Holder
+
+
+class StoredColumn(models.GeneratedField):
+    """A generated column, whose check of the models needs no connection: PostgreSQL 12 and later store it."""
+
+    def _check_supported(self, databases: object) -> list[CheckMessage]:
+        return []
+
 
 STATES: dict[DeviceState, Q] = {
     DeviceState.IN_USE: Q(held_by__isnull=False),
@@ -106,7 +115,7 @@ class Device(models.Model):
     classes = models.JSONField(default=list)  # names of DeviceClasses whose selectors it meets
     held_by = models.ForeignKey("inventory.ResourceClaim", models.SET_NULL, null=True, related_name="devices")
     # What the list is searched in, lower-case: one text is compared several times as fast as seven columns.
-    search = models.GeneratedField(
+    search = StoredColumn(
         expression=Lower(
             Concat(
                 *("name", Value(" "), "node_name", Value(" "), "pool", Value(" "), "product", Value(" ")),
