@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('inventory', '0004_fleet_counts'),
+        ('inventory', '0005_pod_extended'),
     ]
 
     operations = [
