@@ -142,7 +142,7 @@ def _compare(cluster: World, results: list[Result]) -> None:
 # The portal, in a PostgreSQL of its own.
 
 PORTAL_LINES = (
-    *("pages", "writes", "exports", "sweep", "traffic", "memory: w", "recompute"),
+    *("pages", "writes", "exports", "sweep", "traffic", "memory: w", "steady", "recompute"),
     *("first sync", "memory: sync"),
 )
 
@@ -153,7 +153,7 @@ def measure_portal(run: Run, background: _Background | None) -> None:
 
     options, size = run.options, Size().divided(run.options.fraction)
     with open_portal(options.keep):
-        from bench.portal import chores, first_sync, pages, traffic, writes
+        from bench.portal import chores, first_sync, pages, steady, traffic, writes
         from bench.portal.build import build
 
         def mirror(_cluster: object, listing: ListedCluster) -> None:
@@ -168,10 +168,11 @@ def measure_portal(run: Run, background: _Background | None) -> None:
             ("writes", "exports"): lambda: writes.results(size.devices, options.repeat, options.only),
             ("sweep",): lambda: chores.sweep(size.devices),
             ("traffic", "memory: w"): lambda: traffic.results(size.devices, options.only),
+            ("steady",): lambda: steady.results(size.devices),
             ("recompute",): lambda: chores.recompute(size.devices, options.only),
         }
         for prefixes, section in sections.items():
-            if background is not None and "traffic" in prefixes:
+            if background is not None and prefixes[0] in ("traffic", "steady"):
                 background.thread.join()  # it measures wall-clock time
             run.measure(prefixes, section)
 

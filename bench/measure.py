@@ -76,7 +76,8 @@ class Result:
         elif self.budget is not None:
             p95 = percentile(self.budgeted)
             ratio = p95 / self.budget if self.budget else 1 + p95 if p95 else 0.0
-            yield ratio, f"p95 {p95:,.1f} {self.unit}{clock}, budget {self.budget:,g} ({ratio:.1f} ×)"
+            label = "p95 " if len(self.budgeted) > 1 else ""
+            yield ratio, f"{label}{p95:,.1f} {self.unit}{clock}, budget {self.budget:,g} ({ratio:.1f} ×)"
         if self.median_budget is not None:
             ratio = self.cost / self.median_budget
             yield (

@@ -167,7 +167,7 @@ def _approvals() -> Iterator[Address]:
     extension = Extension.objects.filter(status="waiting", claim__team__members__username=LEAD).first()
     if extension is not None:
         yield Address("extension card", url_of("claims:extension", extension.pk), DECIDE)
-    yield Address("approval rules", url_of("claims:approval_rules"), DECIDE)
+    yield Address("approval rules", url_of("claims:approval_rules"), (ADMIN,))
     yield Address("approvals, away", url_of("claims:delegations"), (LEAD,))
 
 
@@ -213,7 +213,7 @@ def _people() -> Iterator[Address]:
     yield Address("notices", url_of("notify:list"))
     yield Address("bell", url_of("notify:bell"), fragment=True)
     yield Address("bell, unchanged", url_of("notify:bell"), fragment=True, poll=True, budget=UNCHANGED)
-    yield Address("teams", url_of("teams:list"))
+    yield Address("teams", url_of("teams:list"), (ADMIN,))
     yield Address("people of a team", url_of("teams:people", TEAM))
     yield Address("own page", url_of("teams:profile"))
     yield Address("API tokens", url_of("teams:tokens"))

@@ -15,7 +15,8 @@ def result(*samples, **fields):
     [
         (result(10.0, budget=50.0), 0.2, []),
         (result(90.0, budget=50.0, processor=[25.0]), 0.5, []),
-        (result(90.0, budget=50.0), 1.8, ["p95 90.0 ms, budget 50 (1.8 ×)"]),
+        (result(90.0, budget=50.0), 1.8, ["90.0 ms, budget 50 (1.8 ×)"]),
+        (result(1.0, 90.0, budget=50.0), 1.8, ["p95 90.0 ms, budget 50 (1.8 ×)"]),
         (
             result(30.0, budget=50.0, median_budget=25.0),
             1.2,

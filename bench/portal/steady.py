@@ -1,0 +1,110 @@
+"""
+A steady stream of changes: from the moment the cluster sends an event until its row is committed.
+
+Two watches at once, one of slices and one of claims; events come from memory as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from threading import Thread
+from typing import Any, cast
+from unittest import mock
+
+from django.db import connection
+
+from bench.measure import Result
+from bench.portal.build import NAME
+from cluster.kinds import RESOURCE_CLAIM, RESOURCE_SLICE, Kind
+from cluster.protocol import Event, Gateway
+from inventory.models import Cluster, ResourceClaim, ResourceSlice
+from inventory.sync import list_watch
+from inventory.sync.session import Lease, take
+
+RATE = 500  # events per second and resource
+SECONDS = 10
+OBJECTS = 2_000  # of each resource that change in turn
+LATENCY = 1_000.0  # ms, the 99th percentile
+VERSION = 2_000_000_000  # above those of the first listing
+
+
+def results(devices: int) -> Iterator[Result]:
+    """Yield a line per resource."""
+    cluster = Cluster.objects.get(name=NAME)
+    slices = ResourceSlice.objects.filter(cluster=cluster, gone_at=None).order_by("pk")
+    claims = ResourceClaim.objects.filter(cluster=cluster, gone_at=None).order_by("pk")
+    watches = [
+        _Watch(
+            RESOURCE_SLICE, [_changed_slice(raw) for raw in slices.values_list("raw", flat=True)[:OBJECTS]]
+        ),
+        _Watch(
+            RESOURCE_CLAIM, [_changed_claim(raw) for raw in claims.values_list("raw", flat=True)[:OBJECTS]]
+        ),
+    ]
+    apply_events = list_watch.apply_events
+
+    def recorded(lease: Lease, kind: Kind, events: Sequence[Event], *, version: str) -> None:
+        apply_events(lease, kind, events, version=version)
+        watch = watches[kind is RESOURCE_CLAIM]
+        watch.committed += [(event.resource_version, time.monotonic()) for event in events]
+
+    with mock.patch.object(list_watch, "apply_events", recorded):
+        threads = [Thread(target=watch.follow, args=(cluster,)) for watch in watches]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for watch in watches:
+        latencies = sorted(1000 * (at - watch.sent[version]) for version, at in watch.committed)
+        p99 = latencies[int(0.99 * len(latencies))] if latencies else float("inf")
+        rate = len(latencies) / SECONDS
+        path = f"steady: change of a {watch.kind.kind} until its row is committed, p99"
+        note = f"{path}: {rate:.0f} of {RATE} events per second."
+        yield Result(path, devices, "sync", [p99], budget=LATENCY, notes=[note])
+
+
+class _Watch:
+    """A gateway that sends events at a constant rate, and when each was sent and committed."""
+
+    def __init__(self, kind: Kind, bodies: list[bytes]) -> None:
+        self.kind, self.bodies = kind, bodies
+        self.sent: dict[str, float] = {}
+        self.committed: list[tuple[str, float]] = []
+
+    def follow(self, cluster: Cluster) -> None:
+        lease = take(cluster.pk, self.kind.plural)
+        if lease is None:
+            raise RuntimeError(f"Another worker syncs {self.kind.plural}.")
+        try:
+            list_watch.follow(lease, cast(Gateway, self), self.kind, version="0", seconds=SECONDS)
+        finally:
+            lease.drop()
+            connection.close()
+
+    def watch(self, kind: Kind, **_options: object) -> Iterator[Event]:
+        start = time.monotonic()
+        for number in range(RATE * SECONDS):
+            due = start + number / RATE
+            time.sleep(max(0.0, due - time.monotonic()))
+            body = json.loads(self.bodies[number % len(self.bodies)])
+            version = str(time.time_ns() // 1000 + VERSION)
+            body["metadata"]["resourceVersion"] = version
+            self.sent[version] = due
+            yield Event("MODIFIED", body, version)
+
+
+def _changed_slice(raw: dict[str, Any]) -> bytes:
+    """Return the slice with another driver version on each device that has one."""
+    for device in raw["spec"].get("devices", ()):
+        if "driverVersion" in device.get("attributes", {}):
+            device["attributes"]["driverVersion"] = {"version": f"580.95.{time.time_ns() % 1000}"}
+    return json.dumps(raw).encode()
+
+
+def _changed_claim(raw: dict[str, Any]) -> bytes:
+    """Return the claim reserved for another pod."""
+    for user in raw.get("status", {}).get("reservedFor", ()):
+        user["name"] = f"{user['name'].rpartition('-')[0]}-{time.time_ns() % 100}"
+    return json.dumps(raw).encode()
