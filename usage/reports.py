@@ -160,9 +160,7 @@ UNREAD = (
 
 def report(team: Team, month: Month, *, now: datetime) -> CostReport:
     """Return the report of a team's month, in at most eight queries for any number of claims and days."""
-    span = month.span
-    costs = team_costs(team, span, RateCard.load(), now=now)
-    cost_lines = list(rounded_lines(dict(sorted(costs.items()))))  # by claim (ids ascend), product, partition
+    cost_lines = month_lines(team, month, now=now)
     claims = Claim.objects.filter(pk__in=[line.claim_id for line in cost_lines]).defer(*UNREAD)
     related = ("requested_by", "profile_version__profile", "cluster")
     claims_by_pk = claims.select_related(*related).with_profiles().in_bulk()
@@ -173,13 +171,19 @@ def report(team: Team, month: Month, *, now: datetime) -> CostReport:
     return CostReport(
         team=team,
         month=month,
-        until=min(now, span.end),
+        until=min(now, month.span.end),
         lines=billed,
         by_claim=grouped(billed, claim_row),
         by_person=grouped(billed, person_row),
         by_product=grouped(billed, product_row),
         total=total(line.cost for line in billed),
     )
+
+
+def month_lines(team: Team, month: Month, *, now: datetime) -> list[CostLine]:
+    """Return the lines of a team's month in the order of claims, products and partitions."""
+    costs = team_costs(team, month.span, RateCard.load(), now=now)
+    return list(rounded_lines(dict(sorted(costs.items()))))
 
 
 def claim_row(line: BilledLine) -> CostRow:
