@@ -64,10 +64,15 @@ class RequestPreview:
 
 
 def preview(
-    *, by: User, replaces: Claim | None = None, with_help: bool = False, **fields: Unpack[RequestFields]
+    *,
+    by: User,
+    replaces: Claim | None = None,
+    with_help: bool | None = False,
+    **fields: Unpack[RequestFields],
 ) -> RequestPreview:
     """
-    Return the preview of a request, with relaxations and suggestions if it does not fit or `with_help`.
+    Return the preview of a request, with relaxations and suggestions if it does not fit or `with_help`; with
+    None never.
 
     Raises Http404, PermissionDenied, and Conflict for a retired profile.
     """
@@ -96,7 +101,7 @@ def preview(
         problems=(*permission_problems(by, plan.spec), *plan.problems),
         snapshot=snapshot,
     )
-    if funnel.fits and not with_help:
+    if with_help is None or (funnel.fits and not with_help):
         return result
     relaxations = snapshot.derived(
         ("relaxations", plan.spec_hash, claims),

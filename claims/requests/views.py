@@ -140,7 +140,7 @@ def request_dropped(request: HttpRequest, step: int) -> HttpResponse:
     """
     Show the devices that a step of the match drops, with reasons; as a page, or as rows for the panel.
     """
-    page = panel_context(request, request.GET)
+    page = panel_context(request, request.GET, suggest=False)
     if page["panel"] is None:
         return render(request, "claims/dropped.html", page, status=422)
     if not 0 < step < len(page["funnel"]):
@@ -226,8 +226,11 @@ def form_as_query(form: RequestForm) -> QueryDict:
     return data
 
 
-def panel_context(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
-    """Return the context of the panel: the preview of `data`, or what is missing, field by field."""
+def panel_context(request: HttpRequest, data: QueryDict, *, suggest: bool = True) -> dict[str, Any]:
+    """
+    Return the context of the panel: the preview of `data`, or what is missing, field by field. Without
+    `suggest`, what would help is left out.
+    """
     form = RequestForm(data, user=user_of(request))
     chosen = {"chosen": chosen_alternatives(form)}
     if not data.get("profile"):
@@ -244,7 +247,7 @@ def panel_context(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
             return {"panel": None, "missing": missing} | chosen
     fields = {name: form.cleaned_data[name] for name in PREVIEW_FIELDS}
     try:
-        result = preview(by=user_of(request), **fields, with_help="help" in data)
+        result = preview(by=user_of(request), **fields, with_help="help" in data if suggest else None)
     except PortalError as refusal:
         return {"panel": None, "missing": [refusal.message]} | chosen
     (age,) = ages(OF_DEVICES, cluster=result.plan.cluster)
@@ -278,7 +281,7 @@ def preview_query(data: QueryDict, *more: str) -> str:
 @require_safe
 def request_blockers(request: HttpRequest) -> HttpResponse:
     """Show claims that would free enough devices; as a page, or as lines for the panel."""
-    page = panel_context(request, request.GET)
+    page = panel_context(request, request.GET, suggest=False)
     result: RequestPreview | None = page["panel"]
     if result is None:
         return render(request, "claims/requests/blockers.html", page, status=422)

@@ -254,6 +254,20 @@ def test_offers_are_computed_once_per_snapshot(client, alice, request_fields, mo
     assert number_of_previews() == first
 
 
+@pytest.mark.parametrize("page", [("claims:request_blockers",), ("claims:request_dropped", 1)])
+def test_pages_without_suggestions_compute_none(page, client, alice, request_fields, monkeypatch):
+    def none(*args, **fields):
+        raise AssertionError("computed for nothing")
+
+    monkeypatch.setattr("claims.requests.preview.find_relaxations", none)
+    monkeypatch.setattr("claims.requests.preview.suggestions_for", none)
+    client.force_login(alice)
+    name, *args = page
+    assert client.get(reverse(name, args=args), {**request_fields, "help": "1"}).status_code == 200
+    with pytest.raises(AssertionError, match="for nothing"):
+        client.get(PANEL, {**request_fields, "help": "1"})
+
+
 def test_offers_come_cheapest_first_and_by_memory_where_a_price_is_missing(
     alice, fra, vision, request_fields, monkeypatch
 ):
