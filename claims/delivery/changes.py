@@ -37,8 +37,7 @@ from inventory.models import (
 HELD_FOR = timedelta(seconds=60)  # then what a worker left that died is done by another
 MAX_REVISIONS = 100  # at once, so that much work is not done again after a crash
 DUE_AT_ONCE = 2000  # claims of a sweep; what is left is due with the next
-SLICE = 200  # claims of a sweep: 24,000 take 30 minutes
-OBJECTS_SLICE = 1000  # objects of a sweep: 24,000 take 6 minutes
+SLICE = 200  # rows of a table in a sweep: 24,000 claims or objects take 30 minutes
 
 STANDING = Q(gone_at=None) & ~Q(owner="")
 OURS = Q(deleting_since=None, origin=ResourceClaim.Origin.PORTAL)  # of ResourceClaims: written by the portal
@@ -217,6 +216,6 @@ def _owners_after(model: type[ResourceClaim | ResourceClaimTemplate], after: str
     standing = model._default_manager.filter(STANDING, pk__gt=int(after or 0)).order_by("pk")
     if model is ResourceClaim:
         standing = standing.filter(OURS)
-    rows = list(standing.values_list("pk", "owner")[:OBJECTS_SLICE])
+    rows = list(standing.values_list("pk", "owner")[:SLICE])
     ids = set(valid_ids({owner for _pk, owner in rows}))
-    return ids, str(rows[-1][0]) if len(rows) == OBJECTS_SLICE else ""
+    return ids, str(rows[-1][0]) if len(rows) == SLICE else ""

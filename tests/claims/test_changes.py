@@ -502,7 +502,7 @@ def test_two_sweeps_at_once_let_the_round_go_on_once(eleven):
 def test_a_round_over_objects_finds_each_leftover_once(claim_in, fra, monkeypatch, model):
     removed: list[str] = []
     monkeypatch.setattr(tasks.remove, "apply_async", lambda args, *_, **__: removed.append(*args))
-    monkeypatch.setattr(changes, "OBJECTS_SLICE", 2)
+    monkeypatch.setattr(changes, "SLICE", 2)
     over = [claim_in(S.RELEASED, name=f"over-{number}") for number in range(5)]
     for claim in over:
         columns = {"origin": "portal"} if model is ResourceClaim else {}
