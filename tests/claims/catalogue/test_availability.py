@@ -279,6 +279,36 @@ def test_only_profiles_whose_devices_moved_are_matched_again(fra, train, fleet, 
     assert [figures_of(train), figures_of(large)] == [(6, 5, 3, 3), (1, 1, 1, 1)]
 
 
+def test_node_that_gains_a_label_is_counted_though_no_device_moved(fra, fleet, at_once):
+    large = make_profile("large", spec=selecting("100Gi"), max_devices=1)
+    zone = {"key": "zone", "operator": "In", "values": ["a"]}
+    everywhere = {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}
+    network = resource_slice("net", [gpu(0, memory="141Gi")], nodeSelector=everywhere)
+    for labels, expected in (({}, (1, 1, 0, 0)), ({"zone": "a"}, (1, 1, 1, 1))):
+        with at_once():
+            fleet.put(RESOURCE_SLICE, network)
+            fleet.put(NODE, node("node-a", labels=labels))
+            sync_once(fra, fleet)
+        assert figures_of(large) == expected
+
+
+def test_share_of_a_device_is_counted_though_the_device_stays_free(fra, fleet, at_once):
+    share = make_profile(
+        "share", spec=selecting("100Gi", capacity={"requests": {"memory": "100Gi"}}), max_devices=1
+    )
+    shared = gpu(0, memory="141Gi", allowMultipleAllocations=True)
+    with at_once():
+        fleet.put(NODE, node("node-c"))
+        fleet.put(RESOURCE_SLICE, resource_slice("node-c", [shared]))
+        sync_once(fra, fleet)
+    assert figures_of(share) == (1, 1, 1, 1)
+    with at_once():
+        consumed = {"consumedCapacity": {"memory": "100Gi"}, "shareID": "one"}
+        fleet.put(RESOURCE_CLAIM, holds("gpu-0", pool="node-c", **consumed))
+        sync_once(fra, fleet)
+    assert figures_of(share) == plain_figures(plain_snapshot(fleet), share.current) == (1, 1, 0, 0)
+
+
 def test_older_computation_does_not_overwrite_a_newer_one(fra, train, fleet, at_once):
     older = availability._compute(fra, availability.figures)
     with at_once():
