@@ -30,6 +30,7 @@ from usage.series import Range, UsageSeries, chart_data, claim_series
 from usage.services import remove_rate, require_admin, save_rate
 from usage.telemetry import observe
 
+MAX_ROWS = 100  # of a table of the month; the CSV has all
 TABS = ((Range.HOUR, "1 h"), (Range.DAY, "24 h"), (Range.WEEK, "7 d"), (Range.LIFE, "Life"))
 
 
@@ -90,7 +91,8 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
         {"anchor": "by-person", "title": "By person", "head": "Person", "rows": costs.by_person},
         {"anchor": "by-product", "title": "By product", "head": "Product", "rows": costs.by_product},
     )
-    return render(request, "usage/team.html", {"team": chosen, "report": costs, "groups": groups})
+    page = {"team": chosen, "report": costs, "groups": groups, "max_rows": MAX_ROWS}
+    return render(request, "usage/team.html", page)
 
 
 @require_safe

@@ -11,6 +11,7 @@ from django.urls import reverse
 from claims.states import ClaimState
 from tests.factories import make_claim, make_cluster
 from tests.usage.conftest import NOON, hold, measure, price
+from usage import views
 from usage.models import Collection, Rate
 
 FIVE = timedelta(minutes=5)
@@ -165,6 +166,22 @@ def test_the_month_of_a_team_adds_up_on_its_page(as_alice, claim, lena, vision, 
     page = as_alice.get(cost()).content.decode()
     assert page.count("€33.00") == 5  # the headline, the foot of three tables, the only product
     assert "€30.00" in page
+
+
+def test_a_long_table_of_a_month_has_the_highest_costs_and_totals(
+    as_alice, vision, fra, lena, monkeypatch
+):
+    monkeypatch.setattr(views, "MAX_ROWS", 1)
+    price("3")
+    for name, hours in (("cheap-one", 1), ("costly-one", 9)):
+        over = make_claim(vision, by=lena, cluster=fra, state=ClaimState.RELEASED, name=name)
+        hold(over, NOON - timedelta(hours=10), NOON - timedelta(hours=10 - hours))
+    page = as_alice.get(cost()).content.decode()
+    assert ("costly-one" in page, "cheap-one" in page) == (True, False)
+    assert "The 1 with the highest cost of 2." in page
+    assert "€30.00" in page
+    rows = b"".join(as_alice.get(reverse("usage:team_csv", args=[vision.slug])).streaming_content).decode()
+    assert "cheap-one" in rows
 
 
 def test_empty_month_links_to_the_catalogue(as_alice, vision):
