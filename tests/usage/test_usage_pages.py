@@ -168,9 +168,7 @@ def test_the_month_of_a_team_adds_up_on_its_page(as_alice, claim, lena, vision, 
     assert "€30.00" in page
 
 
-def test_a_long_table_of_a_month_has_the_highest_costs_and_totals(
-    as_alice, vision, fra, lena, monkeypatch
-):
+def test_a_long_table_of_a_month_has_the_highest_costs_and_totals(as_alice, vision, fra, lena, monkeypatch):
     monkeypatch.setattr(views, "MAX_ROWS", 1)
     price("3")
     for name, hours in (("cheap-one", 1), ("costly-one", 9)):
