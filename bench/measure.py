@@ -158,13 +158,14 @@ def seconds_run(pids: Iterable[int]) -> float:
     return total / CLOCK_TICKS
 
 
-def threads_run(pids: Iterable[int]) -> int:
-    """Return how many nanoseconds the living threads of these processes ran (Linux)."""
-    total = 0
+def threads_run(pids: Iterable[int]) -> dict[int, int]:
+    """Return how many nanoseconds the living threads of each of these processes ran (Linux)."""
+    total = {}
     for pid in pids:
+        total[pid] = 0
         for schedule in Path(f"/proc/{pid}/task").glob("*/schedstat"):
             with suppress(OSError):  # the thread has ended
-                total += int(schedule.read_text().split()[0])
+                total[pid] += int(schedule.read_text().split()[0])
     return total
 
 
