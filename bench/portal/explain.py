@@ -20,9 +20,10 @@ COLUMNS = re.compile(
     r'^(SELECT(?: DISTINCT)?) "(\w+)"\."\w+"(?: AS "\w+")?(?:, "\w+"\."\w+")+(?= FROM)', re.M
 )
 LITERALS = re.compile(
-    r"'(?:[^']|'')*'(?:::[a-z ]+(?:\[\])?)?|\b\d+(?:\.\d+)?\b|\bIN \([^()]*\)|\b(?:true|false)\b",
+    r"'(?:[^']|'')*'(?:::[a-z]+(?:\[\])?)?|\b\d+(?:\.\d+)?\b|\bIN \([^()]*\)|\b(?:true|false)\b",
     re.IGNORECASE,
 )
+TEXTS = re.compile(r"'[^']*'")
 INDEX = re.compile(r"(?:Index (?:Only )?Scan(?: Backward)? using|Bitmap Index Scan on) (\w+)")
 SCANNED = re.compile(r"Seq Scan on (\w+)")
 
@@ -70,7 +71,7 @@ def frequent_queries() -> list[FrequentQuery]:
 def explained(sql: str) -> str:
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF) {sql}")
-        return "\n".join(str(line) for (line,) in cursor.fetchall())
+        return "\n".join(TEXTS.sub("?", line) for (line,) in cursor.fetchall())
 
 
 def shortened(sql: str) -> str:
