@@ -37,7 +37,7 @@ class Looking:
 
 class TransitionInline(Looking, admin.TabularInline):  # type: ignore[type-arg]
     model = Transition
-    fields = ("at", "old", "new", "by", "why")
+    fields = ("at", "old", "new", "by", "reason")
 
 
 class ChargeInline(Looking, admin.TabularInline):  # type: ignore[type-arg]

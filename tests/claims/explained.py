@@ -31,7 +31,9 @@ def delivered(*args, **fields):
 def have_devices(cluster, *names, node="node-1"):
     """Let the mirror have a ready node with these GPUs."""
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
-    common = {"cluster": cluster, "revision": 1}
+    # A snapshot that was read before reads what is newer than its revision.
+    revision = type(cluster).objects.get(pk=cluster.pk).revision + 1
+    common = {"cluster": cluster, "revision": revision}
     Node.objects.create(
         uid=node,
         name=node,
@@ -52,9 +54,9 @@ def have_devices(cluster, *names, node="node-1"):
     )  # fmt: skip
     DeviceClass.objects.get_or_create(
         cluster=cluster, uid="class", name="gpu.nvidia.com",
-        defaults={"raw": {"metadata": {"name": "gpu.nvidia.com"}, "spec": {}}, "revision": 1},
+        defaults={"raw": {"metadata": {"name": "gpu.nvidia.com"}, "spec": {}}, "revision": revision},
     )  # fmt: skip
-    type(cluster).objects.filter(pk=cluster.pk).update(revision=1)
+    type(cluster).objects.filter(pk=cluster.pk).update(revision=revision)
 
 
 def conditions(**statuses):

@@ -138,6 +138,7 @@ POST_ONLY = {
 }
 PART_OF_ANOTHER_PAGE = {
     "home_live": "home fetches it again",
+    "claims:approval_impact": "what a decision changes, on its card in the inbox",
     "claims:detail_live": "the page of a claim fetches it again",
     "claims:request_further": "the rows of further profiles of the request form",
     "claims:request_preview": "the panel of the request form",

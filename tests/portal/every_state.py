@@ -192,7 +192,8 @@ def fill_claims(names: dict[str, Any], team: Any, cluster: Any, train: Any, peop
     unlabelled = claim("unlabelled", object_uid="uid-unlabelled")
     mirror.claim("unlabelled", unlabelled, uid="uid-unlabelled")
     stripped = {"owner": "", "origin": "foreign", "resource_version": "stripped"}
-    ResourceClaim.objects.filter(uid="uid-unlabelled").update(**stripped)
+    revision = mirror.next_revision()
+    ResourceClaim.objects.filter(uid="uid-unlabelled").update(revision=revision, **stripped)
     mirror.tell("unlabelled")
 
 

@@ -34,9 +34,12 @@ class Command(BaseCommand):
             load_namespaces(cluster)
 
     def collect_static(self) -> None:
-        """Collect and compress the static files if any has changed."""
-        stamp = Path(settings.STATIC_ROOT) / "staticfiles.json"
-        folders = [Path(settings.BASE_DIR) / "static", Path(settings.BASE_DIR) / "uv.lock"]
-        newest = max(path.stat().st_mtime for folder in folders for path in (folder, *folder.rglob("*")))
-        if not stamp.exists() or stamp.stat().st_mtime < newest:
+        """Collect and compress the static files unless these very files were collected before."""
+        root = Path(settings.BASE_DIR)
+        files = [root / "uv.lock", *sorted((root / "static").rglob("*"))]
+        stats = [(str(path.relative_to(root)), path.stat()) for path in files if path.is_file()]
+        listing = "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats)
+        stamp = Path(settings.STATIC_ROOT) / "collected.txt"
+        if not stamp.exists() or stamp.read_text() != listing:
             call_command("collectstatic", verbosity=0, interactive=False)
+            stamp.write_text(listing)

@@ -5,14 +5,16 @@ from functools import partial
 
 import pytest
 from django.db import IntegrityError
+from django.utils import timezone
 
-from claims.catalogue import services
+from claims.catalogue import availability, services
 from claims.catalogue import services as catalogue
 from claims.catalogue import services as profiles
 from claims.catalogue.definition import ProfileDefinition, current_definition
 from claims.catalogue.yaml_export import plan_digest
-from claims.models import Profile, ProfileVersion
+from claims.models import ClusterAvailability, Profile, ProfileAvailability, ProfileVersion
 from core.errors import Conflict
+from inventory.models import Cluster
 from tests.factories import make_spec, make_user, make_violation, save_profile
 from tests.threads import Race, without_lock
 
@@ -128,3 +130,29 @@ def test_violation_of_another_constraint_is_raised(root, monkeypatch):
     monkeypatch.setattr(Profile.objects, "create", fail)
     with pytest.raises(IntegrityError, match="something_else"):
         save_profile(by=root, slug="train", title="Train", spec=make_spec())
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_older_computation_cannot_overwrite_newer_rows(fra, train, monkeypatch, locked):
+    Cluster.objects.filter(pk=fra.pk).update(revision=9)
+    ClusterAvailability.objects.update_or_create(
+        cluster=fra, defaults={"revision": 3, "computed_at": timezone.now()}
+    )
+
+    def computed(revision, free):
+        figures = {
+            train.current_id: availability.Figures(matching=4, free=free, nodes=1, most=free, kinds=[])
+        }
+        return availability._Computed(revision, timezone.now(), figures, {}, {}, {})
+
+    race = Race(monkeypatch)
+    race.hold_before(availability, "_differences")
+    if not locked:
+        without_lock(monkeypatch, "claims.catalogue.availability._write")
+    race.run(
+        partial(availability._write, fra, computed(5, free=4)),
+        partial(availability._write, fra, computed(7, free=1)),
+    )
+    assert race.waited is locked
+    row = ProfileAvailability.objects.select_related("computation").get(version=train.current_id)
+    assert (row.computation.revision, row.free) == ((7, 1) if locked else (5, 4))

@@ -25,15 +25,15 @@ def fresh_snapshot():
 
 
 def test_scheduler_and_snapshot_agree(claim, mirror, fra):
-    have_devices(fra, "gpu-0")
     ResourceClaim.objects.create(
-        cluster=fra, uid="taken", name="taken", namespace="speech", revision=1,
+        cluster=fra, uid="taken", name="taken", namespace="speech", revision=mirror.next_revision(),
         raw={
             "metadata": {"name": "taken", "namespace": "speech", "uid": "taken"},
             "spec": claim.spec,
             "status": {"allocation": {"devices": {"results": [result("gpu-0")]}}},
         },
     )  # fmt: skip
+    have_devices(fra, "gpu-0")
     mirror.pod("train", claims=["sam"], phase="Pending", message=NOTHING_FITS)
     found = explain(claim)
     assert found.fit is not None

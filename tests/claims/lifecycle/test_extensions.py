@@ -265,5 +265,5 @@ def test_a_wish_can_be_taken_back_until_it_is_decided(running, alice, lena):
     extension = asked(claim, alice)
     assert withdraw_extension(extension=extension, by=alice).status == RequestStatus.WITHDRAWN
     assert claim.history.last().reason == "Extension request withdrawn."
-    with pytest.raises(Conflict, match="it was withdrawn"):
+    with pytest.raises(Conflict, match="already withdrawn by alice"):
         approve_extension(extension=extension, by=lena)
