@@ -2,6 +2,9 @@
 Health checks and metrics for a load balancer and Prometheus. They are public and name clusters, but no person
 and no claim.
 
+They are answered before the middleware of pages: a load balancer asks by address, not by a name of
+`ALLOWED_HOSTS`, over plain HTTP, and without a session.
+
 An unreachable cluster does not make the portal unready: pages still show its data, with its age. Only if no
 cluster is synced at all are the sync workers down, and the portal is not ready.
 """
@@ -9,7 +12,6 @@ cluster is synced at all are the sync workers down, and the portal is not ready.
 from collections.abc import Callable
 
 from celery import current_app
-from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
@@ -26,7 +28,6 @@ REGISTRY.register(MirrorCollector())
 REGISTRY.register(ClaimCollector())
 
 
-@login_not_required
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
@@ -34,7 +35,6 @@ def healthz(request: HttpRequest) -> HttpResponse:
     return HttpResponse("ok\n", content_type="text/plain")
 
 
-@login_not_required
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
@@ -52,7 +52,6 @@ def readyz(request: HttpRequest) -> HttpResponse:
     return JsonResponse(body, status=200 if ready else 503)
 
 
-@login_not_required
 @never_cache
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
@@ -93,3 +92,15 @@ def sync() -> str:
 def cluster_status(age: Age) -> dict[str, object]:
     seen_at = age.seen_at.isoformat() if age.seen_at else None
     return {"name": age.cluster.name, "seen_at": seen_at, "stale": age.is_stale}
+
+
+PROBES = {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics}
+
+
+def probes(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Answer probes; pass every other request on."""
+
+    def respond(request: HttpRequest) -> HttpResponse:
+        return PROBES.get(request.path_info, get_response)(request)
+
+    return respond

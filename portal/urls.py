@@ -1,10 +1,10 @@
-"""Addresses of pages, of the API, and of what a load balancer asks."""
+"""Addresses of pages and of the API; probes of a load balancer are in `portal.health`."""
 
 from django.contrib import admin
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
-from portal import health, help, home
+from portal import help, home
 
 handler404 = "core.problems.not_found"
 handler500 = "core.problems.server_error"
@@ -26,7 +26,4 @@ urlpatterns = [
     path("api/v1/", include("usage.api_urls")),
     path("api/v1/schema/", SpectacularAPIView.as_view(), name="api-schema"),
     path("admin/", admin.site.urls),
-    path("healthz", health.healthz, name="healthz"),
-    path("readyz", health.readyz, name="readyz"),
-    path("metrics", health.metrics, name="metrics"),
 ]

@@ -1,9 +1,12 @@
 """
-Check docker-compose.yml with `docker compose config`, if the client is installed, and with our own rules:
-every service has a health check and restarts; the portal's run unprivileged on a read-only file system.
+Check docker-compose.yml with `docker compose config`, if the client is installed, and with our own rules.
+
+Every service has a health check; the portal's run on a read-only file system and get every setting of
+portal/settings.py. The proxy's configuration is checked where `caddy` is installed.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,40 +14,41 @@ from pathlib import Path
 
 import yaml
 
-OWN = {"web", "worker", "sync", "beat", "simulator"}
+OURS = {"web", "worker", "sync", "beat", "simulator"}
+RUN_ONCE = {"migrate", "enroll"}
+NOT_PASSED = {"DEBUG"}  # never in production
 
 
-def complaints(services: dict[str, dict[str, object]]) -> list[str]:
-    found = [f"service {name} is missing" for name in ("db", "redis", *sorted(OWN)) if name not in services]
+def complaints(services: dict[str, dict[str, object]], settings: set[str]) -> list[str]:
+    """Return a sentence for each rule that is broken."""
+    found = [f"service {name} is missing" for name in ("db", "redis", *sorted(OURS)) if name not in services]
     for name, service in services.items():
-        if name in {"migrate"}:
-            continue
-        if "healthcheck" not in service:
+        if "healthcheck" not in service and name not in RUN_ONCE:
             found.append(f"{name} has no health check")
-        if name in OWN and service.get("read_only") is not True:
+        if name in OURS | RUN_ONCE and service.get("read_only") is not True:
             found.append(f"{name} has a writable file system")
+        environment = service.get("environment")
+        if name in OURS - {"simulator"} and isinstance(environment, dict):
+            found += [f"{name} does not get {setting}" for setting in sorted(settings - environment.keys())]
     return found
 
 
 def main() -> int:
-    text = Path("docker-compose.yml").read_text()
-    found = complaints(yaml.safe_load(text)["services"])
+    names = set(re.findall(r'env\.\w+\(\s*"(\w+)"', Path("portal/settings.py").read_text()))
+    services = yaml.safe_load(Path("docker-compose.yml").read_text())["services"]
+    found = complaints(services, names - NOT_PASSED)
     version = ["docker", "compose", "version"]
     if shutil.which("docker") and not subprocess.run(version, capture_output=True).returncode:
-        command = [
-            "docker",
-            "compose",
-            "--profile",
-            "simulator",
-            "-f",
-            "docker-compose.yml",
-            "config",
-            "--quiet",
-        ]
+        command = ["docker", "compose", "--profile", "simulator", "config", "--quiet"]
         secrets = dict.fromkeys(("SECRET_KEY", "CREDENTIAL_KEYS", "POSTGRES_PASSWORD"), "only-for-this-check")
         done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **secrets})
         if done.returncode:
             found.append(done.stderr.strip())
+    if caddy := shutil.which("caddy"):
+        command = [caddy, "validate", "--adapter", "caddyfile", "--config", "deploy/compose/Caddyfile"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            found.append(done.stderr.strip().splitlines()[-1])
     print("\n".join(found))
     return bool(found)
 

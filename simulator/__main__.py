@@ -16,11 +16,11 @@ from simulator.cluster import SimulatedCluster
 from simulator.world import RACKS
 
 
-def kubeconfig(cluster: str, *, port: int, token: str) -> dict[str, Any]:
+def kubeconfig(cluster: str, *, server: str, token: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": cluster, "cluster": {"server": f"http://127.0.0.1:{port}/clusters/{cluster}"}}],
+        "clusters": [{"name": cluster, "cluster": {"server": f"{server}/clusters/{cluster}"}}],
         "users": [{"name": "simulator", "user": {"token": token}}],
         "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": "simulator"}}],
         "current-context": cluster,
@@ -30,8 +30,9 @@ def kubeconfig(cluster: str, *, port: int, token: str) -> dict[str, Any]:
 def main() -> None:
     arguments = _parser().parse_args()
     if arguments.command == "kubeconfig":
+        server = arguments.server or f"http://127.0.0.1:{arguments.port}"
         yaml.safe_dump(
-            kubeconfig(arguments.cluster, port=arguments.port, token=TOKENS[arguments.user]),
+            kubeconfig(arguments.cluster, server=server.rstrip("/"), token=TOKENS[arguments.user]),
             sys.stdout,
             sort_keys=False,
         )
@@ -70,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--speed", type=float, default=1.0, help="simulated seconds per second")
     parser.add_argument("--state", type=Path, help="folder that keeps the clusters between runs")
     parser.add_argument("--cluster", default="fra-1", choices=sorted(RACKS))
+    parser.add_argument("--server", help="address for the kubeconfig, if not http://127.0.0.1:PORT")
     parser.add_argument("--user", default="portal", choices=sorted(TOKENS))
     return parser
 

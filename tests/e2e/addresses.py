@@ -155,9 +155,6 @@ NO_PAGE = {
     "usage:team_csv": "a file",
     "notify:notice": "leads on to what the notice is about",
     "api-schema": "for programs",
-    "healthz": "for programs",
-    "readyz": "for programs",
-    "metrics": "for programs",
 }
 OF_A_CLAIM = "its page without a browser: tests/claims/lifecycle; as a dialog: tests/e2e/test_life.py"
 WITHOUT_AXE = {  # what shows such a page instead

@@ -34,6 +34,17 @@ def test_healthz_returns_ok(client):
     assert client.post("/healthz").status_code == 405
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+@pytest.mark.usefixtures("_broker")
+def test_probes_are_answered_under_any_host_name_and_over_plain_http(client, fra, settings, path):
+    """A load balancer asks by the address of a pod; every other address redirects to HTTPS."""
+    settings.SECURE_SSL_REDIRECT = True
+    settings.ALLOWED_HOSTS = ["gpu.example.org"]
+    assert client.get(path, headers={"host": "10.0.3.7:8000"}).status_code == 200
+    assert client.get("/", headers={"host": "10.0.3.7:8000"}).status_code == 400
+    assert client.get("/", headers={"host": "gpu.example.org"}).status_code == 301
+
+
 @pytest.mark.usefixtures("_broker")
 def test_portal_is_ready_with_synced_cluster(client, fra):
     answer = client.get("/readyz")

@@ -32,7 +32,7 @@ from usage.models import Rate
 pytestmark = pytest.mark.django_db
 # What no column keeps, and the end of the calendar.
 HOSTILE = ("\0", "9999-12-31T23:59")
-SKIPPED = ("admin/", "accounts/", "readyz")  # of others; 503 where there is no broker
+SKIPPED = ("admin/", "accounts/")  # of others
 PLACE = re.compile(r"<(?:\w+:)?(\w+)>|\(\?P<(\w+)>[^)]*\)")
 FORM = "application/x-www-form-urlencoded"
 # What an address needs beside a row, to get to the work that it does.

@@ -36,7 +36,7 @@ def test_a_traceback_shows_no_values_of_variables():
 @pytest.mark.django_db
 def test_every_answer_of_the_portal_is_logged_with_an_id(caplog, client):
     with caplog.at_level(logging.INFO, logger="django_structlog"):
-        client.get("/healthz")
+        client.get("/help/")
     said = [record.msg for record in caplog.records if record.name.startswith("django_structlog")]
     finished = [line for line in said if line["event"] == "request_finished"]
     assert len(finished) == 1

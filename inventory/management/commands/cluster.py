@@ -144,7 +144,7 @@ class Command(BaseCommand):
             findings = list(checkup(credentials, gateway, uid=cluster.uid, **modes))
         finally:
             gateway.close()
-        table = Table("", "What", "CheckupFinding", title=cluster.name)
+        table = Table("", "What", "Finding", title=cluster.name)
         for finding in findings:
             table.add_row(finding_sign(finding), finding.what, finding.detail)
         self.show(table)
