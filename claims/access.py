@@ -13,7 +13,7 @@ from claims.models import Claim
 from claims.states import RUNNING
 from core.errors import Conflict, Forbidden
 from core.transactions import lock_row
-from teams.access import has_role, require_role, user_of
+from teams.access import has_role, require_role, roles_of, user_of
 from teams.models import Role, User
 
 RELATED = ("team", "cluster", "requested_by", "profile_version__profile")
@@ -58,7 +58,10 @@ def reason_not_to_release(user: User, claim: Claim, role: Role | None) -> str:
 
 def may_request(request: HttpRequest) -> bool:
     """Return whether the user is at least a member of some team."""
-    return has_role(user_of(request), at_least=Role.MEMBER)
+    user = user_of(request)
+    if user.is_superuser:
+        return has_role(user, at_least=Role.MEMBER)
+    return any(role.rank >= Role.MEMBER.rank for role in roles_of(request).values())
 
 
 def require_member(request: HttpRequest) -> User:

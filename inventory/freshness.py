@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from django.conf import settings
@@ -12,12 +13,15 @@ from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from core.prepared import Prepared
 from inventory.counts import device_groups, fleet_counts
 from inventory.models import Cluster, Freshness
 
 OF_DEVICES = ("resourceslices", "resourceclaims")
 OF_NODES = ("nodes",)
 NEVER = float("inf")
+# Of a cluster, where its age is shown.
+COLUMNS = ("id", "name", "title", "simulated", "halted_because", "prometheus_url", "metrics_url")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +53,22 @@ def ages(resources: Iterable[str], *, cluster: Cluster | None = None) -> list[Ag
     if cluster is not None:
         rows = Freshness.objects.filter(cluster=cluster, resource__in=wanted).order_by("pk")
         return [_age_of(cluster, list(rows.values_list("seen_at", "error")), len(wanted))]
-    of_wanted = FilteredRelation("freshness", condition=Q(freshness__resource__in=wanted))
-    clusters = Cluster.objects.filter(enabled=True).annotate(row=of_wanted).order_by("name", "row__pk")
-    columns = ("id", "name", "title", "simulated", "halted_because", "prometheus_url", "metrics_url")
     by_cluster: dict[Any, tuple[Cluster, list[tuple[datetime | None, str]]]] = {}
-    for pk, *values, row, seen_at, error in clusters.values_list(
-        *columns, "row__pk", "row__seen_at", "row__error"
-    ):
+    for pk, *values, row, seen_at, error in _sightings(tuple(wanted)).rows():
         if pk not in by_cluster:
-            by_cluster[pk] = (Cluster.from_db("default", columns, [pk, *values]), [])
+            by_cluster[pk] = (Cluster.from_db("default", COLUMNS, [pk, *values]), [])
         if row is not None:
             by_cluster[pk][1].append((seen_at, error))
     return [_age_of(cluster, sightings, len(wanted)) for cluster, sightings in by_cluster.values()]
+
+
+@cache
+def _sightings(resources: tuple[str, ...]) -> Prepared:
+    """Return the query for the synchronised clusters by name, each with its rows of these resources."""
+    of_wanted = FilteredRelation("freshness", condition=Q(freshness__resource__in=resources))
+    clusters = Cluster.objects.filter(enabled=True).annotate(row=of_wanted).order_by("name", "row__pk")
+    columns = (*COLUMNS, "row__pk", "row__seen_at", "row__error")
+    return Prepared(lambda: clusters.values_list(*columns))
 
 
 def _age_of(cluster: Cluster, sightings: list[tuple[datetime | None, str]], wanted: int) -> Age:

@@ -1,7 +1,7 @@
 """The frame of every page: reader, teams, navigation, counts, and the age of the data."""
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache, cached_property
 from itertools import chain
 from typing import Any, cast
@@ -9,16 +9,17 @@ from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
 from django.core.validators import slug_re
-from django.db import connection
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
 from claims.approvals.pending import Backlog, waiting_for
 from claims.models import Claim
+from core.prepared import Prepared
 from inventory.freshness import OF_DEVICES, Age, ages
 from notify.services import unread_notices
-from teams.models import Membership, Role, Team, User
+from teams.access import roles_of
+from teams.models import Role, Team, User
 
 TEAM_COOKIE = "team"
 THEME_COOKIE = "theme"
@@ -64,33 +65,35 @@ class Counts:
     unread: int = 0
 
 
-# Placeholders of the reader and of the time in the query that is compiled once.
-READER, TIME = UUID(int=0), datetime(1, 1, 1, tzinfo=UTC)
-
-
 @cache
-def counts_query(*, is_admin: bool) -> tuple[str, tuple[Any, ...]]:
-    """Return the SQL of `Counts` with its parameters; compiling its querysets takes longer than it runs."""
-    reader = User(pk=READER, is_superuser=is_admin)
-    live = Claim.objects.live() if is_admin else Claim.objects.live().filter(requested_by=reader)
-    undecided = waiting_for(reader, now=TIME).order_by().values("requested_at")
-    parts = [
-        rows.query.sql_with_params()
-        for rows in (live.order_by().values("pk"), unread_notices(reader).order_by().values("pk"), undecided)
-    ]
-    sql = """SELECT (SELECT COUNT(*) FROM ({}) live), (SELECT COUNT(*) FROM ({}) unread),
-             COUNT(*), MIN(requested_at) FROM ({}) undecided"""
-    return sql.format(*(text for text, values in parts)), tuple(chain(*(values for text, values in parts)))
+def counts_query(*, is_admin: bool) -> Prepared:
+    """Return the query of `Counts`, for a person at a time."""
+
+    def statement(person: UUID, now: datetime) -> tuple[str, tuple[Any, ...]]:
+        reader = User(pk=person, is_superuser=is_admin)
+        live = Claim.objects.live() if is_admin else Claim.objects.live().filter(requested_by=reader)
+        undecided = waiting_for(reader, now=now).order_by().values("requested_at")
+        parts = [
+            rows.query.sql_with_params()
+            for rows in (
+                live.order_by().values("pk"),
+                unread_notices(reader).order_by().values("pk"),
+                undecided,
+            )
+        ]
+        sql = """SELECT (SELECT COUNT(*) FROM ({}) live), (SELECT COUNT(*) FROM ({}) unread),
+                 COUNT(*), MIN(requested_at) FROM ({}) undecided"""
+        return sql.format(*(text for text, values in parts)), tuple(
+            chain(*(values for text, values in parts))
+        )
+
+    return Prepared(statement, UUID, datetime)
 
 
 def counts_for(user: User) -> Counts:
     """Return the counts of the frame, in one query."""
-    sql, parameters = counts_query(is_admin=user.is_superuser)
-    now = timezone.now()
-    values = [user.pk if value == READER else now if value == TIME else value for value in parameters]
-    with connection.cursor() as cursor:
-        cursor.execute(sql, values)
-        live, unread, count, oldest = cursor.fetchone()
+    query = counts_query(is_admin=user.is_superuser)
+    ((live, unread, count, oldest),) = query.rows(user.pk, timezone.now())
     return Counts(live, Backlog(count, oldest), unread)
 
 
@@ -127,13 +130,10 @@ class Shell:
             return chosen
         return self.user.theme if isinstance(self.user, User) else User.Theme.SYSTEM
 
-    @cached_property
+    @property
     def roles(self) -> dict[Team, Role]:
         """Return the teams that the reader is a member of, with their role in each."""
-        if not self.user.is_authenticated:
-            return {}
-        memberships = Membership.objects.filter(user=self.user).select_related("team").order_by("team__slug")
-        return {membership.team: Role(membership.role) for membership in memberships}
+        return roles_of(self.request)
 
     def has_role(self, at_least: Role) -> bool:
         """Return whether the reader has at least this role in some team; a platform admin has it in each."""

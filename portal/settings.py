@@ -93,6 +93,8 @@ TEMPLATES = [
 FORM_RENDERER = "core.form_renderer.FormRenderer"
 
 POOL_SIZE = env.int("DATABASE_POOL_SIZE", 8)  # connections per process; 0: a new one each time
+# Prepared statements belong to a connection, which a pooler may change: PgBouncer before 1.21.
+PREPARES = env.bool("DATABASE_PREPARED_STATEMENTS", True)
 DATABASES = {"default": env.db_url("DATABASE_URL", "postgres://postgres:@localhost:5432/dragoman")}
 DATABASES["default"] |= {
     "ATOMIC_REQUESTS": False,
@@ -101,6 +103,7 @@ DATABASES["default"] |= {
         **DATABASES["default"].get("OPTIONS", {}),
         # A lock that is not had in 3 s, a statement that takes 10 s: something is wrong, say so.
         "options": "-c lock_timeout=3000 -c statement_timeout=10000 -c timezone=UTC",
+        "prepare_threshold": 5 if PREPARES else None,  # uses of a core.prepared query, then it is planned
         "pool": POOL_SIZE and {"min_size": 0, "max_size": POOL_SIZE, "timeout": 10},
     },
 }

@@ -1,6 +1,7 @@
 """Who may see a team, and who may do what in it. No other module reads Membership for access."""
 
 from typing import cast
+from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
@@ -9,7 +10,10 @@ from django.db.models.expressions import Combinable
 from django.http import Http404, HttpRequest
 
 from core.errors import Forbidden
+from core.prepared import Prepared
 from teams.models import Membership, Role, Team, TeamQuerySet, User
+
+TEAM_FIELDS = tuple(field.attname for field in Team._meta.concrete_fields)
 
 
 class UserRequest(HttpRequest):
@@ -31,6 +35,28 @@ def role_in(user: User | AnonymousUser, team: Team) -> Role | None:
         return Role.OWNER
     role = Membership.objects.filter(user=user, team=team).values_list("role", flat=True).first()
     return Role(role) if role else None
+
+
+# The teams of a person with their role in each.
+ROLES = Prepared(
+    lambda user: (
+        Membership.objects.filter(user=user)
+        .order_by("team__slug")
+        .values_list("role", *(f"team__{field}" for field in TEAM_FIELDS))
+    ),
+    UUID,
+)
+
+
+def roles_of(request: HttpRequest) -> dict[Team, Role]:
+    """Return the teams that the reader is a member of, with their role in each; read once in a request."""
+    roles: dict[Team, Role] | None = getattr(request, "team_roles", None)
+    if roles is None:
+        user = getattr(request, "user", None)
+        rows = ROLES.rows(user.pk) if user is not None and user.is_authenticated else []
+        roles = {Team.from_db("default", TEAM_FIELDS, values): Role(role) for role, *values in rows}
+        request.team_roles = roles  # type: ignore[attr-defined]
+    return roles
 
 
 def role_of(user: User, *, team: OuterRef) -> Combinable:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import OuterRef, Subquery
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
@@ -19,6 +19,7 @@ from claims.models import Allocation, Claim
 from claims.observation.observations import Observation, observe
 from claims.plans.changes import CurrentPart, current_parts
 from claims.states import NEVER_APPROVED, ClaimState
+from core.prepared import Prepared
 from inventory.freshness import OF_DEVICES, Age, ages, is_stale
 from inventory.models import Device, Freshness, Pod
 from teams.access import role_in, role_of
@@ -108,20 +109,34 @@ def claim_stamp(claim_id: UUID, user: User) -> str:
 
     It stands for the whole mirror of the cluster by its revision, so it changes more often than the page.
     """
-    successors = Claim.objects.filter(replaces=OuterRef("pk")).exclude(state__in=NEVER_APPROVED)
-    freshness = Freshness.objects.filter(cluster=OuterRef("cluster"), resource__in=RESOURCES).order_by("pk")
-    rows = Claim.objects.visible_to(user).filter(pk=claim_id)
-    row = rows.values_list(
-        *("state", "expires_at", "version", "problem", "observation_hash", "cluster__revision"),
-        *("cluster__halted_because", role_of(user, team=OuterRef("team"))),
-        Subquery(successors.order_by("-created_at").values("state")[:1]),
-        ArraySubquery(freshness.values("error")),
-        ArraySubquery(freshness.values("seen_at")),
-    )[:1]
-    if not row:
+    rows = _stamps(is_admin=user.is_superuser).rows(claim_id, user.pk)
+    if not rows:
         raise Http404
-    state, expires_at, *values, seen = row[0]
+    state, expires_at, *values, seen = rows[0]
     overdue = expires_at is not None and expires_at <= timezone.now()
     steps = [at and (at.timestamp() // AGE_STEP, is_stale(at)) for at in seen]
     text = repr((state, overdue, expires_at, *values, steps))
     return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+@cache
+def _stamps(*, is_admin: bool) -> Prepared:
+    """Return the query of `claim_stamp` for a claim and its reader."""
+
+    def rows(claim_id: UUID, person: UUID) -> QuerySet[Claim, Any]:
+        user = User(pk=person, is_superuser=is_admin)
+        successors = Claim.objects.filter(replaces=OuterRef("pk")).exclude(state__in=NEVER_APPROVED)
+        freshness = Freshness.objects.filter(cluster=OuterRef("cluster"), resource__in=RESOURCES)
+        return (
+            Claim.objects.visible_to(user)
+            .filter(pk=claim_id)
+            .values_list(
+                *("state", "expires_at", "version", "problem", "observation_hash", "cluster__revision"),
+                *("cluster__halted_because", role_of(user, team=OuterRef("team"))),
+                Subquery(successors.order_by("-created_at").values("state")[:1]),
+                ArraySubquery(freshness.order_by("pk").values("error")),
+                ArraySubquery(freshness.order_by("pk").values("seen_at")),
+            )
+        )
+
+    return Prepared(rows, UUID, UUID)

@@ -1,0 +1,70 @@
+"""
+Queries that Django compiles once in a process, and PostgreSQL plans once per connection.
+
+They are the queries of every page and of every poll: compiling and planning them takes several times longer
+than running them. Their values are parameters of the server; constants stay in the text, so that the planner
+still sees the condition of a partial index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.db.backends.postgresql.base import ServerBindingCursor
+from django.db.backends.postgresql.psycopg_any import sql as composable
+from django.db.models import QuerySet
+
+type Parameter = type[UUID] | type[datetime] | type[str]
+type Statement = tuple[str, Sequence[Any]]
+
+
+class Prepared:
+    """
+    One query. `build` returns it for placeholders of the given types, as a queryset of values or as SQL.
+
+    Each placeholder differs from every other value, so that its places are found in the compiled query.
+    """
+
+    def __init__(self, build: Callable[..., QuerySet[Any, Any] | Statement], *types: Parameter) -> None:
+        self.build = build
+        self.placeholders = [placeholder(kind, number) for number, kind in enumerate(types, 1)]
+
+    @cached_property
+    def statement(self) -> tuple[str, list[int]]:
+        """The SQL, and for each of its parameters which value it gets."""
+        query = self.build(*self.placeholders)
+        text, values = query.query.sql_with_params() if isinstance(query, QuerySet) else query
+        head, *pieces = text.split("%s")
+        order: list[int] = []
+        for value, piece in zip(values, pieces, strict=True):
+            if value in self.placeholders:
+                order.append(self.placeholders.index(value))
+                head += f"%s{piece}"
+            else:
+                head += f"{literal(value)}{piece}"
+        return head, order
+
+    def rows(self, *values: object) -> list[tuple[Any, ...]]:
+        """Run the query with these values; the columns are as psycopg reads them."""
+        connection.close_if_health_check_failed()
+        connection.ensure_connection()
+        text, order = self.statement
+        with connection._prepare_cursor(ServerBindingCursor(connection.connection)) as cursor:
+            cursor.execute(text, [values[number] for number in order])
+            return cursor.fetchall()
+
+
+def placeholder(kind: Parameter, number: int) -> UUID | datetime | str:
+    if kind is datetime:
+        return datetime(1, 1, number, tzinfo=UTC)
+    return UUID(int=number) if kind is UUID else f"\x00{number}"
+
+
+def literal(value: object) -> str:
+    """Return the constant as SQL, with "%" as a text with parameters needs it."""
+    return composable.Literal(value).as_string(connection.connection).replace("%", "%%")
