@@ -54,9 +54,11 @@ class Prepared:
         connection.close_if_health_check_failed()
         connection.ensure_connection()
         text, order = self.statement
-        with connection._prepare_cursor(ServerBindingCursor(connection.connection)) as cursor:
+        database: Any = connection  # psycopg's, of which Django's types know nothing
+        with database._prepare_cursor(ServerBindingCursor(database.connection)) as cursor:  # type: ignore[call-arg]
             cursor.execute(text, [values[number] for number in order])
-            return cursor.fetchall()
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
 
 
 def placeholder(kind: Parameter, number: int) -> UUID | datetime | str:
@@ -67,4 +69,5 @@ def placeholder(kind: Parameter, number: int) -> UUID | datetime | str:
 
 def literal(value: object) -> str:
     """Return the constant as SQL, with "%" as a text with parameters needs it."""
-    return composable.Literal(value).as_string(connection.connection).replace("%", "%%")
+    text: str = composable.Literal(value).as_string(connection.connection)
+    return text.replace("%", "%%")
