@@ -11,8 +11,9 @@ import base64
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
+from ipaddress import ip_address
 from typing import Any, NoReturn, cast
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import yaml
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
@@ -52,6 +53,8 @@ def entry_of(text: str, context: str = "") -> KubeconfigEntry:
     )
     _refuse_plugins(entry)
     _check_server(entry.cluster.get("server"))
+    if entry.cluster.get("proxy-url"):
+        _check_proxy(entry.cluster["proxy-url"])
     _check_user(entry.user)
     return entry
 
@@ -60,7 +63,7 @@ def entry_of(text: str, context: str = "") -> KubeconfigEntry:
 def _document(text: str) -> dict[str, Any]:
     try:
         found = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         found = None  # the parser's message quotes the text, and with it the token
     if not isinstance(found, dict) or found.get("kind") != "Config":
         raise Invalid("This is not a kubeconfig: a YAML document of kind Config is expected.")
@@ -78,10 +81,11 @@ def _named(document: dict[str, Any], plural: str) -> list[dict[str, Any]]:
 def _section(document: dict[str, Any], plural: str, singular: str, name: str) -> dict[str, Any]:
     for item in _named(document, plural):
         if item["name"] == name:
-            return item.get(singular) or {}
-    raise Invalid(
-        f"The kubeconfig has no {singular} “{name}”.",
-    )
+            section = item.get(singular) or {}
+            if not isinstance(section, dict):
+                raise Invalid(f"{singular} “{name}” of the kubeconfig has no fields.")
+            return section
+    raise Invalid(f"The kubeconfig has no {singular} “{name}”.")
 
 
 def _refuse_plugins(entry: KubeconfigEntry) -> None:
@@ -103,11 +107,56 @@ def _refuse_plugins(entry: KubeconfigEntry) -> None:
 
 
 def _check_server(server: object) -> None:
-    parts = urlsplit(server) if isinstance(server, str) else None
-    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
+    parts = _split_address(server)
+    if parts is None or parts.scheme not in {"http", "https"}:
         raise Invalid("The kubeconfig names no server address that starts with https:// or http://.")
     if parts.username or parts.password:
         raise Invalid("The server address of the kubeconfig contains a password; use a token instead.")
+    if parts.query or parts.fragment:
+        raise Invalid("The server address of the kubeconfig must end before “?” and “#”.")
+    _refuse_link_local(parts)
+
+
+def _check_proxy(proxy: object) -> None:
+    parts = _split_address(proxy)
+    if parts is None or parts.scheme not in {"http", "https", "socks5"}:
+        raise Invalid("proxy-url of the kubeconfig is not an address that starts with http, https or socks5.")
+    _refuse_link_local(parts)
+
+
+def _split_address(address: object) -> SplitResult | None:
+    """Return the parts of an address with a host and a possible port; None if it is none."""
+    if not isinstance(address, str) or not address.isprintable() or " " in address:
+        return None
+    try:
+        parts = urlsplit(address)
+        return parts if parts.hostname and parts.port != 0 else None
+    except ValueError:  # brackets, or a port that is no number up to 65535
+        return None
+
+
+def _refuse_link_local(parts: SplitResult) -> None:
+    """Refuse 169.254.0.0/16 and fe80::/10, where clouds hand out credentials of the machine."""
+    try:
+        is_link_local = ip_address(parts.hostname or "").is_link_local
+    except ValueError:
+        return  # a name
+    if is_link_local:
+        raise Invalid(f"The kubeconfig leads to {parts.hostname}, an address of the machine itself.")
+
+
+def _flag(section: dict[str, Any], key: str) -> bool:
+    value = section.get(key, False)
+    if not isinstance(value, bool):
+        raise Invalid(f"{key} of the kubeconfig must be true or false, without quotes.")
+    return value
+
+
+def _text(section: dict[str, Any], key: str) -> str:
+    value = section.get(key, "")
+    if not isinstance(value, str):
+        raise Invalid(f"{key} of the kubeconfig must be text.")
+    return value
 
 
 def _check_user(user: dict[str, Any]) -> None:
@@ -156,12 +205,12 @@ def from_kubeconfig(text: str, *, context: str = "") -> Credentials:
     return Credentials(
         server=cluster["server"].rstrip("/"),
         authority=_pem(cluster, "certificate-authority-data"),
-        server_name=str(cluster.get("tls-server-name", "")),
-        insecure=bool(cluster.get("insecure-skip-tls-verify", False)),
-        token=str(user.get("token", "")),
+        server_name=_text(cluster, "tls-server-name"),
+        insecure=_flag(cluster, "insecure-skip-tls-verify"),
+        token=_text(user, "token"),
         certificate=_pem(user, "client-certificate-data"),
         key=_pem(user, "client-key-data"),
-        proxy=str(cluster.get("proxy-url", "")),
+        proxy=_text(cluster, "proxy-url"),
     )
 
 
@@ -197,7 +246,7 @@ def _keys() -> MultiFernet:
 
 
 def _pem(section: dict[str, Any], key: str) -> str:
-    encoded = section.get(key, "")
+    encoded = _text(section, key)
     try:
         return base64.b64decode(encoded, validate=True).decode("ascii")
     except ValueError:

@@ -81,12 +81,61 @@ def test_what_the_portal_will_not_do_for_a_user_is_a_sentence(user, words):
         ({"server": "unix:///run/sock"}, "no server address"),
         ({"server": None}, "no server address"),
         ({"server": "cluster:6443"}, "no server address"),
+        ({"server": "https://[::1"}, "no server address"),
+        ({"server": "https://cluster:99999"}, "no server address"),
+        ({"server": "https://cluster:abc"}, "no server address"),
+        ({"server": "https://cluster:0"}, "no server address"),
+        ({"server": "https://cluster\n"}, "no server address"),
+        ({"server": "https://clus ter"}, "no server address"),
+        ({"server": "https://cluster?a=b"}, "must end before “?” and “#”"),
+        ({"server": "https://cluster#a"}, "must end before “?” and “#”"),
+        ({"server": "http://169.254.169.254"}, "leads to 169.254.169.254, an address of the machine itself"),
+        ({"server": "https://[fe80::1]:6443"}, "leads to fe80::1"),
+        ({"proxy-url": "ftp://proxy"}, "proxy-url of the kubeconfig is not an address"),
+        ({"proxy-url": 5}, "proxy-url of the kubeconfig is not an address"),
+        ({"proxy-url": "http://169.254.169.254"}, "leads to 169.254.169.254"),
+        ({"insecure-skip-tls-verify": "false"}, "insecure-skip-tls-verify of the kubeconfig must be true or"),
+        ({"insecure-skip-tls-verify": 1}, "insecure-skip-tls-verify of the kubeconfig must be true or"),
+        ({"certificate-authority-data": 5}, "certificate-authority-data of the kubeconfig must be text"),
+        ({"certificate-authority-data": ["a"]}, "certificate-authority-data of the kubeconfig must be text"),
+        ({"tls-server-name": True}, "tls-server-name of the kubeconfig must be text"),
     ],
 )
 def test_what_the_portal_will_not_do_for_a_cluster_is_a_sentence(cluster, words):
     with pytest.raises(Invalid) as problem:
         from_kubeconfig(kubeconfig(**cluster))
     assert words in problem.value.message
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_verification_of_the_certificate_is_switched_off_by_a_boolean_only(flag):
+    assert from_kubeconfig(kubeconfig(**{"insecure-skip-tls-verify": flag})).insecure is flag
+
+
+@pytest.mark.parametrize(("plural", "singular"), [("clusters", "cluster"), ("contexts", "context")])
+@pytest.mark.parametrize("value", ["text", ["list"], 5])
+def test_section_without_fields_is_refused(plural, singular, value):
+    document = yaml.safe_load(kubeconfig())
+    document[plural][0][singular] = value
+    with pytest.raises(Invalid, match="of the kubeconfig has no fields"):
+        from_kubeconfig(yaml.safe_dump(document))
+
+
+def test_user_without_fields_is_refused():
+    document = yaml.safe_load(kubeconfig())
+    document["users"][0]["user"] = ["list"]
+    with pytest.raises(Invalid, match="user “portal” of the kubeconfig has no fields"):
+        from_kubeconfig(yaml.safe_dump(document))
+
+
+def test_token_that_is_no_text_is_refused():
+    with pytest.raises(Invalid, match="token of the kubeconfig must be text"):
+        from_kubeconfig(kubeconfig(user={"token": 5}))
+
+
+def test_deeply_nested_text_is_refused():
+    with pytest.raises(Invalid, match="This is not a kubeconfig"):
+        from_kubeconfig("[" * 3000)
 
 
 def test_a_context_that_is_missing_is_named():
