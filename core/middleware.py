@@ -3,6 +3,7 @@ Middleware: refusals become pages, API addresses get their slash, and caches kee
 """
 
 from collections.abc import Callable
+from http import HTTPStatus
 
 from django.db import DataError
 from django.http import HttpRequest, HttpResponse
@@ -56,6 +57,7 @@ class CachingMiddleware:
         response = self.get_response(request)
         if response.headers.get("Content-Type", "").startswith("text/html"):
             patch_vary_headers(response, ["HX-Request"])
-        if not response.has_header("Cache-Control") and request.user.is_authenticated:
+        failed = response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR  # perhaps for want of a database
+        if not failed and not response.has_header("Cache-Control") and request.user.is_authenticated:
             patch_cache_control(response, private=True)
         return response

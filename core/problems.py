@@ -5,7 +5,9 @@ Problem documents (RFC 9457): every error of the API as application/problem+json
 malformed request, `instance` is the address. Other members come from `PortalError.extra`.
 """
 
+import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from io import BytesIO
 from math import ceil
@@ -14,8 +16,9 @@ from typing import IO, Any
 from django.conf import settings
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.core.exceptions import ValidationError as ModelInvalid
-from django.db import DataError
+from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.template import loader
 from django.views import defaults
 from rest_framework import exceptions
 from rest_framework.exceptions import APIException, ParseError
@@ -185,11 +188,44 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     return problem(request, HTTPStatus.NOT_FOUND, "not-found", "There is nothing at this address.")
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What people and programs are told of an error that no view expected."""
+
+    status: HTTPStatus
+    code: str
+    title: str
+    sentence: str
+
+
+INTERNAL = Failure(
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    "internal",
+    "Internal error",
+    "This is a fault of the portal; it was logged. No change was saved in part. Try again, or contact a "
+    "platform admin.",
+)
+UNAVAILABLE = Failure(
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "unavailable",
+    "The database does not respond",
+    "No change was saved in part. Try again in a minute; if it lasts, contact a platform admin. Running pods "
+    "and their devices are not affected.",
+)
+
+
 def server_error(request: HttpRequest) -> HttpResponse:
-    if not request.path.startswith(API):
-        return defaults.server_error(request)
-    sentence = "An internal error occurred and was logged. Try again, or contact a platform admin."
-    return problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, "internal", sentence)
+    """Answer an error that no view expected: 503 if the database is away or too slow, else 500."""
+    is_away = isinstance(sys.exception(), OperationalError | InterfaceError)
+    failure = UNAVAILABLE if is_away else INTERNAL
+    if request.path.startswith(API):
+        response: HttpResponse = problem(request, failure.status, failure.code, failure.sentence)
+    else:
+        page = loader.get_template("500.html").render({"failure": failure})
+        response = HttpResponse(page, status=failure.status)
+    if is_away:
+        response["Retry-After"] = "30"
+    return response
 
 
 def problem(request: HttpRequest, status: HTTPStatus, code: str, detail: str) -> JsonResponse:

@@ -69,7 +69,8 @@ def database() -> str:
 
 def broker() -> str:
     try:
-        with current_app.connection_for_write(connect_timeout=BROKER_TIMEOUT) as link:
+        timeouts = {"socket_timeout": BROKER_TIMEOUT, "socket_connect_timeout": BROKER_TIMEOUT}
+        with current_app.connection_for_write(transport_options=timeouts) as link:
             link.ensure_connection(max_retries=1, interval_start=0, interval_step=0, timeout=BROKER_TIMEOUT)
     except (OperationalError, OSError):
         return "The message broker does not respond."

@@ -104,13 +104,13 @@ DATABASES["default"] |= {
         # A lock that is not had in 3 s, a statement that takes 10 s: something is wrong, say so.
         "options": "-c lock_timeout=3000 -c statement_timeout=10000 -c timezone=UTC",
         "prepare_threshold": 5 if PREPARES else None,  # uses of a core.prepared query, then it is planned
-        "pool": POOL_SIZE and {"min_size": 0, "max_size": POOL_SIZE, "timeout": 10},
+        "pool": POOL_SIZE and {"min_size": 0, "max_size": POOL_SIZE, "timeout": 5},
     },
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = env.str("REDIS_URL", "redis://localhost:6379/0")
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+CACHES = {"default": {"BACKEND": "core.cache.RedisCache", "LOCATION": REDIS_URL}}
 # Celery spells a socket otherwise than redis-py.
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://")
 CELERY_TASK_ACKS_LATE = True
@@ -171,6 +171,8 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
 }
+
+WHITENOISE_MANIFEST_STRICT = False  # a file that was not collected costs its look, not the page
 
 # HTTPS is the default; the demo on a loopback address says INSECURE_HTTP=true.
 HTTPS = not env.bool("INSECURE_HTTP", DEBUG)

@@ -12,7 +12,8 @@ import pytest
 import time_machine
 from django.core.exceptions import PermissionDenied
 from django.core.exceptions import ValidationError as ModelInvalid
-from django.db import DataError, transaction
+from django.db import DataError, InterfaceError, transaction
+from django.db import OperationalError as DatabaseAway
 from django.http import HttpResponse, QueryDict
 from django.test import RequestFactory
 from kombu.exceptions import OperationalError
@@ -360,7 +361,8 @@ def test_errors_are_told_with_their_path_or_without_one():
             server_error,
             500,
             "internal",
-            "An internal error occurred and was logged. Try again, or contact a platform admin.",
+            "This is a fault of the portal; it was logged. No change was saved in part. Try again, or "
+            "contact a platform admin.",
         ),
     ],
 )
@@ -374,6 +376,27 @@ def test_unknown_api_address_and_error_are_problem_documents(rf, handler, status
         detail,
         "/api/v1/nothing/",
     )
+
+
+@pytest.mark.parametrize("error", [DatabaseAway("gone"), InterfaceError("closed")])
+def test_database_that_is_away_is_503_with_a_time_to_try_again(rf, error):
+    """Outside of tests Django calls the handler while it handles the exception."""
+    try:
+        raise error
+    except type(error):
+        page, document = server_error(rf.get("/claims/")), server_error(rf.get("/api/v1/claims/"))
+    assert (page.status_code, document.status_code) == (503, 503)
+    assert (page["Retry-After"], document["Retry-After"]) == ("30", "30")
+    assert "<h1>The database does not respond</h1>" in page.content.decode()
+    assert '<p class="card-footer">503</p>' in page.content.decode()
+    assert json.loads(document.content)["code"] == "unavailable"
+
+
+def test_page_of_an_internal_error_says_that_it_is_one(rf):
+    page = server_error(rf.get("/claims/"))
+    assert page.status_code == 500
+    assert "<h1>Internal error</h1>" in page.content.decode()
+    assert "Retry-After" not in page.headers
 
 
 def broken(sqlstate):

@@ -1,0 +1,105 @@
+"""The cache while Redis works, hangs, and is gone; against a real server."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from celery import Celery
+from django.core.cache import caches
+
+from core.cache import RedisCache
+from demo.services import redis_server
+from portal import health
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    monkeypatch.setattr(RedisCache, "unavailable_until", 0.0)
+    path = tmp_path / "redis.sock"
+    process = subprocess.Popen(
+        [redis_server()[0], "--port", "0", "--unixsocket", str(path), "--save", ""],
+        cwd=tmp_path, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    for _attempt in range(200):
+        if path.exists():
+            break
+        time.sleep(0.05)
+    process.path = path
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def cache(server, settings):
+    settings.CACHES = {
+        "default": {
+            "BACKEND": "core.cache.RedisCache",
+            "LOCATION": f"unix://{server.path}",
+            "OPTIONS": {"socket_timeout": 0.2},
+        }
+    }
+    return caches["default"]
+
+
+def answers(cache):
+    """Return what every operation answers."""
+    return {
+        "add": cache.add("new", 1),
+        "add again": cache.add("new", 1),
+        "get": cache.get("here", "default"),
+        "touch": cache.touch("here"),
+        "delete": cache.delete("here"),
+        "get_many": cache.get_many(["new"]),
+        "has_key": cache.has_key("new"),
+        "incr": cache.incr("new", 2),
+        "set_many": cache.set_many({"a": 1, "b": 2}),
+        "delete_many": cache.delete_many(["a"]),
+        "set": cache.set("here", "value"),
+    }
+
+
+WORKING = {
+    "add": True, "add again": False, "get": "value", "touch": True, "delete": True, "get_many": {"new": 1},
+    "has_key": True, "incr": 3, "set_many": [], "delete_many": None, "set": None,
+}  # fmt: skip
+AWAY = {
+    "add": True, "add again": True, "get": "default", "touch": False, "delete": False, "get_many": {},
+    "has_key": False, "incr": 2, "set_many": ["a", "b"], "delete_many": None, "set": None,
+}  # fmt: skip
+
+
+def test_cache_answers_as_an_empty_one_while_redis_is_gone(cache, server):
+    cache.set("here", "value")
+    assert answers(cache) == WORKING
+    server.kill()
+    server.wait()
+    assert answers(cache) == AWAY
+
+
+def test_only_one_operation_waits_for_redis_that_hangs(cache, server, monkeypatch):
+    cache.set("here", "value")
+    asked = []
+    monkeypatch.setattr(
+        "django.core.cache.backends.redis.RedisCacheClient.get",
+        lambda self, key, default: asked.append(key) or self.get_client(key).get(key) or default,
+    )
+    os.kill(server.pid, signal.SIGSTOP)
+    assert [cache.get(str(number)) for number in range(3)] == [None, None, None]
+    assert len(asked) == 1
+    os.kill(server.pid, signal.SIGCONT)
+    monkeypatch.setattr(RedisCache, "unavailable_until", time.monotonic() - 1)
+    cache.get("3")
+    assert len(asked) == 2
+
+
+def test_portal_that_waits_for_a_hanging_broker_is_unready_and_says_so(server, monkeypatch):
+    monkeypatch.setattr(
+        health, "current_app", Celery(broker=f"redis+socket://{server.path}", set_as_current=False)
+    )
+    monkeypatch.setattr(health, "BROKER_TIMEOUT", 0.2)
+    assert health.broker() == ""
+    os.kill(server.pid, signal.SIGSTOP)
+    assert health.broker() == "The message broker does not respond."
