@@ -116,11 +116,13 @@ class Listing[M: Model]:
         sort: str = "",
         per_page: int = PER_PAGE,
         prepare: Callable[[list[M]], None] | None = None,
+        load: Callable[[Sequence[Any]], list[Any]] | None = None,
     ) -> None:
         """
         `sort` is the column to sort by, with "-" for descending; "" keeps the order of the queryset. `search`
         has fields that may contain a word, and functions that return a condition for it. `prepare` completes
-        the rows of a page, and those of a CSV in batches.
+        the rows of a page, and those of a CSV in batches. `load` reads the rows of a page by their keys, in
+        their order, in place of the queryset.
         """
         self.request = request
         self.query: QueryDict = request.GET
@@ -130,7 +132,7 @@ class Listing[M: Model]:
         self.search = search
         self.default_sort = sort
         self.per_page = per_page
-        self.prepare = prepare
+        self.prepare, self.load = prepare, load
         self.filterset: FilterSet | None = filters(self.query, queryset, request=request) if filters else None
 
     @cached_property
@@ -181,10 +183,15 @@ class Listing[M: Model]:
 
     @cached_property
     def page(self) -> Page[M]:
-        page = Pages(self.rows, self.queryset, self.per_page).get_page(self.query.get("page", 1))
+        page = Pages(self.rows, self.queryset, self.per_page, self.load).get_page(self.query.get("page", 1))
         if self.prepare:
             self.prepare(list(page.object_list))
         return page
+
+    @property
+    def loaded(self) -> Iterable[Any]:
+        """The rows of the page as `load` returns them."""
+        return self.page.object_list
 
     @property
     def total(self) -> int:
@@ -346,9 +353,15 @@ class Pages[M: Model](Paginator[M]):
     sorted without the rows, and from the end if the page is nearer to it. `source` loads the rows of a page.
     """
 
-    def __init__(self, rows: QuerySet[M], source: QuerySet[M], per_page: int) -> None:
+    def __init__(
+        self,
+        rows: QuerySet[M],
+        source: QuerySet[M],
+        per_page: int,
+        load: Callable[[Sequence[Any]], list[Any]] | None = None,
+    ) -> None:
         super().__init__(rows, per_page)
-        self.rows, self.source = rows, source
+        self.rows, self.source, self.load = rows, source, load
         self.is_open = False
 
     @cached_property
@@ -370,10 +383,11 @@ class Pages[M: Model](Paginator[M]):
         start = (number - 1) * self.per_page
         end = min(start + self.per_page, self.count)
         keys = self.rows.values("pk")
-        if start > self.count - end and not self.is_open:
-            keys = keys.reverse()[self.count - end : self.count - start]
-        else:
-            keys = keys[start:end]
+        backwards = start > self.count - end and not self.is_open
+        keys = keys.reverse()[self.count - end : self.count - start] if backwards else keys[start:end]
+        if self.load:
+            chosen = list(keys.values_list("pk", flat=True))
+            return Page(self.load(chosen[::-1] if backwards else chosen), number, self)
         order = self.rows.query.order_by
         rows = self.source.order_by(*order) if order else self.source
         return Page(list(rows.filter(pk__in=keys)), number, self)

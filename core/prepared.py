@@ -54,11 +54,18 @@ class Prepared:
         connection.close_if_health_check_failed()
         connection.ensure_connection()
         text, order = self.statement
-        database: Any = connection  # psycopg's, of which Django's types know nothing
-        with database._prepare_cursor(ServerBindingCursor(database.connection)) as cursor:  # type: ignore[call-arg]
+        with cursor_of_server() as cursor:
             cursor.execute(text, [values[number] for number in order])
             rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
+
+
+def cursor_of_server() -> Any:
+    """Return a cursor that sends values apart from the query; while queries are logged, one that does not."""
+    if connection.queries_logged:  # a text with its values can be explained
+        return connection.cursor()
+    database: Any = connection  # psycopg's, of which Django's types know nothing
+    return database._prepare_cursor(ServerBindingCursor(database.connection))  # type: ignore[call-arg]
 
 
 def placeholder(kind: Parameter, number: int) -> UUID | datetime | str:

@@ -5,8 +5,9 @@ from typing import ClassVar
 from django import forms
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
+from django_filters import ChoiceFilter, FilterSet
 
+from core.filters import RowFilter
 from inventory.counts import device_groups, fleet_counts
 from inventory.models import Cluster, Device, DeviceClass, Node
 from inventory.models.device import DeviceQuerySet
@@ -35,9 +36,7 @@ def class_choices() -> list[tuple[str, str]]:
 class DeviceFilter(FilterSet):
     """The names of its fields are those of the API's parameters."""
 
-    cluster = ModelChoiceFilter(
-        label="Cluster", queryset=clusters, to_field_name="name", empty_label="Any cluster"
-    )
+    cluster = RowFilter(label="Cluster", queryset=clusters, to_field_name="name", empty_label="Any cluster")
     product = ChoiceFilter(label="Product", choices=product_choices, empty_label="Any product")
     state = ChoiceFilter(
         label="State", choices=DeviceState.choices, method="by_state", empty_label="Any state"
@@ -63,9 +62,7 @@ class DeviceFilter(FilterSet):
 
 
 class NodeFilter(FilterSet):
-    cluster = ModelChoiceFilter(
-        label="Cluster", queryset=clusters, to_field_name="name", empty_label="Any cluster"
-    )
+    cluster = RowFilter(label="Cluster", queryset=clusters, to_field_name="name", empty_label="Any cluster")
     state = ChoiceFilter(
         label="State",
         choices=[

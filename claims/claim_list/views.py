@@ -18,12 +18,13 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
-from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
+from django_filters import ChoiceFilter, FilterSet
 
 from claims.access import may_request
 from claims.claim_list import bulk
 from claims.claim_list.bulk import BulkAction
 from claims.claim_list.forms import BulkForm
+from claims.claim_list.rows import rows_of, table_rows
 from claims.models import (
     Alternative,
     Claim,
@@ -38,6 +39,7 @@ from claims.observation.observations import valid_ids
 from claims.requests.services import open_drafts
 from claims.states import FINAL, ClaimState
 from core.errors import Invalid
+from core.filters import RowFilter
 from core.listing import Column, Listing
 from core.times import duration
 from inventory.models import Cluster
@@ -64,13 +66,11 @@ def visible_profiles(request: HttpRequest | None) -> QuerySet[Profile]:
 
 class ClaimFilter(FilterSet):
     state = ChoiceFilter(label="State", choices=STATE_CHOICES, method="by_state", empty_label="Any state")
-    team = ModelChoiceFilter(
-        label="Team", queryset=visible_teams, to_field_name="slug", empty_label="Any team"
-    )
-    cluster = ModelChoiceFilter(
+    team = RowFilter(label="Team", queryset=visible_teams, to_field_name="slug", empty_label="Any team")
+    cluster = RowFilter(
         label="Cluster", queryset=visible_clusters, to_field_name="name", empty_label="Any cluster"
     )
-    profile = ModelChoiceFilter(
+    profile = RowFilter(
         label="Profile",
         method="by_profile",
         queryset=visible_profiles,
@@ -148,15 +148,6 @@ COLUMNS: list[Column[Claim]] = [
 ]
 
 
-# What the columns read; the rest of a claim, its version, its cluster and its people is much longer.
-LOADED = (
-    *("name", "reason", "problem", "state", "state_since", "devices", "parallel", "expires_at", "namespace"),
-    *("delivery", "duration", "created_at", "team__slug", "cluster__name"),
-    *("profile_version__number", "profile_version__profile__title", "profile_version__profile__slug"),
-    *("requested_by__username", "requested_by__first_name", "requested_by__last_name"),
-)
-
-
 def names_person_or_profile(word: str) -> Q:
     """Match the requester and the profiles by their keys: two small tables are searched, none joined."""
     versions = ProfileVersion.objects.filter(profile__title__icontains=word).values("pk")
@@ -169,7 +160,8 @@ def claim_listing(request: HttpRequest) -> Listing[Claim]:
     """Return the list with the filters, columns and order of the address."""
     return Listing(
         request,
-        Claim.objects.visible_to(request.user).for_list().only(*LOADED),
+        Claim.objects.visible_to(request.user),
+        load=rows_of,
         columns=COLUMNS,
         title="Claims",
         filters=ClaimFilter,
@@ -184,13 +176,14 @@ def claim_listing(request: HttpRequest) -> Listing[Claim]:
 
 @require_safe
 def claim_list(request: HttpRequest) -> HttpResponseBase:
-    return claim_listing(request).respond(
+    listing, may_act = claim_listing(request), may_request(request)
+    return listing.respond(
         "claims/claim_list/list.html",
         {
-            "may_act": may_request(request),
+            "may_act": may_act,
+            "rows": lambda: table_rows(listing.loaded, listing.shows, may_act=may_act),
             "actions": BulkAction.choices,
             "query": [(name, value) for name, values in request.GET.lists() for value in values],
-            "final": FINAL,
             "drafts": open_drafts(user_of(request)).count(),
             "empty_icon": "stack-2",
             "empty_title": "No claims yet",

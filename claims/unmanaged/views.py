@@ -12,7 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
-from django_filters import ChoiceFilter, FilterSet, ModelChoiceFilter
+from django_filters import ChoiceFilter, FilterSet
 
 from claims.claim_list.views import visible_clusters, visible_teams
 from claims.models import Profile
@@ -28,6 +28,7 @@ from claims.unmanaged import services
 from claims.unmanaged.forms import AdoptForm
 from claims.unmanaged.services import adoption_lines, fitting_profiles, namespace_team
 from core.errors import PortalError
+from core.filters import RowFilter
 from core.listing import Column, Listing
 from dra.canonical import spec_hash
 from dra.manifests import to_yaml
@@ -43,14 +44,14 @@ STATES = [
 
 
 class TemplateFilter(FilterSet):
-    team = ModelChoiceFilter(
+    team = RowFilter(
         label="Team",
         queryset=visible_teams,
         to_field_name="slug",
         empty_label="Any team",
         method="by_team",
     )
-    cluster = ModelChoiceFilter(
+    cluster = RowFilter(
         label="Cluster",
         queryset=visible_clusters,
         to_field_name="name",
