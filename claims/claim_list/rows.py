@@ -134,7 +134,9 @@ def end_cell(row: ClaimRow) -> str:
     )
 
 
-BADGES = {state: state_badge(*LOOK[state], ClaimState(state).label) for state in ClaimState}
+BADGES: dict[str, SafeString] = {
+    state: state_badge(*LOOK[state], ClaimState(state).label) for state in ClaimState
+}
 DELIVERIES = dict(Delivery.choices)
 # The cells behind the name, by the names of their columns and in their order.
 CELLS: dict[str, Callable[[ClaimRow], str]] = {
