@@ -1,8 +1,11 @@
-"""Primary keys of all models, and responses of the API that are stored for repeated requests."""
+"""Primary keys of all models, differences of computed rows, and responses of the API to repeat."""
+
+from __future__ import annotations
 
 import os
 import time
 import uuid
+from dataclasses import dataclass
 
 from django.conf import settings
 from django.db import models
@@ -19,6 +22,29 @@ def uuid7() -> uuid.UUID:
     value = (value & ~(0xF000 << 64)) | (0x7000 << 64)
     value = (value & ~(0xC000 << 48)) | (0x8000 << 48)
     return uuid.UUID(int=value)
+
+
+@dataclass(frozen=True, slots=True)
+class RowDifferences:
+    """How many stored rows differ from a new computation: rows that are missing, altered, or not needed."""
+
+    missing: int = 0
+    altered: int = 0
+    obsolete: int = 0
+
+    def __add__(self, other: RowDifferences) -> RowDifferences:
+        return RowDifferences(
+            self.missing + other.missing, self.altered + other.altered, self.obsolete + other.obsolete
+        )
+
+    @property
+    def total(self) -> int:
+        return self.missing + self.altered + self.obsolete
+
+    def __str__(self) -> str:
+        """Return "2 missing, 1 altered"."""
+        kinds = {"missing": self.missing, "altered": self.altered, "obsolete": self.obsolete}
+        return ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
 
 
 class StoredResponse(models.Model):

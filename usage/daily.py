@@ -18,8 +18,8 @@ from django.db import models, transaction
 from django.db.models import Count, F, Min, Q, QuerySet, Sum
 from django.db.models.functions import Least, TruncDate
 
-from claims.approvals.pending import RowDifferences
 from claims.models import Allocation, Claim
+from core.models import RowDifferences
 from teams.models import Team
 from usage.cost import Cost, Interval, LineKey, UsageInterval, interval_cost, millionths, sums
 from usage.models import DailyActivity, DailyUse, Rollup, StoredDays

@@ -1,4 +1,4 @@
-"""The periodic work of the worker, and the commands that compare stored rows with a new computation."""
+"""The periodic work of the worker, and the command that compares stored rows with a new computation."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from io import StringIO
-from pathlib import Path
 
-from django.apps import apps
 from django.core.management import CommandError, call_command
 
 from bench.measure import Result
@@ -17,17 +15,16 @@ from bench.portal.pages import sampled
 from claims.delivery import changes, tasks
 from claims.models import Claim
 from claims.states import DELIVERED
+from portal.management.commands.recompute import SUBJECTS
 
 ROUND = 5_000.0  # ms of CPU time for all live claims
 SHARE = 1.0  # percent of a core on average
 SWEEPS = 8  # samples
-REPAIRS = ("recount_*.py", "recompute_*.py")  # each has the option --check
-CHECKED_APPS = ("claims", "inventory", "usage", "teams", "notify")
 
 
 def recompute(devices: int, only: str) -> Iterator[Result]:
-    """Yield a line per command."""
-    for name in sorted(commands()):
+    """Yield a line per kind of stored rows."""
+    for name in SUBJECTS:
         path = f"recompute: {name}"
         if only in path:
             yield _recompute(path, name, devices)
@@ -55,22 +52,13 @@ def sweep(devices: int) -> Iterator[Result]:
     yield Result("sweep: share of a core", devices, "worker", share, "%", SHARE)
 
 
-def commands() -> Iterator[str]:
-    """Yield the portal's commands that compare stored rows with a new computation."""
-    for label in CHECKED_APPS:
-        folder = Path(apps.get_app_config(label).path) / "management" / "commands"
-        for pattern in REPAIRS:
-            yield from (file.stem for file in folder.glob(pattern))
-
-
 def _recompute(path: str, name: str, devices: int) -> Result:
     """Return 0 if every stored row is as it would be computed now, else 1."""
     output, started, difference = StringIO(), time.perf_counter(), 0.0
     try:
-        call_command(name, check=True, stdout=output)
-        sentence = output.getvalue().strip()
-    except CommandError as error:
-        difference, sentence = 1.0, str(error)
+        call_command("recompute", name, check=True, stdout=output)
+    except CommandError:
+        difference = 1.0
     seconds = time.perf_counter() - started
-    note = f"{path}: {sentence} ({seconds:.1f} s)"
+    note = f"recompute: {output.getvalue().strip()} ({seconds:.1f} s)"
     return Result(path, devices, "check", [difference], "differences", 0.0, notes=[note])

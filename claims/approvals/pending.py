@@ -28,6 +28,7 @@ from claims.models import (
     RequestStatus,
 )
 from claims.states import ClaimState
+from core.models import RowDifferences
 from teams.models import Membership, User
 
 Kind = PendingDecision.Kind
@@ -84,24 +85,6 @@ def backlog(user: User) -> Backlog:
 
 
 # Writing.
-
-
-@dataclass(frozen=True, slots=True)
-class RowDifferences:
-    """How rows differed from what they should be: rows that were missing, altered rows, rows left over."""
-
-    missing: int = 0
-    altered: int = 0
-    obsolete: int = 0
-
-    def __add__(self, other: RowDifferences) -> RowDifferences:
-        return RowDifferences(
-            self.missing + other.missing, self.altered + other.altered, self.obsolete + other.obsolete
-        )
-
-    @property
-    def total(self) -> int:
-        return self.missing + self.altered + self.obsolete
 
 
 @dataclass(frozen=True, slots=True)

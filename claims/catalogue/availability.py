@@ -16,11 +16,11 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from claims.approvals.pending import RowDifferences
 from claims.catalogue.lint import check_cluster, enabled_clusters, report_as_json
 from claims.catalogue.listing import kinds_among
 from claims.models import ClusterAvailability, Profile, ProfileAvailability, ProfileVersion
 from claims.quotas.usage import class_capacity
+from core.models import RowDifferences
 from dra import match
 from dra.cel import CelError
 from dra.cluster_snapshot import ClusterSnapshot

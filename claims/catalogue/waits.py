@@ -20,8 +20,8 @@ from django.db.models import F, Min, OuterRef, Q, Subquery, Value
 from django.db.models.functions import Greatest, TruncDate
 from django.utils import timezone
 
-from claims.approvals.pending import RowDifferences
 from claims.models import Allocation, Claim, DailyWaits, ProfileWaits
+from core.models import RowDifferences
 
 DAYS = 30  # with today; days are those of UTC
 MIN_COUNT = 5  # a median of fewer waits depends on single claims

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
@@ -20,6 +19,7 @@ from django.db.models.expressions import RawSQL
 from claims.models import Claim, Delivery
 from claims.observation.observations import valid_ids
 from claims.states import FINAL
+from core.models import RowDifferences
 from inventory.models import Cluster, ObjectKey, Owned, Ownership, ResourceClaim, ResourceClaimTemplate
 
 MODELS: tuple[type[Owned], ...] = (ResourceClaim, ResourceClaimTemplate)
@@ -78,32 +78,21 @@ def refresh_claim(claim: Claim) -> None:
         _refresh_rows(model, claim.cluster_id, model._default_manager.filter(own))
 
 
-@dataclass(frozen=True, slots=True)
-class RowDifferences:
-    """How rows differed from what they should be: not compared yet, or compared with another result."""
-
-    missing: int = 0
-    altered: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.missing + self.altered
-
-
 def refresh() -> RowDifferences:
     """Compare all rows with all claims, a slice at a time, and repair those that differ."""
-    return _total(
-        _refresh_rows(model, cluster_id, model._default_manager.filter(pk__in=pks))
-        for model, cluster_id, pks in _slices()
-    )
+    differences = RowDifferences()
+    for model, cluster_id, pks in _slices():
+        differences += _refresh_rows(model, cluster_id, model._default_manager.filter(pk__in=pks))
+    return differences
 
 
 def find_differences() -> RowDifferences:
     """Compare all rows with all claims, and change nothing."""
-    return _total(
-        _differences(_compare(cluster_id, model._default_manager.filter(pk__in=pks))[0])
-        for model, cluster_id, pks in _slices()
-    )
+    differences = RowDifferences()
+    for model, cluster_id, pks in _slices():
+        changes, _revision = _compare(cluster_id, model._default_manager.filter(pk__in=pks))
+        differences += _differences(changes)
+    return differences
 
 
 type Change = tuple[Ownership, Ownership]  # before, after
@@ -144,8 +133,3 @@ def _differences(changes: dict[Change, list[int]]) -> RowDifferences:
     counts = {change: len(pks) for change, pks in changes.items()}
     missing = sum(count for (before, _after), count in counts.items() if before == Ownership.NOT_COMPARED)
     return RowDifferences(missing, sum(counts.values()) - missing)
-
-
-def _total(parts: Iterable[RowDifferences]) -> RowDifferences:
-    parts = list(parts)
-    return RowDifferences(sum(part.missing for part in parts), sum(part.altered for part in parts))

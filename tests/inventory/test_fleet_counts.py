@@ -1,12 +1,10 @@
 """Counts of devices by cluster, product and state: stored ones equal those that are counted now."""
 
 from datetime import timedelta
-from io import StringIO
 from random import Random
 
 import pytest
 import time_machine
-from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -20,6 +18,7 @@ from inventory.tasks import count_fleet
 from teams.models import User
 from tests.inventory.conftest import gpu, node, resource_claim, slice_of
 from tests.inventory.test_fleet_map import mig
+from tests.recomputed import failed_check, recompute
 
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)
@@ -126,18 +125,11 @@ def test_counts_after_random_changes_equal_those_of_all_devices(mirrored, fake, 
         assert counts.find_differences() == 0
 
 
-def recount(*options):
-    output = StringIO()
-    call_command("recount_fleet", *options, stdout=output, no_color=True)
-    return output.getvalue()
-
-
-def test_recount_repairs_missing_and_wrong_counts(mirrored):
-    with pytest.raises(CommandError, match="The counts of 1 cluster differ"):
-        recount("--check")
+def test_recompute_repairs_missing_and_wrong_counts(mirrored):
+    assert failed_check("fleet") == "fleet: 1 cluster, 1 row to repair.\n"
     assert not FleetCount.objects.exists()
-    assert recount() == "1 cluster, counts of 1 differed.\n"
+    assert recompute("fleet") == "fleet: 1 cluster, 1 row repaired.\n"
     FleetCount.objects.update(gpus=9)
     assert store_counts() == 0  # its revision has not changed
-    assert recount() == "1 cluster, counts of 1 differed.\n"
-    assert recount("--check") == "1 cluster, counts of 0 differ.\n"
+    assert recompute("fleet") == "fleet: 1 cluster, 1 row repaired.\n"
+    assert recompute("fleet", "--check") == "fleet: 1 cluster, 0 rows to repair.\n"

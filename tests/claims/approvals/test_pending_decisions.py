@@ -1,12 +1,10 @@
 """Rows of undecided requests: who decides, after each service; compared with the plain computation."""
 
 from datetime import timedelta
-from io import StringIO
 from itertools import count
 from random import Random
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -31,6 +29,7 @@ from claims.states import ClaimState
 from teams import services as teams
 from teams.models import Role, User
 from tests.factories import make_claim, make_extension, make_profile, make_quota_request, make_team, make_user
+from tests.recomputed import failed_check, recompute
 
 pytestmark = pytest.mark.django_db
 
@@ -421,26 +420,20 @@ def copies(claim, number):
 # Repair.
 
 
-def recount(*options):
-    output = StringIO()
-    call_command("recount_decisions", *options, stdout=output, no_color=True)
-    return output.getvalue()
-
-
-def test_recount_repairs_deleted_altered_and_obsolete_rows(ask, held, vision, alice, lena, root):
+def test_recompute_repairs_deleted_altered_and_obsolete_rows(ask, held, vision, alice, lena, root):
     kept, deleted, altered, decided = [ask() for _ in range(4)]
     quota_request, extension = make_quota_request(vision, by=alice), make_extension(held, by=alice)
-    assert recount() == "6 undecided requests, 0 rows differed.\n"
+    assert recompute("decisions") == "decisions: 6 undecided requests, 0 rows repaired.\n"
     before = list(PendingDecision.objects.values())
     PendingDecision.objects.filter(pk__in=[deleted.pk, quota_request.pk]).delete()
     PendingDecision.objects.filter(pk=altered.pk).update(for_leads=False, requester=lena)
     PendingDecision.objects.filter(pk=extension.pk).update(for_admins=True)
     Claim.objects.filter(pk=decided.pk).update(state=ClaimState.WITHDRAWN)
-    with pytest.raises(CommandError, match="5 rows differ: 2 missing, 2 altered, 1 obsolete"):
-        recount("--check")
-    assert recount() == "5 undecided requests, 5 rows differed: 2 missing, 2 altered, 1 obsolete.\n"
+    kinds = "2 missing, 2 altered, 1 obsolete"
+    assert failed_check("decisions") == f"decisions: 4 undecided requests, 5 rows to repair: {kinds}.\n"
+    assert recompute("decisions") == f"decisions: 5 undecided requests, 5 rows repaired: {kinds}.\n"
     assert list(PendingDecision.objects.values()) == [row for row in before if row["id"] != decided.pk]
-    assert recount("--check") == "5 undecided requests, 0 rows differ.\n"
+    assert recompute("decisions", "--check") == "decisions: 5 undecided requests, 0 rows to repair.\n"
     assert audience(kept) == {"for_leads"}
 
 

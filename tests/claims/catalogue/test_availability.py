@@ -1,10 +1,8 @@
 """Rows of what clusters have for profiles: when they are computed, and whether they are right."""
 
-from io import StringIO
 from random import Random
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -26,6 +24,7 @@ from inventory.sync.list_watch import sync_once
 from tests.dra.clusters import PCIE, device_class, gpu, holds, node, resource_slice
 from tests.factories import make_cluster, make_profile, make_spec, save_profile
 from tests.fakes import FakeGateway
+from tests.recomputed import failed_check, recompute
 
 pytestmark = pytest.mark.django_db
 
@@ -161,7 +160,7 @@ def test_saved_profile_is_unknown_until_it_is_counted(alice, fra, fleet, at_once
     (entry,) = catalogue(alice)
     assert (entry.free, entry.total, entry.nodes, entry.most, entry.computed_at) == (None,) * 5
     before = timezone.now()
-    call_command("recompute_availability", stdout=StringIO())
+    recompute("availability")
     (entry,) = catalogue(alice)
     assert (entry.free, entry.total, entry.nodes, entry.most) == (5, 5, 2, 1)
     assert before <= entry.computed_at <= timezone.now()
@@ -195,7 +194,7 @@ def test_retired_profile_is_not_checked_until_it_is_restored(fra, root, fleet, a
 
 def test_findings_of_an_older_version_are_not_shown(fra, root, fleet, at_once):
     profile = make_profile("huge", spec=selecting("500Gi"), max_devices=1)
-    call_command("recompute_availability", stdout=StringIO())
+    recompute("availability")
     assert catalogue_report().findings_for(profile)
     save_profile(by=root, profile=profile, slug="huge", title="Huge", spec=selecting("400Gi"))
     profile.refresh_from_db()
@@ -206,7 +205,7 @@ def test_findings_of_an_older_version_are_not_shown(fra, root, fleet, at_once):
 def test_stored_check_says_what_the_check_says_now(fra, fleet, at_once):
     make_profile("huge", spec=selecting("500Gi"), max_devices=1)
     make_profile("rounded", spec=selecting("80Gi"), max_devices=1)
-    call_command("recompute_availability", stdout=StringIO())
+    recompute("availability")
     stored, now = catalogue_report(), check_catalogue()
     assert (stored.findings, stored.profiles, stored.checked) == (now.findings, now.profiles, now.checked)
     assert any(finding.fix for finding in stored.findings)
@@ -451,23 +450,17 @@ def test_rows_agree_with_the_plain_computation_after_random_operations(seed, fra
 
 
 def test_command_reports_and_repairs_differences(fra, train, fleet, at_once):
-    def check():
-        call_command("recompute_availability", "--check", stdout=(out := StringIO()))
-        return out.getvalue()
-
     make_profile("new")  # neither counted nor checked
     counted = ProfileAvailability.objects.get(version=train.current)
-    with pytest.raises(CommandError, match="2 rows differ: 1 missing, 1 altered, 0 obsolete"):
-        check()
+    assert "2 rows to repair: 1 missing, 1 altered.\n" in failed_check("availability")
     ProfileAvailability.objects.filter(pk=counted.pk).update(free=1)
-    with pytest.raises(CommandError, match="3 rows differ: 1 missing, 2 altered, 0 obsolete"):
-        check()
-    call_command("recompute_availability", stdout=(out := StringIO()))
-    assert out.getvalue() == "2 profiles in clusters, 3 rows differed: 1 missing, 2 altered, 0 obsolete.\n"
-    assert check() == "2 profiles in clusters, 0 rows differ.\n"
+    assert "3 rows to repair: 1 missing, 2 altered.\n" in failed_check("availability")
+    result = "availability: 2 profiles in clusters, 3 rows repaired: 1 missing, 2 altered.\n"
+    assert recompute("availability") == result
+    assert recompute("availability", "--check") == "availability: 2 profiles in clusters, 0 rows to repair.\n"
     ProfileAvailability.objects.all().delete()
     periodic.repair_availability()
-    assert check() == "2 profiles in clusters, 0 rows differ.\n"
+    assert recompute("availability", "--check") == "availability: 2 profiles in clusters, 0 rows to repair.\n"
 
 
 def test_removed_cluster_takes_its_rows_along(fra, train, fleet, at_once):

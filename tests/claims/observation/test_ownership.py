@@ -1,10 +1,8 @@
 """Whether a mirrored object is of a claim: the stored ownership, compared with the plain query."""
 
-from io import StringIO
 from random import Random
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.db import transaction
 
 from claims import tasks
@@ -20,6 +18,7 @@ from inventory.sync.columns import CLAIM_LABEL
 from inventory.sync.list_watch import apply_events
 from inventory.sync.session import take
 from tests.factories import make_claim, make_cluster, make_spec, make_team
+from tests.recomputed import failed_check, recompute
 
 pytestmark = pytest.mark.django_db
 
@@ -196,12 +195,6 @@ def test_random_changes_leave_rows_that_equal_the_plain_query(vision, fra, train
 # Repair.
 
 
-def recount(*options):
-    output = StringIO()
-    call_command("recount_ownership", *options, stdout=output, no_color=True)
-    return output.getvalue()
-
-
 @pytest.fixture
 def three(watch, vision, fra, train):
     claim = owned(vision, fra, train, name="own", delivery=Delivery.TEMPLATE)
@@ -214,16 +207,15 @@ def break_rows(rows: list[Owned]) -> None:
         type(row).objects.filter(pk=row.pk).update(ownership=value)
 
 
-def test_recount_repairs_missing_and_altered_rows(three, monkeypatch):
+def test_recompute_repairs_missing_and_altered_rows(three, monkeypatch):
     monkeypatch.setattr(ownership, "SLICE", 1)
-    assert recount() == "3 objects, 0 rows differed.\n"
+    assert recompute("ownership") == "ownership: 3 objects, 0 rows repaired.\n"
     break_rows(three)
-    with pytest.raises(CommandError, match="3 rows differ: 1 missing, 2 altered"):
-        recount("--check")
+    assert failed_check("ownership") == "ownership: 3 objects, 3 rows to repair: 1 missing, 2 altered.\n"
     assert [stored(row) for row in three] == [Ownership.NOT_COMPARED, MANAGED, UNMANAGED]
-    assert recount() == "3 objects, 3 rows differed: 1 missing, 2 altered.\n"
+    assert recompute("ownership") == "ownership: 3 objects, 3 rows repaired: 1 missing, 2 altered.\n"
     assert [stored(row) for row in three] == [MANAGED, UNMANAGED, MANAGED]
-    assert recount("--check") == "3 objects, 0 rows differ.\n"
+    assert recompute("ownership", "--check") == "ownership: 3 objects, 0 rows to repair.\n"
 
 
 def test_periodic_task_repairs_ownership(three):

@@ -1,14 +1,12 @@
 """Which charges are live follows the states of the claims, and a command repairs what differs."""
 
-from io import StringIO
-
 import pytest
-from django.core.management import CommandError, call_command
 
 from claims.models import ClaimCharge
 from claims.quotas.counts import used_by_all_teams
 from claims.states import NEXT, ClaimState
 from tests.factories import GPU_CLASS, make_claim
+from tests.recomputed import failed_check, recompute
 
 pytestmark = pytest.mark.django_db
 
@@ -28,19 +26,12 @@ def test_charges_end_with_their_claim(end, vision, fra, train):
     assert used_by_all_teams([GPU_CLASS]) == {GPU_CLASS: 3}
 
 
-def recount(*options):
-    output = StringIO()
-    call_command("recount_charges", *options, stdout=output, no_color=True)
-    return output.getvalue()
-
-
 def test_the_command_repairs_charges_of_both_kinds(vision, fra, train):
     running, ended = (make_claim(vision, cluster=fra, profile=train, devices=2) for _ in range(2))
     ended.advance(ClaimState.WITHDRAWN, why="Not needed.")
     ClaimCharge.objects.filter(claim=running).update(live=False)
     ClaimCharge.objects.filter(claim=ended).update(live=True)
-    with pytest.raises(CommandError, match="2 rows differ"):
-        recount("--check")
-    assert recount() == "2 rows differed.\n"
+    assert failed_check("charges") == "charges: 2 charges, 2 rows to repair.\n"
+    assert recompute("charges") == "charges: 2 charges, 2 rows repaired.\n"
     assert (live(running), live(ended)) == ({True}, {False})
-    assert recount("--check") == "0 rows differ.\n"
+    assert recompute("charges", "--check") == "charges: 2 charges, 0 rows to repair.\n"
