@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from html import escape
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -134,13 +135,15 @@ def end_cell(row: ClaimRow) -> str:
     )
 
 
-BADGES: dict[str, SafeString] = {
-    state: state_badge(*LOOK[state], ClaimState(state).label) for state in ClaimState
-}
+@cache  # not at import: the address of an icon needs the built assets
+def badge(state: str) -> SafeString:
+    return state_badge(*LOOK[ClaimState(state)], ClaimState(state).label)
+
+
 DELIVERIES = dict(Delivery.choices)
 # The cells behind the name, by the names of their columns and in their order.
 CELLS: dict[str, Callable[[ClaimRow], str]] = {
-    "state": lambda row: f"<td>{BADGES[row.state]}</td>",
+    "state": lambda row: f"<td>{badge(row.state)}</td>",
     "since": lambda row: f'<td class="dg-nowrap mr">{ago(row.state_since)}</td>',
     "profile": profile_cell,
     "devices": devices_cell,

@@ -103,10 +103,10 @@ class Command(BaseCommand):
         """Repair or only compare the rows of one subject, print the result, and return how many differ."""
         recompute, _text = SUBJECTS[name]
         compared, differences = recompute(check=check)
-        total, kinds = differences, ""
-        if isinstance(differences, RowDifferences):
-            total = differences.total
-            kinds = f": {differences}" if total else ""
+        if isinstance(differences, int):
+            total, kinds = differences, ""
+        else:
+            total, kinds = differences.total, f": {differences}" if differences.total else ""
         rows = f"{counted(total, 'row')} {'to repair' if check else 'repaired'}"
         self.stdout.write(f"{name}: {compared}, {rows}{kinds}.")
         return total
