@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
+from django.contrib.auth.models import AnonymousUser
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Exists, OuterRef, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat
@@ -39,13 +40,14 @@ from claims.observation.observations import valid_ids
 from claims.requests.services import open_drafts
 from claims.states import FINAL, ClaimState
 from core.errors import Invalid
-from core.filters import RowFilter
+from core.filters import TRIGRAM, RowFilter, estimated_rows, has_text, has_text_by_index
 from core.listing import Column, Listing
 from core.times import duration
 from inventory.models import Cluster
 from teams.access import user_of
 from teams.models import Role, Team, User
 
+TEXTS = "name", "reason"  # of a claim, which are searched
 LIVE, OVER = "live", "over"
 STATE_CHOICES = [(LIVE, "Open"), (OVER, "Closed"), *ClaimState.choices]
 
@@ -148,12 +150,50 @@ COLUMNS: list[Column[Claim]] = [
 ]
 
 
-def names_person_or_profile(word: str) -> Q:
-    """Match the requester and the profiles by their keys: two small tables are searched, none joined."""
-    versions = ProfileVersion.objects.filter(profile__title__icontains=word).values("pk")
-    others = Alternative.objects.filter(profile_version__in=versions).values("claim")
-    people = User.objects.filter(username__icontains=word).values("pk")
-    return Q(requested_by__in=people) | Q(profile_version__in=versions) | Q(pk__in=others)
+FEW = 100  # people whose claims are found by an index
+RARE = 3000  # claims that are found by indexes; of more, those of the reader are gone through
+
+
+class ClaimSearch:
+    """
+    Match name, reason, requester and profiles of claims, word by word.
+
+    A reader of all claims has one word looked up in indexes, if it is of few claims; other words, and those
+    of a reader of some teams, go through what is left.
+    """
+
+    def __init__(self, user: User | AnonymousUser) -> None:
+        self.is_narrow = not user.is_superuser
+
+    def __call__(self, word: str) -> Q:
+        claims = None if self.is_narrow or len(word) < TRIGRAM else self.rare(word)
+        if claims is not None:
+            self.is_narrow = True
+            return Q(pk__in=claims)
+        versions = ProfileVersion.objects.filter(profile__title__icontains=word).values("pk")
+        others = Alternative.objects.filter(profile_version__in=versions).values("claim")
+        people = User.objects.filter(username__icontains=word).values("pk")
+        return (
+            has_text(word, *TEXTS)
+            | Q(requested_by__in=people)
+            | Q(profile_version__in=versions)
+            | Q(pk__in=others)
+        )
+
+    def rare(self, word: str) -> QuerySet[Any, Any] | None:
+        """Return the keys of the claims by an index for each condition, None if they are not few."""
+        people = list(User.objects.filter(username__icontains=word).values_list("pk", flat=True)[: FEW + 1])
+        if len(people) > FEW:
+            return None
+        titled = ProfileVersion.objects.filter(profile__title__icontains=word).order_by()
+        versions = list(titled.values_list("pk", flat=True))
+        claims = Claim.objects.order_by().values("pk")
+        by_index = claims.filter(has_text_by_index(word, *TEXTS)).union(
+            claims.filter(requested_by__in=people),
+            claims.filter(profile_version__in=versions),
+            Alternative.objects.filter(profile_version__in=versions).order_by().values("claim"),
+        )
+        return by_index if estimated_rows(by_index) <= RARE else None
 
 
 def claim_listing(request: HttpRequest) -> Listing[Claim]:
@@ -165,11 +205,7 @@ def claim_listing(request: HttpRequest) -> Listing[Claim]:
         columns=COLUMNS,
         title="Claims",
         filters=ClaimFilter,
-        search=(
-            "name",
-            "reason",
-            names_person_or_profile,
-        ),
+        search=(ClaimSearch(request.user),),
         sort="-created",
     )
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Self
 
 from django.contrib.auth.models import AnonymousUser
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models, transaction
 from django.db.models import F, Prefetch, Q
 from django.db.models.functions import Now
@@ -17,6 +18,7 @@ from claims.models.profile import ProfileVersion
 from claims.signals import claim_state_changed, pending_request_decided
 from claims.states import FINAL, GRANTED, LOOK, NEXT, ClaimState
 from core.errors import IllegalTransition
+from core.filters import Trigrams
 from core.models import uuid7
 from core.times import moment
 from inventory.models import Cluster
@@ -134,6 +136,8 @@ class Claim(models.Model):
                 fields=["reconcile_at"], condition=~Q(reconcile_at=None), name="claim_reconcile_due"
             ),
             models.Index(fields=["-created_at", "-id"], name="claim_newest"),
+            models.Index(fields=["state", "-created_at", "-id"], name="claim_newest_in_state"),
+            GinIndex(Trigrams("name", "reason"), name="claim_text"),
             models.Index(fields=["object_uid"], name="claim_object"),
             models.Index(fields=["-decided_at"], condition=~Q(decided_at=None), name="claim_decided"),
         )

@@ -14,7 +14,7 @@ from claims.approvals.decide import approve, deny
 from claims.models import Allocation
 from claims.states import FINAL, ClaimState
 from inventory.models import Cluster, Device, Pod, ResourceClaim, ResourceSlice
-from tests.factories import make_allocation, make_claim
+from tests.factories import make_allocation, make_claim, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -315,3 +315,23 @@ def test_list_offers_no_request_to_viewer(client, claim, alice, bob):
     for person, offered in ((alice, True), (bob, False)):
         client.force_login(person)
         assert (offer in client.get(reverse("claims:list")).text) is offered
+
+
+@pytest.mark.parametrize("person", ["alice", "root"])
+def test_each_word_is_found_in_name_reason_person_or_profile(client, request, vision, fra, alice, root, person):
+    mira = make_user("mira")
+    texts = [("sam2-run", "fine tuning", alice), ("whisper", "Fine mesh", mira), ("llama", "inference", mira)]
+    for name, reason, by in texts:
+        make_claim(team=vision, by=by, cluster=fra, name=name, reason=reason)
+    client.force_login(request.getfixturevalue(person))
+    for words, names in (
+        ("fine", {"sam2-run", "whisper"}),
+        ("fine mira", {"whisper"}),
+        ("mira fine", {"whisper"}),
+        ("MIRA", {"whisper", "llama"}),
+        ("am2", {"sam2-run"}),
+        ("a 2", {"sam2-run"}),
+        ("nowhere a", set()),
+    ):
+        page = client.get(reverse("claims:list"), {"q": words}).text
+        assert {name for name, *rest in texts if f">{name}</a>" in page} == names, words
