@@ -318,7 +318,9 @@ def test_list_offers_no_request_to_viewer(client, claim, alice, bob):
 
 
 @pytest.mark.parametrize("person", ["alice", "root"])
-def test_each_word_is_found_in_name_reason_person_or_profile(client, request, vision, fra, alice, root, person):
+def test_each_word_is_found_in_name_reason_person_or_profile(
+    client, request, vision, fra, alice, root, person
+):
     mira = make_user("mira")
     texts = [("sam2-run", "fine tuning", alice), ("whisper", "Fine mesh", mira), ("llama", "inference", mira)]
     for name, reason, by in texts:
