@@ -28,7 +28,7 @@ from dra.match import (
     dropped,
     taint_text,
 )
-from dra.match.conditions import in_words
+from dra.match.funnel import in_words
 from dra.objects import DeviceRequest, Json, alternatives, requests
 from inventory.holders import Person, name_holders
 from inventory.models import Cluster, Device

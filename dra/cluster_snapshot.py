@@ -13,11 +13,11 @@ from functools import cached_property
 from itertools import chain
 from typing import cast
 
+from dra.attributes import capacity_of
 from dra.device_index import DeviceIndex, PoolKey, remember
-from dra.facts import capacity_of
 from dra.features import NEWEST, Features
 from dra.held import HeldDevices, claim_name, held_devices, holdings
-from dra.node_runs import NodeRuns
+from dra.node_pools import NodeRuns
 from dra.nodes import name_of
 from dra.objects import Json, expressions
 from dra.pools import CounterKey, Pool, PoolDevice

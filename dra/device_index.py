@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, compress, count, groupby
 
+from dra.attributes import exact_value, lookup
 from dra.cel import Selector, compile_selector
-from dra.facts import exact_value, lookup
 from dra.features import NEWEST, Features
 from dra.node_pools import NodePools
 from dra.nodes import name_of, slice_reaches

@@ -15,16 +15,14 @@ from enum import StrEnum
 from functools import reduce
 from operator import or_
 
+from dra.attributes import Malformed, Version, VersionError, value
 from dra.cel.idioms import conjuncts, joined, quoted
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.facts import Malformed, value
 from dra.match import NoFitReason, Preview, preview
-from dra.match.conditions import SelectorCondition, condition, in_words
-from dra.match.funnel import NodeRequirement, funnel
+from dra.match.funnel import NodeRequirement, SelectorCondition, condition, funnel, in_words
 from dra.objects import MAX_RESULTS, DeviceRequest, Json, Manifest, constraints, device_requests, requests
 from dra.quantity import Quantity, QuantityError
 from dra.selector_results import DeviceMask, mask_indices
-from dra.semver import Version, VersionError
 from dra.taints import Taint, tolerates
 
 __all__ = ["Relaxation", "RelaxationKind", "find_relaxations"]

@@ -15,11 +15,11 @@ from functools import reduce
 from itertools import compress
 from operator import or_
 
+from dra.attributes import Malformed, attribute, lookup
 from dra.cel import CelError
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.cuda import GpuCapability
-from dra.devices.vendors import vendor_by_driver
-from dra.facts import Malformed, attribute, lookup
+from dra.devices import vendor_by_driver
 from dra.match.funnel import funnel
 from dra.objects import Json, device_requests
 from dra.pools import PoolDevice

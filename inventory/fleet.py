@@ -17,7 +17,7 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from core.text import counted
-from dra.devices.vendors import partition_width, short_name
+from dra.devices import partition_width, short_name
 from dra.fragmentation import PhysicalGpu, physical_gpus
 from dra.pools import gather_pools
 from inventory.cluster_snapshot import current_snapshot

@@ -35,8 +35,7 @@ from claims.models import (
 )
 from claims.states import RUNNING, ClaimState
 from core.times import moment_with_zone
-from dra.canonical import spec_hash
-from dra.manifests import with_count
+from dra.manifests import spec_hash, with_count
 from dra.quota import charge
 from dra.quota import devices as devices_of
 from inventory.models import Cluster

@@ -19,7 +19,7 @@ from claims.models import Allocation, Approval, ApprovalStep, Claim, Delivery, T
 from claims.plans.plan import delivery_kind
 from claims.states import ClaimState
 from core.times import duration as in_words
-from dra.fallback import select_alternatives
+from dra.combination import select_alternatives
 from dra.objects import requests
 from dra.quota import charge
 from teams.access import people_in

@@ -16,7 +16,7 @@ class Rate(models.Model):
     Price per hour of a whole matching device from a date on. The most specific rate wins, then the newest.
 
     Empty `product`, `driver` or null `cluster` match everything; `product` matches by its words, short or in
-    full (`dra.devices.vendors.names_product`). A partition costs its fraction of the device.
+    full (`dra.devices.names_product`). A partition costs its fraction of the device.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -19,7 +19,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from claims.catalogue.listing import DeviceKind
-from dra.devices.vendors import names_product, product_words
+from dra.devices import names_product, product_words
 from usage.models import Rate
 
 

@@ -16,8 +16,7 @@ from bench.portal.size import Size
 from claims.models import Claim, ClaimCharge, Comment, Extension, Profile, ProfileVersion, QuotaRequest
 from claims.states import FINAL, LIVE, ClaimState
 from core.models import uuid7
-from dra.canonical import spec_hash
-from dra.manifests import with_count
+from dra.manifests import spec_hash, with_count
 from dra.objects import Manifest
 from inventory.models import Cluster, Device
 from notify.models import Notice

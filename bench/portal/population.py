@@ -10,7 +10,7 @@ from bench.portal.rows import copy
 from bench.portal.size import Size, team_slug
 from bench.world import PRODUCTS
 from claims.models import Approval, ApprovalRule, Delivery, Profile, ProfileVersion, Quota, TeamNamespace
-from dra.canonical import spec_hash
+from dra.manifests import spec_hash
 from inventory.models import Cluster
 from teams.models import Membership, Role, Team, User
 from usage.models import Rate

@@ -42,9 +42,8 @@ from core.errors import Conflict, PortalError
 from core.listing import Column, Listing
 from core.times import duration
 from dra import match, validation
-from dra.canonical import in_key_order
 from dra.help import find_relaxations
-from dra.manifests import to_yaml
+from dra.manifests import in_key_order, to_yaml
 from dra.objects import Json, device_requests
 from inventory.cluster_snapshot import current_snapshot
 from inventory.freshness import OF_DEVICES, ages

@@ -19,8 +19,7 @@ from claims.models import LIMITS, Limit, Profile, ProfileLimits
 from claims.models.limits import Choice, Choices, Duration, Number, Text
 from core.inputs import DurationText
 from dra import validation
-from dra.canonical import in_key_order
-from dra.manifests import to_yaml
+from dra.manifests import in_key_order, to_yaml
 from teams.models import Team
 
 FIELDS, YAML = "fields", "yaml"

@@ -35,8 +35,7 @@ from core.times import duration
 from dra import quota
 from dra.cel import CelError
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.devices import describe
-from dra.devices.vendors import NAMING_ATTRIBUTES
+from dra.devices import NAMING_ATTRIBUTES, describe
 from dra.match.funnel import funnel
 from dra.objects import Json, device_requests
 from dra.pools import PoolDevice

@@ -17,7 +17,7 @@ from claims.models import Profile, ProfileLimits, ProfileVersion
 from core.errors import Conflict, Invalid, violated_constraint
 from core.transactions import lock_row
 from dra import quota, validation
-from dra.canonical import spec_hash
+from dra.manifests import spec_hash
 from teams.access import require_admin
 from teams.models import Team, User
 

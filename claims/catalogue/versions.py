@@ -11,8 +11,7 @@ from django.db.models import Count, Q, QuerySet
 
 from claims.models import LIMITS, Claim, Draft, Profile, ProfileLimits, ProfileVersion
 from claims.states import FINAL, ClaimState
-from dra.canonical import canonical, in_key_order, spec_hash
-from dra.manifests import to_yaml
+from dra.manifests import canonical, in_key_order, spec_hash, to_yaml
 from dra.objects import Json
 
 

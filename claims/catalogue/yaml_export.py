@@ -18,8 +18,7 @@ from claims.catalogue.definition import ProfileDefinition, current_definition
 from claims.models import LIMITS, Profile
 from core.errors import Invalid
 from core.times import spell_duration
-from dra.canonical import in_key_order, spec_hash
-from dra.manifests import to_yaml
+from dra.manifests import in_key_order, spec_hash, to_yaml
 from dra.objects import Json
 from teams.models import Team
 

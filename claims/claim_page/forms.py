@@ -10,8 +10,8 @@ from django.http import QueryDict
 
 from core.text import counted
 from dra.placement import CapacityType, Placement
-from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions
-from dra.workloads.parts import (
+from dra.workload_parts import (
+    ASSUMED,
     CUDA,
     LAST_PORT,
     LONGEST_NAME,
@@ -20,6 +20,8 @@ from dra.workloads.parts import (
     MOST_PODS,
     REFERENCE,
     SUBDOMAIN,
+    ClaimUse,
+    WorkloadOptions,
 )
 
 ENTIRE_TEXT = r"\A(?:{})\Z"
@@ -42,7 +44,7 @@ CAPACITY_TYPES = {
 
 
 class SnippetForm(forms.Form):
-    """The fields of `dra.workloads.WorkloadOptions`; `options` returns them."""
+    """The fields of `dra.workload_parts.WorkloadOptions`; `options` returns them."""
 
     image = forms.CharField(required=False, max_length=LONGEST_REFERENCE, validators=[IMAGE], label="Image")
     cuda = forms.CharField(

@@ -21,9 +21,8 @@ from dra import cuda, workloads
 from dra.manifests import to_yaml
 from dra.objects import Manifest
 from dra.placement import Placement, claim_placement
-from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions, builders
-from dra.workloads.builders import MODEL
-from dra.workloads.parts import IMAGES, has_weights, name_of
+from dra.workload_parts import ASSUMED, IMAGES, ClaimUse, WorkloadOptions, has_weights, name_of
+from dra.workloads import MODEL
 from inventory.cluster_snapshot import current_snapshot
 
 type Vendor = Callable[[ClaimUse, WorkloadOptions], list[Manifest]]
@@ -53,7 +52,7 @@ class SnippetKind:
     """
     A kind of snippet.
 
-    `image` names its field of `dra.workloads.parts.IMAGES`, "" for none. `manifests` creates its manifests,
+    `image` names its field of `dra.workload_parts.IMAGES`, "" for none. `manifests` creates its manifests,
     None for scripts. `requires` is a kind that the cluster must serve, from an operator.
     """
 
@@ -95,7 +94,7 @@ KINDS = (
         "JupyterHub values",
         SnippetGroup.NOTEBOOK,
         "jupyter",
-        manifests=lambda use, options: [builders.values(use, options)],
+        manifests=lambda use, options: [workloads.values(use, options)],
     ),
     SnippetKind("jupyterhub-config", "JupyterHub Python", SnippetGroup.NOTEBOOK, "jupyter", "python"),
     SnippetKind("notebook", "Notebook cell", SnippetGroup.NOTEBOOK, language="python"),
@@ -193,7 +192,7 @@ def script_text(key: str, claim: Claim, use: ClaimUse, options: WorkloadOptions,
         return kubectl_commands(claim, use, options)
     if key == "notebook":
         return NOTEBOOK_CELL.format(address=f"{base_url}/api/v1/claims/{claim.pk}/")
-    return builders.config(use, options)
+    return workloads.config(use, options)
 
 
 def kubectl_commands(claim: Claim, use: ClaimUse, options: WorkloadOptions) -> str:

@@ -45,7 +45,7 @@ from core.text import counted
 from core.times import ago, at, duration, elapsed
 from dra import cuda
 from dra.placement import Placement
-from dra.workloads import ASSUMED, WorkloadOptions
+from dra.workload_parts import ASSUMED, WorkloadOptions
 from teams.access import user_of
 from teams.models import Role, User
 

@@ -33,8 +33,8 @@ from claims.signals import allocations_changed
 from claims.states import DELIVERED, RUNNING, USABLE, ClaimState
 from core.transactions import lock_row
 from dra import quota
+from dra.combination import select_alternatives
 from dra.devices import describe, share
-from dra.fallback import select_alternatives
 from dra.objects import requests
 from dra.quantity import QuantityError
 from inventory.holders import Person

@@ -60,7 +60,7 @@ class ProfileVersion(models.Model):
     profile = models.ForeignKey(Profile, models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
     spec = models.JSONField()
-    spec_hash = models.CharField(max_length=64)  # hex SHA-256 of dra.canonical
+    spec_hash = models.CharField(max_length=64)  # hex SHA-256 of dra.manifests
     scalable = models.CharField(max_length=63, blank=True, default=ProfileLimits.scalable)
     max_devices = models.PositiveIntegerField(default=ProfileLimits.max_devices)
     max_duration = models.DurationField(default=ProfileLimits.max_duration)

@@ -14,7 +14,7 @@ from claims.models import Claim, Delivery
 from claims.observation.observations import Observation
 from claims.plans.plan import delivery_kind
 from claims.states import USABLE, ClaimState
-from dra.canonical import spec_hash
+from dra.manifests import spec_hash
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 from notify.services import notify
 from teams.models import User
@@ -115,7 +115,7 @@ def _object_drift(
 
 
 def mirrored_spec_hash(row: ResourceClaim | ResourceClaimTemplate) -> str:
-    """Return the hash of what an object asks for, hex SHA-256 of `dra.canonical`."""
+    """Return the hash of what an object asks for, hex SHA-256 of `dra.manifests`."""
     spec = row.raw.get("spec") or {}
     return spec_hash(spec.get("spec") or {} if isinstance(row, ResourceClaimTemplate) else spec)
 

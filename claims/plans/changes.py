@@ -23,9 +23,8 @@ from core.text import counted
 from core.times import duration as in_words
 from core.times import spell_duration
 from dra import quota
-from dra.canonical import spec_hash
-from dra.fallback import combine_specs, request_names
-from dra.manifests import with_count
+from dra.combination import combine_specs, request_names
+from dra.manifests import spec_hash, with_count
 from dra.objects import Json, alternatives, requests
 
 

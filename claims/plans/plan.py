@@ -16,11 +16,16 @@ from core.errors import Conflict, Forbidden, Invalid
 from core.text import counted
 from core.times import duration as in_words
 from dra import manifests, quota, validation, workloads
-from dra.canonical import spec_hash
-from dra.fallback import CannotCombineError, alternative_name, combine_specs, first_available, request_names
-from dra.manifests import with_count
+from dra.combination import (
+    CannotCombineError,
+    alternative_name,
+    combine_specs,
+    first_available,
+    request_names,
+)
+from dra.manifests import spec_hash, with_count
 from dra.objects import device_requests, requests
-from dra.workloads import ClaimUse, WorkloadOptions, requests_of
+from dra.workload_parts import ClaimUse, WorkloadOptions, requests_of
 from inventory.models import Cluster, DeviceClass, Namespace, ResourceClaim, ResourceClaimTemplate
 from teams.access import is_platform_admin
 from teams.models import Team, User

@@ -14,10 +14,10 @@ from claims.models import Delivery, Profile, ProfileVersion
 from core.errors import Invalid
 from dra.blockers import Blockers, find_blockers
 from dra.cluster_snapshot import ClusterSnapshot, flatten_lists
+from dra.combination import KnownProfile, SpecSimilarity, compare_specs, decompose, with_positional_names
 from dra.lint import LintFinding, NamedSpec, Subject, lint
 from dra.match import Drop, FunnelStep, Preview, StepKind, dropped, preview
 from dra.objects import Json, device_requests
-from dra.similarity import KnownProfile, SpecSimilarity, compare_specs, decompose, with_positional_names
 from dra.validation import problems
 
 CLAIM, TEMPLATE, POD = "ResourceClaim", "ResourceClaimTemplate", "Pod"

@@ -10,10 +10,9 @@ from claims.models import Profile, ProfileVersion
 from claims.quotas import usage
 from dra import match, quota
 from dra.blockers import find_blockers
-from dra.canonical import spec_hash
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.fallback import CannotCombineError, first_available
-from dra.manifests import with_count
+from dra.combination import CannotCombineError, first_available
+from dra.manifests import spec_hash, with_count
 from dra.match.funnel import funnel
 from dra.objects import Json, device_requests
 from inventory.holders import Person, holders_for

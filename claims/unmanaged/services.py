@@ -16,7 +16,7 @@ from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded, violated_co
 from core.times import duration as in_words
 from core.transactions import after_commit
 from dra import quota
-from dra.canonical import spec_hash
+from dra.manifests import spec_hash
 from inventory.models import ResourceClaim
 from notify.services import notify
 from teams.access import role_in

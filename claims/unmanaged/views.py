@@ -30,8 +30,7 @@ from claims.unmanaged.services import adoption_lines, fitting_profiles, namespac
 from core.errors import PortalError
 from core.filters import RowFilter
 from core.listing import Column, Listing
-from dra.canonical import spec_hash
-from dra.manifests import to_yaml
+from dra.manifests import spec_hash, to_yaml
 from inventory.freshness import ages
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 from teams.access import people_in, user_of

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from dra.allocator.capacity import CapacityAmount, is_left, share
-from dra.allocator.constraints import Constraint, compile_derived
-from dra.allocator.counters import Counters
-from dra.allocator.plan import Candidate, ClaimPlan, accepts
+from dra.allocator.capacity import CapacityAmount, Counters, is_left, share
+from dra.allocator.plan import Candidate, ClaimPlan, Constraint, accepts, compile_derived
 from dra.allocator.result import InternalDeviceResult
 from dra.allocator.site import AllocationError, NodeSite, SearchGivenUp
 from dra.cel import CelError, Selector

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from dra.attributes import Malformed, entries
 from dra.cel import CelError, CompileError
 from dra.cel.selector import compile_stored
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.facts import Malformed, entries
 from dra.features import Features
 from dra.node_pools import NodePool
 from dra.nodes import SelectorError, check_node_selection, selects_node

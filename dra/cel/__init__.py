@@ -1,8 +1,8 @@
 """CEL selectors of devices, as the Kubernetes API server and scheduler evaluate them."""
 
+from dra.attributes import Selectable
 from dra.cel.selector import Selector, compile_selector
 from dra.cel.syntax import CelError, CompileError, EvaluationError, NotPreviewable
-from dra.facts import Selectable
 
 __all__ = [
     "CelError",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from dra.attributes import Json, Malformed, Ref, Selectable, VersionError, attribute, lookup, qualified
 from dra.cel.syntax import Call, Ident, Literal, Node, Select
 from dra.cel.values import (
     NONE,
@@ -24,9 +25,7 @@ from dra.cel.values import (
     type_of,
     version,
 )
-from dra.facts import Json, Malformed, Ref, Selectable, attribute, lookup, qualified
 from dra.quantity import QuantityError
-from dra.semver import VersionError
 
 MISSING: Any = object()
 

@@ -11,28 +11,38 @@ from collections.abc import Iterator, Mapping
 
 import re2
 
-from dra.cel import kinds
-from dra.cel.kinds import Bindings, Type, equivalent, fit_all, is_dyn, loose, substitute, unwrapped
-from dra.cel.signatures import NOT_HERE, Overload
+from dra.cel import types
 from dra.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Message, Node, NotPreviewable, Select
+from dra.cel.types import (
+    NOT_HERE,
+    Bindings,
+    Overload,
+    Type,
+    equivalent,
+    fit_all,
+    is_dyn,
+    loose,
+    substitute,
+    unwrapped,
+)
 from dra.cel.values import NAMES, TypeValue, Uint, compiled
 
 TYPE_NAMES = {
-    "bool": kinds.BOOL,
-    "bytes": kinds.BYTES,
-    "double": kinds.DOUBLE,
-    "int": kinds.INT,
-    "uint": kinds.UINT,
-    "string": kinds.STRING,
-    "null_type": kinds.NULL,
-    "type": kinds.TYPE,
-    "list": kinds.list_of(kinds.parameter("A")),
-    "map": kinds.map_of(kinds.parameter("A"), kinds.parameter("B")),
-    "optional_type": kinds.optional_of(kinds.DYN),
-    "net.IP": kinds.IP,
-    "net.CIDR": kinds.CIDR,
+    "bool": types.BOOL,
+    "bytes": types.BYTES,
+    "double": types.DOUBLE,
+    "int": types.INT,
+    "uint": types.UINT,
+    "string": types.STRING,
+    "null_type": types.NULL,
+    "type": types.TYPE,
+    "list": types.list_of(types.parameter("A")),
+    "map": types.map_of(types.parameter("A"), types.parameter("B")),
+    "optional_type": types.optional_of(types.DYN),
+    "net.IP": types.IP,
+    "net.CIDR": types.CIDR,
 }
-LITERALS = {kind: NAMES[kind] for kind in (bool, int, Uint, float, str, bytes)} | {type(None): kinds.NULL}
+LITERALS = {kind: NAMES[kind] for kind in (bool, int, Uint, float, str, bytes)} | {type(None): types.NULL}
 
 type Problem = tuple[int, str]
 type Fields = Mapping[str, Type]
@@ -81,14 +91,14 @@ class TypeChecker:
 
     def fail(self, node: Node, text: str) -> Type:
         self.problems.append((node.place, text))
-        return kinds.ERROR
+        return types.ERROR
 
     def known(self, one: Type) -> Type:
         return substitute(self.bound, one)
 
     def new_type(self) -> Type:
         self.free += 1
-        return kinds.parameter(f"_var{self.free - 1}")
+        return types.parameter(f"_var{self.free - 1}")
 
     def fits(self, given: Type, expected: Type) -> bool:
         learned = fit_all(self.bound, [given], [expected])
@@ -102,13 +112,13 @@ class TypeChecker:
                     return scope[name]
         name = name.lstrip(".")
         if name == "device":
-            return kinds.DEVICE
+            return types.DEVICE
         if name not in TYPE_NAMES:
             if name.startswith("google.protobuf."):
                 raise NotPreviewable(f"The expression uses {name}, which only a cluster can evaluate.")
             return None
         node.constant = TypeValue(name)
-        return kinds.type_of_type(TYPE_NAMES[name])
+        return types.type_of_type(TYPE_NAMES[name])
 
     def _undeclared(self, node: Node, name: str) -> Type:
         return self.fail(node, f"undeclared reference to '{name}' (in container '')")
@@ -124,23 +134,23 @@ class TypeChecker:
             if found is not None:
                 return found
         found = self._field(node, node.operand, node.name)
-        return kinds.BOOL if node.test else self.known(found)
+        return types.BOOL if node.test else self.known(found)
 
     def _field(self, node: Node, operand: Node, name: str, *, optional: bool = False) -> Type:
         of, was_optional = unwrapped(self.known(self.check(operand)))
-        found = kinds.DYN
+        found = types.DYN
         if of.kind == "map":
             found = of.parameters[1]
         elif of.kind == "message":
-            if of == kinds.DEVICE:
+            if of == types.DEVICE:
                 found = self.device.get(name) or self.fail(node, f"undefined field '{name}'")
             else:
                 found = self.fail(node, f"unexpected failed resolution of '{of}'")
         elif of.kind == "parameter":
-            self.fits(kinds.DYN, of)
+            self.fits(types.DYN, of)
         elif not loose(of):
             self.fail(node, f"type '{of}' does not support field selection")
-        return kinds.optional_of(found) if was_optional or optional else found
+        return types.optional_of(found) if was_optional or optional else found
 
     def _call(self, node: Call) -> Type:
         if node.function == "_?._":
@@ -180,7 +190,7 @@ class TypeChecker:
             if result is None:
                 result = found
             elif not is_dyn(result) and found != result:
-                result = kinds.DYN
+                result = types.DYN
         if result is not None:
             return result
         shown = [str(substitute(self.bound, one, free_to_dyn=True)) for one in given]
@@ -193,7 +203,7 @@ class TypeChecker:
         """Return the type that an overload gives here; None if it does not fit."""
         if overload.method is (node.target is None):
             return None
-        fresh = {kinds.parameter(name): self.new_type() for name in overload.free}
+        fresh = {types.parameter(name): self.new_type() for name in overload.free}
         learned = fit_all(self.bound, given, [substitute(fresh, one) for one in overload.parameters])
         if learned is None:
             return None
@@ -202,21 +212,21 @@ class TypeChecker:
 
     def _logical(self, node: Call) -> Type:
         node.overloads = ["logical_and" if node.function == "_&&_" else "logical_or"]
-        wrong = [term for term in node.args if not self.fits(term.type, kinds.BOOL)]
+        wrong = [term for term in node.args if not self.fits(term.type, types.BOOL)]
         for term in wrong:
             self.fail(term, f"expected type 'bool' but found '{term.type}'")
-        return kinds.ERROR if wrong else kinds.BOOL
+        return types.ERROR if wrong else types.BOOL
 
     def _join(self, before: Type | None, now: Type) -> Type:
         """Return the type of the elements so far; the check of literals refuses those that are mixed."""
         if before is None:
             return now
-        return kinds.more_general(before, now) if self.fits(before, now) else kinds.DYN
+        return types.more_general(before, now) if self.fits(before, now) else types.DYN
 
     def _held(self, node: Node, element_type: Type) -> Type:
         inner, optional = unwrapped(element_type)
         if not optional and not is_dyn(inner):
-            self.fail(node, f"expected type '{kinds.optional_of(inner)}' but found '{inner}'")
+            self.fail(node, f"expected type '{types.optional_of(inner)}' but found '{inner}'")
         return inner
 
     def _list(self, node: ListOf) -> Type:
@@ -226,7 +236,7 @@ class TypeChecker:
             joined = self._join(
                 joined, self._held(element, element_type) if index in node.optional else element_type
             )
-        return kinds.list_of(joined or self.new_type())
+        return types.list_of(joined or self.new_type())
 
     def _map(self, node: MapOf) -> Type:
         key: Type | None = None
@@ -236,7 +246,7 @@ class TypeChecker:
             map_type = self.check(entry.value)
             value = self._join(value, self._held(entry.value, map_type) if entry.optional else map_type)
         key = key or self.new_type()
-        return kinds.map_of(key, value or self.new_type())
+        return types.map_of(key, value or self.new_type())
 
     def _message(self, node: Message) -> Type:
         for value in node.values:
@@ -252,7 +262,7 @@ class TypeChecker:
         first, second = self._range(node, over)
         self.scopes.append({node.accumulator: start})
         self.scopes.append({node.variable: first} | ({node.second: second} if node.second else {}))
-        for part, expected in ((node.condition, kinds.BOOL), (node.step, start)):
+        for part, expected in ((node.condition, types.BOOL), (node.step, start)):
             found = self.check(part)
             if not self.fits(expected, found):
                 self.fail(part, f"expected type '{expected}' but found '{found}'")
@@ -265,17 +275,17 @@ class TypeChecker:
         """Return the types of the variables; the second one means something only where there is one."""
         if over.kind == "list":
             element = over.parameters[0]
-            return (kinds.INT, element) if node.second else (element, element)
+            return (types.INT, element) if node.second else (element, element)
         if over.kind == "map":
             return over.parameters[0], over.parameters[1]
         if over.kind in ("dyn", "error", "parameter"):
-            self.fits(kinds.DYN, over)
-            return kinds.DYN, kinds.DYN
+            self.fits(types.DYN, over)
+            return types.DYN, types.DYN
         self.fail(
             node.range,
             f"expression of type '{over}' cannot be range of a comprehension (must be list, map, or dynamic)",
         )
-        return kinds.ERROR, kinds.ERROR
+        return types.ERROR, types.ERROR
 
 
 def qualified(node: Node) -> str:

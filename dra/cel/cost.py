@@ -22,8 +22,8 @@ from dra.cel.cost_functions import (
     capped,
     size_at,
 )
-from dra.cel.kinds import Type
 from dra.cel.syntax import ACCUMULATOR, Call, Fold, Ident, ListOf, Literal, MapOf, Message, Node, Select
+from dra.cel.types import Type
 
 LIMIT = 1_000_000  # k8s.io/api `resource/v1/types.go`, CELSelectorExpressionMaxCost
 LIST, MAP, MESSAGE = 10, 30, 40  # of making one

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dra.cel.kinds import Type
 from dra.cel.syntax import Literal, Node
+from dra.cel.types import Type
 
 MOST = 2**64 - 1
 TRAVERSAL = 0.1  # cost of each character that is gone over

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dra.attributes import Ref
 from dra.cel.access import reference
 from dra.cel.parser import parse
 from dra.cel.syntax import (
@@ -26,7 +27,6 @@ from dra.cel.syntax import (
     Token,
     tokens,
 )
-from dra.facts import Ref
 
 KEPT = 2048  # trees
 SIGNS = {f"_{sign}_": sign for sign in (">=", "<=", ">", "<", "==", "!=")}

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dra.cel import signatures, values
+from dra.cel import types, values
 from dra.cel.access import CompiledPart, Run, View, fixed, index, path, present, select
-from dra.cel.functions import OVERLOADS, WHOLE
-from dra.cel.functions.operators import extend_in_place, insert_in_place
-from dra.cel.kinds import Type
+from dra.cel.functions import OPERATORS, extend_in_place, insert_in_place
+from dra.cel.libraries import OVERLOADS
 from dra.cel.syntax import Call, CompileError, Fold, Ident, ListOf, Literal, MapOf, Node, Select
+from dra.cel.types import Type
 from dra.cel.values import (
     Failure,
     Map,
@@ -159,8 +159,8 @@ def caller(node: Call, arguments: list[Run], *, grown: bool) -> Run:
     """
     if grown and node.function in IN_PLACE:
         return _applied(IN_PLACE[node.function], arguments)
-    if node.function in WHOLE:
-        return _applied(WHOLE[node.function], arguments)
+    if node.function in OPERATORS:
+        return _applied(OPERATORS[node.function], arguments)
     if len(node.overloads) == 1 and not any(_open(child.type) for child in node.children()):
         return _applied(OVERLOADS[node.overloads[0]], arguments)
     return _applied(_guarded(node.function, node.overloads), arguments)
@@ -172,10 +172,8 @@ def _open(one: Type) -> bool:
 
 def _guarded(function: str, possible: list[str]) -> Callable[..., Any]:
     if len(possible) > 1:
-        possible = [one.name for one in signatures.WITH_LISTS[function]]
-    choices = [
-        (signatures.OVERLOADS[name].parameters, OVERLOADS[name]) for name in possible if name in OVERLOADS
-    ]
+        possible = [one.name for one in types.WITH_LISTS[function]]
+    choices = [(types.OVERLOADS[name].parameters, OVERLOADS[name]) for name in possible if name in OVERLOADS]
 
     def run(*values: Any) -> Any:
         for parameters, implementation in choices:

@@ -1,6 +1,7 @@
 """
 Selectors: CEL expressions over a device, compiled once and cached.
 
+The environment is that of the API server for new selectors (dynamic-resource-allocation `cel/compile.go`).
 `reading` returns the attributes and capacities that an expression reads, without evaluating it. Devices with
 equal values for them have equal results, so thousands of devices need a handful of evaluations. Stored
 expressions are compiled like the scheduler compiles them.
@@ -8,19 +9,120 @@ expressions are compiled like the scheduler compiles them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from dra.cel import cost
+from dra.attributes import Malformed, Ref, Selectable, lookup
+from dra.cel import checker as literals
+from dra.cel import cost, types
 from dra.cel.access import View, reference, table
-from dra.cel.environment import affordable, checked, environment
+from dra.cel.checker import Problem, TypeChecker
+from dra.cel.cost_functions import VariablePart, device_parts
+from dra.cel.parser import parse
 from dra.cel.program import program
-from dra.cel.syntax import Call, CelError, EvaluationError, Fold, Ident, Node, Select
+from dra.cel.syntax import (
+    Call,
+    CelError,
+    CompileError,
+    EvaluationError,
+    Fold,
+    Ident,
+    Node,
+    Select,
+    SyntaxProblem,
+)
+from dra.cel.types import FUNCTIONS, WITH_LISTS, Overload, Type
 from dra.cel.values import Failure, Panic
-from dra.facts import Malformed, Ref, Selectable, lookup
 from dra.features import NEWEST, STORED, Features
+
+MAX_BYTES = 10_240  # k8s.io/api `resource/v1/types.go`, CELSelectorExpressionMaxLength
+TOO_COMPLEX = "too complex, exceeds cost limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The variable `device` and the functions, as the switches of a cluster have them."""
+
+    device: Mapping[str, Type]
+    attribute: Type
+    functions: Mapping[str, list[Overload]]
+    parts: VariablePart
+
+
+@lru_cache(maxsize=8)
+def environment(features: Features = NEWEST) -> Environment:
+    attribute = types.DYN if features.list_type_attributes else types.ANY
+    fields = {
+        "driver": types.STRING,
+        "attributes": types.map_of(types.STRING, types.map_of(types.STRING, attribute)),
+        "capacity": types.map_of(types.STRING, types.map_of(types.STRING, types.QUANTITY)),
+    }
+    if features.consumable_capacity:
+        fields["allowMultipleAllocations"] = types.BOOL
+    functions = WITH_LISTS if features.list_type_attributes else FUNCTIONS
+    parts = device_parts(list_type_attributes=features.list_type_attributes)
+    return Environment(fields, attribute, functions, parts)
+
+
+def checked(text: str, known: Environment) -> Node:
+    """
+    Return the typed tree of an expression.
+
+    Raise `CompileError` in the words of the API server, `NotPreviewable` for what is not known here.
+    """
+    if len(text.encode()) > MAX_BYTES:
+        raise CompileError(f"Too long: may not be more than {MAX_BYTES} bytes")
+    try:
+        tree = parse(text)
+    except SyntaxProblem as problem:
+        raise _refusal(text, [(problem.place, problem.text)]) from None
+    checker = TypeChecker(known.functions, known.device)
+    checker.run(tree)
+    problems = checker.problems or literals.problems(tree)
+    if problems:
+        raise _refusal(text, problems)
+    if tree.type not in (types.BOOL, known.attribute):
+        raise CompileError(f"must evaluate to bool or the unknown type, not {_shown(tree.type)}")
+    return tree
+
+
+def affordable(tree: Node, known: Environment) -> int:
+    """Return the cost of a typed tree in the worst case. Raise `CompileError` if it is above the limit."""
+    worst = cost.estimate(tree, known.parts)
+    if worst > cost.LIMIT:
+        raise CompileError(TOO_COMPLEX)
+    return worst
+
+
+def _shown(one: Type) -> str:
+    return re.sub(r"\bany\b", "google.protobuf.Any", re.sub(r"\bnull\b", "null_type", str(one)))
+
+
+def _refusal(text: str, problems: list[Problem]) -> CompileError:
+    placed = sorted(((*_place(text, offset), said) for offset, said in problems), key=lambda one: one[:2])
+    lines = text.split("\n")
+    told = [
+        f"ERROR: <input>:{line}:{column + 1}: {said}{_snippet(lines[line - 1], column)}"
+        for line, column, said in placed
+    ]
+    return CompileError("compilation failed: " + "\n".join(told))
+
+
+def _place(text: str, offset: int) -> tuple[int, int]:
+    """Return the line, from 1, and the column, from 0, of an offset."""
+    before = text[:offset]
+    return before.count("\n") + 1, offset - (before.rfind("\n") + 1)
+
+
+def _snippet(line: str, column: int) -> str:
+    """Return the line and a caret below the column; wide characters get wide dots."""
+    line = line.replace("\t", " ")
+    dots = "".join("．" if len(char.encode()) > 1 else "." for char in line[:column])
+    caret = "＾" if len(line) > column and len(line[column].encode()) > 1 else "^"
+    return f"\n | {line}\n | {dots}{caret}"
 
 
 @dataclass(slots=True)

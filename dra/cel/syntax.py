@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from dra.cel.kinds import ERROR, Type
+from dra.cel.types import ERROR, Type
 
 
 class CelError(Exception):

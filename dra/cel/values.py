@@ -2,7 +2,7 @@
 Values at run time: which Python type represents which CEL type, equality and order (cel-go `common/types`).
 
 bool, int, float, str, bytes, None and list represent themselves; uint is `Uint`, a quantity `Amount`, a
-version `dra.semver.Version`. Errors raise `Failure` with upstream's message. Regular expressions use RE2,
+version `dra.attributes.Version`. Errors raise `Failure` with upstream's message. Regular expressions use RE2,
 like upstream, so that matching takes linear time.
 """
 
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import re2
 
-from dra.cel import kinds
-from dra.cel.kinds import Type
+from dra.attributes import Version
+from dra.cel import types
+from dra.cel.types import Type
 from dra.quantity import NANO, Quantity, QuantityError, form_of
-from dra.semver import Version
 
 LARGEST = 2**63
 DIGITS = frozenset("0123456789")
@@ -87,7 +87,7 @@ def amount(text: str) -> Amount:
 
 @lru_cache(maxsize=4096)
 def version(text: str, normalize: bool = False) -> Version:  # noqa: FBT001, FBT002 - CEL passes it by place
-    """Read a version. Raise `dra.semver.VersionError` if it is none."""
+    """Read a version. Raise `dra.attributes.VersionError` if it is none."""
     return Version.parse(text, normalize)
 
 
@@ -279,23 +279,23 @@ def _key(name: Any) -> Any:
 
 UNHASHABLE: dict[type, str] = {bytes: "types.Bytes", Version: "cel.Semver"}
 NAMES: dict[type, Type] = {
-    bool: kinds.BOOL,
-    int: kinds.INT,
-    Uint: kinds.UINT,
-    float: kinds.DOUBLE,
-    str: kinds.STRING,
-    bytes: kinds.BYTES,
+    bool: types.BOOL,
+    int: types.INT,
+    Uint: types.UINT,
+    float: types.DOUBLE,
+    str: types.STRING,
+    bytes: types.BYTES,
     type(None): Type("null", "null_type"),
-    list: kinds.list_of(kinds.DYN),
-    Map: kinds.map_of(kinds.DYN, kinds.DYN),
-    Names: kinds.map_of(kinds.DYN, kinds.DYN),
-    Domains: kinds.map_of(kinds.DYN, kinds.DYN),
-    Optional: kinds.optional_of(kinds.DYN),
-    Amount: kinds.QUANTITY,
-    Version: kinds.SEMVER,
-    Address: kinds.IP,
-    Prefix: kinds.CIDR,
-    TypeValue: kinds.TYPE,
+    list: types.list_of(types.DYN),
+    Map: types.map_of(types.DYN, types.DYN),
+    Names: types.map_of(types.DYN, types.DYN),
+    Domains: types.map_of(types.DYN, types.DYN),
+    Optional: types.optional_of(types.DYN),
+    Amount: types.QUANTITY,
+    Version: types.SEMVER,
+    Address: types.IP,
+    Prefix: types.CIDR,
+    TypeValue: types.TYPE,
 }
 
 

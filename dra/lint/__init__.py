@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from dra.attributes import Malformed, qualified, value
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.devices.vendors import vendor_by_driver
-from dra.facts import Malformed, qualified, value
+from dra.devices import vendor_by_driver
 from dra.lint.population import Population, Published, RequestResult, match_request, selector_stages
 from dra.lint.report import (
     DEPENDS_ON_CLUSTER,
@@ -25,8 +25,14 @@ from dra.lint.report import (
     Severity,
     Subject,
 )
-from dra.lint.rules import duplicates, evicting_tolerations, missed_thresholds, room_findings
-from dra.lint.selectors import SelectorChecker, devices
+from dra.lint.rules import (
+    SelectorChecker,
+    devices,
+    duplicates,
+    evicting_tolerations,
+    missed_thresholds,
+    room_findings,
+)
 from dra.objects import device_requests, expressions
 from dra.pools import PoolDevice
 from dra.validation import problems

@@ -14,16 +14,15 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
+from dra.attributes import Malformed, Ref, Version, lookup, qualified, value
 from dra.cel import CelError, CompileError, NotPreviewable, Selector, compile_selector
 from dra.cel.idioms import Comparison, Read, comparisons, quoted, reads, replaced
 from dra.cel.selector import AttributeUse
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.facts import Malformed, Ref, lookup, qualified, value
 from dra.objects import DeviceRequest
 from dra.pools import PoolDevice
 from dra.quantity import Quantity
 from dra.selector_results import DeviceMask, SelectorResults, evaluate_devices, full_mask, mask_indices
-from dra.semver import Version
 
 PARTS = ("attributes", "capacity")
 KINDS: dict[type, str] = {bool: "bool", int: "int", str: "string", Version: "version", Quantity: "quantity"}

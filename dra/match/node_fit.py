@@ -18,11 +18,11 @@ from operator import or_
 
 from dra.allocator import AllocationError, SearchGivenUp, allocate
 from dra.allocator.capacity import share
-from dra.allocator.constraints import claim_constraints
+from dra.allocator.plan import claim_constraints
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.device_index import MISSING
 from dra.match.funnel import Funnel
-from dra.node_runs import NodeRuns
+from dra.node_pools import NodeRuns
 from dra.objects import Json
 from dra.pools import PoolDevice
 from dra.quantity import ZERO, Quantity

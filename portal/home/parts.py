@@ -19,7 +19,7 @@ from django.utils import timezone
 from claims.catalogue.listing import CatalogueEntry, catalogue
 from claims.models import Allocation, Claim
 from claims.states import FINAL, ClaimState
-from dra.devices.vendors import short_name
+from dra.devices import short_name
 from inventory.freshness import OF_DEVICES, Age, ages
 from teams.models import Team, User
 from usage.cost import Cost, total

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra.canonical import canonical, spec_hash
+from dra.manifests import canonical, spec_hash
 from tests.dra.clusters import ask, exactly, spec
 
 BARE = spec({"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}})

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dra.cel import CelError, CompileError, EvaluationError, NotPreviewable, compile_selector
-from dra.cel.environment import checked, environment
-from dra.cel.selector import reading
+from dra.cel.selector import checked, environment, reading
 from dra.features import Features
 from tests.dra.clusters import NVIDIA, gpu
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra.fallback import (
+from dra.combination import (
     CannotCombineError,
     alternative_name,
     combine_specs,

@@ -3,7 +3,7 @@
 import pytest
 
 from dra import quota
-from dra.fallback import CannotCombineError, combine_specs, request_names
+from dra.combination import CannotCombineError, combine_specs, request_names
 from dra.match import preview
 from dra.validation import problems
 from tests.dra.clusters import NVIDIA, PCIE, exactly, given, gpu, holds, resource_slice, snapshot, spec

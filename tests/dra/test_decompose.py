@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claims.catalogue.presets import presets
-from dra.fallback import CannotCombineError, combine_specs
+from dra.combination import CannotCombineError, KnownProfile, combine_specs, decompose, with_positional_names
 from dra.manifests import with_count
 from dra.objects import requests
-from dra.similarity import KnownProfile, decompose, with_positional_names
 from tests.dra.clusters import NVIDIA, PCIE, exactly, spec
 
 PRESETS = [

@@ -4,8 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from dra.devices import describe, share
-from dra.devices.vendors import mig_fraction, names_product, partition_width, short_name
+from dra.devices import describe, mig_fraction, names_product, partition_width, share, short_name
 from tests.dra.clusters import NVIDIA, gpu
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dra import quota
-from dra.fallback import CannotCombineError, alternative_name, first_available, select_alternatives
+from dra.combination import CannotCombineError, alternative_name, first_available, select_alternatives
 from dra.match import preview
 from dra.validation import problems
 from tests.dra.clusters import NVIDIA, PCIE, exactly, given, gpu, holds, resource_slice, snapshot, spec

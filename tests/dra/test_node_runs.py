@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from dra.node_runs import MAX_RUN, NodeRuns
+from dra.node_pools import MAX_RUN, NodeRuns
 from dra.selector_results import pack
 
 

@@ -6,7 +6,7 @@ from demo.controlplane import machines
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.cuda import GpuCapability
 from dra.placement import CapacityType, NodePricing, claim_placement, node_pricing
-from dra.workloads import requests_of
+from dra.workload_parts import requests_of
 
 SPOT = {"karpenter.sh/capacity-type": "spot"}
 IS_H100 = "device.attributes['gpu.nvidia.com'].productName.contains('H100')"

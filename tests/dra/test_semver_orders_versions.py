@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra.semver import Version, VersionError
+from dra.attributes import Version, VersionError
 
 parts = st.integers(0, 1000)
 versions = st.builds(

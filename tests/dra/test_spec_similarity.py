@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claims.catalogue.presets import presets
+from dra.combination import compare_specs, with_positional_names
 from dra.manifests import with_count
 from dra.objects import requests
-from dra.similarity import compare_specs, with_positional_names
 from tests.dra.clusters import NVIDIA, PCIE, ask, exactly, spec
 
 EXPRESSIONS = ("device.driver == 'a'", 'device.capacity["a"].x.isLessThan(quantity("2"))', "true")

@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dra import workloads
 from dra.manifests import to_yaml
-from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions, builders
-from dra.workloads.parts import IMAGES, LABEL, REFERENCE, SUBDOMAIN, TAINT
+from dra.workload_parts import ASSUMED, IMAGES, LABEL, REFERENCE, SUBDOMAIN, TAINT, ClaimUse, WorkloadOptions
 from tests.dra.test_workloads import MAKERS
 
 KINDS = {
@@ -124,9 +124,9 @@ def test_whatever_is_chosen_the_yaml_reads_back_as_it_was_made(use, options, mak
 
 @given(use=USES, options=OPTIONS)
 def test_whatever_is_chosen_the_hub_only_sets_traits(use, options):
-    values = yaml.safe_load(to_yaml(builders.values(use, options)))
+    values = yaml.safe_load(to_yaml(workloads.values(use, options)))
     assert set(values) == {"singleuser", "hub"}
-    for text in (builders.config(use, options), values["hub"]["extraConfig"]["gpu-claim"]):
+    for text in (workloads.config(use, options), values["hub"]["extraConfig"]["gpu-claim"]):
         for statement in ast.parse(text).body:
             target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.value.func.value
             assert ast.unparse(target).startswith("c.KubeSpawner.")

@@ -7,8 +7,7 @@ from itertools import chain
 import pytest
 
 from dra import workloads
-from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions, builders
-from dra.workloads.parts import IMAGES, devices_of, pods_of
+from dra.workload_parts import ASSUMED, IMAGES, ClaimUse, WorkloadOptions, devices_of, pods_of
 from tests.dra.workload_manifests import GOLDEN, written
 
 MAKERS = {
@@ -203,11 +202,11 @@ def test_jupyterhub_is_told_in_python_and_in_values_the_same():
     chosen = WorkloadOptions(
         priority="low", capacity=ASSUMED, tolerate=("gpu:NoSchedule",), weights_claim="qwen"
     )
-    python = builders.config(TEMPLATE, chosen)
+    python = workloads.config(TEMPLATE, chosen)
     assert "'resourceClaimTemplateName': 'sweep'" in python
     calls = [node.value.func.attr for node in ast.parse(python).body if isinstance(node, ast.Expr)]
     assert calls == ["update", "update", "extend", "extend", "extend", "extend"]
-    values = builders.values(TEMPLATE, chosen)
+    values = workloads.values(TEMPLATE, chosen)
     inside = values["hub"]["extraConfig"]["gpu-claim"]
     assert inside in python
     assert values["singleuser"]["storage"]["extraVolumes"][0]["name"] == "models"
@@ -222,7 +221,7 @@ def test_jupyterhub_is_told_in_python_and_in_values_the_same():
     ],
 )
 def test_the_chart_gets_name_and_tag_apart(image, name, tag):
-    assert builders.values(NAMED, WorkloadOptions(image=image))["singleuser"]["image"] == {
+    assert workloads.values(NAMED, WorkloadOptions(image=image))["singleuser"]["image"] == {
         "name": name,
         "tag": tag,
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dra import workloads
 from dra.manifests import to_yaml
-from dra.workloads import ClaimUse, WorkloadOptions, builders
+from dra.workload_parts import ClaimUse, WorkloadOptions
 
 GOLDEN = Path(__file__).parent / "golden"
 MAKERS = {
@@ -47,8 +47,8 @@ def written() -> dict[str, str]:
         for kind, (use, options) in (("usual", USUAL), ("chosen", CHOSEN)):
             made[f"{name}-{kind}.yaml"] = to_yaml(*make(use, options))
     for kind, (use, options) in (("usual", USUAL), ("chosen", CHOSEN)):
-        made[f"jupyterhub-{kind}.py.txt"] = builders.config(use, options)
-        made[f"jupyterhub-{kind}.yaml"] = to_yaml(builders.values(use, options))
+        made[f"jupyterhub-{kind}.py.txt"] = workloads.config(use, options)
+        made[f"jupyterhub-{kind}.yaml"] = to_yaml(workloads.values(use, options))
     return made
 
 

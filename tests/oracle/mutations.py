@@ -9,8 +9,8 @@ from dra import node_pools, nodes
 from dra import objects as dra_objects
 from dra.allocator import capacity, plan, result, search, site
 from dra.allocator import result as config
-from dra.allocator.constraints import Constraint
-from dra.allocator.counters import Counters
+from dra.allocator.capacity import Counters
+from dra.allocator.plan import Constraint
 from dra.allocator.search import NodeSearch
 from dra.allocator.site import NodeSite
 from dra.cluster_snapshot import ClusterSnapshot

@@ -10,7 +10,7 @@ from claims.plans.changes import WantedChange, plan_change
 from claims.quotas.usage import team_usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
-from dra.canonical import spec_hash
+from dra.manifests import spec_hash
 from notify.models import Notice
 from tests.factories import make_profile, make_quota, make_spec, make_team
 

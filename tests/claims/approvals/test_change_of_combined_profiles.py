@@ -16,7 +16,7 @@ from claims.quotas import usage
 from claims.quotas.usage import team_usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
-from dra.canonical import spec_hash
+from dra.manifests import spec_hash
 from dra.validation import problems
 from notify.models import Notice
 from tests.factories import make_profile, make_quota, make_spec

@@ -18,7 +18,7 @@ from claims.catalogue.versions import draft_count, live_claims, live_versions, v
 from claims.models import Draft, Profile, ProfileLimits, ProfileVersion
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
-from dra.canonical import spec_hash
+from dra.manifests import spec_hash
 from tests.claims.columns import columns
 from tests.factories import (
     make_claim,

@@ -5,7 +5,7 @@ from django.urls import reverse
 
 from claims.catalogue.presets import presets
 from claims.match_page import spec_text
-from dra.fallback import combine_specs, first_available
+from dra.combination import combine_specs, first_available
 from tests.factories import make_profile, make_spec
 
 SPECS = {entry.slug: entry.spec for entry in presets()}

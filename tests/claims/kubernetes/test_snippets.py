@@ -14,7 +14,7 @@ from cluster.kinds import OPTIONAL
 from cluster.kube import KubeGateway
 from demo.controlplane.client import eventually, path_of
 from dra.manifests import resource_claim, resource_claim_template, to_yaml
-from dra.workloads import ASSUMED, ClaimUse, WorkloadOptions
+from dra.workload_parts import ASSUMED, ClaimUse, WorkloadOptions
 from tests.factories import make_spec
 
 pytestmark = pytest.mark.controlplane

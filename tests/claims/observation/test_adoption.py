@@ -14,7 +14,7 @@ from claims.states import FINAL, ClaimState
 from claims.unmanaged import services
 from claims.unmanaged.services import adopt, adoption_lines, fitting_profiles, namespace_team
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
-from dra.canonical import spec_hash
+from dra.manifests import spec_hash
 from inventory.models import ResourceClaim
 from notify.models import Notice
 from teams.models import Membership, Role, User

@@ -10,7 +10,7 @@ from claims.catalogue.presets import presets
 from claims.models import Claim, Profile
 from claims.plans.plan import claim_manifest
 from claims.requests.manifest_import import import_claims
-from dra.fallback import combine_specs
+from dra.combination import combine_specs
 from dra.manifests import resource_claim, to_yaml
 from tests.factories import make_profile, make_quota, make_spec, make_team
 

@@ -13,7 +13,7 @@ from claims.requests.services import resize
 from claims.states import ClaimState
 from core.errors import Invalid
 from core.times import MAX_DURATION, parse_duration, spell_duration
-from dra.canonical import spec_hash
+from dra.manifests import spec_hash
 from inventory.models import DeviceClass, Namespace, ResourceClaim, ResourceClaimTemplate
 from tests.factories import make_claim, make_cluster, make_profile, make_quota, make_spec, make_team
 

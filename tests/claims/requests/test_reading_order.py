@@ -3,7 +3,7 @@
 import json
 
 from claims.catalogue.presets import presets
-from dra.canonical import in_key_order
+from dra.manifests import in_key_order
 
 
 def shuffled(part):

@@ -13,7 +13,7 @@ from claims.quotas import usage
 from claims.requests.services import delete_draft, forget_drafts, open_drafts, resize, save_draft
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
-from dra.canonical import spec_hash
+from dra.manifests import spec_hash
 from notify.models import Notice
 from tests.claims.columns import columns
 from tests.factories import make_claim, make_cluster, make_profile, make_quota, make_spec, make_team

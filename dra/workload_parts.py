@@ -152,7 +152,7 @@ NVIDIA = Images(
     triton="nvcr.io/nvidia/tritonserver:25.12-py3",
 )
 
-# By the names of `dra.devices.vendors`; NVIDIA's where no device is known.
+# By the names of `dra.devices`; NVIDIA's where no device is known.
 IMAGES = {
     "": NVIDIA,
     "nvidia": NVIDIA,

@@ -1,6 +1,9 @@
 """
-Workloads: Pod, Job, Deployment, StatefulSet; JupyterLab, Triton and vLLM with a Service; Kubeflow's Notebook
-and PyTorchJob; KServe's InferenceService; JupyterHub's KubeSpawner as Python and as Helm values.
+Workloads that use a claim, as manifests: Pod, Job, Deployment, StatefulSet; JupyterLab, Triton and vLLM with
+a Service; Kubeflow's Notebook and PyTorchJob; KServe's InferenceService; JupyterHub's KubeSpawner as Python
+and as Helm values.
+
+Pure functions: each takes (`ClaimUse`, `WorkloadOptions`) and returns the documents in the order of applying.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from pprint import pformat
 from textwrap import indent
 
 from dra.objects import Manifest
-from dra.workloads.parts import (
+from dra.workload_parts import (
     ASSUMED,
     IMAGES,
     MODELS,
