@@ -56,9 +56,11 @@ def unmanaged_objects[M: (ResourceClaim, ResourceClaimTemplate)](
     )
 
 
-def unmanaged_use_claims(teams: Collection[UUID] | QuerySet[Team]) -> QuerySet[ResourceClaim]:
+def unmanaged_use_claims(
+    teams: Collection[UUID] | QuerySet[Team] | None = None,
+) -> QuerySet[ResourceClaim]:
     """
-    Return the ResourceClaims in the namespaces of these teams that count as unmanaged use.
+    Return the ResourceClaims in the namespaces of these teams, or of any, that count as unmanaged use.
 
     Anybody can write a label: it makes an object the portal's only in the claim's own namespace, and under
     the claim's own name unless Kubernetes generates the names from a template. A claim of the team that had
@@ -76,10 +78,10 @@ def unmanaged_use_claims(teams: Collection[UUID] | QuerySet[Team]) -> QuerySet[R
     )
 
 
-def _places(teams: Collection[UUID] | QuerySet[Team]) -> QuerySet[TeamNamespace]:
-    return TeamNamespace.objects.filter(
-        team__in=teams, cluster=OuterRef("cluster"), namespace=OuterRef("namespace")
-    )
+def _places(teams: Collection[UUID] | QuerySet[Team] | None) -> QuerySet[TeamNamespace]:
+    """Return the namespace that an object is in, as a row of one of these teams, or of any."""
+    places = TeamNamespace.objects.filter(cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
+    return places if teams is None else places.filter(team__in=teams)
 
 
 def requested_devices(row: ResourceClaim | ResourceClaimTemplate) -> int:

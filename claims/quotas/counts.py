@@ -8,20 +8,36 @@ claim. They are counted by the rules of Kubernetes' own quota.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, Count, F, Q, QuerySet, Sum, Value, When
+from django.db.models import (
+    Case,
+    CharField,
+    Count,
+    Exists,
+    Expression,
+    F,
+    OuterRef,
+    QuerySet,
+    Subquery,
+    Sum,
+    TextField,
+    Value,
+    When,
+)
+from django.db.models.expressions import Combinable
 from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Coalesce, Greatest, Least
+from django.db.models.functions import Cast, Coalesce, Greatest, Least
 from django.utils import timezone
 
 from claims.models import Alternative, Claim, ClaimCharge, Quota, QuotaIncrease, TeamNamespace
 from claims.observation.unmanaged import unmanaged_use_claims
 from claims.states import LIVE, ClaimState
+from core.prepared import Prepared
 from dra.quota import (
     RESOURCE_PREFIX,
     charge,
@@ -30,11 +46,15 @@ from dra.quota import (
     extended_resource_names,
 )
 from inventory.models import DeviceClass, Pod
-from teams.models import Team
 
 ENDED_PHASES = ("Succeeded", "Failed")  # phases in which a pod holds nothing
-
-type Place = tuple[UUID, str]  # cluster, namespace
+CHARGED_DEVICES = Greatest(Coalesce("settled", "devices") - F("carried"), 0)  # of a ClaimCharge
+ALTERNATIVE_DEVICES = Coalesce("settled", "devices")  # of an Alternative
+CLAIM_DEVICES = Greatest(F("devices") * F("parallel") - F("carried"), 0)  # of a Claim of one profile
+# While the predecessor's objects are there as well, only claims beyond their number count.
+CLAIM_COUNT = F("parallel") - Case(
+    When(carried__gt=0, then=Least(F("parallel"), Coalesce(F("replaces__parallel"), 0))), default=Value(0)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,42 +85,112 @@ type Outside = Mapping[UUID, Sequence[UnmanagedUse]]  # by team
 
 
 def unmanaged_use(teams: Collection[UUID]) -> dict[UUID, list[UnmanagedUse]]:
-    """Return what each team uses outside the portal, in four queries however much that is."""
-    owners = _owners(TeamNamespace.objects.filter(team__in=teams))
+    """Return what each team uses outside the portal; one query, and one more where pods ask by number."""
     usage: dict[UUID, list[UnmanagedUse]] = defaultdict(list)
-    if not owners:
-        return usage
-    clusters = {cluster for cluster, _ in owners}
-    here = Q(cluster__in=clusters, namespace__in={namespace for _, namespace in owners})
-    for use in (*_unmanaged_claim_use(teams), *_unmanaged_pod_use(owners, here)):
-        usage[owners[use.cluster, use.namespace]].append(use)
+    teams = list(teams)
+    rows = USED_OUTSIDE.rows(*teams) if len(teams) == 1 else _outside_rows(teams) if teams else []
+    for team, use in _unmanaged_uses(rows):
+        usage[team].append(use)
     return usage
-
-
-def _unmanaged_claim_use(teams: Collection[UUID]) -> Iterable[UnmanagedUse]:
-    columns = ("cluster", "cluster__name", "namespace", "name", "origin", "raw__spec", "uid")
-    rows = unmanaged_use_claims(teams).values_list(*columns)
-    for cluster, title, namespace, name, origin, spec, uid in rows:
-        counted = charge(spec or {})
-        yield UnmanagedUse("ResourceClaim", cluster, title, namespace, name, origin, counted, uid)
 
 
 def used_by_all_teams(classes: Collection[str]) -> Counter[str]:
     """Return the devices of these classes that all teams hold, reserve and use outside the portal."""
     used: Counter[str] = Counter()
-    charges = ClaimCharge.objects.filter(live=True, device_class__in=classes).order_by()
-    for device_class, count in charges.values_list("device_class").annotate(total=Sum(CHARGED_DEVICES)):
+    for device_class, count in CHARGED_TO_ALL.rows():
         used[device_class] += count
     # Equal specs are charged once: most claims of a cluster have one of a few.
-    charge_of: dict[str, dict[str, int]] = {}
-    claims = unmanaged_use_claims(Team.objects.all()).order_by()
-    for spec, count in claims.values_list(KeyTextTransform("spec", "raw")).annotate(number=Count("pk")):
-        if spec not in charge_of:
-            charge_of[spec] = charge(json.loads(spec or "{}"))
-        used.update({name: devices * count for name, devices in charge_of[spec].items()})
-    for use in _unmanaged_pod_use(_owners(TeamNamespace.objects.all()), Q()):
+    for spec, count in CLAIMED_OUTSIDE.rows():
+        used.update({name: devices * count for name, devices in charge(json.loads(spec or "{}")).items()})
+    for _team, use in _unmanaged_uses(ASKED_BY_ALL_PODS.rows()):
         used.update(use.charge)
-    return used
+    return Counter({name: count for name, count in used.items() if name in classes})
+
+
+type UseRow = Sequence[Any]
+POD = "Pod"
+OBJECT = ("team", "kind", "cluster", "cluster__name", "namespace", "name", "origin", "part", "seen", "uid")
+
+
+def _outside_rows(teams: Collection[UUID]) -> QuerySet[Any, Any]:
+    """Return the claims and pods outside the portal in the namespaces of these teams, as `UseRow`s."""
+    team = Subquery(_places().values("team")[:1])
+    claims = unmanaged_use_claims(teams).order_by().annotate(kind=Value("ResourceClaim"), team=team)
+    what = claims.annotate(part=KeyTextTransform("spec", "raw"), seen=Value(""), node=Value(""))
+    return what.values_list(*OBJECT, "node").union(_asking_pods(teams), all=True).order_by("-kind", "name")
+
+
+def _asking_pods(teams: Collection[UUID] | None = None) -> QuerySet[Any, Any]:
+    """Return the pods that ask for devices by number in the namespaces of these teams, of all without any."""
+    places = _places() if teams is None else _places().filter(team__in=teams)
+    asking = Pod.objects.filter(gone_at=None).exclude(extended={}).exclude(phase__in=ENDED_PHASES)
+    what = (
+        asking.filter(Exists(places))
+        .order_by()
+        .annotate(
+            team=Subquery(places.values("team")[:1]),
+            kind=Value(POD),
+            origin=Value("device-plugin"),
+            part=Cast("extended", TextField()),
+            seen=KeyTextTransform("status", "raw"),
+        )
+    )
+    return what.values_list(*OBJECT, "node_name")
+
+
+def _places() -> QuerySet[TeamNamespace]:
+    return TeamNamespace.objects.filter(cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
+
+
+# These run in each preview and in each request, there under the lock of the quota.
+USED_OUTSIDE = Prepared(lambda team: _outside_rows([team]), UUID)
+CHARGED_TO_ALL = Prepared(
+    lambda: (
+        ClaimCharge.objects.filter(live=True)
+        .order_by()
+        .values_list("device_class")
+        .annotate(total=Sum(CHARGED_DEVICES))
+    )
+)
+CLAIMED_OUTSIDE = Prepared(
+    lambda: (
+        unmanaged_use_claims()
+        .order_by()
+        .values_list(KeyTextTransform("spec", "raw"))
+        .annotate(number=Count("pk"))
+    )
+)
+ASKED_BY_ALL_PODS = Prepared(lambda: _asking_pods())
+
+
+def _unmanaged_uses(rows: Iterable[UseRow]) -> Iterator[tuple[UUID, UnmanagedUse]]:
+    rows = list(rows)
+    pods_in = {row[2] for row in rows if row[1] == POD}
+    carried = _extended_names(pods_in) if pods_in else {}
+    for team, kind, cluster, title, namespace, name, origin, part, seen, uid, node in rows:
+        requested, unseen = json.loads(part or "{}"), dict[str, int]()
+        if kind == POD:
+            counted, unseen = _charge_of_pod(requested, json.loads(seen or "{}"), carried.get(cluster, {}))
+        else:
+            counted = charge(requested)
+        if counted or kind != POD:
+            place = (cluster, title, namespace, name)
+            yield team, UnmanagedUse(kind, *place, origin, counted, uid, unseen, node)
+
+
+def _charge_of_pod(
+    extended: Mapping[str, int], status: Mapping[str, Any], names: Mapping[str, str]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the devices per class that a pod asks for by number, and those that ResourceQuota misses."""
+    served = claimed_extended_resources({"status": status})
+    counted, unseen = Counter[str](), Counter[str]()
+    for resource, count in extended.items():
+        device_class = class_of_resource(resource, names)
+        if device_class and resource not in served:
+            counted[device_class] += count
+            if resource not in names and not resource.startswith(RESOURCE_PREFIX):
+                unseen[device_class] += count
+    return dict(counted), dict(unseen)
 
 
 def mark_live_charges(*, check: bool = False) -> int:
@@ -122,32 +212,6 @@ def charged_by_class(teams: Collection[UUID], classes: Collection[str]) -> dict[
     }
 
 
-def _owners(spaces: QuerySet[TeamNamespace]) -> dict[Place, UUID]:
-    rows = spaces.values_list("cluster", "namespace", "team")
-    return {(cluster, namespace): team for cluster, namespace, team in rows}
-
-
-def _unmanaged_pod_use(owners: dict[Place, UUID], here: Q) -> list[UnmanagedUse]:
-    asking = Pod.objects.filter(here, gone_at=None).exclude(extended={}).exclude(phase__in=ENDED_PHASES)
-    columns = ("cluster", "cluster__name", "namespace", "name", "extended", "raw__status", "uid", "node_name")
-    rows = [row for row in asking.values_list(*columns) if (row[0], row[2]) in owners]
-    carried = _extended_names({row[0] for row in rows}) if rows else {}
-    usage = []
-    for cluster, title, namespace, name, extended, status, uid, node in rows:
-        served, names = claimed_extended_resources({"status": status}), carried.get(cluster, {})
-        counted, unseen = Counter[str](), Counter[str]()
-        for resource, count in extended.items():
-            device_class = class_of_resource(resource, names)
-            if device_class and resource not in served:
-                counted[device_class] += count
-                if resource not in names and not resource.startswith(RESOURCE_PREFIX):
-                    unseen[device_class] += count
-        if counted:
-            what = ("Pod", cluster, title, namespace, name, "device-plugin", dict(counted), uid)
-            usage.append(UnmanagedUse(*what, dict(unseen), node))
-    return usage
-
-
 def _extended_names(clusters: Collection[UUID]) -> dict[UUID, dict[str, str]]:
     classes: dict[UUID, list[tuple[str, str, str]]] = defaultdict(list)
     rows = DeviceClass.objects.filter(cluster__in=clusters, gone_at=None).exclude(extended_resource="")
@@ -156,15 +220,6 @@ def _extended_names(clusters: Collection[UUID]) -> dict[UUID, dict[str, str]]:
     ):
         classes[cluster].append((name, extended, created.isoformat() if created else ""))
     return {cluster: extended_resource_names(usage) for cluster, usage in classes.items()}
-
-
-CHARGED_DEVICES = Greatest(Coalesce("settled", "devices") - F("carried"), 0)  # of a ClaimCharge
-ALTERNATIVE_DEVICES = Coalesce("settled", "devices")  # of an Alternative
-CLAIM_DEVICES = Greatest(F("devices") * F("parallel") - F("carried"), 0)  # of a Claim of one profile
-# While the predecessor's objects are there as well, only claims beyond their number count.
-CLAIM_COUNT = F("parallel") - Case(
-    When(carried__gt=0, then=Least(F("parallel"), Coalesce(F("replaces__parallel"), 0))), default=Value(0)
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,30 +239,33 @@ def count_quotas(quotas: Iterable[Quota], outside: Outside | None = None) -> lis
     caller has read it.
     """
     rows = list(quotas)
-    teams = {row.team_id for row in rows}
-    counted: dict[tuple[UUID, object, bool], int] = defaultdict(int)
-    for team, what, state, count in chain(
-        _by_class(teams),
-        _by_profile(teams) if any(row.profile_id for row in rows) else (),
-        _by_number(teams) if any(row.counts == Quota.Counts.CLAIMS for row in rows) else (),
+    teams = list({row.team_id for row in rows})
+    totals: dict[object, int] = defaultdict(int)
+    now = timezone.now()
+    for team, kind, key, state, count in (
+        TOTALS.rows(*teams, now) if len(teams) == 1 else _totals(teams, now) if teams else ()
     ):
-        counted[team, what, state == ClaimState.REQUESTED] += count
+        totals[team, kind, key, state == ClaimState.REQUESTED] += count
     outside = unmanaged_use(teams) if outside is None else outside
-    raised = increases_by_quota(rows)
     return [
         QuotaCounts(
-            held=counted[row.team_id, counted_key(row), False],
-            reserved=counted[row.team_id, counted_key(row), True],
+            held=totals[row.team_id, *counted_key(row), False],
+            reserved=totals[row.team_id, *counted_key(row), True],
             outside=sum(unmanaged_count(row, use) for use in outside.get(row.team_id, ())),
-            raised=raised[row.pk],
+            raised=totals[row.team_id, RAISED, str(row.pk), False],
         )
         for row in rows
     ]
 
 
-def counted_key(quota: Quota) -> object:
-    """Return what a row counts: a profile's id, "" for claims, or the name of a class."""
-    return quota.profile_id or quota.device_class
+OF_CLASS, OF_PROFILE, OF_CLAIMS, RAISED = "class", "profile", "claims", "raised"
+
+
+def counted_key(quota: Quota) -> tuple[str, str]:
+    """Return what a row counts: the devices of a class or of a profile, or claims."""
+    if quota.counts == Quota.Counts.CLAIMS:
+        return OF_CLAIMS, ""
+    return (OF_PROFILE, str(quota.profile_id)) if quota.profile_id else (OF_CLASS, quota.device_class)
 
 
 def unmanaged_count(quota: Quota, use: UnmanagedUse) -> int:
@@ -217,34 +275,27 @@ def unmanaged_count(quota: Quota, use: UnmanagedUse) -> int:
     return use.claims if quota.counts == Quota.Counts.CLAIMS else use.charge.get(quota.device_class, 0)
 
 
-def increases_by_quota(quotas: Sequence[Quota]) -> dict[UUID, int]:
-    """Return what raises that run now add to each limit, by id of the quota."""
-    now, sums = timezone.now(), defaultdict[UUID, int](int)
-    running = QuotaIncrease.objects.filter(quota__in=quotas, starts_at__lte=now, ends_at__gt=now)
-    for quota, devices in running.order_by().values_list("quota").annotate(total=Sum("devices")):
-        sums[quota] = devices
-    return sums
-
-
-def _by_class(teams: Iterable[UUID]) -> Iterable[Any]:
+def _totals(teams: Collection[UUID], now: datetime) -> QuerySet[Any, Any]:
+    """Return (team, kind, key, state, number) of all that these teams hold and reserve, and of increases."""
     charges = ClaimCharge.objects.filter(claim__team__in=teams, claim__state__in=LIVE)
-    return charges.values_list("claim__team", "device_class", "claim__state").annotate(
-        total=Sum(CHARGED_DEVICES)
+    claims = Claim.objects.filter(team__in=teams, state__in=LIVE)
+    one_of = Alternative.objects.filter(claim__team__in=teams, claim__state__in=LIVE)
+    raises = QuotaIncrease.objects.filter(quota__team__in=teams, starts_at__lte=now, ends_at__gt=now)
+    alone, profile = claims.filter(alternatives=None), Cast("profile_version__profile", CharField())
+    none, row = Value(""), Cast("quota", CharField())
+    return _sums(charges, CHARGED_DEVICES, "claim__team", OF_CLASS, "device_class", "claim__state").union(
+        _sums(alone, CLAIM_DEVICES, "team", OF_PROFILE, profile, "state"),
+        _sums(one_of, ALTERNATIVE_DEVICES, "claim__team", OF_PROFILE, profile, "claim__state"),
+        _sums(claims, CLAIM_COUNT, "team", OF_CLAIMS, none, "state"),
+        _sums(raises, F("devices"), "quota__team", RAISED, row, none),
+        all=True,
     )
 
 
-def _by_profile(teams: Iterable[UUID]) -> Iterable[Any]:
-    alone = Claim.objects.filter(team__in=teams, state__in=LIVE, alternatives=None).order_by()
-    one_of = Alternative.objects.filter(claim__team__in=teams, claim__state__in=LIVE).order_by()
-    return chain(
-        alone.values_list("team", "profile_version__profile", "state").annotate(total=Sum(CLAIM_DEVICES)),
-        one_of.values_list("claim__team", "profile_version__profile", "claim__state").annotate(
-            total=Sum(ALTERNATIVE_DEVICES)
-        ),
-    )
+def _sums(
+    rows: QuerySet[Any], devices: Combinable, team: str, kind: str, *columns: str | Expression
+) -> QuerySet[Any, Any]:
+    return rows.order_by().values_list(team, Value(kind), *columns).annotate(total=Sum(devices))
 
 
-def _by_number(teams: Iterable[UUID]) -> Iterable[Any]:
-    live = Claim.objects.filter(team__in=teams, state__in=LIVE).order_by()
-    for team, state, count in live.values_list("team", "state").annotate(total=Sum(CLAIM_COUNT)):
-        yield team, "", state, count
+TOTALS = Prepared(lambda team, now: _totals([team], now), UUID, datetime)

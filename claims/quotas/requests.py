@@ -7,10 +7,11 @@ from functools import partial
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Sum
 from django.urls import reverse
+from django.utils import timezone
 
 from claims.models import Quota, QuotaIncrease, QuotaRequest, RequestStatus
-from claims.quotas.counts import increases_by_quota
 from claims.quotas.usage import QuotaUsage, device_capacity, quota_label, quota_usage
 from core.times import moment, moment_with_zone
 from notify.services import notify
@@ -71,8 +72,10 @@ def request_impact(asked: QuotaRequest) -> QuotaImpact:
     label = quota_words(asked)
     if not asked.device_class:
         return QuotaImpact(label, stands, before, asked.devices)
-    rows = list(Quota.objects.filter(device_class=asked.device_class))
-    granted = sum(increase.devices for increase in rows) + sum(increases_by_quota(rows).values())
+    now = timezone.now()
+    rows = Quota.objects.filter(device_class=asked.device_class)
+    raises = QuotaIncrease.objects.filter(quota__in=rows, starts_at__lte=now, ends_at__gt=now)
+    granted = sum(table.aggregate(total=Sum("devices"))["total"] or 0 for table in (rows, raises))
     return QuotaImpact(
         label,
         stands,

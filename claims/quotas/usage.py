@@ -5,6 +5,7 @@ A request within its team's guarantee is never refused for the guarantees of oth
 only what is left once every other team has its guarantee.
 """
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
+from django.contrib.postgres.expressions import ArraySubquery
 from django.core.paginator import Page, Paginator
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.expressions import Combinable
@@ -33,6 +35,7 @@ from claims.quotas.counts import (
     used_by_all_teams,
 )
 from claims.states import LIVE, ClaimState
+from core.prepared import Prepared
 from core.text import counted
 from dra.fragmentation import max_concurrent
 from dra.pools import Amounts, CounterKey, amounts
@@ -82,23 +85,32 @@ def class_guarantees(rows: Collection[Quota], used: Mapping[str, int]) -> dict[s
     return {name: ClassGuarantees(shares[name], used.get(name, 0)) for name in sorted(classes)}
 
 
+# Of each cluster in use the classes that it shows, and how many devices of each could be held at once.
+CAPACITIES = Prepared(
+    lambda: Cluster.objects.filter(enabled=True).values_list(
+        "pk",
+        ArraySubquery(
+            DeviceClass.objects.filter(cluster=OuterRef("pk"), gone_at=None).order_by().values("name")
+        ),
+        "availability__capacity",
+    )
+)
+
+
 def device_capacity(classes: Iterable[str]) -> dict[str, int]:
     """
     Return how many devices of each class could be held at once in the clusters in use; a class that none of
     them shows is left out: unknown, which is not none. Of partitions that exclude one another only so many
     count as fit beside each other (`dra.fragmentation`), on GPUs that nothing else holds.
     """
-    known = DeviceClass.objects.filter(name__in=list(classes), gone_at=None, cluster__enabled=True)
-    names = sorted(set(known.values_list("name", flat=True)))
-    if not names:
-        return {}
-    clusters = Cluster.objects.filter(enabled=True).values_list("pk", "availability__capacity")
-    capacity_of = {cluster: capacity or {} for cluster, capacity in clusters}
+    clusters = CAPACITIES.rows()
+    shown = {name for _cluster, names, _capacity in clusters for name in names}
+    capacity_of = {cluster: json.loads(capacity or "{}") for cluster, _names, capacity in clusters}
     total: dict[str, int] = {}
-    for name in names:
-        counted_now = [cluster for cluster, capacity in capacity_of.items() if name not in capacity]
+    for name in sorted(shown.intersection(classes)):
+        uncounted = [cluster for cluster, capacity in capacity_of.items() if name not in capacity]
         total[name] = sum(capacity.get(name, 0) for capacity in capacity_of.values())
-        total[name] += class_capacity(counted_now, name) if counted_now else 0
+        total[name] += class_capacity(uncounted, name) if uncounted else 0
     return total
 
 

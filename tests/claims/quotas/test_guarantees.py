@@ -124,8 +124,8 @@ def test_the_capacity_of_one_class_is_no_look_at_the_others(fra, publish, django
     publish(3)
     for name in ("mig.nvidia.com", "vfio.nvidia.com"):
         DeviceClass.objects.create(cluster=fra, uid=name, name=name)
-    # Which are shown, what is stored of clusters, those that are cut, and the number of the others.
-    with django_assert_num_queries(4):
+    # What clusters show and have stored, those that are cut, and the number of the others.
+    with django_assert_num_queries(3):
         assert usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 3}
 
 
