@@ -167,6 +167,9 @@ class WhoApproves:
     sometimes_automatic: bool  # some requests of some team need no approval
 
 
+UNKNOWN_APPROVAL = WhoApproves("", (), sometimes_automatic=False)
+
+
 def who_approves(version: ProfileVersion, teams: Sequence[Team], rules: Rules) -> WhoApproves:
     """
     Return who approves requests of these teams for a version, by `rules` that were read for them. No query.
@@ -297,7 +300,7 @@ class _Requester:
     user: User
     teams: list[Team]
     clusters: set[UUID]
-    rules: Rules
+    rules: Rules | None
     classes: dict[UUID, set[str]] = field(default_factory=dict)
     with_namespace: set[UUID] = field(default_factory=set)  # teams
     allowed: dict[UUID, set[UUID]] = field(default_factory=dict)  # teams by profile; others are open to all
@@ -320,9 +323,14 @@ def entries(user: User, profiles: ProfileQuerySet) -> list[CatalogueEntry]:
     for profile in shown:
         if profile.current is not None:
             profile.current.profile = profile
-    requester = _requester(user, shown)
-    stored = stored_availability(requester.clusters, shown)
-    without_prices = [_entry(profile, requester, stored[profile.current_id]) for profile in shown]
+    team_rows = team_rows_where(user, at_least=Role.MEMBER)
+    # No condition for an admin, who has every team: it would name each of them.
+    own = Q() if user.is_superuser else Q(team__in=team_rows.order_by().values("pk"))
+    places = TeamNamespace.objects.filter(own, cluster__enabled=True).values_list("team", "cluster")
+    teams = list(team_rows)
+    without_prices = counted_entries(
+        user, shown, teams, places, rules=Rules(None if user.is_superuser else teams)
+    )
     prices, waits_by_profile = max_prices([entry.kinds for entry in without_prices]), waits()
     return [
         replace(entry, price=price, waits=waits_by_profile.get(entry.profile.pk, NO_WAITS))
@@ -330,20 +338,42 @@ def entries(user: User, profiles: ProfileQuerySet) -> list[CatalogueEntry]:
     ]
 
 
-def _requester(user: User, profiles: Iterable[Profile]) -> _Requester:
-    """Return the reader's side of the entries of these profiles, in five queries."""
-    rows = team_rows_where(user, at_least=Role.MEMBER)
-    # No condition for an admin, who has every team: it would name each of them.
-    own = Q() if user.is_superuser else Q(team__in=rows.order_by().values("pk"))
-    pairs = list(TeamNamespace.objects.filter(own, cluster__enabled=True).values_list("team", "cluster"))
-    teams = list(rows)
+def counted_entries(
+    user: User,
+    profiles: Sequence[Profile],
+    teams: list[Team],
+    places: Iterable[tuple[UUID, UUID]],
+    *,
+    rules: Rules | None = None,
+) -> list[CatalogueEntry]:
+    """
+    Return the entries of these profiles without prices and waiting times, in three queries.
+
+    `teams` are those of which `user` is a member, `places` their namespaces (team and cluster). Without the
+    `rules` of these teams the entries do not say who approves.
+    """
+    requester = _requester(user, profiles, teams, places, rules)
+    stored = stored_availability(requester.clusters, profiles)
+    return [_entry(profile, requester, stored[profile.current_id]) for profile in profiles]
+
+
+def _requester(
+    user: User,
+    profiles: Sequence[Profile],
+    teams: list[Team],
+    places: Iterable[tuple[UUID, UUID]],
+    rules: Rules | None,
+) -> _Requester:
+    """Return the reader's side of the entries of these profiles, in two queries."""
+    places = list(places)
     requester = _Requester(
         user,
         teams,
-        {cluster for _team, cluster in pairs},
-        Rules(None if user.is_superuser else teams),
-        with_namespace={team for team, _cluster in pairs},
+        {cluster for _team, cluster in places},
+        rules,
+        with_namespace={team for team, _cluster in places},
     )
+    own = Q() if user.is_superuser else Q(team__in=[team.pk for team in teams])
     quotas = Quota.objects.filter(own, devices__gt=0).exclude(device_class="")
     for team, device_class in quotas.order_by().values_list("team", "device_class"):
         requester.classes.setdefault(team, set()).add(device_class)
@@ -386,7 +416,7 @@ def _entry(
         kinds=frozenset(
             DeviceKind.from_json(row.computation_id, kind) for row in availability for kind in row.kinds
         ),
-        who=who_approves(version, teams, requester.rules),
+        who=UNKNOWN_APPROVAL if requester.rules is None else who_approves(version, teams, requester.rules),
         reason=_reason(profile, version, requester, teams),
         nodes=total((row.nodes for row in availability), sum),
         most=total((row.most for row in availability), lambda known: max(known, default=0)),

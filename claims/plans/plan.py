@@ -99,6 +99,7 @@ def current_version(profile: Profile) -> ProfileVersion:
     """Return the version that a new request gets. Raise Conflict for a retired profile."""
     if profile.retired_at is not None or profile.current is None:
         raise Conflict(f"The profile {profile} is retired and cannot be requested.")
+    profile.current.profile = profile  # its sentences name it
     return profile.current
 
 

@@ -179,7 +179,7 @@ def _unmanaged_uses(rows: Iterable[UseRow]) -> Iterator[tuple[UUID, UnmanagedUse
 
 
 def _charge_of_pod(
-    extended: Mapping[str, int], status: Mapping[str, Any], names: Mapping[str, str]
+    extended: Mapping[str, int], status: Mapping[str, Any], names: dict[str, str]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return the devices per class that a pod asks for by number, and those that ResourceQuota misses."""
     served = claimed_extended_resources({"status": status})
@@ -295,7 +295,8 @@ def _totals(teams: Collection[UUID], now: datetime) -> QuerySet[Any, Any]:
 def _sums(
     rows: QuerySet[Any], devices: Combinable, team: str, kind: str, *columns: str | Expression
 ) -> QuerySet[Any, Any]:
-    return rows.order_by().values_list(team, Value(kind), *columns).annotate(total=Sum(devices))
+    sums: QuerySet[Any, Any] = rows.order_by().values_list(team, Value(kind), *columns)
+    return sums.annotate(total=Sum(devices))
 
 
 TOTALS = Prepared(lambda team, now: _totals([team], now), UUID, datetime)

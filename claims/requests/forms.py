@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
+from uuid import UUID
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
-from django.db.models import QuerySet
 from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString, mark_safe
 
-from claims.models import Claim, Profile
+from claims.models import Claim, Profile, TeamNamespace
 from claims.models.limits import Delivery
 from claims.requests.manifest_import import MAX_FILE_LENGTH
 from core.inputs import DurationText
@@ -26,13 +29,26 @@ from teams.models import Role, Team, User
 MAX_DEVICES = 1024
 
 
-class OrderedProfilesField(forms.ModelMultipleChoiceField[Profile]):
+class RowField(forms.Field):
+    """One of `rows`, which the form has read, by its text in the address; cleaned, the row."""
+
+    rows: Mapping[str, Any] = {}
+
+    def to_python(self, value: Any) -> Any:
+        return None if value in self.empty_values else self.row(value)
+
+    def row(self, value: Any) -> Any:
+        if (row := self.rows.get(str(value))) is None:
+            message = self.error_messages["invalid_choice"]
+            raise ValidationError(message, code="invalid_choice", params={"value": value})
+        return row
+
+
+class OrderedProfilesField(RowField):
     """Profiles by slug in the order in which they were sent; cleaned, a list without duplicates."""
 
-    def clean(self, value: Any) -> Any:
-        slugs = list(dict.fromkeys(value or ()))
-        profiles = {profile.slug: profile for profile in super().clean(slugs)}
-        return [profiles[slug] for slug in slugs]
+    def to_python(self, value: Any) -> list[Profile]:
+        return [self.row(slug) for slug in dict.fromkeys(value or ())]
 
 
 class ProfileCountsWidget(forms.MultipleHiddenInput):
@@ -44,15 +60,14 @@ class ProfileCountsWidget(forms.MultipleHiddenInput):
         return profile_counts(data, name)
 
 
-class ProfileCountsField(forms.ModelMultipleChoiceField[Profile]):
+class ProfileCountsField(RowField):
     """Profiles, each with a number of devices; cleaned, a list of (profile, number)."""
 
     widget = ProfileCountsWidget
 
-    def clean(self, value: Any) -> Any:
-        slugs = [slug for slug, _count in value or ()]
-        profiles = {profile.slug: profile for profile in super().clean(slugs)}
-        return [(profiles[slug], self.number(profiles[slug], count)) for slug, count in value or ()]
+    def to_python(self, value: Any) -> list[tuple[Profile, int]]:
+        rows = [(self.row(slug), count) for slug, count in value or ()]
+        return [(profile, self.number(profile, count)) for profile, count in rows]
 
     def number(self, profile: Profile, text: str) -> int:
         if text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MAX_DEVICES:
@@ -74,6 +89,7 @@ def profile_counts(data: MultiValueDict[str, str], name: str) -> list[tuple[str,
 
 PRESETS = ("4h", "24h", "3d", "7d")
 CUSTOM = "other"
+SELECTED = mark_safe(" selected")  # a constant
 UNKNOWN_PROFILE = {
     "invalid_choice": "“%(value)s” cannot be requested: the profile does not exist, is retired, or is "
     "not open to your teams."
@@ -85,6 +101,40 @@ DNS_LABEL = RegexValidator(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What a person may choose from for a request, in three queries; read once for all forms of a page."""
+
+    teams: Mapping[str, Team]  # of which they are a member, by slug
+    profiles: Mapping[str, Profile]  # that are open to one of their teams, by slug; with their versions
+    clusters: Mapping[str, Cluster]  # that are enabled and have a namespace of one of the teams, by name
+    places: Collection[tuple[UUID, UUID]]  # of a team and a cluster where it has a namespace
+
+    @classmethod
+    def of(cls, user: User, teams: Iterable[Team] | None = None) -> Choices:
+        """`teams` are those of which `user` is a member, if the caller has read them."""
+        own = {
+            team.slug: team for team in (teams_where(user, at_least=Role.MEMBER) if teams is None else teams)
+        }
+        visible = Profile.objects.visible_to(user).filter(retired_at=None, current__isnull=False)
+        # By id: the rows of versions are too long to be compared with each other.
+        by_id = Profile.objects.filter(pk__in=visible.order_by().values("pk")).select_related("current")
+        profiles = {profile.slug: profile for profile in by_id}
+        spaces = TeamNamespace.objects.filter(cluster__enabled=True)
+        if not user.is_superuser:
+            spaces = spaces.filter(team__in=[team.pk for team in own.values()])
+        places = set(spaces.values_list("team", "cluster"))
+        clusters = Cluster.objects.filter(pk__in={cluster for _team, cluster in places})
+        for profile in profiles.values():
+            if profile.current is not None:
+                profile.current.profile = profile
+        return cls(own, profiles, {cluster.name: cluster for cluster in clusters}, places)
+
+    def clusters_of(self, team: Team) -> list[Cluster]:
+        """Return the clusters in which the team has a namespace, by name."""
+        return [cluster for cluster in self.clusters.values() if (team.pk, cluster.pk) in self.places]
+
+
 class RequestForm(forms.Form):
     """
     The fields of a request.
@@ -92,27 +142,14 @@ class RequestForm(forms.Form):
     `duration` is a preset or "other"; then `duration_other` has the duration. Cleaned, it is a timedelta.
     """
 
-    profile = forms.ModelChoiceField(
-        Profile.objects.none(),
-        to_field_name="slug",
-        label="Profile",
-        error_messages=UNKNOWN_PROFILE,
-    )
+    profile = RowField(label="Profile", error_messages=UNKNOWN_PROFILE)
     alternatives = OrderedProfilesField(
-        Profile.objects.none(),
-        to_field_name="slug",
         required=False,
         widget=forms.MultipleHiddenInput,
         label="Alternatives",
         error_messages=UNKNOWN_PROFILE,
     )
-    together = ProfileCountsField(
-        Profile.objects.none(),
-        to_field_name="slug",
-        required=False,
-        label="Additional devices",
-        error_messages=UNKNOWN_PROFILE,
-    )
+    together = ProfileCountsField(required=False, label="Additional devices", error_messages=UNKNOWN_PROFILE)
     devices = forms.IntegerField(min_value=1, max_value=1024, initial=1, label="Devices")
     delivery = forms.ChoiceField(choices=Delivery, initial=Delivery.CLAIM, required=False, label="Delivery")
     parallel = forms.IntegerField(
@@ -120,17 +157,9 @@ class RequestForm(forms.Form):
     )
     duration = forms.CharField(required=False, label="How long")
     duration_other = DurationText(required=False, label="Custom duration")
-    team = forms.ModelChoiceField(
-        Team.objects.none(),
-        to_field_name="slug",
-        label="Team",
-        error_messages={"invalid_choice": "You cannot request GPUs for this team."},
-    )
-    cluster = forms.ModelChoiceField(
-        Cluster.objects.none(),
-        to_field_name="name",
-        label="Cluster",
-        error_messages={"invalid_choice": "Your teams have no namespace in this cluster."},
+    team = RowField(label="Team", error_messages={"invalid_choice": "You cannot request GPUs for this team."})
+    cluster = RowField(
+        label="Cluster", error_messages={"invalid_choice": "Your teams have no namespace in this cluster."}
     )
     name = forms.CharField(required=False, max_length=63, validators=[DNS_LABEL], label="Claim name")
     reason = forms.CharField(required=False, max_length=500, label="Purpose")
@@ -140,24 +169,29 @@ class RequestForm(forms.Form):
     )
 
     def __init__(
-        self, data: QueryDict | None = None, *, user: User, prefill: QueryDict | None = None, team: str = ""
+        self,
+        data: QueryDict | None = None,
+        *,
+        user: User,
+        prefill: QueryDict | None = None,
+        team: str = "",
+        choices: Choices | None = None,
     ) -> None:
         """`team` is the team that the user has selected, used if the address has none."""
-        teams = [team.pk for team in teams_where(user, at_least=Role.MEMBER)]
         super().__init__(data)
-        profiles = Profile.objects.visible_to(user).filter(retired_at=None, current__isnull=False)
-        choices: dict[str, Any] = {
-            "profile": profiles.select_related("current"),
-            "alternatives": profiles.select_related("current"),
-            "together": profiles.select_related("current"),
-            "team": Team.objects.filter(pk__in=teams),
-            "cluster": Cluster.objects.filter(enabled=True, team_namespaces__team__in=teams).distinct(),
-            "replaces": Claim.objects.filter(team__in=teams).select_related(
-                "team", "profile_version__profile"
-            ),
+        self.choices = choices or Choices.of(user)
+        rows = {
+            "profile": self.choices.profiles,
+            "alternatives": self.choices.profiles,
+            "together": self.choices.profiles,
+            "team": self.choices.teams,
+            "cluster": self.choices.clusters,
         }
-        for name, queryset in choices.items():
-            choice_field(self, name).queryset = queryset
+        for name, choice in rows.items():
+            cast("RowField", self.fields[name]).rows = choice
+        replaceable = Claim.objects.filter(team__in=[row.pk for row in self.choices.teams.values()])
+        replaces = cast("forms.ModelChoiceField[Claim]", self.fields["replaces"])
+        replaces.queryset = replaceable.select_related("team", "profile_version__profile")
         if data is None:
             self.initial = self.initial_values(prefill or QueryDict(), team)
 
@@ -168,20 +202,30 @@ class RequestForm(forms.Form):
             initial["alternatives"] = prefill.getlist("alternatives")
         if "together" in initial:
             initial["together"] = profile_counts(prefill, "together")
-        if "team" not in initial and choice_queryset(self, "team").filter(slug=team).exists():
+        if "team" not in initial and team in self.choices.teams:
             initial["team"] = team
         if "duration" in initial and initial["duration"] not in (*PRESETS, CUSTOM):
             initial |= {"duration_other": initial["duration"], "duration": CUSTOM}
-        first = choice_queryset(self, "team").first()
-        if first is not None:
-            initial.setdefault("team", first.slug)
-        where = (
-            choice_queryset(self, "cluster").filter(team_namespaces__team__slug=initial.get("team")).first()
-        )
-        if where is not None:
-            initial.setdefault("cluster", where.name)
+        for first in list(self.choices.teams)[:1]:
+            initial.setdefault("team", first)
+        if (chosen := self.choices.teams.get(initial.get("team", ""))) is not None:
+            for cluster in self.choices.clusters_of(chosen)[:1]:
+                initial.setdefault("cluster", cluster.name)
         initial.setdefault("key", str(uuid.uuid4()))
         return initial
+
+    @property
+    def team_options(self) -> SafeString:
+        """The options of the list of teams; a platform admin has every team."""
+        chosen = str(self["team"].value())
+        return format_html_join(
+            "",
+            '<option value="{}"{}>{}</option>',
+            (
+                (slug, SELECTED if slug == chosen else "", team.title)
+                for slug, team in self.choices.teams.items()
+            ),
+        )
 
     @property
     def replaced_claim(self) -> Claim | None:
@@ -212,7 +256,7 @@ class RequestForm(forms.Form):
         if cleaned.get("delivery") == Delivery.CLAIM:
             cleaned["parallel"] = 1
         team, cluster = cleaned.get("team"), cleaned.get("cluster")
-        if team and cluster and not team.namespaces.filter(cluster=cluster).exists():
+        if team and cluster and (team.pk, cluster.pk) not in self.choices.places:
             here = ", ".join(
                 team.namespaces.order_by("cluster__name").values_list("cluster__name", flat=True)
             )
@@ -253,21 +297,7 @@ class RequestForm(forms.Form):
 
     def chosen_profile(self) -> Profile | None:
         """Return the selected profile, even if the form is invalid."""
-        slug = self["profile"].value()
-        profile: Profile | None = None
-        if slug:
-            profile = choice_queryset(self, "profile").filter(slug=str(slug)).first()
-        return profile
-
-
-def choice_field(form: forms.Form, name: str) -> forms.ModelChoiceField[Any]:
-    return cast("forms.ModelChoiceField[Any]", form.fields[name])
-
-
-def choice_queryset(form: forms.Form, name: str) -> QuerySet[Any]:
-    queryset = choice_field(form, name).queryset
-    assert queryset is not None  # set by the form itself  # noqa: S101
-    return queryset
+        return self.choices.profiles.get(str(self["profile"].value()))
 
 
 NOT_FIELDS = (
@@ -279,9 +309,9 @@ NOT_FIELDS = (
 )  # parameters of the address that are not fields
 
 
-def prefill_problems(prefill: QueryDict, *, user: User) -> list[str]:
+def prefill_problems(prefill: QueryDict, *, user: User, choices: Choices | None = None) -> list[str]:
     """Return a sentence for each name and value of the address that the form cannot use."""
-    form = RequestForm(prefill, user=user)
+    form = RequestForm(prefill, user=user, choices=choices)
     form.is_valid()
     problems = [
         f"The form has no field “{name[:40]}”, which is in the address."

@@ -16,18 +16,18 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from claims.access import require_member
-from claims.catalogue.listing import CatalogueEntry, catalogue, counted_at
+from claims.catalogue.listing import CatalogueEntry, counted_at, counted_entries
 from claims.match_page import dropped_page, funnel_rows, relaxation_rows
 from claims.models import Claim, Draft, Profile
 from claims.requests.draft_views import draft_query, draft_url, keep_in_session, restore_from_session
-from claims.requests.forms import RequestForm, prefill_problems
+from claims.requests.forms import Choices, RequestForm, prefill_problems
 from claims.requests.preview import RequestPreview, preview
 from claims.requests.services import open_drafts, request_claim
 from claims.requests.suggestions import blockers_for
 from claims.states import ClaimState
 from core.errors import Forbidden, PortalError
 from inventory.freshness import OF_DEVICES, ages
-from teams.access import team_for, user_of
+from teams.access import roles_of, team_for, user_of
 from teams.models import Role
 
 LINK_FIELDS = ("reason",)  # in a link to the request, besides the preview fields
@@ -67,9 +67,10 @@ def request_form(request: HttpRequest) -> HttpResponse:
         if (draft := restore_from_session(request)) is not None:
             return redirect(draft_url(draft))
         return new_request_page(request)
-    if request.POST.get("team"):
-        team_for(user, request.POST["team"], at_least=Role.MEMBER)
-    form = RequestForm(data := without_removed_row(request.POST), user=user)
+    slug = request.POST.get("team", "")
+    if slug and slug not in choices_of(request).teams:
+        team_for(user, slug, at_least=Role.MEMBER)  # says why not
+    form = RequestForm(data := without_removed_row(request.POST), user=user, choices=choices_of(request))
     if any(name in data for name in REDISPLAY_BUTTONS):
         return form_response(request, form, data=data)
     if not form.is_valid():
@@ -84,11 +85,26 @@ def new_request_page(request: HttpRequest) -> HttpResponse:
     if "draft" in prefill:
         draft = get_object_or_404(open_drafts(user), pk=uuid_or_404(request.GET.get("draft", "")))
         prefill = draft_query(draft)
-    form = RequestForm(user=user, prefill=prefill, team=request.COOKIES.get(TEAM_COOKIE, ""))
+    choices = choices_of(request)
+    form = RequestForm(user=user, prefill=prefill, team=request.COOKIES.get(TEAM_COOKIE, ""), choices=choices)
     data = form_as_query(form)
     if "help" in request.GET:
         data["help"] = "1"
-    return form_response(request, form, data=data, problems=prefill_problems(prefill, user=user), draft=draft)
+    problems = prefill_problems(prefill, user=user, choices=choices) if prefill else ()
+    return form_response(request, form, data=data, problems=problems, draft=draft)
+
+
+def choices_of(request: HttpRequest) -> Choices:
+    """Return what the reader may choose from; read once in a request."""
+    choices: Choices | None = getattr(request, "request_choices", None)
+    if choices is None:
+        user, teams = user_of(request), None
+        if not user.is_superuser:
+            roles = roles_of(request)
+            teams = [team for team, role in roles.items() if role.rank >= Role.MEMBER.rank]
+        choices = Choices.of(user, teams)
+        request.request_choices = choices  # type: ignore[attr-defined]
+    return choices
 
 
 def uuid_or_404(text: str) -> UUID:
@@ -128,7 +144,7 @@ def request_preview(request: HttpRequest) -> HttpResponse:
 def request_further(request: HttpRequest) -> HttpResponse:
     """Return only the rows of additional profiles, with one row added or removed."""
     data = without_removed_row(request.GET)
-    form = RequestForm(data, user=user_of(request))
+    form = RequestForm(data, user=user_of(request), choices=choices_of(request))
     page = {"form": form, "further_rows": further_rows(form, data)}
     answer = render(request, "claims/requests/_request_further.html", page)
     answer["HX-Trigger-After-Settle"] = "further-changed"
@@ -190,7 +206,10 @@ def form_response(
 
 def requestable_entries(request: HttpRequest) -> list[CatalogueEntry]:
     """Return the catalogue entries that the form shows: all but retired profiles."""
-    return [entry for entry in catalogue(user_of(request)) if entry.profile.retired_at is None]
+    choices = choices_of(request)
+    return counted_entries(
+        user_of(request), list(choices.profiles.values()), list(choices.teams.values()), choices.places
+    )
 
 
 def further_rows(form: RequestForm, data: QueryDict) -> list[tuple[str, str]]:
@@ -231,7 +250,7 @@ def panel_context(request: HttpRequest, data: QueryDict, *, suggest: bool = True
     Return the context of the panel: the preview of `data`, or what is missing, field by field. Without
     `suggest`, what would help is left out.
     """
-    form = RequestForm(data, user=user_of(request))
+    form = RequestForm(data, user=user_of(request), choices=choices_of(request))
     chosen = {"chosen": chosen_alternatives(form)}
     if not data.get("profile"):
         missing = ["Choose a profile to see matching and free devices."]
