@@ -296,7 +296,8 @@ def _sums(
     rows: QuerySet[Any], devices: Combinable, team: str, kind: str, *columns: str | Expression
 ) -> QuerySet[Any, Any]:
     sums: QuerySet[Any, Any] = rows.order_by().values_list(team, Value(kind), *columns)
-    return sums.annotate(total=Sum(devices))
+    totals: QuerySet[Any, Any] = sums.annotate(total=Sum(devices))
+    return totals
 
 
 TOTALS = Prepared(lambda team, now: _totals([team], now), UUID, datetime)
