@@ -50,13 +50,13 @@ DEVICE_TAINT_RULE_VERSIONS = tuple(
     for version in ("v1", "v1beta2", "v1alpha3")
 )
 
-# In the order of a first sync: referenced kinds come first.
+# In the order of a first sync: what device rows are joined from comes before the slices.
 MIRRORED = (
     NAMESPACE,
     NODE,
     DEVICE_CLASS,
-    RESOURCE_SLICE,
     RESOURCE_CLAIM_TEMPLATE,
     RESOURCE_CLAIM,
+    RESOURCE_SLICE,
     POD,
 )

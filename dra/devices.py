@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from dra.attributes import Malformed, attribute, capacity, lookup, qualified
@@ -232,12 +233,14 @@ def describe(driver: str, raw_device: Json) -> Description:
     vendor = vendor_by_driver(driver)
     attributes: Json = raw_device.get("attributes") or {}
 
-    def text(names: Iterable[str]) -> str:
-        return next(
-            (str(found) for name in names if (found := _attribute(attributes, driver, name)) is not None), ""
-        )
+    def text(names: tuple[str, ...]) -> str:
+        for spellings in _spellings(driver, names):
+            value = _attribute(attributes, spellings)
+            if value is not None:
+                return str(value)
+        return ""
 
-    own = text(["type"])
+    own = text(("type",))
     product = (
         text(vendor.product)
         or text(("productName", "model", "accelerator"))
@@ -273,12 +276,24 @@ def share(raw_device: Json, consumed: Json) -> Fraction:
     return min(max(parts), Fraction(1)) or Fraction(1)
 
 
-def _attribute(attributes: Json, driver: str, name: str) -> Any:
-    found = lookup(attributes, driver, *qualified(driver, name))
-    try:
-        return None if found is None else attribute(found)
-    except Malformed:
-        return None
+@lru_cache(maxsize=1024)
+def _spellings(driver: str, names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return for each attribute the names under which a slice may have it, as in `dra.attributes.lookup`."""
+    places = [qualified(driver, name) for name in names]
+    return [
+        (f"{domain}/{bare}", bare) if domain == driver else (f"{domain}/{bare}",) for domain, bare in places
+    ]
+
+
+def _attribute(attributes: Json, spellings: tuple[str, ...]) -> Any:
+    for name in spellings:
+        published = attributes.get(name)
+        if published is not None:
+            try:
+                return attribute(published)
+            except Malformed:
+                return None
+    return None
 
 
 def _capacity(capacities: Json, driver: str, name: str) -> Quantity | None:

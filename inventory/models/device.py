@@ -163,6 +163,11 @@ class Device(models.Model):
                 condition=Q(gone_at=None) & ~Q(parent_uuid=""),
                 name="device_of_gpu",
             ),
+            models.Index(
+                fields=["cluster", "pool"],
+                condition=Q(gone_at=None) & ~Q(counters=[]),
+                name="device_counting",
+            ),
             models.Index(fields=["uuid"], condition=~Q(uuid=""), name="device_uuid"),
             GinIndex(fields=["classes"], name="device_classes"),
         )

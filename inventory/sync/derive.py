@@ -16,9 +16,10 @@ What follows from a change of a mirrored kind: device rows, their classes, taint
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Q
 
 from dra.cluster_snapshot import ClusterSnapshot
@@ -31,7 +32,7 @@ from inventory.models import (
     ResourceClaim,
     ResourceSlice,
 )
-from inventory.sync.pools import PoolKey, pool_keys, pools_meant, refresh_pools
+from inventory.sync.pools import DeviceKey, PoolKey, pool_keys, pools_meant, refresh_pools
 from inventory.sync.rows import Write, update_rows, writing
 from inventory.sync.session import Lease, go_on
 
@@ -40,8 +41,8 @@ def refresh_blocked(write: Write, keys: Iterable[PoolKey]) -> None:
     """Bring `blocked` up to date in those of these pools whose devices consume counters."""
     keys = set(keys)
     names = {pool for _, pool in keys}
-    devices = Device.objects.present().filter(cluster=write.cluster_id, pool__in=names)
-    counting = keys & set(devices.exclude(counters=[]).values_list("driver", "pool").distinct())
+    devices = Device.objects.present().filter(~Q(counters=[]), cluster=write.cluster_id, pool__in=names)
+    counting = keys & set(devices.order_by().values_list("driver", "pool").distinct())
     if not counting:
         return
     here = {"cluster": write.cluster_id, "pool__in": {pool for _, pool in counting}, "gone_at": None}
@@ -78,71 +79,92 @@ def _changes(
     return changes
 
 
-type DeviceKey = tuple[str, str, str]  # driver, pool name, device name
-
-
 def held_devices(claim: ResourceClaim) -> set[DeviceKey]:
     """Return the devices that this claim takes from others; nothing once it is gone."""
     return set() if claim.gone_at else _taken((claim.raw.get("status") or {}).get("allocation") or {})
 
 
-def follow_claims(write: Write, claims: Sequence[ResourceClaim]) -> set[tuple[str, str]]:
+# Two searches, each with its index: by holder, and by name.
+DEVICES_OF_CLAIMS = """
+SELECT id, driver, pool, name, held_by_id, shareable FROM inventory_device WHERE held_by_id = ANY(%s)
+UNION
+SELECT d.id, d.driver, d.pool, d.name, d.held_by_id, d.shareable
+FROM unnest(%s::text[], %s::text[], %s::text[]) AS taken (driver, pool, name)
+JOIN inventory_device d ON d.cluster_id = %s AND d.driver = taken.driver AND d.pool = taken.pool
+  AND d.name = taken.name
+"""
+
+
+class Moved(NamedTuple):
+    """A device that changed hands."""
+
+    pk: UUID
+    key: DeviceKey
+    holder: int | None
+
+
+def follow_claims(write: Write, claims: Sequence[ResourceClaim]) -> set[PoolKey]:
     """
     Bring `held_by` up to date with these claims, which have just been written or closed.
 
-    Return the pools, as (driver, name), in which a device changed hands.
+    Return the pools in which a device changed hands.
     """
     held = {claim.pk: held_devices(claim) for claim in claims}
-    wanted = {key for keys in held.values() for key in keys}
-    touched = Q(held_by__in=list(held)) | Q(
-        cluster=write.cluster_id,
-        name__in={name for *_, name in wanted},
-        pool__in={pool for _, pool, _ in wanted},
-    )
-    fields = ("pk", "driver", "pool", "name", "held_by_id", "shareable")
     owners = {key: pk for pk, keys in sorted(held.items(), reverse=True) for key in keys}
+    columns = [list(column) for column in zip(*owners, strict=True)] or [[], [], []]
+    with connection.cursor() as cursor:
+        cursor.execute(DEVICES_OF_CLAIMS, [list(held), *columns, write.cluster_id])
+        devices = cursor.fetchall()
     orphans, moved = [], []
-    for device in Device.objects.filter(touched).only(*fields):
-        key = (device.driver, device.pool, device.name)
-        keeps = device.held_by_id is not None and (
-            device.held_by_id not in held or key in held[device.held_by_id]
-        )
-        if keeps and (device.shareable or key not in owners or owners[key] == device.held_by_id):
+    for pk, driver, pool, name, holder, shareable in devices:
+        key = (driver, pool, name)
+        keeps = holder is not None and (holder not in held or key in held[holder])
+        if keeps and (shareable or key not in owners or owners[key] == holder):
             continue
         if key in owners:
-            device.held_by_id = owners[key]
-        elif device.held_by_id in held:
-            device.held_by_id = None
-            if device.shareable:
+            moved.append(Moved(pk, key, owners[key]))
+        elif holder in held:
+            moved.append(Moved(pk, key, None))
+            if shareable:
                 orphans.append(key)
-        else:
-            continue
-        moved.append(device)
     _save(write, moved)
     if orphans:
         find_holders(write, orphans)
-    return {(device.driver, device.pool) for device in moved}
+    return {device.key[:2] for device in moved}
 
 
-def find_holders(write: Write, keys: Iterable[DeviceKey]) -> None:
-    """Look up who holds devices that are new to the mirror, or that one of several claims has let go."""
-    wanted = set(keys)
+def find_holders(write: Write, keys: Iterable[DeviceKey] | None = None) -> None:
+    """
+    Look up who holds devices that are new to the mirror, or that one of several claims has let go.
+
+    Without `keys` all devices of the cluster are compared, and those that nobody holds are let go.
+    """
+    wanted = None if keys is None else set(keys)
+    holders = holders_of_devices(write)
+    devices = Device.objects.present().filter(cluster=write.cluster_id)
+    if wanted is not None:
+        devices = devices.filter(pool__in={pool for _, pool, _ in wanted & holders.keys()})
+    moved = []
+    for pk, held_by, driver, pool, name in devices.order_by().values_list(
+        "pk", "held_by_id", "driver", "pool", "name"
+    ):
+        key = (driver, pool, name)
+        holder = holders.get(key)
+        if holder != held_by and (wanted is None or (key in wanted and holder is not None)):
+            moved.append(Moved(pk, key, holder))
+    _save(write, moved)
+
+
+def holders_of_devices(write: Write) -> dict[DeviceKey, int]:
+    """Return the claim that holds each device; of several that share one the oldest row."""
     allocated = ResourceClaim.objects.filter(
         cluster=write.cluster_id, gone_at=None, raw__status__allocation__isnull=False
     ).order_by("pk")
-    found: dict[DeviceKey, int] = {}
+    holders: dict[DeviceKey, int] = {}
     for pk, allocation in allocated.values_list("pk", "raw__status__allocation").iterator(chunk_size=1000):
-        for key in _taken(allocation or {}) & wanted:
-            found.setdefault(key, pk)
-    pools = {pool for _, pool, _ in found}
-    moved = []
-    present = Device.objects.present().filter(cluster=write.cluster_id, pool__in=pools)
-    for device in present.only("pk", "driver", "pool", "name", "held_by_id"):
-        holder = found.get((device.driver, device.pool, device.name))
-        if holder and holder != device.held_by_id:
-            device.held_by_id = holder
-            moved.append(device)
-    _save(write, moved)
+        for key in _taken(allocation or {}):
+            holders.setdefault(key, pk)
+    return holders
 
 
 def _taken(allocation: dict[str, Any]) -> set[DeviceKey]:
@@ -150,10 +172,10 @@ def _taken(allocation: dict[str, Any]) -> set[DeviceKey]:
     return {(r["driver"], r["pool"], r["device"]) for r in results if not r.get("adminAccess")}
 
 
-def _save(write: Write, moved: Sequence[Device]) -> None:
-    update_rows(Device, [{"id": device.pk, "held_by_id": device.held_by_id} for device in moved])
+def _save(write: Write, moved: Sequence[Moved]) -> None:
+    update_rows(Device, [{"id": device.pk, "held_by_id": device.holder} for device in moved])
     for device in moved:
-        write.touch("Device", f"{device.driver}/{device.pool}/{device.name}")
+        write.touch("Device", "/".join(device.key))
 
 
 POOLS_AT_ONCE = 100
@@ -192,18 +214,21 @@ def join_all(lease: Lease, *, first: bool) -> None:
     """
     Join every device of the cluster anew, a transaction per hundred pools.
 
-    Holders are looked up for all devices at the end, in one pass over the claims: after a crash in between, a
-    lookup of what is new would miss what the last run had added.
+    Holders are compared for all devices at the end, in one pass over the claims: after a crash in between, a
+    lookup of what is new would miss what the last run had added. A first join stores the holders of its
+    beginning with the rows, which is cheaper than to update them.
     """
     with writing(lease) as write:
         keys = pool_keys(write)
+        holders = holders_of_devices(write) if first and keys else {}
+    if not keys:
+        return
     for start in range(0, len(keys), POOLS_AT_ONCE):
         go_on()
         with writing(lease) as write:
-            refresh_pools(write, keys[start : start + POOLS_AT_ONCE], first=first)
+            refresh_pools(write, keys[start : start + POOLS_AT_ONCE], first=first, holders=holders)
     with writing(lease) as write:
-        devices = Device.objects.present().filter(cluster=write.cluster_id)
-        find_holders(write, devices.values_list("driver", "pool", "name"))
+        find_holders(write)
         refresh_blocked(write, keys)
 
 

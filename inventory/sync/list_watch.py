@@ -26,7 +26,7 @@ from cluster.kinds import Kind
 from cluster.protocol import Event, Gateway, Page
 from core.errors import PortalError
 from inventory.clusters import gateway_for
-from inventory.models import Cluster, DeviceTaintRule, Mirrored, Pod
+from inventory.models import Cluster, Device, DeviceTaintRule, Mirrored, Pod
 from inventory.sync import session
 from inventory.sync.columns import uses_claims
 from inventory.sync.derive import JOINED, derive, join_all
@@ -68,6 +68,7 @@ def list_all(lease: Lease, gateway: Gateway, kind: Kind) -> str:
 def _list_once(lease: Lease, gateway: Gateway, kind: Kind) -> str:
     model = MODELS[kind.plural]
     first = not lease.rows().filter(listed_at__isnull=False).exists()
+    empty = first and _never_any(lease, model)
     seen: set[str] = set()
     version = ""
     for page in _pages(gateway, kind):
@@ -75,9 +76,9 @@ def _list_once(lease: Lease, gateway: Gateway, kind: Kind) -> str:
         items = [item for item in page.items if model is not Pod or uses_claims(item)]
         seen.update(item["metadata"]["uid"] for item in items)
         with writing(lease) as write:
-            rows = upsert(write, model, items, listed=True, first=first)
-            if model not in JOINED:
-                derive(write, rows)
+            # Devices that are published meanwhile are joined with what is committed here.
+            follow = model not in JOINED and not (empty and _no_devices(lease))
+            derive(write, upsert(write, model, items, listed=True, first=first, empty=empty, followed=follow))
     check_identity(lease.cluster_id, gateway)  # before rows are closed
     with writing(lease) as write:
         gone = _close_unseen(write, model, seen)
@@ -104,6 +105,10 @@ def _pages(gateway: Gateway, kind: Kind) -> Iterator[Page]:
 def _never_any(lease: Lease, model: type[Mirrored]) -> bool:
     """Return whether the model has no row at all, not even of deleted objects."""
     return not model._default_manager.filter(cluster=lease.cluster_id).exists()
+
+
+def _no_devices(lease: Lease) -> bool:
+    return not Device.objects.filter(cluster=lease.cluster_id).exists()
 
 
 def _close_unseen(write: Write, model: type[Mirrored], seen: set[str]) -> list[Mirrored]:

@@ -17,9 +17,11 @@ pools after an event of a watch, and for all of them after a listing: the result
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from django.db.models import Q
 
@@ -31,7 +33,7 @@ from dra.objects import expressions
 from dra.pools import Pool, PoolDevice, gather_pools
 from dra.taints import Taint, rule_taints
 from inventory.models import Device, DeviceClass, DeviceTaintRule, Node, ResourceSlice
-from inventory.sync.rows import Change, Write, upsert_rows
+from inventory.sync.rows import Change, Write, update_rows, upsert_rows
 
 # What drivers call a broken device (NVIDIA's xid and gpu-lost, Intel's HealthIssues-*).
 BROKEN = re.compile(r"(^|[/-])(xid|gpu-lost)$|health", re.IGNORECASE)
@@ -131,11 +133,13 @@ def _compiled(texts: Iterable[str]) -> list[Selector] | None:
 
 type PoolKey = tuple[str, str]  # driver, pool name
 type DeviceKey = tuple[str, str, str]  # driver, pool name, device name
+type Row = dict[str, Any]  # of a device, by column
 
 COLUMNS = (
     "slice_id", "node_id", "node_name", "product", "kind", "partition", "uuid", "parent_uuid", "memory_bytes",
     "attributes", "capacity", "counters", "taints", "condition", "shareable", "pool_complete", "classes",
 )  # fmt: skip
+KNOWN = ("pk", "driver", "pool", "name", "appeared_at", "gone_at", *COLUMNS)
 ONCE = ("cluster_id", "driver", "pool", "name")
 # Those a line of history is told about; the rest is either derived from them or of no interest to people.
 TOLD = ("product", "partition", "uuid", "memory_bytes", "attributes", "taints", "pool_complete", "node_name")
@@ -149,41 +153,56 @@ def pool_keys(write: Write) -> list[PoolKey]:
     return sorted(keys | set(devices.values_list("driver", "pool").distinct()))
 
 
-def refresh_pools(write: Write, keys: Iterable[PoolKey], *, first: bool = False) -> list[DeviceKey]:
+def refresh_pools(
+    write: Write,
+    keys: Iterable[PoolKey],
+    *,
+    first: bool = False,
+    holders: Mapping[DeviceKey, int] = MappingProxyType({}),
+) -> list[DeviceKey]:
     """
     Bring the devices of these pools up to date with slices, rules, classes and nodes as they stand.
 
-    Return the devices that are new to the mirror: nobody has been told yet who holds them.
+    Return the devices that are new to the mirror: who holds them is still to be looked up, unless `holders`
+    has it.
     """
     keys = set(keys)
-    names = {pool for _, pool in keys}
-    slices = {
-        row.name: row
-        for row in ResourceSlice.objects.filter(cluster=write.cluster_id, pool__in=names, gone_at=None)
-        if (row.driver, row.pool) in keys
-    }
-    known = {
-        (device.driver, device.pool, device.name): device
-        for device in Device.objects.filter(cluster=write.cluster_id, pool__in=names)
-        if (device.driver, device.pool) in keys
-    }
+    in_pools = {"cluster": write.cluster_id, "pool__in": {pool for _, pool in keys}}
+    slices: dict[str, _Slice] = {}
+    published = ResourceSlice.objects.filter(**in_pools, gone_at=None).order_by()
+    for driver, pool_name, *row in published.values_list("driver", "pool", "name", "pk", "node_name", "raw"):
+        if (driver, pool_name) in keys:
+            slices[row[0]] = _Slice(*row)
+    known: dict[DeviceKey, Row] = {}
+    for device in Device.objects.filter(**in_pools).order_by().values(*KNOWN):
+        if (device["driver"], device["pool"]) in keys:
+            known[device["driver"], device["pool"], device["name"]] = device
     around = _Surroundings(write, slices)
-    wanted: dict[DeviceKey, dict[str, Any]] = {}
+    wanted: dict[DeviceKey, Row] = {}
     incomplete: set[PoolKey] = set()
     for pool in gather_pools([row.raw for row in slices.values()]):
         wanted |= around.devices_in(pool)
         if not pool.usable:
             incomplete.add((pool.driver, pool.name))
     _keep_last(known, wanted, incomplete)
-    added = _save(write, known, wanted, first=first)
-    _close(write, [device for key, device in known.items() if key not in wanted and device.gone_at is None])
+    added = _save(write, known, wanted, holders, first=first)
+    _close(write, {key: row for key, row in known.items() if key not in wanted and row["gone_at"] is None})
     return added
+
+
+class _Slice(NamedTuple):
+    """The columns of a ResourceSlice that devices are joined from."""
+
+    name: str
+    pk: int
+    node_name: str
+    raw: Manifest
 
 
 class _Surroundings:
     """What a device row is joined from, read once for many pools."""
 
-    def __init__(self, write: Write, slices: dict[str, ResourceSlice]) -> None:
+    def __init__(self, write: Write, slices: Mapping[str, _Slice]) -> None:
         here = {"cluster": write.cluster_id, "gone_at": None}
         self.slices = slices
         self.rules: list[Manifest] = list(
@@ -193,7 +212,7 @@ class _Surroundings:
         nodes = Node.objects.filter(**here, name__in={row.node_name for row in slices.values()} - {""})
         self.nodes: dict[str, int] = dict(nodes.values_list("name", "pk"))
 
-    def devices_in(self, pool: Pool) -> dict[DeviceKey, dict[str, Any]]:
+    def devices_in(self, pool: Pool) -> dict[DeviceKey, Row]:
         rows = {}
         for device, classes in zip(pool.devices, self.classes.of(pool.devices), strict=True):
             values = device_columns(device, self.rules)
@@ -208,39 +227,49 @@ class _Surroundings:
         return rows
 
 
-def _keep_last(
-    known: dict[DeviceKey, Device], wanted: dict[DeviceKey, dict[str, Any]], incomplete: set[PoolKey]
-) -> None:
+def _keep_last(known: dict[DeviceKey, Row], wanted: dict[DeviceKey, Row], incomplete: set[PoolKey]) -> None:
     """Of an incomplete pool nothing is believed but that it is incomplete: its devices stay as they were."""
-    for key, device in known.items():
-        if key[:2] in incomplete and device.gone_at is None:
-            wanted[key] = {name: getattr(device, name) for name in COLUMNS} | {"pool_complete": False}
+    for key, row in known.items():
+        if key[:2] in incomplete and row["gone_at"] is None:
+            wanted[key] = {name: row[name] for name in COLUMNS} | {"pool_complete": False}
 
 
 def _save(
-    write: Write, known: dict[DeviceKey, Device], wanted: dict[DeviceKey, dict[str, Any]], *, first: bool
+    write: Write,
+    known: dict[DeviceKey, Row],
+    wanted: dict[DeviceKey, Row],
+    holders: Mapping[DeviceKey, int],
+    *,
+    first: bool,
 ) -> list[DeviceKey]:
     rows, added = [], []
+    changed: dict[tuple[str, ...], list[Row]] = defaultdict(list)
     for key, values in wanted.items():
         before = known.get(key)
-        changes = _changes(before, values) if before and before.gone_at is None else None
+        changes = _changes(before, values) if before and before["gone_at"] is None else None
         if changes == {}:
             continue
         full = "/".join(key)
         write.touch("Device", full)
-        rows.append(_row(write, key, values, before if changes else None))
-        if changes is None:
+        if before is None or changes is None:
             added.append(key)
+            rows.append(_row(write, key, values | {"held_by_id": holders.get(key)}))
             if not first:
                 write.remember("Device", full, Change.APPEARED, uid=values["uuid"])
-        elif told := {name: change for name, change in changes.items() if name.split(".")[0] in TOLD}:
+            continue
+        columns = tuple(sorted({name.split(".")[0] for name in changes}))
+        new = {name: values[name] for name in columns}
+        changed[columns].append({"id": before["pk"], "changed_at": write.now, **new})
+        if told := {name: change for name, change in changes.items() if name.split(".")[0] in TOLD}:
             write.remember("Device", full, Change.CHANGED, uid=values["uuid"], detail=told)
-    upsert_rows(Device, rows, unique=ONCE, kept=("id", "blocked"))
+    upsert_rows(Device, rows, unique=ONCE, kept=("id", "blocked", "held_by_id"))
+    for alike in changed.values():
+        update_rows(Device, alike)
     return added
 
 
-def _row(write: Write, key: DeviceKey, values: dict[str, Any], before: Device | None) -> dict[str, Any]:
-    """`id` and `blocked` are those of a row that is new; one that is known keeps its own."""
+def _row(write: Write, key: DeviceKey, values: Row) -> Row:
+    """`id`, `blocked` and `held_by_id` are those of a new row; one that was closed keeps its own."""
     driver, pool, name = key
     return values | {
         "id": uuid7(),
@@ -249,19 +278,15 @@ def _row(write: Write, key: DeviceKey, values: dict[str, Any], before: Device | 
         "pool": pool,
         "name": name,
         "blocked": False,
-        "appeared_at": before.appeared_at if before else write.now,
+        "appeared_at": write.now,
         "changed_at": write.now,
         "gone_at": None,
     }
 
 
-def _changes(before: Device, values: dict[str, Any]) -> dict[str, list[Any]]:
+def _changes(before: Row, values: Row) -> dict[str, list[Any]]:
     """Return {"field": [before, after]}; attributes one by one."""
-    changes = {
-        name: [getattr(before, name), value]
-        for name, value in values.items()
-        if getattr(before, name) != value
-    }
+    changes = {name: [before[name], value] for name, value in values.items() if before[name] != value}
     if "attributes" in changes:
         old, new = changes.pop("attributes")
         for name in sorted({*old, *new}):
@@ -270,13 +295,15 @@ def _changes(before: Device, values: dict[str, Any]) -> dict[str, list[Any]]:
     return changes
 
 
-def _close(write: Write, devices: list[Device]) -> None:
-    gone = Device.objects.filter(pk__in=[device.pk for device in devices])
+def _close(write: Write, devices: Mapping[DeviceKey, Row]) -> None:
+    if not devices:
+        return
+    gone = Device.objects.filter(pk__in=[row["pk"] for row in devices.values()])
     gone.update(gone_at=write.now, changed_at=write.now, held_by=None)
-    for device in devices:
-        name = f"{device.driver}/{device.pool}/{device.name}"
+    for key, row in devices.items():
+        name = "/".join(key)
         write.touch("Device", name)
-        write.remember("Device", name, Change.GONE, uid=device.uuid)
+        write.remember("Device", name, Change.GONE, uid=row["uuid"])
 
 
 def pools_meant(write: Write, rules: Iterable[DeviceTaintRule]) -> list[PoolKey]:

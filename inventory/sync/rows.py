@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -44,6 +44,7 @@ from inventory.models import (
     ObjectKey,
     Owned,
     ResourceClaim,
+    ResourceSlice,
 )
 from inventory.signals import mirror_changed
 from inventory.sync.columns import Columns, columns
@@ -79,7 +80,7 @@ class Write:
     revision: int
     now: datetime = field(default_factory=timezone.now)
     changed: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    events: list[ObjectEvent] = field(default_factory=list)
+    events: list[Columns] = field(default_factory=list)  # rows of ObjectEvent
 
     @property
     def cluster_id(self) -> UUID:
@@ -90,15 +91,15 @@ class Write:
 
     def remember(self, kind: str, name: str, change: Change, *, uid: str = "", detail: object = None) -> None:
         self.events.append(
-            ObjectEvent(
-                cluster_id=self.cluster_id,
-                kind=kind,
-                name=name,
-                uid=uid,
-                change=change,
-                detail=detail or {},
-                at=self.now,
-            )
+            {
+                "cluster_id": self.cluster_id,
+                "kind": kind,
+                "name": name,
+                "uid": uid,
+                "change": change,
+                "detail": detail or {},
+                "at": self.now,
+            }
         )
 
 
@@ -118,11 +119,15 @@ def writing(lease: Lease) -> Iterator[Write]:
         cluster = Cluster.objects.select_for_update(no_key=True).only("revision").get(pk=lease.cluster_id)
         write = Write(lease, cluster.revision + 1)
         yield write
-        ObjectEvent.objects.bulk_create(write.events, batch_size=1000)
+        store_history(write.events)
         if write.changed:
             Cluster.objects.filter(pk=cluster.pk).update(revision=write.revision)
         for kind, names in write.changed.items():
             transaction.on_commit(partial(tell, lease.cluster_id, kind, frozenset(names)))
+
+
+def store_history(lines: Sequence[Columns]) -> None:
+    upsert_rows(ObjectEvent, lines)
 
 
 def tell(cluster_id: UUID, kind: str, names: frozenset[str]) -> None:
@@ -143,13 +148,14 @@ def upsert_rows(
     model: type[models.Model],
     rows: Sequence[Mapping[str, Any]],
     *,
-    unique: Sequence[str],
+    unique: Sequence[str] = (),
     kept: Iterable[str] = (),
     returning: Sequence[str] = (),
 ) -> list[tuple[Any, ...]]:
     """
     Insert rows, given by column, all with the same ones; where `unique` is taken, replace all but `kept`.
 
+    Without `unique` every row is new.
     Return the columns `returning` of every row, in no order. With `kept` being all columns a taken row stays
     as it is, and is not returned.
     """
@@ -159,13 +165,11 @@ def upsert_rows(
     replaced = [name for name in names if name not in {*unique, *kept}]
     statement = sql.SQL(
         "INSERT INTO {table} ({columns}) "
-        "SELECT {columns} FROM json_populate_recordset(NULL::{table}, %s::json) "
-        "ON CONFLICT ({unique}) DO {action}{returning}"
+        "SELECT {columns} FROM json_populate_recordset(NULL::{table}, %s::json){conflict}{returning}"
     ).format(
         table=sql.Identifier(model._meta.db_table),
         columns=_listed(names),
-        unique=_listed(unique),
-        action=_action(replaced),
+        conflict=_on_conflict(unique, replaced) if unique else sql.SQL(""),
         returning=sql.SQL(" RETURNING {}").format(_listed(returning)) if returning else sql.SQL(""),
     )
     found: list[tuple[Any, ...]] = []
@@ -179,18 +183,24 @@ def upsert_rows(
 
 def as_json(rows: Sequence[Mapping[str, Any]]) -> str:
     """Dates and ids as text, which PostgreSQL reads as it reads any other."""
-    return json.dumps(rows, default=str, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(rows, default=_text, ensure_ascii=False, separators=(",", ":"))
+
+
+@lru_cache(maxsize=1000)
+def _text(value: object) -> str:
+    """The rows of a transaction have a few of these in common."""
+    return str(value)
 
 
 def _listed(names: Iterable[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
-def _action(replaced: Sequence[str]) -> sql.Composable:
+def _on_conflict(unique: Sequence[str], replaced: Sequence[str]) -> sql.Composable:
     if not replaced:
-        return sql.SQL("NOTHING")
+        return sql.SQL(" ON CONFLICT ({}) DO NOTHING").format(_listed(unique))
     pairs = (sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in replaced)
-    return sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(pairs))
+    return sql.SQL(" ON CONFLICT ({}) DO UPDATE SET {}").format(_listed(unique), sql.SQL(", ").join(pairs))
 
 
 def update_rows(model: type[models.Model], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -214,6 +224,14 @@ TRACKED: dict[type[Mirrored], tuple[str, ...]] = {
     DeviceClass: ("spec",),
     DeviceTaintRule: ("spec",),
 }
+# What of an object device rows are joined from. Of most changes, such as a heartbeat, nothing follows.
+JOINED_PARTS: dict[type[Mirrored], str] = {
+    Node: "name",
+    DeviceClass: "raw__spec",
+    DeviceTaintRule: "raw__spec",
+    ResourceSlice: "raw__spec",
+    ResourceClaim: "raw__status__allocation",
+}
 ONCE = ("cluster_id", "uid")
 
 
@@ -224,18 +242,26 @@ def full_name(row: Mirrored) -> str:
 
 
 def upsert(
-    write: Write, model: type[Mirrored], manifests: Iterable[Manifest], *, listed: bool, first: bool = False
+    write: Write,
+    model: type[Mirrored],
+    manifests: Iterable[Manifest],
+    *,
+    listed: bool,
+    first: bool = False,
+    empty: bool = False,
+    followed: bool = True,
 ) -> list[Mirrored]:
     """
-    Write what is news and return those rows, with their primary keys.
+    Write what is news and return the rows that device rows are to follow, with their primary keys.
 
     A listing is the truth: whatever differs from it is taken, older or not (a cluster restored from a backup
     goes back in time), and what was closed by mistake is open again. Of a watch, only what is newer than the
     row is taken, so events may come twice or in any order. `first` says that nothing was mirrored before:
-    then there is no history to tell.
+    then there is no history to tell. `empty` says that not even rows of these objects exist. Without
+    `followed` no row is returned.
     """
     fresh = {manifest["metadata"]["uid"]: columns(model, manifest) for manifest in manifests}
-    known = {row.uid: row for row in _known(write, model, list(fresh))}
+    known = {} if empty else {row.uid: row for row in _known(write, model, list(fresh))}
     rows = [
         _row(write, _dated(write, values, before))
         for uid, values in fresh.items()
@@ -243,12 +269,40 @@ def upsert(
     ]
     if issubclass(model, Owned):
         _set_ownership(write, rows)
+    for values in rows:
+        namespace = values.get("namespace")
+        write.touch(model.__name__, f"{namespace}/{values['name']}" if namespace else values["name"])
+    if model not in JOINED_PARTS or (first and not followed):
+        upsert_rows(model, rows, unique=ONCE)
+        return []
+    before = _joined_parts(write, model, [row for row in known.values() if row.gone_at is None], rows)
     ids = dict(upsert_rows(model, rows, unique=ONCE, returning=("uid", "id")))
-    written = [model(id=ids[row["uid"]], **row) for row in rows]
+    written = [model(id=ids[values["uid"]], **values) for values in rows]
     for row in written:
-        write.touch(model.__name__, full_name(row))
         _tell_history(write, row, known.get(row.uid), first=first)
-    return written
+    if not followed:
+        return []
+    path = JOINED_PARTS[model].split("__")
+    return [row for row in written if row.uid not in before or _part(row, path) != before[row.uid]]
+
+
+def _joined_parts(
+    write: Write, model: type[Mirrored], known: Iterable[Mirrored], rows: Iterable[Columns]
+) -> dict[str, Any]:
+    """Return by uid what devices were joined from so far, of those among the known that are written again."""
+    uids = list({row.uid for row in known} & {values["uid"] for values in rows})
+    if not uids:
+        return {}
+    stored = RawSQL("SELECT unnest(%s::text[])", (uids,))
+    parts = model._default_manager.filter(cluster=write.cluster_id, uid__in=stored).order_by()
+    return dict(parts.values_list("uid", JOINED_PARTS[model]))
+
+
+def _part(row: Mirrored, path: Sequence[str]) -> Any:
+    value: Any = getattr(row, path[0])
+    for key in path[1:]:
+        value = (value or {}).get(key)
+    return value
 
 
 def close(write: Write, model: type[Mirrored], versions: dict[str, str]) -> list[Mirrored]:

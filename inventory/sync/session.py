@@ -10,6 +10,7 @@ A separate thread reads the watch, so that the caller can renew its lease and st
 driver change rewrites all slices of a pool) becomes one batch.
 """
 
+import math
 import queue
 import threading
 import time
@@ -131,7 +132,8 @@ def reserve(cluster_id: UUID, resource: str, *, again: bool = False) -> bool:
 
 
 MAX_BATCH = 500
-BURST_SECONDS = 0.05  # in which events are gathered
+BURST_SECONDS = 0.05  # a pause of this length ends a batch
+GATHER_SECONDS = 0.2  # a batch of a stream without pauses is not older
 EMPTY_AFTER = 1.0  # seconds after which an empty batch is yielded
 
 # Set when the worker shuts down: every session ends within EMPTY_AFTER and returns its lease.
@@ -191,8 +193,8 @@ def _read(
 
 def _gather(events: "queue.Queue[Event | _End]") -> tuple[list[Event], _End | None]:
     batch: list[Event] = []
-    wait = EMPTY_AFTER
-    while len(batch) < MAX_BATCH:
+    wait, until = EMPTY_AFTER, math.inf
+    while len(batch) < MAX_BATCH and wait >= 0:
         try:
             item = events.get(timeout=wait)
         except queue.Empty:
@@ -200,7 +202,9 @@ def _gather(events: "queue.Queue[Event | _End]") -> tuple[list[Event], _End | No
         if isinstance(item, _End):
             return batch, item
         batch.append(item)
-        wait = BURST_SECONDS
+        until = min(until, time.monotonic() + GATHER_SECONDS)
+        # What waits in the queue already is taken in any case.
+        wait = 0.0 if events.qsize() else min(BURST_SECONDS, until - time.monotonic())
     return batch, None
 
 

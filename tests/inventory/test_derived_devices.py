@@ -290,6 +290,75 @@ def test_partitions_listed_after_their_claims_are_blocked_at_once(fra, fake, run
     assert blocked() == ["node-a/whole"]
 
 
+def test_devices_of_a_heartbeat_are_not_joined_and_those_of_a_change_are(
+    mirrored, fake, run_session, monkeypatch
+):
+    joined = []
+    refresh = refresh_pools
+    monkeypatch.setattr(
+        derive, "refresh_pools", lambda *args, **how: joined.append(set(args[1])) or refresh(*args, **how)
+    )
+    stored = ResourceSlice.objects.get(pool="node-a")
+    heartbeat = {"metadata": {**stored.raw["metadata"], "annotations": {"beat": "1"}}}
+    fake.put(RESOURCE_SLICE, {**stored.raw, **heartbeat})
+    run_session("resourceslices")
+    assert joined == []
+    assert ResourceSlice.objects.get(pool="node-a").raw["metadata"]["annotations"] == {"beat": "1"}
+    fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(0)], name=stored.name))
+    run_session("resourceslices")
+    assert joined == [{(DRIVER, "node-a")}]
+
+
+def test_of_a_claim_with_the_same_allocation_no_device_is_looked_up(mirrored, fake, run_session, monkeypatch):
+    fake.put(RESOURCE_CLAIM, claim_on("a", "node-a/gpu-0"))
+    run_session("resourceclaims")
+    followed = []
+    follow = derive.follow_claims
+    monkeypatch.setattr(
+        derive, "follow_claims", lambda write, claims: followed.append(len(claims)) or follow(write, claims)
+    )
+    stored = ResourceClaim.objects.get(name="a")
+    fake.put(
+        RESOURCE_CLAIM, {**stored.raw, "metadata": {**stored.raw["metadata"], "annotations": {"n": "1"}}}
+    )
+    run_session("resourceclaims")
+    assert followed == []
+    assert held() == {(DRIVER, "node-a", "gpu-0"): "a"}
+    fake.put(RESOURCE_CLAIM, claim_on("a", "node-a/gpu-1"))
+    run_session("resourceclaims")
+    assert followed == [1]
+    assert held() == {(DRIVER, "node-a", "gpu-1"): "a"}
+
+
+def test_a_first_sync_stores_holders_with_the_devices(fra, fake, monkeypatch):
+    fake.put(RESOURCE_SLICE, slice_of("node-z", [gpu(0), gpu(1)]))
+    fake.put(RESOURCE_CLAIM, claim_on("a", "node-z/gpu-1"))
+    monkeypatch.setattr(derive, "find_holders", lambda *args: None)
+    sync_once(fra, fake)
+    assert held()[DRIVER, "node-z", "gpu-1"] == "a"
+    assert (DRIVER, "node-z", "gpu-0") not in held()
+
+
+def test_a_claim_that_is_released_while_slices_are_listed_holds_nothing(fra, fake, monkeypatch):
+    """Its holders were read before, and its deletion came before the device was there."""
+    fake.put(RESOURCE_SLICE, slice_of("node-z", [gpu(0)]))
+    fake.put(RESOURCE_CLAIM, claim_on("a", "node-z/gpu-0"))
+    read = derive.holders_of_devices
+    reads = []
+
+    def holders_of_devices(write):
+        holders = read(write)
+        if not reads:
+            ResourceClaim.objects.filter(name="a").update(gone_at=timezone.now())
+        reads.append(holders)
+        return holders
+
+    monkeypatch.setattr(derive, "holders_of_devices", holders_of_devices)
+    sync_once(fra, fake)
+    assert (DRIVER, "node-z", "gpu-0") in reads[0]
+    assert (DRIVER, "node-z", "gpu-0") not in held()
+
+
 def test_many_pools_are_joined_in_parts(mirrored, fake, monkeypatch):
     monkeypatch.setattr(derive, "POOLS_AT_ONCE", 2)
     for number in range(5):

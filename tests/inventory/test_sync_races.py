@@ -11,8 +11,8 @@ from django.db import connection
 from django.utils import timezone
 
 from cluster.kinds import DEVICE_CLASS, NODE, RESOURCE_SLICE
-from inventory.models import Device, Freshness, Node, ObjectEvent
-from inventory.sync import list_watch
+from inventory.models import Device, Freshness, Node
+from inventory.sync import list_watch, rows
 from inventory.sync.list_watch import apply_events, list_all
 from inventory.sync.session import Lease, LeaseLost, take
 from tests.inventory.conftest import DRIVER, device_class, gpu, node, slice_of
@@ -72,7 +72,7 @@ def test_a_device_published_while_a_class_is_made_is_of_that_class(mirrored, fak
     fake.put(RESOURCE_SLICE, slice_of("node-c", [gpu(0)]))
     fake.put(DEVICE_CLASS, device_class("all"))
     race = Race(monkeypatch)
-    race.hold_before(ObjectEvent.objects, "bulk_create")
+    race.hold_before(rows, "store_history")
     if not locked:
         without_lock(monkeypatch, "inventory.sync.rows.writing")
 

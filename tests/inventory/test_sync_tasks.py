@@ -41,10 +41,10 @@ EVERY = [
         "namespaces",
         "nodes",
         "deviceclasses",
-        "devicetaintrules",
-        "resourceslices",
         "resourceclaimtemplates",
         "resourceclaims",
+        "devicetaintrules",
+        "resourceslices",
         "pods",
     )
 ]

@@ -48,6 +48,7 @@ def quick(monkeypatch):
     flag = threading.Event()
     monkeypatch.setattr(session, "stopping", flag)
     monkeypatch.setattr(session, "EMPTY_AFTER", 0.05)
+    monkeypatch.setattr(session, "GATHER_SECONDS", 5)
     return flag
 
 
@@ -64,6 +65,17 @@ def test_a_burst_is_one_batch_and_the_end_of_the_watch_ends_it(quick, monkeypatc
     watch = gateway(*map(event, range(5)))
     assert numbers(read(watch)) == [[0, 1, 2, 3, 4]]
     assert watch.asked == [(NODE, "7", 9)]
+
+
+def test_a_batch_of_a_stream_without_pauses_is_limited_in_time(quick, monkeypatch):
+    monkeypatch.setattr(session, "BURST_SECONDS", 30)
+    monkeypatch.setattr(session, "GATHER_SECONDS", 0.05)
+    speak = threading.Event()
+    found = read(gateway(event(1), lambda: speak.wait(20), event(2)))
+    assert numbers([next(found)]) == [[1]]
+    assert not speak.is_set()
+    speak.set()
+    assert [one for batch in numbers(found) for one in batch] == [2]
 
 
 def test_batch_size_is_limited_without_losing_events(quick, monkeypatch):
