@@ -275,7 +275,7 @@ def upsert(
     if model not in JOINED_PARTS or (first and not followed):
         upsert_rows(model, rows, unique=ONCE)
         return []
-    before = _joined_parts(write, model, [row for row in known.values() if row.gone_at is None], rows)
+    joined = _joined_parts(write, model, [row for row in known.values() if row.gone_at is None], rows)
     ids = dict(upsert_rows(model, rows, unique=ONCE, returning=("uid", "id")))
     written = [model(id=ids[values["uid"]], **values) for values in rows]
     for row in written:
@@ -283,7 +283,7 @@ def upsert(
     if not followed:
         return []
     path = JOINED_PARTS[model].split("__")
-    return [row for row in written if row.uid not in before or _part(row, path) != before[row.uid]]
+    return [row for row in written if row.uid not in joined or _part(row, path) != joined[row.uid]]
 
 
 def _joined_parts(

@@ -344,7 +344,7 @@ def test_a_claim_that_is_released_while_slices_are_listed_holds_nothing(fra, fak
     fake.put(RESOURCE_SLICE, slice_of("node-z", [gpu(0)]))
     fake.put(RESOURCE_CLAIM, claim_on("a", "node-z/gpu-0"))
     read = derive.holders_of_devices
-    reads = []
+    reads: list[dict[tuple[str, str, str], int]] = []
 
     def holders_of_devices(write):
         holders = read(write)
