@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 SIZES = (500, 5_000, 40_000)
 MEMORY = 300.0  # MiB that the snapshot of the largest cluster may take
 FRACTIONS = (100, 10)  # the portal at 1/100 and 1/10 of its size, for the growth table
+GROWING = ("pages", "writes", "sweep")  # sections that are measured at every size
+SAMPLES = 20  # of each path
 FEW = 5  # samples of each path of a small portal
 SNAPSHOT_MEMORY = "memory: a cluster snapshot"
 ALLOCATOR = "allocator"  # all of its lines
@@ -45,6 +47,7 @@ class Run:
     console: Console = field(default_factory=lambda: Console(stderr=True))
     results: list[Result] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)  # that each part of the run took
     started: float = field(default_factory=time.monotonic)
 
     def log(self, text: str) -> None:
@@ -59,13 +62,16 @@ class Run:
         """Add the lines of a section, if they are wanted; a failure costs only this section."""
         if not self.wants(*prefixes):
             return
-        self.log(", ".join(prefixes))
+        name = ", ".join(prefixes)
+        self.log(name)
+        start = time.monotonic()
         try:
             for result in section():
                 self.results.append(result)
         except Exception as error:
             traceback.print_exc()
-            self.skipped.append(f"{', '.join(prefixes)}: {type(error).__name__}: {error}")
+            self.skipped.append(f"{name}: {type(error).__name__}: {error}")
+        self.seconds[name] = time.monotonic() - start
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -95,10 +101,13 @@ def finish(run: Run, background: _Background | None) -> int:
     report.show_growth(report.growth(results))
     for sentence in report.slower(run.results, report.committed()):
         run.console.print(f"Slower than in the committed run: {sentence}", highlight=False)
-    report.write(run.options.out, results, run.skipped)
+    run.seconds["all"] = time.monotonic() - run.started
+    report.write(run.options.out, results, run.skipped, run.seconds)
     if run.options.out == report.RESULTS:
-        document.write_figures(report.at_full_size(results))
-    run.log(f"Written to {run.options.out}")
+        document.write_figures(report.at_full_size(results), run.seconds if background else {})
+        document.write_growth(report.growth(results))
+    parts = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in run.seconds.items())
+    run.log(f"Written to {run.options.out}. Time: {parts}")
     return 0
 
 
@@ -152,6 +161,7 @@ def measure_portal(run: Run, background: _Background | None) -> None:
     from bench.portal.size import Size
 
     options, size = run.options, Size().divided(run.options.fraction)
+    whole = options.fraction == 1
     with open_portal(options.keep):
         from bench.portal import chores, first_sync, pages, steady, traffic, writes
         from bench.portal.build import build
@@ -159,9 +169,10 @@ def measure_portal(run: Run, background: _Background | None) -> None:
         def mirror(_cluster: object, listing: ListedCluster) -> None:
             run.results += first_sync.results(listing, size.devices)
 
-        before = len(run.results)
-        build(size, run.log, mirror)
-        if len(run.results) == before:
+        before, start = len(run.results), time.monotonic()
+        build(size, run.log, *([mirror] if whole else []))
+        run.seconds["build"] = time.monotonic() - start
+        if whole and len(run.results) == before:
             run.skipped.append("The first sync is measured only while the portal is built.")
         sections: dict[tuple[str, ...], Section] = {
             ("pages",): lambda: pages.results(size.devices, options.repeat, options.only),
@@ -172,6 +183,8 @@ def measure_portal(run: Run, background: _Background | None) -> None:
             ("recompute",): lambda: chores.recompute(size.devices, options.only),
         }
         for prefixes, section in sections.items():
+            if not whole and prefixes[0] not in GROWING:
+                continue
             if background is not None and prefixes[0] in ("traffic", "steady"):
                 background.thread.join()  # it measures wall-clock time
             run.measure(prefixes, section)
@@ -196,7 +209,7 @@ class _Background:
         self.run = run
         self.folder = Path(tempfile.mkdtemp(prefix="dragoman-bench-"))
         self.parts: list[tuple[str, list[str]]] = [
-            (f"portal-{fraction}", ["--only", "pages", "--fraction", str(fraction), "--repeat", str(FEW)])
+            (f"portal-{fraction}", ["--fraction", str(fraction), "--repeat", str(FEW)])
             for fraction in FRACTIONS
         ]
         allocator_options = ["--only", ALLOCATOR, "--repeat", str(run.options.repeat)]
@@ -246,7 +259,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--fraction", type=int, default=1, help="measure the portal at 1/FRACTION of its size"
     )
-    parser.add_argument("--repeat", type=int, default=20, help="samples of each path")
+    parser.add_argument("--repeat", type=int, default=SAMPLES, help="samples of each path")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where the portal's database stays")
     parser.add_argument("--no-upstream", action="store_true", help="leave Kubernetes' allocator out")
     parser.add_argument("--out", type=Path, default=report.RESULTS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ WIRE = 120.0  # KiB of CSS and JavaScript, compressed
 FIRST_PAINT, INTERACTIVE = 200.0, 400.0  # ms
 SHIFT = 0.001  # nothing that a person could see
 VISITS = 5
+COSTLY = 3  # processes or files that are named
+NAMED, WIDTH = 12, 60  # words and characters of a process's command
 OBSERVE_SHIFTS = """
 window.shifted = 0;
 new PerformanceObserver((list) => {
@@ -38,6 +41,8 @@ TIMINGS = """() => ({
   interactive: performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd,
   shifted: window.shifted,
 })"""
+FILES = """() => ["navigation", "resource"].flatMap((type) => performance.getEntriesByType(type))
+  .map(({ name, duration, transferSize }) => ({ name: new URL(name).pathname, duration, bytes: transferSize }))"""
 
 
 def results() -> Iterator[Result]:
@@ -84,19 +89,45 @@ def _browse(demo: RunningDemo, devices: int) -> Iterator[Result]:
             ("interactive", "ms", "interactive", INTERACTIVE),
         )
         for name, unit, key, budget in lines:
-            yield Result(f"browser: {name}", devices, "Home", [visit[key] for visit in visits], unit, budget)
+            samples = [visit.timings[key] for visit in visits]
+            result = Result(f"browser: {name}", devices, "Home", samples, unit, budget)
+            result.profile = visits[0].costs() if result.misses else []
+            yield result
         person.page.goto("/")
         time.sleep(SETTLE)
-        pids = [process.pid for process in demo.family()]
-        ran = seconds_run(pids)
-        time.sleep(IDLE_SECONDS)
-        share = 100 * (seconds_run(pids) - ran) / IDLE_SECONDS
-        yield Result("demo: idle, Home open", devices, "all processes", [share], "%", IDLE)
+        yield _idle(demo, devices)
         browser.close()
 
 
-def _visit(browser: Browser, url: str, state: Any) -> dict[str, float]:
-    """Open Home with an empty cache; return the bytes of CSS and JavaScript, and the browser's timings."""
+def _idle(demo: RunningDemo, devices: int) -> Result:
+    labels = {process.pid: " ".join(process.cmdline()[:NAMED])[-WIDTH:] for process in demo.family()}
+    before = {pid: seconds_run([pid]) for pid in labels}
+    time.sleep(IDLE_SECONDS)
+    shares = {pid: 100 * (seconds_run([pid]) - before[pid]) / IDLE_SECONDS for pid in labels}
+    result = Result("demo: idle, Home open", devices, "all processes", [sum(shares.values())], "%", IDLE)
+    if result.misses:
+        costly = sorted(shares, key=lambda pid: -shares[pid])[:COSTLY]
+        result.profile = [f"{shares[pid]:.1f} % {labels[pid]}" for pid in costly]
+    return result
+
+
+@dataclass(slots=True)
+class Visit:
+    """One visit: the browser's timings with the bytes of CSS and JavaScript, and what it loaded."""
+
+    timings: dict[str, float]
+    files: list[dict[str, Any]]
+
+    def costs(self) -> list[str]:
+        """Return what was loaded longest."""
+        longest = sorted(self.files, key=lambda file: -float(file["duration"]))[:COSTLY]
+        return [
+            f"{file['duration']:.0f} ms, {file['bytes'] / 1024:.0f} KiB {file['name']}" for file in longest
+        ]
+
+
+def _visit(browser: Browser, url: str, state: Any) -> Visit:
+    """Open Home with an empty cache."""
     context: BrowserContext = browser.new_context(
         base_url=url, storage_state=state, viewport={"width": 1440, "height": 900}
     )
@@ -120,5 +151,6 @@ def _visit(browser: Browser, url: str, state: Any) -> dict[str, float]:
     page.wait_for_load_state("networkidle")
     timings: dict[str, float] = page.evaluate(TIMINGS)
     timings["bytes"] = sum(size for request, size in sizes.items() if request in code) / 1024
+    files = page.evaluate(FILES)
     context.close()
-    return timings
+    return Visit(timings, files)

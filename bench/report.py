@@ -6,13 +6,12 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -20,12 +19,11 @@ from bench.measure import Result, percentile
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results.json"
-REASONS = FOLDER / "reasons.yaml"  # why a budget is missed, by path
 WIDTH = 170  # of what goes to a file
 PACKAGES = ("django", "psycopg")
 SLOWER = 1.2  # a path that takes so many times as long as in the committed run is named …
 NOISE = 1.0  # … if the difference exceeds so many milliseconds
-FASTER_THAN_RESULT = 1.5  # a path may grow by so much more than its response
+FASTER_THAN_RESULT = 1.5  # a path may grow by so much more than its result
 SIZES = 3  # of the portal: 1/100, 1/10 and full
 GROWTH_NOISE = 4.0  # ms; smaller differences say nothing
 LEFT = ("path", "state")
@@ -43,11 +41,14 @@ def machine() -> dict[str, Any]:
     }
 
 
-def write(path: Path, results: Sequence[Result], skipped: Sequence[str]) -> None:
-    """Write everything that was measured, one line per path, and why something was not."""
+def write(
+    path: Path, results: Sequence[Result], skipped: Sequence[str], seconds: Mapping[str, float] | None = None
+) -> None:
+    """Write everything that was measured, one line per path, why something was not, and how long it took."""
     head = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
+        "seconds": {part: round(number, 1) for part, number in (seconds or {}).items()},
         "skipped": list(skipped),
     }
     parts = {
@@ -101,45 +102,68 @@ def slower(results: Sequence[Result], previous: Sequence[dict[str, Any]]) -> Ite
 
 
 class Growth:
-    """How the time of one path grows with the size of the portal, from 1/100 over 1/10 to the full one."""
+    """
+    How the CPU time of one path grows with the size of the portal, from 1/100 over 1/10 to the full one.
 
-    def __init__(self, path: str, state: str, times: Sequence[float], sizes: Sequence[int]) -> None:
-        self.path, self.state, self.times, self.sizes = path, state, times, sizes
+    Its result grows by rows or by bytes, whichever grows more.
+    """
+
+    def __init__(self, path: str, state: str, lines: Sequence[Result]) -> None:
+        self.path, self.state = path, state
+        self.times = [line.cost for line in lines]
+        self.rows = [line.rows or 0 for line in lines]
+        self.sizes = [line.size or 0 for line in lines]
+
+    @property
+    def time_factor(self) -> float:
+        """Return how many times as long the full portal takes as 1/100 of it."""
+        return self.times[-1] / self.times[0] if self.times[0] else 1.0
+
+    @property
+    def result_factor(self) -> float:
+        return self._result_growth(0, -1)
 
     @property
     def too_fast(self) -> bool:
-        """Return whether the time grows faster than the response in the last step."""
-        small, large = self.times[-2:]
-        response = max(self.sizes[-1] / self.sizes[-2], 1.0) if self.sizes[-2] else 1.0
-        return large - small * response > GROWTH_NOISE and large > FASTER_THAN_RESULT * small * response
+        """Return whether the time grows faster than the result, over all sizes or in the last step."""
+        return self._grows_faster(0, -1) or self._grows_faster(-2, -1)
+
+    def _grows_faster(self, small: int, large: int) -> bool:
+        expected = self.times[small] * self._result_growth(small, large)
+        return (
+            self.times[large] - expected > GROWTH_NOISE and self.times[large] > FASTER_THAN_RESULT * expected
+        )
+
+    def _result_growth(self, small: int, large: int) -> float:
+        ratios = [part[large] / part[small] for part in (self.rows, self.sizes) if part[small]]
+        return max([1.0, *ratios])
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "path": self.path,
             "state": self.state,
+            "rows": self.rows,
+            "size": self.sizes,
             "cpu_median": [round(number, 3) for number in self.times],
-            "size": list(self.sizes),
+            "result_factor": round(self.result_factor, 2),
+            "time_factor": round(self.time_factor, 2),
             "grows_faster_than_result": self.too_fast,
         }
 
 
 def growth(results: Sequence[Result]) -> list[Growth]:
-    """Compare the lines of each page at several sizes of the portal, from the smallest to the largest."""
+    """Compare the lines of each path at several sizes of the portal, from the smallest to the largest."""
     by_path: dict[tuple[str, str], list[Result]] = {}
     for result in sorted(results, key=lambda result: result.devices):
-        if result.path.startswith("pages: "):
+        if result.rows is not None:
             by_path.setdefault((result.path, result.state), []).append(result)
-    return [
-        Growth(path, state, [line.cost for line in lines], [line.size or 0 for line in lines])
-        for (path, state), lines in by_path.items()
-        if len(lines) == SIZES
-    ]
+    return [Growth(path, state, lines) for (path, state), lines in by_path.items() if len(lines) == SIZES]
 
 
 def at_full_size(results: Sequence[Result]) -> list[Result]:
-    """Leave out the pages of smaller portals."""
-    largest = max((result.devices for result in results if result.path.startswith("pages: ")), default=0)
-    return [r for r in results if not r.path.startswith("pages: ") or r.devices == largest]
+    """Leave out the lines of smaller portals."""
+    largest = max((result.devices for result in results if result.rows is not None), default=0)
+    return [result for result in results if result.rows is None or result.devices == largest]
 
 
 def show(results: Sequence[Result], skipped: Sequence[str], console: Console | None = None) -> None:
@@ -173,30 +197,47 @@ def show(results: Sequence[Result], skipped: Sequence[str], console: Console | N
     missed = [result for result in results if result.misses]
     limited = sum(result.of_budget is not None for result in results)
     console.print(f"{limited - len(missed)} of {limited} lines meet their budget.")
-    reasons = _reasons()
     for result in missed:
-        reason = next(
-            (text for part, text in reasons.items() if part in result.path), "no reason is written down"
+        reason = "; ".join(result.profile) or "no profile was measured"
+        console.print(
+            f"{result.path} ({result.state}): {'; '.join(result.misses)}. Most time: {reason}",
+            highlight=False,
         )
-        console.print(f"{result.path} ({result.state}): {'; '.join(result.misses)}. Why: {reason}")
 
 
 def show_growth(rows: Sequence[Growth], console: Console | None = None) -> None:
     """Print the growth of every path, those that grow faster than their result first."""
     if not rows:
         return
-    table = _table("Growth of CPU time (ms)", "path", "state", "1/100", "1/10", "full", "response ×", "")
+    columns = (
+        "path",
+        "state",
+        "rows 1/100",
+        "1/10",
+        "full",
+        "result ×",
+        "ms 1/100",
+        "1/10",
+        "full",
+        "time ×",
+        "",
+    )
+    table = _table("Growth of results and of their CPU time, from 1/100 of the portal to all of it", *columns)
     for row in sorted(rows, key=lambda row: not row.too_fast):
-        response = row.sizes[-1] / row.sizes[-2] if row.sizes[-2] else 1.0
         table.add_row(
             row.path,
             row.state,
+            *(f"{number:,}" for number in row.rows),
+            f"{row.result_factor:.1f}",
             *(f"{number:,.1f}" for number in row.times),
-            f"{response:.1f}",
+            f"{row.time_factor:.1f}",
             "grows faster than its result" if row.too_fast else "",
             style="red" if row.too_fast else "",
         )
-    (console or terminal()).print(table)
+    console = console or terminal()
+    console.print(table)
+    faster = sum(row.too_fast for row in rows)
+    console.print(f"{len(rows) - faster} of {len(rows)} paths grow no faster than their result.")
 
 
 def terminal() -> Console:
@@ -211,10 +252,6 @@ def _table(title: str, *columns: str) -> Table:
     for name in columns:
         table.add_column(name, justify="left" if name in LEFT else "right", no_wrap=True)
     return table
-
-
-def _reasons() -> dict[str, str]:
-    return yaml.safe_load(REASONS.read_text()) or {} if REASONS.exists() else {}
 
 
 def _ratio(number: float | None) -> str:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from django.urls import reverse, set_script_prefix
+from django.urls import set_script_prefix
 
 from bench.portal.pages import signed_in
 from bench.portal.population import READERS
-from bench.portal.traffic import POLLS, pages_of
+from bench.portal.traffic import POLLS, pages_of, renewed
 
 MOST = 10  # queries
 READS = re.compile(r"\s*(SELECT|WITH)\b", re.IGNORECASE)
@@ -52,11 +52,12 @@ def frequent_queries() -> list[FrequentQuery]:
     for reader in READERS:
         client = signed_in(reader)
         for page in pages_of(reader):
-            polled = f"{page}live/" if page.count("-") >= 4 else reverse("home_live")
-            for address in (page, *[polled] * POLLS):
+            polled, tag = renewed(client.get(page).content.decode())
+            for address in (page, *([polled] * POLLS if polled else ())):
                 requests += 1
+                headers = {"HX-Request": "true", "If-None-Match": tag} if address == polled else None
                 with CaptureQueriesContext(connection) as queries:
-                    client.get(address, headers={"HX-Request": "true"} if address == polled else None)
+                    client.get(address, headers=headers)
                     texts = [query["sql"] for query in queries.captured_queries]
                 for text in texts:
                     if READS.match(text):

@@ -18,6 +18,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
+from bench.costs import sampled_costs
 from bench.measure import Result, family, parent, seconds_run
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 NAME = "bench-1"
 OF_LIST = 1.5  # times the LIST and JSON decode of the same objects
 MEMORY = 250.0  # MiB
+SAMPLED = 0.005  # seconds between two samples of the sync
 
 
 def results(cluster: ListedCluster, devices: int) -> list[Result]:
@@ -33,12 +35,11 @@ def results(cluster: ListedCluster, devices: int) -> list[Result]:
     with served(cluster) as url:
         command = [sys.executable, "-m", "bench.portal.first_sync", url]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    listed, synced, size = json.loads(done.stdout)
+    listed, synced, size, costs = json.loads(done.stdout)
     note = f"first sync: {synced / 1000:.1f} s of CPU time, LIST and JSON decode {listed / 1000:.1f} s."
-    return [
-        Result("first sync", devices, "÷ LIST", [synced / listed], "×", OF_LIST, notes=[note]),
-        Result("memory: sync", devices, "after the first sync", [size], "MiB", MEMORY),
-    ]
+    ratio = Result("first sync", devices, "÷ LIST", [synced / listed], "×", OF_LIST, notes=[note])
+    ratio.profile = costs if ratio.misses else []
+    return [ratio, Result("memory: sync", devices, "after the first sync", [size], "MiB", MEMORY)]
 
 
 @contextmanager
@@ -78,7 +79,7 @@ def served(cluster: ListedCluster) -> Iterator[str]:
 
 
 def main(url: str) -> None:
-    """Print the milliseconds of a plain LIST, those of the sync, and the peak of the memory in MiB."""
+    """Print the milliseconds of a plain LIST and of the sync, the peak of the memory (MiB), and the costs."""
     import django
 
     django.setup()
@@ -122,9 +123,10 @@ def main(url: str) -> None:
         return 1000 * (time.thread_time() - thread_start + database)
 
     listed = cpu_time(list_only)
-    synced = cpu_time(lambda: sync_once(cluster, gateway))
+    with sampled_costs(SAMPLED) as costs:
+        synced = cpu_time(lambda: sync_once(cluster, gateway))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps([listed, synced, peak]))  # noqa: T201
+    print(json.dumps([listed, synced, peak, costs.lines()]))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -13,12 +15,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import set_script_prefix
 
+from bench.costs import costs_of
 from bench.measure import Result, nanoseconds_run
 from bench.portal.addresses import Address, addresses
 from teams.models import User
 
 ENOUGH = 5  # samples, after which a slow page …
 PATIENCE = 2.0  # … is requested for at most so many seconds
+ROW = re.compile(rb"<(?:tr|li|option)\b")
 
 
 def results(devices: int, repeat: int, only: str) -> Iterator[Result]:
@@ -47,7 +51,7 @@ def page_result(
     if address.poll and response.status_code != 304:
         notes.append(f"{name}: status {response.status_code} instead of 304 for {reader}.")
     walls, processor = sampled(lambda: request(client, address, headers), repeat)
-    return Result(
+    result = Result(
         name,
         devices,
         reader,
@@ -58,8 +62,22 @@ def page_result(
         processor=processor,
         queries=query_count,
         size=0 if response.streaming else len(getattr(response, "content", b"")),
+        rows=rows_of(response),
         notes=notes,
     )
+    if result.misses:
+        result.profile = costs_of(lambda: request(client, address, headers))
+    return result
+
+
+def rows_of(response: HttpResponseBase) -> int:
+    """Return how many rows a response has: items of a JSON list, else rows of tables, lists and choices."""
+    content = b"" if response.streaming else getattr(response, "content", b"")
+    if response.headers.get("Content-Type", "").startswith("application/json"):
+        document = json.loads(content)
+        items = document.get("results", ()) if isinstance(document, dict) else document
+        return len(items)
+    return len(ROW.findall(content))
 
 
 def signed_in(username: str) -> Client:

@@ -1,26 +1,32 @@
 """
 People who browse and poll over HTTP, and the memory of the processes that serve them.
 
-Everybody opens a page, waits, polls it twice as htmx does, and opens the next one.
+Everybody opens a page, waits, polls twice what the page renews (`data-poll`, with its entity tag, as app.js
+does), and opens the next one.
 """
 
 from __future__ import annotations
 
 import http.client
+import json
 import random
+import re
+import statistics
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from html import unescape
+from urllib.parse import urlencode, urlsplit
 
 from django.conf import settings
-from django.urls import reverse, set_script_prefix
+from django.urls import resolve, reverse, set_script_prefix
 
-from bench.measure import Result, family, memory, seconds_run
+from bench.measure import Result, family, memory, parent, seconds_run
 from bench.portal import processes
 from bench.portal.addresses import REQUEST, url_of
-from bench.portal.pages import signed_in
+from bench.portal.pages import backend_pid, signed_in
 from bench.portal.population import ADMIN, ENGINEER, LEAD, READERS
 from claims.models import Claim
 from claims.states import ClaimState
@@ -33,7 +39,12 @@ POLLS = 2  # per page
 LATENCY = 400.0  # ms
 THROUGHPUT = 60.0  # requests per second
 WEB, WORKER = 300.0, 200.0  # MiB
+WORKER_START = 5.0  # seconds until the worker waits for tasks
 WORKER_SECONDS = 15.0  # until the worker has run every periodic task
+COSTLY = 3  # pages that are named
+RENEWED = re.compile(r"<[^>]*\bdata-poll=\"(\d+)\"[^>]*>")
+VALUES = re.compile(r"\bhx-vals='([^']+)'")
+ADDRESS, TAG = re.compile(r"\bhx-get=\"([^\"]+)\""), re.compile(r"\bdata-etag=\"([^\"]+)\"")
 
 
 def results(devices: int, only: str) -> Iterator[Result]:
@@ -55,29 +66,67 @@ def _traffic(devices: int, redis_url: str) -> Iterator[Result]:
         pages = {reader: pages_of(reader) for reader in READERS}
         for reader in READERS:  # every page once, so that the process is warm
             Person(url, cookies[reader], 0).visit(pages[reader])
-        pids = family(process.pid)
-        ran, deadline = seconds_run(pids), time.monotonic() + SECONDS
+        groups = {"web": family(process.pid), "database": family(parent(backend_pid()))}
+        before = {name: seconds_run(pids) for name, pids in groups.items()}
+        own, start = time.process_time(), time.monotonic()
         with ThreadPoolExecutor(PEOPLE) as pool:
             for number, person in enumerate(people):
-                pool.submit(person.browse, pages[READERS[number % len(READERS)]], deadline)
-        ran = seconds_run(pids) - ran
-        milliseconds = [time for person in people for time in person.milliseconds]
-        rate = len(milliseconds) / SECONDS
+                pool.submit(person.browse, pages[READERS[number % len(READERS)]], start + SECONDS)
+        seconds = time.monotonic() - start
+        groups["database"] = family(groups["database"][0])  # connections have come and gone
+        spent = {name: seconds_run(pids) - before[name] for name, pids in groups.items()}
+        spent["clients"] = time.process_time() - own
+        milliseconds = [time for person in people for _name, time in person.times]
         failed = sum(person.failed for person in people)
-        share = 100 * ran / SECONDS
-        note = f"traffic: {len(milliseconds)} responses, {failed} failed, web ran {share:.0f} % of a core."
+        shares = ", ".join(f"{name} {1000 * ran / len(milliseconds):.1f} ms" for name, ran in spent.items())
+        cores = sum(spent.values()) / seconds
+        note = (
+            f"traffic: {len(milliseconds)} responses, {failed} failed; CPU time of each: {shares}; "
+            f"{cores:.1f} cores together."
+        )
         state = f"{PEOPLE} people"
-        yield Result(
+        response = Result(
             "traffic: response", devices, state, _thinned(milliseconds), budget=LATENCY, notes=[note]
         )
-        yield Result("traffic: throughput", devices, state, [rate], "/s", THROUGHPUT, at_least=True)
-        Person(url, cookies[ENGINEER], 0).visit([url_of("claims:request_preview", **REQUEST)])
-        yield Result("memory: web", devices, "after traffic", [memory(pids)], "MiB", WEB)
+        throughput = Result(
+            "traffic: throughput",
+            devices,
+            state,
+            [len(milliseconds) / seconds],
+            "/s",
+            THROUGHPUT,
+            at_least=True,
+        )
+        for line in (response, throughput):
+            line.profile = _slowest(people) if line.misses else []
+            yield line
+        with ThreadPoolExecutor(PEOPLE) as pool:  # so that every process has a snapshot
+            preview = [url_of("claims:request_preview", **REQUEST)]
+            for person in people:
+                pool.submit(person.visit, preview)
+        largest = max(memory([pid]) for pid in family(process.pid)[1:])
+        yield Result("memory: web", devices, "largest process after traffic", [largest], "MiB", WEB)
+
+
+def _slowest(people: Sequence[Person]) -> list[str]:
+    """Return the pages that people waited longest for in all, with their share of all waiting."""
+    by_name: defaultdict[str, list[float]] = defaultdict(list)
+    for person in people:
+        for name, milliseconds in person.times:
+            by_name[name].append(milliseconds)
+    total = sum(map(sum, by_name.values()))
+    ordered = sorted(by_name.items(), key=lambda pair: -sum(pair[1]))
+    return [
+        f"{100 * sum(times) / total:.0f} % {name} ({len(times)} times, mean {statistics.mean(times):,.0f} ms)"
+        for name, times in ordered[:COSTLY]
+    ]
 
 
 def _worker(devices: int, redis_url: str) -> Result:
     """Run every periodic task twice in a worker, as beat would start it."""
     with processes.worker(redis_url, "delivery,default", threads=4) as process:
+        time.sleep(WORKER_START)
+        fresh = memory(family(process.pid))
         with app.connection_for_write(redis_url.replace("unix://", "redis+socket://")) as connection:
             for entry in (*app.conf.beat_schedule.values(),) * 2:
                 queue = "sync" if entry["task"].startswith("inventory.") else "default"
@@ -85,7 +134,10 @@ def _worker(devices: int, redis_url: str) -> Result:
                     app.send_task(entry["task"], connection=connection, queue=queue)
         time.sleep(WORKER_SECONDS)
         size = memory(family(process.pid))
-    return Result("memory: worker", devices, "after every periodic task", [size], "MiB", WORKER)
+    result = Result("memory: worker", devices, "after every periodic task", [size], "MiB", WORKER)
+    if result.misses:
+        result.profile = [f"{fresh:.0f} MiB after its start", f"{size - fresh:.0f} MiB added by the tasks"]
+    return result
 
 
 def pages_of(reader: str) -> list[str]:
@@ -117,7 +169,7 @@ class Person:
     url: str
     session: str
     seed: int
-    milliseconds: list[float] = field(default_factory=list)
+    times: list[tuple[str, float]] = field(default_factory=list)  # view and milliseconds of each response
     failed: int = 0
 
     def visit(self, addresses: Sequence[str]) -> None:
@@ -130,37 +182,53 @@ class Person:
         rng = random.Random(self.seed)  # noqa: S311, nothing secret
         connection = self._connection()
         while time.monotonic() < deadline:
-            address = rng.choice(addresses)
-            self._timed(connection, address)
-            polled = f"{address}live/" if address.count("-") >= 4 else reverse("home_live")
-            tag = ""
+            _tag, page = self._timed(connection, rng.choice(addresses))
+            polled, tag = renewed(page)
             for _ in range(POLLS):
                 time.sleep(rng.uniform(0, 2 * PAUSE))
-                tag = self._timed(connection, polled, tag)
+                if polled and time.monotonic() < deadline:
+                    tag = self._timed(connection, polled, tag)[0] or tag
 
     def _connection(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection(str(urlsplit(self.url).netloc), timeout=30)
 
-    def _timed(self, connection: http.client.HTTPConnection, address: str, tag: str | None = None) -> str:
+    def _timed(
+        self, connection: http.client.HTTPConnection, address: str, tag: str | None = None
+    ) -> tuple[str, str]:
         start = time.perf_counter()
-        tag = self._get(connection, address, tag)
-        self.milliseconds.append(1000 * (time.perf_counter() - start))
-        return tag
+        response = self._get(connection, address, tag)
+        milliseconds = 1000 * (time.perf_counter() - start)
+        self.times.append((resolve(urlsplit(address).path).view_name, milliseconds))
+        return response
 
-    def _get(self, connection: http.client.HTTPConnection, address: str, tag: str | None = None) -> str:
+    def _get(
+        self, connection: http.client.HTTPConnection, address: str, tag: str | None = None
+    ) -> tuple[str, str]:
+        """Return entity tag and text; with a tag it is a poll of htmx."""
         headers = {"Cookie": f"{settings.SESSION_COOKIE_NAME}={self.session}"}
         if tag is not None:
             headers |= {"HX-Request": "true", "If-None-Match": tag}
         try:
             connection.request("GET", address, headers=headers)
             response = connection.getresponse()
-            response.read()
+            text = response.read().decode()
         except (OSError, http.client.HTTPException):
             self.failed += 1
             connection.close()
-            return ""
+            return "", ""
         self.failed += response.status not in (200, 304)
-        return response.headers.get("ETag", "")
+        return response.headers.get("ETag", ""), text
+
+
+def renewed(page: str) -> tuple[str, str]:
+    """Return address and entity tag of what a page renews most often; no address if it renews nothing."""
+    elements = [(int(match[1]), match[0]) for match in RENEWED.finditer(page)]
+    for _seconds, element in sorted(elements):
+        if address := ADDRESS.search(element):
+            tag, values = TAG.search(element), VALUES.search(element)
+            query = f"?{urlencode(json.loads(values[1]))}" if values else ""
+            return unescape(address[1]) + query, unescape(tag[1]) if tag else ""
+    return "", ""
 
 
 def _thinned(samples: list[float]) -> list[float]:

@@ -13,6 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse, set_script_prefix
 
+from bench.costs import costs_of, sampled_costs
 from bench.measure import Result, nanoseconds_run
 from bench.portal.addresses import REQUEST
 from bench.portal.pages import backend_pid, sampled, signed_in
@@ -25,6 +26,8 @@ EXPORT = 5_000.0  # ms for 100,000 rows; fewer rows have less
 ROWS = 100_000
 EXPORT_MEMORY = 20.0  # MiB by which an export may lengthen the process, however many rows it has
 SAMPLES = 10
+PROFILED = 2  # further writes of a line that misses its budget
+SAMPLED = 0.005  # seconds between two samples of an export
 
 
 def results(devices: int, repeat: int, only: str) -> Iterator[Result]:
@@ -58,13 +61,15 @@ def _decided_requests(devices: int, repeat: int) -> Iterator[Result]:
         _post(engineer, reverse("claims:request"), fields)
 
     yield _measured("writes: submit", ENGINEER, devices, submit, repeat)
+    while len(submitted) < repeat + 2 + PROFILED:
+        submit()
     waiting = list(Claim.objects.filter(key__in=submitted, state=ClaimState.REQUESTED))
 
     def approve() -> None:
         claim = waiting.pop()
         _post(lead, reverse("claims:approve", args=[claim.pk]), {"spec_hash": claim.spec_hash})
 
-    yield _measured("writes: approve", LEAD, devices, approve, min(repeat, len(waiting) - 2))
+    yield _measured("writes: approve", LEAD, devices, approve, min(repeat, len(waiting) - 2 - PROFILED))
 
 
 def _post(client: Client, address: str, fields: dict[str, object]) -> None:
@@ -80,7 +85,12 @@ def _measured(path: str, reader: str, devices: int, write: Callable[[], None], r
         write()
         query_count = len(queries)
     walls, processor = sampled(write, repeat)
-    return Result(path, devices, reader, walls, budget=WRITE, processor=processor, queries=query_count)
+    result = Result(
+        path, devices, reader, walls, budget=WRITE, processor=processor, queries=query_count, rows=1
+    )
+    if result.misses:
+        result.profile = costs_of(write, PROFILED)
+    return result
 
 
 def _export(path: str, address: str, devices: int) -> Iterator[Result]:
@@ -92,14 +102,17 @@ def _export(path: str, address: str, devices: int) -> Iterator[Result]:
     response: Any = client.get(address)
     chunks = response.streaming_content if response.streaming else [response.content]
     rows = size = 0
-    for chunk in chunks:
-        rows += chunk.count(b"\n")
-        size += len(chunk)
+    with sampled_costs(SAMPLED) as costs:
+        for chunk in chunks:
+            rows += chunk.count(b"\n")
+            size += len(chunk)
     processor = 1000 * (time.thread_time() - thread_start) + (nanoseconds_run(backend) - backend_start) / 1e6
     wall = 1000 * (time.perf_counter() - wall_start)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     budget = EXPORT * max(rows / ROWS, 0.1)
-    yield Result(path, devices, ADMIN, [wall], budget=budget, processor=[processor], size=size)
+    result = Result(path, devices, ADMIN, [wall], budget=budget, processor=[processor], size=size, rows=rows)
+    result.profile = costs.lines() if result.misses else []
+    yield result
     yield Result(
         f"{path}, memory",
         devices,

@@ -21,14 +21,22 @@ def test_figures_replace_only_their_part(page):
     document.write_figures(
         [
             Result("pages: frame alone", 8, "lead", [9.0], budget=8.0, processor=[4.0]),
-            Result("pages: frame alone", 8, "admin", [9.0], budget=8.0, processor=[10.0]),
-        ]
+            Result(
+                *("pages: frame alone", 8, "admin", [9.0]),
+                budget=8.0,
+                processor=[10.0],
+                profile=["70 % SELECT …"],
+            ),
+        ],
+        {"build": 60.0, "all": 300.0},
     )
     text = page.read_text()
     assert text.startswith("# Performance\n")
     assert text.endswith("\nAfter it.\n")
     assert "| frame alone | 8 ms | 10.0 ms | 10.0 ms | 1 of 2 |" in text
-    assert "| frame alone | admin | 10 ms | 10 ms | None | 1.2 |" in text
+    assert "| pages: frame alone | admin | p95" not in text, "one sample has no percentile"
+    assert "| pages: frame alone | admin | 10.0 ms of CPU time, budget 8 (1.2 ×) | 70 % SELECT … |" in text
+    assert "the run took 5.0 min, building the data 1.0" in text
     assert "old" not in text
 
 

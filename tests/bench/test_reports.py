@@ -66,20 +66,46 @@ def test_less_than_a_millisecond_is_not_slower():
     assert list(report.slower([result(1.5)], [result(1.0).as_dict()])) == []
 
 
+def sizes_of(times, rows, size=10):
+    return [
+        Result("pages: home", devices, "engineer", [time], size=size, rows=count)
+        for devices, time, count in zip((400, 4_000, 40_000), times, rows, strict=True)
+    ]
+
+
 @pytest.mark.parametrize(
-    ("times", "sizes", "too_fast"),
+    ("times", "rows", "too_fast"),
     [
         ((1.0, 10.0, 100.0), (10, 10, 10), True),
         ((1.0, 10.0, 100.0), (10, 100, 1000), False),
+        ((1.0, 30.0, 30.0), (10, 10, 10), True),
         ((10.0, 10.0, 12.0), (10, 10, 10), False),
         ((1.0, 1.0, 4.0), (10, 10, 10), False),
+        ((1.0, 10.0, 100.0), (0, 0, 0), True),
     ],
 )
-def test_growth_is_compared_with_that_of_the_response(times, sizes, too_fast):
-    lines = [
-        Result("pages: home", devices, "engineer", [time], size=size)
-        for devices, time, size in zip((400, 4_000, 40_000), times, sizes, strict=True)
-    ]
+def test_growth_is_compared_with_that_of_the_result(times, rows, too_fast):
+    lines = sizes_of(times, rows)
     (row,) = report.growth(lines)
     assert row.too_fast is too_fast
+    assert row.time_factor == times[-1] / times[0]
     assert report.at_full_size(lines) == lines[-1:]
+
+
+def test_the_bytes_of_a_result_may_grow_instead_of_its_rows():
+    small, medium, large = sizes_of((1.0, 10.0, 100.0), (1, 1, 1))
+    medium.size, large.size = 100, 1_000
+    (row,) = report.growth([small, medium, large])
+    assert (row.too_fast, row.result_factor) == (False, 100)
+
+
+def test_the_growth_table_shows_rows_time_and_factors(capsys):
+    report.show_growth(report.growth(sizes_of((1.0, 10.0, 99.0), (5, 6, 7))))
+    text = capsys.readouterr().out
+    for figure in ("5", "6", "7", "1.4", "99.0", "grows faster than its result", "0 of 1 paths"):
+        assert figure in text
+
+
+def test_a_missed_budget_is_explained_by_what_was_measured(capsys):
+    report.show([result(90.0, budget=50.0, profile=["40 % SELECT … FROM claims_claim"])], [])
+    assert "1.8 ×). Most time: 40 % SELECT … FROM claims_claim" in capsys.readouterr().out

@@ -1,0 +1,110 @@
+"""
+Where the time of a run goes, as short lines: the statements, templates and functions that cost most of it.
+
+A timer interrupts the main thread; each sample counts for the statement that the database executes, else for
+the template that is rendered, else for the innermost function of the portal.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+INTERVAL = 0.0005  # seconds between two samples
+MOST = 3  # lines
+WIDTH = 90  # characters of a statement
+RUNS = 3  # of a path that misses its budget
+COLUMNS = re.compile(r"^SELECT (?:DISTINCT )?.*?(?= FROM )", re.DOTALL)
+CURSOR = ("django/db/backends/utils.py", "_execute")
+NODE = ("django/template/base.py", "render_annotated")
+OUTSIDE = (".venv", "bench")  # folders whose functions are not the portal's
+
+
+class Costs:
+    """Samples by what they count for, one every `interval` seconds."""
+
+    def __init__(self, interval: float) -> None:
+        self.interval = interval
+        self.counts: Counter[str] = Counter()
+        self.is_over = False
+
+    def note(self, _signal: int, frame: FrameType | None) -> None:
+        if not self.is_over:
+            self.counts[place_of(frame)] += 1
+            self.wait()  # only now: a sample must not interrupt another
+
+    def wait(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, self.interval)
+
+    def lines(self) -> list[str]:
+        """Return the most costly places with their share of the time."""
+        total = self.counts.total() or 1
+        return [f"{100 * count / total:.0f} % {place}" for place, count in self.counts.most_common(MOST)]
+
+
+@contextmanager
+def sampled_costs(interval: float = INTERVAL) -> Iterator[Costs]:
+    """Sample the main thread; elsewhere nothing is sampled."""
+    costs = Costs(interval)
+    if threading.current_thread() is not threading.main_thread():
+        yield costs
+        return
+    previous = signal.signal(signal.SIGALRM, costs.note)
+    costs.wait()
+    try:
+        yield costs
+    finally:
+        costs.is_over = True
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def costs_of(run: Callable[[], object], runs: int = RUNS) -> list[str]:
+    """Run it some more times; return its most costly places."""
+    with sampled_costs() as costs:
+        for _ in range(runs):
+            run()
+    return costs.lines()
+
+
+def place_of(frame: FrameType | None) -> str:
+    """Return the statement, template or function of the portal that the frame belongs to."""
+    while frame is not None:
+        path, name = frame.f_code.co_filename, frame.f_code.co_name
+        if name == CURSOR[1] and path.endswith(CURSOR[0]):
+            return statement(str(frame.f_locals.get("sql", "")))
+        if name == NODE[1] and path.endswith(NODE[0]) and (template := template_of(frame.f_locals["self"])):
+            return template
+        if portal_file := file_of(path):
+            return f"{portal_file} {frame.f_code.co_qualname}"
+        frame = frame.f_back
+    return "outside the portal's code"
+
+
+def statement(sql: str) -> str:
+    """Return a statement without its columns, shortened."""
+    text = COLUMNS.sub("SELECT …", " ".join(sql.split())).replace('"', "")
+    return text if len(text) <= WIDTH else f"{text[:WIDTH]}…"
+
+
+def template_of(node: Any) -> str:
+    origin = getattr(node, "origin", None)
+    return "" if origin is None else f"template {origin.template_name}"
+
+
+@cache
+def file_of(path: str) -> str:
+    """Return the path of a module of the portal below its root; "" for any other."""
+    if not path.startswith(str(ROOT)):
+        return ""
+    relative = Path(path).relative_to(ROOT)
+    return "" if relative.parts[0] in OUTSIDE else str(relative)
