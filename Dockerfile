@@ -29,4 +29,4 @@ CMD ["python", "-m", "simulator", "--host", "0.0.0.0", "--port", "9001"]
 FROM runtime AS portal
 COPY --from=lean /app /app
 EXPOSE 8000
-CMD ["gunicorn", "portal.wsgi", "--bind", "0.0.0.0:8000", "--workers", "1", "--threads", "8", "--worker-tmp-dir", "/dev/shm"]
+CMD ["gunicorn", "-c", "python:portal.serving", "--bind", "0.0.0.0:8000"]

@@ -27,6 +27,8 @@ COLUMNS = re.compile(r"^SELECT (?:DISTINCT )?.*?(?= FROM )", re.DOTALL)
 CURSOR = ("django/db/backends/utils.py", "_execute")
 NODE = ("django/template/base.py", "render_annotated")
 OUTSIDE = (".venv", "bench")  # folders whose functions are not the portal's
+MIDDLEWARE = "core/middleware.py"  # around that of Django and of packages
+STATEMENT, TEMPLATE, FUNCTION = "statement", "template", "function"
 
 
 class Costs:
@@ -34,7 +36,7 @@ class Costs:
 
     def __init__(self, interval: float) -> None:
         self.interval = interval
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[tuple[str, str]] = Counter()
         self.is_over = False
 
     def note(self, _signal: int, frame: FrameType | None) -> None:
@@ -46,9 +48,17 @@ class Costs:
         signal.setitimer(signal.ITIMER_REAL, self.interval)
 
     def lines(self) -> list[str]:
-        """Return the most costly places with their share of the time."""
-        total = self.counts.total() or 1
-        return [f"{100 * count / total:.0f} % {place}" for place, count in self.counts.most_common(MOST)]
+        """Return the share of each kind of place, then the most costly places with theirs."""
+        kinds: Counter[str] = Counter()
+        for (kind, _name), count in self.counts.items():
+            kinds[kind] += count
+        total = self.counts.total()
+        shares = ", ".join(f"{kind}s {100 * count / total:.0f} %" for kind, count in kinds.most_common())
+        places = [
+            f"{100 * count / total:.0f} % {name if kind == FUNCTION else f'{kind} {name}'}"
+            for (kind, name), count in self.counts.most_common(MOST)
+        ]
+        return [shares, *places] if places else []
 
 
 @contextmanager
@@ -76,21 +86,23 @@ def costs_of(run: Callable[[], object], runs: int = RUNS) -> list[str]:
     return costs.lines()
 
 
-def place_of(frame: FrameType | None) -> str:
-    """Return the statement, template or function of the portal that the frame belongs to."""
+def place_of(frame: FrameType | None) -> tuple[str, str]:
+    """Return the statement, template or function of the portal that the frame belongs to: kind and name."""
     while frame is not None:
         path, name = frame.f_code.co_filename, frame.f_code.co_name
         if name == CURSOR[1] and path.endswith(CURSOR[0]):
-            return statement(str(frame.f_locals.get("sql", "")))
+            return STATEMENT, shortened(str(frame.f_locals.get("sql", "")))
         if name == NODE[1] and path.endswith(NODE[0]) and (template := template_of(frame.f_locals["self"])):
-            return template
+            return TEMPLATE, template
         if portal_file := file_of(path):
-            return f"{portal_file} {frame.f_code.co_qualname}"
+            if portal_file == MIDDLEWARE:
+                return FUNCTION, "session, user and other middleware"
+            return FUNCTION, f"{portal_file} {frame.f_code.co_qualname}"
         frame = frame.f_back
-    return "outside the portal's code"
+    return FUNCTION, "outside the portal's code"
 
 
-def statement(sql: str) -> str:
+def shortened(sql: str) -> str:
     """Return a statement without its columns, shortened."""
     text = COLUMNS.sub("SELECT …", " ".join(sql.split())).replace('"', "")
     return text if len(text) <= WIDTH else f"{text[:WIDTH]}…"
@@ -98,7 +110,7 @@ def statement(sql: str) -> str:
 
 def template_of(node: Any) -> str:
     origin = getattr(node, "origin", None)
-    return "" if origin is None else f"template {origin.template_name}"
+    return "" if origin is None else str(origin.template_name)
 
 
 @cache

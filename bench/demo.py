@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
@@ -42,7 +43,7 @@ TIMINGS = """() => ({
   shifted: window.shifted,
 })"""
 FILES = """() => ["navigation", "resource"].flatMap((type) => performance.getEntriesByType(type))
-  .map(({ name, duration, transferSize }) => ({ name: new URL(name).pathname, duration, bytes: transferSize }))"""
+  .map(({ name, duration, transferSize }) => ({ name, duration, bytes: transferSize }))"""
 
 
 def results() -> Iterator[Result]:
@@ -122,7 +123,8 @@ class Visit:
         """Return what was loaded longest."""
         longest = sorted(self.files, key=lambda file: -float(file["duration"]))[:COSTLY]
         return [
-            f"{file['duration']:.0f} ms, {file['bytes'] / 1024:.0f} KiB {file['name']}" for file in longest
+            f"{file['duration']:.0f} ms, {file['bytes'] / 1024:.0f} KiB {urlsplit(file['name']).path}"
+            for file in longest
         ]
 
 

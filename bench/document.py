@@ -104,7 +104,7 @@ ROWS = (
 
 
 def write_figures(results: Sequence[Result], seconds: Mapping[str, float]) -> None:
-    """Replace the table of figures of docs/performance.md; `seconds` is how long parts of a whole run took."""
+    """Replace the table of figures of docs/performance.md; `seconds` is how long parts of a run took."""
     facts = machine()
     lasted = f"; the run took {seconds['all'] / 60:.1f} min" if "all" in seconds else ""
     built = f", building the data {seconds['build'] / 60:.1f}" if "build" in seconds else ""

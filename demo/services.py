@@ -113,9 +113,8 @@ def write_kubeconfig(path: Path, port: int, cluster: str, user: str) -> None:
 def portal(supervisor: Supervisor) -> Wait:
     config = supervisor.config
     # One process: a second one would hold another snapshot of every cluster.
-    web = ("--workers", "1", "--threads", "8", "--log-level", "warning")
-    bind = ("--bind", f"127.0.0.1:{config.port}")
-    supervisor.start("web", sys.executable, "-m", "gunicorn", "portal.wsgi", *bind, *web)
+    web = ("--workers", "1", "--bind", f"127.0.0.1:{config.port}", "--log-level", "warning")
+    supervisor.start("web", sys.executable, "-m", "gunicorn", "-c", "python:portal.serving", *web)
     # An idle watch needs a thread, not a process; deliveries have their own worker.
     start_worker(supervisor, "sync", queues="sync", threads=32)
     start_worker(supervisor, "worker", queues="delivery,default", threads=4)

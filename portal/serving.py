@@ -3,15 +3,19 @@
 import gc
 import os
 
+SHARED_MEMORY = "/dev/shm"  # noqa: S108, gunicorn makes an unnamed file in it
+OBJECTS = 20_000  # allocated until the garbage collector looks for young ones
+
 wsgi_app = "portal.wsgi"
 workers = int(os.environ.get("WEB_CONCURRENCY", "1"))
 threads = int(os.environ.get("WEB_THREADS", "8"))
 preload_app = True  # the processes share what is imported
-OBJECTS = 20_000  # allocated until the garbage collector looks at the young ones
+# Each process shows here that it lives; on a disk that is busy it would seem to hang.
+worker_tmp_dir = SHARED_MEMORY if os.path.isdir(SHARED_MEMORY) else None
 
 
 def when_ready(_server: object) -> None:
-    """Import what the first request would, then keep the garbage collector from what is there for good."""
+    """Import what the first request would; the garbage collector then leaves alone what is there for good."""
     from django.urls import get_resolver
 
     get_resolver().url_patterns  # noqa: B018, reading it imports every view

@@ -221,11 +221,12 @@ def _people() -> Iterator[Address]:
 
 def _api() -> Iterator[Address]:
     for name in (
-        *("claims", "extensions", "approvals", "approval-rules", "delegations", "profiles", "quotas"),
+        *("claims", "extensions", "approvals", "delegations", "profiles", "quotas"),
         *("claims/outside", "quotas/requests", "devices", "nodes", "clusters", "device-classes"),
         *("notices", "teams", "tokens", "rates"),
     ):
         yield Address(f"API {name}", f"/api/v1/{name}/")
+    yield Address("API approval-rules", "/api/v1/approval-rules/", (ADMIN,))
     yield Address("API claims, deep", f"/api/v1/claims/?cursor={_cursor(Claim, '-pk')}")
     yield Address("API devices, deep", f"/api/v1/devices/?cursor={_cursor(Device, '-pk')}")
     yield Address("API claims, held", "/api/v1/claims/?state=allocated", budget=FILTERED)

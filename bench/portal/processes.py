@@ -31,10 +31,11 @@ def broker() -> Iterator[str]:
 
 @contextmanager
 def web(redis_url: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Yield gunicorn as in the container image (one process, eight threads), and its address."""
+    """Yield gunicorn with the portal's settings, one process per core, and its address."""
     port = free_port()
-    command = ["gunicorn", "portal.wsgi", "--bind", f"127.0.0.1:{port}", "--workers", "1", "--threads", "8"]
-    with running([sys.executable, "-m", *command], environment(redis_url)) as process:
+    command = ["gunicorn", "-c", "python:portal.serving", "--bind", f"127.0.0.1:{port}"]
+    cores = {"WEB_CONCURRENCY": str(len(os.sched_getaffinity(0)))}
+    with running([sys.executable, "-m", *command], environment(redis_url) | cores) as process:
         url = f"http://127.0.0.1:{port}"
         wait_until(lambda: is_healthy(f"{url}/healthz"))
         yield process, url

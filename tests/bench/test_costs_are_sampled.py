@@ -29,7 +29,7 @@ def computing():
 @pytest.mark.parametrize(
     ("run", "place"),
     [
-        (slow_query, "% SELECT … FROM (SELECT 1 AS b) a"),
+        (slow_query, "% statement SELECT … FROM (SELECT 1 AS b) a"),
         (rendering, "% template _empty.html"),
         (computing, "% dra/canonical.py "),
     ],
