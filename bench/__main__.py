@@ -175,7 +175,7 @@ def measure_portal(run: Run, background: _Background | None) -> None:
         if whole and len(run.results) == before:
             run.skipped.append("The first sync is measured only while the portal is built.")
         sections: dict[tuple[str, ...], Section] = {
-            ("pages",): lambda: pages.results(size.devices, options.repeat, options.only),
+            ("pages",): lambda: pages.results(size.devices, options.repeat, options.only, profiled=whole),
             ("writes", "exports"): lambda: writes.results(size.devices, options.repeat, options.only),
             ("sweep",): lambda: chores.sweep(size.devices),
             ("traffic", "memory: w"): lambda: traffic.results(size.devices, options.only),

@@ -14,7 +14,7 @@ from django.urls import reverse
 from bench.portal.build import NAME
 from bench.portal.population import ADMIN, CLASS, DIRECTOR, ENGINEER, LEAD, READERS
 from bench.portal.size import team_slug
-from claims.models import Claim, Extension, Quota
+from claims.models import ApprovalRule, Claim, Extension, Quota, QuotaRequest
 from claims.observation.unmanaged import unmanaged_objects
 from claims.states import ClaimState
 from inventory.models import Device, ResourceClaim
@@ -87,6 +87,9 @@ def _home() -> Iterator[Address]:
     yield Address("profile", url_of("claims:profile", "profile-01"))
     yield Address("profiles to edit", url_of("claims:profiles"), (ADMIN,), budget=COMPUTED)
     yield Address("editor of a profile", url_of("claims:profile_edit", "profile-01"), (ADMIN,))
+    yield Address("a new profile", url_of("claims:profile_new"), (ADMIN,))
+    yield Address("included profiles", url_of("claims:presets"), (ADMIN,))
+    yield Address("export of the catalogue", url_of("claims:catalogue_export"), (ADMIN,))
     yield Address("check of the catalogue", url_of("claims:lint"), (ADMIN,))
 
 
@@ -113,6 +116,7 @@ def _request() -> Iterator[Address]:
         fragment=True,
         budget=COMPUTED,
     )
+    yield Address("request, import of a manifest", url_of("claims:request_import"), (ENGINEER,))
     yield Address("drafts", url_of("claims:drafts"), (ENGINEER,))
 
 
@@ -164,10 +168,17 @@ def _approvals() -> Iterator[Address]:
     waiting = Claim.objects.filter(team__slug=TEAM, state=ClaimState.REQUESTED).first()
     if waiting is not None:
         yield Address("approval card", url_of("claims:approval", waiting.pk), DECIDE)
+        impact = url_of("claims:approval_impact", waiting.pk)
+        yield Address("approval card, impact", impact, DECIDE, fragment=True)
+        yield Address("approval, change", url_of("claims:change", waiting.pk), DECIDE)
     extension = Extension.objects.filter(status="waiting", claim__team__members__username=LEAD).first()
     if extension is not None:
         yield Address("extension card", url_of("claims:extension", extension.pk), DECIDE)
     yield Address("approval rules", url_of("claims:approval_rules"), (ADMIN,))
+    rule = ApprovalRule.objects.first()
+    if rule is not None:
+        yield Address("approval rule", url_of("claims:approval_rule", rule.pk), (ADMIN,))
+    yield Address("reasons of decisions", url_of("claims:reasons"), (ADMIN,))
     yield Address("approvals, away", url_of("claims:delegations"), (LEAD,))
 
 
@@ -177,6 +188,13 @@ def _quota_and_cost() -> Iterator[Address]:
     yield Address("quota", url_of("claims:quota", quota.pk))
     yield Address("what counts against a quota", url_of("claims:quota_parts", quota.pk))
     yield Address("quota requests", url_of("claims:quota_requests"))
+    requested = QuotaRequest.objects.filter(team__members__username=LEAD).first()
+    if requested is not None:
+        address = url_of("claims:quota_request_decision", requested.pk)
+        yield Address("quota request", address, (ADMIN,))
+    yield Address("quota to set", url_of("claims:quota_set"), (ADMIN,))
+    yield Address("quota to ask for", url_of("claims:quota_ask"), (LEAD,))
+    yield Address("month of a team, CSV begins", url_of("usage:team_csv", TEAM), (LEAD,), budget=CSV_BEGINS)
     yield Address("month of a team", url_of("usage:team", TEAM), budget=COMPUTED)
     yield Address("rates", url_of("usage:rates"), (ADMIN,))
 
@@ -198,6 +216,8 @@ def _fleet() -> Iterator[Address]:
     yield Address("node", url_of("inventory:node", NAME, device.node_name))
     yield Address("clusters", url_of("inventory:clusters"))
     yield Address("cluster", url_of("inventory:cluster", NAME))
+    yield Address("quotas in a cluster", url_of("claims:cluster_quotas", NAME), (ADMIN,))
+    yield Address("policies of a cluster", url_of("claims:policies", NAME), (ADMIN,))
 
 
 def _outside() -> Iterator[Address]:
@@ -217,6 +237,7 @@ def _people() -> Iterator[Address]:
     yield Address("people of a team", url_of("teams:people", TEAM))
     yield Address("own page", url_of("teams:profile"))
     yield Address("API tokens", url_of("teams:tokens"))
+    yield Address("help", url_of("help"), (ENGINEER,))
 
 
 def _api() -> Iterator[Address]:

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -25,33 +26,37 @@ PATIENCE = 2.0  # … is requested for at most so many seconds
 ROW = re.compile(rb"<(?:tr|li|option)\b")
 
 
-def results(devices: int, repeat: int, only: str) -> Iterator[Result]:
-    """Yield a line per address and reader; the first request of each warms the process and is not counted."""
+def results(devices: int, repeat: int, only: str, *, profiled: bool = True) -> Iterator[Result]:
+    """
+    Yield a line per address and reader; the first request of each warms the process and is not counted.
+
+    A line that misses its budget gets a profile, unless `profiled` is false.
+    """
     set_script_prefix("/")
     clients: dict[str, Client] = {}
     for address in addresses():
         name = f"pages: {address.name}"
         for reader in address.readers if only in name else ():
             client = clients.setdefault(reader, signed_in(reader))
-            yield page_result(client, address, name, reader, devices, repeat)
+            result = page_result(client, address, name, reader, devices, repeat)
+            if profiled and result.misses:
+                result.profile = costs_of(partial(request, client, address, headers_of(client, address)))
+            yield result
 
 
 def page_result(
     client: Client, address: Address, name: str, reader: str, devices: int, repeat: int
 ) -> Result:
     """Measure one address as one reader."""
-    headers = {"HX-Request": "true"} if address.fragment else {}
-    response = request(client, address, headers)
-    notes = [] if response.status_code < 400 else [f"{name}: status {response.status_code} for {reader}."]
-    if address.poll:
-        headers["If-None-Match"] = response.headers.get("ETag", "")
+    headers = headers_of(client, address)
     with CaptureQueriesContext(connection) as queries:
         response = request(client, address, headers)
         query_count = len(queries)
+    notes = [] if response.status_code < 400 else [f"{name}: status {response.status_code} for {reader}."]
     if address.poll and response.status_code != 304:
         notes.append(f"{name}: status {response.status_code} instead of 304 for {reader}.")
     walls, processor = sampled(lambda: request(client, address, headers), repeat)
-    result = Result(
+    return Result(
         name,
         devices,
         reader,
@@ -65,9 +70,13 @@ def page_result(
         rows=rows_of(response),
         notes=notes,
     )
-    if result.misses:
-        result.profile = costs_of(lambda: request(client, address, headers))
-    return result
+
+
+def headers_of(client: Client, address: Address) -> dict[str, str]:
+    """Request the address once; return the headers of further requests, of a poll with the entity tag."""
+    headers = {"HX-Request": "true"} if address.fragment else {}
+    response = request(client, address, headers)
+    return headers | {"If-None-Match": response.headers.get("ETag", "")} if address.poll else headers
 
 
 def rows_of(response: HttpResponseBase) -> int:
