@@ -7,7 +7,7 @@ from django.db import connection
 from django.template.loader import get_template
 
 from bench.costs import costs_of, sampled_costs
-from dra.canonical import spec_hash
+from dra.manifests import spec_hash
 
 
 def slow_query():
@@ -31,7 +31,7 @@ def computing():
     [
         (slow_query, "% statement SELECT … FROM (SELECT 1 AS b) a"),
         (rendering, "% template _empty.html"),
-        (computing, "% dra/canonical.py "),
+        (computing, "% dra/manifests.py "),
     ],
 )
 def test_time_counts_for_the_statement_the_template_or_the_function(run, place):
