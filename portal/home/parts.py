@@ -17,7 +17,7 @@ from django.db.models import Avg, Case, IntegerField, Q, Value, When
 from django.utils import timezone
 
 from claims.catalogue.listing import CatalogueEntry, catalogue
-from claims.models import Allocation, Claim
+from claims.models import Allocation, Claim, ClaimQuerySet
 from claims.states import FINAL, ClaimState
 from dra.devices import short_name
 from inventory.freshness import OF_DEVICES, Age, ages
@@ -145,8 +145,8 @@ class MyClaims:
     count: int
     now: datetime
 
-    def etag(self, more: Iterable[str]) -> str:
-        """Return an entity tag of everything shown but relative times and growing costs."""
+    def digest(self, more: Iterable[str]) -> str:
+        """Return a text that changes with everything shown but relative times and growing costs."""
         parts: list[object] = [self.count, *more]
         for row in self.rows:
             observation = row.observation
@@ -159,14 +159,19 @@ class MyClaims:
                 observation.idle_since,
             ]
             parts += [row.products, row.statement.per_hour.amounts, row.claim.expires_at]
-        return f'"{hashlib.sha256(repr(parts).encode()).hexdigest()[:20]}"'
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:20]
+
+
+def shown_claims(user: User, since: datetime) -> ClaimQuerySet:
+    """Return the live claims of `user`, and those that ended after `since`."""
+    own = Claim.objects.visible_to(user).filter(requested_by=user)
+    return own.filter(~Q(state__in=FINAL) | Q(state_since__gte=since))
 
 
 def my_claims(user: User, *, now: datetime) -> MyClaims:
     """Return the claims of `user`, in six queries for any number of claims."""
-    own = Claim.objects.visible_to(user).filter(requested_by=user)
+    listed = shown_claims(user, now - SHOWN_AFTER_END)
     over = Case(When(state__in=FINAL, then=Value(1)), default=Value(0), output_field=IntegerField())
-    listed = own.filter(~Q(state__in=FINAL) | Q(state_since__gte=now - SHOWN_AFTER_END))
     shown = list(listed.annotate(over=over).order_by("over", "-created_at", "-id").for_list()[:MAX_CLAIMS])
     held: dict[UUID, list[Allocation]] = defaultdict(list)
     ids = [claim.pk for claim in shown]

@@ -1,23 +1,41 @@
 """Home: the page, and the part of it that polls."""
 
+import hashlib
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
 from typing import Any
+from uuid import UUID
 
-from django.http import HttpRequest, HttpResponse
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
 from django.shortcuts import render
 from django.utils import timezone
-from django.utils.cache import get_conditional_response, patch_cache_control
+from django.utils.cache import patch_cache_control
 from django.views.decorators.http import require_safe
 
 from claims.catalogue.listing import counted_at
-from claims.models import PendingDecision
+from claims.models import Claim, ClusterAvailability, PendingDecision, Profile
 from claims.quotas.usage import team_usage
+from core.prepared import Prepared
 from inventory.counts import fleet_counts
 from inventory.fleet import totals
 from portal.context import Shell
-from portal.home.needs import needs
-from portal.home.parts import MyClaims, cluster_rows, free_profiles, monthly_spend, my_claims
+from portal.home.needs import EXPIRES_SOON, LONG_WAIT, needs
+from portal.home.parts import (
+    SHOWN_AFTER_END,
+    MyClaims,
+    cluster_rows,
+    free_profiles,
+    monthly_spend,
+    my_claims,
+    shown_claims,
+)
 from teams.access import user_of
-from teams.models import Role
+from teams.models import Role, User
+from usage.models import Collection, Rate
+from usage.rollups import bucket_start
 
 
 @require_safe
@@ -25,10 +43,11 @@ def home(request: HttpRequest) -> HttpResponse:
     """Show Home for the current team; a platform admin sees the fleet and the clusters too."""
     shell = Shell.of(request)
     user, now = user_of(request), timezone.now()
+    stamp = home_stamp(shell, now)
     claims = my_claims(user, now=now)
     cluster_status = cluster_rows()
     free = free_profiles(user)
-    page: dict[str, Any] = live_context(request, shell, claims) | {
+    page: dict[str, Any] = live_context(request, shell, claims, stamp) | {
         "team": shell.team,
         "free": free,
         "counted_at": counted_at(row.entry for row in free),
@@ -49,19 +68,74 @@ def home(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def live(request: HttpRequest) -> HttpResponse:
-    """Render the part that polls: 304 until it changes. The browser keeps relative times current."""
-    claims = my_claims(user_of(request), now=timezone.now())
-    page = live_context(request, Shell.of(request), claims)
-    response = get_conditional_response(request, etag=page["etag"])
-    if response is None:
-        response = render(request, "home.html#live", page)
-        response["ETag"] = page["etag"]
+    """
+    Render the part that polls: 304 until it changes. The browser keeps relative times current.
+
+    A tag with the current stamp needs no look at the claims, as on the page of a claim.
+    """
+    shell, now = Shell.of(request), timezone.now()
+    stamp, tag = home_stamp(shell, now), request.headers.get("If-None-Match", "")
+    if re.fullmatch(rf'"\w+-{stamp}"', tag):
+        return polled(HttpResponseNotModified(), tag)
+    page = live_context(request, shell, my_claims(user_of(request), now=now), stamp)
+    if tag.startswith(f"{page['etag'].partition('-')[0]}-"):
+        return polled(HttpResponseNotModified(), page["etag"])
+    return polled(render(request, "home.html#live", page), page["etag"])
+
+
+def polled(response: HttpResponse, etag: str) -> HttpResponse:
+    response["ETag"] = etag
     patch_cache_control(response, private=True, no_cache=True)
     return response
 
 
-def live_context(request: HttpRequest, shell: Shell, claims: MyClaims) -> dict[str, Any]:
-    """Return the context of the part that polls."""
+def live_context(request: HttpRequest, shell: Shell, claims: MyClaims, stamp: str) -> dict[str, Any]:
+    """Return the context of the part that polls; `stamp` was read before the claims."""
     shown = needs(shell, claims, now=claims.now)
-    etag = claims.etag([need.key for need in shown])
+    etag = f'"{claims.digest([need.key for need in shown])}-{stamp}"'
     return {"needs": shown, "mine": claims, "now": claims.now, "etag": etag}
+
+
+def home_stamp(shell: Shell, now: datetime) -> str:
+    """
+    Return a text that changes whenever the part that polls may change, from the counts and two queries.
+
+    Beside claims, rates and checks it has the last collection of telemetry, and the time in buckets.
+    """
+    user = user_of(shell.request)
+    claims = []
+    for pk, state, expires_at, created_at, *values in _own_claims(is_admin=user.is_superuser).rows(
+        user.pk, now - SHOWN_AFTER_END
+    ):
+        ends = expires_at and (expires_at, expires_at <= now, expires_at <= now + EXPIRES_SOON)
+        claims.append((pk, state, ends, created_at <= now - LONG_WAIT, values))
+    parts = (bucket_start(now), shell.undecided, sorted(claims), SHARED.rows())
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:20]
+
+
+@cache
+def _own_claims(*, is_admin: bool) -> Prepared:
+    """Return the query of the claims of Home for their reader, and since when closed ones are shown."""
+
+    def rows(person: UUID, since: datetime) -> QuerySet[Claim, Any]:
+        claims = shown_claims(User(pk=person, is_superuser=is_admin), since)
+        return claims.order_by().values_list(
+            *("pk", "state", "expires_at", "created_at", "version", "problem", "observation_hash")
+        )
+
+    return Prepared(rows, UUID, datetime)
+
+
+def _shared() -> tuple[str, Sequence[object]]:
+    """Return the SQL of what all readers of Home share: telemetry, rates, the catalogue and its checks."""
+    digest = "(SELECT md5(string_agg(({})::text, ' ' ORDER BY {})) FROM {})"
+    parts = (
+        digest.format("sampled_at", "cluster_id", Collection._meta.db_table),
+        digest.format("rate", "id", f"{Rate._meta.db_table} rate"),
+        digest.format("computed_at", "cluster_id", ClusterAvailability._meta.db_table),
+        digest.format("profile", "id", f"{Profile._meta.db_table} profile"),
+    )
+    return f"SELECT {', '.join(parts)}", ()
+
+
+SHARED = Prepared(_shared)

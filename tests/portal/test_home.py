@@ -13,6 +13,7 @@ from inventory.freshness import OF_DEVICES
 from inventory.models import Freshness
 from tests.factories import make_claim, make_cluster, make_profile, make_quota, make_team, make_user
 from tests.usage.conftest import hold, measure, price
+from usage.models import Collection
 from usage.rollups import BUCKET, bucket_start
 
 HOUR = timedelta(hours=1)
@@ -260,3 +261,41 @@ def test_home_queries_do_not_grow_with_claims(make, client, alice, address, djan
         one_more()
     with django_assert_max_num_queries(len(one)):
         client.get(address)
+
+
+def test_every_change_reaches_a_home_that_polls(make, client, alice, vision, fra):
+    """What the stamp stands for: claims, problems, ends, telemetry, rates, the inbox and the teams."""
+    claim = make(ClaimState.ALLOCATED, held=False, expires_at=timezone.now() + 30 * HOUR)
+    allocation = hold(claim, timezone.now() - HOUR)
+    client.force_login(alice)
+
+    def busy() -> None:
+        measure(allocation, bucket_start(timezone.now()) - 2 * BUCKET, [0.9, 0.9])
+        Collection.objects.update_or_create(cluster=fra, defaults={"sampled_at": timezone.now()})
+
+    changes: list[Callable[[], object]] = [
+        lambda: make(ClaimState.REQUESTED),
+        lambda: Claim.objects.filter(pk=claim.pk).update(problem="The node is gone."),
+        lambda: Claim.objects.filter(pk=claim.pk).update(expires_at=timezone.now() + HOUR),
+        busy,
+        lambda: price("5.00"),
+        lambda: make(ClaimState.RELEASED),
+        lambda: vision.memberships.filter(user=alice).delete(),
+    ]
+    tag = client.get(LIVE)["ETag"]
+    for number, change in enumerate(changes):
+        assert client.get(LIVE, headers={"If-None-Match": tag}).status_code == 304, number
+        change()
+        moved = client.get(LIVE, headers={"If-None-Match": tag})
+        assert moved.status_code == 200, number
+        tag = moved["ETag"]
+
+
+def test_a_home_whose_stamp_alone_is_new_hears_the_new_tag(make, client, alice, fra):
+    make(ClaimState.PROVISIONED)
+    client.force_login(alice)
+    first = client.get(LIVE)["ETag"]
+    Collection.objects.create(cluster=fra, sampled_at=timezone.now())
+    again = client.get(LIVE, headers={"If-None-Match": first})
+    assert (again.status_code, again.content) == (304, b"")
+    assert again["ETag"] != first
