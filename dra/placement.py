@@ -145,15 +145,14 @@ def claim_placement(snapshot: ClusterSnapshot, spec: Json) -> Placement:
     reached = (
         node for node, runs in snapshot.node_ranges if any(any(flags[run.start : run.stop]) for run in runs)
     )
-    sites = Counter(map(_node_group, reached))
     vendor = vendors.most_common(1)[0][0] if vendors else ""
-    return Placement(vendor, tuple(_gpus(snapshot, flags)), tuple(sites.items()))
+    return Placement(vendor, tuple(_gpus(snapshot, flags)), tuple(_node_groups(reached).items()))
 
 
 def _gpus(snapshot: ClusterSnapshot, flags: bytes) -> Iterator[tuple[GpuCapability, int]]:
     """Yield (kind, number) of the flagged devices, from cached attribute values."""
     columns = [snapshot.device_index.values(f"{NVIDIA}/{name}") for name in PUBLISHED]
-    published = list(compress(zip(*columns, strict=True), flags))
+    published = list(zip(*(compress(column, flags) for column in columns), strict=True))
     numbers = Counter(published)
     indices = list(compress(range(len(flags)), flags))
     for kind, index in dict(zip(reversed(published), reversed(indices), strict=True)).items():
@@ -166,6 +165,22 @@ def _text(device: PoolDevice, name: str) -> str:
         return "" if entry is None else str(attribute(entry))
     except Malformed:
         return ""
+
+
+def _node_groups(nodes: Iterable[Json]) -> Counter[NodeGroup]:
+    """Count the nodes of each group; a group is read from one node of each kind, since many are equal."""
+    kinds: Counter[tuple[object, ...]] = Counter()
+    examples: dict[tuple[object, ...], Json] = {}
+    for node in nodes:
+        labels = (node.get("metadata") or {}).get("labels") or {}
+        taints = (node.get("spec") or {}).get("taints")
+        kind = (repr(taints) if taints else "", *map(labels.get, LABELS))
+        kinds[kind] += 1
+        examples.setdefault(kind, node)
+    groups: Counter[NodeGroup] = Counter()
+    for kind, number in kinds.items():
+        groups[_node_group(examples[kind])] += number
+    return groups
 
 
 def _node_group(node: Json) -> NodeGroup:

@@ -1,11 +1,12 @@
 """How old the mirror is: per cluster for pages, and as metrics for Prometheus."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.db.models import FilteredRelation, Q
@@ -51,8 +52,7 @@ def ages(resources: Iterable[str], *, cluster: Cluster | None = None) -> list[Ag
     """Return an age per cluster that is synchronised, by name, or that of `cluster`; one query."""
     wanted = sorted(set(resources))
     if cluster is not None:
-        rows = Freshness.objects.filter(cluster=cluster, resource__in=wanted).order_by("pk")
-        return [_age_of(cluster, list(rows.values_list("seen_at", "error")), len(wanted))]
+        return [_age_of(cluster, _sightings_of_one(tuple(wanted)).rows(cluster.pk), len(wanted))]
     by_cluster: dict[Any, tuple[Cluster, list[tuple[datetime | None, str]]]] = {}
     for pk, *values, row, seen_at, error in _sightings(tuple(wanted)).rows():
         if pk not in by_cluster:
@@ -60,6 +60,13 @@ def ages(resources: Iterable[str], *, cluster: Cluster | None = None) -> list[Ag
         if row is not None:
             by_cluster[pk][1].append((seen_at, error))
     return [_age_of(cluster, sightings, len(wanted)) for cluster, sightings in by_cluster.values()]
+
+
+@cache
+def _sightings_of_one(resources: tuple[str, ...]) -> Prepared:
+    """Return the query for the rows of these resources in one cluster."""
+    rows = Freshness.objects.filter(resource__in=resources).order_by("pk").values_list("seen_at", "error")
+    return Prepared(lambda cluster: rows.filter(cluster=cluster), UUID)
 
 
 @cache
@@ -71,7 +78,7 @@ def _sightings(resources: tuple[str, ...]) -> Prepared:
     return Prepared(lambda: clusters.values_list(*columns))
 
 
-def _age_of(cluster: Cluster, sightings: list[tuple[datetime | None, str]], wanted: int) -> Age:
+def _age_of(cluster: Cluster, sightings: Sequence[tuple[Any, ...]], wanted: int) -> Age:
     """Return the age of the oldest of `wanted` resources; a resource without a row was never listed."""
     seen = [seen_at for seen_at, _error in sightings if seen_at]
     oldest = min(seen) if len(seen) == wanted else None

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from django.db.models import F
-
 from claims.approvals import authority
 from claims.claim_page.pods import (
     STARTING_STAGES,
@@ -476,14 +474,19 @@ class Explanation:
         ]
 
 
-def explain(claim: Claim, seen: Observation | None = None, age: Age | None = None) -> Explanation:
-    """Explain a claim from its history, its observation and the current cluster snapshot."""
+def explain(
+    claim: Claim,
+    seen: Observation | None = None,
+    age: Age | None = None,
+    history: Sequence[Transition] | None = None,
+) -> Explanation:
+    """Explain a claim from its history (oldest first), its observation and the current cluster snapshot."""
     seen = observe([claim])[claim.pk] if seen is None else seen
     if age is None and not claim.is_final:
         age = ages((*OF_DEVICES, "pods"), cluster=claim.cluster)[0]
-    history = list(
-        claim.history.exclude(old=F("new")).select_related("by")
-    )  # without remarks, which change no state
+    if history is None:
+        history = list(claim.history.select_related("by"))
+    history = [step for step in history if step.old != step.new]  # remarks change no state
     pods = pod_views(claim, [] if claim.is_final else seen.users)
     queued = next((view for view in pods if view.stage == PodStage.SCHEDULER), None)
     needs_devices = claim.state in USABLE and (claim.delivery == Delivery.TEMPLATE or not seen.held)

@@ -282,7 +282,8 @@ def polled(response: HttpResponse, etag: str) -> HttpResponse:
 def claim_context(facts: Facts, user: User) -> dict[str, Any]:
     """Return the context of everything that can change while the page is open."""
     claim = facts.claim
-    explanation = explain(claim, facts.seen, facts.age)
+    history = list(claim.history.select_related("by"))
+    explanation = explain(claim, facts.seen, facts.age, history)
     action = explanation.next_action
     may_request = facts.role is not None and facts.role.rank >= Role.MEMBER.rank
     may_end = not reason_not_to_release(user, claim, facts.role)
@@ -305,16 +306,13 @@ def claim_context(facts: Facts, user: User) -> dict[str, Any]:
         "past_count": 0 if facts.held else claim.allocations.count(),
         "consumers": explanation.pods,
         "slots": sharing_slots(claim, facts.seen),
-        "history": [
-            (transition, ClaimStateStyle(*LOOK[transition.new]))
-            for transition in claim.history.select_related("by").order_by("-at", "-pk")
-        ],
+        "history": [(transition, ClaimStateStyle(*LOOK[transition.new])) for transition in reversed(history)],
         "may_decide": claim.state == ClaimState.REQUESTED and may_decide(user, claim),
         "drift_actions": drift_actions(facts, user),
         "can_withdraw": claim.state == ClaimState.REQUESTED and may_end,
         "can_release": claim.state in RUNNING and may_end,
         "again_url": request_again_url(claim, facts.alternatives) if may_request else "",
-        **thread_context(claim, user),
+        **thread_context(claim, user, facts.role),
     } | lifecycle_context(facts, user)
 
 

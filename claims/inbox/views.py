@@ -104,14 +104,13 @@ def csv_row(item: Item) -> tuple[object, ...]:
     )
 
 
-def thread_context(subject: Claim | QuotaRequest, user: User) -> dict[str, Any]:
-    """Return the context of a thread: its comments, the open question, and whether `user` may comment."""
+def thread_context(subject: Claim | QuotaRequest, user: User, role: Role | None) -> dict[str, Any]:
+    """Return the context of a thread for a reader with this role in the team; `may_write`: may comment."""
     comments = list(subject.comments.select_related("by"))
     if isinstance(subject, Claim):
         pending, requester = subject.state == ClaimState.REQUESTED, subject.requested_by
     else:
         pending, requester = subject.status == RequestStatus.WAITING, subject.requested_by
-    role = role_in(user, subject.team)
     return {
         "thread": comments,
         "thread_key": str(uuid4()),
@@ -163,7 +162,7 @@ def quota_request_card(request: HttpRequest, request_id: UUID) -> dict[str, Any]
         "may_withdraw": not reason_not_to_withdraw(user, quota_request, role_in(user, team)),
         "grant": QuotaGrantForm(initial={"devices": quota_request.devices, "until": quota_request.until}),
         "reasons": reasons_for(team) if pending else [],
-        **thread_context(quota_request, user),
+        **thread_context(quota_request, user, role_in(user, team)),
     }
 
 
@@ -419,5 +418,5 @@ def claim_card(request: HttpRequest, claim: Claim) -> dict[str, Any]:
         "reasons": reasons_for(claim.team) if pending else [],
         "again_url": again_url,
         "approve_label": f"Approve {counted(total, 'device')}",
-        **thread_context(claim, user),
+        **thread_context(claim, user, role_in(user, claim.team)),
     }
