@@ -19,7 +19,7 @@ from core.transactions import after_commit
 from inventory.models import Cluster
 from inventory.signals import mirror_changed
 from teams.models import Membership, User
-from teams.signals import role_changed
+from teams.services import role_changed
 
 WATCHED = ("ResourceClaim", "ResourceClaimTemplate", "Pod")
 

@@ -15,8 +15,7 @@ import yaml
 
 from cluster.credentials import Credentials
 from cluster.errors import ClusterError
-from cluster.kinds import DRA
-from cluster.protocol import Discovery, Gateway, Permission
+from cluster.protocol import DRA, Discovery, Gateway, Permission
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "patch", "delete")

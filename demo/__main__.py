@@ -7,10 +7,8 @@ from typing import IO
 
 from cryptography.fernet import Fernet
 
-from demo import config as configuration
 from demo import services
-from demo.config import ROOT, Config, DemoFailure
-from demo.supervisor import Stopped, Supervisor, check_port
+from demo.supervisor import ROOT, Config, DemoFailure, Stopped, Supervisor, check_port, from_environment
 
 
 def only_one(config: Config) -> IO[str]:
@@ -82,7 +80,7 @@ def ready(supervisor: Supervisor) -> None:
 
 def main() -> int:
     try:
-        config = configuration.from_environment()
+        config = from_environment()
     except DemoFailure as failure:
         sys.stderr.write(f"{failure}\n")
         return 2

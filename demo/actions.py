@@ -23,8 +23,7 @@ from claims.quotas.services import set_quota
 from claims.requests.services import resize
 from claims.states import ClaimState
 from cluster.errors import ClusterConflict
-from cluster.kinds import POD, RESOURCE_CLAIM, Kind
-from cluster.protocol import Manifest
+from cluster.protocol import POD, RESOURCE_CLAIM, Kind, Manifest
 from demo.past import backdate
 from demo.people import people_gateway, people_patch
 from demo.scenario import DAY, HOUR

@@ -30,7 +30,7 @@ from claims.quotas.services import approve_quota_request, ask_for_quota, set_quo
 from claims.requests.services import save_draft
 from claims.states import ClaimState
 from cluster.errors import ClusterConflict
-from cluster.kinds import RESOURCE_CLAIM
+from cluster.protocol import RESOURCE_CLAIM
 from demo.people import people_gateway
 from demo.scenario import DAY, HOUR
 from inventory.clusters import write_quotas

@@ -18,7 +18,7 @@ from django.utils import timezone
 from claims.delivery.reconcile import device_columns
 from claims.models import Allocation, Claim, Profile, Transition
 from claims.states import ClaimState
-from cluster.kinds import RESOURCE_CLAIM
+from cluster.protocol import RESOURCE_CLAIM
 from demo.people import DECIDERS, people_get, people_patch
 from inventory.models import Device
 from notify.models import Notice

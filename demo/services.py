@@ -10,8 +10,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from demo.config import ROOT, DemoFailure
-from demo.supervisor import Supervisor
+from demo.supervisor import ROOT, DemoFailure, Supervisor
 
 type Wait = Callable[[], None]
 

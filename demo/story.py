@@ -19,7 +19,7 @@ from claims.plans import plan
 from claims.requests.services import request_claim
 from claims.states import ClaimState
 from cluster.errors import ClusterConflict
-from cluster.kinds import POD
+from cluster.protocol import POD
 from demo.past import age_in_cluster, backdate
 from demo.people import DECIDERS, people_gateway
 from demo.scenario import SCENES, TURNS, Scene

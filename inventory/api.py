@@ -14,8 +14,7 @@ from rest_framework import serializers
 from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
-from core.inputs import BooleanFilter
-from core.paging import Cursor
+from core.inputs import BooleanFilter, Cursor
 from dra.objects import expressions
 from inventory.counts import with_device_counts
 from inventory.filters import GIB

@@ -8,8 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from core.idempotency import IdempotentWrites
-from core.inputs import Input
-from core.paging import Cursor
+from core.inputs import Cursor, Input
 from notify.models import Notice
 from notify.services import mark_read
 from teams.access import user_of

@@ -9,7 +9,7 @@ import yaml
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from simulator import errors, list_watch
+from simulator import errors, store
 from simulator.cluster import SimulatedCluster
 from simulator.errors import ApiError, FieldCause
 from simulator.registry import WriteOptions, Written
@@ -255,10 +255,8 @@ async def _serve(cluster: SimulatedCluster, target: Target, identity: Identity, 
     if not identity.may(verb, resource.group, what):
         raise refusal(identity, verb, resource, target.namespace, target.name, target.part)
     if verb == "watch":
-        watch = list_watch.parsed(resource, target.namespace or None, query)
-        return StreamingResponse(
-            _guarded(list_watch.stream(cluster.store, watch)), media_type="application/json"
-        )
+        watch = store.parsed(resource, target.namespace or None, query)
+        return StreamingResponse(_guarded(store.stream(cluster.store, watch)), media_type="application/json")
     if verb == "list":
         return JSONResponse(cluster.lister.list(resource, target.namespace or None, query))
     if verb == "get":

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from simulator.controllers import Context, Controller
 from simulator.controllers.claims import ClaimController
-from simulator.controllers.context import Context, Controller
 from simulator.controllers.pods import (
     EvictionController,
     GarbageCollector,
@@ -16,10 +16,9 @@ from simulator.controllers.pods import (
 )
 from simulator.controllers.scheduler import Scheduler
 from simulator.controllers.tenants import Tenants, seats_of
-from simulator.list_watch import Lister
 from simulator.registry import Registry, WriteOptions
 from simulator.resources import NAMESPACES
-from simulator.store import Store
+from simulator.store import Lister, Store
 from simulator.telemetry import Telemetry
 
 MOST_ROUNDS = 50  # controllers that never come to rest are a bug; time goes on all the same

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simulator import admission, errors, patching
+from simulator.admission import causes, with_defaults
 from simulator.errors import FieldCause
 from simulator.patching import Operation, json_patched, merge_patched
 from simulator.resources import CLAIMS, NAMESPACES, PODS, TEMPLATES, Manifest, Resource
 from simulator.schema import decoded_for_apply, decoded_for_write
 from simulator.store import Store
-from simulator.validation import causes, with_defaults
 
 KEPT = (
     "name",

@@ -11,8 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core.idempotency import IdempotentWrites
-from core.inputs import Input
-from core.paging import Cursor
+from core.inputs import Cursor, Input
 from teams.access import user_of
 from teams.models import ApiToken, Membership, Team, User
 from teams.tokens import create_token, revoke_token

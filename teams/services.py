@@ -1,11 +1,21 @@
-"""Manage members of a team: for its owners and platform admins. A team keeps at least one owner."""
+"""
+Manage members of a team: for its owners and platform admins. A team keeps at least one owner.
+
+`role_changed` tells the packages above.
+"""
+
+from __future__ import annotations
 
 from django.db import transaction
+from django.dispatch import Signal
 
 from core.errors import Conflict, Invalid
 from teams.access import require_role
 from teams.models import Membership, Role, Team, User
-from teams.signals import role_changed
+
+# team_id: the role of a member changed; sent inside the transaction. Added and removed members send the
+# signals of Django's models.
+role_changed = Signal()
 
 
 @transaction.atomic(durable=True)

@@ -6,8 +6,7 @@ import pytest
 import pytest_socket
 from xdist.scheduler import LoadGroupScheduling
 
-from demo.controlplane.binaries import why_unusable
-from demo.controlplane.build import ensure
+from demo.controlplane.build import ensure, why_unusable
 from tests import postgres
 
 pytest_plugins = ["tests.controlplane.fixtures", "tests.demo.fixtures"]

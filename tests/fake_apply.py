@@ -4,8 +4,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from cluster.kinds import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, Kind
-from cluster.protocol import Manifest
+from cluster.protocol import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, Kind, Manifest
 from tests.fake_schema import claim_spec
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from cluster.errors import ClusterInvalid
-from cluster.kinds import Kind
-from cluster.protocol import Manifest
+from cluster.protocol import Kind, Manifest
 
 EVERY = ("metadata.name", "metadata.namespace")
 MORE = {"events": ("involvedObject.kind", "involvedObject.name", "involvedObject.uid", "reason", "type")}

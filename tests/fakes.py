@@ -14,15 +14,19 @@ from datetime import UTC, datetime
 from typing import Concatenate
 
 from cluster.errors import ClusterConflict, ClusterInvalid, Expired, Refused
-from cluster.kinds import (
+from cluster.protocol import (
     DEVICE_TAINT_RULE_VERSIONS,
     MIRRORED,
     NAMESPACE,
     RESOURCE_CLAIM,
     RESOURCE_QUOTA,
+    Discovery,
+    Event,
     Kind,
+    Manifest,
+    Page,
+    Permission,
 )
-from cluster.protocol import Discovery, Event, Manifest, Page, Permission
 from tests.fake_apply import drop_leaf, fill_defaults, leaves_of, set_leaf
 from tests.fake_schema import check_fields, check_immutable, check_quota, check_required
 from tests.fake_select import chosen

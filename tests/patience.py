@@ -5,9 +5,9 @@ A wait ends when its condition holds; these limits say when a test fails. DRAGOM
 for a slow machine.
 """
 
-from demo.controlplane.client import CONTROLLERS, PROGRAM_READY, SCALE
+from demo.controlplane.client import CONTROLLERS_READY, PROGRAM_READY, SCALE
 
-__all__ = ["CONTROLLERS", "PROGRAM_READY"]  # the control plane itself waits for these
+__all__ = ["CONTROLLERS_READY", "PROGRAM_READY"]  # the control plane itself waits for these
 
 DEMO_READY = 400 * SCALE  # from nothing to a demo that has told its story
 COMMAND = 120 * SCALE  # a program that does one thing and ends

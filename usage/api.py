@@ -15,8 +15,7 @@ from rest_framework.views import APIView
 from claims.models import Claim
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Input
-from core.paging import Cursor
+from core.inputs import Cursor, Input
 from core.schema import refuses
 from core.text import DEFAULT_CURRENCY
 from inventory.models import Cluster
@@ -24,9 +23,8 @@ from teams.access import team_for, user_of
 from usage.models import Rate
 from usage.rates import RateCard
 from usage.reports import Month, active_zone, claim_allocations, report, statement
-from usage.series import Presence, Range, claim_series
 from usage.services import remove_rate, save_rate
-from usage.telemetry import UseState, observe
+from usage.telemetry import Presence, Range, UseState, claim_series, observe
 
 
 class AmountOut(serializers.Serializer[Any]):

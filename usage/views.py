@@ -26,9 +26,8 @@ from usage.forms import RateForm
 from usage.models import Collection, Rate
 from usage.rates import RateCard
 from usage.reports import CostReport, Month, active_zone, claim_allocations, report, statement
-from usage.series import Range, UsageSeries, chart_data, claim_series
 from usage.services import remove_rate, require_admin, save_rate
-from usage.telemetry import observe
+from usage.telemetry import Range, UsageSeries, chart_data, claim_series, observe
 
 MAX_ROWS = 100  # of a table of the month; the CSV has all
 TABS = ((Range.HOUR, "1 h"), (Range.DAY, "24 h"), (Range.WEEK, "7 d"), (Range.LIFE, "Life"))

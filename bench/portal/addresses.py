@@ -265,7 +265,7 @@ def _api() -> Iterator[Address]:
 
 
 def _cursor(model: type[Model], order: str) -> str:
-    """Return the cursor of a deep page, as `core.paging.Cursor` writes it."""
+    """Return the cursor of a deep page, as `core.inputs.Cursor` writes it."""
     rows = model._default_manager.order_by(order)
     position = rows.values_list("pk", flat=True)[int(DEEP * rows.count())]
     return b64encode(urlencode({"p": position}).encode()).decode()

@@ -14,7 +14,7 @@ from bench.portal.size import Size, team_slug
 from bench.world import Kind as Devices
 from bench.world import World, world
 from claims.plans.plan import CLAIM_LABEL
-from cluster.kinds import (
+from cluster.protocol import (
     DEVICE_CLASS,
     DEVICE_TAINT_RULE_VERSIONS,
     MIRRORED,
@@ -23,9 +23,13 @@ from cluster.kinds import (
     POD,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
+    Discovery,
+    Gateway,
     Kind,
+    Manifest,
+    Page,
+    Permission,
 )
-from cluster.protocol import Discovery, Gateway, Manifest, Page, Permission
 
 FOREIGN = 12  # one claim in so many belongs to nobody in the portal
 UID = str(uuid.uuid5(uuid.NAMESPACE_DNS, "bench"))

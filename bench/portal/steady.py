@@ -17,8 +17,7 @@ from django.db import connection
 
 from bench.measure import Result
 from bench.portal.build import NAME
-from cluster.kinds import RESOURCE_CLAIM, RESOURCE_SLICE, Kind
-from cluster.protocol import Event, Gateway
+from cluster.protocol import RESOURCE_CLAIM, RESOURCE_SLICE, Event, Gateway, Kind
 from inventory.models import Cluster, ResourceClaim, ResourceSlice
 from inventory.sync import list_watch
 from inventory.sync.session import Lease, take

@@ -13,8 +13,7 @@ from claims.approvals.services import MAX_REASON_LENGTH, MAX_TITLE_LENGTH, edita
 from claims.models import Approval, ApprovalRule, Delegation, ReasonTemplate
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Input
-from core.paging import Cursor
+from core.inputs import Cursor, Input
 from core.schema import refuses
 from teams.access import people_in, require_admin, team_for, user_of
 from teams.models import Role

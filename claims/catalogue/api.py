@@ -31,8 +31,7 @@ from claims.catalogue.versions import live_versions, proposed_difference, versio
 from claims.models import LIMITS, Approval, Limit, Profile, ProfileLimits
 from claims.models.limits import Choice, Choices, Duration, Number, Text
 from core.idempotency import IdempotentWrites
-from core.inputs import Input, is_true
-from core.paging import positive
+from core.inputs import Input, is_true, positive
 from core.schema import refuses
 from dra.lint import LintCode, Severity, Subject
 from teams.access import is_platform_admin, require_admin, user_of

@@ -16,7 +16,7 @@ from textwrap import wrap
 
 from claims.models import Claim
 from claims.plans.plan import CLAIM_LABEL, claim_use, delivery_kind
-from cluster.kinds import INFERENCE_SERVICE, NOTEBOOK, PYTORCH_JOB, Kind
+from cluster.protocol import INFERENCE_SERVICE, NOTEBOOK, PYTORCH_JOB, Kind
 from dra import cuda, workloads
 from dra.manifests import to_yaml
 from dra.objects import Manifest

@@ -14,8 +14,7 @@ from claims.plans import plan
 from claims.quotas import resource_quota_sync
 from claims.states import DELIVERED, REMOVABLE, RUNNING, ClaimState
 from cluster.errors import ClusterConflict, ClusterInvalid, Refused, Unreachable
-from cluster.kinds import RESOURCE_CLAIM, Kind
-from cluster.protocol import Gateway, Manifest
+from cluster.protocol import RESOURCE_CLAIM, Gateway, Kind, Manifest
 from inventory.clusters import gateway_for
 
 

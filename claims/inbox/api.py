@@ -18,8 +18,7 @@ from claims.models import Claim, Comment
 from core import idempotency
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Input
-from core.paging import Numbered
+from core.inputs import Input, Numbered
 from core.schema import key, refuses
 from teams.access import user_of
 

@@ -25,8 +25,7 @@ from claims.requests.services import resize
 from core import idempotency
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Input
-from core.paging import Cursor
+from core.inputs import Cursor, Input
 from core.schema import key
 from teams.access import user_of
 

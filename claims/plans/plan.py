@@ -10,8 +10,7 @@ from datetime import timedelta
 from typing import Any, NotRequired, TypedDict
 
 from claims.models import Claim, Delivery, Profile, ProfileVersion, TeamNamespace
-from cluster.kinds import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, Kind
-from cluster.protocol import Manifest
+from cluster.protocol import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, Kind, Manifest
 from core.errors import Conflict, Forbidden, Invalid
 from core.text import counted
 from core.times import duration as in_words

@@ -23,8 +23,7 @@ from claims.quotas.counts import unmanaged_use
 from claims.quotas.usage import team_usage
 from claims.states import GRANTED
 from cluster.errors import ClusterConflict, ClusterError, Unreachable
-from cluster.kinds import RESOURCE_QUOTA
-from cluster.protocol import Gateway, Manifest
+from cluster.protocol import RESOURCE_QUOTA, Gateway, Manifest
 from dra import quota
 from dra.quantity import Quantity, QuantityError
 from inventory.models import DeviceClass, ResourceClaimTemplate

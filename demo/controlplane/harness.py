@@ -1,24 +1,204 @@
-"""A whole control plane as a context manager: five programs, people, and machines with GPUs."""
+"""
+A whole control plane as a context manager: five programs, people, and machines with GPUs.
+
+A program runs in the background with its output in a file until it is stopped. Flags tried on 1.37.1.
+"""
+
+from __future__ import annotations
 
 import json
+import os
+import random
 import shutil
+import signal
+import socket
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import httpx
+import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from demo.controlplane import components, machines
-from demo.controlplane.binaries import folder as folder_of_binaries
-from demo.controlplane.client import PROGRAM_READY, Client, eventually
-from demo.controlplane.identities import ADMIN, Identity, everybody, kubeconfig, rights, tokens_csv
-from demo.controlplane.process import Program, free_ports
+from demo.controlplane import machines
+from demo.controlplane.build import folder as folder_of_binaries
+from demo.controlplane.client import (
+    ADMIN,
+    PROGRAM_READY,
+    Client,
+    Identity,
+    eventually,
+    everybody,
+    kubeconfig,
+    rights,
+    tokens_csv,
+)
+
+SECONDS_TO_END = 10
+# Linux can end a child with its parent, however that ended; elsewhere only `stop` does. A parent that ended
+# before `setpriv` had asked for this is not noticed by the kernel, so the child then looks whose it is.
+DIE_WITH_PARENT = (
+    ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", 'test "$PPID" = "$0" && exec "$@"']
+    if shutil.which("setpriv")
+    else []
+)
+
+
+@dataclass(slots=True)
+class Program:
+    """
+    One program of the control plane.
+
+    Start it from the thread that lives longest: on Linux it dies with that one.
+    """
+
+    name: str
+    command: list[str]
+    log: Path
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise RuntimeError(f"{self.name} was not started.")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*DIE_WITH_PARENT, *([str(os.getpid())] if DIE_WITH_PARENT else []), *self.command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # a Ctrl-C is for us: we end the programs in order
+            )
+
+    def stop(self, *, kill: bool = False) -> None:
+        if self._process is None:
+            return
+        if self.running:
+            self._process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        try:
+            self._process.wait(SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def last_lines(self, count: int = 15) -> str:
+        return (
+            "\n".join(self.log.read_text(errors="replace").splitlines()[-count:]) if self.log.exists() else ""
+        )
+
+
+def free_ports(count: int) -> list[int]:
+    """
+    Return loopback ports that nobody listens on.
+
+    From below the range that outgoing connections take theirs from, so that a program which is restarted
+    finds its port still free.
+    """
+    found: list[int] = []
+    candidates = random.sample(range(20_000, 32_000), 200)
+    for port in candidates:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise RuntimeError("This machine has no free loopback ports between 20000 and 32000.")
+
+
+ETCD, APISERVER, CONTROLLERS = "etcd", "kube-apiserver", "kube-controller-manager"
+SCHEDULER, KWOK = "kube-scheduler", "kwok"
+STAGES = Path(__file__).parent / "kwok"
+
+
+def etcd_command(binary: Path, folder: Path, port: int, peer_port: int) -> list[str]:
+    return [
+        str(binary),
+        f"--data-dir={folder / 'etcd'}",
+        f"--listen-client-urls=http://127.0.0.1:{port}",
+        f"--advertise-client-urls=http://127.0.0.1:{port}",
+        f"--listen-peer-urls=http://127.0.0.1:{peer_port}",
+        f"--initial-advertise-peer-urls=http://127.0.0.1:{peer_port}",
+        f"--initial-cluster=default=http://127.0.0.1:{peer_port}",
+        "--unsafe-no-fsync",  # the data lives as long as the tests
+        "--log-level=warn",
+    ]
+
+
+def apiserver_command(binary: Path, folder: Path, port: int, etcd_port: int) -> list[str]:
+    return [
+        str(binary),
+        f"--etcd-servers=http://127.0.0.1:{etcd_port}",
+        f"--cert-dir={folder / 'certificates'}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        f"--service-account-key-file={folder / 'service-account.pub'}",
+        f"--service-account-signing-key-file={folder / 'service-account.key'}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--token-auth-file={folder / 'tokens.csv'}",
+        "--authorization-mode=RBAC",
+        # No kubelet mounts tokens here, and no node lifecycle controller would take the not-ready taint away.
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+        "--endpoint-reconciler-type=none",
+        # Watches end and time out within the patience of a test.
+        "--min-request-timeout=300",
+    ]
+
+
+def controllers_command(binary: Path, folder: Path) -> list[str]:
+    return [
+        str(binary),
+        f"--kubeconfig={folder / 'controller-manager.kubeconfig'}",
+        f"--service-account-private-key-file={folder / 'service-account.key'}",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--controllers=*,-nodeipam,-nodelifecycle",
+        "--kube-api-qps=200",
+        "--kube-api-burst=400",
+    ]
+
+
+def scheduler_command(binary: Path, folder: Path) -> list[str]:
+    settings = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(folder / "scheduler.kubeconfig"), "qps": 200, "burst": 400},
+        "leaderElection": {"leaderElect": False},
+        "podInitialBackoffSeconds": 1,
+        "podMaxBackoffSeconds": 2,  # a test does not wait 10 s for the next try
+    }
+    (folder / "scheduler.yaml").write_text(yaml.safe_dump(settings))
+    return [str(binary), f"--config={folder / 'scheduler.yaml'}", "--secure-port=0"]
+
+
+def kwok_command(binary: Path, folder: Path) -> list[str]:
+    return [
+        str(binary),
+        f"--kubeconfig={folder / 'kwok.kubeconfig'}",
+        "--manage-all-nodes=true",
+        f"--config={STAGES / 'node.yaml'}",
+        f"--config={STAGES / 'pod.yaml'}",
+        "--node-ip=127.0.0.1",
+        # A kwok that is started again takes the nodes over when the leases of the one before have run out.
+        "--node-lease-duration-seconds=4",
+    ]
+
 
 NAMESPACES = ("vision", "speech")
 
@@ -77,14 +257,14 @@ class ControlPlane:
 
     def start(self) -> None:
         self._prepare()
-        self._start(components.ETCD)
-        self._wait(components.ETCD, f"{self.etcd}/health")
-        self._start(components.APISERVER)
-        self._wait(components.APISERVER, f"{self.server}/readyz")
+        self._start(ETCD)
+        self._wait(ETCD, f"{self.etcd}/health")
+        self._start(APISERVER)
+        self._wait(APISERVER, f"{self.server}/readyz")
         for name in ("controller-manager", "scheduler", "kwok"):
             (self.folder / f"{name}.kubeconfig").write_text(self.kubeconfig(name))
         self._populate()
-        for name in (components.CONTROLLERS, components.SCHEDULER, components.KWOK):
+        for name in (CONTROLLERS, SCHEDULER, KWOK):
             self._start(name)
         eventually(self._machines_ready, seconds=PROGRAM_READY, what="ready nodes")
         self.say(f"Kubernetes is ready on {self.server}")
@@ -96,7 +276,7 @@ class ControlPlane:
         self._clients.clear()
         for program in reversed(self.programs.values()):
             # Nothing is worth a slow farewell but the data that is to be kept.
-            program.stop(kill=not (self.keep and program.name == components.ETCD))
+            program.stop(kill=not (self.keep and program.name == ETCD))
         if not self.keep:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -104,7 +284,7 @@ class ControlPlane:
         """Kill one program, as a crash would, start it again, and return when it answers."""
         self.programs[name].stop(kill=True)
         self._start(name)
-        address = {components.ETCD: f"{self.etcd}/health", components.APISERVER: f"{self.server}/readyz"}
+        address = {ETCD: f"{self.etcd}/health", APISERVER: f"{self.server}/readyz"}
         if name in address:
             self._wait(name, address[name])
 
@@ -167,16 +347,14 @@ class ControlPlane:
     def _command(self, name: str) -> list[str]:
         binary, folder = folder_of_binaries() / name, self.folder
         etcd, api, peers = self._ports
-        match name:
-            case components.ETCD:
-                return components.etcd(binary, folder, etcd, peers)
-            case components.APISERVER:
-                return components.apiserver(binary, folder, api, etcd)
-            case components.CONTROLLERS:
-                return components.controllers(binary, folder)
-            case components.SCHEDULER:
-                return components.scheduler(binary, folder)
-        return components.kwok(binary, folder)
+        commands = {
+            ETCD: lambda: etcd_command(binary, folder, etcd, peers),
+            APISERVER: lambda: apiserver_command(binary, folder, api, etcd),
+            CONTROLLERS: lambda: controllers_command(binary, folder),
+            SCHEDULER: lambda: scheduler_command(binary, folder),
+            KWOK: lambda: kwok_command(binary, folder),
+        }
+        return commands[name]()
 
     def _start(self, name: str) -> None:
         self.say(f"Starting {name}")
@@ -209,7 +387,7 @@ class ControlPlane:
             client.apply(dict(item))
 
     def _machines_ready(self) -> bool:
-        for name in (components.CONTROLLERS, components.SCHEDULER, components.KWOK):
+        for name in (CONTROLLERS, SCHEDULER, KWOK):
             if not self.programs[name].running:
                 raise NotReady(f"{name} ended. Its last lines:\n{self.programs[name].last_lines()}")
         return all(is_ready(node) for node in self.client().list("Node"))

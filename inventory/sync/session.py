@@ -24,8 +24,16 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from cluster.kinds import DEVICE_TAINT_RULE_VERSIONS, EVENT, MIRRORED, RESOURCE_SLICE, Kind
-from cluster.protocol import Event, Gateway, Permission
+from cluster.protocol import (
+    DEVICE_TAINT_RULE_VERSIONS,
+    EVENT,
+    MIRRORED,
+    RESOURCE_SLICE,
+    Event,
+    Gateway,
+    Kind,
+    Permission,
+)
 from core.errors import violated_constraint
 from inventory.models import (
     Cluster,

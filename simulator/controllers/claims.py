@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dra.quota import RESOURCE_PREFIX, extended_resource_names
-from simulator.controllers.context import (
+from simulator.controllers import (
     CONTROLLER,
     Context,
     deleting,

@@ -12,7 +12,7 @@ from typing import Any
 from dra.pools import PoolDevice, gather_pools
 from dra.taints import Taint, rule_taints, tolerates
 from simulator.admission import charge
-from simulator.controllers.context import (
+from simulator.controllers import (
     CONTROLLER,
     Context,
     Reacting,

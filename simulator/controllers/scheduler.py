@@ -15,9 +15,7 @@ from dra.allocator import AllocationError, AllocationResult, NodeFailed, allocat
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.nodes import selects
 from dra.taints import Taint, untolerated
-from simulator.controllers import claims as extended
-from simulator.controllers.claims import FINALIZER
-from simulator.controllers.context import (
+from simulator.controllers import (
     Context,
     Reacting,
     deleting,
@@ -26,6 +24,8 @@ from simulator.controllers.context import (
     with_condition,
     with_status,
 )
+from simulator.controllers import claims as extended
+from simulator.controllers.claims import FINALIZER
 from simulator.errors import ApiError
 from simulator.registry import WriteOptions
 from simulator.resources import CLAIMS, CLASSES, NODES, PODS, SLICES, TAINT_RULES, Manifest

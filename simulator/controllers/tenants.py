@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from simulator.controllers.context import Context, deleting, terminal
+from simulator.controllers import Context, deleting, terminal
 from simulator.controllers.pods import RUN_SECONDS
 from simulator.errors import ApiError
 from simulator.registry import WriteOptions

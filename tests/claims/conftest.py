@@ -7,7 +7,7 @@ import pytest
 
 from claims.models import Claim, Profile, Quota
 from claims.requests import services
-from cluster.kinds import NAMESPACE
+from cluster.protocol import NAMESPACE
 from inventory.models import Cluster
 from teams.models import Team, User
 from tests.factories import make_cluster, make_profile, make_quota, make_team, make_user

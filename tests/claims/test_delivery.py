@@ -12,8 +12,7 @@ from claims.models import Claim
 from claims.plans.plan import CLAIM_LABEL, claim_manifest
 from claims.states import ClaimState
 from cluster.errors import ClusterInvalid, Refused, Unreachable
-from cluster.kinds import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
-from cluster.protocol import Page
+from cluster.protocol import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, Page
 from inventory.models import Cluster, ResourceClaim
 from notify.models import Notice
 from tests.factories import make_spec

@@ -12,7 +12,7 @@ from django.utils.html import strip_tags
 
 from claims.models import Delivery
 from claims.states import ClaimState
-from cluster.kinds import OPTIONAL
+from cluster.protocol import OPTIONAL
 from demo.controlplane import machines
 from inventory import cluster_snapshot
 from inventory.models import Cluster, ResourceSlice

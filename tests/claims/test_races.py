@@ -16,7 +16,7 @@ from claims.quotas import services as quotas_services
 from claims.quotas import usage
 from claims.quotas.services import set_quota
 from claims.states import ClaimState
-from cluster.kinds import RESOURCE_CLAIM
+from cluster.protocol import RESOURCE_CLAIM
 from core.errors import Conflict, QuotaExceeded
 from inventory.models import ResourceClaim
 from tests.claims.mirror import Mirror, result

@@ -16,7 +16,7 @@ from claims.plans.plan import claim_manifest, example_pod
 from claims.quotas.usage import team_usage
 from claims.requests.preview import preview
 from claims.states import ClaimState
-from cluster.kinds import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
+from cluster.protocol import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory.models import Cluster, ResourceClaim
 from inventory.sync.list_watch import sync_once
 from tests.dra.clusters import device_class, gpu, node, resource_slice

@@ -15,9 +15,8 @@ import pytest_socket
 
 from cluster.credentials import from_kubeconfig
 from cluster.errors import Refused
-from cluster.kinds import NAMESPACE, RESOURCE_QUOTA
 from cluster.kube import KubeGateway
-from cluster.protocol import Gateway, Manifest
+from cluster.protocol import NAMESPACE, RESOURCE_QUOTA, Gateway, Manifest
 from demo.controlplane.client import eventually
 from demo.controlplane.harness import ControlPlane
 from tests import patience

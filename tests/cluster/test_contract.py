@@ -5,7 +5,7 @@ import time
 import pytest
 
 from cluster.errors import ClusterConflict, ClusterInvalid, Expired, Refused
-from cluster.kinds import (
+from cluster.protocol import (
     DEVICE_CLASS,
     EVENT,
     MIRRORED,
@@ -13,9 +13,10 @@ from cluster.kinds import (
     POD,
     RESOURCE_CLAIM,
     RESOURCE_CLAIM_TEMPLATE,
+    Event,
     Kind,
+    Permission,
 )
-from cluster.protocol import Event, Permission
 from tests import patience
 from tests.cluster.conftest import COUNTED, Bench
 

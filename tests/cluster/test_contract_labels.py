@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.errors import ClusterConflict, ClusterInvalid
-from cluster.kinds import RESOURCE_CLAIM
+from cluster.protocol import RESOURCE_CLAIM
 from tests.cluster.conftest import Bench
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from cluster.credentials import Credentials
 from cluster.errors import Unreachable
-from cluster.kinds import INFERENCE_SERVICE, NOTEBOOK, PYTORCH_JOB
 from cluster.kube import KubeGateway
+from cluster.protocol import INFERENCE_SERVICE, NOTEBOOK, PYTORCH_JOB
 from tests.cluster.scripted import Answer, scripted_server
 
 BASE = (

@@ -9,9 +9,8 @@ import yaml
 
 from cluster.policies import ACCOUNT, MODE, POLICIES, PolicyAction, manifests, to_yaml
 from core.errors import Invalid
-from demo.controlplane.client import Client, eventually
+from demo.controlplane.client import ALICE, PORTAL, Client, eventually, may_edit
 from demo.controlplane.harness import ControlPlane
-from demo.controlplane.identities import ALICE, PORTAL, may_edit
 
 PATH = "/apis/admissionregistration.k8s.io/v1/"
 PLURALS = {

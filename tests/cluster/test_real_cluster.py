@@ -11,7 +11,8 @@ from kubernetes.config import incluster_config
 from cluster.checkup import permissions
 from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig, seal
 from cluster.errors import Expired, Refused, Unreachable
-from cluster.kinds import (
+from cluster.kube import KubeGateway, connect
+from cluster.protocol import (
     EVENT,
     MIRRORED,
     NODE,
@@ -20,9 +21,8 @@ from cluster.kinds import (
     RESOURCE_CLAIM_TEMPLATE,
     RESOURCE_QUOTA,
     Kind,
+    Manifest,
 )
-from cluster.kube import KubeGateway, connect
-from cluster.protocol import Manifest
 from demo.controlplane.client import eventually
 from demo.controlplane.harness import ControlPlane
 from tests import patience

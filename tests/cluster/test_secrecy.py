@@ -13,8 +13,8 @@ from cryptography.fernet import Fernet
 
 from cluster.credentials import Credentials, from_kubeconfig, reseal, seal, unseal
 from cluster.errors import ClusterError, Unreachable
-from cluster.kinds import NODE
 from cluster.kube import KubeGateway, connect, forget
+from cluster.protocol import NODE
 from core.errors import Invalid
 from tests.cluster.scripted import Answer, scripted_server
 

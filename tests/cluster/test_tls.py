@@ -15,8 +15,8 @@ from cryptography.x509.oid import NameOID
 
 from cluster.credentials import Credentials
 from cluster.errors import Unreachable
-from cluster.kinds import NODE
 from cluster.kube import KubeGateway
+from cluster.protocol import NODE
 from core.errors import Invalid
 from tests.cluster.scripted import Answer, Scripted, scripted_server
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import pytest
 import pytest_socket
 
-from demo.controlplane.binaries import why_unusable
-from demo.controlplane.build import ensure
+from demo.controlplane.build import ensure, why_unusable
 from demo.controlplane.harness import ControlPlane
 
 

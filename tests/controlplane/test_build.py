@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from demo.controlplane import binaries, build
-from demo.controlplane.binaries import PROGRAMS
+from demo.controlplane import build
+from demo.controlplane.build import PROGRAMS
 
 # Writes the file that -o names, as Go does; fails after that if told to.
 GO = """#!/bin/sh
@@ -22,7 +22,7 @@ exit ${GO_EXIT:-0}
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("DRAGOMAN_CONTROLPLANE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache/dragoman/controlplane" / binaries.version()
+    return tmp_path / "cache/dragoman/controlplane" / build.version()
 
 
 @pytest.fixture
@@ -36,12 +36,12 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_version_is_that_of_the_module():
-    assert binaries.version() == "v1.37.1"
+    assert build.version() == "v1.37.1"
 
 
 def test_all_five_programs_are_built_into_the_cache(empty_cache, go):
     assert build.ensure() == empty_cache
-    assert binaries.missing() == []
+    assert build.missing() == []
     assert {file.name for file in empty_cache.iterdir() if not file.name.startswith(".")} == set(PROGRAMS)
 
 
@@ -63,7 +63,7 @@ def test_a_build_that_fails_leaves_nothing_half(empty_cache, go, monkeypatch):
 
 def test_without_go_it_says_so(empty_cache, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "Go, which would build them, is not installed" in binaries.why_unusable()
+    assert "Go, which would build them, is not installed" in build.why_unusable()
     with pytest.raises(build.BuildFailed, match="Go"):
         build.ensure()
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from demo.controlplane.client import eventually
-from demo.controlplane.harness import ControlPlane, NotReady
-from demo.controlplane.process import Program, free_ports
+from demo.controlplane.harness import ControlPlane, NotReady, Program, free_ports
 from tests import patience
 
 
@@ -33,7 +32,7 @@ def test_a_stopped_program_is_gone_and_its_output_can_be_read(tmp_path):
 
 
 def test_a_program_that_will_not_end_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr("demo.controlplane.process.SECONDS_TO_END", 0.2)
+    monkeypatch.setattr("demo.controlplane.harness.SECONDS_TO_END", 0.2)
     program = Program(
         "deaf", ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"], tmp_path / "log"
     )
@@ -48,7 +47,7 @@ def test_a_program_ends_with_a_parent_that_was_killed(tmp_path):
     script = f"""
 import sys, time
 from pathlib import Path
-from demo.controlplane.process import Program
+from demo.controlplane.harness import Program
 program = Program("sleep", ["sleep", "600"], Path({str(tmp_path / "log")!r}))
 program.start()
 print(program.pid, flush=True)
@@ -68,7 +67,7 @@ def test_a_program_ends_with_a_parent_that_ended_while_it_started(tmp_path):
     script = f"""
 import os
 from pathlib import Path
-from demo.controlplane.process import Program
+from demo.controlplane.harness import Program
 program = Program("sleep", ["sleep", "600"], Path({str(tmp_path / "log")!r}))
 program.start()
 os.write(1, str(program.pid).encode())

@@ -32,10 +32,9 @@ from core.errors import (
     data_error_refusal,
 )
 from core.idempotency import idempotency_key
-from core.inputs import Input, YesNo, is_true, is_whole, mistyped
+from core.inputs import Cursor, Input, Numbered, YesNo, is_true, is_whole, mistyped, positive
 from core.listing import Column, Listing, csv_response, escape_formula, wants_csv
 from core.middleware import ApiSlashMiddleware, CachingMiddleware, PortalErrorMiddleware
-from core.paging import Cursor, Numbered, positive
 from core.problems import (
     MAX_LEVELS,
     BoundedJSON,

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import expect
 
 from cluster.credentials import from_kubeconfig, seal
-from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, Kind
 from cluster.kube import connect
+from cluster.protocol import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, Kind
 from tests.e2e.person import Person
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.browser]

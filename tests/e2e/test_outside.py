@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import expect
 
 from cluster.credentials import from_kubeconfig, seal
-from cluster.kinds import RESOURCE_CLAIM
 from cluster.kube import connect
+from cluster.protocol import RESOURCE_CLAIM
 from demo.controlplane.client import eventually
 from tests import patience
 

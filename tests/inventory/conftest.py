@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.kinds import DEVICE_CLASS, NODE, RESOURCE_SLICE
-from cluster.protocol import Gateway
+from cluster.protocol import DEVICE_CLASS, NODE, RESOURCE_SLICE, Gateway
 from inventory.models import Cluster
 from inventory.sync import list_watch
 from tests.fakes import FakeGateway

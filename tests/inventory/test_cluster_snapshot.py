@@ -4,7 +4,7 @@ import pytest
 from django.db import OperationalError
 from django.db.models import F
 
-from cluster.kinds import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
+from cluster.protocol import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory import cluster_snapshot
 from inventory.models import Cluster
 from tests.inventory.conftest import gpu, node, resource_claim, slice_of

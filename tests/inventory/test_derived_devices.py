@@ -6,7 +6,7 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from cluster.kinds import DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
+from cluster.protocol import DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from dra.pools import gather_pools
 from inventory.models import (
     Device,

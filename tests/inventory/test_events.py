@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from cluster.errors import Refused, Unreachable
-from cluster.kinds import EVENT, NAMESPACE, POD
+from cluster.protocol import EVENT, NAMESPACE, POD
 from inventory import events, tasks
 from inventory.events import has_due, read_events
 from inventory.models import Pod, PodEvent

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from cluster.kinds import NODE, RESOURCE_CLAIM, RESOURCE_SLICE
+from cluster.protocol import NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory import counts
 from inventory.counts import fleet_counts, store_counts
 from inventory.models import Cluster, Device, FleetCount

@@ -3,7 +3,7 @@
 import pytest
 from django.urls import reverse
 
-from cluster.kinds import RESOURCE_SLICE
+from cluster.protocol import RESOURCE_SLICE
 from inventory.counts import fleet_counts
 from inventory.fleet import fleet_map
 from inventory.models import Device

@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from cluster.kinds import NODE, RESOURCE_CLAIM, RESOURCE_SLICE
+from cluster.protocol import NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory.models import Device
 from teams.models import User
 from tests.dra.test_fragmentation import slices

@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from cluster.kinds import RESOURCE_CLAIM, RESOURCE_SLICE
+from cluster.protocol import RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory.models import Device, Node
 from teams.models import User
 from tests.inventory.conftest import gpu, resource_claim, slice_of

@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from cluster.kinds import RESOURCE_CLAIM, RESOURCE_SLICE
+from cluster.protocol import RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory.models import Device, Freshness
 from inventory.states import Holder
 from teams.models import User

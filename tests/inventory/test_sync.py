@@ -8,8 +8,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from cluster.errors import Unreachable
-from cluster.kinds import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
-from cluster.protocol import Event
+from cluster.protocol import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, Event
 from inventory.models import Device, Freshness, Node, ObjectEvent, Pod, ResourceClaim, ResourceSlice
 from inventory.signals import mirror_changed
 from inventory.sync.list_watch import apply_events, list_all

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.kinds import DEVICE_CLASS, DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
+from cluster.protocol import DEVICE_CLASS, DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory.models import Device, ObjectEvent
 from inventory.states import DeviceState
 from tests.inventory.conftest import DRIVER, device_class, gpu, node, resource_claim, slice_of

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from cluster.kinds import DEVICE_CLASS, NODE, RESOURCE_SLICE
+from cluster.protocol import DEVICE_CLASS, NODE, RESOURCE_SLICE
 from inventory.models import Device, Freshness, Node
 from inventory.sync import list_watch, rows
 from inventory.sync.list_watch import apply_events, list_all

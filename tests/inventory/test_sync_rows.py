@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import time_machine
 
-from cluster.kinds import (
+from cluster.protocol import (
     DEVICE_CLASS,
     DEVICE_TAINT_RULE_VERSIONS,
     NAMESPACE,
@@ -14,8 +14,8 @@ from cluster.kinds import (
     RESOURCE_CLAIM,
     RESOURCE_CLAIM_TEMPLATE,
     RESOURCE_SLICE,
+    Event,
 )
-from cluster.protocol import Event
 from inventory.models import (
     Cluster,
     Device,

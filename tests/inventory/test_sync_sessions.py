@@ -7,8 +7,7 @@ import pytest
 from django.utils import timezone
 
 from cluster.errors import Expired, Unreachable
-from cluster.kinds import NODE, POD
-from cluster.protocol import Event, Page
+from cluster.protocol import NODE, POD, Event, Page
 from inventory.models import Cluster, Freshness, Node, ObjectEvent, Pod
 from inventory.sync import list_watch
 from inventory.sync.list_watch import list_all

@@ -12,8 +12,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from cluster.errors import Unreachable
-from cluster.kinds import NODE
-from cluster.protocol import Event
+from cluster.protocol import NODE, Event
 from inventory import tasks
 from inventory.models import Freshness, Node
 from inventory.sync import list_watch, session

@@ -3,7 +3,7 @@
 import pytest
 from django.utils import timezone
 
-from cluster.kinds import (
+from cluster.protocol import (
     DEVICE_CLASS,
     DEVICE_TAINT_RULE_VERSIONS,
     NAMESPACE,

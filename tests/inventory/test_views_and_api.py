@@ -6,7 +6,7 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from cluster.kinds import DEVICE_CLASS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
+from cluster.protocol import DEVICE_CLASS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory.counts import fleet_counts
 from inventory.fleet import PoolFacts, fleet_map, pool_facts, totals
 from inventory.holders import holders_for

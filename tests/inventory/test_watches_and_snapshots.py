@@ -7,8 +7,14 @@ import pytest
 from django.urls import reverse
 
 from cluster.errors import Unreachable
-from cluster.kinds import DEVICE_CLASS, DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
-from cluster.protocol import Event
+from cluster.protocol import (
+    DEVICE_CLASS,
+    DEVICE_TAINT_RULE_VERSIONS,
+    NODE,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    Event,
+)
 from inventory import cluster_snapshot
 from inventory.management.commands.cluster import cluster_state
 from inventory.models import Cluster, Device, Node, ResourceClaim

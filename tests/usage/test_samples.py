@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from usage import sources
+from usage import collect
 from usage.samples import (
     METRICS,
     MIB,
@@ -59,7 +59,7 @@ def series(metric: str, value: float, **labels: str) -> Sample:
 
 
 def test_pods_on_one_device_count_as_the_largest_value():
-    found = measurements(sources.parse_exposition(SHARED.splitlines()))
+    found = measurements(collect.parse_exposition(SHARED.splitlines()))
     sam2 = held()
     assert attribute([sam2], found) == [(sam2, Measurement(activity=0.80, memory_bytes=59494 * MIB))]
 
@@ -84,7 +84,7 @@ def as_text(metric: str, labels: dict[str, str], value: str, at: str) -> str:
 @given(st.lists(written, max_size=5))
 def test_parser_agrees_with_prometheus_client(series_of_text):
     lines = [as_text(*one) for one in series_of_text]
-    mine = [(one.metric, dict(one.labels), str(one.value)) for one in sources.parse_exposition(lines)]
+    mine = [(one.metric, dict(one.labels), str(one.value)) for one in collect.parse_exposition(lines)]
     families = text_string_to_metric_families("\n".join(lines) + "\n")
     theirs = [(one.name, one.labels, str(float(one.value))) for family in families for one in family.samples]
     assert sorted(mine, key=repr) == sorted(theirs, key=repr)
@@ -95,11 +95,11 @@ def test_parser_agrees_with_prometheus_client(series_of_text):
 )
 def test_malformed_line_is_refused(line):
     with pytest.raises(ValueError, match=r"line|float"):
-        list(sources.parse_exposition([line]))
+        list(collect.parse_exposition([line]))
 
 
 def test_other_metrics_are_not_parsed():
-    assert {one.metric for one in sources.parse_exposition(SHARED.splitlines())} == {
+    assert {one.metric for one in collect.parse_exposition(SHARED.splitlines())} == {
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
         "DCGM_FI_DEV_FB_USED",
     }
@@ -146,7 +146,7 @@ def test_two_claims_on_one_device_each_get_the_series_with_their_name():
 
 
 def test_a_claim_of_another_namespace_with_the_same_name_gets_nothing():
-    found = measurements(sources.parse_exposition(SHARED.splitlines()))
+    found = measurements(collect.parse_exposition(SHARED.splitlines()))
     assert attribute([held(namespace="vision", uuid="")], found) != []
     assert attribute([held(namespace="nlp", uuid="")], found) == []
 
@@ -165,16 +165,16 @@ def test_partition_is_identified_by_gpu_and_profile_only_if_unique():
 
 def test_unreachable_exporter_is_reported_without_its_url(serve):
     with pytest.raises(TelemetryUnavailable, match=r"cannot be reached \(ConnectError\)\.$"):
-        sources.read_exporter("http://someone:secret@127.0.0.1:1/metrics")
+        collect.read_exporter("http://someone:secret@127.0.0.1:1/metrics")
     with pytest.raises(TelemetryUnavailable, match="returned status 503"):
-        sources.read_exporter(serve(lambda path, body: (503, "")))
+        collect.read_exporter(serve(lambda path, body: (503, "")))
     with pytest.raises(TelemetryUnavailable, match="returned data in an unknown format"):
-        sources.read_exporter(serve(lambda path, body: (200, "DCGM_FI_DEV_FB_USED{UUID=} many\n")))
+        collect.read_exporter(serve(lambda path, body: (200, "DCGM_FI_DEV_FB_USED{UUID=} many\n")))
 
 
 def test_an_exporter_is_read_over_http(serve):
     address = serve(lambda path, body: (200, SHARED))
-    assert len(sources.read_exporter(f"{address}/metrics")) == 3
+    assert len(collect.read_exporter(f"{address}/metrics")) == 3
 
 
 def test_prometheus_gets_one_query_per_metric(serve):
@@ -186,7 +186,7 @@ def test_prometheus_gets_one_query_per_metric(serve):
         result = [{"metric": metric, "value": [1763380800.1, "0.5"]}]
         return 200, json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
 
-    found = sources.read_prometheus(serve(answer))
+    found = collect.read_prometheus(serve(answer))
     assert len(asked) == 4
     assert [one.metric for one in found if one.value == 0.5] == [
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
@@ -200,11 +200,11 @@ def test_prometheus_gets_one_query_per_metric(serve):
 def test_rejected_query_has_the_message_of_prometheus(serve):
     refusal = '{"status": "error", "errorType": "execution", "error": "query timed out"}'
     with pytest.raises(TelemetryUnavailable, match="rejected the query: query timed out"):
-        sources.read_prometheus(serve(lambda path, body: (422, refusal)))
+        collect.read_prometheus(serve(lambda path, body: (422, refusal)))
     with pytest.raises(TelemetryUnavailable, match="returned data in an unknown format"):
-        sources.read_prometheus(serve(lambda path, body: (200, "[]")))
+        collect.read_prometheus(serve(lambda path, body: (200, "[]")))
     with pytest.raises(TelemetryUnavailable, match="status 502"):
-        sources.read_prometheus(serve(lambda path, body: (502, "")))
+        collect.read_prometheus(serve(lambda path, body: (502, "")))
 
 
 @pytest.mark.parametrize(
@@ -331,16 +331,16 @@ def test_sample_without_uuid_and_labels_matches_nothing():
 
 def test_metric_with_a_longer_name_is_left_out():
     lines = ['DCGM_FI_DEV_FB_USED_PERCENT{UUID="GPU-a"} 0.5', "DCGM_FI_DEV_FB_USED 7", ""]
-    assert list(sources.parse_exposition(lines)) == [Sample("DCGM_FI_DEV_FB_USED", {}, 7.0)]
+    assert list(collect.parse_exposition(lines)) == [Sample("DCGM_FI_DEV_FB_USED", {}, 7.0)]
 
 
 def test_oversized_response_is_refused(monkeypatch, serve):
-    monkeypatch.setattr(sources, "MAX_CHARACTERS", 10)
-    assert list(sources.limited(["12345", "67890"])) == ["12345", "67890"]
+    monkeypatch.setattr(collect, "MAX_CHARACTERS", 10)
+    assert list(collect.limited(["12345", "67890"])) == ["12345", "67890"]
     with pytest.raises(ValueError, match="more than 10 characters"):
-        list(sources.limited(["12345", "67890", "1"]))
+        list(collect.limited(["12345", "67890", "1"]))
     with pytest.raises(TelemetryUnavailable, match="in an unknown format: more than 10 characters"):
-        sources.read_exporter(serve(lambda path, body: (200, "# a comment that is long\n")))
+        collect.read_exporter(serve(lambda path, body: (200, "# a comment that is long\n")))
 
 
 def test_prometheus_query_is_sent_to_its_base_path(serve):
@@ -350,7 +350,7 @@ def test_prometheus_query_is_sent_to_its_base_path(serve):
         asked.append((path, parse_qs(body)["query"][0]))
         return 200, '{"data": {"result": []}}'
 
-    assert sources.read_prometheus(f"{serve(answer)}/prom/") == []
+    assert collect.read_prometheus(f"{serve(answer)}/prom/") == []
     labels = (
         "dra_claim_namespace, dra_claim_name, dra_driver_name, dra_pool_name, dra_device_name, "
         "dra_mig_device_uuid, UUID, GPU_I_ID, GPU_I_PROFILE"
@@ -360,11 +360,11 @@ def test_prometheus_query_is_sent_to_its_base_path(serve):
 
 def test_unreachable_or_rejecting_prometheus_is_reported(serve):
     with pytest.raises(TelemetryUnavailable, match="rejected the query: bad_data"):
-        sources.read_prometheus(serve(lambda path, body: (400, '{"error": "bad_data"}')))
+        collect.read_prometheus(serve(lambda path, body: (400, '{"error": "bad_data"}')))
     with pytest.raises(TelemetryUnavailable, match=r"cannot be reached \(ConnectError\)\.$"):
-        sources.read_prometheus("http://someone:secret@127.0.0.1:1")
+        collect.read_prometheus("http://someone:secret@127.0.0.1:1")
     with pytest.raises(TelemetryUnavailable, match="returned data in an unknown format"):
-        sources.read_prometheus(serve(lambda path, body: (200, '{"data": {}}')))
+        collect.read_prometheus(serve(lambda path, body: (200, '{"data": {}}')))
 
 
 def test_every_series_of_an_answer_is_read(serve):
@@ -372,7 +372,7 @@ def test_every_series_of_an_answer_is_read(serve):
         {"metric": {"UUID": f"GPU-{name}"}, "value": [0, f"{number}"]} for number, name in enumerate("abc")
     ]
     body = json.dumps({"data": {"result": rows}})
-    found = sources.read_prometheus(serve(lambda path, query: (200, body)))
+    found = collect.read_prometheus(serve(lambda path, query: (200, body)))
     assert found == [
         Sample(metric, {"UUID": f"GPU-{name}"}, float(number))
         for metric in METRICS
@@ -382,7 +382,7 @@ def test_every_series_of_an_answer_is_read(serve):
 
 def test_unknown_escape_is_kept():
     texts = {r"a\qb": r"a\qb", r"a\nb": "a\nb", r"a\\b": r"a\b", r"a\"b": 'a"b', r"a\\nb": r"a\nb", "a": "a"}
-    assert {text: sources.unescaped(text) for text in texts} == texts
+    assert {text: collect.unescaped(text) for text in texts} == texts
 
 
 def test_sample_without_uuid_is_no_physical_gpu():

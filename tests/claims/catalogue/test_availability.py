@@ -12,7 +12,7 @@ from claims.catalogue import availability, services, tasks
 from claims.catalogue.lint import catalogue_report, check_catalogue, named_spec, report_as_json
 from claims.catalogue.listing import catalogue
 from claims.models import ClusterAvailability, Profile, ProfileAvailability
-from cluster.kinds import DEVICE_CLASS, DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
+from cluster.protocol import DEVICE_CLASS, DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from dra import match
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.lint import LintCode, lint

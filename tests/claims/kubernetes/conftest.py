@@ -9,8 +9,8 @@ from claims.approvals.decide import approve
 from claims.delivery import tasks
 from claims.models import Claim, TeamNamespace
 from cluster.credentials import from_kubeconfig
-from cluster.kinds import NAMESPACE
 from cluster.kube import KubeGateway
+from cluster.protocol import NAMESPACE
 from demo.controlplane.client import eventually
 from inventory import cluster_snapshot
 from inventory.models import Cluster

@@ -8,7 +8,7 @@ from claims.plans import plan
 from claims.plans.plan import ADMIN_ACCESS_LABEL, ADMIN_ACCESS_VALUE, namespace_problems
 from claims.requests.services import request_claim
 from claims.states import ClaimState
-from cluster.kinds import POD, RESOURCE_CLAIM
+from cluster.protocol import POD, RESOURCE_CLAIM
 from core.errors import Invalid
 from inventory.sync.list_watch import sync_once
 from tests.factories import make_quota, save_profile

@@ -7,7 +7,7 @@ from claims.plans import plan
 from claims.plans.changes import current_parts
 from claims.quotas import usage
 from claims.states import ClaimState
-from cluster.kinds import POD, RESOURCE_SLICE
+from cluster.protocol import POD, RESOURCE_SLICE
 from demo.controlplane import machines
 from tests.factories import make_profile, make_quota, make_spec
 

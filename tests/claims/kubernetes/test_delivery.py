@@ -8,7 +8,7 @@ from claims.lifecycle.services import release
 from claims.models import Claim, TeamNamespace
 from claims.plans import plan
 from claims.states import ClaimState
-from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_QUOTA
+from cluster.protocol import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_QUOTA
 from demo.controlplane.client import eventually
 from inventory.sync.list_watch import sync_once
 from tests.factories import make_spec

@@ -10,7 +10,7 @@ from claims.claim_page.pods import PodStage
 from claims.models import Claim
 from claims.plans import plan
 from claims.states import ClaimState
-from cluster.kinds import POD, RESOURCE_QUOTA
+from cluster.protocol import POD, RESOURCE_QUOTA
 from demo.controlplane.client import eventually
 from inventory.events import read_events
 from inventory.models import Pod

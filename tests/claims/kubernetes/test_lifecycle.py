@@ -13,7 +13,7 @@ from claims.plans import plan
 from claims.requests.services import resize
 from claims.states import ClaimState
 from claims.tasks import expire
-from cluster.kinds import POD, RESOURCE_CLAIM
+from cluster.protocol import POD, RESOURCE_CLAIM
 from inventory.sync.list_watch import sync_once
 from notify.models import Notice
 

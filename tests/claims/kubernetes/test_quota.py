@@ -14,7 +14,7 @@ from claims.quotas import resource_quota
 from claims.states import ClaimState
 from claims.tasks import maintain_quotas
 from cluster.errors import Refused
-from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_QUOTA
+from cluster.protocol import POD, RESOURCE_CLAIM, RESOURCE_QUOTA
 from core.errors import QuotaExceeded
 from demo.controlplane.client import eventually
 from inventory.models import Cluster

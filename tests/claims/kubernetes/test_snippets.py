@@ -10,8 +10,8 @@ import yaml
 
 from claims.claim_page.snippets import KINDS
 from cluster.credentials import from_kubeconfig
-from cluster.kinds import OPTIONAL
 from cluster.kube import KubeGateway
+from cluster.protocol import OPTIONAL
 from demo.controlplane.client import eventually, path_of
 from dra.manifests import resource_claim, resource_claim_template, to_yaml
 from dra.workload_parts import ASSUMED, ClaimUse, WorkloadOptions

@@ -12,7 +12,7 @@ from claims.observation.observations import observe
 from claims.plans import plan
 from claims.states import ClaimState
 from claims.unmanaged.services import adopt
-from cluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
+from cluster.protocol import POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from demo.controlplane.client import Client, eventually
 from inventory.models import ResourceClaim
 from inventory.sync.list_watch import sync_once

@@ -8,7 +8,7 @@ from claims.delivery import tasks
 from claims.models import Claim
 from claims.states import ClaimState
 from claims.tasks import expire
-from cluster.kinds import RESOURCE_CLAIM
+from cluster.protocol import RESOURCE_CLAIM
 from notify.models import Notice
 from tests.factories import make_claim
 

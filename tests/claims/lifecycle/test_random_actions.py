@@ -13,7 +13,7 @@ from claims.lifecycle.services import release, withdraw
 from claims.models import Approval, Claim, Delivery, Transition
 from claims.requests.services import request_claim
 from claims.states import FINAL, LIVE, NEXT, ClaimState
-from cluster.kinds import NAMESPACE
+from cluster.protocol import NAMESPACE
 from core.errors import PortalError
 from tests.factories import make_cluster, make_profile, make_quota, make_team, make_user
 from tests.threads import at_once

@@ -13,7 +13,7 @@ from claims.models import Claim
 from claims.observation import drift
 from claims.observation.observations import observe
 from claims.states import ClaimState
-from cluster.kinds import RESOURCE_CLAIM
+from cluster.protocol import RESOURCE_CLAIM
 from core.errors import Conflict, Forbidden
 from inventory.models import ResourceClaim
 from notify.models import Notice

@@ -11,8 +11,7 @@ from claims.models import Claim, Delivery, TeamNamespace
 from claims.observation import ownership
 from claims.observation.unmanaged import unmanaged_objects, unmanaged_use_claims
 from claims.states import ClaimState
-from cluster.kinds import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
-from cluster.protocol import Event
+from cluster.protocol import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, Event
 from inventory.models import Owned, Ownership, ResourceClaim, ResourceClaimTemplate
 from inventory.sync.columns import CLAIM_LABEL
 from inventory.sync.list_watch import apply_events

@@ -14,7 +14,7 @@ from claims.models import Claim
 from claims.quotas.usage import quota_usage
 from claims.states import ClaimState
 from claims.unmanaged import services as unmanaged_services
-from cluster.kinds import RESOURCE_CLAIM
+from cluster.protocol import RESOURCE_CLAIM
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
 from notify.models import Notice

@@ -9,7 +9,7 @@ from django.utils import timezone
 from claims.models import Quota, QuotaRequest, TeamNamespace
 from claims.quotas import resource_quota, services, usage
 from claims.quotas import services as quota_requests
-from cluster.kinds import RESOURCE_QUOTA
+from cluster.protocol import RESOURCE_QUOTA
 from core.errors import Conflict, Invalid
 from tests.factories import GPU_CLASS, make_user
 from tests.threads import Race, without_lock

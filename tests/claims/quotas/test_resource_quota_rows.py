@@ -13,7 +13,7 @@ from claims.quotas import resource_quota, resource_quota_sync, tasks
 from claims.states import ClaimState
 from claims.tasks import maintain_quotas
 from cluster.errors import ClusterConflict, Refused, Unreachable
-from cluster.kinds import NAMESPACE, RESOURCE_QUOTA
+from cluster.protocol import NAMESPACE, RESOURCE_QUOTA
 from inventory.models import Cluster, DeviceClass, ResourceClaimTemplate
 from notify.models import Notice
 from tests.claims.quotas.test_quota_usage import foreign

@@ -17,7 +17,7 @@ from claims.quotas.services import set_quota
 from claims.states import ClaimState
 from claims.tasks import maintain_quotas
 from cluster.errors import Unreachable
-from cluster.kinds import NAMESPACE, RESOURCE_QUOTA
+from cluster.protocol import NAMESPACE, RESOURCE_QUOTA
 from inventory.models import Cluster, DeviceClass
 from notify.models import Notice
 from tests.factories import (
