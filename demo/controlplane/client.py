@@ -88,9 +88,7 @@ type Json = dict[str, Any]
 
 SCALE = float(os.environ.get("DRAGOMAN_PATIENCE", "1"))  # multiplies every wait, for a slow machine
 PROGRAM_READY = 90 * SCALE  # seconds until a program of the control plane answers
-CONTROLLERS_READY = (
-    240 * SCALE
-)  # seconds; they look for a restarted API server once a minute
+CONTROLLERS_READY = 240 * SCALE  # seconds; they look for a restarted API server once a minute
 
 PLURALS = {"DeviceClass": "deviceclasses"}
 CLUSTER_WIDE = frozenset(
