@@ -160,7 +160,7 @@ UNREAD = (
 
 def report(team: Team, month: Month, *, now: datetime) -> CostReport:
     """Return the report of a team's month, in a fixed number of queries for any number of claims and days."""
-    cost_lines = month_lines(team, month, now=now)
+    cost_lines = month_lines(team, month, RateCard.load(), now=now)
     claims = Claim.objects.filter(pk__in=[line.claim_id for line in cost_lines]).defer(*UNREAD)
     # People are few and claims are many: each person is read once.
     related = ("profile_version__profile", "cluster")
@@ -181,9 +181,9 @@ def report(team: Team, month: Month, *, now: datetime) -> CostReport:
     )
 
 
-def month_lines(team: Team, month: Month, *, now: datetime) -> list[CostLine]:
+def month_lines(team: Team, month: Month, card: RateCard, *, now: datetime) -> list[CostLine]:
     """Return the lines of a team's month in the order of claims, products and partitions."""
-    costs = team_costs(team, month.span, RateCard.load(), now=now)
+    costs = team_costs(team, month.span, card, now=now)
     return list(rounded_lines(dict(sorted(costs.items()))))
 
 

@@ -311,13 +311,13 @@ class _Requester:
         return self.teams if allowed is None else [team for team in self.teams if team.pk in allowed]
 
 
-def catalogue(user: User) -> list[CatalogueEntry]:
-    """Return every profile that `user` may see. The number of queries depends only on the clusters."""
-    return entries(user, Profile.objects.visible_to(user).filter(current__isnull=False))
+def catalogue(user: User, *, prices: bool = True) -> list[CatalogueEntry]:
+    """Return every profile that `user` may see; without `prices` also without waiting times."""
+    return entries(user, Profile.objects.visible_to(user).filter(current__isnull=False), prices=prices)
 
 
-def entries(user: User, profiles: ProfileQuerySet) -> list[CatalogueEntry]:
-    """Return the entries of these profiles."""
+def entries(user: User, profiles: ProfileQuerySet, *, prices: bool = True) -> list[CatalogueEntry]:
+    """Return the entries of these profiles; without `prices` also without waiting times."""
     rows = Profile.objects.filter(pk__in=profiles.order_by().values("pk")).select_related("current")
     shown = list(rows)
     for profile in shown:
@@ -331,10 +331,12 @@ def entries(user: User, profiles: ProfileQuerySet) -> list[CatalogueEntry]:
     without_prices = counted_entries(
         user, shown, teams, places, rules=Rules(None if user.is_superuser else teams)
     )
-    prices, waits_by_profile = max_prices([entry.kinds for entry in without_prices]), waits()
+    if not prices:
+        return without_prices
+    highest, waits_by_profile = max_prices([entry.kinds for entry in without_prices]), waits()
     return [
         replace(entry, price=price, waits=waits_by_profile.get(entry.profile.pk, NO_WAITS))
-        for entry, price in zip(without_prices, prices, strict=True)
+        for entry, price in zip(without_prices, highest, strict=True)
     ]
 
 

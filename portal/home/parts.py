@@ -1,7 +1,7 @@
 """
 The panels of Home: free profiles, clusters, spending of the month, and the reader's claims.
 
-Free profiles start with those that the reader may request. Claims start with the live ones; those that ended
+Claims start with the live ones; those that ended
 in the past week follow.
 """
 
@@ -20,7 +20,7 @@ from claims.catalogue.listing import CatalogueEntry, catalogue
 from claims.models import Allocation, Claim, ClaimQuerySet
 from claims.states import FINAL, ClaimState
 from dra.devices import short_name
-from inventory.freshness import OF_DEVICES, Age, ages
+from inventory.freshness import Age
 from teams.models import Team, User
 from usage.cost import Cost, total
 from usage.models import Collection, Rollup
@@ -28,6 +28,8 @@ from usage.rates import RateCard
 from usage.reports import Month, Statement, active_zone, month_lines, statement
 from usage.rollups import BUCKET, bucket_start
 from usage.telemetry import Observation, observe
+
+FREE_ROWS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +41,26 @@ class FreeRow:
         return (self.entry.total or 0) - (self.entry.free or 0)
 
 
-def free_profiles(user: User) -> list[FreeRow]:
-    """Return a row per profile that is not retired: those that `user` may request first, then by title."""
-    entries = [entry for entry in catalogue(user) if entry.profile.retired_at is None]
-    return [
-        FreeRow(entry)
-        for entry in sorted(entries, key=lambda entry: (not entry.may_request, entry.profile.title))
-    ]
+@dataclass(frozen=True, slots=True)
+class FreeProfiles:
+    """The profiles that are shown; `count` is the number of all that are not retired."""
+
+    rows: list[FreeRow]
+    count: int
+
+
+def free_profiles(user: User, mine: Iterable[Claim]) -> FreeProfiles:
+    """
+    Return the profiles that are of most use to the reader: those that `user` may request, first those of the
+    shown claims, then those with free devices.
+    """
+    entries = [entry for entry in catalogue(user, prices=False) if entry.profile.retired_at is None]
+    used = {claim.profile_version.profile_id for claim in mine}
+
+    def order(entry: CatalogueEntry) -> tuple[bool, bool, bool, str]:
+        return not entry.may_request, entry.profile.pk not in used, not entry.free, entry.profile.title
+
+    return FreeProfiles([FreeRow(entry) for entry in sorted(entries, key=order)[:FREE_ROWS]], len(entries))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +75,10 @@ class ClusterRow:
         return bool(self.age.cluster.metrics_url or self.age.cluster.prometheus_url)
 
 
-def cluster_rows() -> list[ClusterRow]:
-    """Return the synced clusters by name, in three queries."""
+def cluster_rows(ages: Iterable[Age]) -> list[ClusterRow]:
+    """Return a row for the cluster of each age, in one query."""
     collections = {row.cluster_id: row for row in Collection.objects.all()}
-    return [ClusterRow(age, collections.get(age.cluster.pk)) for age in ages(OF_DEVICES)]
+    return [ClusterRow(age, collections.get(age.cluster.pk)) for age in ages]
 
 
 MIN_FORECAST_SPAN = timedelta(days=3)  # a forecast from fewer days means nothing
@@ -85,12 +100,11 @@ class Spend:
     forecast: dict[str, Decimal]
 
 
-def monthly_spend(team: Team, user: User, *, now: datetime) -> Spend:
+def monthly_spend(team: Team, user: User, card: RateCard, *, now: datetime) -> Spend:
     """Return the spending of this month in the reader's time zone, without reading the team's claims."""
     month = Month.of(timezone.localdate(now), active_zone())
-    lines, until = month_lines(team, month, now=now), min(now, month.span.end)
-    requested = Claim.objects.filter(team=team, requested_by=user, pk__in=[line.claim_id for line in lines])
-    own = set(requested.order_by().values_list("pk", flat=True))
+    lines, until = month_lines(team, month, card, now=now), min(now, month.span.end)
+    own = set(Claim.objects.filter(team=team, requested_by=user).order_by().values_list("pk", flat=True))
     costs = [line.cost for line in lines if line.claim_id in own]
     spent = total(line.cost for line in lines)
     return Spend(month, until, spent, total(costs) if costs else None, forecast(month, until, spent))
@@ -107,7 +121,7 @@ def forecast(month: Month, until: datetime, spent: Cost) -> dict[str, Decimal]:
     }
 
 
-MAX_CLAIMS = 12
+MAX_CLAIMS = 6
 SHOWN_AFTER_END = timedelta(days=7)  # how long a closed claim stays on the page
 SPARKLINE_SPAN = timedelta(hours=2)
 
@@ -168,8 +182,8 @@ def shown_claims(user: User, since: datetime) -> ClaimQuerySet:
     return own.filter(~Q(state__in=FINAL) | Q(state_since__gte=since))
 
 
-def my_claims(user: User, *, now: datetime) -> MyClaims:
-    """Return the claims of `user`, in six queries for any number of claims."""
+def my_claims(user: User, card: RateCard, *, now: datetime) -> MyClaims:
+    """Return the claims of `user`, in five queries for any number of claims."""
     listed = shown_claims(user, now - SHOWN_AFTER_END)
     over = Case(When(state__in=FINAL, then=Value(1)), default=Value(0), output_field=IntegerField())
     shown = list(listed.annotate(over=over).order_by("over", "-created_at", "-id").for_list()[:MAX_CLAIMS])
@@ -177,7 +191,6 @@ def my_claims(user: User, *, now: datetime) -> MyClaims:
     ids = [claim.pk for claim in shown]
     for allocation in Allocation.objects.filter(claim__in=ids).order_by("started_at", "device"):
         held[allocation.claim_id].append(allocation)
-    card = RateCard.load()
     holding = {claim_id for claim_id, rows in held.items() if any(row.ended_at is None for row in rows)}
     observations = observe(shown, now=now, holding=holding)
     sparks = recent_activity([claim for claim in shown if claim.state == ClaimState.ALLOCATED], now=now)

@@ -35,6 +35,7 @@ from portal.home.parts import (
 from teams.access import user_of
 from teams.models import Role, User
 from usage.models import Collection, Rate
+from usage.rates import RateCard
 from usage.rollups import bucket_start
 
 
@@ -43,24 +44,24 @@ def home(request: HttpRequest) -> HttpResponse:
     """Show Home for the current team; a platform admin sees the fleet and the clusters too."""
     shell = Shell.of(request)
     user, now = user_of(request), timezone.now()
-    stamp = home_stamp(shell, now)
-    claims = my_claims(user, now=now)
-    cluster_status = cluster_rows()
-    free = free_profiles(user)
+    stamp, card = home_stamp(shell, now), RateCard.load()
+    claims = my_claims(user, card, now=now)
+    free = free_profiles(user, (row.claim for row in claims.rows))
     page: dict[str, Any] = live_context(request, shell, claims, stamp) | {
         "team": shell.team,
         "free": free,
-        "counted_at": counted_at(row.entry for row in free),
+        "rates": card,
+        "counted_at": counted_at(row.entry for row in free.rows),
         "may_request": shell.has_role(Role.MEMBER),
-        "ages": [cluster.age for cluster in cluster_status if cluster.age.is_stale],
+        "ages": [age for age in shell.freshness if age.is_stale],
     }
     if shell.team:
         page["quotas"] = team_usage([shell.team])
-        page["spend"] = monthly_spend(shell.team, user, now=now)
+        page["spend"] = monthly_spend(shell.team, user, card, now=now)
     if shell.is_admin:
         page |= {
             "totals": totals(fleet_counts().values()),
-            "clusters": cluster_status,
+            "clusters": cluster_rows(shell.freshness),
             "undecided": PendingDecision.objects.count(),
         }
     return render(request, "home.html", page)
@@ -77,7 +78,7 @@ def live(request: HttpRequest) -> HttpResponse:
     stamp, tag = home_stamp(shell, now), request.headers.get("If-None-Match", "")
     if re.fullmatch(rf'"\w+-{stamp}"', tag):
         return polled(HttpResponseNotModified(), tag)
-    page = live_context(request, shell, my_claims(user_of(request), now=now), stamp)
+    page = live_context(request, shell, my_claims(user_of(request), RateCard.load(), now=now), stamp)
     if tag.startswith(f"{page['etag'].partition('-')[0]}-"):
         return polled(HttpResponseNotModified(), page["etag"])
     return polled(render(request, "home.html#live", page), page["etag"])

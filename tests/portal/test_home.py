@@ -176,6 +176,29 @@ def test_free_devices_are_listed_per_profile_with_request_link(make, page, alice
     assert "Closed" not in text
 
 
+def test_six_profiles_are_shown_first_those_in_use_then_those_open_to_the_reader(make, page, alice, vision):
+    make_quota(vision, 8)
+    nlp = make_team("nlp", members=(alice,))
+    for number in range(6):
+        make_profile(f"open-{number}")
+    make_profile("aside", teams=(nlp,))  # nlp has no namespace
+    make(ClaimState.ALLOCATED, profile=make_profile("zeta"))
+    text = page(alice)
+    free = text[text.index('id="free-title"') :]
+    shown = re.findall(r'class="dg-link" href="/catalogue/([\w-]+)/">[A-Z]', free)
+    assert shown == ["zeta", "open-0", "open-1", "open-2", "open-3", "open-4"]
+    assert "All 8 profiles" in free
+
+
+def test_six_claims_are_shown_and_the_number_of_all(make, page, alice):
+    for number in range(8):
+        make(ClaimState.ALLOCATED, name=f"run-{number}")
+    text = page(alice)
+    mine = text[text.index('id="mine-title"') : text.index('id="free-title"')]
+    assert re.findall(r">(run-\d)</a>", mine) == ["run-7", "run-6", "run-5", "run-4", "run-3", "run-2"]
+    assert "The newest 6 of 8." in mine
+
+
 def test_admin_sees_fleet_and_stale_cluster(page, fra, make):
     make(ClaimState.REQUESTED)
     lab = make_cluster("lab-2")
