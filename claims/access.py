@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cache
 from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest
-from django.shortcuts import get_object_or_404
+from django.db.models import Prefetch, QuerySet, prefetch_related_objects
+from django.http import Http404, HttpRequest
 
-from claims.models import Claim
+from claims.models import Alternative, Claim
 from claims.states import RUNNING
 from core.errors import Conflict, Forbidden
+from core.prepared import PreparedObjects
 from core.transactions import lock_row
 from teams.access import has_role, require_role, roles_of, user_of
 from teams.models import Role, User
@@ -73,11 +75,23 @@ def require_member(request: HttpRequest) -> User:
 
 def visible_claim(request: HttpRequest, claim_id: UUID) -> Claim:
     """Return the claim with the related rows that its page shows; 404 for a user outside its team."""
-    claims = (
-        Claim.objects.visible_to(request.user)
-        .select_related(
+    user = user_of(request)
+    claims = _visible_claims(is_admin=user.is_superuser).objects(claim_id, user.pk)
+    if not claims:
+        raise Http404
+    alternatives = Alternative.objects.select_related("profile_version__profile")
+    prefetch_related_objects(claims, Prefetch("alternatives", alternatives))
+    return claims[0]
+
+
+@cache
+def _visible_claims(*, is_admin: bool) -> PreparedObjects[Claim]:
+    """Return the query of `visible_claim` for a claim and its reader."""
+
+    def rows(claim_id: UUID, person: UUID) -> QuerySet[Claim]:
+        claims = Claim.objects.visible_to(User(pk=person, is_superuser=is_admin)).filter(pk=claim_id)
+        return claims.order_by().select_related(
             "team", "cluster", "profile_version__profile", "requested_by", "decided_by", "replaces"
         )
-        .with_profiles()
-    )
-    return get_object_or_404(claims, pk=claim_id)
+
+    return PreparedObjects(rows, UUID, UUID)

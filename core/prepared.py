@@ -14,10 +14,11 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.backends.postgresql.base import ServerBindingCursor
 from django.db.backends.postgresql.psycopg_any import sql as composable
-from django.db.models import QuerySet
+from django.db.models import FETCH_ONE, Model, QuerySet
+from django.db.models.query import get_related_populators
 
 type Parameter = type[UUID] | type[datetime] | type[str]
 type Statement = tuple[str, Sequence[Any]]
@@ -58,6 +59,31 @@ class Prepared:
             cursor.execute(text, [values[number] for number in order])
             rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
+
+
+class PreparedObjects[M: Model](Prepared):
+    """A query for objects with their `select_related`; what else is read of them has to be prefetched."""
+
+    @cached_property
+    def compiled(self) -> Any:
+        """Django's compiler, which knows the columns of each object."""
+        compiler: Any = self.build(*self.placeholders).query.get_compiler(DEFAULT_DB_ALIAS)  # type: ignore[union-attr]
+        compiler.as_sql()
+        return compiler
+
+    def objects(self, *values: object) -> list[M]:
+        """Run the query with these values, as `ModelIterable` of Django does."""
+        rows, compiled = self.rows(*values), self.compiled
+        columns = compiled.klass_info["select_fields"]
+        part = slice(columns[0], columns[-1] + 1)
+        names = [column[0].target.attname for column in compiled.select[part]]
+        related = get_related_populators(compiled.klass_info, compiled.select, DEFAULT_DB_ALIAS, FETCH_ONE)
+        objects: list[M] = []
+        for row in compiled.results_iter([rows]):
+            objects.append(compiled.klass_info["model"].from_db(DEFAULT_DB_ALIAS, names, row[part]))
+            for populator in related:
+                populator.populate(row, objects[-1])
+        return objects
 
 
 def cursor_of_server() -> Any:

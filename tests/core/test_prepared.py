@@ -8,9 +8,11 @@ from django.db import connection
 from django.db.models import Value
 from django.utils import timezone
 
-from core.prepared import Prepared
+from claims.models import Claim
+from core.models import uuid7
+from core.prepared import Prepared, PreparedObjects
 from teams.models import Membership, Role, User
-from tests.factories import make_team, make_user
+from tests.factories import make_claim, make_team, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -69,3 +71,22 @@ def test_a_query_is_planned_once_after_its_fifth_use(mira):
         cursor.execute("SELECT statement FROM pg_prepared_statements")
         statements = [text for (text,) in cursor.fetchall()]
     assert [text for text in statements if "'lead'" in text and 'user_id" = $1' in text]
+
+
+def test_objects_are_those_of_the_queryset_with_their_related_rows(mira, django_assert_num_queries):
+    claim = make_claim(by=mira, reason="fine tuning")
+    query = PreparedObjects[Claim](
+        lambda key: Claim.objects.filter(pk=key).select_related(
+            "team", "profile_version__profile", "decided_by"
+        ),
+        UUID,
+    )
+    for _ in range(7):
+        (found,) = query.objects(claim.pk)
+    with django_assert_num_queries(0):
+        assert (found, found.spec, found.duration) == (claim, claim.spec, claim.duration)
+        assert found.team == claim.team
+        assert found.profile_version.profile == claim.profile_version.profile
+        assert found.decided_by is None
+    assert found.__dict__.keys() - {"_state"} == Claim.objects.get(pk=claim.pk).__dict__.keys() - {"_state"}
+    assert query.objects(uuid7()) == []
