@@ -71,7 +71,9 @@ def notify_approvers(*, claim: Claim, **_: Any) -> None:
 
 @receiver(claim_state_changed, dispatch_uid="claims.approvals.pending.claim")
 def refresh_claim(*, claim: Claim, old: str, new: str, **_: Any) -> None:
-    if ClaimState.REQUESTED in (old, new):
+    if not old and new == ClaimState.REQUESTED:
+        pending.add(claim)
+    elif ClaimState.REQUESTED in (old, new):
         pending.refresh(claims=[claim.pk])
 
 

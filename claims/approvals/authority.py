@@ -200,22 +200,6 @@ def effective_rule_on(claim: Claim) -> EffectiveRule:
     return Rules([claim.team_id]).for_claim(claim)
 
 
-def automatic_approval_reason(
-    requested: Sequence[tuple[ProfileVersion, int]],
-    *,
-    team: Team,
-    duration: timedelta,
-    together: bool = False,
-) -> str:
-    """
-    Return the sentence of the rule that approves the request automatically, "" if a person decides.
-
-    `requested` has every profile with its number of devices.
-    """
-    effective_rule = effective_rule_for(team, requested, duration=duration, together=together)
-    return effective_rule.sentence if effective_rule.automatic else ""
-
-
 def approval_route(
     *,
     by: User,
@@ -224,7 +208,8 @@ def approval_route(
     duration: timedelta,
     together: bool = False,
 ) -> ApprovalRoute:
-    """Return how a request of `by` would be decided; `requested` as in `automatic_approval_reason`."""
+    """Return how a request of `by` would be decided; `requested` has every profile
+    with its number of devices."""
     effective_rule = effective_rule_for(team, requested, duration=duration, together=together)
     rule = effective_rule.sentence
     if effective_rule.automatic:
@@ -275,12 +260,12 @@ def without_requester(people: Iterable[User], requester: User, effective_rule: E
     return [person for person in people if effective_rule.self_approval or person != requester]
 
 
-def deciders_on(claim: Claim) -> list[User]:
+def deciders_on(claim: Claim, effective_rule: EffectiveRule | None = None) -> list[User]:
     """
     Return the people whose decision a claim waits for; with platform admins if it is escalated or no lead can
-    decide.
+    decide. `effective_rule` is the rule for the claim, if the caller has it.
     """
-    effective_rule = effective_rule_on(claim)
+    effective_rule = effective_rule or effective_rule_on(claim)
     requester = claim.requested_by
     stage, first_approval = approval_stage(claim, effective_rule)
     people = without_requester(deciders(claim.team, stage, requester), requester, effective_rule)

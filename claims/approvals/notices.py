@@ -22,7 +22,7 @@ from claims.approvals.authority import (
     person_label,
     without_requester,
 )
-from claims.approvals.rules import Rules
+from claims.approvals.rules import EffectiveRule, Rules
 from claims.models import Approval, Claim, Comment, Delegation, QuotaRequest
 from claims.plans.changes import claim_size
 from claims.states import ClaimState
@@ -31,9 +31,13 @@ from notify.services import notify
 from teams.models import User
 
 
-def notify_deciders(claim: Claim) -> None:
-    """Notify the people who decide on a pending request, or who give its second approval."""
-    effective_rule = effective_rule_on(claim)
+def notify_deciders(claim: Claim, effective_rule: EffectiveRule | None = None) -> None:
+    """
+    Notify the people who decide on a pending request, or who give its second approval.
+
+    `effective_rule` is the rule for the claim, if the caller has it.
+    """
+    effective_rule = effective_rule or effective_rule_on(claim)
     stage, first_approval = approval_stage(claim, effective_rule)
     body = [
         f"{claim.requested_by.label} requests {claim_size(claim)} for {claim.team}.",
@@ -43,7 +47,7 @@ def notify_deciders(claim: Claim) -> None:
     if first_approval is not None:
         body.append(f"{person_label(first_approval.by)} gave the first approval.")
     notify(
-        deciders_on(claim),
+        deciders_on(claim, effective_rule),
         key=f"ask:{claim.pk}:{stage}:{claim.state_since.timestamp():.0f}:{claim.spec_hash[:8]}",
         title=f"{claim} waits for your decision",
         body=" ".join(filter(None, body)),

@@ -131,6 +131,11 @@ def refresh(
         return _write(scope)
 
 
+def add(claim: Claim) -> None:
+    """Write the row of a request that has just been created: there is nothing to compare it with."""
+    PendingDecision.objects.bulk_create([_Audience([claim.team_id]).row(claim)])
+
+
 def find_differences() -> RowDifferences:
     """Compare all rows with what they should be, and change nothing."""
     differences, _changed, _obsolete = _compare(EVERYTHING)
@@ -178,13 +183,7 @@ def _expected_rows(scope: _Scope) -> Iterator[PendingDecision]:
         teams = {claim.team_id for claim in [*claims, *(extension.claim for extension in extensions)]}
         audience = _Audience(teams)
         for claim in claims:
-            yield PendingDecision(
-                id=claim.pk,
-                kind=Kind.CLAIM,
-                claim_id=claim.pk,
-                requested_at=claim.created_at,
-                **audience.columns(claim, claim.requested_by_id),
-            )
+            yield audience.row(claim)
         for extension in extensions:
             yield PendingDecision(
                 id=extension.pk,
@@ -239,6 +238,15 @@ class _Audience:
         leads = Membership.objects.filter(team__in=teams, role__in=LEADS, user__is_active=True)
         for team, lead in leads.values_list("team", "user"):
             self._leads.setdefault(team, set()).add(lead)
+
+    def row(self, claim: Claim) -> PendingDecision:
+        return PendingDecision(
+            id=claim.pk,
+            kind=Kind.CLAIM,
+            claim_id=claim.pk,
+            requested_at=claim.created_at,
+            **self.columns(claim, claim.requested_by_id),
+        )
 
     def columns(self, claim: Claim, requester_id: UUID) -> dict[str, Any]:
         rule = self._rules.for_claim(claim)

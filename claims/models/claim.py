@@ -74,6 +74,8 @@ class Claim(models.Model):
         PORTAL = "portal", "made by the portal"
         ADOPTED = "adopted", "adopted"
 
+    listed_alternatives: list[Alternative]  # of a row of a list, and of a claim that was just created
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=63)  # of the object in the cluster: a DNS label
     key = models.CharField(max_length=80)  # Idempotency-Key of the requester

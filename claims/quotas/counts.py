@@ -97,8 +97,8 @@ def unmanaged_use(teams: Collection[UUID]) -> dict[UUID, list[UnmanagedUse]]:
 def used_by_all_teams(classes: Collection[str]) -> Counter[str]:
     """Return the devices of these classes that all teams hold, reserve and use outside the portal."""
     used: Counter[str] = Counter()
-    for device_class, count in CHARGED_TO_ALL.rows():
-        used[device_class] += count
+    for name in classes:
+        used.update(dict(CHARGED_TO_ALL.rows(name)))
     # Equal specs are charged once: most claims of a cluster have one of a few.
     for spec, count in CLAIMED_OUTSIDE.rows():
         used.update({name: devices * count for name, devices in charge(json.loads(spec or "{}")).items()})
@@ -145,12 +145,13 @@ def _places() -> QuerySet[TeamNamespace]:
 # These run in each preview and in each request, there under the lock of the quota.
 USED_OUTSIDE = Prepared(lambda team: _outside_rows([team]), UUID)
 CHARGED_TO_ALL = Prepared(
-    lambda: (
-        ClaimCharge.objects.filter(live=True)
+    lambda name: (
+        ClaimCharge.objects.filter(live=True, device_class=name)
         .order_by()
         .values_list("device_class")
         .annotate(total=Sum(CHARGED_DEVICES))
-    )
+    ),
+    str,
 )
 CLAIMED_OUTSIDE = Prepared(
     lambda: (

@@ -6,7 +6,7 @@ only what is left once every other team has its guarantee.
 """
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +16,7 @@ from uuid import UUID
 from django.contrib.auth.models import AnonymousUser
 from django.contrib.postgres.expressions import ArraySubquery
 from django.core.paginator import Page, Paginator
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import F, OuterRef, Q, QuerySet, Sum
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Greatest
 from django.urls import reverse
@@ -56,12 +56,6 @@ class GuaranteeShare:
     @property
     def unused(self) -> int:
         return max(self.guaranteed - self.used, 0)
-
-
-def with_guarantees(rows: QuerySet[Quota]) -> QuerySet[Quota]:
-    """Narrow class quotas to those of classes of which some team has a guarantee."""
-    guaranteed = Quota.objects.filter(device_class=OuterRef("device_class"), guaranteed__gt=0)
-    return rows.filter(Exists(guaranteed), profile=None).exclude(device_class="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,14 +283,14 @@ def lock_quotas(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Pro
     """
     Lock what makes the quota of a request scarcer and return the team's own rows of it, see docs/locking.md.
 
-    Where some team has a guarantee of a class that is charged, the rows of all teams are locked: what one of
-    them takes is what another may no longer. Called in a transaction, last thing before counting.
+    Where some teams have a guarantee of a class that is charged, their rows are locked as well, by every
+    request for it: what one team takes is what another may no longer. Called in a transaction, last thing
+    before counting.
     """
-    own = Quota.objects.charged(team=team, classes=charge, profiles=profiles)
-    guaranteed = with_guarantees(Quota.objects.filter(device_class__in=list(charge)))
-    rows = Quota.objects.filter(Q(pk__in=own.values("pk")) | Q(pk__in=guaranteed.values("pk")))
-    locked = rows.select_for_update(no_key=True, of=("self",)).order_by("pk").values_list("pk", "team")
-    ids = [pk for pk, team_id in locked if team_id == team.pk]
+    charged = Quota.objects.charged(team=team, classes=charge, profiles=profiles)
+    guaranteed = Quota.objects.filter(device_class__in=list(charge), profile=None, guaranteed__gt=0)
+    rows = (charged | guaranteed).select_for_update(no_key=True).order_by("pk").values_list("pk", "team")
+    ids = [pk for pk, team_id in rows if team_id == team.pk]
     return list(Quota.objects.filter(pk__in=ids).select_related("team", "profile").order_by("pk"))
 
 
@@ -328,16 +322,22 @@ def quota_lines(
     return [*lines, *_guarantee_lines(team, charge)]
 
 
+# The devices of each class that are guaranteed to teams.
+GUARANTEED = Prepared(
+    lambda: (
+        Quota.objects.filter(profile=None, guaranteed__gt=0)
+        .order_by()
+        .values_list("device_class")
+        .annotate(total=Sum("guaranteed"))
+    )
+)
+
+
 def _guarantee_lines(team: Team, charge: Mapping[str, int]) -> list[QuotaLine]:
     """Return a line for each class of which the request would take what is guaranteed to other teams."""
-    classes = [name for name, needs in charge.items() if needs]
-    guaranteed = Quota.objects.filter(device_class__in=classes, profile=None, guaranteed__gt=0)
-    rows = list(guaranteed.select_related("team"))
-    if not rows:
+    totals = {name: total for name, total in GUARANTEED.rows() if charge.get(name)}
+    if not totals:
         return []
-    totals: Counter[str] = Counter()
-    for row in rows:
-        totals[row.device_class] += row.guaranteed
     used, capacity = used_by_all_teams(totals), device_capacity(totals)
     # Where as much is free as all guarantees together, it does not matter how much of each is used.
     scarce = {
@@ -345,9 +345,10 @@ def _guarantee_lines(team: Team, charge: Mapping[str, int]) -> list[QuotaLine]:
         for name, total in totals.items()
         if name in capacity and charge[name] > capacity[name] - used[name] - total
     }
-    scarce_rows = [row for row in rows if row.device_class in scarce]
+    rows = Quota.objects.filter(device_class__in=scarce, profile=None, guaranteed__gt=0)
+    scarce_rows = list(rows.select_related("team")) if scarce else []
     lines = []
-    for name, guarantees in class_guarantees(scarce_rows, used).items() if scarce_rows else ():
+    for name, guarantees in class_guarantees(scarce_rows, used).items():
         if refusal := reason_for_guarantees(team, name, charge[name], guarantees, capacity[name]):
             lines.append(QuotaLine(name, None, charge[name], fits=False, sentence=refusal))
     return lines

@@ -77,6 +77,11 @@ class ProfileCountsField(RowField):
         )
 
 
+def sent_profiles(data: QueryDict) -> set[str]:
+    """Return the slugs of all profiles that a request names."""
+    return {slug for name in ("profile", "alternatives", "together") for slug in data.getlist(name)}
+
+
 def profile_counts(data: MultiValueDict[str, str], name: str) -> list[tuple[str, str]]:
     """Return (slug, number) of each row with a profile; a missing number is 1."""
     counts = data.getlist(f"{name}_devices")
@@ -111,12 +116,19 @@ class Choices:
     places: Collection[tuple[UUID, UUID]]  # of a team and a cluster where it has a namespace
 
     @classmethod
-    def of(cls, user: User, teams: Iterable[Team] | None = None) -> Choices:
-        """`teams` are those of which `user` is a member, if the caller has read them."""
+    def of(
+        cls, user: User, teams: Iterable[Team] | None = None, *, slugs: Collection[str] | None = None
+    ) -> Choices:
+        """
+        `teams` are those of which `user` is a member, if the caller has read them; only profiles with these
+        `slugs` are read, all without.
+        """
         own = {
             team.slug: team for team in (teams_where(user, at_least=Role.MEMBER) if teams is None else teams)
         }
         visible = Profile.objects.visible_to(user).filter(retired_at=None, current__isnull=False)
+        if slugs is not None:
+            visible = visible.filter(slug__in=slugs)
         # By id: the rows of versions are too long to be compared with each other.
         by_id = Profile.objects.filter(pk__in=visible.order_by().values("pk")).select_related("current")
         profiles = {profile.slug: profile for profile in by_id}

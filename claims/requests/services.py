@@ -12,7 +12,8 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from claims.access import lock_owned_claim
-from claims.approvals import authority, notices
+from claims.approvals import notices
+from claims.approvals.rules import effective_rule_for
 from claims.delivery import tasks
 from claims.models import Alternative, Claim, ClaimCharge, Delivery, Draft, Profile
 from claims.plans.changes import CurrentPart, current_parts, typed_count
@@ -108,22 +109,22 @@ def _reserve(plan: RequestPlan, *, by: User, reason: str, key: str, replaces: Cl
     Draft.objects.filter(by=by, key=key).delete()
     if old is not None:
         old.remark(f"{claim} was requested as a replacement.", by=by)
-    rule = authority.automatic_approval_reason(
-        plan.devices_by_version, team=plan.team, duration=plan.duration, together=plan.together
+    rule = effective_rule_for(
+        plan.team, plan.devices_by_version, duration=plan.duration, together=plan.together
     )
-    if rule:
+    if rule.automatic:
         now = timezone.now()
         claim.advance(
             ClaimState.APPROVED,
-            why=rule,
+            why=rule.sentence,
             decided_at=now,
-            decision_note=rule,
+            decision_note=rule.sentence,
             approved_hash=claim.spec_hash,
             expires_at=now + claim.duration,
         )
         after_commit(tasks.deliver, str(claim.pk))
     else:
-        notices.notify_deciders(claim)
+        notices.notify_deciders(claim, rule)
     return claim
 
 
@@ -159,8 +160,8 @@ def _create(
         for device_class, count in plan.charge.items()
         if count
     )
-    if len(plan.options) > 1:
-        Alternative.objects.bulk_create(
+    claim.listed_alternatives = Alternative.objects.bulk_create(
+        [
             Alternative(
                 claim=claim,
                 position=position,
@@ -169,8 +170,9 @@ def _create(
                 devices=option.devices * plan.parallel,
                 together=plan.together,
             )
-            for position, option in enumerate(plan.options)
-        )
+            for position, option in enumerate(plan.options if len(plan.options) > 1 else ())
+        ]
+    )
     claim.record_creation(why=reason.strip() or "Requested.", by=by)
     return claim
 
@@ -178,10 +180,11 @@ def _create(
 def _open_profiles(team: Team, profiles: Sequence[Profile]) -> list[Profile]:
     """Return the profiles, read again, in the same order. Raise Forbidden for one not open to the team."""
     ids = [profile.pk for profile in profiles]
-    profile_by_id = Profile.objects.select_related("current").in_bulk(ids)
-    open_ids = set(Profile.objects.open_to(team).filter(pk__in=ids).values_list("pk", flat=True))
+    is_open = Exists(Profile.objects.open_to(team).filter(pk=OuterRef("pk")))
+    rows = Profile.objects.select_related("current").annotate(is_open=is_open).filter(pk__in=ids)
+    profile_by_id = {profile.pk: profile for profile in rows}
     for pk in ids:
-        if pk not in open_ids and profile_by_id[pk].retired_at is None:
+        if not profile_by_id[pk].is_open and profile_by_id[pk].retired_at is None:
             raise Forbidden(f"The profile {profile_by_id[pk]} is not open to {team}.")
     return [profile_by_id[pk] for pk in ids]
 

@@ -20,7 +20,7 @@ from claims.catalogue.listing import CatalogueEntry, counted_at, counted_entries
 from claims.match_page import dropped_page, funnel_rows, relaxation_rows
 from claims.models import Claim, Draft, Profile
 from claims.requests.draft_views import draft_query, draft_url, keep_in_session, restore_from_session
-from claims.requests.forms import Choices, RequestForm, prefill_problems
+from claims.requests.forms import Choices, RequestForm, prefill_problems, sent_profiles
 from claims.requests.preview import RequestPreview, preview
 from claims.requests.services import open_drafts, request_claim
 from claims.requests.suggestions import blockers_for
@@ -67,10 +67,11 @@ def request_form(request: HttpRequest) -> HttpResponse:
         if (draft := restore_from_session(request)) is not None:
             return redirect(draft_url(draft))
         return new_request_page(request)
+    choices = choices_of(request, request.POST)
     slug = request.POST.get("team", "")
-    if slug and slug not in choices_of(request).teams:
+    if slug and slug not in choices.teams:
         team_for(user, slug, at_least=Role.MEMBER)  # says why not
-    form = RequestForm(data := without_removed_row(request.POST), user=user, choices=choices_of(request))
+    form = RequestForm(data := without_removed_row(request.POST), user=user, choices=choices)
     if any(name in data for name in REDISPLAY_BUTTONS):
         return form_response(request, form, data=data)
     if not form.is_valid():
@@ -94,17 +95,13 @@ def new_request_page(request: HttpRequest) -> HttpResponse:
     return form_response(request, form, data=data, problems=problems, draft=draft)
 
 
-def choices_of(request: HttpRequest) -> Choices:
-    """Return what the reader may choose from; read once in a request."""
-    choices: Choices | None = getattr(request, "request_choices", None)
-    if choices is None:
-        user, teams = user_of(request), None
-        if not user.is_superuser:
-            roles = roles_of(request)
-            teams = [team for team, role in roles.items() if role.rank >= Role.MEMBER.rank]
-        choices = Choices.of(user, teams)
-        request.request_choices = choices  # type: ignore[attr-defined]
-    return choices
+def choices_of(request: HttpRequest, sent: QueryDict | None = None) -> Choices:
+    """Return what the reader may choose from; of profiles only those that are `sent`, if that is enough."""
+    user, teams = user_of(request), None
+    if not user.is_superuser:
+        roles = roles_of(request)
+        teams = [team for team, role in roles.items() if role.rank >= Role.MEMBER.rank]
+    return Choices.of(user, teams, slugs=None if sent is None else sent_profiles(sent))
 
 
 def uuid_or_404(text: str) -> UUID:
@@ -137,7 +134,8 @@ def send_request(request: HttpRequest, form: RequestForm) -> HttpResponse:
 @require_safe
 def request_preview(request: HttpRequest) -> HttpResponse:
     """Return only the panel, for the fields typed so far."""
-    return render(request, "claims/requests/request.html#panel", panel_context(request, request.GET))
+    page = panel_context(request, request.GET, choices_of(request, request.GET))
+    return render(request, "claims/requests/request.html#panel", page)
 
 
 @require_safe
@@ -156,7 +154,7 @@ def request_dropped(request: HttpRequest, step: int) -> HttpResponse:
     """
     Show the devices that a step of the match drops, with reasons; as a page, or as rows for the panel.
     """
-    page = panel_context(request, request.GET, suggest=False)
+    page = panel_context(request, request.GET, choices_of(request, request.GET), suggest=False)
     if page["panel"] is None:
         return render(request, "claims/dropped.html", page, status=422)
     if not 0 < step < len(page["funnel"]):
@@ -190,23 +188,27 @@ def form_response(
     problems: Sequence[str] = (),
     draft: Draft | None = None,
 ) -> HttpResponse:
-    """`told` is what the form could not take; `draft` the one that is open."""
+    """
+    `problems` say what the form could not use of an address; `draft` is the one that is open. A form that was
+    sent has read only the profiles that it names; to be shown, it needs all.
+    """
+    if form.is_bound:
+        form.choices = choices_of(request)
     page = {
         "form": form,
         "draft": draft,
         "other_drafts": open_drafts(user_of(request)).exclude(key=form["key"].value() or "").count(),
         "prefill_problems": problems,
-        "entries": (shown := requestable_entries(request)),
+        "entries": (shown := requestable_entries(request, form.choices)),
         "counted_at": counted_at(shown),
         "further_rows": further_rows(form, data),
-        **panel_context(request, data),
+        **panel_context(request, data, form.choices),
     }
     return render(request, "claims/requests/request.html", page, status=status)
 
 
-def requestable_entries(request: HttpRequest) -> list[CatalogueEntry]:
+def requestable_entries(request: HttpRequest, choices: Choices) -> list[CatalogueEntry]:
     """Return the catalogue entries that the form shows: all but retired profiles."""
-    choices = choices_of(request)
     return counted_entries(
         user_of(request), list(choices.profiles.values()), list(choices.teams.values()), choices.places
     )
@@ -245,12 +247,14 @@ def form_as_query(form: RequestForm) -> QueryDict:
     return data
 
 
-def panel_context(request: HttpRequest, data: QueryDict, *, suggest: bool = True) -> dict[str, Any]:
+def panel_context(
+    request: HttpRequest, data: QueryDict, choices: Choices, *, suggest: bool = True
+) -> dict[str, Any]:
     """
     Return the context of the panel: the preview of `data`, or what is missing, field by field. Without
     `suggest`, what would help is left out.
     """
-    form = RequestForm(data, user=user_of(request), choices=choices_of(request))
+    form = RequestForm(data, user=user_of(request), choices=choices)
     chosen = {"chosen": chosen_alternatives(form)}
     if not data.get("profile"):
         missing = ["Choose a profile to see matching and free devices."]
@@ -300,7 +304,7 @@ def preview_query(data: QueryDict, *more: str) -> str:
 @require_safe
 def request_blockers(request: HttpRequest) -> HttpResponse:
     """Show claims that would free enough devices; as a page, or as lines for the panel."""
-    page = panel_context(request, request.GET, suggest=False)
+    page = panel_context(request, request.GET, choices_of(request, request.GET), suggest=False)
     result: RequestPreview | None = page["panel"]
     if result is None:
         return render(request, "claims/requests/blockers.html", page, status=422)

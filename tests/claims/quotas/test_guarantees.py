@@ -197,11 +197,3 @@ def publish_cut(cluster, partitions):
             classes=[GPU_CLASS],
             counters=taken,
         )
-
-
-def test_only_classes_with_a_guarantee_are_kept(vision):
-    kept = make_quota(vision, 8, device_class="kept.example.com")
-    Quota.objects.filter(pk=kept.pk).update(guaranteed=1)
-    make_quota(vision, 8, device_class="other.example.com")
-    Quota.objects.create(team=vision, counts="claims", devices=3)
-    assert list(usage.with_guarantees(Quota.objects.all())) == [kept]

@@ -226,8 +226,11 @@ def test_locking_returns_the_rows_that_are_charged_of_the_team_alone(vision, tra
 def test_rows_of_other_teams_are_locked_only_for_a_class_with_a_guarantee(
     vision, quota, charged, django_assert_num_queries
 ):
-    """A request for another class waits for nobody."""
+    """A request for another class waits for nobody, and none for a team without a guarantee."""
     make_quota(vision, 4, device_class=MIG)
+    without = make_team("without")
+    make_quota(without, 4)
+    Quota.objects.create(team=without, counts="claims", devices=3)
     nlp = make_team("nlp")
     Quota.objects.filter(pk=make_quota(nlp, 9).pk).update(guaranteed=1)
     make_quota(nlp, 9, device_class=MIG)
