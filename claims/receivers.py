@@ -73,7 +73,9 @@ def notify_approvers(*, claim: Claim, **_: Any) -> None:
 def refresh_claim(*, claim: Claim, old: str, new: str, **_: Any) -> None:
     if not old and new == ClaimState.REQUESTED:
         pending.add(claim)
-    elif ClaimState.REQUESTED in (old, new):
+    elif old == ClaimState.REQUESTED:
+        pending.remove(claim)
+    elif new == ClaimState.REQUESTED:
         pending.refresh(claims=[claim.pk])
 
 

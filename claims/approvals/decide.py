@@ -92,7 +92,8 @@ def load_for_decision(
     """
     require_role(by, claim.team, at_least=Role.VIEWER)
     authority = ApprovalAuthority(by, [claim.team])
-    claims = Claim.objects.select_related("team", "requested_by", "profile_version__profile")
+    related = ("team", "cluster", "requested_by", "profile_version__profile")
+    claims = Claim.objects.select_related(*related).with_profiles()
     claim = claims.get(pk=claim.pk)
     effective_rule = authority.rules.for_claim(claim)
     if effective_rule.approval == Approval.BOTH:
@@ -194,7 +195,16 @@ def approve_with_changes(
     claim, effective_rule, delegator = load_for_decision(claim, by)
     # The row before the quota, as everywhere; so the change and its approval are of the same spec.
     Claim.objects.select_for_update(no_key=True).get(pk=claim.pk)
-    claim.refresh_from_db(fields=["state", "spec", "spec_hash", "devices", "duration", "profile_version"])
+    changed_meanwhile = (
+        "state",
+        "spec",
+        "spec_hash",
+        "devices",
+        "duration",
+        "profile_version",
+        "alternatives",
+    )
+    claim.refresh_from_db(fields=changed_meanwhile)
     if claim.state != ClaimState.REQUESTED:
         return require_same_decision(claim, by, ClaimState.APPROVED)
     require_same_spec(claim, spec_hash)

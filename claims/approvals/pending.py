@@ -127,13 +127,22 @@ def refresh(
         _drift, changed, obsolete = _compare(EVERYTHING)
         differing = Q(pk__in=[*(row.pk for row in changed), *obsolete])
         scope = _Scope(differing, differing, differing, differing)
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         return _write(scope)
 
 
 def add(claim: Claim) -> None:
     """Write the row of a request that has just been created: there is nothing to compare it with."""
     PendingDecision.objects.bulk_create([_Audience([claim.team_id]).row(claim)])
+
+
+def remove(claim: Claim) -> None:
+    """Remove the row of a request that has been decided; compare an extension that waits as well."""
+    rows = PendingDecision.objects.filter(claim=claim).values_list("pk", flat=True)
+    if any(pk != claim.pk for pk in rows):
+        refresh(claims=[claim.pk])
+    else:
+        PendingDecision.objects.filter(pk=claim.pk).delete()
 
 
 def find_differences() -> RowDifferences:

@@ -74,8 +74,6 @@ class Claim(models.Model):
         PORTAL = "portal", "made by the portal"
         ADOPTED = "adopted", "adopted"
 
-    listed_alternatives: list[Alternative]  # of a row of a list, and of a claim that was just created
-
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=63)  # of the object in the cluster: a DNS label
     key = models.CharField(max_length=80)  # Idempotency-Key of the requester
@@ -208,7 +206,7 @@ class Claim(models.Model):
         """
         if to not in NEXT[self.state]:
             raise IllegalTransition(f"{self} is {self.state} and cannot become {to}.")
-        with transaction.atomic():
+        with transaction.atomic(savepoint=False):
             unmoved = Claim.objects.filter(pk=self.pk, state=self.state)
             fields = {"state_since": Now(), "reconcile_at": Now(), **fields}
             if not unmoved.update(state=to, version=F("version") + 1, **fields):
@@ -221,6 +219,9 @@ class Claim(models.Model):
                 self._end_carrying()
             claim_state_changed.send(Claim, claim=self, old=self.state, new=to)
         self.refresh_from_db(fields=["state", "version", *fields])
+        for name, value in fields.items():
+            if isinstance(value, models.Model):  # which was read again by its id alone
+                setattr(self, name, value)
         return True
 
     def remark(self, why: str, *, by: User | None = None, **fields: object) -> None:

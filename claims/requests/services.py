@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Prefetch, QuerySet, prefetch_related_objects
 from django.utils import timezone
 
 from claims.access import lock_owned_claim
@@ -160,7 +161,7 @@ def _create(
         for device_class, count in plan.charge.items()
         if count
     )
-    claim.listed_alternatives = Alternative.objects.bulk_create(
+    Alternative.objects.bulk_create(
         [
             Alternative(
                 claim=claim,
@@ -173,6 +174,8 @@ def _create(
             for position, option in enumerate(plan.options if len(plan.options) > 1 else ())
         ]
     )
+    profiles_of_all = Alternative.objects.select_related("profile_version__profile")
+    prefetch_related_objects([claim], Prefetch("alternatives", profiles_of_all))
     claim.record_creation(why=reason.strip() or "Requested.", by=by)
     return claim
 
@@ -180,12 +183,13 @@ def _create(
 def _open_profiles(team: Team, profiles: Sequence[Profile]) -> list[Profile]:
     """Return the profiles, read again, in the same order. Raise Forbidden for one not open to the team."""
     ids = [profile.pk for profile in profiles]
-    is_open = Exists(Profile.objects.open_to(team).filter(pk=OuterRef("pk")))
-    rows = Profile.objects.select_related("current").annotate(is_open=is_open).filter(pk__in=ids)
-    profile_by_id = {profile.pk: profile for profile in rows}
-    for pk in ids:
-        if not profile_by_id[pk].is_open and profile_by_id[pk].retired_at is None:
-            raise Forbidden(f"The profile {profile_by_id[pk]} is not open to {team}.")
+    is_closed = ~Exists(Profile.objects.open_to(team).filter(pk=OuterRef("pk")))
+    rows = Profile.objects.select_related("current").annotate(is_closed=is_closed).filter(pk__in=ids)
+    profile_by_id: dict[UUID, Profile] = {}
+    for profile in rows:
+        if profile.is_closed and profile.retired_at is None:  # type: ignore[attr-defined]
+            raise Forbidden(f"The profile {profile} is not open to {team}.")
+        profile_by_id[profile.pk] = profile
     return [profile_by_id[pk] for pk in ids]
 
 
