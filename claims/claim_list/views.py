@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from operator import mul
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django import forms
@@ -14,7 +14,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Exists, OuterRef, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
@@ -24,7 +24,6 @@ from django_filters import ChoiceFilter, FilterSet
 from claims.access import may_request
 from claims.claim_list import bulk
 from claims.claim_list.bulk import BulkAction
-from claims.claim_list.forms import BulkForm
 from claims.claim_list.rows import rows_of, table_rows
 from claims.models import (
     Alternative,
@@ -41,6 +40,7 @@ from claims.requests.services import open_drafts
 from claims.states import FINAL, ClaimState
 from core.errors import Invalid
 from core.filters import TRIGRAM, RowFilter, estimated_rows, has_text, has_text_by_index
+from core.inputs import DurationText
 from core.listing import Column, Listing
 from core.times import duration
 from inventory.models import Cluster
@@ -228,6 +228,35 @@ def claim_list(request: HttpRequest) -> HttpResponseBase:
             "empty_action": "Open the catalogue",
         },
     )
+
+
+class BulkForm(forms.Form):
+    """`by` is required to extend, `to` to transfer; `people` are the eligible owners."""
+
+    action = forms.ChoiceField(choices=BulkAction.choices, label="Action")
+    by = DurationText(required=False, label="Extend by", help_text="For example 24h or 3d.")
+    to = forms.ModelChoiceField(
+        User.objects.none(), to_field_name="username", required=False, label="New owner"
+    )
+    reason = forms.CharField(
+        required=False,
+        max_length=500,
+        label="Reason",
+        help_text="Shown in the history of each claim.",
+    )
+
+    def __init__(self, data: QueryDict, *, people: QuerySet[User]) -> None:
+        super().__init__(data)
+        cast("forms.ModelChoiceField[User]", self.fields["to"]).queryset = people
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        action = cleaned.get("action")
+        if action == BulkAction.EXTEND and not cleaned.get("by") and "by" not in self.errors:
+            self.add_error("by", "Enter the length of the extension, for example 24h or 3d.")
+        if action == BulkAction.TRANSFER and not cleaned.get("to") and "to" not in self.errors:
+            self.add_error("to", "Choose a new owner.")
+        return cleaned
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
