@@ -19,11 +19,7 @@ urlpatterns = [
     path("", include("inventory.urls")),
     path("", include("claims.urls")),
     path("", include("usage.urls")),
-    path("api/v1/", include("teams.api_urls")),
-    path("api/v1/", include("notify.api_urls")),
-    path("api/v1/", include("inventory.api_urls")),
-    path("api/v1/", include("claims.api_urls")),
-    path("api/v1/", include("usage.api_urls")),
+    path("api/v1/", include("portal.api_urls")),
     path("api/v1/schema/", SpectacularAPIView.as_view(), name="api-schema"),
     path("admin/", admin.site.urls),
 ]

@@ -16,8 +16,6 @@ from typing import Any
 
 from dra.cel import CelError, CompileError, compile_selector
 from dra.quota import keys
-from simulator import errors
-from simulator.errors import ApiError, FieldCause
 from simulator.resources import (
     CLAIMS,
     CLASSES,
@@ -27,8 +25,12 @@ from simulator.resources import (
     QUOTAS,
     TAINT_RULES,
     TEMPLATES,
+    ApiError,
+    FieldCause,
     Manifest,
     Resource,
+    forbidden,
+    not_found,
 )
 from simulator.store import Store
 
@@ -319,10 +321,10 @@ def check_namespace(store: Store, resource: Resource, metadata: dict[str, Any]) 
     name = metadata["namespace"]
     namespace = store.get(NAMESPACES, "", name)
     if namespace is None:
-        raise errors.not_found(NAMESPACES, name)
+        raise not_found(NAMESPACES, name)
     if namespace["metadata"].get("deletionTimestamp"):
         why = f"unable to create new content in namespace {name} because it is being terminated"
-        raise errors.forbidden(resource, metadata.get("name", ""), why)
+        raise forbidden(resource, metadata.get("name", ""), why)
 
 
 def admin_access(store: Store, resource: Resource, manifest: Manifest) -> Iterator[FieldCause]:
@@ -377,4 +379,4 @@ def _exceeded(resource: Resource, manifest: Manifest, quota: Manifest, over: dic
     limited = ",".join(f"{key}={status['hard'][key]}" for key in over)
     name = quota["metadata"]["name"]
     why = f"exceeded quota: {name}, requested: {requested}, used: {used}, limited: {limited}"
-    return errors.forbidden(resource, manifest["metadata"]["name"], why)
+    return forbidden(resource, manifest["metadata"]["name"], why)

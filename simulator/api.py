@@ -9,11 +9,24 @@ import yaml
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from simulator import errors, store
+from simulator import store
 from simulator.cluster import SimulatedCluster
-from simulator.errors import ApiError, FieldCause
 from simulator.registry import WriteOptions, Written
-from simulator.resources import BY_PATH, DRA, RESOURCES, VERBS, Resource
+from simulator.resources import (
+    BY_PATH,
+    DRA,
+    RESOURCES,
+    VERBS,
+    ApiError,
+    FieldCause,
+    Resource,
+    bad_request,
+    forbidden,
+    invalid_options,
+    method_not_allowed,
+    no_such_path,
+    unauthorized,
+)
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "patch", "delete")
@@ -72,7 +85,7 @@ def identify(authorization: str) -> Identity:
     """Raise ApiError 401 without a known bearer token."""
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer" or token not in IDENTITIES:
-        raise errors.unauthorized()
+        raise unauthorized()
     return IDENTITIES[token]
 
 
@@ -84,7 +97,7 @@ def refusal(
     resource_name = f"{resource.plural}/{part}" if part else resource.plural
     group = resource.group
     why = f'User "{identity.name}" cannot {verb} resource "{resource_name}" in API group "{group}" {where}'
-    return errors.forbidden(resource, name, why)
+    return forbidden(resource, name, why)
 
 
 GIT_VERSION = "v1.37.1+simulated"
@@ -238,12 +251,12 @@ def _target(path: str) -> Target:
         namespace, rest = rest[1], rest[2:]
     resource = BY_PATH.get((group, version, rest[0]))
     if resource is None or len(rest) > 3 or bool(namespace) > resource.namespaced:
-        raise errors.no_such_path()
+        raise no_such_path()
     name, part = [*rest[1:], "", ""][:2]
     if (part and (part != "status" or not resource.status)) or (
         name and resource.namespaced and not namespace
     ):
-        raise errors.no_such_path()
+        raise no_such_path()
     return Target(resource, namespace, name, part)
 
 
@@ -274,7 +287,7 @@ def _verb(method: str, target: Target, *, watches: bool) -> str:
         return "get" if target.name else "watch" if watches else "list"
     verbs = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"} if target.name else {"POST": "create"}
     if method not in verbs or (method == "POST" and target.resource.namespaced and not target.namespace):
-        raise errors.method_not_allowed()
+        raise method_not_allowed()
     return verbs[method]
 
 
@@ -326,12 +339,12 @@ def _options(request: Request, verb: str, *, applies: bool) -> WriteOptions:
     )
     if query.get("dryRun", "All") != "All":
         message = f'Unsupported value: ["{query["dryRun"]}"]: supported values: "All"'
-        raise errors.invalid_options(kind, FieldCause("dryRun", "FieldValueNotSupported", message))
+        raise invalid_options(kind, FieldCause("dryRun", "FieldValueNotSupported", message))
     strictness = query.get("fieldValidation", "")
     if strictness not in STRICTNESS:
         listed = ", ".join(f'"{known}"' for known in STRICTNESS)
         message = f'Unsupported value: "{strictness}": supported values: {listed}'
-        raise errors.invalid_options(kind, FieldCause("fieldValidation", "FieldValueNotSupported", message))
+        raise invalid_options(kind, FieldCause("fieldValidation", "FieldValueNotSupported", message))
     agent = request.headers.get("user-agent", "unknown").partition("/")[0]
     return WriteOptions(
         manager=query.get("fieldManager", "" if applies else agent),
@@ -350,9 +363,7 @@ async def _body(request: Request) -> Any:
             return yaml.safe_load(raw)
         return json.loads(raw)
     except (ValueError, yaml.YAMLError) as problem:
-        raise errors.bad_request(
-            f"the object provided is unrecognized: json parse error: {problem}"
-        ) from problem
+        raise bad_request(f"the object provided is unrecognized: json parse error: {problem}") from problem
 
 
 def _review(identity: Identity, body: Any) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from simulator import errors
 from simulator.api import answer
 from simulator.cluster import SimulatedCluster
+from simulator.resources import no_such_path
 from simulator.world import populate
 
 
@@ -160,7 +160,7 @@ def make_app(
     async def serve(request: Request) -> Response:
         cluster = by_name.get(request.path_params["cluster"])
         if cluster is None:
-            return JSONResponse(errors.no_such_path().body(), 404)
+            return JSONResponse(no_such_path().body(), 404)
         return await answer(cluster, request.path_params["path"], request)
 
     async def health(_request: Request) -> Response:

@@ -9,8 +9,7 @@ import copy
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from simulator.errors import ApiError
-from simulator.resources import Manifest
+from simulator.resources import ApiError, Manifest
 
 type Path = tuple[str, ...]
 type Operation = Literal["Apply", "Update"]

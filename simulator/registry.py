@@ -4,11 +4,27 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulator import admission, errors, patching
+from simulator import admission, patching
 from simulator.admission import causes, with_defaults
-from simulator.errors import FieldCause
 from simulator.patching import Operation, json_patched, merge_patched
-from simulator.resources import CLAIMS, NAMESPACES, PODS, TEMPLATES, Manifest, Resource
+from simulator.resources import (
+    CLAIMS,
+    NAMESPACES,
+    PODS,
+    TEMPLATES,
+    ApiError,
+    FieldCause,
+    Manifest,
+    Resource,
+    already_exists,
+    bad_request,
+    invalid,
+    invalid_options,
+    modified,
+    no_such_uid,
+    not_found,
+    wrong_uid,
+)
 from simulator.schema import decoded_for_apply, decoded_for_write
 from simulator.store import Store
 
@@ -49,7 +65,7 @@ class Registry:
         """Raise ApiError 404 if it is not there."""
         if found := self.store.get(resource, namespace, name):
             return found
-        raise errors.not_found(resource, name)
+        raise not_found(resource, name)
 
     def create(self, resource: Resource, namespace: str, body: Any, options: WriteOptions) -> Written:
         manifest, warnings = decoded_for_write(resource, body, options.strictness)
@@ -58,7 +74,7 @@ class Registry:
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = metadata["generateName"] + self.store.new_suffix()
         if self.store.get(resource, namespace, metadata.get("name", "")):
-            raise errors.already_exists(resource, metadata["name"])
+            raise already_exists(resource, metadata["name"])
         stored = self._insert(resource, manifest, options, "Update")
         return Written(stored, created=True, warnings=warnings)
 
@@ -68,18 +84,16 @@ class Registry:
         """Server-side apply. Raise 409 where another manager owns what would change, unless forced."""
         manifest = decoded_for_apply(resource, namespace, name, body)
         if not options.manager:
-            raise errors.invalid_options(
+            raise invalid_options(
                 "PatchOptions", FieldCause.required("fieldManager", "is required for apply patch")
             )
         live, uid = self.store.get(resource, namespace, name), manifest["metadata"].get("uid")
         if live is None and uid:
-            raise errors.no_such_uid(resource, name, uid)
+            raise no_such_uid(resource, name, uid)
         if live is None:
             return Written(self._insert(resource, manifest, options, "Apply"), created=True)
         if uid and uid != live["metadata"]["uid"]:
-            raise errors.invalid(
-                resource, name, [FieldCause.invalid("metadata.uid", uid, "field is immutable")]
-            )
+            raise invalid(resource, name, [FieldCause.invalid("metadata.uid", uid, "field is immutable")])
         mine, theirs = _owners(live, options.manager)
         owned = patching.owned_paths(manifest)
         changed = {
@@ -106,7 +120,7 @@ class Registry:
         new, warnings = decoded_for_write(resource, body, options.strictness)
         metadata = new.get("metadata") or {}
         if metadata.get("name", name) != name:
-            raise errors.bad_request(
+            raise bad_request(
                 f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
             )
         _match_namespace(resource, metadata, namespace)
@@ -114,7 +128,7 @@ class Registry:
             metadata.get("resourceVersion", live["metadata"]["resourceVersion"])
             != live["metadata"]["resourceVersion"]
         ):
-            raise errors.modified(resource, name)
+            raise modified(resource, name)
         if part == "status":
             new = live | {"status": new.get("status") or {}}
         elif resource.status and "status" in live:
@@ -129,7 +143,7 @@ class Registry:
         metadata = live["metadata"]
         preconditions = (body.get("preconditions") or {}).get("uid")
         if preconditions and preconditions != metadata["uid"]:
-            raise errors.wrong_uid(resource, name, preconditions, metadata["uid"])
+            raise wrong_uid(resource, name, preconditions, metadata["uid"])
         if options.dry_run:
             return live
         grace = body.get("gracePeriodSeconds")
@@ -164,7 +178,7 @@ class Registry:
             manifest["status"] = {}
         admission.check_namespace(self.store, resource, metadata)
         if wrong := [*causes(resource, manifest), *admission.admin_access(self.store, resource, manifest)]:
-            raise errors.invalid(resource, name, wrong)
+            raise invalid(resource, name, wrong)
         admission.check_quota(self.store, resource, manifest)
         if options.dry_run:
             return {"kind": resource.kind, "apiVersion": resource.api_version} | manifest
@@ -229,14 +243,14 @@ class Registry:
                 FieldCause.forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
             )
         if wrong := wrong or causes(resource, new):
-            raise errors.invalid(resource, new["metadata"]["name"], wrong)
+            raise invalid(resource, new["metadata"]["name"], wrong)
 
 
 def _match_namespace(resource: Resource, metadata: dict[str, Any], namespace: str) -> None:
     if not resource.namespaced:
         metadata.pop("namespace", None)
     elif metadata.setdefault("namespace", namespace) != namespace:
-        raise errors.bad_request(
+        raise bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
 
@@ -254,7 +268,7 @@ def _owners(live: Manifest, manager: str) -> tuple[set[patching.Path], list[tupl
     return mine, theirs
 
 
-def _apply_conflict(resource: Resource, conflicts: list[tuple[str, patching.Path]]) -> errors.ApiError:
+def _apply_conflict(resource: Resource, conflicts: list[tuple[str, patching.Path]]) -> ApiError:
     causes_ = [
         {"reason": "FieldManagerConflict", "message": who, "field": patching.shown(path)}
         for who, path in conflicts
@@ -263,9 +277,7 @@ def _apply_conflict(resource: Resource, conflicts: list[tuple[str, patching.Path
     said = [f"{who}: {patching.shown(path)}" for who, path in conflicts]
     text = said[0] if len(said) == 1 else "\n" + "\n".join(f"- {line}" for line in said)
     separator = ": " if len(said) == 1 else ":"
-    return errors.ApiError(
-        409, "Conflict", f"Apply failed with {count}{separator}{text}", {"causes": causes_}
-    )
+    return ApiError(409, "Conflict", f"Apply failed with {count}{separator}{text}", {"causes": causes_})
 
 
 def _runs(resource: Resource, live: Manifest, grace: int | None) -> bool:

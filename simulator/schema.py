@@ -8,8 +8,6 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulator import errors
-from simulator.errors import ApiError
 from simulator.resources import (
     CLAIMS,
     CLASSES,
@@ -18,8 +16,10 @@ from simulator.resources import (
     QUOTAS,
     TAINT_RULES,
     TEMPLATES,
+    ApiError,
     Manifest,
     Resource,
+    bad_request,
 )
 
 type Schema = str | list[Any] | dict[str, Any]
@@ -188,20 +188,20 @@ def _mistyped(schema: Schema, value: Any, path: str) -> str:
 def decoded_for_write(resource: Resource, body: Any, strictness: str) -> tuple[Manifest, list[str]]:
     """Return a private copy of the body, and warnings. Raise 400 for what is not this kind."""
     if not isinstance(body, dict):
-        raise errors.bad_request(f"the object provided is unrecognized (must be of type {resource.kind})")
+        raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind})")
     kind, version = body.get("kind") or resource.kind, body.get("apiVersion") or resource.api_version
     if kind != resource.kind or version != resource.api_version:
-        raise errors.bad_request(
+        raise bad_request(
             f'{kind} in version "{str(version).rpartition("/")[2]}" cannot be handled as a {resource.kind}: '
             f"no kind match for {version}"
         )
     decoded = decode(resource, copy.deepcopy(body))
     prefix = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
     if decoded.mistyped:
-        raise errors.bad_request(prefix + decoded.mistyped)
+        raise bad_request(prefix + decoded.mistyped)
     unknown = [f'unknown field "{path}"' for path in decoded.unknown]
     if unknown and strictness == "Strict":
-        raise errors.bad_request(f"{prefix}strict decoding error: {', '.join(unknown)}")
+        raise bad_request(f"{prefix}strict decoding error: {', '.join(unknown)}")
     manifest = decoded.value
     manifest["metadata"] = manifest.get("metadata") or {}
     return manifest, unknown if strictness == "Warn" else []
@@ -210,21 +210,19 @@ def decoded_for_write(resource: Resource, body: Any, strictness: str) -> tuple[M
 def decoded_for_apply(resource: Resource, namespace: str, name: str, body: Any) -> Manifest:
     """Return a private copy of what is applied. An unknown field is a 500, as on the real server of 1.37."""
     if not isinstance(body, dict):
-        raise errors.bad_request("error decoding YAML: the applied configuration is not an object")
+        raise bad_request("error decoding YAML: the applied configuration is not an object")
     if (body.get("apiVersion"), body.get("kind")) != (resource.api_version, resource.kind):
-        raise errors.bad_request(
-            f"invalid object type: {body.get('apiVersion', '/')}, Kind={body.get('kind', '')}"
-        )
+        raise bad_request(f"invalid object type: {body.get('apiVersion', '/')}, Kind={body.get('kind', '')}")
     decoded = decode(resource, copy.deepcopy(body))
     if decoded.mistyped:
         raise _untyped(resource, namespace, name, [], decoded.mistyped)
     metadata = decoded.value["metadata"] = decoded.value.get("metadata") or {}
     if metadata.get("name", name) != name:
-        raise errors.bad_request(
+        raise bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
         )
     if resource.namespaced and metadata.get("namespace", namespace) != namespace:
-        raise errors.bad_request(
+        raise bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     if decoded.unknown:

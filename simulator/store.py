@@ -24,9 +24,16 @@ from random import Random
 from typing import Any, Literal
 from uuid import UUID
 
-from simulator import errors
-from simulator.errors import ApiError, FieldCause
-from simulator.resources import RESOURCES, Manifest, Resource
+from simulator.resources import (
+    RESOURCES,
+    ApiError,
+    FieldCause,
+    Manifest,
+    Resource,
+    bad_request,
+    expired,
+    invalid_options,
+)
 
 type Key = tuple[str, str]  # namespace ("" for cluster-scoped), name
 type EventType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -196,7 +203,7 @@ def _label_test(part: str) -> Callable[[dict[str, str]], bool]:
     if match := _EXISTS.match(part):
         key, wanted = match["key"], not match["not"]
         return lambda labels: (key in labels) is wanted
-    raise errors.bad_request(f"unable to parse requirement: found '{part}', expected: ',' or 'end of string'")
+    raise bad_request(f"unable to parse requirement: found '{part}', expected: ',' or 'end of string'")
 
 
 def field_matcher(resource: Resource, text: str) -> Matcher:
@@ -205,10 +212,10 @@ def field_matcher(resource: Resource, text: str) -> Matcher:
     for part in filter(None, text.split(",")):
         match = _EQUAL.match(part.strip())
         if not match:
-            raise errors.bad_request(f"invalid selector: '{part}'; can't understand '{part}'")
+            raise bad_request(f"invalid selector: '{part}'; can't understand '{part}'")
         if match["key"] not in fields:
             listed = ", ".join(f'"{name}"' for name in fields)
-            raise errors.bad_request(f'"{match["key"]}" is not a known field selector: only {listed}')
+            raise bad_request(f'"{match["key"]}" is not a known field selector: only {listed}')
         tests.append((match["key"], match["op"] != "!=", match["value"]))
     return lambda manifest: all((_field(manifest, path) == value) is same for path, same, value in tests)
 
@@ -279,7 +286,7 @@ class Lister:
             return kept
         if revision == self.store.revision:
             return self.store.all(resource, namespace)
-        raise errors.expired(
+        raise expired(
             "The provided continue parameter is too old to display a consistent list result. You can start a "
             "new list without the continue parameter, or use the continue token in this response to retrieve "
             "the remainder of the results. Continuing with the provided token results in an inconsistent "
@@ -291,7 +298,7 @@ class Lister:
 def _number(text: str, what: str) -> int:
     if text and not text.isdigit():
         why = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise errors.bad_request(f"{what}: {why}")
+        raise bad_request(f"{what}: {why}")
     return int(text or 0)
 
 
@@ -305,7 +312,7 @@ def _opened(token: str) -> tuple[int, int]:
         plain = json.loads(base64.urlsafe_b64decode(token))
         return int(plain["rv"]), int(plain["start"])
     except (ValueError, KeyError, TypeError) as problem:
-        raise errors.bad_request(f"continue key is not valid: {problem}") from problem
+        raise bad_request(f"continue key is not valid: {problem}") from problem
 
 
 def _too_large(asked: int, current: int) -> ApiError:
@@ -342,11 +349,11 @@ def parsed(resource: Resource, namespace: str | None, query: Mapping[str, str]) 
     revision = query.get("resourceVersion") or "0"
     if not revision.isdigit():
         why = f'strconv.ParseUint: parsing "{revision}": invalid syntax'
-        raise errors.ApiError(500, "", f'resourceVersion: Invalid value: "{revision}": {why}')
+        raise ApiError(500, "", f'resourceVersion: Invalid value: "{revision}": {why}')
     initial = query.get("sendInitialEvents") == "true"
     if initial and query.get("resourceVersionMatch") != "NotOlderThan":
         why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        raise errors.invalid_options("ListOptions", FieldCause.forbidden("resourceVersionMatch", why))
+        raise invalid_options("ListOptions", FieldCause.forbidden("resourceVersionMatch", why))
     return Watch(
         resource=resource,
         namespace=namespace,
@@ -378,7 +385,7 @@ async def stream(store: Store, watch: Watch) -> AsyncIterator[bytes]:  # noqa: C
             changes = store.since(watch.resource, revision)
             if changes is None:
                 oldest = store.compacted[watch.resource.plural]
-                gone = errors.expired(f"too old resource version: {revision} ({oldest})")
+                gone = expired(f"too old resource version: {revision} ({oldest})")
                 yield _line("ERROR", gone.body())
                 return
             for change in changes:

@@ -20,8 +20,7 @@ from simulator.controllers import (
     terminal,
     with_status,
 )
-from simulator.errors import ApiError
-from simulator.resources import CLAIMS, PODS, TEMPLATES, Manifest
+from simulator.resources import CLAIMS, PODS, TEMPLATES, ApiError, Manifest
 
 ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 

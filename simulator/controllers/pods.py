@@ -23,7 +23,6 @@ from simulator.controllers import (
     with_condition,
     with_status,
 )
-from simulator.errors import ApiError
 from simulator.resources import (
     CLAIMS,
     CLASSES,
@@ -35,6 +34,7 @@ from simulator.resources import (
     SLICES,
     TAINT_RULES,
     TEMPLATES,
+    ApiError,
     Manifest,
     Resource,
 )

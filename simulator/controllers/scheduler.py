@@ -26,9 +26,8 @@ from simulator.controllers import (
 )
 from simulator.controllers import claims as extended
 from simulator.controllers.claims import FINALIZER
-from simulator.errors import ApiError
 from simulator.registry import WriteOptions
-from simulator.resources import CLAIMS, CLASSES, NODES, PODS, SLICES, TAINT_RULES, Manifest
+from simulator.resources import CLAIMS, CLASSES, NODES, PODS, SLICES, TAINT_RULES, ApiError, Manifest
 
 SOURCE = "default-scheduler"
 BY_SCHEDULER = WriteOptions(manager="kube-scheduler")

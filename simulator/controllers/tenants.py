@@ -12,9 +12,8 @@ from typing import Any
 
 from simulator.controllers import Context, deleting, terminal
 from simulator.controllers.pods import RUN_SECONDS
-from simulator.errors import ApiError
 from simulator.registry import WriteOptions
-from simulator.resources import CLAIMS, NAMESPACES, PODS, TEMPLATES, Manifest
+from simulator.resources import CLAIMS, NAMESPACES, PODS, TEMPLATES, ApiError, Manifest
 from simulator.world import CUT_ON_DEMAND, SILENT_NODES, SPOT_TAINT, TENANTS
 
 SHORTEST_RUN, LONGEST_RUN = 240, 2400  # simulated seconds

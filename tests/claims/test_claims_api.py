@@ -3,11 +3,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from claims import api_urls
 from claims.approvals.decide import approve
 from claims.claim_page import api
 from claims.models import Claim
 from claims.states import ClaimState
+from portal import api_urls
 from tests.factories import make_claim, make_cluster, make_profile, make_team
 
 pytestmark = pytest.mark.django_db
@@ -81,7 +81,7 @@ def test_address_works_without_accept_and_without_slash(alice, claim, part, acce
     assert client(alice).get(address.rstrip("/"), headers=accept).json() == answer.json()
 
 
-def test_every_claims_address_ends_with_slash():
+def test_every_address_of_the_api_ends_with_slash():
     for pattern in api_urls.urlpatterns:
         assert str(pattern.pattern).rstrip("$").removesuffix(r"\Z").endswith("/"), pattern
 

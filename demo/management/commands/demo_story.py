@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from claims.approvals import pending
-from demo import actions, approvals, past, story
+from demo import actions, past, story
 
 
 class Command(BaseCommand):
@@ -15,9 +15,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         folder = Path(os.environ["DEMO_KUBECONFIGS"])
-        approvals.make_room()
+        actions.make_room()
         story.play(folder, self.stdout.write)
-        approvals.lay_out(folder)
+        actions.lay_out(folder)
         actions.do(folder)
         past.load_past()
         pending.refresh()  # requests were moved into the past

@@ -1,0 +1,65 @@
+"""The API, below /api/v1/: what each package serves. Fixed addresses come before those with a parameter."""
+
+from django.urls import URLPattern, URLResolver, path
+from rest_framework.routers import SimpleRouter
+
+from claims.approvals.api import ApprovalRuleViewSet, DelegationViewSet, ReasonViewSet
+from claims.catalogue.api import LintView, ProfileViewSet
+from claims.claim_list.api import BulkActionView
+from claims.claim_page.api import ClaimViewSet, ConsumersView
+from claims.inbox.api import ApprovalViewSet, CommentsView, DecideView
+from claims.lifecycle.api import ExtensionViewSet
+from claims.quotas.api import QuotaRequestViewSet, QuotaViewSet
+from claims.requests.api import MatchView
+from claims.unmanaged.api import AdoptView, OutsideView
+from inventory.api import ClusterViewSet, DeviceClassViewSet, DeviceViewSet, NodeViewSet
+from notify.api import NoticeViewSet
+from teams.api import Me, TeamViewSet, TokenViewSet
+from usage.api import ClaimCost, ClaimUsage, Costs, RateViewSet
+
+teams_router = SimpleRouter(use_regex_path=False)
+teams_router.register("teams", TeamViewSet, "api-team")
+teams_router.register("tokens", TokenViewSet, "api-token")
+
+notify_router = SimpleRouter(use_regex_path=False)
+notify_router.register("notices", NoticeViewSet, "api-notice")
+
+inventory_router = SimpleRouter()
+inventory_router.register("clusters", ClusterViewSet, "api-cluster")
+inventory_router.register("nodes", NodeViewSet, "api-node")
+inventory_router.register("devices", DeviceViewSet, "api-device")
+inventory_router.register("device-classes", DeviceClassViewSet, "api-device-class")
+
+claims_router = SimpleRouter()
+claims_router.register("claims", ClaimViewSet, "api-claim")
+claims_router.register("extensions", ExtensionViewSet, "api-extension")
+claims_router.register("approvals", ApprovalViewSet, "api-approval")
+claims_router.register("approval-rules", ApprovalRuleViewSet, "api-approval-rule")
+claims_router.register("approval-reasons", ReasonViewSet, "api-approval-reason")
+claims_router.register("delegations", DelegationViewSet, "api-delegation")
+claims_router.register("profiles", ProfileViewSet, "api-profile")
+claims_router.register("quotas/requests", QuotaRequestViewSet, "api-quota-request")
+claims_router.register("quotas", QuotaViewSet, "api-quota")
+
+usage_router = SimpleRouter(use_regex_path=False)
+usage_router.register("rates", RateViewSet, "api-rate")
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("me/", Me.as_view(), name="api-me"),
+    *teams_router.urls,
+    *notify_router.urls,
+    *inventory_router.urls,
+    path("profiles/lint/", LintView.as_view(), name="api-lint"),  # before the profile of that name
+    path("claims/<uuid:claim_id>/comments/", CommentsView.as_view(), name="api-claim-comments"),
+    path("claims/<uuid:claim_id>/consumers/", ConsumersView.as_view(), name="api-claim-consumers"),
+    path("approvals/decide/", DecideView.as_view(), name="api-decide"),
+    path("claims/bulk/", BulkActionView.as_view(), name="api-many"),
+    path("claims/outside/", OutsideView.as_view(), name="api-outside"),
+    path("claims/outside/<str:uid>/adopt/", AdoptView.as_view(), name="api-adopt"),
+    *claims_router.urls,
+    path("match/", MatchView.as_view(), name="api-match"),
+    path("claims/<uuid:claim_id>/usage/", ClaimUsage.as_view(), name="api-claim-usage"),
+    path("claims/<uuid:claim_id>/cost/", ClaimCost.as_view(), name="api-claim-cost"),
+    path("costs/", Costs.as_view(), name="api-costs"),
+    *usage_router.urls,
+]
