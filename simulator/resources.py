@@ -1,4 +1,4 @@
-"""The kinds that a simulated cluster serves, with their paths, and errors of the API server: Status objects."""
+"""Kinds that a simulated cluster serves, with their paths, and errors of the API server: Status objects."""
 
 from __future__ import annotations
 
