@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
-from uuid import UUID
 
 from django.db import models, transaction
 from django.db.models import Count, F, Min, Q, QuerySet, Sum
@@ -70,18 +69,29 @@ def team_costs(team: Team, span: Interval, card: RateCard, *, now: datetime) -> 
     first, end = days
     costs = _stored_costs(team, first, end)
     before, after = Interval(span.start, midnight(first)), Interval(midnight(end), span.end)
-    held_before = _overlapping(before).filter(claim__in=_holding(team, first - DAY))
-    parts = [(before, held_before)] if before.start < before.end else []
-    if end < until:
-        parts.append((after, _overlapping(after).filter(claim__in=_holding(team, end))))
-    else:
-        held_since = _overlapping(after).filter(claim__in=_holding(team, end - DAY))
-        parts.append((after, held_since.filter(started_at__lt=after.start)))
-        parts.append((after, _overlapping(after).filter(claim__team=team, started_at__gte=after.start)))
-    for within, allocations in parts:
-        for key, cost in sums(_intervals(allocations), card, until=now, within=within).items():
-            costs[key].add(cost)
+    parts = [part for part in (before, after) if part.start < part.end]
+    for interval in _around(team, before, after, is_stored=end < until) if parts else ():
+        for part in parts:
+            costs[interval.line].add(interval_cost(interval, card, until=now, within=part))
     return costs
+
+
+def _around(team: Team, before: Interval, after: Interval, *, is_stored: bool) -> Iterator[UsageInterval]:
+    """
+    Yield the usage of a team in the parts of a span around its stored days; one query.
+
+    The rows of the day before and of the day after name the claims. If no row of the day after is stored,
+    those of the last stored day name the claims that held devices when it ended; others have begun since.
+    """
+    held_before = Q(started_at__lt=before.end) & _held_after(before.start)
+    held_since = Q(started_at__lt=after.end) & _held_after(after.start)
+    last = day_of(after.start) - (timedelta(0) if is_stored else DAY)
+    holding = DailyUse.objects.filter(team=team, day__in={day_of(before.end) - DAY, last})
+    known = Allocation.objects.filter(held_before | held_since, claim__in=holding.values("claim")).order_by()
+    if is_stored:
+        return _intervals(known)
+    begun = _overlapping(after).filter(claim__team=team, started_at__gte=after.start)
+    return _intervals(known.filter(started_at__lt=after.start), begun)
 
 
 def _stored_costs(team: Team, first: date, end: date) -> dict[LineKey, Cost]:
@@ -96,21 +106,20 @@ def _stored_costs(team: Team, first: date, end: date) -> dict[LineKey, Cost]:
     return costs
 
 
-def _holding(team: Team, day: date) -> QuerySet[DailyUse, UUID]:
-    """Return the claims of a team that held a device on a stored day."""
-    return DailyUse.objects.filter(team=team, day=day).values_list("claim", flat=True)
+def _held_after(instant: datetime) -> Q:
+    return Q(ended_at=None) | Q(ended_at__gt=instant)
 
 
 def _overlapping(span: Interval) -> QuerySet[Allocation]:
-    held = Q(ended_at=None) | Q(ended_at__gt=span.start)
-    return Allocation.objects.filter(held, started_at__lt=span.end).order_by()
+    return Allocation.objects.filter(_held_after(span.start), started_at__lt=span.end).order_by()
 
 
-def _intervals(allocations: QuerySet[Allocation]) -> Iterator[UsageInterval]:
-    """Yield usage without model objects: a month may have many allocations."""
+def _intervals(allocations: QuerySet[Allocation], *others: QuerySet[Allocation]) -> Iterator[UsageInterval]:
+    """Yield usage without model objects: a month may have many allocations. One query for all of them."""
     columns = ("claim_id", "claim__cluster_id", "driver", "product", "partition", "fraction")
-    rows = allocations.values_list(*columns, "started_at", "ended_at")
-    for claim, cluster, driver, product, partition, fraction, start, end in rows:
+    rows, *more = (part.values_list(*columns, "started_at", "ended_at") for part in (allocations, *others))
+    combined = rows.union(*more, all=True).order_by() if more else rows
+    for claim, cluster, driver, product, partition, fraction, start, end in combined:
         group = PriceGroup(cluster, driver, product)
         yield UsageInterval(claim, group, partition, millionths(fraction), start, end)
 

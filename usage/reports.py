@@ -10,10 +10,12 @@ from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from django.db.models import Prefetch
 from django.utils import timezone
 
-from claims.models import Allocation, Claim
+from claims.models import Allocation, Claim, ProfileVersion
 from core.errors import Invalid
+from inventory.models import Cluster
 from teams.models import Team, User
 from usage.cost import Cost, CostLine, Interval, UsageInterval, lines, per_hour, rounded_lines, total
 from usage.daily import team_costs
@@ -158,13 +160,19 @@ UNREAD = (
 )
 
 
+# What reports and their CSV show of a claim.
+REPORTED = ("name", "requested_by", "profile_version", "cluster")
+
+
 def report(team: Team, month: Month, *, now: datetime) -> CostReport:
     """Return the report of a team's month, in a fixed number of queries for any number of claims and days."""
     cost_lines = month_lines(team, month, RateCard.load(), now=now)
-    claims = Claim.objects.filter(pk__in=[line.claim_id for line in cost_lines]).defer(*UNREAD)
-    # People are few and claims are many: each person is read once.
-    related = ("profile_version__profile", "cluster")
-    claims_by_pk = claims.select_related(*related).prefetch_related("requested_by").with_profiles().in_bulk()
+    claims = Claim.objects.filter(pk__in=[line.claim_id for line in cost_lines]).only(*REPORTED)
+    # People, versions and clusters are few and claims are many: each of them is read once.
+    versions = ProfileVersion.objects.select_related("profile").only("profile")
+    clusters = Prefetch("cluster", Cluster.objects.only("name"))
+    related = ("requested_by", Prefetch("profile_version", versions), clusters)
+    claims_by_pk = claims.prefetch_related(*related).with_profiles().in_bulk()
     billed = [
         BilledLine(claims_by_pk[line.claim_id], line.product, line.partition, line.cost)
         for line in cost_lines

@@ -12,7 +12,7 @@ the graph shows the same points.
 from __future__ import annotations
 
 from collections.abc import Collection as Sized
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -45,7 +45,9 @@ WITH seen AS (
 )
 SELECT claim_id, max(bucket), (array_agg(activity ORDER BY bucket DESC))[1],
        max(bucket) FILTER (WHERE activity >= %(quiet)s),
-       max(bucket) FILTER (WHERE earlier IS DISTINCT FROM bucket - %(width)s)
+       max(bucket) FILTER (WHERE earlier IS DISTINCT FROM bucket - %(width)s),
+       array_agg(bucket ORDER BY bucket) FILTER (WHERE bucket >= %(since)s),
+       array_agg(activity ORDER BY bucket) FILTER (WHERE bucket >= %(since)s)
 FROM runs GROUP BY claim_id
 """
 
@@ -79,16 +81,31 @@ NOT_HELD = Observation(UseState.NOT_HELD)
 NO_TELEMETRY = Observation(UseState.NO_TELEMETRY)
 
 
-def observe(claims: Iterable[Claim], *, now: datetime, holding: Sized[UUID] = ()) -> dict[UUID, Observation]:
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The latest observation of a claim, None if it is too old, and the activity of its recent buckets."""
+
+    latest: Observation | None
+    recent: dict[datetime, float]
+
+
+def observe(
+    claims: Iterable[Claim],
+    *,
+    now: datetime,
+    holding: Sized[UUID] = (),
+    measured: Mapping[UUID, Measured] | None = None,
+) -> dict[UUID, Observation]:
     """
-    Return an observation for each claim, in one query.
+    Return an observation for each claim, in one query, or in none if the caller has read what was `measured`.
 
     A claim that is being released may hold no device any more; those in `holding` do hold one.
     """
     claims = list(claims)
-    measured = latest([claim.pk for claim in claims if claim.state in MAY_HOLD_DEVICES], now=now)
+    measured = measurements(claims, now=now, since=now) if measured is None else measured
+    latest = {claim: row.latest for claim, row in measured.items()}
     return {
-        claim.pk: measured.get(claim.pk) or without_telemetry(claim, is_holding=claim.pk in holding)
+        claim.pk: latest.get(claim.pk) or without_telemetry(claim, is_holding=claim.pk in holding)
         for claim in claims
     }
 
@@ -97,20 +114,32 @@ def without_telemetry(claim: Claim, *, is_holding: bool) -> Observation:
     return NO_TELEMETRY if is_holding or claim.state == ClaimState.ALLOCATED else NOT_HELD
 
 
-def latest(claims: Sized[UUID], *, now: datetime) -> dict[UUID, Observation]:
-    """Return the latest observation of these claims; claims without a recent measurement are left out."""
-    if not claims:
+def measurements(claims: Iterable[Claim], *, now: datetime, since: datetime) -> dict[UUID, Measured]:
+    """
+    Return what was measured of those claims that may hold devices, in one query.
+
+    `since` is where their recent buckets begin. Claims without a measurement are left out.
+    """
+    ids = [claim.pk for claim in claims if claim.state in MAY_HOLD_DEVICES]
+    if not ids:
         return {}
     parameters: dict[str, Any] = {
-        "claims": list(claims),
+        "claims": ids,
         "from": now - LOOK_BACK,
         "quiet": IDLE_BELOW,
         "width": BUCKET,
+        "since": since,
     }
     with connection.cursor() as cursor:
         cursor.execute(LATEST, parameters)
         rows = cursor.fetchall()
-    return {row[0]: observation(*row[1:], now=now) for row in rows if now - row[1] <= FRESH}
+    return {
+        claim: Measured(
+            observation(last, *values, now=now) if now - last <= FRESH else None,
+            dict(zip(buckets or (), activities or (), strict=True)),
+        )
+        for claim, last, *values, buckets, activities in rows
+    }
 
 
 def observation(

@@ -15,13 +15,15 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from claims.api_types import SecondsField, SpelledDuration
+from claims.approvals.rules import Rule
 from claims.catalogue import services
 from claims.catalogue.definition import ProfileDefinition, sent_definition
 from claims.catalogue.lint import catalogue_report
 from claims.catalogue.listing import (
     SORTS,
     CatalogueFilter,
-    TeamApproval,
+    TeamApprovals,
+    approval_in_words,
     catalogue,
     entries,
     filtered_entries,
@@ -120,6 +122,29 @@ class WaitsOut(serializers.Serializer[Any]):
     device = TypicalOut(help_text="From the approval to the first device")
 
 
+class TeamApprovalsOut(serializers.ListSerializer[Any]):
+    def to_representation(self, data: Any) -> list[dict[str, Any]]:
+        """Return the fields, made once for each rule: a platform admin has hundreds of teams."""
+        fields_of: dict[int, dict[str, Any]] = {}
+        rows = []
+        for team, rule in data.with_rules() if isinstance(data, TeamApprovals) else ():
+            fields = fields_of.get(id(rule))
+            if fields is None:
+                fields = fields_of[id(rule)] = self._fields(rule)
+            rows.append({"team": team.slug} | fields)
+        return rows
+
+    @staticmethod
+    def _fields(rule: Rule) -> dict[str, Any]:
+        span = rule.automatic_duration
+        return {
+            "approval": str(rule.approval),
+            "automatic_devices": rule.automatic_devices,
+            "automatic_duration": None if span is None else int(span.total_seconds()),
+            "sentence": approval_in_words(rule.approval, rule.automatic_devices, span),
+        }
+
+
 class TeamApprovalOut(serializers.Serializer[Any]):
     """Who approves requests of one team, by its approval rules and the limits of the version."""
 
@@ -129,16 +154,8 @@ class TeamApprovalOut(serializers.Serializer[Any]):
     automatic_duration = SecondsField(allow_null=True)
     sentence = serializers.CharField()
 
-    def to_representation(self, instance: TeamApproval) -> dict[str, Any]:
-        """Return the fields without the work of the framework: a platform admin has hundreds of teams."""
-        span = instance.automatic_duration
-        return {
-            "team": instance.team.slug,
-            "approval": instance.approval,
-            "automatic_devices": instance.automatic_devices,
-            "automatic_duration": None if span is None else int(span.total_seconds()),
-            "sentence": instance.sentence,
-        }
+    class Meta:
+        list_serializer_class = TeamApprovalsOut
 
 
 class ProfileOut(serializers.Serializer[Any]):

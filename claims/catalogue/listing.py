@@ -5,16 +5,18 @@ The entries of the catalogue: what matches and is free, what it costs, who appro
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from itertools import repeat
 from typing import Any, overload
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Q
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import OuterRef, Q
 from django.utils.module_loading import import_string
 
 from claims.approvals.rules import Rule, Rules
@@ -151,8 +153,17 @@ class TeamApprovals(Sequence[TeamApproval]):
         if isinstance(index, slice):
             return TeamApprovals(self.teams[index], self.default, self.rules)
         team = self.teams[index]
-        rule = self.rules.get(team.pk, self.default)
-        return TeamApproval(team, rule.approval, rule.automatic_devices, rule.automatic_duration)
+        return _team_approval(team, self.rules.get(team.pk, self.default))
+
+    def with_rules(self) -> Iterator[tuple[Team, Rule]]:
+        """Yield each team with the rule that applies to it; many teams share a rule."""
+        if not self.rules:
+            return zip(self.teams, repeat(self.default))
+        return ((team, self.rules.get(team.pk, self.default)) for team in self.teams)
+
+
+def _team_approval(team: Team, rule: Rule) -> TeamApproval:
+    return TeamApproval(team, rule.approval, rule.automatic_devices, rule.automatic_duration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,20 +328,29 @@ def catalogue(user: User, *, prices: bool = True) -> list[CatalogueEntry]:
 
 
 def entries(user: User, profiles: ProfileQuerySet, *, prices: bool = True) -> list[CatalogueEntry]:
-    """Return the entries of these profiles; without `prices` also without waiting times."""
+    """Return the entries of these profiles, in four queries; without `prices` also without waiting times."""
     rows = Profile.objects.filter(pk__in=profiles.order_by().values("pk")).select_related("current")
-    shown = list(rows)
+    allowed = Profile.teams.through._default_manager.filter(profile=OuterRef("pk")).values("team")
+    shown: list[Any] = list(rows.annotate(allowed=ArraySubquery(allowed)))
     for profile in shown:
         if profile.current is not None:
             profile.current.profile = profile
-    team_rows = team_rows_where(user, at_least=Role.MEMBER)
-    # No condition for an admin, who has every team: it would name each of them.
-    own = Q() if user.is_superuser else Q(team__in=team_rows.order_by().values("pk"))
-    places = TeamNamespace.objects.filter(own, cluster__enabled=True).values_list("team", "cluster")
-    teams = list(team_rows)
-    without_prices = counted_entries(
-        user, shown, teams, places, rules=Rules(None if user.is_superuser else teams)
+    places = TeamNamespace.objects.filter(team=OuterRef("pk"), cluster__enabled=True).order_by()
+    quotas = Quota.objects.filter(team=OuterRef("pk"), devices__gt=0).exclude(device_class="").order_by()
+    team_rows = team_rows_where(user, at_least=Role.MEMBER).annotate(
+        clusters=ArraySubquery(places.values("cluster")), classes=ArraySubquery(quotas.values("device_class"))
     )
+    teams: list[Any] = list(team_rows)
+    requester = _Requester(
+        user,
+        teams,
+        {cluster for team in teams for cluster in team.clusters},
+        Rules(None if user.is_superuser else teams),
+        {team.pk: set(team.classes) for team in teams},
+        {team.pk for team in teams if team.clusters},
+        {profile.pk: set(profile.allowed) for profile in shown if profile.allowed},
+    )
+    without_prices = _entries(shown, requester)
     if not prices:
         return without_prices
     highest, waits_by_profile = max_prices([entry.kinds for entry in without_prices]), waits()
@@ -341,38 +361,19 @@ def entries(user: User, profiles: ProfileQuerySet, *, prices: bool = True) -> li
 
 
 def counted_entries(
-    user: User,
-    profiles: Sequence[Profile],
-    teams: list[Team],
-    places: Iterable[tuple[UUID, UUID]],
-    *,
-    rules: Rules | None = None,
+    user: User, profiles: Sequence[Profile], teams: list[Team], places: Iterable[tuple[UUID, UUID]]
 ) -> list[CatalogueEntry]:
     """
-    Return the entries of these profiles without prices and waiting times, in three queries.
+    Return the entries of these profiles without prices, waiting times and who approves, in three queries.
 
-    `teams` are those of which `user` is a member, `places` their namespaces (team and cluster). Without the
-    `rules` of these teams the entries do not say who approves.
+    `teams` are those of which `user` is a member, `places` their namespaces (team and cluster).
     """
-    requester = _requester(user, profiles, teams, places, rules)
-    stored = stored_availability(requester.clusters, profiles)
-    return [_entry(profile, requester, stored[profile.current_id]) for profile in profiles]
-
-
-def _requester(
-    user: User,
-    profiles: Sequence[Profile],
-    teams: list[Team],
-    places: Iterable[tuple[UUID, UUID]],
-    rules: Rules | None,
-) -> _Requester:
-    """Return the reader's side of the entries of these profiles, in two queries."""
     places = list(places)
     requester = _Requester(
         user,
         teams,
         {cluster for _team, cluster in places},
-        rules,
+        rules=None,
         with_namespace={team for team, _cluster in places},
     )
     own = Q() if user.is_superuser else Q(team__in=[team.pk for team in teams])
@@ -382,7 +383,12 @@ def _requester(
     restrictions = Profile.teams.through._default_manager.filter(profile__in=list(profiles))
     for profile, team in restrictions.values_list("profile", "team"):
         requester.allowed.setdefault(profile, set()).add(team)
-    return requester
+    return _entries(profiles, requester)
+
+
+def _entries(profiles: Iterable[Profile], requester: _Requester) -> list[CatalogueEntry]:
+    stored = stored_availability(requester.clusters, profiles)
+    return [_entry(profile, requester, stored[profile.current_id]) for profile in profiles]
 
 
 def stored_availability(

@@ -1,8 +1,7 @@
 """
 The panels of Home: free profiles, clusters, spending of the month, and the reader's claims.
 
-Claims start with the live ones; those that ended
-in the past week follow.
+Claims start with the live ones; those that ended in the past week follow.
 """
 
 import hashlib
@@ -11,9 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Avg, Case, IntegerField, Q, Value, When
+from django.db.models import Case, Count, IntegerField, Q, Value, When, Window
 from django.utils import timezone
 
 from claims.catalogue.listing import CatalogueEntry, catalogue
@@ -23,11 +23,11 @@ from dra.devices import short_name
 from inventory.freshness import Age
 from teams.models import Team, User
 from usage.cost import Cost, total
-from usage.models import Collection, Rollup
+from usage.models import Collection
 from usage.rates import RateCard
-from usage.reports import Month, Statement, active_zone, month_lines, statement
+from usage.reports import UNREAD, Month, Statement, active_zone, month_lines, statement
 from usage.rollups import BUCKET, bucket_start
-from usage.telemetry import Observation, observe
+from usage.telemetry import Observation, measurements, observe
 
 FREE_ROWS = 6
 
@@ -183,36 +183,30 @@ def shown_claims(user: User, since: datetime) -> ClaimQuerySet:
 
 
 def my_claims(user: User, card: RateCard, *, now: datetime) -> MyClaims:
-    """Return the claims of `user`, in five queries for any number of claims."""
+    """Return the claims of `user`, in four queries for any number of claims."""
     listed = shown_claims(user, now - SHOWN_AFTER_END)
     over = Case(When(state__in=FINAL, then=Value(1)), default=Value(0), output_field=IntegerField())
-    shown = list(listed.annotate(over=over).order_by("over", "-created_at", "-id").for_list()[:MAX_CLAIMS])
+    ordered = listed.annotate(over=over, number=Window(Count("pk"))).order_by("over", "-created_at", "-id")
+    shown: list[Any] = list(ordered.for_list().defer(*UNREAD)[:MAX_CLAIMS])
     held: dict[UUID, list[Allocation]] = defaultdict(list)
     ids = [claim.pk for claim in shown]
     for allocation in Allocation.objects.filter(claim__in=ids).order_by("started_at", "device"):
         held[allocation.claim_id].append(allocation)
     holding = {claim_id for claim_id, rows in held.items() if any(row.ended_at is None for row in rows)}
-    observations = observe(shown, now=now, holding=holding)
-    sparks = recent_activity([claim for claim in shown if claim.state == ClaimState.ALLOCATED], now=now)
+    first = bucket_start(now - SPARKLINE_SPAN)
+    buckets = [first + index * BUCKET for index in range(SPARKLINE_SPAN // BUCKET + 1)]
+    measured = measurements(shown, now=now, since=first)
+    observations = observe(shown, now=now, holding=holding, measured=measured)
     rows = [
         ClaimRow(
             claim,
             observations[claim.pk],
             statement(claim, held[claim.pk], card, now=now),
             held[claim.pk],
-            sparks.get(claim.pk, []),
+            [measured[claim.pk].recent.get(bucket) for bucket in buckets]
+            if claim.state == ClaimState.ALLOCATED and claim.pk in measured
+            else [],
         )
         for claim in shown
     ]
-    return MyClaims(rows, listed.count(), now)
-
-
-def recent_activity(claims: list[Claim], *, now: datetime) -> dict[UUID, list[float | None]]:
-    """Return the utilization of each claim in the last two hours, None if not measured, in one query."""
-    first = bucket_start(now - SPARKLINE_SPAN)
-    buckets = [first + index * BUCKET for index in range(SPARKLINE_SPAN // BUCKET + 1)]
-    measured: dict[UUID, dict[datetime, float]] = defaultdict(dict)
-    rows = Rollup.objects.filter(claim__in=claims, bucket__gte=first, activity__isnull=False).order_by()
-    for claim_id, bucket, activity in rows.values_list("claim_id", "bucket").annotate(Avg("activity")):
-        measured[claim_id][bucket] = activity
-    return {claim_id: [values.get(bucket) for bucket in buckets] for claim_id, values in measured.items()}
+    return MyClaims(rows, shown[0].number if shown else 0, now)
