@@ -99,6 +99,16 @@ def test_idle_claim_shows_duration_and_cost(make, page, alice):
     assert "It costs €0.55 per hour." in text
 
 
+def test_use_of_the_last_two_hours_is_drawn_with_its_gaps(make, page, alice):
+    claim = make(ClaimState.ALLOCATED, held=False, name="train", expires_at=timezone.now() + 90 * HOUR)
+    held, now = hold(claim, timezone.now() - 3 * HOUR), bucket_start(timezone.now())
+    measure(held, now - 12 * BUCKET, [0.5] * 3)
+    measure(held, now - 3 * BUCKET, [0.9] * 3)
+    text = page(alice)
+    assert "Utilization of train in the last 2 hours" in text
+    assert len(re.findall("<polyline", text)) == 2
+
+
 def test_claim_appears_once_for_most_urgent_need(make, page, alice):
     claim = make(ClaimState.ALLOCATED, held=False, name="notebook", expires_at=timezone.now() + HOUR)
     measure(hold(claim, timezone.now() - 3 * HOUR), bucket_start(timezone.now()) - 24 * BUCKET, [0.01] * 24)
