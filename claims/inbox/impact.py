@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django.conf import settings
-from django.db.models import Count, Q
+from django.db.models import Count, Exists, OuterRef, Q
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
@@ -20,7 +20,7 @@ from claims.approvals.rules import approver_label
 from claims.catalogue.listing import DeviceKind, kinds_for, max_prices
 from claims.inbox.bulk import ReservedQuota, reserved_quotas
 from claims.match_page import FunnelRow, funnel_rows
-from claims.models import Allocation, Claim
+from claims.models import Allocation, Claim, ClaimCharge
 from claims.requests.suggestions import suggestions_for
 from claims.states import FINAL, QUEUED, ClaimState
 from core.text import counted
@@ -153,13 +153,12 @@ def cheaper_profile(claim: Claim, snapshot: ClusterSnapshot, kinds: frozenset[De
 def queue_sentence(claim: Claim) -> str:
     """Return how many claims wait for the same classes in the same cluster, without names of other teams."""
     classes = [row.device_class for row in claim.charges.all()]
-    same = Claim.objects.filter(
-        cluster=claim.cluster, charges__device_class__in=classes, state__in=QUEUED
-    ).exclude(pk=claim.pk)
-    waiting = same.aggregate(
-        requests=Count("pk", filter=Q(state=ClaimState.REQUESTED), distinct=True),
-        of_team=Count("pk", filter=Q(state=ClaimState.REQUESTED, team=claim.team), distinct=True),
-        pods=Count("pk", filter=Q(state=ClaimState.PROVISIONED), distinct=True),
+    charged = ClaimCharge.objects.filter(claim=OuterRef("pk"), device_class__in=classes, live=True)
+    same = Claim.objects.filter(Exists(charged), cluster=claim.cluster, state__in=QUEUED)
+    waiting = same.exclude(pk=claim.pk).aggregate(
+        requests=Count("pk", filter=Q(state=ClaimState.REQUESTED)),
+        of_team=Count("pk", filter=Q(state=ClaimState.REQUESTED, team=claim.team)),
+        pods=Count("pk", filter=Q(state=ClaimState.PROVISIONED)),
     )
     sentences = []
     if count := waiting["requests"]:

@@ -1,5 +1,8 @@
 """The allocator's picture is as new as the mirror, and costs a query while nothing moves."""
 
+import gc
+import weakref
+
 import pytest
 from django.db import OperationalError
 from django.db.models import F
@@ -123,3 +126,25 @@ def test_previous_snapshot_is_returned_during_an_update(mirrored, fake, run_sess
     with cluster_snapshot._caches[mirrored.pk].lock:
         assert cluster_snapshot.current_snapshot(mirrored) is first
     assert cluster_snapshot.current_snapshot(mirrored) is not first
+
+
+@pytest.mark.parametrize(("least", "visited"), [(3, False), (4, True)])
+def test_only_a_large_snapshot_is_exempt_from_garbage_collection(mirrored, monkeypatch, least, visited):
+    monkeypatch.setattr(cluster_snapshot, "MIN_FROZEN_DEVICES", least)
+    try:
+        devices = cluster_snapshot.current_snapshot(mirrored).devices
+        assert any(item is devices for item in gc.get_objects()) is visited
+    finally:
+        gc.unfreeze()
+
+
+def test_frozen_snapshot_is_freed_when_the_next_one_replaces_it(mirrored, fake, run_session, monkeypatch):
+    monkeypatch.setattr(cluster_snapshot, "MIN_FROZEN_DEVICES", 1)
+    try:
+        before = weakref.ref(cluster_snapshot.current_snapshot(mirrored).device_index)
+        fake.put(RESOURCE_SLICE, slice_of("node-b", [gpu(0), gpu(1)], generation=2))
+        run_session("resourceslices")
+        assert len(cluster_snapshot.current_snapshot(mirrored).devices) == 4
+        assert before() is None
+    finally:
+        gc.unfreeze()
