@@ -36,7 +36,7 @@ UID = str(uuid.uuid5(uuid.NAMESPACE_DNS, "bench"))
 RULES = DEVICE_TAINT_RULE_VERSIONS[0]
 
 type Pages = dict[str, list[bytes]]
-type Owners = list[tuple[UUID, int]]
+type Owners = list[tuple[UUID, int, str]]
 
 
 @dataclass(slots=True)
@@ -44,8 +44,8 @@ class ListedCluster:
     """
     Pages of listings as a server sends them, by plural. Implements what a listing needs of `Gateway`.
 
-    `holding` and `waiting` are the claims of the portal that have a device, and that wait for a pod: the id
-    and the number of the team.
+    `holding` and `waiting` are the claims of the portal that have a device, and that wait for a pod: id,
+    number of the team, and name.
     """
 
     pages: Pages
@@ -109,7 +109,7 @@ def _assign(claim: Manifest, team: int, owners: Owners | None, rng: random.Rando
     if owners is not None:
         claim_id = _id(rng)
         metadata["labels"] = {CLAIM_LABEL: str(claim_id)}
-        owners.append((claim_id, team))
+        owners.append((claim_id, team, metadata["name"]))
 
 
 def _claim_without_pod(generated: World, team: int, listing: ListedCluster, rng: random.Random) -> Manifest:

@@ -56,6 +56,10 @@ FROM claims_claim c JOIN unnest(%s::text[], %s::text[], %s::text[], %s::float8[]
 SET_OBJECT_UIDS = """
 UPDATE claims_claim c SET object_uid = r.uid FROM inventory_resourceclaim r WHERE r.owner = c.id::text
 """
+SET_OBJECT_SPECS = """
+UPDATE inventory_resourceclaim r SET raw = jsonb_set(r.raw, '{spec}', c.spec)
+FROM claims_claim c WHERE r.owner = c.id::text
+"""
 INSERT_ALLOCATIONS = """
 INSERT INTO claims_allocation (id, claim_id, object_uid, object_name, request, driver, pool, device, share_id,
   node_name, product, partition, uuid, memory_bytes, fraction, started_at, ended_at)
@@ -112,6 +116,7 @@ def write_claims(size: Size, cluster: Cluster, listing: ListedCluster) -> None:
     ]
     execute(INSERT_TRANSITIONS, [list(column) for column in zip(*steps, strict=True)])
     execute(SET_OBJECT_UIDS)
+    execute(SET_OBJECT_SPECS)
     execute("ANALYZE")  # without it PostgreSQL takes the tables to be empty
     execute(INSERT_OPEN_ALLOCATIONS)
     execute(INSERT_CLOSED_ALLOCATIONS, [Device.objects.count()])
@@ -143,15 +148,16 @@ class _Writer:
         live += [(S.PROVISIONED, *owner) for owner in listing.waiting]
         weights = self.size.team_weights()
         numbers = self.rng.choices(range(len(self.teams)), weights, k=self.size.requested)
-        live += [(S.REQUESTED, uuid7(), number) for number in numbers]
-        for state, pk, team in live:
-            yield self.claim(pk, self.teams[team], state)
+        live += [(S.REQUESTED, uuid7(), number, "") for number in numbers]
+        for state, pk, team, name in live:
+            yield self.claim(pk, self.teams[team], state, name)
         past = max(self.size.claims - len(live), 0)
         states = self.rng.choices([*OUTCOMES], [*OUTCOMES.values()], k=past)
         for state, owner in zip(states, self.rng.choices(self.teams, weights, k=past), strict=True):
             yield self.claim(uuid7(), owner, state)
 
-    def claim(self, pk: UUID, team: Team, state: ClaimState) -> Claim:
+    def claim(self, pk: UUID, team: Team, state: ClaimState, name: str = "") -> Claim:
+        """Return a claim; with a name that of an object of the cluster."""
         is_over = state in FINAL
         version = self.version(state)
         count = self.rng.choice((1, 1, 1, 2, 4, 8)) if is_over else 1
@@ -162,7 +168,7 @@ class _Writer:
         decided = None if state in UNDECIDED else created + (since - created) * 0.2
         return Claim(
             pk=pk,
-            name=f"{version.profile.slug}-{pk.hex[-12:]}",
+            name=name or f"{version.profile.slug}-{pk.hex[-12:]}",
             key=pk.hex,
             team=team,
             cluster=self.cluster,
