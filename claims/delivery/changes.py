@@ -35,7 +35,7 @@ from inventory.models import (
 )
 
 HELD_FOR = timedelta(seconds=60)  # then what a worker left that died is done by another
-MAX_REVISIONS = 100  # at once, so that much work is not done again after a crash
+MAX_REVISIONS = 2  # at once, of up to 500 objects each: little is done again after a crash, and a sweep ends
 DUE_AT_ONCE = 2000  # claims of a sweep; what is left is due with the next
 SLICE = 200  # rows of a table in a sweep: 24,000 claims or objects take 30 minutes
 

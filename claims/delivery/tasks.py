@@ -5,6 +5,7 @@ Lost messages are repaired by `sweep`, which beat starts every 15 seconds; a los
 It reads what changed, what is due, and a slice of the rest (`claims.delivery.changes`).
 """
 
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import batched
@@ -25,6 +26,7 @@ from cluster.errors import Unreachable
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 
 SWEEP_SECONDS = 15.0  # as in portal.celery
+RECONCILE_SECONDS = 10.0  # then changes that are left wait for the next message or sweep
 MAX_RETRIES = 6  # with back-off about a minute; then it is left to the sweep
 
 
@@ -93,9 +95,14 @@ def reconcile_objects(cluster_id: str, names: list[str]) -> None:
 
 
 def _reconcile_changes(cluster_id: UUID) -> None:
-    """Reconcile what changed in a cluster; what cannot be settled is due again with the next sweep."""
+    """
+    Reconcile what changed in a cluster, for a limited time: after a first listing every claim has changed.
+
+    What cannot be settled is due again with the next sweep.
+    """
     errors: list[Exception] = []
-    while changed := changes.take_changes(cluster_id):
+    deadline = time.monotonic() + RECONCILE_SECONDS
+    while time.monotonic() < deadline and (changed := changes.take_changes(cluster_id)):
         with changed.reconciling():
             for batch in batched(sorted(changed.claim_ids), reconcile.BATCH_SIZE):
                 with _collecting(errors):

@@ -174,6 +174,7 @@ def test_a_taint_rule_reads_the_claims_of_devices_that_it_changed(fra, mirror, s
 
 @pytest.mark.usefixtures("_no_slices")
 def test_many_revisions_are_reconciled_in_spans_without_the_empty_ones(fra, mirror, settled, monkeypatch):
+    monkeypatch.setattr(changes, "MAX_REVISIONS", 100)
     spans = []
     take = changes.take_changes
 

@@ -1,12 +1,15 @@
 """Which steps a sighting calls for in which state, and all that settling writes on the row of a claim."""
 
+import itertools
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.utils import timezone
 
+from claims.delivery import changes as delivery_changes
 from claims.delivery import reconcile, tasks
-from claims.models import Claim
+from claims.models import Claim, ReconciledCluster
 from claims.observation.drift import Drift
 from claims.observation.observations import Observation, observe
 from claims.states import ClaimState
@@ -340,3 +343,20 @@ def test_the_claim_that_was_deleted_tells_of_it_once_with_its_last_line(claim_in
         ("root", DELETED[1], f"/claims/{claim.pk}/", True),
     }
     assert notices.count() == 2
+
+
+def test_changes_that_are_left_when_the_time_is_over_wait_for_the_next_run(fra, monkeypatch):
+    """After a first listing every claim has changed; one sweep must not take all of it."""
+    taken = []
+
+    def take_changes(cluster_id):
+        assert len(taken) < 5
+        taken.append(cluster_id)
+        return delivery_changes.Changes(cluster_id, 0, len(taken))
+
+    clock = itertools.count(4, 4)  # seconds at each look
+    monkeypatch.setattr(tasks, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(delivery_changes, "take_changes", take_changes)
+    tasks.reconcile_cluster(str(fra.pk))
+    assert taken == [fra.pk, fra.pk]
+    assert ReconciledCluster.objects.get(cluster=fra).revision == 2
