@@ -347,7 +347,7 @@ def test_the_claim_that_was_deleted_tells_of_it_once_with_its_last_line(claim_in
 
 def test_changes_that_are_left_when_the_time_is_over_wait_for_the_next_run(fra, monkeypatch):
     """After a first listing every claim has changed; one sweep must not take all of it."""
-    taken = []
+    taken: list[object] = []
 
     def take_changes(cluster_id):
         assert len(taken) < 5
