@@ -15,7 +15,6 @@ from django.utils import timezone
 
 from claims.models import Allocation, Claim, ProfileVersion
 from core.errors import Invalid
-from inventory.models import Cluster
 from teams.models import Team, User
 from usage.cost import Cost, CostLine, Interval, UsageInterval, lines, per_hour, rounded_lines, total
 from usage.daily import team_costs
@@ -161,18 +160,17 @@ UNREAD = (
 
 
 # What reports and their CSV show of a claim.
-REPORTED = ("name", "requested_by", "profile_version", "cluster")
+REPORTED = ("name", "requested_by", "profile_version", "cluster__name")
 
 
 def report(team: Team, month: Month, *, now: datetime) -> CostReport:
     """Return the report of a team's month, in a fixed number of queries for any number of claims and days."""
     cost_lines = month_lines(team, month, RateCard.load(), now=now)
     claims = Claim.objects.filter(pk__in=[line.claim_id for line in cost_lines]).only(*REPORTED)
-    # People, versions and clusters are few and claims are many: each of them is read once.
+    # People and versions are few and claims are many: each of them is read once.
     versions = ProfileVersion.objects.select_related("profile").only("profile")
-    clusters = Prefetch("cluster", Cluster.objects.only("name"))
-    related = ("requested_by", Prefetch("profile_version", versions), clusters)
-    claims_by_pk = claims.prefetch_related(*related).with_profiles().in_bulk()
+    related = ("requested_by", Prefetch("profile_version", versions))
+    claims_by_pk = claims.select_related("cluster").prefetch_related(*related).with_profiles().in_bulk()
     billed = [
         BilledLine(claims_by_pk[line.claim_id], line.product, line.partition, line.cost)
         for line in cost_lines
