@@ -86,6 +86,21 @@ class PreparedObjects[M: Model](Prepared):
         return objects
 
 
+def by_keys(build: Callable[[UUID], QuerySet[Any, Any]]) -> Prepared:
+    """Return the query of rows by a list of their keys; `build` returns that of a row by its key."""
+
+    def statement(key: UUID) -> Statement:
+        query = build(key).order_by().query
+        text, values = query.sql_with_params()
+        options = query.get_meta()
+        column = f'"{options.db_table}"."{options.pk.column}" = '
+        if text.count(f"{column}%s") != 1:
+            raise AssertionError(text)
+        return text.replace(f"{column}%s", f"{column}ANY(%s)"), values
+
+    return Prepared(statement, UUID)
+
+
 def cursor_of_server() -> Any:
     """Return a cursor that sends values apart from the query; while queries are logged, one that does not."""
     if connection.queries_logged:  # a text with its values can be explained

@@ -79,7 +79,8 @@ class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
         if tab is None:
             raise Invalid(f"tab is one of {', '.join(TABS)}.", field="tab")
         search = InboxSearch(*(query.get(name, "").strip()[:200] for name in ("q", "team", "profile")))
-        page = self.paginate_queryset(Inbox(user_of(request), search).tab(tab))
+        inbox = Inbox(user_of(request), search)
+        page = inbox.with_claims(self.paginate_queryset(inbox.tab(tab)) or [])
         return self.get_paginated_response(ApprovalOut(page, many=True).data)
 
 

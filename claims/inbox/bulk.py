@@ -79,12 +79,12 @@ def select_requests(inbox: Inbox, ids: Mapping[ItemKind, Collection[UUID]]) -> S
     extensions = inbox.extensions().filter(pk__in=ids.get("extension", ())).prefetch_related(*on_claim)
     quota_requests = inbox.quota_requests().filter(pk__in=ids.get("quota", ()))
     selection = Selection(list(claims), list(extensions), list(quota_requests))
-    items = [
-        *(inbox.claim_item(claim) for claim in selection.claims),
-        *(inbox.extension_item(extension) for extension in selection.extensions),
-        *(inbox.quota_request_item(quota_request) for quota_request in selection.quota_requests),
-    ]
-    selection.items.update({item.pk: item for item in items})
+    visible: dict[ItemKind, list[UUID]] = {
+        "claim": [claim.pk for claim in selection.claims],
+        "extension": [extension.pk for extension in selection.extensions],
+        "quota": [quota_request.pk for quota_request in selection.quota_requests],
+    }
+    selection.items.update(inbox.items(visible))
     return selection
 
 

@@ -5,20 +5,23 @@ The inbox: pending and decided requests for claims, extensions and quota as one 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property
-from typing import Any, Literal, cast, overload
+from functools import cache, cached_property
+from itertools import chain, starmap
+from typing import Any, Literal, NamedTuple, cast, overload
 from uuid import UUID
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import (
     BooleanField,
     CharField,
     Count,
+    Exists,
     ExpressionWrapper,
     F,
-    Prefetch,
+    OuterRef,
     Q,
     QuerySet,
     Value,
@@ -29,16 +32,19 @@ from django.utils import timezone
 from claims.approvals.authority import ApprovalAuthority
 from claims.approvals.pending import waits_for
 from claims.models import (
+    Alternative,
     Claim,
     Comment,
     Extension,
     PendingDecision,
     QuotaRequest,
     RequestStatus,
+    join_profiles,
     names_profile,
 )
-from claims.plans.changes import claim_size
+from claims.plans.changes import size_in_words
 from claims.states import ClaimState
+from core.prepared import Prepared, by_keys
 from core.times import duration, moment
 from teams.models import Membership, Team, User
 
@@ -47,9 +53,6 @@ type Tab = Literal["mine", "team", "all", "decided"]
 
 PENDING_TABS: tuple[Tab, ...] = ("mine", "team", "all")
 TABS: tuple[Tab, ...] = (*PENDING_TABS, "decided")
-# Columns that no row shows; they are most of the bytes of a claim.
-UNREAD = ("spec", "original_request", "profile_version__spec", "cluster__discovery", "cluster__credentials")
-UNREAD_OF_EXTENSIONS = tuple(f"claim__{name}" for name in UNREAD if "cluster" not in name)
 DUE_SOON_AFTER, OVERDUE_AFTER = timedelta(hours=4), timedelta(hours=24)
 AGE_LABELS = {"fresh": "new", "aging": "due soon", "late": "overdue"}
 
@@ -116,8 +119,9 @@ class InboxSearch:
 class Inbox:
     """The inbox of one person. Each list reads a page of rows, in a fixed number of queries."""
 
-    def __init__(self, user: User, search: InboxSearch | None = None) -> None:
+    def __init__(self, user: User, search: InboxSearch | None = None, *, now: datetime | None = None) -> None:
         self.user = user
+        self.now = now
         self.search = search or InboxSearch()
 
     @cached_property
@@ -126,10 +130,10 @@ class Inbox:
 
     def pending(self, *, for_reader: bool = False) -> PendingItems:
         """Return pending requests, oldest first; with `for_reader` only those that wait for the reader."""
-        return PendingItems(self, self.pending_decisions("mine" if for_reader else "all"))
+        return PendingItems(self, "mine" if for_reader else "all")
 
     def tab(self, tab: Tab) -> Sequence[Item]:
-        return DecidedItems(self) if tab == "decided" else PendingItems(self, self.pending_decisions(tab))
+        return DecidedItems(self) if tab == "decided" else PendingItems(self, tab)
 
     def pending_decisions(self, tab: Tab) -> QuerySet[PendingDecision]:
         """Return the rows of a tab: "mine", "team" for the reader's teams, or "all" that they may see."""
@@ -137,13 +141,17 @@ class Inbox:
 
     def counts(self) -> dict[Tab, int]:
         """Return the number of rows of each tab of pending requests, in one query."""
+        if self.search == InboxSearch():
+            query = _count_query(is_admin=self.user.is_superuser)
+            (numbers,) = query.rows(self.user.pk, timezone.now())
+            return dict(zip(PENDING_TABS, numbers, strict=True))
         counted = {tab: Count("pk", filter=self._tab_condition(tab)) for tab in PENDING_TABS}
         totals = self._searched().aggregate(**counted)
         return {tab: totals[tab] for tab in PENDING_TABS}
 
     def _tab_condition(self, tab: Tab) -> Q:
         if tab == "mine":
-            return waits_for(self.user)
+            return waits_for(self.user, now=self.now)
         if tab == "team":
             return Q(team__in=Membership.objects.filter(user=self.user).values("team"))
         return Q()
@@ -185,70 +193,208 @@ class Inbox:
         related = ("team", "profile", "requested_by", "decided_by")
         return QuotaRequest.objects.visible_to(self.user).filter(condition).select_related(*related)
 
-    def claim_item(self, claim: Claim, row: PendingDecision | None = None, *, mine: bool = False) -> Item:
-        """Return the item of a claim; `row` adds the remarks of a pending one."""
-        pending = claim.state == ClaimState.REQUESTED
-        return Item(
-            "claim",
-            claim.pk,
-            claim.name,
-            claim_size(claim),
-            claim.team,
-            claim.requested_by,
-            claim.created_at,
-            reverse("claims:approval", args=[claim.pk]),
-            mine=mine,
-            remarks=tuple(_remarks(claim, row)) if pending and row is not None else (),
-            decision="" if pending else str(_claim_decision(claim).label),
-            decided_at=claim.decided_at,
-            decided_by=claim.decided_by,
-            claim=claim,
+    def items(
+        self, ids: Mapping[ItemKind, Collection[UUID]], pending: Mapping[UUID, PendingRow] | None = None
+    ) -> dict[UUID, Item]:
+        """Return the items of requests that the person may see, in at most one query per kind."""
+        pending = pending or {}
+        items = (
+            build(*row, pending=pending.get(row[0]))
+            for kind, (query, build) in ITEMS.items()
+            if ids.get(kind)
+            for row in query.rows(list(ids[kind]))
         )
+        return {item.pk: item for item in items}
 
-    def extension_item(self, extension: Extension, *, mine: bool = False) -> Item:
-        pending = extension.status == RequestStatus.WAITING
-        claim = extension.claim
-        return Item(
-            "extension",
-            extension.pk,
-            claim.name,
-            f"{duration(extension.until - extension.previous_end)} longer, until {moment(extension.until)}",
-            claim.team,
-            extension.requested_by,
-            extension.requested_at,
-            reverse("claims:extension", args=[extension.pk]),
-            mine=mine,
-            decision="" if pending else extension.get_status_display(),
-            decided_at=extension.decided_at,
-            decided_by=extension.decided_by,
-        )
-
-    def quota_request_item(self, quota_request: QuotaRequest, *, mine: bool = False) -> Item:
-        pending = quota_request.status == RequestStatus.WAITING
-        quota_name = quota_request.device_class or quota_request.profile or "claims"
-        return Item(
-            "quota",
-            quota_request.pk,
-            quota_request.team.slug,
-            f"limit of {quota_request.devices} × {quota_name}",
-            quota_request.team,
-            quota_request.requested_by,
-            quota_request.requested_at,
-            reverse("claims:quota_request_decision", args=[quota_request.pk]),
-            mine=mine,
-            decision="" if pending else quota_request.get_status_display(),
-            decided_at=quota_request.decided_at,
-            decided_by=quota_request.decided_by,
-        )
+    def with_claims(self, items: Iterable[Item]) -> list[Item]:
+        """Return the items of claims with their `claim`, in a fixed number of queries."""
+        items = list(items)
+        claims = self.claims().in_bulk([item.pk for item in items if item.kind == "claim"])
+        return [replace(item, claim=claims.get(item.pk)) for item in items]
 
 
-def _remarks(claim: Claim, row: PendingDecision) -> Iterable[str]:
-    if claim.escalated_at is not None:
-        yield "escalated to platform admins"
-    if row.first_approver is not None:
-        yield f"first approval by {row.first_approver.label}"
-    if open_question(claim.comments.all()) is not None:
-        yield f"waits for {claim.requested_by.label}'s answer"
+class PendingRow(NamedTuple):
+    """A pending request in the order of the list, and what depends on the reader or on its decisions."""
+
+    pk: UUID
+    kind: ItemKind
+    is_mine: bool
+    username: str | None
+    first_name: str
+    last_name: str
+
+    @property
+    def first_approver(self) -> str:
+        """`User.label` of whoever approved first, "" without a first approval."""
+        return _person(None, self.username, self.first_name, self.last_name).label if self.username else ""
+
+
+NO_KEY = UUID(int=0)
+APPROVER = tuple(f"first_approver__{name}" for name in ("username", "first_name", "last_name"))
+
+
+def _pending_rows(inbox: Inbox, tab: Tab) -> QuerySet[PendingDecision, Any]:
+    is_mine = ExpressionWrapper(waits_for(inbox.user, now=inbox.now), BooleanField())
+    return inbox.pending_decisions(tab).values_list("pk", "kind", is_mine, *APPROVER)
+
+
+@cache
+def _page_query(tab: Tab, *, is_admin: bool) -> Prepared:
+    """Return the query of a page of a tab without a search."""
+
+    def statement(person: UUID, now: datetime, limit: str, offset: str) -> tuple[str, tuple[Any, ...]]:
+        rows = _pending_rows(Inbox(User(pk=person, is_superuser=is_admin), now=now), tab)
+        text, values = rows.query.sql_with_params()
+        return f"{text} LIMIT CAST(%s AS bigint) OFFSET CAST(%s AS bigint)", (*values, limit, offset)
+
+    return Prepared(statement, UUID, datetime, str, str)
+
+
+@cache
+def _count_query(*, is_admin: bool) -> Prepared:
+    """Return the query of the number of rows of each tab without a search."""
+
+    def statement(person: UUID, now: datetime) -> tuple[str, tuple[Any, ...]]:
+        inbox = Inbox(User(pk=person, is_superuser=is_admin), now=now)
+        tabs = [inbox.pending_decisions(tab).order_by().values("pk") for tab in PENDING_TABS]
+        parts = [rows.query.sql_with_params() for rows in tabs]
+        counts = ", ".join(f"(SELECT COUNT(*) FROM ({text}) tab)" for text, _values in parts)  # noqa: S608
+        return f"SELECT {counts}", tuple(chain(*(values for _text, values in parts)))
+
+    return Prepared(statement, UUID, datetime)
+
+
+def _person(pk: UUID | None, *names: str | None) -> User:
+    fields = ("username", "first_name", "last_name", "id")  # in the order of the columns
+    return User.from_db(None, fields, (*names, pk))
+
+
+def _team(pk: UUID, slug: str) -> Team:
+    return Team.from_db(None, ("id", "slug"), (pk, slug))
+
+
+def _people(*names: str) -> Iterator[str]:
+    for name in names:
+        yield from (name, *(f"{name}__{column}" for column in ("username", "first_name", "last_name")))
+
+
+# An unanswered question: nobody else has commented since.
+LATER = Q(at__gt=OuterRef("at")) | Q(at=OuterRef("at"), pk__gt=OuterRef("pk"))
+ANSWERS = Comment.objects.filter(LATER, claim=OuterRef("claim")).exclude(by=OuterRef("by"))
+OPEN_QUESTION = Comment.objects.filter(~Exists(ANSWERS.order_by()), claim=OuterRef("pk"), question=True)
+ALTERNATIVES = Alternative.objects.filter(claim=OuterRef("pk")).order_by("position")
+
+
+def _claim_rows(key: UUID) -> QuerySet[Claim, Any]:
+    return Claim.objects.filter(pk=key).values_list(
+        *("pk", "name", "state", "devices", "parallel", "duration", "created_at", "decided_at"),
+        *("escalated_at", "team", "team__slug", "profile_version__profile__title"),
+        *_people("requested_by", "decided_by"),
+        ArraySubquery(ALTERNATIVES.values("devices")),
+        ArraySubquery(ALTERNATIVES.values("profile_version__profile__title")),
+        Exists(ALTERNATIVES.filter(together=True).order_by()),
+        Exists(OPEN_QUESTION.order_by()),
+    )
+
+
+def _claim_item(
+    pk: UUID, name: str, state: str, devices: int, parallel: int, length: timedelta, created_at: datetime,
+    decided_at: datetime | None, escalated_at: datetime | None, team: UUID, slug: str, title: str, *more: Any,
+    pending: PendingRow | None,
+) -> Item:  # fmt: skip
+    requester, decider = _person(*more[:4]), _person(*more[4:8]) if more[4] else None
+    counts, titles, together, has_question = more[8:]
+    per_claim = [count // parallel for count in counts]
+    parts = list(zip(per_claim, titles, strict=True)) or [(devices, title)]
+    sizes = join_profiles((f"{count} × {name}" for count, name in parts), together=together)
+    is_pending = state == ClaimState.REQUESTED
+    remarks = []
+    if is_pending and pending is not None:
+        remarks = [
+            *(["escalated to platform admins"] if escalated_at else []),
+            *([f"first approval by {pending.first_approver}"] if pending.first_approver else []),
+            *([f"waits for {requester.label}'s answer"] if has_question else []),
+        ]
+    return Item(
+        "claim",
+        pk,
+        name,
+        size_in_words(sizes, length, parallel),
+        _team(team, slug),
+        requester,
+        created_at,
+        _address("claims:approval", pk),
+        mine=pending is not None and pending.is_mine,
+        remarks=tuple(remarks),
+        decision="" if is_pending else str(_claim_decision(state).label),
+        decided_at=decided_at,
+        decided_by=decider,
+    )
+
+
+def _extension_rows(key: UUID) -> QuerySet[Extension, Any]:
+    return Extension.objects.filter(pk=key).values_list(
+        *("pk", "claim__name", "status", "previous_end", "until", "requested_at", "decided_at"),
+        *("claim__team", "claim__team__slug", *_people("requested_by", "decided_by")),
+    )
+
+
+def _extension_item(
+    pk: UUID, name: str, status: str, previous_end: datetime, until: datetime, requested_at: datetime,
+    decided_at: datetime | None, team: UUID, slug: str, *people: Any, pending: PendingRow | None,
+) -> Item:  # fmt: skip
+    return Item(
+        "extension",
+        pk,
+        name,
+        f"{duration(until - previous_end)} longer, until {moment(until)}",
+        _team(team, slug),
+        _person(*people[:4]),
+        requested_at,
+        _address("claims:extension", pk),
+        mine=pending is not None and pending.is_mine,
+        decision="" if status == RequestStatus.WAITING else str(RequestStatus(status).label),
+        decided_at=decided_at,
+        decided_by=_person(*people[4:]) if people[4] else None,
+    )
+
+
+def _quota_request_rows(key: UUID) -> QuerySet[QuotaRequest, Any]:
+    return QuotaRequest.objects.filter(pk=key).values_list(
+        *("pk", "status", "device_class", "profile__slug", "devices", "requested_at", "decided_at"),
+        *("team", "team__slug", *_people("requested_by", "decided_by")),
+    )
+
+
+def _quota_request_item(
+    pk: UUID, status: str, device_class: str, profile: str | None, devices: int, requested_at: datetime,
+    decided_at: datetime | None, team: UUID, slug: str, *people: Any, pending: PendingRow | None,
+) -> Item:  # fmt: skip
+    return Item(
+        "quota",
+        pk,
+        slug,
+        f"limit of {devices} × {device_class or profile or 'claims'}",
+        _team(team, slug),
+        _person(*people[:4]),
+        requested_at,
+        _address("claims:quota_request_decision", pk),
+        mine=pending is not None and pending.is_mine,
+        decision="" if status == RequestStatus.WAITING else str(RequestStatus(status).label),
+        decided_at=decided_at,
+        decided_by=_person(*people[4:]) if people[4] else None,
+    )
+
+
+ITEMS: dict[ItemKind, tuple[Prepared, Callable[..., Item]]] = {
+    "claim": (by_keys(_claim_rows), _claim_item),
+    "extension": (by_keys(_extension_rows), _extension_item),
+    "quota": (by_keys(_quota_request_rows), _quota_request_item),
+}
+
+
+def _address(name: str, pk: UUID) -> str:
+    return reverse(name, args=[NO_KEY]).replace(str(NO_KEY), str(pk))
 
 
 class _Items(Sequence[Item], ABC):
@@ -272,31 +418,27 @@ class _Items(Sequence[Item], ABC):
 
 
 class PendingItems(_Items):
-    """Pending requests, oldest first."""
+    """Pending requests of a tab, oldest first."""
 
-    def __init__(self, inbox: Inbox, rows: QuerySet[PendingDecision]) -> None:
+    def __init__(self, inbox: Inbox, tab: Tab) -> None:
         super().__init__(inbox)
-        self.rows = rows
+        self.tab = tab
 
     def __len__(self) -> int:
-        return self.rows.count()
+        return self.inbox.pending_decisions(self.tab).count()
 
     def _slice(self, at: slice) -> list[Item]:
         inbox = self.inbox
-        is_mine = ExpressionWrapper(waits_for(inbox.user), BooleanField())
-        page = list(self.rows.select_related("first_approver").annotate(is_mine=is_mine)[at])
-        rows = {row.pk: row for row in page}
-        mine = {row.pk for row in page if row.is_mine}
-        ids = _ids_by_kind((row.kind, pk) for pk, row in rows.items())
-        items: dict[UUID, Item] = {}
-        claims = inbox.claims().defer(*UNREAD).filter(pk__in=ids["claim"], state=ClaimState.REQUESTED)
-        for claim in claims.prefetch_related(Prefetch("comments", Comment.objects.select_related("by"))):
-            items[claim.pk] = inbox.claim_item(claim, rows[claim.pk], mine=claim.pk in mine)
-        for extension in inbox.extensions().defer(*UNREAD_OF_EXTENSIONS).filter(pk__in=ids["extension"]):
-            items[extension.pk] = inbox.extension_item(extension, mine=extension.pk in mine)
-        for quota_request in inbox.quota_requests().filter(pk__in=ids["quota"]):
-            items[quota_request.pk] = inbox.quota_request_item(quota_request, mine=quota_request.pk in mine)
-        return [items[pk] for pk in rows if pk in items]
+        if inbox.search == InboxSearch():
+            limit = None if at.stop is None else str(max(at.stop - (at.start or 0), 0))
+            page = _page_query(self.tab, is_admin=inbox.user.is_superuser).rows(
+                inbox.user.pk, timezone.now(), limit, str(at.start or 0)
+            )
+        else:
+            page = list(_pending_rows(inbox, self.tab)[at])
+        rows = {row.pk: row for row in starmap(PendingRow, page)}
+        items = inbox.items(_ids_by_kind((row.kind, row.pk) for row in rows.values()), rows)
+        return [items[pk] for pk in rows if pk in items and not items[pk].decision]
 
 
 class DecidedItems(_Items):
@@ -332,13 +474,7 @@ class DecidedItems(_Items):
         if is_backwards:
             keys.reverse()
         ids = _ids_by_kind((kind, pk) for kind, pk, _when in keys)
-        items: dict[UUID, Item] = {}
-        for claim in inbox.claims().defer(*UNREAD).filter(pk__in=ids["claim"]):
-            items[claim.pk] = inbox.claim_item(claim)
-        for extension in inbox.extensions().defer(*UNREAD_OF_EXTENSIONS).filter(pk__in=ids["extension"]):
-            items[extension.pk] = inbox.extension_item(extension)
-        for quota_request in inbox.quota_requests().filter(pk__in=ids["quota"]):
-            items[quota_request.pk] = inbox.quota_request_item(quota_request)
+        items = inbox.items(ids)
         return [items[pk] for _kind, pk, _when in keys if pk in items]
 
 
@@ -362,9 +498,9 @@ def _keys(rows: QuerySet[Any, Any], kind: str) -> QuerySet[Any, Any]:
     return keys
 
 
-def _claim_decision(claim: Claim) -> RequestStatus:
+def _claim_decision(state: str) -> RequestStatus:
     """Return the decision on a claim, whatever its state is now."""
-    return RequestStatus.DENIED if claim.state == ClaimState.DENIED else RequestStatus.APPROVED
+    return RequestStatus.DENIED if state == ClaimState.DENIED else RequestStatus.APPROVED
 
 
 def open_question(comments: Iterable[Comment]) -> Comment | None:

@@ -106,8 +106,12 @@ def request_again_url(claim: Claim, parts: Sequence[CurrentPart]) -> str:
 
 def claim_size(claim: Claim) -> str:
     """Return "2 × Train 80 GB + 1 × NIC, 5 d", with the number of pods for a template."""
-    size = f"{claim.sizes}, {in_words(claim.duration)}"
-    return size if claim.parallel == 1 else f"{size} · {counted(claim.parallel, 'pod')}"
+    return size_in_words(claim.sizes, claim.duration, claim.parallel)
+
+
+def size_in_words(sizes: str, duration: timedelta, parallel: int) -> str:
+    size = f"{sizes}, {in_words(duration)}"
+    return size if parallel == 1 else f"{size} · {counted(parallel, 'pod')}"
 
 
 @dataclass(frozen=True, slots=True)

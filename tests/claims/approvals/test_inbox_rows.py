@@ -107,7 +107,9 @@ def told():
 
 
 def test_each_kind_of_item_has_every_field(waiting_claim, longer, more, lena, alice, vision, now):
-    claims, extensions, requests = Inbox(lena).pending()
+    inbox = Inbox(lena)
+    claims, extensions, requests = inbox.with_claims(inbox.pending())
+    assert [item.claim for item in inbox.pending()] == [None, None, None]
     common = {"team": vision, "requester": alice}
     assert claims == Item(
         "claim", waiting_claim.pk, "sam2", "3 × Train 80, 1 d", requested_at=now - 3 * HOUR,
