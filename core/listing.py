@@ -117,12 +117,16 @@ class Listing[M: Model]:
         per_page: int = PER_PAGE,
         prepare: Callable[[list[M]], None] | None = None,
         load: Callable[[Sequence[Any]], list[Any]] | None = None,
+        read_batch: Callable[[Sequence[tuple[Any, ...]], Mapping[str, int]], None] | None = None,
+        scan_once: bool = False,
     ) -> None:
         """
         `sort` is the column to sort by, with "-" for descending; "" keeps the order of the queryset. `search`
         has fields that may contain a word, and functions that return a condition for it. `prepare` completes
         the rows of a page, and those of a CSV in batches. `load` reads the rows of a page by their keys, in
-        their order, in place of the queryset.
+        their order, in place of the queryset. `read_batch` reads what the columns of a CSV without models
+        need beside their fields: it gets the values of a batch, and where each field is. `scan_once` counts a
+        search by its keys in order, for a search that reads all rows anyway.
         """
         self.request = request
         self.query: QueryDict = request.GET
@@ -132,7 +136,8 @@ class Listing[M: Model]:
         self.search = search
         self.default_sort = sort
         self.per_page = per_page
-        self.prepare, self.load = prepare, load
+        self.prepare, self.load, self.read_batch = prepare, load, read_batch
+        self.scan_once = scan_once
         self.filterset: FilterSet | None = filters(self.query, queryset, request=request) if filters else None
 
     @cached_property
@@ -183,7 +188,9 @@ class Listing[M: Model]:
 
     @cached_property
     def page(self) -> Page[M]:
-        page = Pages(self.rows, self.queryset, self.per_page, self.load).get_page(self.query.get("page", 1))
+        pages = Pages(self.rows, self.queryset, self.per_page, self.load)
+        pages.scan_once = self.scan_once and bool(self.q)
+        page = pages.get_page(self.query.get("page", 1))
         if self.prepare:
             self.prepare(list(page.object_list))
         return page
@@ -306,7 +313,10 @@ class Listing[M: Model]:
             (column.value, slice(end - width, end))
             for column, width, end in zip(self.columns, widths, ends, strict=True)
         ]
+        places = {name: place for place, name in enumerate(names) if isinstance(name, str)}
         for batch in _batches(self.rows.prefetch_related(None).values_list(*names)):
+            if self.read_batch:
+                self.read_batch(batch, places)
             for values in batch:
                 yield [value(*values[part]) for value, part in cells]
 
@@ -362,11 +372,17 @@ class Pages[M: Model](Paginator[M]):
     ) -> None:
         super().__init__(rows, per_page)
         self.rows, self.source, self.load = rows, source, load
-        self.is_open = False
+        self.is_open = self.scan_once = False
+
+    @cached_property
+    def first_keys(self) -> list[Any]:
+        """The keys of the rows that are counted, in order."""
+        return list(self.rows.values_list("pk", flat=True)[: MAX_COUNT + 1])
 
     @cached_property
     def count(self) -> int:
-        count = self.rows.order_by()[: MAX_COUNT + 1].count()
+        rows = self.rows.order_by()[: MAX_COUNT + 1]
+        count = len(self.first_keys) if self.scan_once else rows.count()
         self.is_open = count > MAX_COUNT
         return count
 
@@ -385,6 +401,8 @@ class Pages[M: Model](Paginator[M]):
         keys = self.rows.values("pk")
         backwards = start > self.count - end and not self.is_open
         keys = keys.reverse()[self.count - end : self.count - start] if backwards else keys[start:end]
+        if self.load and self.scan_once and end <= len(self.first_keys):
+            return Page(self.load(self.first_keys[start:end]), number, self)
         if self.load:
             chosen = list(keys.values_list("pk", flat=True))
             return Page(self.load(chosen[::-1] if backwards else chosen), number, self)

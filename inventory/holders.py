@@ -6,6 +6,8 @@ holders that a person may see. Other holders are "another team", and platform ad
 """
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractUser, AnonymousUser
@@ -19,7 +21,17 @@ type Person = AbstractUser | AnonymousUser
 HIDDEN = Holder("another team", masked=True)
 
 
-def holders_for(person: Person, claims: Iterable[ResourceClaim]) -> dict[int, Holder]:
+class HeldClaim(NamedTuple):
+    """What names a ResourceClaim as a holder, without the object."""
+
+    pk: int
+    owner: str
+    cluster_id: UUID
+    namespace: str
+    name: str
+
+
+def holders_for(person: Person, claims: Iterable[ResourceClaim | HeldClaim]) -> dict[int, Holder]:
     """Return the holder of each claim by primary key; the number of queries does not grow with the claims."""
     by_pk = {claim.pk: claim for claim in claims}
     if not by_pk:
@@ -28,7 +40,7 @@ def holders_for(person: Person, claims: Iterable[ResourceClaim]) -> dict[int, Ho
     return {pk: visible.get(pk) or _default_holder(person, claim) for pk, claim in by_pk.items()}
 
 
-def _default_holder(person: Person, claim: ResourceClaim) -> Holder:
+def _default_holder(person: Person, claim: ResourceClaim | HeldClaim) -> Holder:
     return Holder(f"{claim.namespace}/{claim.name}") if person.is_superuser else HIDDEN
 
 

@@ -23,6 +23,7 @@ from django.views.decorators.http import require_safe
 
 from core.listing import Column, Listing, csv_response, wants_csv
 from inventory.counts import fleet_counts, with_device_counts
+from inventory.device_rows import CsvHolders, device_columns, rows_of, table_rows
 from inventory.filters import DeviceFilter, NodeFilter
 from inventory.fleet import fleet_map, physical_gpus_for, pool_facts, totals
 from inventory.freshness import OF_DEVICES, OF_NODES, ages, is_stale
@@ -60,37 +61,23 @@ def fleet(request: HttpRequest) -> HttpResponse:
     return render(request, "inventory/fleet.html", context)
 
 
-DEVICE_COLUMNS: list[Column[Device]] = [
-    Column("name", "Device", lambda d: d.name, sort="name", fixed=True),
-    Column("node", "Node", lambda d: d.node_name or d.pool, sort=("node_name", "name")),
-    Column("product", "Product", lambda d: d.product, sort=("product", "partition")),
-    Column("memory", "Memory", lambda d: d.memory_bytes, sort="memory_bytes", numeric=True),
-    Column("state", "State", lambda d: d.look.label, sort="state"),
-    Column("holder", "Held by", lambda d: d.holder.text if d.holder else ""),
-    Column("cluster", "Cluster", lambda d: d.cluster.name, sort="cluster__name"),
-    Column("classes", "Classes", lambda d: " ".join(d.classes), shown=False),
-    Column("partition", "Partition", lambda d: d.partition, sort="partition", shown=False),
-    Column("uuid", "UUID", lambda d: d.uuid, sort="uuid", shown=False),
-    Column("pool", "Pool", lambda d: d.pool, sort="pool", shown=False),
-    Column("driver", "Driver", lambda d: d.driver, sort="driver", shown=False),
-    Column("taints", "Taints", lambda d: " ".join(taint["key"] for taint in d.taints), shown=False),
-    Column("changed", "Changed", lambda d: d.changed_at.isoformat(), sort="changed_at", shown=False),
-]
-
-
 @require_safe
 def devices(request: HttpRequest) -> HttpResponseBase:
+    holders = CsvHolders(request.user)
     listing = Listing(
         request,
-        Device.objects.present().for_list(),
-        columns=DEVICE_COLUMNS,
+        Device.objects.present().with_state(),
+        columns=device_columns(holders),
         title="Devices",
         filters=DeviceFilter,
         search=(lambda word: Q(search__contains=word.lower()),),
         sort="node",
-        prepare=partial(name_holders, request.user),
+        load=partial(rows_of, request.user),
+        read_batch=holders.read,
+        scan_once=True,
     )
     context = {
+        "rows": lambda: table_rows(listing.loaded, listing.shows),
         "ages": ages(OF_DEVICES),
         "empty_icon": "cpu",
         "empty_title": "No devices yet",

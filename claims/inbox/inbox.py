@@ -8,8 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cache, cached_property
-from itertools import chain, starmap
+from functools import cache, cached_property, reduce
+from itertools import chain
+from operator import or_
 from typing import Any, Literal, NamedTuple, cast, overload
 from uuid import UUID
 
@@ -17,7 +18,6 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import (
     BooleanField,
     CharField,
-    Count,
     Exists,
     ExpressionWrapper,
     F,
@@ -145,9 +145,18 @@ class Inbox:
             query = _count_query(is_admin=self.user.is_superuser)
             (numbers,) = query.rows(self.user.pk, timezone.now())
             return dict(zip(PENDING_TABS, numbers, strict=True))
-        counted = {tab: Count("pk", filter=self._tab_condition(tab)) for tab in PENDING_TABS}
-        totals = self._searched().aggregate(**counted)
-        return {tab: totals[tab] for tab in PENDING_TABS}
+        return {tab: len(rows) for tab, rows in self.matches.items()}
+
+    @cached_property
+    def matches(self) -> dict[Tab, list[PendingRow]]:
+        """The rows of each tab that match the search, in one query: all are read to count them."""
+        rows = _pending_rows(self, "all").annotate(in_team=_truth(self._tab_condition("team")))
+        matches = [(PendingRow(*columns), in_team) for *columns, in_team in rows]
+        return {
+            "mine": [row for row, _in_team in matches if row.is_mine],
+            "team": [row for row, in_team in matches if in_team],
+            "all": [row for row, _in_team in matches],
+        }
 
     def _tab_condition(self, tab: Tab) -> Q:
         if tab == "mine":
@@ -160,11 +169,12 @@ class Inbox:
         rows: QuerySet[PendingDecision] = PendingDecision.objects.visible_to(self.user)
         if self.search == InboxSearch():
             return rows
-        return rows.filter(
-            Q(pk__in=self.claims().filter(state=ClaimState.REQUESTED).values("pk"))
-            | Q(pk__in=self.extensions().filter(status=RequestStatus.WAITING).values("pk"))
-            | Q(pk__in=self.quota_requests().filter(status=RequestStatus.WAITING).values("pk"))
+        kinds: tuple[QuerySet[Any, Any], ...] = (
+            self.claims().filter(state=ClaimState.REQUESTED),
+            self.extensions().filter(status=RequestStatus.WAITING),
+            self.quota_requests().filter(status=RequestStatus.WAITING),
         )
+        return rows.filter(reduce(or_, (Q(pk__in=kind.values("pk")) for kind in kinds)))
 
     def claims(self) -> QuerySet[Claim]:
         fields = ("name", "reason", "requested_by__username")
@@ -234,8 +244,12 @@ APPROVER = tuple(f"first_approver__{name}" for name in ("username", "first_name"
 
 
 def _pending_rows(inbox: Inbox, tab: Tab) -> QuerySet[PendingDecision, Any]:
-    is_mine = ExpressionWrapper(waits_for(inbox.user, now=inbox.now), BooleanField())
+    is_mine = _truth(waits_for(inbox.user, now=inbox.now))
     return inbox.pending_decisions(tab).values_list("pk", "kind", is_mine, *APPROVER)
+
+
+def _truth(condition: Q) -> ExpressionWrapper[Q]:
+    return ExpressionWrapper(condition, BooleanField())
 
 
 @cache
@@ -425,27 +439,30 @@ class PendingItems(_Items):
         self.tab = tab
 
     def __len__(self) -> int:
-        return self.inbox.pending_decisions(self.tab).count()
+        return self.inbox.counts()[self.tab]
 
     def _slice(self, at: slice) -> list[Item]:
         inbox = self.inbox
         if inbox.search == InboxSearch():
             limit = None if at.stop is None else str(max(at.stop - (at.start or 0), 0))
-            page = _page_query(self.tab, is_admin=inbox.user.is_superuser).rows(
-                inbox.user.pk, timezone.now(), limit, str(at.start or 0)
-            )
+            query = _page_query(self.tab, is_admin=inbox.user.is_superuser)
+            page = [
+                PendingRow(*row)
+                for row in query.rows(inbox.user.pk, timezone.now(), limit, str(at.start or 0))
+            ]
         else:
-            page = list(_pending_rows(inbox, self.tab)[at])
-        rows = {row.pk: row for row in starmap(PendingRow, page)}
+            page = inbox.matches[self.tab][at]
+        rows = {row.pk: row for row in page}
         items = inbox.items(_ids_by_kind((row.kind, row.pk) for row in rows.values()), rows)
         return [items[pk] for pk in rows if pk in items and not items[pk].decision]
 
 
 class DecidedItems(_Items):
-    """Decided requests, newest first."""
+    """Decided requests, newest first; `most` bounds how many are counted, and `most` + 1 stands for more."""
 
-    def __init__(self, inbox: Inbox) -> None:
+    def __init__(self, inbox: Inbox, most: int | None = None) -> None:
         super().__init__(inbox)
+        self.most = most
         decided = ~Q(status=RequestStatus.WAITING) & Q(decided_at__isnull=False)
         claims = inbox.claims().filter(decided_at__isnull=False).exclude(state=ClaimState.REQUESTED)
         extensions, requests = inbox.extensions().filter(decided), inbox.quota_requests().filter(decided)
@@ -455,7 +472,15 @@ class DecidedItems(_Items):
 
     @cached_property
     def total(self) -> int:
-        return int(_union(self.parts).count())
+        if self.most is None:
+            return int(_union(self.parts).count())
+        enough = self.most + 1
+        return min(int(_union([part[:enough] for part in self.parts]).count()), enough)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are more than were counted."""
+        return self.most is not None and self.total > self.most
 
     def __len__(self) -> int:
         return self.total
@@ -466,7 +491,7 @@ class DecidedItems(_Items):
         if start >= stop:
             return []
         # From the nearer end, so that an index has the order of each kind and few rows are read.
-        is_backwards = start > self.total - stop
+        is_backwards = start > self.total - stop and not self.is_open
         first, last = (self.total - stop, self.total - start) if is_backwards else (start, stop)
         order = ("when", "-row") if is_backwards else ("-when", "row")
         nearest = _union([part.order_by(*order)[:last] for part in self.parts])

@@ -30,7 +30,7 @@ from claims.approvals.forms import ApproveForm, DenyForm
 from claims.approvals.services import reasons_for
 from claims.inbox import services
 from claims.inbox.impact import claim_impact
-from claims.inbox.inbox import TABS, Inbox, InboxSearch, Item, Tab, open_question
+from claims.inbox.inbox import TABS, DecidedItems, Inbox, InboxSearch, Item, Tab, open_question
 from claims.lifecycle.services import approve_extension, deny_extension
 from claims.models import Claim, Extension, Profile, QuotaRequest, RequestStatus
 from claims.plans.changes import current_parts, request_again_url
@@ -39,7 +39,8 @@ from claims.quotas.requests import request_impact
 from claims.quotas.services import approve_quota_request, deny_quota_request, reason_not_to_withdraw
 from claims.states import LOOK, ClaimState
 from core.errors import Conflict, Invalid, PortalError
-from core.listing import csv_response
+from core.filters import KeySelect
+from core.listing import MAX_COUNT, csv_response
 from core.text import counted
 from teams.access import role_in, user_of
 from teams.models import Membership, Role, Team, User
@@ -57,10 +58,15 @@ def list_context(request: HttpRequest) -> dict[str, Any]:
     titles = {"mine": "Mine", "team": "My teams", "all": "All", "decided": "Decided"}
     tabs = [tab for tab in TABS if tab != "all" or user.is_superuser]
     counts = inbox.counts()
-    paginator = Paginator(inbox.tab(current), PER_PAGE)
+    number = request.GET.get("page", "")
+    items = inbox.tab(current)
+    if isinstance(items, DecidedItems):
+        is_behind = number.isdecimal() and int(number[:12]) * PER_PAGE > MAX_COUNT
+        items.most = None if is_behind else MAX_COUNT
+    paginator = Paginator(items, PER_PAGE)
     if current in counts:
         paginator.count = counts[current]  # not counted twice
-    page = paginator.get_page(request.GET.get("page"))
+    page = paginator.get_page(number)
     query = request.GET.copy()
     for name in set(query) - set(KEPT_PARAMETERS):
         del query[name]
@@ -68,14 +74,25 @@ def list_context(request: HttpRequest) -> dict[str, Any]:
         "tab": current,
         "tabs": [(tab, titles[tab], counts.get(tab)) for tab in tabs],
         "page": page,
+        "is_open": isinstance(items, DecidedItems) and items.is_open,
         "rows": page.object_list,
         "query": query.urlencode(),
         "search": search,
         "is_filtered": any((search.words, search.team, search.profile)),
-        "teams": list(Team.objects.visible_to(user).values_list("slug", flat=True)),
+        "team_select": team_select(user, search.team),
         "profiles": list(Profile.objects.visible_to(user).values_list("slug", "title")),
         "edits_reasons": user.is_superuser or Membership.objects.filter(user=user, role__in=LEADS).exists(),
     }
+
+
+def team_select(user: User, chosen: str) -> str:
+    """Return the `<select>` of the teams that the reader sees, "" for fewer than two."""
+    slugs = list(Team.objects.visible_to(user).values_list("slug", flat=True))
+    if len(slugs) < 2:
+        return ""
+    choices = [("", "Any team"), *((slug, slug) for slug in slugs)]
+    select = KeySelect(attrs={"class": "form-select", "aria-label": "Team"}, choices=choices)
+    return select.render("team", chosen)
 
 
 def current_tab(request: HttpRequest) -> Tab:
@@ -185,8 +202,7 @@ def pending_request_card(
 
 @require_safe
 def extension(request: HttpRequest, extension_id: UUID) -> HttpResponse:
-    page = list_context(request) | extension_card(request, extension_id)
-    return render(request, "claims/inbox/approvals.html", page)
+    return card_page(request, extension_card(request, extension_id))
 
 
 @require_POST
@@ -205,8 +221,7 @@ def extension_deny(request: HttpRequest, extension_id: UUID) -> HttpResponse:
 
 @require_safe
 def quota_request(request: HttpRequest, request_id: UUID) -> HttpResponse:
-    page = list_context(request) | quota_request_card(request, request_id)
-    return render(request, "claims/inbox/approvals.html", page)
+    return card_page(request, quota_request_card(request, request_id))
 
 
 @require_POST
@@ -293,26 +308,28 @@ def return_url(request: HttpRequest, default: str) -> str:
 
 @require_safe
 def approvals(request: HttpRequest) -> HttpResponseBase:
-    """The list, and on wide screens the card of its first row."""
+    """The list; on wide screens the browser requests the card of its first row."""
     if request.GET.get("format") == "csv":
         return inbox_csv(request)
     page = list_context(request)
-    card = item_card(request, page["rows"][0]) if page["rows"] else {}
-    return render(request, "claims/inbox/approvals.html", page | card | {"on_list": True})
-
-
-def item_card(request: HttpRequest, item: Item) -> dict[str, Any]:
-    if item.kind == "claim":
-        return claim_card(request, visible_claim(request, item.pk))
-    if item.kind == "extension":
-        return extension_card(request, item.pk)
-    return quota_request_card(request, item.pk)
+    first: Item | None = next(iter(page["rows"]), None)
+    card = {"first": first, "current": first.pk if first else None, "on_list": True}
+    return render(request, "claims/inbox/approvals.html", page | card)
 
 
 @require_safe
 def approval(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    claim = visible_claim(request, claim_id)
-    return render(request, "claims/inbox/approvals.html", list_context(request) | claim_card(request, claim))
+    return card_page(request, claim_card(request, visible_claim(request, claim_id)))
+
+
+def card_page(request: HttpRequest, card: dict[str, Any]) -> HttpResponse:
+    """Return the card to htmx as a fragment, otherwise its page with the list."""
+    if request.headers.get("HX-Request"):
+        response = render(request, card["card"], card)
+    else:
+        response = render(request, "claims/inbox/approvals.html", list_context(request) | card)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
 
 
 @require_safe

@@ -153,16 +153,15 @@ class UnmanagedClaim:
             case Origin.TEMPLATE:
                 annotations = self.row.raw.get("metadata", {}).get("annotations") or {}
                 return (
-                    f"Kubernetes made it for pod {pod}, from a ResourceClaimTemplate that is not the "
-                    f"portal's (the pod calls it {annotations.get(FROM_POD, '?')}). It goes when the pod "
-                    "goes."
+                    f"Kubernetes created it for pod {pod} from a ResourceClaimTemplate that is not the "
+                    f"portal's (named {annotations.get(FROM_POD, '?')} in the pod). It is deleted with the "
+                    "pod."
                 )
             case Origin.EXTENDED_RESOURCE:
                 return (
-                    f"The scheduler made it: pod {pod} asks for "
+                    f"The scheduler created it because pod {pod} requests "
                     f"{', '.join(self.resources) or 'an extended resource'} by number, as with a device "
-                    "plugin, and devices are handed out by claims behind that. It goes when the pod "
-                    "goes; nobody can write to it."
+                    "plugin. It is deleted with the pod, and nobody can change it."
                 )
             case Origin.PORTAL:
                 return (
@@ -171,8 +170,8 @@ class UnmanagedClaim:
                     "manifest, or from before this portal's data were restored."
                 )
         return (
-            "Somebody made it with kubectl or another tool. Its devices count against the quota of the team "
-            "as use outside the portal, and it does not expire."
+            "Created with kubectl or another tool. Its devices count against the quota of the team as use "
+            "outside the portal, and it does not expire."
         )
 
     @property

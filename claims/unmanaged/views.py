@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
@@ -25,16 +25,16 @@ from claims.observation.unmanaged import (
     unmanaged_objects,
 )
 from claims.unmanaged import services
-from claims.unmanaged.forms import AdoptForm
 from claims.unmanaged.services import adoption_lines, fitting_profiles, namespace_team
 from core.errors import PortalError
 from core.filters import RowFilter
+from core.inputs import DurationText
 from core.listing import Column, Listing
 from dra.manifests import spec_hash, to_yaml
 from inventory.freshness import ages
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 from teams.access import people_in, user_of
-from teams.models import Role
+from teams.models import Role, User
 
 STATES = [
     (state, state)
@@ -83,14 +83,14 @@ COLUMNS: list[Column[Any]] = [
     Column("name", "ResourceClaim", lambda row: row.name, sort="name", fixed=True),
     Column("origin", "Origin", lambda row: ORIGINS[row.origin], sort="origin"),
     Column("state", "State", lambda row: row.state, sort="state"),
-    Column("requested", "Requested", requested_devices, numeric=True),
+    Column("requested", "Requested devices", requested_devices, numeric=True),
     Column("held", "Held", lambda row: len(device_holdings(row)), numeric=True),
     Column("pods", "Pods", lambda row: len(consumers(row)), numeric=True),
     Column("since", "Allocated", _allocated_at, sort="allocated_at"),
     Column("team", "Team", lambda row: row.team, sort="team"),
     Column("namespace", "Namespace", lambda row: row.namespace, sort="namespace"),
     Column("cluster", "Cluster", lambda row: row.cluster.name, sort="cluster__name"),
-    Column("created", "Made", _created_at, sort="created_at"),
+    Column("created", "Created", _created_at, sort="created_at"),
     Column("uid", "UID", lambda row: row.uid, shown=False),
 ]
 TEMPLATE_COLUMNS: list[Column[Any]] = [
@@ -200,6 +200,32 @@ def template(request: HttpRequest, uid: str) -> HttpResponse:
         "ages": ages(("resourceclaimtemplates",), cluster=row.cluster),
     }
     return render(request, "claims/unmanaged/outside_template.html", page)
+
+
+class AdoptForm(forms.Form):
+    """`people` are the members of the team, `profiles` those whose device classes fit."""
+
+    owner = forms.ModelChoiceField(User.objects.none(), to_field_name="username", label="Owner")
+    profile = forms.ModelChoiceField(Profile.objects.none(), to_field_name="slug", label="Profile")
+    duration = DurationText(label="Ends after", help_text="From now on, for example 24h or 3d.")
+    reason = forms.CharField(
+        required=False, max_length=500, label="Reason", help_text="Kept in the history of the claim."
+    )
+    over_quota = forms.BooleanField(required=False, label="Adopt although over quota")
+
+    def __init__(
+        self,
+        data: QueryDict | None = None,
+        *,
+        people: list[User],
+        profiles: list[Profile],
+        initial: dict[str, object] | None = None,
+    ) -> None:
+        super().__init__(data, initial=initial)
+        members = User.objects.filter(pk__in=[person.pk for person in people])
+        fitting = Profile.objects.filter(pk__in=[profile.pk for profile in profiles])
+        cast("forms.ModelChoiceField[User]", self.fields["owner"]).queryset = members
+        cast("forms.ModelChoiceField[Profile]", self.fields["profile"]).queryset = fitting
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

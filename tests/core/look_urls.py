@@ -10,7 +10,7 @@ from django.template import engines
 from django.urls import include, path
 
 from core.listing import Column, Listing
-from teams.forms import MemberForm
+from teams.views import MemberForm
 from teams.models import User
 
 GAP = [None] * 6

@@ -85,7 +85,7 @@ def test_an_admin_adopts_what_somebody_made_by_hand(people, simulated):
 
     eventually(listed, seconds=patience.PAGE, what="the portal's sight of the claim")
     link.click()
-    expect(ada.page.get_by_text("Somebody made it with kubectl or another tool.")).to_be_visible()
+    expect(ada.page.get_by_text("Created with kubectl or another tool.")).to_be_visible()
     ada.page.get_by_role("link", name="Adopt…").click()
     ada.page.get_by_label("Owner").select_option("engineer")
     ada.page.get_by_label("Adopt although over quota").check()

@@ -65,9 +65,10 @@ document.addEventListener("keydown", (event) => {
 });
 // A saved reason is inserted into the note, where it can be edited. The focus stays on the select, so that arrow keys
 // go through the reasons.
-const reason = document.querySelector("[data-reason]");
 let inserted = "";
-reason?.addEventListener("change", () => {
+document.addEventListener("change", (event) => {
+  const reason = event.target.closest("[data-reason]"); // the card comes after the list
+  if (!reason) return;
   const note = noteOf();
   const own = (inserted && note.value.endsWith(inserted) ? note.value.slice(0, -inserted.length) : note.value).trim();
   inserted = reason.value;

@@ -97,9 +97,9 @@ def test_the_list_costs_the_same_for_one_and_for_many(client, alice, fra):
 @pytest.mark.parametrize(
     ("origin", "sentence"),
     [
-        ("foreign", "Somebody made it with kubectl or another tool."),
-        ("template", "Kubernetes made it for pod train-0, from a ResourceClaimTemplate"),
-        ("extended-resource", "pod train-0 asks for nvidia.com/gpu by number"),
+        ("foreign", "Created with kubectl or another tool."),
+        ("template", "Kubernetes created it for pod train-0 from a ResourceClaimTemplate"),
+        ("extended-resource", "pod train-0 requests nvidia.com/gpu by number"),
     ],
 )
 def test_the_page_explains_where_it_came_from(client, alice, fra, origin, sentence):

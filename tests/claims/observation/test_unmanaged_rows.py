@@ -156,16 +156,16 @@ def test_its_resources_are_those_that_pods_mapped_to_it(fra):
 
 
 BY_HAND = (
-    "Somebody made it with kubectl or another tool. Its devices count against the quota of the team as use "
+    "Created with kubectl or another tool. Its devices count against the quota of the team as use "
     "outside the portal, and it does not expire."
 )
 OF_TEMPLATE = (
-    "Kubernetes made it for pod {}, from a ResourceClaimTemplate that is not the portal's (the pod calls it "
-    "{}). It goes when the pod goes."
+    "Kubernetes created it for pod {} from a ResourceClaimTemplate that is not the portal's (named {} in the "
+    "pod). It is deleted with the pod."
 )
 BY_NUMBER = (
-    "The scheduler made it: pod {} asks for {} by number, as with a device plugin, and devices are "
-    "handed out by claims behind that. It goes when the pod goes; nobody can write to it."
+    "The scheduler created it because pod {} requests {} by number, as with a device plugin. It is deleted "
+    "with the pod, and nobody can change it."
 )
 STRAY = (
     "It carries the label of the portal with the id an-id, of which the portal knows no claim here. It may "
@@ -257,8 +257,8 @@ def test_the_csv_has_every_column_of_every_row_newest_first(client, root, severa
     client.force_login(root)
     head, *rows = csv_of(client, LIST)
     assert head == [
-        "ResourceClaim", "Origin", "State", "Requested", "Held", "Pods", "Allocated", "Team", "Namespace",
-        "Cluster", "Made",
+        "ResourceClaim", "Origin", "State", "Requested devices", "Held", "Pods", "Allocated", "Team", "Namespace",
+        "Cluster", "Created",
     ]  # fmt: skip
     at = {hour: f"2026-11-20T{hour}:00:00+00:00" for hour in (11, 12, 13)}
     assert rows == [
@@ -356,7 +356,7 @@ def test_templates_have_a_list_of_their_own_with_what_they_ask_for(client, root,
     foreign(fra, "claim")
     client.force_login(root)
     head, *rows = csv_of(client, f"{LIST}templates/")
-    assert head == ["Template", "Requested", "Team", "Namespace", "Cluster", "Made"]
+    assert head == ["Template", "Requested devices", "Team", "Namespace", "Cluster", "Created"]
     at = "2026-11-20T{}:00:00+00:00"
     assert rows == [
         ["tpl-2", "2", "audio", "audio", "fra-1", at.format(13)],
