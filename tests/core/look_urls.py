@@ -10,8 +10,8 @@ from django.template import engines
 from django.urls import include, path
 
 from core.listing import Column, Listing
-from teams.views import MemberForm
 from teams.models import User
+from teams.views import MemberForm
 
 GAP = [None] * 6
 CHART = {

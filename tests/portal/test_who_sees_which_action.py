@@ -98,15 +98,8 @@ TABLE: dict[str, Row] = {
     "claims:outside_templates": {},
     "claims:outside_template uid-template": HIDDEN,
     # Approvals
-    # With the card of what has waited longest: for leads a claim, for admins a request for quota.
-    "claims:approvals": {
-        **{"approve": DECIDERS - ADMIN, "deny": DECIDERS - ADMIN, "change": DECIDERS - ADMIN},
-        **{"approval_impact": DECIDERS - ADMIN},
-        **{"comment": DECIDERS - ADMIN, "quota_request_comment": ADMIN, "quota_request_withdraw": ADMIN},
-        **{"quota_request_approve": ADMIN, "quota_request_deny": ADMIN},
-        **INBOX,
-        **{"delegations": EVERYBODY},
-    },
+    # The browser requests the card of its first row; what a card offers is that of the cards below.
+    "claims:approvals": {**INBOX, "delegations": EVERYBODY},
     "claims:approval asked": {
         **{"approve": DECIDERS, "deny": DECIDERS, "change": DECIDERS, "approval_impact": TEAM},
         **CARD,

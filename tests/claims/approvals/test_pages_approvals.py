@@ -1,14 +1,17 @@
 """The page of the inbox, its card, and both decisions."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from claims.approvals import decide
 from claims.inbox import views
 from claims.states import ClaimState
-from tests.factories import make_claim
+from tests.factories import make_claim, make_extension, make_quota_request
 
 pytestmark = pytest.mark.django_db
 
@@ -29,8 +32,30 @@ def test_the_inbox_shows_the_oldest_request_first_with_its_card(client, lena, as
     client.force_login(lena)
     page = client.get(INBOX).text
     assert page.index("sam2") < page.index("later")
-    assert "Fine-tuning." in page
-    assert f'value="{claim.spec_hash}"' in page
+    assert f'hx-get="{url("approval", claim)}"' in page
+    assert "Fine-tuning." not in page
+    card = client.get(url("approval", claim), headers={"HX-Request": "true"}).text
+    assert "Fine-tuning." in card
+    assert f'value="{claim.spec_hash}"' in card
+    assert "<html" not in card
+
+
+def test_cards_are_fragments_for_htmx_and_hidden_from_an_outsider(
+    client, lena, eve, alice, vision, claim, fra
+):
+    held = make_claim(
+        vision, by=alice, cluster=fra, name="held", state=ClaimState.PROVISIONED, expires_at=timezone.now()
+    )
+    longer = make_extension(held, by=alice, until=timezone.now() + timedelta(days=2))
+    more = make_quota_request(vision, 12, by=alice)
+    cards = [url("approval", claim), url("extension", longer), url("quota_request_decision", more)]
+    for person, status in ((lena, 200), (eve, 404)):
+        client.force_login(person)
+        for address in cards:
+            card = client.get(address, headers={"HX-Request": "true"})
+            assert card.status_code == status
+            assert status == 404 or ("<html" not in card.text and 'id="card-title"' in card.text)
+            assert status == 404 or "HX-Request" in card.headers["Vary"]
 
 
 def test_card_shows_the_impact(client, lena, claim, vision, fra, alice):
@@ -49,8 +74,9 @@ def test_card_shows_the_impact(client, lena, claim, vision, fra, alice):
 def test_neither_the_list_nor_the_card_waits_for_the_impact(client, lena, claim, monkeypatch):
     monkeypatch.setattr(views, "claim_impact", lambda claim: pytest.fail("The impact was read."))
     client.force_login(lena)
-    for address in (INBOX, url("approval", claim)):
-        assert "Approve 2 devices" in client.get(address).text
+    assert "sam2" in client.get(INBOX).text
+    for headers in ({}, {"HX-Request": "true"}):
+        assert "Approve 2 devices" in client.get(url("approval", claim), headers=headers).text
 
 
 def test_impact_of_a_request_decided_meanwhile_loads_the_page_again(client, lena, claim):

@@ -257,8 +257,8 @@ def test_the_csv_has_every_column_of_every_row_newest_first(client, root, severa
     client.force_login(root)
     head, *rows = csv_of(client, LIST)
     assert head == [
-        "ResourceClaim", "Origin", "State", "Requested devices", "Held", "Pods", "Allocated", "Team", "Namespace",
-        "Cluster", "Created",
+        "ResourceClaim", "Origin", "State", "Requested devices", "Held", "Pods", "Allocated", "Team",
+        "Namespace", "Cluster", "Created",
     ]  # fmt: skip
     at = {hour: f"2026-11-20T{hour}:00:00+00:00" for hour in (11, 12, 13)}
     assert rows == [
