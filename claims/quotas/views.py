@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import groupby
 from typing import Any
 from uuid import UUID, uuid4
@@ -16,6 +17,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import slugify
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -44,7 +46,8 @@ class TeamRows:
 @require_safe
 def quotas(request: HttpRequest) -> HttpResponse:
     if wants_csv(request):
-        return quotas_sheet([row for group in team_groups(chosen_teams(request)) for row in group.rows])
+        teams = chosen_teams(request, teams_where(request.user, at_least=Role.VIEWER))
+        return quotas_sheet([row for group in team_groups(teams) for row in group.rows])
     return render(request, "claims/quotas/quotas.html", quotas_page(request, QuotaForm()))
 
 
@@ -84,8 +87,8 @@ def quota_parts_sheet(quota: Quota) -> HttpResponse:
 
 
 def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
-    teams = chosen_teams(request)
-    shown = Paginator(teams, TEAMS_PER_PAGE).get_page(request.GET.get("page"))
+    teams = teams_where(request.user, at_least=Role.VIEWER)
+    shown = Paginator(chosen_teams(request, teams), TEAMS_PER_PAGE).get_page(request.GET.get("page"))
     groups = team_groups(list(shown.object_list))
     is_admin = is_platform_admin(request.user)
     led = teams_where(request.user, at_least=Role.MEMBER) if not is_admin else shown.object_list
@@ -95,7 +98,7 @@ def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
         "wanted": request.GET.get("team", ""),
         "q": request.GET.get("q", ""),
         "is_admin": is_admin,
-        "slugs": Team.objects.order_by("slug").values_list("slug", flat=True) if is_admin else (),
+        "team_options": datalist_options(team.slug for team in teams) if is_admin else "",
         "over": [row for group in groups for row in group.rows if row.over],
         "asking": {team.pk for team in led},
         "waiting": QuotaRequest.objects.visible_to(request.user).filter(status=RequestStatus.WAITING).count(),
@@ -104,16 +107,20 @@ def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
         .values_list("name", flat=True)
         .distinct()
         .order_by("name"),
-        "profiles": Profile.objects.filter(retired_at=None),
     }
 
 
-def chosen_teams(request: HttpRequest) -> list[Team]:
+def datalist_options(values: Iterable[str]) -> SafeString:
+    """Return an `<option>` per value; a template takes ten times as long for hundreds."""
+    return mark_safe("".join(f'<option value="{escape(value)}"></option>' for value in values))  # noqa: S308
+
+
+def chosen_teams(request: HttpRequest, teams: Iterable[Team]) -> list[Team]:
     """Return the reader's teams, or those that the address asks for: one by `team`, or by words in `q`."""
     wanted, words = request.GET.get("team", ""), request.GET.get("q", "").lower().split()
     return [
         team
-        for team in teams_where(request.user, at_least=Role.VIEWER)
+        for team in teams
         if (not wanted or team.slug == wanted)
         and all(word in f"{team.slug} {team.title}".lower() for word in words)
     ]

@@ -189,6 +189,44 @@ def test_a_csv_of_values_is_that_of_rows(look, rf, people, alice):
     assert ["Dan (dark)"] in by_values
 
 
+def test_values_of_a_csv_are_completed_in_batches(look, rf, people, alice, monkeypatch):
+    monkeypatch.setattr("core.listing.LINES", 2)
+    batches, names = [], {}
+
+    def read_batch(values, places):
+        batches.append(len(values))
+        names.update((row[places["pk"]], row[places["username"]].upper()) for row in values)
+
+    columns = [
+        Column[User]("username", "User name", str, fields=("username",)),
+        Column[User]("shout", "Shout", lambda pk: names[pk], fields=("pk",)),
+    ]
+    request = rf.get(LIST, {"format": "csv"})
+    request.user = alice
+    rows = User.objects.order_by("username")
+    listing = Listing(request, rows, columns=columns, title="People", read_batch=read_batch)
+    assert [row[1] for row in rows_of(listing.as_csv())[1:3]] == ["ALICE", "BOB"]
+    assert batches == [2, 5]
+
+
+@pytest.mark.parametrize("most", [3, 6, 100])
+@pytest.mark.parametrize("page", ["1", "2", "4", "last"])
+def test_a_search_that_reads_all_rows_once_has_the_same_pages(rf, people, alice, monkeypatch, most, page):
+    monkeypatch.setattr("core.listing.MAX_COUNT", most)
+    request = rf.get(LIST, {"q": "a", "page": page})
+    request.user = alice
+    columns = [Column[User]("username", "User name", attrgetter("username"), sort="username")]
+    once, twice = (
+        Listing(
+            request, User.objects.all(), columns=columns, title="People", search=("username", "email"),
+            sort="-username", per_page=2, load=list, scan_once=scan_once,
+        )
+        for scan_once in (True, False)
+    )  # fmt: skip
+    assert list(once.page.object_list) == list(twice.page.object_list) != []
+    assert (once.total_text, once.page.number) == (twice.total_text, twice.page.number)
+
+
 def test_cells_that_start_a_formula_are_escaped():
     assert escape_formula("=HYPERLINK(1)") == "'=HYPERLINK(1)"
     assert escape_formula(-5) == -5

@@ -90,7 +90,7 @@ def test_a_device_of_a_node_is_free_when_nothing_is_wrong_with_it(mirrored, fact
 
 
 def names(devices):
-    return sorted(f"{one.cluster.name} {one.pool} {one.name}" for one in devices)
+    return sorted(f"{one.cluster} {one.pool} {one.name}" for one in devices)
 
 
 DEVICES = {

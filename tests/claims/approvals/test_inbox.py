@@ -2,6 +2,7 @@
 
 import csv
 from datetime import timedelta
+from random import Random
 
 import pytest
 from django.db import connection
@@ -11,8 +12,9 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from claims.approvals import decide, pending
-from claims.inbox.inbox import Inbox, InboxSearch
-from claims.models import Claim
+from claims.inbox import views
+from claims.inbox.inbox import PENDING_TABS, Inbox, InboxSearch, open_question
+from claims.models import Claim, Comment
 from claims.states import ClaimState
 from tests.factories import make_claim, make_extension, make_profile, make_quota_request
 
@@ -258,3 +260,43 @@ def test_every_page_of_decided_requests_is_in_order_from_the_nearer_end(vision, 
     ]
     for start in range(24):
         assert [item.pk for item in decided[start : start + 5]] == everything[start : start + 5]
+
+
+def test_row_has_the_open_question_that_its_thread_has(every_kind, alice, lena, bob):
+    claim, random = every_kind[0], Random(7)
+    start = timezone.now()
+    for _ in range(60):
+        claim.comments.all().delete()
+        for number in range(random.randrange(6)):
+            Comment.objects.create(
+                claim=claim, by=random.choice([alice, lena, bob]), at=start + random.randrange(3) * HOUR,
+                text="?", question=random.random() < 0.5, key=str(number),
+            )  # fmt: skip
+        (item,) = (item for item in Inbox(lena).pending() if item.pk == claim.pk)
+        is_open = open_question(claim.comments.all()) is not None
+        assert any("answer" in remark for remark in item.remarks) == is_open
+
+
+def test_a_search_that_matches_everything_lists_and_counts_what_no_search_does(every_kind, lena, root):
+    for person in (lena, root):
+        plain, searched = Inbox(person), Inbox(person, InboxSearch(team="vision"))
+        assert plain.counts() == searched.counts()
+        for tab in PENDING_TABS:
+            assert plain.tab(tab)[0:2] == searched.tab(tab)[0:2]
+            assert list(plain.tab(tab)) == list(searched.tab(tab))
+            assert len(plain.tab(tab)) == len(searched.tab(tab)) == len(list(plain.tab(tab)))
+
+
+def test_decided_tab_counts_up_to_a_bound(client, vision, lena, monkeypatch):
+    for number in range(60):
+        made = make_claim(vision, name=f"d-{number}", state=ClaimState.RELEASED, decided_by=lena)
+        Claim.objects.filter(pk=made.pk).update(decided_at=timezone.now() - number * HOUR)
+    monkeypatch.setattr(views, "MAX_COUNT", 50)
+    client.force_login(lena)
+    first = client.get(INBOX, {"tab": "decided"}).text
+    assert "Page 1<" in first
+    assert "Page 3 of 3" in client.get(INBOX, {"tab": "decided", "page": 3}).text
+    assert "Page 3 of 3" in client.get(INBOX, {"tab": "decided", "page": 10**6}).text
+    pages = [client.get(INBOX, {"tab": "decided", "page": page}).context["rows"] for page in (1, 2, 3)]
+    titles = [item.title for rows in pages for item in rows]
+    assert titles == [f"d-{number}" for number in range(60)]

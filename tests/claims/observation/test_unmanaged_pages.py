@@ -77,7 +77,7 @@ def test_the_list_is_narrowed_and_downloaded(client, alice, fra):
     assert "by-hand" not in page_of(client, alice, f"{LIST}?origin=extended-resource").text
     assert "by-hand" in client.get(f"{LIST}?q=hand&team=vision&cluster=fra-1").text
     lines = b"".join(client.get(f"{LIST}?format=csv&sort=name")).decode().splitlines()
-    assert lines[0].startswith("ResourceClaim,Origin,State,Requested,Held,Pods")
+    assert lines[0].startswith("ResourceClaim,Origin,State,Requested devices,Held,Pods")
     assert lines[1].startswith("'=made,extended resource,pending,2,0,0")
     assert lines[2].startswith('by-hand,made by hand,"allocated,reserved",2,1,1')
 
