@@ -218,7 +218,7 @@ def test_the_page_of_quotas_offers_present_classes_and_profiles_and_counts_what_
     client.force_login(root)
     context = client.get(PAGE).context
     assert list(context["classes"]) == ["a.example.com", "b.example.com"]
-    assert list(context["profiles"]) == [train]
+    assert list(context["form"].fields["profile"].queryset) == [train]
     assert (context["waiting"], context["asking"]) == (2, {vision.pk, nlp.pk})
     assert list(client.get(ASK).context["classes"]) == ["a.example.com", "b.example.com"]
     for person, asking in ((alice, {vision.pk}), (bob, set())):
