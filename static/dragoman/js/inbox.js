@@ -46,6 +46,14 @@ const keys = {
     ask.querySelector("textarea").focus();
   },
 };
+// The card comes after the list: a key of a button that is not there yet works once it is.
+const OF_CARD = ["a", "d", "q"];
+let early = "";
+document.addEventListener("htmx:afterSettle", () => {
+  if (!early || !document.getElementById("card-title")) return;
+  keys[early]();
+  early = "";
+});
 document.addEventListener("keydown", (event) => {
   const typing = event.target.closest("input:not([type=checkbox]), textarea, select");
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
@@ -60,7 +68,8 @@ document.addEventListener("keydown", (event) => {
   }
   if (keys[event.key]) {
     event.preventDefault();
-    keys[event.key]();
+    early = OF_CARD.includes(event.key) && !document.getElementById("card-title") ? event.key : "";
+    if (!early) keys[event.key]();
   }
 });
 // A saved reason is inserted into the note, where it can be edited. The focus stays on the select, so that arrow keys
