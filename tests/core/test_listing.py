@@ -191,7 +191,8 @@ def test_a_csv_of_values_is_that_of_rows(look, rf, people, alice):
 
 def test_values_of_a_csv_are_completed_in_batches(look, rf, people, alice, monkeypatch):
     monkeypatch.setattr("core.listing.LINES", 2)
-    batches, names = [], {}
+    batches: list[int] = []
+    names: dict[object, str] = {}
 
     def read_batch(values, places):
         batches.append(len(values))
