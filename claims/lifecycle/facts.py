@@ -1,4 +1,7 @@
-"""What moves on the page of one claim: what is held, how healthy it is, who uses it, and a tag of it all."""
+"""
+What changes on the page of one claim while it is open: what is held, how healthy it is, who uses it, and an
+entity tag of it all. The actions of this package show it too, so it is below `claims.claim_page`.
+"""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def claims(request: HttpRequest) -> HttpResponseBase:
     return listing.respond(
         "claims/unmanaged/outside.html",
         {
-            "outsiders": [] if is_csv(request) else [UnmanagedClaim(row) for row in listing.page.object_list],
+            "unmanaged": [] if is_csv(request) else [UnmanagedClaim(row) for row in listing.page.object_list],
             "ages": ages(("resourceclaims", "pods")),
             "empty_icon": "circle-check",
             "empty_title": "No ResourceClaims outside the portal",

@@ -180,7 +180,7 @@ def _shortages(funnels: Sequence[Funnel], group: str, claims: int) -> list[tuple
     short = []
     for name in required_devices(funnels):
         options = [option for option in funnels if option.request.request == name]
-        missing_counter_problem = []
+        shortages = []
         for option in options:
             need = (
                 1
@@ -188,9 +188,9 @@ def _shortages(funnels: Sequence[Funnel], group: str, claims: int) -> list[tuple
                 else option.request.count * (1 if option.request.admin or option.request.capacity else claims)
             )
             have = getattr(option, group).bit_count()
-            missing_counter_problem += [(option.request.result_name, need, have)] if have < need else []
-        if len(missing_counter_problem) == len(options):
-            short.append(missing_counter_problem[0])
+            shortages += [(option.request.result_name, need, have)] if have < need else []
+        if len(shortages) == len(options):
+            short.append(shortages[0])
     return short
 
 

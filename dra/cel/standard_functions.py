@@ -1,6 +1,6 @@
 """
 The standard functions of CEL: operators and type conversions (cel-go `common/types/*.go`, Go's strconv), and
-optional values (cel-go `cel/library.go`).
+optional values (cel-go `cel/library.go`). What Kubernetes adds to CEL is in `kubernetes_functions`.
 
 `OPERATORS` are for values of any type, by function name; the others for the types of one overload, by its ID.
 `dra.cel.program` has or() and orValue().

@@ -16,7 +16,7 @@ from typing import Any
 
 from dra.attributes import Version, VersionError
 from dra.cel import values
-from dra.cel.functions import CONVERSIONS, OPTIONAL_FUNCTIONS, checked
+from dra.cel.standard_functions import CONVERSIONS, OPTIONAL_FUNCTIONS, checked
 from dra.cel.syntax import NotPreviewable
 from dra.cel.values import (
     INT64,
