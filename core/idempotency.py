@@ -2,8 +2,8 @@
 Repeated writes with one Idempotency-Key: executed once, with the same response
 (draft-ietf-httpapi-idempotency-key).
 
-Responses are stored for a day. A refusal is not stored: the request may be sent again with the same key. Writes
-that create a claim or ask for quota store the key with their own row instead (docs/idempotency.md).
+Responses are stored for a day. A refusal is not stored: the request may be sent again with the same key.
+Writes that create a claim or ask for quota store the key with their own row instead (docs/idempotency.md).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 ResourceSlices grouped into pools and devices.
 
 Only the newest generation of a pool counts, and only if it is complete (`resourceSliceCount`). Kubernetes
-allocates nothing from an incomplete pool, so its devices are listed and never offered. This is the pool in the
-whole cluster, for the mirror; as one node sees it, for the allocator: `dra.node_pools`.
+allocates nothing from an incomplete pool, so its devices are listed and never offered. This is the pool in
+the whole cluster, for the mirror; as one node sees it, for the allocator: `dra.node_pools`.
 """
 
 from __future__ import annotations

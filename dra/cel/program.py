@@ -14,8 +14,8 @@ from typing import Any
 
 from dra.cel import types, values
 from dra.cel.access import CompiledPart, Run, View, fixed, index, path, present, select
-from dra.cel.standard_functions import OPERATORS, extend_in_place, insert_in_place
 from dra.cel.kubernetes_functions import OVERLOADS
+from dra.cel.standard_functions import OPERATORS, extend_in_place, insert_in_place
 from dra.cel.syntax import Call, CompileError, Fold, Ident, ListOf, Literal, MapOf, Node, Select
 from dra.cel.types import Type
 from dra.cel.values import (
