@@ -462,6 +462,6 @@ def test_an_empty_list_says_so(client, alice, fra, path, title, text):
 
 def test_the_list_shows_its_rows_newest_first(client, root, several):
     client.force_login(root)
-    shown = client.get(LIST).context["outsiders"]
+    shown = client.get(LIST).context["unmanaged"]
     assert [one.row.name for one in shown] == ["plain", "of-audio", "full", "undated"]
     assert [one.requested_devices for one in shown] == [2, 2, 3, 2]
