@@ -14,8 +14,7 @@ from typing import Any
 import yaml
 
 from cluster.credentials import Credentials
-from cluster.errors import ClusterError
-from cluster.protocol import DRA, Discovery, Gateway, Permission
+from cluster.protocol import DRA, ClusterError, Discovery, Gateway, Permission
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "patch", "delete")

@@ -2,7 +2,7 @@
 The gateway to an API server, its discovery, and one connection per cluster and process.
 
 Objects are plain dictionaries, unknown fields included. Error responses become the four errors of
-`cluster.errors`, each with a sentence.
+`cluster.protocol`, each with a sentence.
 """
 
 from __future__ import annotations
@@ -21,21 +21,26 @@ from typing import Any, get_args
 import urllib3
 
 from cluster.credentials import Credentials, unseal
-from cluster.errors import ClusterConflict, ClusterError, ClusterInvalid, Expired, Refused, Unreachable
 from cluster.protocol import (
     DEVICE_TAINT_RULE_VERSIONS,
     DRA,
     NAMESPACE,
     OPTIONAL,
     RESOURCE_CLAIM,
+    ClusterConflict,
+    ClusterError,
+    ClusterInvalid,
     Discovery,
     Event,
     EventType,
+    Expired,
     Gateway,
     Kind,
     Manifest,
     Page,
     Permission,
+    Refused,
+    Unreachable,
 )
 from cluster.transport import Transport, sentence
 

@@ -15,7 +15,7 @@ from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.incluster_config import load_incluster_config
 
 from cluster.credentials import Credentials
-from cluster.errors import Unreachable
+from cluster.protocol import Unreachable
 from core.errors import Invalid
 
 CONNECT_SECONDS = 5.0

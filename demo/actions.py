@@ -38,8 +38,7 @@ from claims.plans.plan import CLAIM_LABEL, delivery_kind
 from claims.quotas.services import approve_quota_request, ask_for_quota, set_quota
 from claims.requests.services import resize, save_draft
 from claims.states import ClaimState
-from cluster.errors import ClusterConflict
-from cluster.protocol import POD, RESOURCE_CLAIM, Kind, Manifest
+from cluster.protocol import POD, RESOURCE_CLAIM, ClusterConflict, Kind, Manifest
 from demo.past import backdate
 from demo.people import people_gateway, people_patch
 from demo.scenario import DAY, HOUR

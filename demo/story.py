@@ -18,8 +18,7 @@ from claims.models import Claim, Profile
 from claims.plans import plan
 from claims.requests.services import request_claim
 from claims.states import ClaimState
-from cluster.errors import ClusterConflict
-from cluster.protocol import POD
+from cluster.protocol import POD, ClusterConflict
 from demo.past import age_in_cluster, backdate
 from demo.people import DECIDERS, people_gateway
 from demo.scenario import SCENES, TURNS, Scene

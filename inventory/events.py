@@ -14,8 +14,7 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from cluster.errors import Expired
-from cluster.protocol import EVENT, Gateway, Manifest
+from cluster.protocol import EVENT, Expired, Gateway, Manifest
 from inventory.models import Cluster, Pod, PodEvent
 from inventory.sync.columns import instant
 from inventory.sync.rows import tell

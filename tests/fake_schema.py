@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.errors import ClusterInvalid, Refused
-from cluster.protocol import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, Kind, Manifest
+from cluster.protocol import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, ClusterInvalid, Kind, Manifest, Refused
 
 # The tree of known fields of resource.k8s.io/v1; None: whatever stands there is not looked into.
 _WISH: dict[str, Any] = dict.fromkeys(

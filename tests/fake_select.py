@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from cluster.errors import ClusterInvalid
-from cluster.protocol import Kind, Manifest
+from cluster.protocol import ClusterInvalid, Kind, Manifest
 
 EVERY = ("metadata.name", "metadata.namespace")
 MORE = {"events": ("involvedObject.kind", "involvedObject.name", "involvedObject.uid", "reason", "type")}

@@ -13,19 +13,22 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Concatenate
 
-from cluster.errors import ClusterConflict, ClusterInvalid, Expired, Refused
 from cluster.protocol import (
     DEVICE_TAINT_RULE_VERSIONS,
     MIRRORED,
     NAMESPACE,
     RESOURCE_CLAIM,
     RESOURCE_QUOTA,
+    ClusterConflict,
+    ClusterInvalid,
     Discovery,
     Event,
+    Expired,
     Kind,
     Manifest,
     Page,
     Permission,
+    Refused,
 )
 from tests.fake_apply import drop_leaf, fill_defaults, leaves_of, set_leaf
 from tests.fake_schema import check_fields, check_immutable, check_quota, check_required

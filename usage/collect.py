@@ -25,8 +25,16 @@ from django.utils import timezone
 from claims.models import Allocation
 from inventory.models import Cluster, Device
 from usage.models import Collection
-from usage.rollups import DeviceHolding, add_samples
-from usage.samples import METRICS, OpenAllocation, Sample, TelemetryUnavailable, attribute, measurements
+from usage.samples import (
+    METRICS,
+    DeviceHolding,
+    OpenAllocation,
+    Sample,
+    TelemetryUnavailable,
+    add_samples,
+    attribute,
+    measurements,
+)
 
 TIMEOUT = httpx.Timeout(10.0, connect=3.0)
 MAX_CHARACTERS = 1024 * 1024 * 1024  # 40,000 GPUs have some 300 million

@@ -288,7 +288,7 @@ def _refresh_activity(first: date, end: date, *, check: bool) -> RowDifferences:
             unique_fields=("claim_id", "day"),
             update_fields=("activity", "rollups"),
         )
-    # Rows without rollups stay: rollups are deleted after `usage.rollups.KEEP`, daily activity is not.
+    # Rows without rollups stay: rollups are deleted after `usage.samples.KEEP`, daily activity is not.
     return RowDifferences(len(missing), len(altered), 0)
 
 

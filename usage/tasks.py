@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from usage import collect as collection
 from usage import daily
-from usage.rollups import prune
+from usage.samples import prune
 
 
 @shared_task

@@ -25,7 +25,7 @@ from django.utils import timezone
 from claims.models import Allocation, Claim
 from claims.states import MAY_HOLD_DEVICES, ClaimState
 from usage.daily import mean_activity
-from usage.rollups import BUCKET, EPOCH
+from usage.samples import BUCKET, EPOCH
 
 IDLE_BELOW = 0.10  # share of time in which the engine is active
 IDLE_AFTER = timedelta(minutes=30)

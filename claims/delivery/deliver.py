@@ -13,8 +13,16 @@ from claims.models import Claim, Delivery, TeamNamespace
 from claims.plans import plan
 from claims.quotas import resource_quota_sync
 from claims.states import DELIVERED, REMOVABLE, RUNNING, ClaimState
-from cluster.errors import ClusterConflict, ClusterInvalid, Refused, Unreachable
-from cluster.protocol import RESOURCE_CLAIM, Gateway, Kind, Manifest
+from cluster.protocol import (
+    RESOURCE_CLAIM,
+    ClusterConflict,
+    ClusterInvalid,
+    Gateway,
+    Kind,
+    Manifest,
+    Refused,
+    Unreachable,
+)
 from inventory.clusters import gateway_for
 
 

@@ -22,7 +22,7 @@ from claims.models import Claim, Delivery
 from claims.observation.observations import owner_labels, valid_ids
 from claims.quotas import resource_quota_sync
 from claims.states import DELIVERED, FINAL, ClaimState
-from cluster.errors import Unreachable
+from cluster.protocol import Unreachable
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 
 SWEEP_SECONDS = 15.0  # as in portal.celery

@@ -22,8 +22,7 @@ from claims.plans.plan import TEAM_LABEL
 from claims.quotas.counts import unmanaged_use
 from claims.quotas.usage import team_usage
 from claims.states import GRANTED
-from cluster.errors import ClusterConflict, ClusterError, Unreachable
-from cluster.protocol import RESOURCE_QUOTA, Gateway, Manifest
+from cluster.protocol import RESOURCE_QUOTA, ClusterConflict, ClusterError, Gateway, Manifest, Unreachable
 from dra import quota
 from dra.quantity import Quantity, QuantityError
 from inventory.models import DeviceClass, ResourceClaimTemplate

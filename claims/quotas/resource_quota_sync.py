@@ -10,8 +10,7 @@ from django.utils import timezone
 
 from claims.models import Claim, TeamNamespace, WrittenQuota
 from claims.quotas import resource_quota
-from cluster.errors import Refused, Unreachable
-from cluster.protocol import RESOURCE_QUOTA, Gateway
+from cluster.protocol import RESOURCE_QUOTA, Gateway, Refused, Unreachable
 from core.errors import PortalError
 from inventory.clusters import gateway_for
 from inventory.models import Cluster

@@ -159,46 +159,46 @@ def approve_quota_request(
     For good it is a new limit, for a time a raise that ends by itself. Approving twice is approving once.
     Raises Forbidden, Invalid, and Conflict if it is decided already.
     """
-    asked = _to_decide(quota_request, by)
-    if asked.status != RequestStatus.WAITING:
-        return _decided_already(asked, by, RequestStatus.APPROVED)
-    asked.devices = asked.devices if devices is None else devices
-    asked.until = until or asked.until
-    _require_future(asked.until)
-    _lock_team(asked.team)  # a team that has no such quota yet has no row of it to lock
-    impact = request_impact(asked)
+    pending = _to_decide(quota_request, by)
+    if pending.status != RequestStatus.WAITING:
+        return _decided_already(pending, by, RequestStatus.APPROVED)
+    pending.devices = pending.devices if devices is None else devices
+    pending.until = until or pending.until
+    _require_future(pending.until)
+    _lock_team(pending.team)  # a team that has no such quota yet has no row of it to lock
+    impact = request_impact(pending)
     if impact.more <= 0:
-        raise Invalid(f"{asked.team} may have {impact.before} already; there is nothing left to approve.")
-    if not asked.decide(RequestStatus.APPROVED, by=by, note=note.strip()):
-        return _decided_already(asked, by, RequestStatus.APPROVED)
-    asked.save(update_fields=["devices", "until"])
+        raise Invalid(f"{pending.team} may have {impact.before} already; there is nothing left to approve.")
+    if not pending.decide(RequestStatus.APPROVED, by=by, note=note.strip()):
+        return _decided_already(pending, by, RequestStatus.APPROVED)
+    pending.save(update_fields=["devices", "until"])
     named: dict[str, Any] = {
-        "device_class": asked.device_class,
-        "profile": asked.profile,
-        "counts": asked.counts,
+        "device_class": pending.device_class,
+        "profile": pending.profile,
+        "counts": pending.counts,
     }
-    if asked.until is None:
-        row = save_quota(team=asked.team, values={"devices": asked.devices}, **named)
+    if pending.until is None:
+        row = save_quota(team=pending.team, values={"devices": pending.devices}, **named)
         row.increases.filter(ends_at__gt=timezone.now()).delete()  # the new limit holds what they gave
     else:
-        row = save_quota(team=asked.team, values={}, **named)
+        row = save_quota(team=pending.team, values={}, **named)
         QuotaIncrease.objects.create(
-            quota=row, devices=impact.more, ends_at=asked.until, request=asked, by=by
+            quota=row, devices=impact.more, ends_at=pending.until, request=pending, by=by
         )
-    _notify_requester(asked)
-    return asked
+    _notify_requester(pending)
+    return pending
 
 
 @transaction.atomic(durable=True)
 def deny_quota_request(*, quota_request: QuotaRequest, by: User, reason: str) -> QuotaRequest:
     """Deny the request. Raises Forbidden, Invalid without a reason, Conflict if it is decided already."""
-    asked = _to_decide(quota_request, by)
+    pending = _to_decide(quota_request, by)
     if not reason.strip():
-        raise Invalid(f"{asked.requested_by.label} needs to know why: give a reason.")
-    if asked.decide(RequestStatus.DENIED, by=by, note=reason.strip()):
-        _notify_requester(asked)
-        return asked
-    return _decided_already(asked, by, RequestStatus.DENIED)
+        raise Invalid(f"{pending.requested_by.label} needs to know why: give a reason.")
+    if pending.decide(RequestStatus.DENIED, by=by, note=reason.strip()):
+        _notify_requester(pending)
+        return pending
+    return _decided_already(pending, by, RequestStatus.DENIED)
 
 
 @transaction.atomic(durable=True)
@@ -209,12 +209,12 @@ def withdraw_quota_request(*, quota_request: QuotaRequest, by: User) -> QuotaReq
     Raises Http404, PermissionDenied, Forbidden, Conflict.
     """
     role = require_role(by, quota_request.team, at_least=Role.MEMBER)
-    asked = _read(quota_request)
-    if reason := reason_not_to_withdraw(by, asked, role):
+    pending = _read(quota_request)
+    if reason := reason_not_to_withdraw(by, pending, role):
         raise Forbidden(reason)
-    if asked.decide(RequestStatus.WITHDRAWN, by=by):
-        return asked
-    return _decided_already(asked, by, RequestStatus.WITHDRAWN)
+    if pending.decide(RequestStatus.WITHDRAWN, by=by):
+        return pending
+    return _decided_already(pending, by, RequestStatus.WITHDRAWN)
 
 
 def reason_not_to_withdraw(user: User, quota_request: QuotaRequest, role: Role | None) -> str:

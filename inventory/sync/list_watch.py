@@ -21,8 +21,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from cluster.errors import Expired
-from cluster.protocol import Event, Gateway, Kind, Page
+from cluster.protocol import Event, Expired, Gateway, Kind, Page
 from core.errors import PortalError
 from inventory.clusters import gateway_for
 from inventory.models import Cluster, Device, DeviceTaintRule, Mirrored, Pod

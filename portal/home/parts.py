@@ -26,7 +26,7 @@ from usage.cost import Cost, total
 from usage.models import Collection
 from usage.rates import RateCard
 from usage.reports import UNREAD, Month, Statement, active_zone, month_lines, statement
-from usage.rollups import BUCKET, bucket_start
+from usage.samples import BUCKET, bucket_start
 from usage.telemetry import Observation, measurements, observe
 
 FREE_ROWS = 6

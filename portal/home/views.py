@@ -36,7 +36,7 @@ from teams.access import user_of
 from teams.models import Role, User
 from usage.models import Collection, Rate
 from usage.rates import RateCard
-from usage.rollups import bucket_start
+from usage.samples import bucket_start
 
 
 @require_safe

@@ -11,8 +11,14 @@ from claims.lifecycle.services import release, withdraw
 from claims.models import Claim
 from claims.plans.plan import CLAIM_LABEL, claim_manifest
 from claims.states import ClaimState
-from cluster.errors import ClusterInvalid, Refused, Unreachable
-from cluster.protocol import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, Page
+from cluster.protocol import (
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
+    ClusterInvalid,
+    Page,
+    Refused,
+    Unreachable,
+)
 from inventory.models import Cluster, ResourceClaim
 from notify.models import Notice
 from tests.factories import make_spec

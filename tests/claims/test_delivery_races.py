@@ -6,8 +6,7 @@ from claims.approvals.decide import approve
 from claims.delivery import tasks
 from claims.models import Claim, TeamNamespace
 from claims.states import ClaimState
-from cluster.errors import Refused
-from cluster.protocol import RESOURCE_CLAIM
+from cluster.protocol import RESOURCE_CLAIM, Refused
 from tests.factories import make_cluster, make_team
 
 pytestmark = pytest.mark.django_db

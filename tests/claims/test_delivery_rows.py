@@ -13,8 +13,15 @@ from claims.models import ApprovalStep, Claim, TeamNamespace
 from claims.plans.plan import CLAIM_LABEL, claim_manifest
 from claims.quotas import resource_quota_sync
 from claims.states import DELIVERED, FINAL, ClaimState
-from cluster.errors import ClusterConflict, ClusterInvalid, Refused, Unreachable
-from cluster.protocol import NAMESPACE, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
+from cluster.protocol import (
+    NAMESPACE,
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
+    ClusterConflict,
+    ClusterInvalid,
+    Refused,
+    Unreachable,
+)
 from inventory.models import Cluster
 from notify.models import Notice
 from tests.claims.rows import changes, last_step, row_of

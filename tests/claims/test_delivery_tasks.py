@@ -12,7 +12,7 @@ from claims.delivery import reconcile, tasks
 from claims.models import Claim
 from claims.quotas import resource_quota_sync
 from claims.states import DELIVERED, FINAL, RUNNING, ClaimState
-from cluster.errors import Refused, Unreachable
+from cluster.protocol import Refused, Unreachable
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 from tests.claims.mirror import Mirror
 from tests.claims.rows import changes, last_step, row_of

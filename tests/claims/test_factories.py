@@ -20,7 +20,7 @@ from claims.requests.services import resize
 from claims.states import NEXT, ClaimState
 from claims.tasks import expire
 from claims.unmanaged.services import adopt
-from cluster.errors import ClusterInvalid
+from cluster.protocol import ClusterInvalid
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 from teams.access import role_in
 from teams.models import Role

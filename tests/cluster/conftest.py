@@ -14,9 +14,8 @@ import pytest
 import pytest_socket
 
 from cluster.credentials import from_kubeconfig
-from cluster.errors import Refused
 from cluster.kube import KubeGateway
-from cluster.protocol import NAMESPACE, RESOURCE_QUOTA, Gateway, Manifest
+from cluster.protocol import NAMESPACE, RESOURCE_QUOTA, Gateway, Manifest, Refused
 from demo.controlplane.client import eventually
 from demo.controlplane.harness import ControlPlane
 from tests import patience

@@ -4,7 +4,6 @@ import time
 
 import pytest
 
-from cluster.errors import ClusterConflict, ClusterInvalid, Expired, Refused
 from cluster.protocol import (
     DEVICE_CLASS,
     EVENT,
@@ -13,9 +12,13 @@ from cluster.protocol import (
     POD,
     RESOURCE_CLAIM,
     RESOURCE_CLAIM_TEMPLATE,
+    ClusterConflict,
+    ClusterInvalid,
     Event,
+    Expired,
     Kind,
     Permission,
+    Refused,
 )
 from tests import patience
 from tests.cluster.conftest import COUNTED, Bench

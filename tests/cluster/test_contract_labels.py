@@ -2,8 +2,7 @@
 
 import pytest
 
-from cluster.errors import ClusterConflict, ClusterInvalid
-from cluster.protocol import RESOURCE_CLAIM
+from cluster.protocol import RESOURCE_CLAIM, ClusterConflict, ClusterInvalid
 from tests.cluster.conftest import Bench
 
 

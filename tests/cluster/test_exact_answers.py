@@ -14,9 +14,19 @@ from cluster import kube
 from cluster import kube as connections
 from cluster.checkup import CheckupFinding, CheckupVerdict, checkup
 from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig, seal
-from cluster.errors import ClusterConflict, ClusterInvalid, Expired, Refused, Unreachable
 from cluster.kube import ApiCall, KubeGateway, error_of, status_of, unknown_fields
-from cluster.protocol import DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, Discovery, Permission
+from cluster.protocol import (
+    DEVICE_TAINT_RULE_VERSIONS,
+    NODE,
+    RESOURCE_CLAIM,
+    ClusterConflict,
+    ClusterInvalid,
+    Discovery,
+    Expired,
+    Permission,
+    Refused,
+    Unreachable,
+)
 from cluster.transport import NO_RETRIES, configuration, sentence
 from core.errors import Invalid
 from tests.cluster.scripted import Answer, Scripted, scripted_server

@@ -7,9 +7,16 @@ import pytest
 
 from cluster import transport
 from cluster.credentials import Credentials
-from cluster.errors import ClusterConflict, ClusterInvalid, Expired, Refused, Unreachable
 from cluster.kube import KubeGateway
-from cluster.protocol import NODE, RESOURCE_CLAIM
+from cluster.protocol import (
+    NODE,
+    RESOURCE_CLAIM,
+    ClusterConflict,
+    ClusterInvalid,
+    Expired,
+    Refused,
+    Unreachable,
+)
 from tests.cluster.scripted import Answer, Scripted, scripted_server
 
 TOKEN = "the-very-secret-token"

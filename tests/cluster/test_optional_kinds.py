@@ -3,9 +3,8 @@
 import pytest
 
 from cluster.credentials import Credentials
-from cluster.errors import Unreachable
 from cluster.kube import KubeGateway
-from cluster.protocol import INFERENCE_SERVICE, NOTEBOOK, PYTORCH_JOB
+from cluster.protocol import INFERENCE_SERVICE, NOTEBOOK, PYTORCH_JOB, Unreachable
 from tests.cluster.scripted import Answer, scripted_server
 
 BASE = (

@@ -10,7 +10,6 @@ from kubernetes.config import incluster_config
 
 from cluster.checkup import permissions
 from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig, seal
-from cluster.errors import Expired, Refused, Unreachable
 from cluster.kube import KubeGateway, connect
 from cluster.protocol import (
     EVENT,
@@ -20,8 +19,11 @@ from cluster.protocol import (
     RESOURCE_CLAIM,
     RESOURCE_CLAIM_TEMPLATE,
     RESOURCE_QUOTA,
+    Expired,
     Kind,
     Manifest,
+    Refused,
+    Unreachable,
 )
 from demo.controlplane.client import eventually
 from demo.controlplane.harness import ControlPlane

@@ -12,9 +12,8 @@ import yaml
 from cryptography.fernet import Fernet
 
 from cluster.credentials import Credentials, from_kubeconfig, reseal, seal, unseal
-from cluster.errors import ClusterError, Unreachable
 from cluster.kube import KubeGateway, connect, forget
-from cluster.protocol import NODE
+from cluster.protocol import NODE, ClusterError, Unreachable
 from core.errors import Invalid
 from tests.cluster.scripted import Answer, scripted_server
 

@@ -14,9 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from cluster.credentials import Credentials
-from cluster.errors import Unreachable
 from cluster.kube import KubeGateway
-from cluster.protocol import NODE
+from cluster.protocol import NODE, Unreachable
 from core.errors import Invalid
 from tests.cluster.scripted import Answer, Scripted, scripted_server
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from cluster.errors import Refused, Unreachable
-from cluster.protocol import EVENT, NAMESPACE, POD
+from cluster.protocol import EVENT, NAMESPACE, POD, Refused, Unreachable
 from inventory import events, tasks
 from inventory.events import has_due, read_events
 from inventory.models import Pod, PodEvent

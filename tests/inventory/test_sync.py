@@ -7,8 +7,7 @@ import time_machine
 from django.db.models import F
 from django.utils import timezone
 
-from cluster.errors import Unreachable
-from cluster.protocol import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, Event
+from cluster.protocol import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, Event, Unreachable
 from inventory.models import Device, Freshness, Node, ObjectEvent, Pod, ResourceClaim, ResourceSlice
 from inventory.signals import mirror_changed
 from inventory.sync.list_watch import apply_events, list_all

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from cluster.errors import Expired, Unreachable
-from cluster.protocol import NODE, POD, Event, Page
+from cluster.protocol import NODE, POD, Event, Expired, Page, Unreachable
 from inventory.models import Cluster, Freshness, Node, ObjectEvent, Pod
 from inventory.sync import list_watch
 from inventory.sync.list_watch import list_all

@@ -7,8 +7,7 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from cluster.errors import Unreachable
-from cluster.protocol import POD
+from cluster.protocol import POD, Unreachable
 from inventory import events, tasks
 from inventory.events import has_due, pod_events
 from inventory.models import Cluster, Freshness, Pod, PodEvent

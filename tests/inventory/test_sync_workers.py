@@ -11,8 +11,7 @@ from django.db import connection
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from cluster.errors import Unreachable
-from cluster.protocol import NODE, Event
+from cluster.protocol import NODE, Event, Unreachable
 from inventory import tasks
 from inventory.models import Freshness, Node
 from inventory.sync import list_watch, session

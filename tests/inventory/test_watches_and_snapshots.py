@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 from django.urls import reverse
 
-from cluster.errors import Unreachable
 from cluster.protocol import (
     DEVICE_CLASS,
     DEVICE_TAINT_RULE_VERSIONS,
@@ -14,6 +13,7 @@ from cluster.protocol import (
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
     Event,
+    Unreachable,
 )
 from inventory import cluster_snapshot
 from inventory.management.commands.cluster import cluster_state

@@ -14,7 +14,7 @@ from inventory.models import Freshness
 from tests.factories import make_claim, make_cluster, make_profile, make_quota, make_team, make_user
 from tests.usage.conftest import hold, measure, price
 from usage.models import Collection
-from usage.rollups import BUCKET, bucket_start
+from usage.samples import BUCKET, bucket_start
 
 HOUR = timedelta(hours=1)
 HOME, LIVE = "/", "/home/live/"

@@ -12,8 +12,7 @@ from tests.usage.conftest import NOON, hold, measure
 from usage import tasks
 from usage.collect import collect, open_allocations, sources, take_slot
 from usage.models import Collection, Rollup
-from usage.rollups import KEEP, DeviceHolding, add_samples, bucket_start, prune
-from usage.samples import Measurement, OpenAllocation
+from usage.samples import KEEP, DeviceHolding, Measurement, OpenAllocation, add_samples, bucket_start, prune
 
 
 def line(

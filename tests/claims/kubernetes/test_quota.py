@@ -13,8 +13,7 @@ from claims.plans import plan
 from claims.quotas import resource_quota
 from claims.states import ClaimState
 from claims.tasks import maintain_quotas
-from cluster.errors import Refused
-from cluster.protocol import POD, RESOURCE_CLAIM, RESOURCE_QUOTA
+from cluster.protocol import POD, RESOURCE_CLAIM, RESOURCE_QUOTA, Refused
 from core.errors import QuotaExceeded
 from demo.controlplane.client import eventually
 from inventory.models import Cluster

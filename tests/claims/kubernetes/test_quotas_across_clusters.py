@@ -18,8 +18,7 @@ from claims.models import Claim, Quota, TeamNamespace, WrittenQuota
 from claims.quotas import resource_quota
 from claims.states import ClaimState
 from claims.tasks import maintain_quotas
-from cluster.errors import Refused
-from cluster.protocol import NAMESPACE, RESOURCE_CLAIM, RESOURCE_QUOTA
+from cluster.protocol import NAMESPACE, RESOURCE_CLAIM, RESOURCE_QUOTA, Refused
 from demo.controlplane.client import eventually
 from inventory.models import Cluster
 from inventory.sync.list_watch import sync_once

@@ -13,7 +13,7 @@ from claims.quotas import resource_quota_sync, services
 from claims.quotas.forms import QuotaAskForm, QuotaForm
 from claims.quotas.usage import device_capacity, quota_breakdown, quota_usage
 from claims.states import ClaimState
-from cluster.errors import Refused
+from cluster.protocol import Refused
 from inventory.models import Cluster, Device, DeviceClass, ResourceSlice
 from tests.claims.quotas.test_quota_api_and_forms import posted
 from tests.factories import (

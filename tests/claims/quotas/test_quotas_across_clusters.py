@@ -15,8 +15,7 @@ from claims.models import Claim, Quota, QuotaIncrease, WrittenQuota
 from claims.quotas import resource_quota_sync
 from claims.states import ClaimState
 from claims.tasks import maintain_quotas
-from cluster.errors import Refused, Unreachable
-from cluster.protocol import NAMESPACE, RESOURCE_CLAIM, RESOURCE_QUOTA
+from cluster.protocol import NAMESPACE, RESOURCE_CLAIM, RESOURCE_QUOTA, Refused, Unreachable
 from core.errors import QuotaExceeded
 from inventory.models import Cluster, ResourceClaim
 from tests.claims.quotas.test_quota_usage import foreign

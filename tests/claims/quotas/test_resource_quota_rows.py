@@ -12,8 +12,7 @@ from claims.models import Delivery, Quota, TeamNamespace, WrittenQuota
 from claims.quotas import resource_quota, resource_quota_sync, tasks
 from claims.states import ClaimState
 from claims.tasks import maintain_quotas
-from cluster.errors import ClusterConflict, Refused, Unreachable
-from cluster.protocol import NAMESPACE, RESOURCE_QUOTA
+from cluster.protocol import NAMESPACE, RESOURCE_QUOTA, ClusterConflict, Refused, Unreachable
 from inventory.models import Cluster, DeviceClass, ResourceClaimTemplate
 from notify.models import Notice
 from tests.claims.quotas.test_quota_usage import foreign

@@ -16,8 +16,7 @@ from claims.quotas import resource_quota, resource_quota_sync
 from claims.quotas.services import set_quota
 from claims.states import ClaimState
 from claims.tasks import maintain_quotas
-from cluster.errors import Unreachable
-from cluster.protocol import NAMESPACE, RESOURCE_QUOTA
+from cluster.protocol import NAMESPACE, RESOURCE_QUOTA, Unreachable
 from inventory.models import Cluster, DeviceClass
 from notify.models import Notice
 from tests.factories import (
