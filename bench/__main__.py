@@ -30,7 +30,7 @@ MEMORY = 300.0  # MiB that the snapshot of the largest cluster may take
 FRACTIONS = (100, 10)  # the portal at 1/100 and 1/10 of its size, for the growth table
 GROWING = ("pages", "writes", "sweep")  # sections that are measured at every size
 SAMPLES = 20  # of each path
-FEW = 5  # samples of each path of a small portal
+FEW = 5  # samples of each path of a small portal, and of the allocator in a whole run
 SNAPSHOT_MEMORY = "memory: a cluster snapshot"
 ALLOCATOR = "allocator"  # all of its lines
 ALLOCATOR_PATHS = (MATCHED.name, FUNNEL.name, *(question.name for question in FITS), SNAPSHOT_MEMORY)
@@ -212,7 +212,7 @@ class _Background:
             (f"portal-{fraction}", ["--fraction", str(fraction), "--repeat", str(FEW)])
             for fraction in FRACTIONS
         ]
-        allocator_options = ["--only", ALLOCATOR, "--repeat", str(run.options.repeat)]
+        allocator_options = ["--only", ALLOCATOR, "--repeat", str(min(run.options.repeat, FEW))]
         allocator_options += ["--no-upstream"] if run.options.no_upstream else []
         self.parts.append(("allocator", allocator_options))
         self.thread = Thread(target=self._measure)
