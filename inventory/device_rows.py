@@ -1,21 +1,23 @@
 """
-The rows of the list of devices: read by their keys in one query that is planned once, and written without a
-template. The CSV reads the columns that it has, and neither makes a model of a device.
+The rows of the list of devices: read by their keys in one query that is planned once, and written with
+`format_html`; a template takes several times as long for fifty rows.
+
+The CSV reads the columns that it has. Neither makes a model of a device.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from html import escape
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import QuerySet
 from django.urls import reverse
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from core.listing import Column
 from core.prepared import by_keys
@@ -152,84 +154,87 @@ def table_rows(rows: Iterable[DeviceRow], shows: Mapping[str, bool]) -> SafeStri
     """Return a `<tr>` per row, with a cell for each shown column."""
     address = reverse("inventory:device", args=[NO_DEVICE])
     shown = [cell for column, cell in CELLS.items() if shows[column]]
-    lines = []
-    for row in rows:
-        url = address.replace(str(NO_DEVICE), str(row.pk))
-        name = f'<td><a class="dg-link" href="{url}"><code>{escape(row.name)}</code></a></td>'
-        lines.append(f"<tr>{name}{''.join([cell(row) for cell in shown])}</tr>")
-    return mark_safe("\n".join(lines))  # noqa: S308 - every cell has been escaped
+    name = '<td><a class="dg-link" href="{}"><code>{}</code></a></td>'
+
+    def cells(row: DeviceRow) -> Iterator[tuple[SafeString]]:
+        yield (format_html(name, address.replace(str(NO_DEVICE), str(row.pk)), row.name),)
+        for cell in shown:
+            yield (cell(row),)
+
+    return format_html_join("\n", "<tr>{}</tr>", ((format_html_join("", "{}", cells(row)),) for row in rows))
 
 
-def node_cell(row: DeviceRow) -> str:
+def node_cell(row: DeviceRow) -> SafeString:
     if not row.node:
-        return f'<td><span class="dg-id">{escape(row.pool)}</span></td>'
+        return format_html('<td><span class="dg-id">{}</span></td>', row.pool)
     url = reverse("inventory:node", args=[row.cluster, row.node])
-    return f'<td><a class="dg-id" href="{url}">{escape(row.node)}</a></td>'
+    return format_html('<td><a class="dg-id" href="{}">{}</a></td>', url, row.node)
 
 
-def product_cell(row: DeviceRow) -> str:
-    partition = f' <span class="dg-tag mono">{escape(row.partition)}</span>' if row.partition else ""
-    return f'<td class="wide">{escape(row.product or "unknown")}{partition}</td>'
+def product_cell(row: DeviceRow) -> SafeString:
+    product = row.product or "unknown"
+    if not row.partition:
+        return format_html('<td class="wide">{}</td>', product)
+    cell = '<td class="wide">{} <span class="dg-tag mono">{}</span></td>'
+    return format_html(cell, product, row.partition)
 
 
 @cache  # not at import: the address of an icon needs the built assets
-def state_cell(state: DeviceState) -> str:
+def state_cell(state: DeviceState) -> SafeString:
     look = LOOKS[state]
-    return f"<td>{state_badge(look.family, look.icon, look.label)}</td>"
+    return format_html("<td>{}</td>", state_badge(look.family, look.icon, look.label))
 
 
-def holder_cell(row: DeviceRow) -> str:
+def holder_cell(row: DeviceRow) -> SafeString:
     holder = row.holder
     if holder is None:
-        text = f'<span class="dg-3">{DASH}</span>'
-    elif holder.masked:
-        text = f'<span class="dg-3">{icon("lock", "s")} {escape(holder.text)}</span>'
-    elif holder.url:
-        text = f'<a href="{escape(holder.url)}">{escape(holder.text)}</a>'
-    else:
-        text = f'<span class="dg-id">{escape(holder.text)}</span>'
-    return f'<td class="mr">{text}</td>'
-
-
-def cluster_cell(row: DeviceRow) -> str:
-    return f"<td>{cluster_link(row.cluster)}</td>"
+        return format_html('<td class="mr"><span class="dg-3">{}</span></td>', DASH)
+    if holder.masked:
+        masked = '<td class="mr"><span class="dg-3">{} {}</span></td>'
+        return format_html(masked, icon("lock", "s"), holder.text)
+    if holder.url:
+        return format_html('<td class="mr"><a href="{}">{}</a></td>', holder.url, holder.text)
+    return format_html('<td class="mr"><span class="dg-id">{}</span></td>', holder.text)
 
 
 @cache
-def cluster_link(name: str) -> str:
-    return f'<a href="{reverse("inventory:cluster", args=[name])}">{escape(name)}</a>'
+def cluster_cell(name: str) -> SafeString:
+    return format_html('<td><a href="{}">{}</a></td>', reverse("inventory:cluster", args=[name]), name)
 
 
-def classes_cell(row: DeviceRow) -> str:
-    tags = [f'<span class="dg-tag mono">{escape(name)}</span> ' for name in json.loads(row.classes)]
-    return f"<td>{''.join(tags)}</td>"
+def classes_cell(row: DeviceRow) -> SafeString:
+    names = [(name,) for name in json.loads(row.classes)]
+    return format_html("<td>{}</td>", format_html_join("", '<span class="dg-tag mono">{}</span> ', names))
 
 
-def taints_cell(row: DeviceRow) -> str:
-    tags = [
-        f'<span class="dg-tag mono" title="{escape(taint["effect"])}">{escape(taint["key"])}</span> '
-        for taint in json.loads(row.taints)
-    ]
-    return f"<td>{''.join(tags) or DASH}</td>"
+def taints_cell(row: DeviceRow) -> SafeString:
+    taints = [(taint["effect"], taint["key"]) for taint in json.loads(row.taints)]
+    tags = format_html_join("", '<span class="dg-tag mono" title="{}">{}</span> ', taints)
+    return format_html("<td>{}</td>", tags or DASH)
 
 
-def uuid_cell(row: DeviceRow) -> str:
-    return f'<td class="dg-nowrap">{short_id(row.uuid, length=UUID_LENGTH) if row.uuid else DASH}</td>'
+def uuid_cell(row: DeviceRow) -> SafeString:
+    shown = short_id(row.uuid, length=UUID_LENGTH) if row.uuid else DASH
+    return format_html('<td class="dg-nowrap">{}</td>', shown)
+
+
+def id_cell(label: str, value: str) -> SafeString:
+    return format_html('<td data-l="{}"><span class="dg-id">{}</span></td>', label, value)
 
 
 # The cells behind the name, by the names of their columns and in their order.
-CELLS: dict[str, Callable[[DeviceRow], str]] = {
+CELLS: dict[str, Callable[[DeviceRow], SafeString]] = {
     "node": node_cell,
     "product": product_cell,
-    "memory": lambda row: f'<td class="dg-n" data-l="Memory">{escape(gib(row.memory_bytes))}</td>',
+    "memory": lambda row: format_html('<td class="dg-n" data-l="Memory">{}</td>', gib(row.memory_bytes)),
     "state": lambda row: state_cell(DeviceState(row.state)),
     "holder": holder_cell,
-    "cluster": cluster_cell,
+    "cluster": lambda row: cluster_cell(row.cluster),
     "classes": classes_cell,
-    "partition": lambda row: f'<td data-l="Partition">{escape(row.partition) or DASH}</td>',
+    "partition": lambda row: format_html('<td data-l="Partition">{}</td>', row.partition or DASH),
     "uuid": uuid_cell,
-    "pool": lambda row: f'<td data-l="Pool"><span class="dg-id">{escape(row.pool)}</span></td>',
-    "driver": lambda row: f'<td data-l="Driver"><span class="dg-id">{escape(row.driver)}</span></td>',
+    "pool": lambda row: id_cell("Pool", row.pool),
+    "driver": lambda row: id_cell("Driver", row.driver),
     "taints": taints_cell,
-    "changed": lambda row: f'<td class="dg-nowrap" data-l="Changed">{ago(row.changed_at)}</td>',
+    "changed": lambda row: format_html('<td class="dg-nowrap" data-l="Changed">{}</td>', ago(row.changed_at)),
 }

@@ -1,21 +1,21 @@
 """
-The rows of the list of claims: read by their keys in one query that is planned once, and written without a
-template, which takes ten times as long for fifty rows.
+The rows of the list of claims: read by their keys in one query that is planned once, and written with
+`format_html`; a template takes several times as long for fifty rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
-from html import escape
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Exists, OuterRef
 from django.urls import reverse
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from claims.models import Alternative, Claim, Delivery, join_profiles
 from claims.states import FINAL, LOOK, ClaimState
@@ -92,47 +92,48 @@ def rows_of(keys: Sequence[UUID]) -> list[ClaimRow]:
 def table_rows(rows: Iterable[ClaimRow], shows: Mapping[str, bool], *, may_act: bool) -> SafeString:
     """Return a `<tr>` per row, with a cell for each shown column."""
     address = reverse("claims:detail", args=[NO_CLAIM])
-    lines = []
-    for row in rows:
+    shown = [cell for column, cell in CELLS.items() if shows[column]]
+
+    def cells(row: ClaimRow) -> Iterator[tuple[SafeString]]:
         url = address.replace(str(NO_CLAIM), str(row.pk))
-        name = name_cell(row, url, may_act=may_act, with_reason=not shows["id"])
-        cells = (cell(row) for column, cell in CELLS.items() if shows[column])
-        lines.append(f"<tr>{name}{''.join(cells)}</tr>")
-    return mark_safe("\n".join(lines))  # noqa: S308 - every cell has been escaped
+        yield (name_cell(row, url, may_act=may_act, with_reason=not shows["id"]),)
+        for cell in shown:
+            yield (cell(row),)
+
+    return format_html_join("\n", "<tr>{}</tr>", ((format_html_join("", "{}", cells(row)),) for row in rows))
 
 
-def name_cell(row: ClaimRow, url: str, *, may_act: bool, with_reason: bool) -> str:
-    name = escape(row.name)
-    parts = [f'<a class="dg-link" href="{url}">{name}</a>']
-    if may_act:
-        label = f'data-tick aria-label="Select {name}"'
-        parts.insert(0, f'<input type="checkbox" name="claim" value="{row.pk}" form="bulk" {label}> ')
+BOX = '<input type="checkbox" name="claim" value="{}" form="bulk" data-tick aria-label="Select {}"> '
+
+
+def name_cell(row: ClaimRow, url: str, *, may_act: bool, with_reason: bool) -> SafeString:
+    box = format_html(BOX, row.pk, row.name) if may_act else ""
+    problem = ""
     if row.problem:
-        parts.append(f' <span class="dg-bad">{icon("alert-circle", "s", label=row.problem)}</span>')
-    if with_reason:
-        parts.append(f'<span class="sub">{escape(shortened(row.reason))}</span>')
-    return f'<td class="wide">{"".join(parts)}</td>'
+        problem = format_html(' <span class="dg-bad">{}</span>', icon("alert-circle", "s", label=row.problem))
+    reason = format_html('<span class="sub">{}</span>', shortened(row.reason)) if with_reason else ""
+    link = '<td class="wide">{}<a class="dg-link" href="{}">{}</a>{}{}</td>'
+    return format_html(link, box, url, row.name, problem, reason)
 
 
 def shortened(reason: str) -> str:
     return reason if len(reason) <= REASON_LENGTH else f"{reason[: REASON_LENGTH - 1]}…"
 
 
-def profile_cell(row: ClaimRow) -> str:
+def profile_cell(row: ClaimRow) -> SafeString:
     if row.titles:
-        return f"<td>{escape(join_profiles(row.titles, together=row.together))}</td>"
-    return f'<td>{escape(row.title)} <span class="dg-3">v{row.version}</span></td>'
+        return format_html("<td>{}</td>", join_profiles(row.titles, together=row.together))
+    return format_html('<td>{} <span class="dg-3">v{}</span></td>', row.title, row.version)
 
 
-def devices_cell(row: ClaimRow) -> str:
-    number = f"{row.devices} × {row.parallel}" if row.parallel > 1 else str(row.devices)
-    return f'<td class="dg-n" data-l="Devices">{number}</td>'
+def devices_cell(row: ClaimRow) -> SafeString:
+    number = f"{row.devices} × {row.parallel}" if row.parallel > 1 else row.devices
+    return format_html('<td class="dg-n" data-l="Devices">{}</td>', number)
 
 
-def end_cell(row: ClaimRow) -> str:
-    return (
-        f'<td class="dg-nowrap mr" data-l="Ends">{DASH if row.state in FINAL else ago(row.expires_at)}</td>'
-    )
+def end_cell(row: ClaimRow) -> SafeString:
+    end = DASH if row.state in FINAL else ago(row.expires_at)
+    return format_html('<td class="dg-nowrap mr" data-l="Ends">{}</td>', end)
 
 
 @cache  # not at import: the address of an icon needs the built assets
@@ -142,20 +143,20 @@ def badge(state: str) -> SafeString:
 
 DELIVERIES = dict(Delivery.choices)
 # The cells behind the name, by the names of their columns and in their order.
-CELLS: dict[str, Callable[[ClaimRow], str]] = {
-    "state": lambda row: f"<td>{badge(row.state)}</td>",
-    "since": lambda row: f'<td class="dg-nowrap mr">{ago(row.state_since)}</td>',
+CELLS: dict[str, Callable[[ClaimRow], SafeString]] = {
+    "state": lambda row: format_html("<td>{}</td>", badge(row.state)),
+    "since": lambda row: format_html('<td class="dg-nowrap mr">{}</td>', ago(row.state_since)),
     "profile": profile_cell,
     "devices": devices_cell,
-    "team": lambda row: f"<td>{escape(row.team)}</td>",
-    "who": lambda row: f'<td class="mr">{escape(row.person)}</td>',
-    "cluster": lambda row: f"<td>{escape(row.cluster)}</td>",
+    "team": lambda row: format_html("<td>{}</td>", row.team),
+    "who": lambda row: format_html('<td class="mr">{}</td>', row.person),
+    "cluster": lambda row: format_html("<td>{}</td>", row.cluster),
     "ends": end_cell,
-    "namespace": lambda row: (
-        f'<td data-l="Namespace"><span class="dg-id">{escape(row.namespace)}</span></td>'
+    "namespace": lambda row: format_html(
+        '<td data-l="Namespace"><span class="dg-id">{}</span></td>', row.namespace
     ),
-    "delivery": lambda row: f"<td>{DELIVERIES[row.delivery]}</td>",
-    "duration": lambda row: f'<td data-l="Duration">{duration(row.duration)}</td>',
-    "created": lambda row: f'<td data-l="Requested">{ago(row.created_at)}</td>',
-    "id": lambda row: f'<td class="dg-nowrap">{short_id(row.pk)}</td>',
+    "delivery": lambda row: format_html("<td>{}</td>", DELIVERIES[row.delivery]),
+    "duration": lambda row: format_html('<td data-l="Duration">{}</td>', duration(row.duration)),
+    "created": lambda row: format_html('<td data-l="Requested">{}</td>', ago(row.created_at)),
+    "id": lambda row: format_html('<td class="dg-nowrap">{}</td>', short_id(row.pk)),
 }
