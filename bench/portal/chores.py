@@ -52,7 +52,7 @@ def sweep(devices: int) -> Iterator[Result]:
         notes=[note],
     )
     share = [100 * milliseconds / 1000 / tasks.SWEEP_SECONDS for milliseconds in processor]
-    of_core = Result("sweep: share of a core", devices, "worker", share, "%", SHARE)
+    of_core = Result("sweep: share of a core", devices, "worker", share, "%", SHARE, rows=live)
     if every_claim.misses or of_core.misses:
         every_claim.profile = of_core.profile = costs_of(tasks.sweep)
     yield from (every_claim, of_core)

@@ -120,5 +120,6 @@ def _export(path: str, address: str, devices: int) -> Iterator[Result]:
         [max(grown, 0.0)],
         "MiB",
         EXPORT_MEMORY,
+        rows=rows,
         notes=[f"{path}: {rows:,} rows."],
     )
