@@ -34,6 +34,13 @@ CLASS_SOURCES = (
     "static/dragoman/**/*.js",
     "static/dragoman/css/*.css",
     *(f"{app}/**/forms.py" for app in ("claims", "inventory", "notify", "teams", "usage")),
+    *(
+        "claims/**/rows.py",
+        "claims/inbox/views.py",
+        "inventory/device_rows.py",
+        "inventory/fleet.py",
+        "portal/help.py",
+    ),
     *(f"{app}/templatetags/*.py" for app in ("core", "usage")),
 )
 COPIED = {

@@ -10,7 +10,8 @@ pytestmark = [pytest.mark.usefixtures("demo_database"), pytest.mark.django_db]
 
 def test_home_of_the_engineer_shows_claims_of_the_story(client):
     client.force_login(User.objects.get(username="engineer"))
-    assert "sam2-finetune" in client.get("/").content.decode()
+    newest = Claim.objects.live().filter(requested_by__username="engineer").order_by("-created_at")[0]
+    assert f">{newest.name}</a>" in client.get("/").content.decode()
 
 
 @pytest.mark.parametrize("time", ["first", "second"])
