@@ -82,7 +82,7 @@ class ObjectEventAdmin(ReadOnly):
 
 @admin.register(Cluster)
 class ClusterAdmin(ReadOnly):
-    list_display = ("name", "title", "version", "enabled", "read_only", "halted_because")
+    list_display = ("name", "title", "version", "enabled", "read_only", "halt_reason")
     fields = (
         "name",
         "title",
@@ -93,10 +93,10 @@ class ClusterAdmin(ReadOnly):
         "simulated",
         "uid",
         "version",
-        "halted_because",
+        "halt_reason",
         "checked_at",
     )
-    readonly_fields = ("name", "simulated", "uid", "version", "halted_because", "checked_at")
+    readonly_fields = ("name", "simulated", "uid", "version", "halt_reason", "checked_at")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return admin.ModelAdmin.has_change_permission(self, request, obj)

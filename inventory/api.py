@@ -87,7 +87,7 @@ class ClusterOut(serializers.ModelSerializer[Cluster]):
             "simulated",
             "read_only",
             "enabled",
-            "halted_because",
+            "halt_reason",
             "missing",
             "devices",
             "devices_held",

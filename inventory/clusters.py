@@ -73,7 +73,7 @@ def renew_credentials(*, name: str, credentials: Credentials) -> Cluster:
             f"These credentials lead to another cluster than “{name}”: UID {facts['uid']} instead "
             f"of {cluster.uid}."
         )
-    Cluster.objects.filter(pk=cluster.pk).update(credentials=seal(credentials), halted_because="", **facts)
+    Cluster.objects.filter(pk=cluster.pk).update(credentials=seal(credentials), halt_reason="", **facts)
     cluster.refresh_from_db()
     return cluster
 

@@ -22,7 +22,7 @@ OF_DEVICES = ("resourceslices", "resourceclaims")
 OF_NODES = ("nodes",)
 NEVER = float("inf")
 # Of a cluster, where its age is shown.
-COLUMNS = ("id", "name", "title", "simulated", "halted_because", "prometheus_url", "metrics_url")
+COLUMNS = ("id", "name", "title", "simulated", "halt_reason", "prometheus_url", "metrics_url")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Age:
 
     @property
     def is_stale(self) -> bool:
-        return is_stale(self.seen_at) or bool(self.cluster.halted_because)
+        return is_stale(self.seen_at) or bool(self.cluster.halt_reason)
 
     @property
     def why(self) -> str:
-        return self.cluster.halted_because or self.error
+        return self.cluster.halt_reason or self.error
 
 
 def is_stale(seen_at: datetime | None) -> bool:
@@ -97,7 +97,7 @@ class MirrorCollector(Collector):
         halted = _gauge(
             "dragoman_cluster_halted", "1 while a person must look before the sync goes on.", "cluster"
         )
-        for name, because in Cluster.objects.filter(enabled=True).values_list("name", "halted_because"):
+        for name, because in Cluster.objects.filter(enabled=True).values_list("name", "halt_reason"):
             halted.add_metric([name], float(bool(because)))
         yield halted
         devices = _gauge("dragoman_devices", "Devices in the mirror by state.", "cluster", "state")

@@ -57,9 +57,9 @@ def sync_all(*, again: bool = False) -> None:
     """
     for cluster in Cluster.objects.filter(enabled=True).defer("credentials"):
         checked = cluster.checked_at
-        if cluster.halted_because or checked is None or timezone.now() - checked > INSPECT_EVERY:
+        if cluster.halt_reason or checked is None or timezone.now() - checked > INSPECT_EVERY:
             inspect.apply_async((str(cluster.pk),), expires=QUEUED_FOR.total_seconds())
-        if cluster.halted_because:
+        if cluster.halt_reason:
             continue
         for kind in mirrored_kinds(cluster):
             if reserve(cluster.pk, kind.plural, again=again):
@@ -93,7 +93,7 @@ def read_pod_events(cluster_id: str) -> None:
 
     `Cluster.missing` shows a missing permission; the next `sync_all` repeats any other failure.
     """
-    cluster = Cluster.objects.filter(pk=cluster_id, enabled=True, halted_because="").first()
+    cluster = Cluster.objects.filter(pk=cluster_id, enabled=True, halt_reason="").first()
     if cluster is None:
         return
     with suppress(PortalError), gateway_for(cluster) as gateway:

@@ -110,9 +110,9 @@ def _read_claim(claim_id: str) -> Claim | None:
 def _is_writable(claim: Claim) -> bool:
     """Tell whether the portal may write to this cluster now; if not, say on the claim why it waits."""
     cluster = claim.cluster
-    if cluster.enabled and not cluster.read_only and not cluster.halted_because:
+    if cluster.enabled and not cluster.read_only and not cluster.halt_reason:
         return True
-    note_problem(claim, cluster.halted_because or f"The portal may not write to {cluster}.")
+    note_problem(claim, cluster.halt_reason or f"The portal may not write to {cluster}.")
     return False
 
 

@@ -135,7 +135,7 @@ def _stamps(*, is_admin: bool) -> Prepared:
             .filter(pk=claim_id)
             .values_list(
                 *("state", "expires_at", "version", "problem", "observation_hash", "cluster__revision"),
-                *("cluster__halted_because", role_of(user, team=OuterRef("team"))),
+                *("cluster__halt_reason", role_of(user, team=OuterRef("team"))),
                 Subquery(successors.order_by("-created_at").values("state")[:1]),
                 ArraySubquery(freshness.order_by("pk").values("error")),
                 ArraySubquery(freshness.order_by("pk").values("seen_at")),

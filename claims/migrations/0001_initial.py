@@ -1,10 +1,13 @@
-from django.conf import settings
-import django.db.models.deletion
 import core.models
 import datetime
+import django.contrib.postgres.fields
+import django.db.models.deletion
 import django.db.models.functions.datetime
 import django.utils.timezone
 from django.db import migrations, models
+import core.filters
+import django.contrib.postgres.indexes
+from django.conf import settings
 
 
 class Migration(migrations.Migration):
@@ -15,6 +18,7 @@ class Migration(migrations.Migration):
         ('inventory', '0001_initial'),
         ('teams', '0001_initial'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+        ('core', '0001_initial'),
     ]
 
     operations = [
@@ -107,11 +111,12 @@ class Migration(migrations.Migration):
                 ('decided_at', models.DateTimeField(null=True)),
                 ('decision_note', models.TextField(blank=True, default='')),
                 ('approved_hash', models.CharField(blank=True, default='', max_length=64)),
-                ('asked', models.JSONField(null=True)),
+                ('original_request', models.JSONField(null=True)),
                 ('expires_at', models.DateTimeField(null=True)),
                 ('object_uid', models.CharField(blank=True, default='', max_length=64)),
                 ('problem', models.TextField(blank=True, default='')),
-                ('sighting', models.CharField(blank=True, default='', max_length=64)),
+                ('observation_hash', models.CharField(blank=True, default='', max_length=64)),
+                ('reconcile_at', models.DateTimeField(default=django.utils.timezone.now, editable=False, null=True)),
                 ('carried', models.PositiveIntegerField(default=0)),
             ],
             options={
@@ -126,6 +131,18 @@ class Migration(migrations.Migration):
                 ('devices', models.PositiveIntegerField()),
                 ('settled', models.PositiveIntegerField(null=True)),
                 ('carried', models.PositiveIntegerField(default=0)),
+                ('live', models.BooleanField(db_default=True, default=True)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='ClusterAvailability',
+            fields=[
+                ('cluster', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='availability', serialize=False, to='inventory.cluster')),
+                ('revision', models.BigIntegerField()),
+                ('computed_at', models.DateTimeField()),
+                ('report', models.JSONField(default=dict)),
+                ('checked', models.JSONField(default=dict)),
+                ('capacity', models.JSONField(default=dict)),
             ],
         ),
         migrations.CreateModel(
@@ -140,6 +157,15 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ('at', 'pk'),
             },
+        ),
+        migrations.CreateModel(
+            name='DailyWaits',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('day', models.DateField()),
+                ('decisions', django.contrib.postgres.fields.ArrayField(base_field=models.DurationField(), default=list)),
+                ('devices', django.contrib.postgres.fields.ArrayField(base_field=models.DurationField(), default=list)),
+            ],
         ),
         migrations.CreateModel(
             name='Delegation',
@@ -170,17 +196,32 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('key', models.CharField(max_length=80)),
-                ('asked_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('requested_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('reason', models.TextField(blank=True, default='')),
-                ('answer', models.CharField(choices=[('waiting', 'waiting'), ('approved', 'approved'), ('denied', 'denied'), ('withdrawn', 'withdrawn'), ('expired', 'expired')], default='waiting', max_length=9)),
+                ('status', models.CharField(choices=[('waiting', 'waiting'), ('approved', 'approved'), ('denied', 'denied'), ('withdrawn', 'withdrawn'), ('expired', 'expired')], default='waiting', max_length=9)),
                 ('decide_by', models.DateTimeField(null=True)),
                 ('decided_at', models.DateTimeField(null=True)),
                 ('decision_note', models.TextField(blank=True, default='')),
-                ('was', models.DateTimeField()),
+                ('previous_end', models.DateTimeField()),
                 ('until', models.DateTimeField()),
             ],
             options={
-                'ordering': ('asked_at', 'pk'),
+                'ordering': ('requested_at', 'pk'),
+            },
+        ),
+        migrations.CreateModel(
+            name='PendingDecision',
+            fields=[
+                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
+                ('kind', models.CharField(choices=[('claim', 'claim'), ('extension', 'extension'), ('quota', 'quota')], max_length=9)),
+                ('requested_at', models.DateTimeField()),
+                ('for_leads', models.BooleanField()),
+                ('for_admins', models.BooleanField()),
+                ('two_approvals', models.BooleanField(default=False)),
+                ('self_approval', models.BooleanField(default=False)),
+            ],
+            options={
+                'ordering': ('requested_at', 'pk'),
             },
         ),
         migrations.CreateModel(
@@ -195,6 +236,17 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ('title',),
             },
+        ),
+        migrations.CreateModel(
+            name='ProfileAvailability',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('matching', models.PositiveIntegerField(null=True)),
+                ('free', models.PositiveIntegerField(null=True)),
+                ('nodes', models.PositiveIntegerField(null=True)),
+                ('most', models.PositiveIntegerField(null=True)),
+                ('kinds', models.JSONField(default=list)),
+            ],
         ),
         migrations.CreateModel(
             name='ProfileVersion',
@@ -250,9 +302,9 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('key', models.CharField(max_length=80)),
-                ('asked_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('requested_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('reason', models.TextField(blank=True, default='')),
-                ('answer', models.CharField(choices=[('waiting', 'waiting'), ('approved', 'approved'), ('denied', 'denied'), ('withdrawn', 'withdrawn'), ('expired', 'expired')], default='waiting', max_length=9)),
+                ('status', models.CharField(choices=[('waiting', 'waiting'), ('approved', 'approved'), ('denied', 'denied'), ('withdrawn', 'withdrawn'), ('expired', 'expired')], default='waiting', max_length=9)),
                 ('decide_by', models.DateTimeField(null=True)),
                 ('decided_at', models.DateTimeField(null=True)),
                 ('decision_note', models.TextField(blank=True, default='')),
@@ -262,7 +314,7 @@ class Migration(migrations.Migration):
                 ('until', models.DateTimeField(null=True)),
             ],
             options={
-                'ordering': ('asked_at', 'pk'),
+                'ordering': ('requested_at', 'pk'),
             },
         ),
         migrations.CreateModel(
@@ -277,6 +329,21 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='ReconciledCluster',
+            fields=[
+                ('cluster', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='+', serialize=False, to='inventory.cluster')),
+                ('revision', models.BigIntegerField(default=0)),
+                ('held_until', models.DateTimeField(null=True)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='SweepRound',
+            fields=[
+                ('table', models.CharField(max_length=32, primary_key=True, serialize=False)),
+                ('after', models.CharField(blank=True, default='', max_length=40)),
+            ],
+        ),
+        migrations.CreateModel(
             name='TeamNamespace',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -289,7 +356,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('old', models.CharField(blank=True, default='', max_length=11)),
                 ('new', models.CharField(choices=[('requested', 'Waiting for approval'), ('approved', 'Approved'), ('provisioned', 'Waiting for a pod'), ('allocated', 'Allocated'), ('releasing', 'Releasing'), ('released', 'Released'), ('denied', 'Denied'), ('withdrawn', 'Withdrawn'), ('expired', 'Expired'), ('failed', 'Failed')], max_length=11)),
-                ('why', models.TextField()),
+                ('reason', models.TextField()),
                 ('at', models.DateTimeField(default=django.utils.timezone.now)),
             ],
             options={
@@ -301,8 +368,8 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('hard', models.JSONField(default=dict)),
-                ('seen_hard', models.JSONField(default=dict)),
-                ('seen_used', models.JSONField(default=dict)),
+                ('observed_hard', models.JSONField(default=dict)),
+                ('observed_used', models.JSONField(default=dict)),
                 ('drift', models.TextField(blank=True, default='')),
                 ('problem', models.TextField(blank=True, default='')),
                 ('written_at', models.DateTimeField(null=True)),
@@ -376,6 +443,11 @@ class Migration(migrations.Migration):
             field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='comments', to='claims.claim'),
         ),
         migrations.AddField(
+            model_name='dailywaits',
+            name='cluster',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster'),
+        ),
+        migrations.AddField(
             model_name='delegation',
             name='lead',
             field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='delegations_given', to=settings.AUTH_USER_MODEL),
@@ -397,11 +469,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name='extension',
-            name='asked_by',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL),
-        ),
-        migrations.AddField(
-            model_name='extension',
             name='claim',
             field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='extensions', to='claims.claim'),
         ),
@@ -411,14 +478,67 @@ class Migration(migrations.Migration):
             field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL),
         ),
         migrations.AddField(
+            model_name='extension',
+            name='requested_by',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL),
+        ),
+        migrations.AddField(
+            model_name='pendingdecision',
+            name='claim',
+            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='pending_decisions', to='claims.claim'),
+        ),
+        migrations.AddField(
+            model_name='pendingdecision',
+            name='extension',
+            field=models.OneToOneField(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='pending_decision', to='claims.extension'),
+        ),
+        migrations.AddField(
+            model_name='pendingdecision',
+            name='first_approver',
+            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL),
+        ),
+        migrations.AddField(
+            model_name='pendingdecision',
+            name='requester',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL),
+        ),
+        migrations.AddField(
+            model_name='pendingdecision',
+            name='team',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='pending_decisions', to='teams.team'),
+        ),
+        migrations.CreateModel(
+            name='ProfileWaits',
+            fields=[
+                ('profile', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='+', serialize=False, to='claims.profile')),
+                ('computed_at', models.DateTimeField()),
+                ('decisions', models.PositiveIntegerField(default=0)),
+                ('decision_median', models.DurationField(null=True)),
+                ('decision_p90', models.DurationField(null=True)),
+                ('devices', models.PositiveIntegerField(default=0)),
+                ('device_median', models.DurationField(null=True)),
+                ('device_p90', models.DurationField(null=True)),
+            ],
+        ),
+        migrations.AddField(
             model_name='profile',
             name='teams',
             field=models.ManyToManyField(blank=True, related_name='profiles', to='teams.team'),
         ),
         migrations.AddField(
+            model_name='dailywaits',
+            name='profile',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='claims.profile'),
+        ),
+        migrations.AddField(
             model_name='approvalrule',
             name='profile',
             field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='approval_rules', to='claims.profile'),
+        ),
+        migrations.AddField(
+            model_name='profileavailability',
+            name='computation',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='claims.clusteravailability'),
         ),
         migrations.AddField(
             model_name='profileversion',
@@ -429,6 +549,11 @@ class Migration(migrations.Migration):
             model_name='profileversion',
             name='profile',
             field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='versions', to='claims.profile'),
+        ),
+        migrations.AddField(
+            model_name='profileavailability',
+            name='version',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='availability', to='claims.profileversion'),
         ),
         migrations.AddField(
             model_name='profile',
@@ -467,11 +592,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name='quotarequest',
-            name='asked_by',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL),
-        ),
-        migrations.AddField(
-            model_name='quotarequest',
             name='decided_by',
             field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL),
         ),
@@ -482,6 +602,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name='quotarequest',
+            name='requested_by',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL),
+        ),
+        migrations.AddField(
+            model_name='quotarequest',
             name='team',
             field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='quota_requests', to='teams.team'),
         ),
@@ -489,6 +614,11 @@ class Migration(migrations.Migration):
             model_name='quotaincrease',
             name='request',
             field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='increases', to='claims.quotarequest'),
+        ),
+        migrations.AddField(
+            model_name='pendingdecision',
+            name='quota_request',
+            field=models.OneToOneField(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='pending_decision', to='claims.quotarequest'),
         ),
         migrations.AddField(
             model_name='comment',
@@ -522,7 +652,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name='writtenquota',
-            name='place',
+            name='team_namespace',
             field=models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='written_quota', to='claims.teamnamespace'),
         ),
         migrations.AddConstraint(
@@ -537,6 +667,14 @@ class Migration(migrations.Migration):
             model_name='allocation',
             index=models.Index(fields=['driver', 'pool', 'device', '-started_at'], name='allocation_device'),
         ),
+        migrations.AddIndex(
+            model_name='allocation',
+            index=models.Index(fields=['started_at'], name='allocation_started'),
+        ),
+        migrations.AddIndex(
+            model_name='allocation',
+            index=models.Index(fields=['ended_at'], name='allocation_ended'),
+        ),
         migrations.AddConstraint(
             model_name='allocation',
             constraint=models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('object_uid', 'driver', 'pool', 'device', 'share_id'), name='allocation_open_once'),
@@ -548,6 +686,10 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='allocation',
             constraint=models.CheckConstraint(condition=models.Q(('fraction__gt', 0), ('fraction__lte', 1)), name='allocation_fraction'),
+        ),
+        migrations.AddIndex(
+            model_name='claimcharge',
+            index=models.Index(condition=models.Q(('live', True)), fields=['device_class'], include=('devices', 'settled', 'carried'), name='claimcharge_live'),
         ),
         migrations.AddConstraint(
             model_name='claimcharge',
@@ -571,11 +713,15 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='extension',
-            constraint=models.UniqueConstraint(fields=('asked_by', 'key'), name='extension_once_per_key'),
+            constraint=models.UniqueConstraint(fields=('requested_by', 'key'), name='extension_once_per_key'),
         ),
         migrations.AddConstraint(
             model_name='extension',
-            constraint=models.UniqueConstraint(condition=models.Q(('answer', 'waiting')), fields=('claim',), name='extension_one_waits'),
+            constraint=models.UniqueConstraint(condition=models.Q(('status', 'waiting')), fields=('claim',), name='extension_one_waits'),
+        ),
+        migrations.AddConstraint(
+            model_name='dailywaits',
+            constraint=models.UniqueConstraint(fields=('profile', 'cluster', 'day'), name='dailywaits_once'),
         ),
         migrations.AddConstraint(
             model_name='approvalrule',
@@ -597,6 +743,10 @@ class Migration(migrations.Migration):
             model_name='profileversion',
             constraint=models.CheckConstraint(condition=models.Q(('default_duration__lte', models.F('max_duration'))), name='profileversion_default_within_max'),
         ),
+        migrations.AddConstraint(
+            model_name='profileavailability',
+            constraint=models.UniqueConstraint(fields=('version', 'computation'), name='profileavailability_once'),
+        ),
         migrations.AddIndex(
             model_name='claim',
             index=models.Index(fields=['team', 'state'], name='claim_team_state'),
@@ -607,11 +757,31 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='claim',
+            index=models.Index(condition=models.Q(('state__in', ('released', 'denied', 'withdrawn', 'expired', 'failed')), _negated=True), fields=['profile_version'], name='claim_by_version'),
+        ),
+        migrations.AddIndex(
+            model_name='claim',
             index=models.Index(condition=models.Q(('state__in', ('released', 'denied', 'withdrawn', 'expired', 'failed')), _negated=True), fields=['state', 'expires_at'], name='claim_expiry'),
         ),
         migrations.AddIndex(
             model_name='claim',
+            index=models.Index(condition=models.Q(('state__in', ('approved', 'provisioned', 'allocated', 'releasing'))), fields=['id'], name='claim_granted'),
+        ),
+        migrations.AddIndex(
+            model_name='claim',
+            index=models.Index(condition=models.Q(('reconcile_at', None), _negated=True), fields=['reconcile_at'], name='claim_reconcile_due'),
+        ),
+        migrations.AddIndex(
+            model_name='claim',
             index=models.Index(fields=['-created_at', '-id'], name='claim_newest'),
+        ),
+        migrations.AddIndex(
+            model_name='claim',
+            index=models.Index(fields=['state', '-created_at', '-id'], name='claim_newest_in_state'),
+        ),
+        migrations.AddIndex(
+            model_name='claim',
+            index=django.contrib.postgres.indexes.GinIndex(core.filters.Trigrams('name', 'reason'), name='claim_text'),
         ),
         migrations.AddIndex(
             model_name='claim',
@@ -667,11 +837,27 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='quotarequest',
-            constraint=models.UniqueConstraint(fields=('asked_by', 'key'), name='quotarequest_once_per_key'),
+            constraint=models.UniqueConstraint(fields=('requested_by', 'key'), name='quotarequest_once_per_key'),
         ),
         migrations.AddConstraint(
             model_name='quotaincrease',
             constraint=models.CheckConstraint(condition=models.Q(('ends_at__gte', models.F('starts_at'))), name='quotaraise_ends_after_start'),
+        ),
+        migrations.AddIndex(
+            model_name='pendingdecision',
+            index=models.Index(fields=['requested_at', 'id'], name='pendingdecision_oldest'),
+        ),
+        migrations.AddIndex(
+            model_name='pendingdecision',
+            index=models.Index(condition=models.Q(('for_leads', True)), fields=['team'], name='pendingdecision_leads'),
+        ),
+        migrations.AddIndex(
+            model_name='pendingdecision',
+            index=models.Index(condition=models.Q(('for_admins', True)), fields=['requested_at', 'id'], name='pendingdecision_admins'),
+        ),
+        migrations.AddConstraint(
+            model_name='pendingdecision',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('claim', models.F('id')), ('extension', None), ('kind', 'claim'), ('quota_request', None)), models.Q(('claim__isnull', False), ('extension', models.F('id')), ('kind', 'extension'), ('quota_request', None)), models.Q(('claim', None), ('extension', None), ('kind', 'quota'), ('quota_request', models.F('id'))), _connector='OR'), name='pendingdecision_of_one_request'),
         ),
         migrations.AddConstraint(
             model_name='comment',
@@ -682,34 +868,15 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('claim', None), ('quota_request__isnull', False)), models.Q(('claim__isnull', False), ('quota_request', None)), _connector='OR'), name='comment_on_one_thing'),
         ),
         migrations.AddConstraint(
+            model_name='reasontemplate',
+            constraint=models.UniqueConstraint(fields=('team', 'title'), name='reason_title_once', nulls_distinct=False),
+        ),
+        migrations.AddConstraint(
             model_name='teamnamespace',
             constraint=models.UniqueConstraint(fields=('team', 'cluster'), name='teamnamespace_one_per_cluster'),
         ),
         migrations.AddConstraint(
             model_name='teamnamespace',
             constraint=models.UniqueConstraint(fields=('cluster', 'namespace'), name='teamnamespace_one_team'),
-        ),
-        migrations.CreateModel(
-            name='PendingDecision',
-            fields=[
-                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
-                ('kind', models.CharField(choices=[('claim', 'claim'), ('extension', 'extension'), ('quota', 'quota')], max_length=9)),
-                ('requested_at', models.DateTimeField()),
-                ('for_leads', models.BooleanField()),
-                ('for_admins', models.BooleanField()),
-                ('two_approvals', models.BooleanField(default=False)),
-                ('self_approval', models.BooleanField(default=False)),
-                ('claim', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='pending_decisions', to='claims.claim')),
-                ('extension', models.OneToOneField(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='pending_decision', to='claims.extension')),
-                ('first_approver', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('quota_request', models.OneToOneField(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='pending_decision', to='claims.quotarequest')),
-                ('requester', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('team', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='pending_decisions', to='teams.team')),
-            ],
-            options={
-                'ordering': ('requested_at', 'pk'),
-                'indexes': [models.Index(fields=['requested_at', 'id'], name='pendingdecision_oldest'), models.Index(condition=models.Q(('for_leads', True)), fields=['team'], name='pendingdecision_leads'), models.Index(condition=models.Q(('for_admins', True)), fields=['requested_at', 'id'], name='pendingdecision_admins')],
-                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('claim', models.F('id')), ('extension', None), ('kind', 'claim'), ('quota_request', None)), models.Q(('claim__isnull', False), ('extension', models.F('id')), ('kind', 'extension'), ('quota_request', None)), models.Q(('claim', None), ('extension', None), ('kind', 'quota'), ('quota_request', models.F('id'))), _connector='OR'), name='pendingdecision_of_one_request')],
-            },
         ),
     ]

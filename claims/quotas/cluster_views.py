@@ -39,7 +39,7 @@ class WrittenQuotaLine:
 
 
 @dataclass(frozen=True)
-class PlaceRow:
+class NamespaceRow:
     team_namespace: TeamNamespace
     written: WrittenQuota | None
     lines: list[WrittenQuotaLine]
@@ -57,18 +57,25 @@ class DeletedQuota:
 @require_safe
 def cluster_quotas(request: HttpRequest, name: str) -> HttpResponse:
     cluster = cluster_for(request, name)
-    places = TeamNamespace.objects.filter(cluster=cluster).select_related("team").order_by("team__slug")
+    team_namespaces = (
+        TeamNamespace.objects.filter(cluster=cluster).select_related("team").order_by("team__slug")
+    )
     written = {
         row.team_namespace_id: row for row in WrittenQuota.objects.filter(team_namespace__cluster=cluster)
     }
     by_team: dict[object, list[QuotaUsage]] = {}
-    for each in team_usage([place.team for place in places]):
-        if each.quota.device_class:
-            by_team.setdefault(each.team.pk, []).append(each)
-    headroom = headrooms(places)
+    for use in team_usage([team_namespace.team for team_namespace in team_namespaces]):
+        if use.quota.device_class:
+            by_team.setdefault(use.team.pk, []).append(use)
+    headroom = headrooms(team_namespaces)
     rows = [
-        place_row(place, written.get(place.pk), headroom[place.pk], by_team.get(place.team_id, []))
-        for place in places
+        namespace_row(
+            team_namespace,
+            written.get(team_namespace.pk),
+            headroom[team_namespace.pk],
+            by_team.get(team_namespace.team_id, []),
+        )
+        for team_namespace in team_namespaces
     ]
     page = {
         "cluster": cluster,
@@ -129,18 +136,18 @@ def cluster_for(request: HttpRequest, name: str) -> Cluster:
     return cluster
 
 
-def place_row(
-    place: TeamNamespace, written: WrittenQuota | None, room: Headroom, standings: list[QuotaUsage]
-) -> PlaceRow:
+def namespace_row(
+    team_namespace: TeamNamespace, written: WrittenQuota | None, room: Headroom, standings: list[QuotaUsage]
+) -> NamespaceRow:
     observed_hard, observed_used = (written.observed_hard, written.observed_used) if written else ({}, {})
     lines = []
     for each in standings:
-        name = each.quota.device_class
+        name = use.quota.device_class
         key = quota.class_quota_key(name)
         seen = (observed_hard.get(key, ""), observed_used.get(key, ""))
         lines.append(WrittenQuotaLine(each.label, room.stands[name], room.free[name], *seen, each))
     ignored = [said for key, value in observed_hard.items() if (said := quota.ignored_reason(key, value))]
-    return PlaceRow(place, written, lines, ignored)
+    return NamespaceRow(team_namespace, written, lines, ignored)
 
 
 def foreign_lines(row: WrittenQuota) -> list[str]:

@@ -62,31 +62,35 @@ class Headroom:
         return {name: count + self.free[name] for name, count in self.stands.items()}
 
 
-def headrooms(places: Collection[TeamNamespace]) -> dict[int, Headroom]:
+def headrooms(team_namespaces: Collection[TeamNamespace]) -> dict[int, Headroom]:
     """
     Return what may be in each of these namespaces, by primary key, in a number of queries that does not grow
     with them. It has the classes that the cluster publishes or the team has a quota of.
     """
-    current = _namespace_usage(places)
+    current = _namespace_usage(team_namespaces)
     free: dict[UUID, dict[str, int]] = defaultdict(dict)
     claims: dict[UUID, int] = {}
-    for each in team_usage({place.team_id: place.team for place in places}.values()):
-        if each.quota.counts == Quota.Counts.CLAIMS:
-            claims[each.team.pk] = each.free
-        elif each.quota.device_class:
-            free[each.team.pk][each.quota.device_class] = each.free
+    for use in team_usage(
+        {team_namespace.team_id: team_namespace.team for team_namespace in team_namespaces}.values()
+    ):
+        if use.quota.counts == Quota.Counts.CLAIMS:
+            claims[use.team.pk] = use.free
+        elif use.quota.device_class:
+            free[use.team.pk][use.quota.device_class] = use.free
     known: dict[UUID, set[str]] = defaultdict(set)
-    published = DeviceClass.objects.filter(cluster__in={place.cluster_id for place in places}, gone_at=None)
+    published = DeviceClass.objects.filter(
+        cluster__in={team_namespace.cluster_id for team_namespace in team_namespaces}, gone_at=None
+    )
     for cluster, name in published.values_list("cluster", "name"):
         known[cluster].add(name)
     return {
-        place.pk: _headroom(
-            current[place.cluster_id, place.namespace],
-            known[place.cluster_id],
-            free[place.team_id],
-            claims.get(place.team_id),
+        team_namespace.pk: _headroom(
+            current[team_namespace.cluster_id, team_namespace.namespace],
+            known[team_namespace.cluster_id],
+            free[team_namespace.team_id],
+            claims.get(team_namespace.team_id),
         )
-        for place in places
+        for team_namespace in team_namespaces
     }
 
 
@@ -100,15 +104,15 @@ def _headroom(stands: NamespaceUsage, known: set[str], free: dict[str, int], cla
     return Headroom(there, room, claims=most, templates=max(most, stands.templates))
 
 
-def _namespace_usage(places: Collection[TeamNamespace]) -> dict[Place, NamespaceUsage]:
+def _namespace_usage(team_namespaces: Collection[TeamNamespace]) -> dict[Place, NamespaceUsage]:
     """
     Count what exists in these namespaces, whichever team it belongs to: a claim stays where it is when its
     namespace is given to another team. Other namespaces of the same clusters may be counted in part.
     """
     usage: dict[Place, NamespaceUsage] = defaultdict(NamespaceUsage)
     here = {
-        "cluster__in": {place.cluster_id for place in places},
-        "namespace__in": {place.namespace for place in places},
+        "cluster__in": {team_namespace.cluster_id for team_namespace in team_namespaces},
+        "namespace__in": {team_namespace.namespace for team_namespace in team_namespaces},
     }
     claims = Claim.objects.filter(**here, state__in=GRANTED).order_by()
     charges = ClaimCharge.objects.filter(claim__in=claims).order_by()
@@ -125,7 +129,9 @@ def _namespace_usage(places: Collection[TeamNamespace]) -> dict[Place, Namespace
     by_namespace = unmanaged_templates.values_list("cluster", "namespace")
     for cluster, namespace, count in by_namespace.annotate(total=Count("pk")):
         usage[cluster, namespace].templates += count
-    for use in chain.from_iterable(unmanaged_use({place.team_id for place in places}).values()):
+    for use in chain.from_iterable(
+        unmanaged_use({team_namespace.team_id for team_namespace in team_namespaces}).values()
+    ):
         counted = usage[use.cluster, use.namespace]
         counted.classes.update(use.charge)
         counted.classes.subtract(use.unseen)
@@ -143,21 +149,26 @@ WRITTEN_ANNOTATION = (
 MAX_REWRITES = 5  # times that a limit which changed while it was written is written at once
 
 
-def hard_limits(place: TeamNamespace) -> dict[str, str]:
+def hard_limits(team_namespace: TeamNamespace) -> dict[str, str]:
     """Return `spec.hard` for the namespace: whole numbers as text, by key."""
-    return hard_limits_by_place([place])[place.pk]
+    return hard_limits_by_namespace([team_namespace])[team_namespace.pk]
 
 
-def hard_limits_by_place(places: Collection[TeamNamespace]) -> dict[int, dict[str, str]]:
+def hard_limits_by_namespace(team_namespaces: Collection[TeamNamespace]) -> dict[int, dict[str, str]]:
     """Return `spec.hard` for each of these namespaces, by primary key, in as many queries as for one."""
     extended: dict[object, list[tuple[str, str]]] = defaultdict(list)
-    carried = DeviceClass.objects.filter(cluster__in={place.cluster_id for place in places}, gone_at=None)
+    carried = DeviceClass.objects.filter(
+        cluster__in={team_namespace.cluster_id for team_namespace in team_namespaces}, gone_at=None
+    )
     for cluster, *names in carried.exclude(extended_resource="").values_list(
         "cluster", "name", "extended_resource"
     ):
         extended[cluster].append((names[0], names[1]))
-    current = headrooms(places)
-    return {place.pk: _hard_limits(current[place.pk], extended[place.cluster_id]) for place in places}
+    current = headrooms(team_namespaces)
+    return {
+        team_namespace.pk: _hard_limits(current[team_namespace.pk], extended[team_namespace.cluster_id])
+        for team_namespace in team_namespaces
+    }
 
 
 def _hard_limits(room: Headroom, extended: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -172,14 +183,14 @@ def _hard_limits(room: Headroom, extended: Iterable[tuple[str, str]]) -> dict[st
     return {key: str(count) for key, count in sorted(hard.items())}
 
 
-def manifest_for(place: TeamNamespace, hard: dict[str, str]) -> Manifest:
-    labels = dict((LABEL, (TEAM_LABEL, place.team.slug)))
+def manifest_for(team_namespace: TeamNamespace, hard: dict[str, str]) -> Manifest:
+    labels = dict((LABEL, (TEAM_LABEL, team_namespace.team.slug)))
     return {
         "apiVersion": RESOURCE_QUOTA.api_version,
         "kind": RESOURCE_QUOTA.kind,
         "metadata": {
             "name": NAME,
-            "namespace": place.namespace,
+            "namespace": team_namespace.namespace,
             "labels": labels,
             "annotations": {WRITTEN_ANNOTATION: json.dumps(hard)},
         },
@@ -187,31 +198,31 @@ def manifest_for(place: TeamNamespace, hard: dict[str, str]) -> Manifest:
     }
 
 
-def ensure(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
+def ensure(team_namespace: TeamNamespace, gateway: Gateway) -> WrittenQuota:
     """
     Make the ResourceQuota of the namespace say what it should, and note what somebody else made of it.
 
     What the cluster answers ends as a sentence in `problem`. Safe to race and to repeat: of two at once both
     end with what was counted last. Raises Unreachable when that is noted: the next would wait as long.
     """
-    row = _note_limits(place)
+    row = _note_limits(team_namespace)
     lost: Unreachable | None = None
     try:
-        current = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
+        current = gateway.get(RESOURCE_QUOTA, NAME, namespace=team_namespace.namespace)
         if current is not None and not is_ours(current) and not row.observed_hard:
             row.problem = (
-                f"{place.namespace} has a ResourceQuota “{NAME}” that is not the portal's. It is left "
-                f"alone; rename it, or give it the label {'='.join(LABEL)}."
+                f"{team_namespace.namespace} has a ResourceQuota “{NAME}” that is not the portal's. It is "
+                f"left alone; rename it, or give it the label {'='.join(LABEL)}."
             )
         else:
             _note_drift(row, current)
-            current = _write(row, place, current, gateway)
+            current = _write(row, team_namespace, current, gateway)
             row.repaired_at = row.written_at if row.drift and not row.repaired_at else row.repaired_at
             row.problem = ""
             row.observed_hard = (current.get("spec") or {}).get("hard") or {}
             row.observed_used = (current.get("status") or {}).get("used") or {}
     except ClusterError as error:
-        row.problem = f"{place.cluster}: {error}"
+        row.problem = f"{team_namespace.cluster}: {error}"
         lost = error if isinstance(error, Unreachable) else None
     row.checked_at = timezone.now()
     seen = ("observed_hard", "observed_used", "drift", "problem", "written_at", "repaired_at", "checked_at")
@@ -222,20 +233,20 @@ def ensure(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
 
 
 @transaction.atomic
-def _note_limits(place: TeamNamespace) -> WrittenQuota:
+def _note_limits(team_namespace: TeamNamespace) -> WrittenQuota:
     """
     Count and note what should stand there, one after the other: whoever notes last has counted last.
     """
-    WrittenQuota.objects.get_or_create(team_namespace=place)
-    row = WrittenQuota.objects.select_for_update(no_key=True, of=("self",)).get(team_namespace=place)
-    row.hard = hard_limits(place)
+    WrittenQuota.objects.get_or_create(team_namespace=team_namespace)
+    row = WrittenQuota.objects.select_for_update(no_key=True, of=("self",)).get(team_namespace=team_namespace)
+    row.hard = hard_limits(team_namespace)
     row.save(update_fields=["hard"])
     return row
 
 
 def _write(
     row: WrittenQuota,
-    place: TeamNamespace,
+    team_namespace: TeamNamespace,
     current: Manifest | None,
     gateway: Gateway,
     again: int = MAX_REWRITES,
@@ -247,26 +258,28 @@ def _write(
         or written_limits(current) != row.hard
         or differing_limits(current, row.hard)
     ):
-        current = gateway.apply(RESOURCE_QUOTA, manifest_for(place, row.hard), force=True)
+        current = gateway.apply(RESOURCE_QUOTA, manifest_for(team_namespace, row.hard), force=True)
         row.written_at = timezone.now()
     newest = WrittenQuota.objects.filter(pk=row.pk).values_list("hard", flat=True).first()
     if again and newest not in (None, row.hard):
         row.hard = newest
-        return _write(row, place, current, gateway, again - 1)
+        return _write(row, team_namespace, current, gateway, again - 1)
     return current
 
 
 def remove(row: WrittenQuota, gateway: Gateway) -> None:
     """Delete the object if it is the portal's, and forget the row. It is tried again. Raises Unreachable."""
-    place = row.team_namespace
+    team_namespace = row.team_namespace
     try:
-        current = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
+        current = gateway.get(RESOURCE_QUOTA, NAME, namespace=team_namespace.namespace)
         if current is not None and is_ours(current):
-            gateway.delete(RESOURCE_QUOTA, NAME, namespace=place.namespace, uid=current["metadata"]["uid"])
+            gateway.delete(
+                RESOURCE_QUOTA, NAME, namespace=team_namespace.namespace, uid=current["metadata"]["uid"]
+            )
     except ClusterConflict:
         return  # replaced at this moment: the next round looks again
     except ClusterError as error:
-        problem = f"{place.cluster}: {error}"
+        problem = f"{team_namespace.cluster}: {error}"
         WrittenQuota.objects.filter(pk=row.pk).update(problem=problem, checked_at=timezone.now())
         if isinstance(error, Unreachable):
             raise
@@ -306,13 +319,13 @@ def raises_a_limit(row: WrittenQuota | None, hard: dict[str, str]) -> bool:
     return any(int(value) > int(before.get(key, 0)) for key, value in hard.items())
 
 
-def counts_old_limit(place: TeamNamespace, gateway: Gateway) -> bool:
+def counts_old_limit(team_namespace: TeamNamespace, gateway: Gateway) -> bool:
     """
     Tell whether Kubernetes still counts by an older limit than the one that stands in the object.
 
     Admission goes by `status.hard`, which the quota controller copies from `spec.hard` a moment later.
     """
-    current = gateway.get(RESOURCE_QUOTA, NAME, namespace=place.namespace)
+    current = gateway.get(RESOURCE_QUOTA, NAME, namespace=team_namespace.namespace)
     return (
         current is not None
         and is_ours(current)

@@ -34,10 +34,10 @@ def write_teams(teams: Collection[UUID]) -> None:
     """
     keeping = Cluster.objects.filter(write_quotas=True)
     concerned = TeamNamespace.objects.filter(team__in=teams, cluster__in=keeping)
-    places = list(concerned.select_related("team", "cluster"))
-    if not places:
+    team_namespaces = list(concerned.select_related("team", "cluster"))
+    if not team_namespaces:
         return  # before anything is counted: most portals have few clusters that keep quotas
-    _write_differing(places)
+    _write_differing(team_namespaces)
 
 
 def write_changed(cluster_id: UUID, namespaces: Collection[str]) -> None:
@@ -50,22 +50,27 @@ def write_changed(cluster_id: UUID, namespaces: Collection[str]) -> None:
     write_teams(set(changed.values_list("team", flat=True)))
 
 
-def _write_differing(places: Collection[TeamNamespace]) -> None:
-    hards = resource_quota.hard_limits_by_place(places)
-    rows = {row.team_namespace_id: row for row in WrittenQuota.objects.filter(team_namespace__in=places)}
+def _write_differing(team_namespaces: Collection[TeamNamespace]) -> None:
+    hards = resource_quota.hard_limits_by_namespace(team_namespaces)
+    rows = {
+        row.team_namespace_id: row for row in WrittenQuota.objects.filter(team_namespace__in=team_namespaces)
+    }
     wrong = [
-        place
-        for place in places
-        if is_writable(place.cluster) and not resource_quota.is_current(rows.get(place.pk), hards[place.pk])
+        team_namespace
+        for team_namespace in team_namespaces
+        if is_writable(team_namespace.cluster)
+        and not resource_quota.is_current(rows.get(team_namespace.pk), hards[team_namespace.pk])
     ]
-    for place in sorted(
+    for team_namespace in sorted(
         wrong, key=lambda moment: resource_quota.raises_a_limit(rows.get(moment.pk), hards[moment.pk])
     ):
         try:
-            with gateway_for(place.cluster) as gateway:
-                ensure(place, gateway)
+            with gateway_for(team_namespace.cluster) as gateway:
+                ensure(team_namespace, gateway)
         except PortalError as error:  # of the connection
-            _note_problem(WrittenQuota.objects.filter(team_namespace=place), place.cluster, error)
+            _note_problem(
+                WrittenQuota.objects.filter(team_namespace=team_namespace), team_namespace.cluster, error
+            )
 
 
 def write_all() -> None:
@@ -86,19 +91,21 @@ def write_cluster(cluster: Cluster) -> None:
 
 
 def is_writable(cluster: Cluster) -> bool:
-    return cluster.enabled and not cluster.read_only and not cluster.halted_because
+    return cluster.enabled and not cluster.read_only and not cluster.halt_reason
 
 
-def ensure(place: TeamNamespace, gateway: Gateway) -> WrittenQuota:
+def ensure(team_namespace: TeamNamespace, gateway: Gateway) -> WrittenQuota:
     """Keep one, and tell platform admins what somebody else made of it, once a day. Raises Unreachable."""
-    row = resource_quota.ensure(place, gateway)
+    row = resource_quota.ensure(team_namespace, gateway)
     if row.drift and row.repaired_at and row.repaired_at == row.written_at:
         notify(
             User.objects.filter(is_superuser=True, is_active=True),
             key=f"quota-drift-{row.pk}-{row.repaired_at:%Y-%m-%d}",
-            title=f"The quota of {place.team} in {place.cluster} was changed outside the portal",
+            title=(
+                f"The quota of {team_namespace.team} in {team_namespace.cluster} was changed outside the portal"
+            ),
             body=f"{row.drift} The portal repaired it.",
-            url=reverse("claims:cluster_quotas", args=[place.cluster.name]),
+            url=reverse("claims:cluster_quotas", args=[team_namespace.cluster.name]),
         )
     return row
 
@@ -114,12 +121,12 @@ def before_delivery(claim: Claim, gateway: Gateway) -> None:
     elsewhere = elsewhere.exclude(cluster=claim.cluster_id).exclude(written_quota__problem__gt="")
     if others := list(elsewhere.select_related("team", "cluster")):
         _write_differing(others)
-    place = _claim_place(claim)
-    if place is None:
+    team_namespace = _claim_place(claim)
+    if team_namespace is None:
         return
-    row = WrittenQuota.objects.filter(team_namespace=place).first()
-    if not resource_quota.is_current(row, resource_quota.hard_limits(place)):
-        ensure(place, gateway)
+    row = WrittenQuota.objects.filter(team_namespace=team_namespace).first()
+    if not resource_quota.is_current(row, resource_quota.hard_limits(team_namespace)):
+        ensure(team_namespace, gateway)
 
 
 def may_count_old_limit(claim: Claim, gateway: Gateway, refusal: Refused) -> bool:
@@ -130,14 +137,14 @@ def may_count_old_limit(claim: Claim, gateway: Gateway, refusal: Refused) -> boo
     servers another moment after that. So soon after the approval or a new limit nothing is believed; later
     the limit that stands there is compared with the one that is counted by.
     """
-    place = _claim_place(claim)
-    if place is None or resource_quota.REFUSAL not in str(refusal):
+    team_namespace = _claim_place(claim)
+    if team_namespace is None or resource_quota.REFUSAL not in str(refusal):
         return False
-    row = WrittenQuota.objects.filter(team_namespace=place).first()
+    row = WrittenQuota.objects.filter(team_namespace=team_namespace).first()
     moments = [claim.state_since, row.written_at if row else None]
     if any(moment is not None and timezone.now() - moment < MAX_LAG for moment in moments):
         return True
-    return resource_quota.counts_old_limit(place, gateway)
+    return resource_quota.counts_old_limit(team_namespace, gateway)
 
 
 def _note_problem(rows: QuerySet[WrittenQuota], cluster: Cluster, error: PortalError) -> None:
@@ -148,21 +155,21 @@ def _note_problem(rows: QuerySet[WrittenQuota], cluster: Cluster, error: PortalE
 def _claim_place(claim: Claim) -> TeamNamespace | None:
     if not claim.cluster.write_quotas:
         return None
-    places = TeamNamespace.objects.filter(team=claim.team_id, cluster=claim.cluster_id)
-    return places.filter(namespace=claim.namespace).select_related("team", "cluster").first()
+    team_namespaces = TeamNamespace.objects.filter(team=claim.team_id, cluster=claim.cluster_id)
+    return team_namespaces.filter(namespace=claim.namespace).select_related("team", "cluster").first()
 
 
 def _write_cluster(cluster: Cluster, gateway: Gateway) -> None:
-    places = list(TeamNamespace.objects.filter(cluster=cluster).select_related("team", "cluster"))
+    team_namespaces = list(TeamNamespace.objects.filter(cluster=cluster).select_related("team", "cluster"))
     if cluster.write_quotas:
-        for place in places:
-            ensure(place, gateway)
+        for team_namespace in team_namespaces:
+            ensure(team_namespace, gateway)
     else:
         for row in WrittenQuota.objects.filter(team_namespace__cluster=cluster).select_related(
             "team_namespace__cluster"
         ):
             resource_quota.remove(row, gateway)
-    _delete_orphans(gateway, {place.namespace for place in places})
+    _delete_orphans(gateway, {team_namespace.namespace for team_namespace in team_namespaces})
 
 
 def _delete_orphans(gateway: Gateway, namespaces: Iterable[str]) -> None:

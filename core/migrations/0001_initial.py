@@ -1,8 +1,15 @@
-
-import django.db.models.deletion
 import django.utils.timezone
-from django.conf import settings
 from django.db import migrations, models
+import django.db.models.deletion
+from django.conf import settings
+
+# The pieces of three letters of some texts: what a search of a part of a text looks up (`core.filters.Trigrams`).
+SEARCH_TRIGRAMS = """
+CREATE FUNCTION search_trigrams(VARIADIC texts text[]) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+  SELECT coalesce(array_agg(DISTINCT substr(line, i, 3)), '{}')
+  FROM unnest(texts) AS part, upper(part) AS line, generate_series(1, length(line) - 2) AS i
+$$
+"""
 
 
 class Migration(migrations.Migration):
@@ -14,6 +21,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.RunSQL(SEARCH_TRIGRAMS, "DROP FUNCTION search_trigrams"),
         migrations.CreateModel(
             name='StoredResponse',
             fields=[
@@ -23,11 +31,16 @@ class Migration(migrations.Migration):
                 ('digest', models.CharField(max_length=64)),
                 ('at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('status', models.PositiveSmallIntegerField(null=True)),
-                ('answer', models.TextField(blank=True, default='')),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('body', models.TextField(blank=True, default='')),
             ],
-            options={
-                'constraints': [models.UniqueConstraint(fields=('user', 'key', 'address'), name='storedresponse_once')],
-            },
+        ),
+        migrations.AddField(
+            model_name='storedresponse',
+            name='user',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL),
+        ),
+        migrations.AddConstraint(
+            model_name='storedresponse',
+            constraint=models.UniqueConstraint(fields=('user', 'key', 'address'), name='storedresponse_once'),
         ),
     ]

@@ -1,9 +1,12 @@
+
 import core.models
-import inventory.models.cluster
 import django.contrib.postgres.indexes
 import django.db.models.deletion
 import django.db.models.functions.datetime
+import django.db.models.functions.text
 import django.utils.timezone
+import inventory.models.cluster
+import inventory.models.device
 from django.db import migrations, models
 
 
@@ -31,7 +34,7 @@ class Migration(migrations.Migration):
                 ('write_quotas', models.BooleanField(default=False)),
                 ('prometheus_url', models.CharField(blank=True, default='', max_length=200, validators=[inventory.models.cluster.validate_http_url])),
                 ('metrics_url', models.CharField(blank=True, default='', max_length=200, validators=[inventory.models.cluster.validate_http_url])),
-                ('halted_because', models.TextField(blank=True, default='', editable=False)),
+                ('halt_reason', models.TextField(blank=True, default='', editable=False)),
                 ('checked_at', models.DateTimeField(editable=False, null=True)),
                 ('missing', models.JSONField(default=list, editable=False)),
                 ('revision', models.BigIntegerField(default=0, editable=False)),
@@ -39,7 +42,114 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ('name',),
-                'constraints': [models.UniqueConstraint(condition=models.Q(('uid', ''), _negated=True), fields=('uid',), name='cluster_uid_once', violation_error_message='This cluster is known already, under another name.')],
+            },
+        ),
+        migrations.CreateModel(
+            name='Device',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('driver', models.CharField(max_length=63)),
+                ('pool', models.CharField(max_length=253)),
+                ('name', models.CharField(max_length=63)),
+                ('node_name', models.CharField(blank=True, default='', max_length=253)),
+                ('product', models.CharField(blank=True, default='', max_length=120)),
+                ('kind', models.CharField(blank=True, default='', max_length=32)),
+                ('partition', models.CharField(blank=True, default='', max_length=64)),
+                ('uuid', models.CharField(blank=True, default='', max_length=80)),
+                ('parent_uuid', models.CharField(blank=True, default='', max_length=80)),
+                ('memory_bytes', models.BigIntegerField(null=True)),
+                ('attributes', models.JSONField(default=dict)),
+                ('capacity', models.JSONField(default=dict)),
+                ('counters', models.JSONField(default=list)),
+                ('taints', models.JSONField(default=list)),
+                ('condition', models.CharField(choices=[('good', 'good'), ('tainted', 'tainted'), ('unhealthy', 'unhealthy')], default='good', max_length=9)),
+                ('shareable', models.BooleanField(default=False)),
+                ('blocked', models.BooleanField(default=False)),
+                ('pool_complete', models.BooleanField(default=True)),
+                ('classes', models.JSONField(default=list)),
+                ('search', inventory.models.device.StoredColumn(db_persist=True, expression=django.db.models.functions.text.Lower(django.db.models.functions.text.Concat('name', models.Value(' '), 'node_name', models.Value(' '), 'pool', models.Value(' '), 'product', models.Value(' '), 'uuid', models.Value(' '), 'parent_uuid', models.Value(' '), 'partition')), output_field=models.TextField())),
+                ('appeared_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('changed_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('gone_at', models.DateTimeField(null=True)),
+            ],
+            options={
+                'ordering': ('node_name', 'name'),
+            },
+        ),
+        migrations.CreateModel(
+            name='DeviceClass',
+            fields=[
+                ('id', models.BigAutoField(primary_key=True, serialize=False)),
+                ('uid', models.CharField(max_length=64)),
+                ('name', models.CharField(max_length=253)),
+                ('labels', models.JSONField(default=dict)),
+                ('raw', models.JSONField(default=dict)),
+                ('resource_version', models.CharField(default='', max_length=40)),
+                ('created_at', models.DateTimeField(null=True)),
+                ('seen_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('gone_at', models.DateTimeField(null=True)),
+                ('revision', models.BigIntegerField(default=0)),
+                ('extended_resource', models.CharField(blank=True, default='', max_length=253)),
+            ],
+            options={
+                'ordering': ('name',),
+                'abstract': False,
+            },
+        ),
+        migrations.CreateModel(
+            name='DeviceTaintRule',
+            fields=[
+                ('id', models.BigAutoField(primary_key=True, serialize=False)),
+                ('uid', models.CharField(max_length=64)),
+                ('name', models.CharField(max_length=253)),
+                ('labels', models.JSONField(default=dict)),
+                ('raw', models.JSONField(default=dict)),
+                ('resource_version', models.CharField(default='', max_length=40)),
+                ('created_at', models.DateTimeField(null=True)),
+                ('seen_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('gone_at', models.DateTimeField(null=True)),
+                ('revision', models.BigIntegerField(default=0)),
+            ],
+            options={
+                'ordering': ('name',),
+                'abstract': False,
+            },
+        ),
+        migrations.CreateModel(
+            name='Freshness',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('resource', models.CharField(max_length=40)),
+                ('resource_version', models.CharField(blank=True, default='', max_length=40)),
+                ('listed_at', models.DateTimeField(null=True)),
+                ('seen_at', models.DateTimeField(null=True)),
+                ('failed_at', models.DateTimeField(null=True)),
+                ('error', models.TextField(blank=True, default='')),
+                ('failures', models.PositiveIntegerField(default=0)),
+                ('holder', models.CharField(blank=True, default='', max_length=40)),
+                ('held_until', models.DateTimeField(null=True)),
+            ],
+            options={
+                'ordering': ('resource',),
+            },
+        ),
+        migrations.CreateModel(
+            name='Namespace',
+            fields=[
+                ('id', models.BigAutoField(primary_key=True, serialize=False)),
+                ('uid', models.CharField(max_length=64)),
+                ('name', models.CharField(max_length=253)),
+                ('labels', models.JSONField(default=dict)),
+                ('raw', models.JSONField(default=dict)),
+                ('resource_version', models.CharField(default='', max_length=40)),
+                ('created_at', models.DateTimeField(null=True)),
+                ('seen_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('gone_at', models.DateTimeField(null=True)),
+                ('revision', models.BigIntegerField(default=0)),
+            ],
+            options={
+                'ordering': ('name',),
+                'abstract': False,
             },
         ),
         migrations.CreateModel(
@@ -57,7 +167,6 @@ class Migration(migrations.Migration):
                 ('revision', models.BigIntegerField(default=0)),
                 ('ready', models.BooleanField(default=False)),
                 ('unschedulable', models.BooleanField(default=False)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
             ],
             options={
                 'ordering': ('name',),
@@ -71,10 +180,9 @@ class Migration(migrations.Migration):
                 ('kind', models.CharField(max_length=40)),
                 ('name', models.CharField(max_length=400)),
                 ('uid', models.CharField(blank=True, default='', max_length=64)),
-                ('what', models.CharField(choices=[('appeared', 'Appeared'), ('changed', 'Changed'), ('gone', 'Gone')], max_length=8)),
+                ('change', models.CharField(choices=[('appeared', 'Appeared'), ('changed', 'Changed'), ('gone', 'Gone')], max_length=8)),
                 ('detail', models.JSONField(default=dict)),
                 ('at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
             ],
             options={
                 'ordering': ('-at', '-pk'),
@@ -102,7 +210,6 @@ class Migration(migrations.Migration):
                 ('extended', models.JSONField(default=dict)),
                 ('deleting_since', models.DateTimeField(null=True)),
                 ('events_at', models.DateTimeField(null=True)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
             ],
             options={
                 'ordering': ('name',),
@@ -120,7 +227,6 @@ class Migration(migrations.Migration):
                 ('count', models.PositiveIntegerField(default=1)),
                 ('first_at', models.DateTimeField()),
                 ('last_at', models.DateTimeField()),
-                ('pod', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='events', to='inventory.pod')),
             ],
             options={
                 'ordering': ('-last_at', '-pk'),
@@ -140,12 +246,12 @@ class Migration(migrations.Migration):
                 ('gone_at', models.DateTimeField(null=True)),
                 ('revision', models.BigIntegerField(default=0)),
                 ('namespace', models.CharField(max_length=63)),
+                ('owner', models.CharField(blank=True, default='', max_length=64)),
+                ('ownership', models.PositiveSmallIntegerField(choices=[(0, 'Not Compared'), (1, 'Unmanaged'), (2, 'Related'), (3, 'Managed')], db_default=0, default=0)),
                 ('state', models.CharField(default='pending', max_length=40)),
                 ('origin', models.CharField(choices=[('portal', 'Portal'), ('template', 'Template'), ('extended-resource', 'Extended Resource'), ('foreign', 'Foreign')], default='foreign', max_length=17)),
-                ('owner', models.CharField(blank=True, default='', max_length=64)),
                 ('deleting_since', models.DateTimeField(null=True)),
                 ('allocated_at', models.DateTimeField(null=True)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
             ],
             options={
                 'ordering': ('name',),
@@ -167,7 +273,7 @@ class Migration(migrations.Migration):
                 ('revision', models.BigIntegerField(default=0)),
                 ('namespace', models.CharField(max_length=63)),
                 ('owner', models.CharField(blank=True, default='', max_length=64)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
+                ('ownership', models.PositiveSmallIntegerField(choices=[(0, 'Not Compared'), (1, 'Unmanaged'), (2, 'Related'), (3, 'Managed')], db_default=0, default=0)),
             ],
             options={
                 'ordering': ('name',),
@@ -192,7 +298,6 @@ class Migration(migrations.Migration):
                 ('generation', models.BigIntegerField()),
                 ('pool_slices', models.PositiveIntegerField()),
                 ('node_name', models.CharField(blank=True, default='', max_length=253)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
             ],
             options={
                 'ordering': ('name',),
@@ -200,126 +305,135 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name='Device',
+            name='FleetCount',
             fields=[
-                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('driver', models.CharField(max_length=63)),
-                ('pool', models.CharField(max_length=253)),
-                ('name', models.CharField(max_length=63)),
-                ('node_name', models.CharField(blank=True, default='', max_length=253)),
-                ('product', models.CharField(blank=True, default='', max_length=120)),
-                ('kind', models.CharField(blank=True, default='', max_length=32)),
-                ('partition', models.CharField(blank=True, default='', max_length=64)),
-                ('uuid', models.CharField(blank=True, default='', max_length=80)),
-                ('parent_uuid', models.CharField(blank=True, default='', max_length=80)),
-                ('memory_bytes', models.BigIntegerField(null=True)),
-                ('attributes', models.JSONField(default=dict)),
-                ('capacity', models.JSONField(default=dict)),
-                ('counters', models.JSONField(default=list)),
-                ('taints', models.JSONField(default=list)),
-                ('condition', models.CharField(choices=[('good', 'good'), ('tainted', 'tainted'), ('unhealthy', 'unhealthy')], default='good', max_length=9)),
-                ('shareable', models.BooleanField(default=False)),
-                ('blocked', models.BooleanField(default=False)),
-                ('pool_complete', models.BooleanField(default=True)),
-                ('classes', models.JSONField(default=list)),
-                ('appeared_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('changed_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('gone_at', models.DateTimeField(null=True)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='devices', to='inventory.cluster')),
-                ('node', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='devices', to='inventory.node')),
-                ('held_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='devices', to='inventory.resourceclaim')),
-                ('slice', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='devices', to='inventory.resourceslice')),
+                ('cluster', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='fleet_count', serialize=False, to='inventory.cluster')),
+                ('revision', models.BigIntegerField()),
+                ('counted_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('gpus', models.PositiveIntegerField(default=0)),
+                ('nodes', models.PositiveIntegerField(default=0)),
+                ('groups', models.JSONField(default=list)),
+                ('whole_shapes', models.JSONField(default=list)),
             ],
-            options={
-                'ordering': ('node_name', 'name'),
-            },
         ),
-        migrations.CreateModel(
-            name='DeviceClass',
-            fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('uid', models.CharField(max_length=64)),
-                ('name', models.CharField(max_length=253)),
-                ('labels', models.JSONField(default=dict)),
-                ('raw', models.JSONField(default=dict)),
-                ('resource_version', models.CharField(default='', max_length=40)),
-                ('created_at', models.DateTimeField(null=True)),
-                ('seen_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('gone_at', models.DateTimeField(null=True)),
-                ('revision', models.BigIntegerField(default=0)),
-                ('extended_resource', models.CharField(blank=True, default='', max_length=253)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
-            ],
-            options={
-                'ordering': ('name',),
-                'abstract': False,
-                'indexes': [models.Index(condition=models.Q(('gone_at', None)), fields=['cluster', 'name'], name='deviceclass_name'), models.Index(fields=['cluster', 'revision'], name='deviceclass_rev')],
-                'constraints': [models.UniqueConstraint(fields=('cluster', 'uid'), name='deviceclass_once')],
-            },
+        migrations.AddConstraint(
+            model_name='cluster',
+            constraint=models.UniqueConstraint(condition=models.Q(('uid', ''), _negated=True), fields=('uid',), name='cluster_uid_once', violation_error_message='This cluster is known already, under another name.'),
         ),
-        migrations.CreateModel(
-            name='DeviceTaintRule',
-            fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('uid', models.CharField(max_length=64)),
-                ('name', models.CharField(max_length=253)),
-                ('labels', models.JSONField(default=dict)),
-                ('raw', models.JSONField(default=dict)),
-                ('resource_version', models.CharField(default='', max_length=40)),
-                ('created_at', models.DateTimeField(null=True)),
-                ('seen_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('gone_at', models.DateTimeField(null=True)),
-                ('revision', models.BigIntegerField(default=0)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
-            ],
-            options={
-                'ordering': ('name',),
-                'abstract': False,
-                'indexes': [models.Index(condition=models.Q(('gone_at', None)), fields=['cluster', 'name'], name='devicetaintrule_name'), models.Index(fields=['cluster', 'revision'], name='devicetaintrule_rev')],
-                'constraints': [models.UniqueConstraint(fields=('cluster', 'uid'), name='devicetaintrule_once')],
-            },
+        migrations.AddField(
+            model_name='device',
+            name='cluster',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='devices', to='inventory.cluster'),
         ),
-        migrations.CreateModel(
-            name='Freshness',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('resource', models.CharField(max_length=40)),
-                ('resource_version', models.CharField(blank=True, default='', max_length=40)),
-                ('listed_at', models.DateTimeField(null=True)),
-                ('seen_at', models.DateTimeField(null=True)),
-                ('failed_at', models.DateTimeField(null=True)),
-                ('error', models.TextField(blank=True, default='')),
-                ('failures', models.PositiveIntegerField(default=0)),
-                ('holder', models.CharField(blank=True, default='', max_length=40)),
-                ('held_until', models.DateTimeField(null=True)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='freshness', to='inventory.cluster')),
-            ],
-            options={
-                'ordering': ('resource',),
-                'constraints': [models.UniqueConstraint(fields=('cluster', 'resource'), name='freshness_once')],
-            },
+        migrations.AddField(
+            model_name='deviceclass',
+            name='cluster',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster'),
         ),
-        migrations.CreateModel(
-            name='Namespace',
-            fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('uid', models.CharField(max_length=64)),
-                ('name', models.CharField(max_length=253)),
-                ('labels', models.JSONField(default=dict)),
-                ('raw', models.JSONField(default=dict)),
-                ('resource_version', models.CharField(default='', max_length=40)),
-                ('created_at', models.DateTimeField(null=True)),
-                ('seen_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('gone_at', models.DateTimeField(null=True)),
-                ('revision', models.BigIntegerField(default=0)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
-            ],
-            options={
-                'ordering': ('name',),
-                'abstract': False,
-                'indexes': [models.Index(condition=models.Q(('gone_at', None)), fields=['cluster', 'name'], name='namespace_name'), models.Index(fields=['cluster', 'revision'], name='namespace_rev')],
-                'constraints': [models.UniqueConstraint(fields=('cluster', 'uid'), name='namespace_once')],
-            },
+        migrations.AddField(
+            model_name='devicetaintrule',
+            name='cluster',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster'),
+        ),
+        migrations.AddField(
+            model_name='freshness',
+            name='cluster',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='freshness', to='inventory.cluster'),
+        ),
+        migrations.AddField(
+            model_name='namespace',
+            name='cluster',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster'),
+        ),
+        migrations.AddField(
+            model_name='node',
+            name='cluster',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster'),
+        ),
+        migrations.AddField(
+            model_name='device',
+            name='node',
+            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='devices', to='inventory.node'),
+        ),
+        migrations.AddField(
+            model_name='objectevent',
+            name='cluster',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster'),
+        ),
+        migrations.AddField(
+            model_name='pod',
+            name='cluster',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster'),
+        ),
+        migrations.AddField(
+            model_name='podevent',
+            name='pod',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='events', to='inventory.pod'),
+        ),
+        migrations.AddField(
+            model_name='resourceclaim',
+            name='cluster',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster'),
+        ),
+        migrations.AddField(
+            model_name='device',
+            name='held_by',
+            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='devices', to='inventory.resourceclaim'),
+        ),
+        migrations.AddField(
+            model_name='resourceclaimtemplate',
+            name='cluster',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster'),
+        ),
+        migrations.AddField(
+            model_name='resourceslice',
+            name='cluster',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster'),
+        ),
+        migrations.AddField(
+            model_name='device',
+            name='slice',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='devices', to='inventory.resourceslice'),
+        ),
+        migrations.AddIndex(
+            model_name='deviceclass',
+            index=models.Index(condition=models.Q(('gone_at', None)), fields=['cluster', 'name'], name='deviceclass_name'),
+        ),
+        migrations.AddIndex(
+            model_name='deviceclass',
+            index=models.Index(fields=['cluster', 'revision'], name='deviceclass_rev'),
+        ),
+        migrations.AddConstraint(
+            model_name='deviceclass',
+            constraint=models.UniqueConstraint(fields=('cluster', 'uid'), name='deviceclass_once'),
+        ),
+        migrations.AddIndex(
+            model_name='devicetaintrule',
+            index=models.Index(condition=models.Q(('gone_at', None)), fields=['cluster', 'name'], name='devicetaintrule_name'),
+        ),
+        migrations.AddIndex(
+            model_name='devicetaintrule',
+            index=models.Index(fields=['cluster', 'revision'], name='devicetaintrule_rev'),
+        ),
+        migrations.AddConstraint(
+            model_name='devicetaintrule',
+            constraint=models.UniqueConstraint(fields=('cluster', 'uid'), name='devicetaintrule_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='freshness',
+            constraint=models.UniqueConstraint(fields=('cluster', 'resource'), name='freshness_once'),
+        ),
+        migrations.AddIndex(
+            model_name='namespace',
+            index=models.Index(condition=models.Q(('gone_at', None)), fields=['cluster', 'name'], name='namespace_name'),
+        ),
+        migrations.AddIndex(
+            model_name='namespace',
+            index=models.Index(fields=['cluster', 'revision'], name='namespace_rev'),
+        ),
+        migrations.AddConstraint(
+            model_name='namespace',
+            constraint=models.UniqueConstraint(fields=('cluster', 'uid'), name='namespace_once'),
         ),
         migrations.AddIndex(
             model_name='node',
@@ -357,6 +471,10 @@ class Migration(migrations.Migration):
             model_name='pod',
             index=models.Index(condition=models.Q(('gone_at', None), _negated=True), fields=['cluster', 'gone_at'], name='pod_gone'),
         ),
+        migrations.AddIndex(
+            model_name='pod',
+            index=models.Index(condition=models.Q(('gone_at', None), models.Q(('extended', {}), _negated=True)), fields=['cluster', 'namespace'], name='pod_extended'),
+        ),
         migrations.AddConstraint(
             model_name='pod',
             constraint=models.UniqueConstraint(fields=('cluster', 'uid'), name='pod_once'),
@@ -375,6 +493,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='resourceclaim',
+            index=models.Index(condition=models.Q(('gone_at', None), ('ownership__lt', 3)), fields=['cluster', 'namespace'], name='resourceclaim_unowned'),
+        ),
+        migrations.AddIndex(
+            model_name='resourceclaim',
             index=models.Index(condition=models.Q(('gone_at', None)), fields=['cluster', 'state'], name='resourceclaim_state'),
         ),
         migrations.AddConstraint(
@@ -388,6 +510,14 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='resourceclaimtemplate',
             index=models.Index(fields=['cluster', 'revision'], name='resourceclaimtemplate_rev'),
+        ),
+        migrations.AddIndex(
+            model_name='resourceclaimtemplate',
+            index=models.Index(condition=models.Q(('owner', ''), _negated=True), fields=['owner'], name='resourceclaimtemplate_owner'),
+        ),
+        migrations.AddIndex(
+            model_name='resourceclaimtemplate',
+            index=models.Index(condition=models.Q(('gone_at', None), ('ownership__lt', 3)), fields=['cluster', 'namespace'], name='resourceclaimtemplate_unowned'),
         ),
         migrations.AddConstraint(
             model_name='resourceclaimtemplate',
@@ -415,11 +545,27 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='device',
-            index=models.Index(condition=models.Q(('gone_at', None)), fields=['node_name', 'name'], name='device_in_order'),
+            index=models.Index(condition=models.Q(('gone_at', None)), fields=['node_name', 'name', 'id'], include=('search',), name='device_by_node'),
         ),
         migrations.AddIndex(
             model_name='device',
-            index=models.Index(condition=models.Q(('gone_at', None)), fields=['product'], name='device_product'),
+            index=models.Index(condition=models.Q(('gone_at', None)), fields=['product', 'partition', 'id'], name='device_by_product'),
+        ),
+        migrations.AddIndex(
+            model_name='device',
+            index=models.Index(condition=models.Q(('gone_at', None)), fields=['product', 'cluster', 'node_name', 'pool', 'name'], name='device_on_map'),
+        ),
+        migrations.AddIndex(
+            model_name='device',
+            index=models.Index(condition=models.Q(('gone_at', None)), fields=['node'], include=('held_by', 'condition', 'pool_complete', 'blocked'), name='device_of_node'),
+        ),
+        migrations.AddIndex(
+            model_name='device',
+            index=models.Index(condition=models.Q(('gone_at', None), models.Q(('parent_uuid', ''), _negated=True)), fields=['cluster', 'parent_uuid'], name='device_of_gpu'),
+        ),
+        migrations.AddIndex(
+            model_name='device',
+            index=models.Index(condition=models.Q(('gone_at', None), models.Q(('counters', []), _negated=True)), fields=['cluster', 'pool'], name='device_counting'),
         ),
         migrations.AddIndex(
             model_name='device',

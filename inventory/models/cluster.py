@@ -38,7 +38,7 @@ class Cluster(models.Model):
     A Kubernetes cluster that the portal mirrors.
 
     It is known by `uid`, the uid of its `kube-system` namespace: credentials that suddenly lead to another
-    cluster set `halted_because`, which stops its sync and leaves the mirror as it was.
+    cluster set `halt_reason`, which stops its sync and leaves the mirror as it was.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -55,7 +55,7 @@ class Cluster(models.Model):
     prometheus_url = models.CharField(max_length=200, blank=True, default="", validators=[validate_http_url])
     # Of a dcgm-exporter, where there is no Prometheus.
     metrics_url = models.CharField(max_length=200, blank=True, default="", validators=[validate_http_url])
-    halted_because = models.TextField(blank=True, default="", editable=False)
+    halt_reason = models.TextField(blank=True, default="", editable=False)
     checked_at = models.DateTimeField(null=True, editable=False)  # of version, discovery and `missing`
     missing = models.JSONField(default=list, editable=False)  # permissions, as "watch nodes"
     revision = models.BigIntegerField(default=0, editable=False)  # grows with every change of its mirror

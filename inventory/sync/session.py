@@ -217,7 +217,7 @@ def _gather(events: "queue.Queue[Event | _End]") -> tuple[list[Event], _End | No
 
 
 class Halted(Exception):
-    """The sync of this cluster is halted until a person fixes it; `Cluster.halted_because` has the reason."""
+    """The sync of this cluster is halted until a person fixes it; `Cluster.halt_reason` has the reason."""
 
 
 def check_identity(cluster_id: UUID, gateway: Gateway) -> None:
@@ -228,12 +228,12 @@ def check_identity(cluster_id: UUID, gateway: Gateway) -> None:
     """
     uid = gateway.identity()
     clusters = Cluster.objects.filter(pk=cluster_id)
-    cluster = clusters.only("name", "uid", "halted_because").get()
+    cluster = clusters.only("name", "uid", "halt_reason").get()
     if not cluster.uid:
         _note_identity(cluster, uid)
     if cluster.uid == uid:
-        if cluster.halted_because:
-            clusters.update(halted_because="")
+        if cluster.halt_reason:
+            clusters.update(halt_reason="")
         return
     because = (
         f"The credentials of {cluster.name} lead to another cluster: its kube-system "
@@ -264,7 +264,7 @@ def _note_identity(cluster: Cluster, uid: str) -> None:
 
 def _halt(cluster: Cluster, because: str) -> NoReturn:
     clusters = Cluster.objects.filter(pk=cluster.pk)
-    clusters.exclude(halted_because=because).update(halted_because=because)
+    clusters.exclude(halt_reason=because).update(halt_reason=because)
     raise Halted(because)
 
 

@@ -1,3 +1,4 @@
+
 import core.models
 import django.contrib.auth.models
 import django.contrib.auth.validators

@@ -221,7 +221,7 @@ def test_a_quota_of_the_cluster_sends_it_back_to_a_person_and_not_in_circles(app
 
 
 def test_a_halted_cluster_is_not_written(approved, gateway, fra):
-    Cluster.objects.filter(pk=fra.pk).update(halted_because="The credentials lead to another cluster.")
+    Cluster.objects.filter(pk=fra.pk).update(halt_reason="The credentials lead to another cluster.")
     claim = approved()
     tasks.deliver(str(claim.pk))
     claim.refresh_from_db()

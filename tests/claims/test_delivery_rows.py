@@ -115,8 +115,8 @@ def test_a_message_of_a_claim_that_is_not_there_does_nothing(gateway, work):
     [
         ({"enabled": False}, "The portal may not write to fra-1."),
         ({"read_only": True}, "The portal may not write to fra-1."),
-        ({"halted_because": "It is another cluster."}, "It is another cluster."),
-        ({"halted_because": "It is another cluster.", "read_only": True}, "It is another cluster."),
+        ({"halt_reason": "It is another cluster."}, "It is another cluster."),
+        ({"halt_reason": "It is another cluster.", "read_only": True}, "It is another cluster."),
     ],
 )
 def test_a_cluster_that_may_not_be_written_is_not_asked_and_the_claim_says_why_once(

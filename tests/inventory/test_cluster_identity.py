@@ -79,7 +79,7 @@ def test_second_name_of_a_mirrored_cluster_is_halted(mirrored, fake, monkeypatch
     twin = Cluster.objects.create(name="fra-2", credentials=b"")
     assert list_watch.run_session(twin.pk, "nodes") is None
     twin.refresh_from_db()
-    assert twin.halted_because == (
+    assert twin.halt_reason == (
         "fra-2 is already mirrored as fra-1: its kube-system namespace has the same "
         f"UID {fake.uid}. The sync under this name is halted."
     )
@@ -88,9 +88,9 @@ def test_second_name_of_a_mirrored_cluster_is_halted(mirrored, fake, monkeypatch
 
 
 def test_second_name_is_synced_once_the_first_is_removed(mirrored, fake):
-    twin = Cluster.objects.create(name="fra-2", credentials=b"", halted_because="It is mirrored as fra-1.")
+    twin = Cluster.objects.create(name="fra-2", credentials=b"", halt_reason="It is mirrored as fra-1.")
     mirrored.delete()
     sync_once(twin, fake)
     twin.refresh_from_db()
-    assert (twin.uid, twin.halted_because) == (fake.uid, "")
+    assert (twin.uid, twin.halt_reason) == (fake.uid, "")
     assert Device.objects.filter(cluster=twin).count() == 3

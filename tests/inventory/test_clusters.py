@@ -65,7 +65,7 @@ def test_cluster_is_added_with_discovered_and_given_fields(answer):
         "write_quotas": False,
         "prometheus_url": "",
         "metrics_url": "",
-        "halted_because": "",
+        "halt_reason": "",
         "checked_at": None,
         "missing": [],
         "revision": 0,
@@ -146,26 +146,26 @@ def test_telemetry_url_may_have_a_host_of_one_label(answer, url):
 
 
 def test_new_credentials_end_a_halt_and_bring_the_facts_up_to_date(answer):
-    before = Cluster.objects.filter(pk=other(halted_because="stopped").pk).values().get()
+    before = Cluster.objects.filter(pk=other(halt_reason="stopped").pk).values().get()
     Cluster.objects.create(
         name="fra-1",
         uid="uid-of-fra",
         credentials=seal(OLD),
-        halted_because="Another cluster answers.",
+        halt_reason="Another cluster answers.",
         version="v1.0.0",
         title="Frankfurt",
         read_only=True,
     )
     found = renew_credentials(name="fra-1", credentials=NEW)
     row = columns("fra-1")
-    assert (row["credentials"], row["halted_because"], row["version"], row["simulated"]) == (
+    assert (row["credentials"], row["halt_reason"], row["version"], row["simulated"]) == (
         NEW,
         "",
         "v1.37.1",
         True,
     )
     assert (row["title"], row["read_only"], row["uid"]) == ("Frankfurt", True, "uid-of-fra")
-    assert (found.halted_because, found.version) == ("", "v1.37.1")
+    assert (found.halt_reason, found.version) == ("", "v1.37.1")
     assert Cluster.objects.filter(name="ber-1").values().get() == before
 
 

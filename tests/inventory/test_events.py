@@ -220,10 +220,10 @@ def events_gateway(fake):
 
 def test_events_of_a_halted_cluster_are_not_listed(fra, fake, waiting, monkeypatch):
     monkeypatch.setattr(tasks, "gateway_for", events_gateway(fake))
-    type(fra).objects.update(halted_because="another cluster")
+    type(fra).objects.update(halt_reason="another cluster")
     tasks.read_pod_events(str(fra.pk))
     assert not listings(fake)
-    type(fra).objects.update(halted_because="")
+    type(fra).objects.update(halt_reason="")
     tasks.read_pod_events(str(fra.pk))
     assert listings(fake)
 

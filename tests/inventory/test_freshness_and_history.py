@@ -81,7 +81,7 @@ def test_the_mirror_is_stale_after_the_time_that_is_set():
         assert is_stale(None)
         fra = cluster("fra-1")
         assert (Age(fra, NOW, "").is_stale, Age(fra, NOW, "failed").why) == (False, "failed")
-        fra.halted_because = "halted"
+        fra.halt_reason = "halted"
         assert (Age(fra, NOW, "").is_stale, Age(fra, NOW, "failed").why) == (True, "halted")
 
 
@@ -131,9 +131,9 @@ def test_prune_deletes_only_old_rows():
 
 
 def test_metrics_tell_age_failures_halts_and_devices_of_clusters_that_are_followed(mirrored):
-    off = cluster("off-1", enabled=False, halted_because="x")
+    off = cluster("off-1", enabled=False, halt_reason="x")
     fresh(off, "nodes", 3)
-    ber = cluster("ber-1", halted_because="Another cluster answers.")
+    ber = cluster("ber-1", halt_reason="Another cluster answers.")
     Freshness.objects.filter(cluster=mirrored).exclude(resource="nodes").delete()
     Freshness.objects.update(seen_at=NOW - timedelta(seconds=40), listed_at=NOW - timedelta(seconds=90))
     Freshness.objects.filter(cluster=mirrored).update(failures=4)

@@ -197,8 +197,8 @@ def test_credentials_of_another_cluster_halt_the_sync(mirrored, fake, run_sessio
 
     assert run_session("nodes") is None
     mirrored.refresh_from_db()
-    assert "another-cluster" in mirrored.halted_because
-    assert mirrored.uid in mirrored.halted_because
+    assert "another-cluster" in mirrored.halt_reason
+    assert mirrored.uid in mirrored.halt_reason
     assert Node.objects.filter(gone_at=None).count() == 2
 
 

@@ -68,7 +68,7 @@ def test_sessions_are_queued_with_an_expiry(mirrored, queued):
         ({"checked_at": None}, [("inspect",)]),
         ({"checked_at": NOW - timedelta(minutes=5)}, []),
         ({"checked_at": NOW - timedelta(minutes=5, seconds=1)}, [("inspect",)]),
-        ({"halted_because": "stopped"}, [("inspect",)]),
+        ({"halt_reason": "stopped"}, [("inspect",)]),
         ({"enabled": False, "checked_at": None}, []),
     ],
 )
@@ -97,7 +97,7 @@ def test_pod_events_are_queued_if_a_pod_waits(mirrored, fake, queued, run_sessio
 
 @pytest.mark.parametrize("task", ["inspect", "read_pod_events"])
 @pytest.mark.parametrize(
-    ("changed", "asked"), [({}, True), ({"enabled": False}, False), ({"halted_because": "x"}, None)]
+    ("changed", "asked"), [({}, True), ({"enabled": False}, False), ({"halt_reason": "x"}, None)]
 )
 def test_a_task_reads_its_cluster_again_before_it_asks(mirrored, monkeypatch, task, changed, asked):
     seen = []
@@ -126,7 +126,7 @@ def test_an_inspection_that_halts_is_no_failure_of_the_task(mirrored, fake, monk
     monkeypatch.setattr(tasks, "gateway_for", to_fake)
     fake._objects["namespaces", "", "kube-system"]["metadata"]["uid"] = "another"
     tasks.inspect(str(mirrored.pk))
-    assert "another" in Cluster.objects.get().halted_because
+    assert "another" in Cluster.objects.get().halt_reason
     with pytest.raises(Halted):
         sync_once(mirrored, fake)
 

@@ -175,9 +175,9 @@ def test_a_cluster_that_is_switched_off_or_halted_is_not_followed(mirrored, monk
     queued = []
     monkeypatch.setattr(tasks.watch, "apply_async", lambda args, **options: queued.append(args))
     monkeypatch.setattr(tasks.inspect, "apply_async", lambda args, **options: None)
-    type(mirrored).objects.update(halted_because="Another cluster answers.")
+    type(mirrored).objects.update(halt_reason="Another cluster answers.")
     tasks.sync_all()
-    type(mirrored).objects.update(halted_because="", enabled=False)
+    type(mirrored).objects.update(halt_reason="", enabled=False)
     tasks.sync_all()
     assert queued == []
     assert list_watch.run_session(mirrored.pk, "nodes") is None
@@ -203,10 +203,10 @@ def test_credentials_that_lead_back_end_the_halt(mirrored, fake, monkeypatch):
         yield fake
 
     monkeypatch.setattr(tasks, "gateway_for", to_it)
-    type(mirrored).objects.update(halted_because="Another cluster answers.")
+    type(mirrored).objects.update(halt_reason="Another cluster answers.")
     tasks.inspect(str(mirrored.pk))
     mirrored.refresh_from_db()
-    assert mirrored.halted_because == ""
+    assert mirrored.halt_reason == ""
     assert (mirrored.version, mirrored.missing) == ("v1.37.1", [])
 
 

@@ -172,15 +172,15 @@ def test_an_identity_that_is_lost_halts_one_cluster_only(both, fra_1):
         list_all(take(fra.pk, "nodes"), fra_1, mirrored_kind(fra, "nodes"))
     fra.refresh_from_db()
     ber.refresh_from_db()
-    assert fra.halted_because == (
+    assert fra.halt_reason == (
         "The credentials of fra-1 lead to another cluster: its kube-system namespace has UID another instead "
         f"of {fra.uid}. The sync is halted until the credentials are fixed."
     )
-    assert ber.halted_because == ""
-    Cluster.objects.update(halted_because="stopped")
+    assert ber.halt_reason == ""
+    Cluster.objects.update(halt_reason="stopped")
     fra_1._objects["namespaces", "", "kube-system"]["metadata"]["uid"] = fra_1.uid
     list_all(take(fra.pk, "pods"), fra_1, mirrored_kind(fra, "pods"))
-    assert dict(Cluster.objects.values_list("name", "halted_because")) == {"fra-1": "", "ber-1": "stopped"}
+    assert dict(Cluster.objects.values_list("name", "halt_reason")) == {"fra-1": "", "ber-1": "stopped"}
 
 
 def test_an_inspection_records_what_one_cluster_is_and_forgets_only_its_own_old_kinds(both, fra_1):

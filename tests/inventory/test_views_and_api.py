@@ -201,7 +201,7 @@ def test_the_api_of_nodes_and_classes_answers_what_is_there_by_name(both, as_ali
 
 def test_the_api_of_clusters_counts_each_ones_own_devices(both, as_alice):
     Cluster.objects.filter(name="ber-1").update(
-        title="Berlin", enabled=False, read_only=True, halted_because="stopped", missing=["list pods"]
+        title="Berlin", enabled=False, read_only=True, halt_reason="stopped", missing=["list pods"]
     )
     rows = as_alice.get(f"{API}/clusters/").json()["results"]
     by_name = {row.pop("name"): row for row in rows}
@@ -213,7 +213,7 @@ def test_the_api_of_clusters_counts_each_ones_own_devices(both, as_alice):
         "simulated": False,
         "read_only": True,
         "enabled": False,
-        "halted_because": "stopped",
+        "halt_reason": "stopped",
         "missing": ["list pods"],
         "devices": 3,
         "devices_held": 1,

@@ -249,7 +249,7 @@ def test_mirrored_rows_are_read_only_in_the_admin(client, mirrored, kind):
         ({"simulated": True}, "in use, simulated"),
         ({"read_only": True, "simulated": True}, "in use, read-only, simulated"),
         ({"enabled": False, "simulated": True}, "not in use"),
-        ({"enabled": False, "halted_because": "Another."}, "Another."),
+        ({"enabled": False, "halt_reason": "Another."}, "Another."),
     ],
 )
 def test_the_state_of_a_cluster_in_words(fields, words):

@@ -1,3 +1,4 @@
+
 import core.models
 import django.db.models.deletion
 from django.db import migrations, models
@@ -10,6 +11,7 @@ class Migration(migrations.Migration):
     dependencies = [
         ('claims', '0001_initial'),
         ('inventory', '0001_initial'),
+        ('teams', '0001_initial'),
     ]
 
     operations = [
@@ -24,6 +26,49 @@ class Migration(migrations.Migration):
                 ('failed_at', models.DateTimeField(null=True)),
                 ('error', models.TextField(blank=True, default='')),
             ],
+        ),
+        migrations.CreateModel(
+            name='StoredDays',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('until', models.DateField()),
+            ],
+            options={
+                'constraints': [models.CheckConstraint(condition=models.Q(('pk', 1)), name='storeddays_one')],
+            },
+        ),
+        migrations.CreateModel(
+            name='DailyActivity',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('day', models.DateField()),
+                ('activity', models.FloatField()),
+                ('rollups', models.PositiveIntegerField()),
+                ('claim', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='claims.claim')),
+            ],
+            options={
+                'indexes': [models.Index(fields=['day'], name='dailyactivity_day')],
+                'constraints': [models.UniqueConstraint(fields=('claim', 'day'), name='dailyactivity_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='DailyUse',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('day', models.DateField()),
+                ('product', models.CharField(blank=True, max_length=120)),
+                ('partition', models.CharField(blank=True, max_length=64)),
+                ('currency', models.CharField(blank=True, max_length=3)),
+                ('held', models.DecimalField(decimal_places=0, max_digits=30)),
+                ('unpriced', models.DecimalField(decimal_places=0, max_digits=30)),
+                ('amount', models.DecimalField(decimal_places=0, max_digits=40)),
+                ('claim', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='claims.claim')),
+                ('team', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='teams.team')),
+            ],
+            options={
+                'indexes': [models.Index(fields=['team', 'day'], name='dailyuse_team'), models.Index(fields=['day'], name='dailyuse_day')],
+                'constraints': [models.UniqueConstraint(fields=('claim', 'day', 'product', 'partition', 'currency'), name='dailyuse_once')],
+            },
         ),
         migrations.CreateModel(
             name='Rate',

@@ -174,8 +174,8 @@ def finding_sign(finding: CheckupFinding) -> str:
 
 
 def cluster_state(cluster: Cluster) -> str:
-    if cluster.halted_because:
-        return cluster.halted_because
+    if cluster.halt_reason:
+        return cluster.halt_reason
     if not cluster.enabled:
         return "not in use"
     words = ["in use"]

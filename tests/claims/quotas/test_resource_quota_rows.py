@@ -312,7 +312,7 @@ def test_the_lines_of_two_teams_in_two_clusters_are_their_own(place, fra, osl, v
     Quota.objects.create(team=nlp, counts="claims", devices=2)
     make_claim(nlp, cluster=osl, devices=2, state=ClaimState.ALLOCATED)
     foreign(osl, "by-hand", 1, namespace="nlp")
-    assert resource_quota.hard_limits_by_place([place, theirs]) == {
+    assert resource_quota.hard_limits_by_namespace([place, theirs]) == {
         place.pk: HARD,
         theirs.pk: {
             DEVICES: "5",
@@ -539,7 +539,7 @@ def test_a_changed_limit_reaches_the_other_cluster_though_one_is_down(two, visio
 
 
 @pytest.mark.parametrize(
-    "state", [{"read_only": True}, {"enabled": False}, {"halted_because": "another cluster"}]
+    "state", [{"read_only": True}, {"enabled": False}, {"halt_reason": "another cluster"}]
 )
 def test_no_way_to_write_a_quota_leads_to_a_cluster_that_may_not_be_written_to(
     two, vision, osl, quota, state

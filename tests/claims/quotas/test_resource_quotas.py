@@ -199,11 +199,11 @@ def test_that_of_a_namespace_that_a_team_left_is_deleted(gateway, vision, fra, q
 
 
 def test_nothing_is_written_to_a_cluster_that_is_read_only_or_not_in_use(gateway, fra, quota, written):
-    for state in ({"read_only": True}, {"enabled": False}, {"halted_because": "another cluster"}):
+    for state in ({"read_only": True}, {"enabled": False}, {"halt_reason": "another cluster"}):
         Cluster.objects.filter(pk=fra.pk).update(**{"read_only": False, "enabled": True} | state)
         maintain_quotas()
         assert written() is None
-    Cluster.objects.filter(pk=fra.pk).update(halted_because="")
+    Cluster.objects.filter(pk=fra.pk).update(halt_reason="")
     maintain_quotas()
     assert written()[DEVICES] == "8"
 
