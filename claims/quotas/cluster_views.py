@@ -141,11 +141,11 @@ def namespace_row(
 ) -> NamespaceRow:
     observed_hard, observed_used = (written.observed_hard, written.observed_used) if written else ({}, {})
     lines = []
-    for each in standings:
+    for use in standings:
         name = use.quota.device_class
         key = quota.class_quota_key(name)
         seen = (observed_hard.get(key, ""), observed_used.get(key, ""))
-        lines.append(WrittenQuotaLine(each.label, room.stands[name], room.free[name], *seen, each))
+        lines.append(WrittenQuotaLine(use.label, room.stands[name], room.free[name], *seen, use))
     ignored = [said for key, value in observed_hard.items() if (said := quota.ignored_reason(key, value))]
     return NamespaceRow(team_namespace, written, lines, ignored)
 

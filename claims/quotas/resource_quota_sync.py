@@ -102,7 +102,8 @@ def ensure(team_namespace: TeamNamespace, gateway: Gateway) -> WrittenQuota:
             User.objects.filter(is_superuser=True, is_active=True),
             key=f"quota-drift-{row.pk}-{row.repaired_at:%Y-%m-%d}",
             title=(
-                f"The quota of {team_namespace.team} in {team_namespace.cluster} was changed outside the portal"
+                f"The quota of {team_namespace.team} in {team_namespace.cluster} "
+                "was changed outside the portal"
             ),
             body=f"{row.drift} The portal repaired it.",
             url=reverse("claims:cluster_quotas", args=[team_namespace.cluster.name]),
