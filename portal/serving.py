@@ -3,6 +3,8 @@
 import gc
 import os
 
+from django.urls import get_resolver
+
 SHARED_MEMORY = "/dev/shm"  # noqa: S108, gunicorn makes an unnamed file in it
 OBJECTS = 20_000  # allocated until the garbage collector looks for young ones
 
@@ -16,8 +18,6 @@ worker_tmp_dir = SHARED_MEMORY if os.path.isdir(SHARED_MEMORY) else None
 
 def when_ready(_server: object) -> None:
     """Import what the first request would; the garbage collector then leaves alone what is there for good."""
-    from django.urls import get_resolver
-
     get_resolver().url_patterns  # noqa: B018, reading it imports every view
     gc.collect()
     gc.freeze()

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
 from django.db import connection, transaction
-from django.db.models import FETCH_PEERS, F, Q
+from django.db.models import FETCH_PEERS, Exists, F, OuterRef, Q
 from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils import timezone
@@ -44,6 +44,8 @@ from teams.models import Team, User
 
 FRACTION_DIGITS = 6  # as in the column
 MIN_FRACTION = Decimal("0.000001")
+DEVICE_COLUMNS = ("node_name", "product", "partition", "uuid", "memory_bytes", "fraction")
+UNKNOWN_DEVICE = Q(ended_at=None, node_name="", product="")  # as in the index `allocation_unknown`
 
 
 def sync_allocations(claim: Claim, seen: Observation) -> bool:
@@ -58,12 +60,13 @@ def sync_allocations(claim: Claim, seen: Observation) -> bool:
         row.ended_at = max(ended_at, row.started_at)  # clocks differ
     Allocation.objects.bulk_update([row for row, _ended_at in ended], ["ended_at"])
     opened = Allocation.objects.bulk_create(_new_allocations(claim, taken), ignore_conflicts=True)
+    completed = _complete(claim, seen)
     if times := [
         *(row.ended_at for row, _ended_at in ended if row.ended_at),
-        *(row.started_at for row in opened),
+        *(row.started_at for row in (*opened, *completed)),
     ]:
         allocations_changed.send(sender=Allocation, since=min(times))
-    return bool(ended or opened)
+    return bool(ended or opened or completed)
 
 
 def _changed_allocations(seen: Observation) -> tuple[list[tuple[Allocation, datetime]], list[DeviceHolding]]:
@@ -121,6 +124,42 @@ def _new_allocations(claim: Claim, held: Iterable[DeviceHolding]) -> list[Alloca
         )
         for each in wanted
     ]
+
+
+def claims_with_unknown_devices(limit: int) -> list[UUID]:
+    """
+    Return claims with open allocations that were noted before their device was mirrored, and whose device is
+    there now. Claims and slices are watched apart, so the claim of a new device can be known first.
+    """
+    device = Device.objects.filter(
+        cluster=OuterRef("claim__cluster"),
+        driver=OuterRef("driver"),
+        pool=OuterRef("pool"),
+        name=OuterRef("device"),
+    )
+    rows = Allocation.objects.filter(UNKNOWN_DEVICE).filter(Exists(device.exclude(node_name="", product="")))
+    return list(rows.order_by().values_list("claim", flat=True).distinct()[:limit])
+
+
+def _complete(claim: Claim, seen: Observation) -> list[Allocation]:
+    """Copy devices into open allocations that were noted before their device was mirrored; return those."""
+    held = {each.key: each for each in seen.held}
+    incomplete = [
+        (row, each)
+        for row in seen.open
+        if not (row.node_name or row.product)
+        and (each := held.get((row.object_uid, row.driver, row.pool, row.device, row.share_id)))
+    ]
+    rows = []
+    for (row, _each), complete in zip(
+        incomplete, _new_allocations(claim, [each for _row, each in incomplete]), strict=True
+    ):
+        if complete.node_name or complete.product:
+            for name in DEVICE_COLUMNS:
+                setattr(row, name, getattr(complete, name))
+            rows.append(row)
+    Allocation.objects.bulk_update(rows, DEVICE_COLUMNS)
+    return rows
 
 
 def device_columns(device: Device | None, consumed: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from inventory.models import ResourceClaim, ResourceClaimTemplate
 
 SWEEP_SECONDS = 15.0  # as in portal.celery
 RECONCILE_SECONDS = 10.0  # then changes that are left wait for the next message or sweep
+COMPLETED_AT_ONCE = 200  # claims whose devices became known
 MAX_RETRIES = 6  # with back-off about a minute; then it is left to the sweep
 
 
@@ -78,6 +79,9 @@ def sweep() -> None:
             over |= slices.enter_context(changes.slice_of_objects(model))
         _remove_leftovers(over - followed)
         _reconcile(sorted(followed))
+    for claim_id in reconcile.claims_with_unknown_devices(COMPLETED_AT_ONCE):
+        with _collecting(errors):
+            reconcile.reconcile_claim(claim_id)
     _raise(errors)
 
 

@@ -665,6 +665,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='allocation',
+            index=models.Index(condition=models.Q(('ended_at', None), ('node_name', ''), ('product', '')), fields=['claim'], name='allocation_unknown'),
+        ),
+        migrations.AddIndex(
+            model_name='allocation',
             index=models.Index(fields=['driver', 'pool', 'device', '-started_at'], name='allocation_device'),
         ),
         migrations.AddIndex(

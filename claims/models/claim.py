@@ -206,7 +206,7 @@ class Claim(models.Model):
         """
         if to not in NEXT[self.state]:
             raise IllegalTransition(f"{self} is {self.state} and cannot become {to}.")
-        with transaction.atomic(savepoint=False):
+        with transaction.atomic():
             unmoved = Claim.objects.filter(pk=self.pk, state=self.state)
             fields = {"state_since": Now(), "reconcile_at": Now(), **fields}
             if not unmoved.update(state=to, version=F("version") + 1, **fields):
@@ -398,6 +398,11 @@ class Allocation(models.Model):
         )
         indexes = (
             models.Index(fields=["claim"], condition=Q(ended_at=None), name="allocation_open"),
+            models.Index(
+                fields=["claim"],
+                condition=Q(ended_at=None, node_name="", product=""),
+                name="allocation_unknown",
+            ),
             models.Index(fields=["driver", "pool", "device", "-started_at"], name="allocation_device"),
             models.Index(fields=["started_at"], name="allocation_started"),
             models.Index(fields=["ended_at"], name="allocation_ended"),

@@ -121,7 +121,8 @@ def forecast(month: Month, until: datetime, spent: Cost) -> dict[str, Decimal]:
     }
 
 
-MAX_CLAIMS = 6
+MAX_CLAIMS = 12  # that can need the reader
+SHOWN_CLAIMS = 6
 SHOWN_AFTER_END = timedelta(days=7)  # how long a closed claim stays on the page
 SPARKLINE_SPAN = timedelta(hours=2)
 
@@ -158,6 +159,10 @@ class MyClaims:
     rows: list[ClaimRow]
     count: int
     now: datetime
+
+    @property
+    def shown(self) -> list[ClaimRow]:
+        return self.rows[:SHOWN_CLAIMS]
 
     def digest(self, more: Iterable[str]) -> str:
         """Return a text that changes with everything shown but relative times and growing costs."""

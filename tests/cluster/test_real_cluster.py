@@ -19,6 +19,7 @@ from cluster.protocol import (
     RESOURCE_CLAIM,
     RESOURCE_CLAIM_TEMPLATE,
     RESOURCE_QUOTA,
+    RESOURCE_SLICE,
     Expired,
     Kind,
     Manifest,
@@ -201,7 +202,7 @@ def test_what_the_portal_cannot_know_of_a_field_is_not_lost(controlplane, portal
     raw = controlplane.client().get("ResourceSlice", "mig-dynamic-gpu.nvidia.com-1")
     (found,) = (
         item
-        for page in portal.list(MIRRORED[3])
+        for page in portal.list(RESOURCE_SLICE)
         for item in page.items
         if item["metadata"]["name"] == "mig-dynamic-gpu.nvidia.com-1"
     )

@@ -109,7 +109,7 @@ def test_a_control_plane_that_is_kept_is_the_same_the_next_time(controlplane, tm
 @pytest.mark.controlplane
 def test_a_program_that_does_not_come_up_is_named_with_its_last_words(controlplane, monkeypatch, tmp_path):
     monkeypatch.setattr(
-        "demo.controlplane.harness.components.etcd", lambda *_: ["sh", "-c", "echo no luck; exit 1"]
+        "demo.controlplane.harness.etcd_command", lambda *_: ["sh", "-c", "echo no luck; exit 1"]
     )
     folder = tmp_path / "failing"
     with pytest.raises(NotReady, match=r"etcd did not come up(.|\n)*no luck"), ControlPlane(folder):

@@ -91,7 +91,7 @@ def test_a_dead_process_stops_the_others_with_its_name(told, tmp_path):
     with told.copy(tmp_path / "home", postgres.own("dead_process")) as demo:
         demo.start()
         family = demo.family()
-        web = next(process for process in family if "portal.wsgi" in " ".join(process.cmdline()))
+        web = next(process for process in family if "portal.serving" in " ".join(process.cmdline()))
         web.kill()
         demo.process.wait(patience.EXIT)
         assert demo.process.returncode == 1

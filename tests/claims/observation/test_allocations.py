@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import time_machine
 
-from claims.delivery import reconcile
+from claims.delivery import reconcile, tasks
 from claims.models import Allocation
 from claims.observation.observations import DeviceHolding, observe
+from claims.signals import allocations_changed
 from claims.states import ClaimState
 from inventory.models import Device, ResourceClaim, ResourceSlice
 from tests.claims.mirror import NINE, Mirror, result
@@ -260,3 +261,20 @@ def test_what_is_held_says_all_of_a_result(mirror, claim):
         ),
         DeviceHolding(**known, device="gpu-1", request="", share_id="", admin_access=False, consumed={}),
     ]  # fmt: skip
+
+
+def test_device_that_is_mirrored_after_its_claim_is_copied_by_the_next_sweep(claim, mirror, fra):
+    """Claims and slices are watched apart: the claim of a new device can be known first."""
+    mirror.claim("sam", claim, result("gpu-0"), result("gpu-1"), uid="uid-1")
+    tasks.sweep()
+    assert {row.node_name for row in claim.allocations.all()} == {""}
+    seen = []
+    allocations_changed.connect(lambda since, **_: seen.append(since), weak=False, dispatch_uid="test")
+    device(fra, name="gpu-0", node_name="node-1", product="NVIDIA H100 80GB HBM3", uuid="GPU-0")
+    tasks.sweep()
+    allocations_changed.disconnect(dispatch_uid="test")
+    found = {row.device: (row.node_name, row.product, row.uuid) for row in claim.allocations.all()}
+    assert found == {"gpu-0": ("node-1", "NVIDIA H100 80GB HBM3", "GPU-0"), "gpu-1": ("", "", "")}
+    assert seen == [claim.allocations.get(device="gpu-0").started_at]
+    tasks.sweep()
+    assert claim.allocations.filter(ended_at=None).count() == 2
