@@ -19,7 +19,7 @@ from tests.crawl.tree import Element, parse
 HOST = "http://testserver"
 PER_ROUTE = 2  # addresses of one route that are visited without a query
 PER_PLACE = {  # more of what differs most from one to the next
-    "claims/<uuid:claim_id>/": 14,
+    "claims/<uuid:claim_id>/": 24,
     "catalogue/<slug:slug>/": 5,
     "profiles/<slug:slug>/": 20,
 }
