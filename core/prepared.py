@@ -8,7 +8,7 @@ still sees the condition of a partial index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -84,6 +84,12 @@ class PreparedObjects[M: Model](Prepared):
             for populator in related:
                 populator.populate(row, objects[-1])
         return objects
+
+
+def partial_object[M: Model](model: type[M], columns: Mapping[str, Any]) -> M:
+    """Return a row of which only these columns were read; the others are deferred."""
+    names = [field.attname for field in model._meta.concrete_fields if field.attname in columns]
+    return model.from_db(DEFAULT_DB_ALIAS, names, [columns[name] for name in names])  # in the order of the fields
 
 
 def by_keys(build: Callable[[UUID], QuerySet[Any, Any]]) -> Prepared:

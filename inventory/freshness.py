@@ -14,7 +14,7 @@ from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from core.prepared import Prepared
+from core.prepared import Prepared, partial_object
 from inventory.counts import device_groups, fleet_counts
 from inventory.models import Cluster, Freshness
 
@@ -56,7 +56,8 @@ def ages(resources: Iterable[str], *, cluster: Cluster | None = None) -> list[Ag
     by_cluster: dict[Any, tuple[Cluster, list[tuple[datetime | None, str]]]] = {}
     for pk, *values, row, seen_at, error in _sightings(tuple(wanted)).rows():
         if pk not in by_cluster:
-            by_cluster[pk] = (Cluster.from_db("default", COLUMNS, [pk, *values]), [])
+            columns = dict(zip(COLUMNS, (pk, *values), strict=True))
+            by_cluster[pk] = (partial_object(Cluster, columns), [])
         if row is not None:
             by_cluster[pk][1].append((seen_at, error))
     return [_age_of(cluster, sightings, len(wanted)) for cluster, sightings in by_cluster.values()]

@@ -44,7 +44,7 @@ from claims.models import (
 )
 from claims.plans.changes import size_in_words
 from claims.states import ClaimState
-from core.prepared import Prepared, by_keys
+from core.prepared import Prepared, by_keys, partial_object
 from core.times import duration, moment
 from teams.models import Membership, Team, User
 
@@ -279,12 +279,12 @@ def _count_query(*, is_admin: bool) -> Prepared:
 
 
 def _person(pk: UUID | None, *names: str | None) -> User:
-    fields = ("username", "first_name", "last_name", "id")  # in the order of the columns
-    return User.from_db(None, fields, (*names, pk))
+    columns = dict(zip(("username", "first_name", "last_name"), names, strict=True))
+    return partial_object(User, {"id": pk, **columns})
 
 
 def _team(pk: UUID, slug: str) -> Team:
-    return Team.from_db(None, ("id", "slug"), (pk, slug))
+    return partial_object(Team, {"id": pk, "slug": slug})
 
 
 def _people(*names: str) -> Iterator[str]:

@@ -80,6 +80,8 @@ def test_every_page_is_accessible_in_both_themes_and_fits_a_phone(people, seen, 
         width = person.page.evaluate("document.documentElement.scrollWidth")
         if width > PHONE["width"]:
             found.append(f"{path}: {width} px wide on a phone")
+        if "no update for" in person.page.locator("main").inner_text():
+            found.append(f"{path}: says that a cluster which is read all the time is not")
         templates = set(answer.headers["x-templates"].split())
         assert templates, path
         if not templates <= seen:

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.utils import timezone
 from prometheus_client import CollectorRegistry
 
-from inventory.freshness import Age, MirrorCollector, ages, is_stale
+from inventory.freshness import COLUMNS, Age, MirrorCollector, ages, is_stale
 from inventory.history import (
     MAX_LINES,
     Fact,
@@ -64,6 +64,21 @@ def test_the_age_of_a_page_is_that_of_the_oldest_resource_it_shows():
     ]
     assert ages(("nodes",), cluster=fra) == [Age(fra, NOW - timedelta(minutes=3), "")]
     assert ages(("resourceslices",), cluster=off) == [Age(off, None, "")]
+
+
+def test_each_column_of_a_cluster_with_an_age_is_its_own():
+    fra = cluster(
+        "fra-1",
+        title="Frankfurt",
+        simulated=True,
+        halt_reason="The cluster has another uid.",
+        prometheus_url="http://prometheus:9090",
+        metrics_url="http://metrics:8080",
+    )
+    (age,) = ages(("nodes",))
+    assert {name: getattr(age.cluster, name) for name in COLUMNS} == {
+        name: getattr(fra, name) for name in COLUMNS
+    }
 
 
 def test_resource_that_was_never_listed_has_no_age():
