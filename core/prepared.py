@@ -89,7 +89,9 @@ class PreparedObjects[M: Model](Prepared):
 def partial_object[M: Model](model: type[M], columns: Mapping[str, Any]) -> M:
     """Return a row of which only these columns were read; the others are deferred."""
     names = [field.attname for field in model._meta.concrete_fields if field.attname in columns]
-    return model.from_db(DEFAULT_DB_ALIAS, names, [columns[name] for name in names])  # in the order of the fields
+    return model.from_db(
+        DEFAULT_DB_ALIAS, names, [columns[name] for name in names]
+    )  # in the order of the fields
 
 
 def by_keys(build: Callable[[UUID], QuerySet[Any, Any]]) -> Prepared:

@@ -205,7 +205,9 @@ def test_a_namespace_without_the_label_is_left_alone(place, admin, alice):
     alice.create(free.pod("p", wants="nvidia.com/gpu"))
     alice.create(free.claim("by-hand", **OURS))
     assert alice.delete("ResourceClaim", "by-hand", free.name)
-    assert admin.delete("Pod", "p", free.name)  # it has a claim of its own, and perhaps the GPU of another test
+    assert admin.delete(
+        "Pod", "p", free.name
+    )  # it has a claim of its own, and perhaps the GPU of another test
     eventually(lambda: not admin.list("ResourceClaim", free.name), what="the release of its GPU")
 
 
