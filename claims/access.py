@@ -1,22 +1,30 @@
-"""Who may request a claim, and who may change one: the locks and the refusals that services share."""
+"""Who may see, request or change a claim: the locks and refusals that services share."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from functools import cache
+from typing import cast
 from uuid import UUID
 
+from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 from django.http import Http404, HttpRequest
+from django.urls import reverse
 
-from claims.models import Alternative, Claim
+from claims.models import Alternative, Claim, TeamNamespace
 from claims.states import RUNNING
 from core.errors import Conflict, Forbidden
+from core.inputs import valid_ids
 from core.prepared import PreparedObjects
 from core.transactions import lock_row
+from inventory.holders import Person
+from inventory.models import ResourceClaim
+from inventory.states import Holder
 from teams.access import has_role, require_role, roles_of, user_of
-from teams.models import Role, User
+from teams.models import Role, Team, User
 
 RELATED = ("team", "cluster", "requested_by", "profile_version__profile")
 
@@ -95,3 +103,26 @@ def _visible_claims(*, is_admin: bool) -> PreparedObjects[Claim]:
         )
 
     return PreparedObjects(rows, UUID, UUID)
+
+
+def visible_holders(person: Person, held: Iterable[ResourceClaim]) -> dict[int, Holder]:
+    """
+    Return the holders that `person` may see, by primary key: managed claims with a link to their page, others
+    by namespace and name (`settings.DEVICE_HOLDERS`). Two queries for any number of claims.
+    """
+    held, reader = list(held), cast(User | AnonymousUser, person)
+    claims = Claim.objects.visible_to(reader).filter(pk__in=valid_ids({row.owner for row in held}))
+    by_place: dict[tuple[str, UUID, str], Claim] = {
+        (str(claim.pk), claim.cluster_id, claim.namespace): claim
+        for claim in claims.only("name", "cluster", "namespace")
+    }
+    spaces = TeamNamespace.objects.filter(team__in=Team.objects.visible_to(reader))
+    own = set(spaces.values_list("cluster", "namespace"))
+    holders: dict[int, Holder] = {}
+    for row in held:
+        claim = by_place.get((row.owner, row.cluster_id, row.namespace))
+        if claim is not None:
+            holders[row.pk] = Holder(claim.name, reverse("claims:detail", args=[claim.pk]))
+        elif (row.cluster_id, row.namespace) in own:
+            holders[row.pk] = Holder(f"{row.namespace}/{row.name}")
+    return holders

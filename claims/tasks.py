@@ -13,8 +13,7 @@ from claims.catalogue import availability, waits
 from claims.delivery.tasks import remove
 from claims.lifecycle import expiry
 from claims.observation import ownership
-from claims.quotas import requests as quota_requests
-from claims.quotas import resource_quota_sync
+from claims.quotas import quota_requests, resource_quota_sync
 from claims.requests import services as requests
 
 

@@ -1,5 +1,5 @@
 """
-Admission policies that prevent claims outside the portal. A cluster admin reads and applies them.
+Admission policies that refuse unmanaged claims. A cluster admin reads and applies them.
 
 They act only in namespaces with the label `MODE`, so that they can be introduced namespace by namespace. The
 portal's own account cannot create policies.

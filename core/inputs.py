@@ -8,9 +8,10 @@ several tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import django_filters as filters
 from django import forms
@@ -177,3 +178,14 @@ def positive(request: Request, name: str) -> int | None:
     if not (text.isascii() and text.isdigit() and int(text[:20]) > 0):
         raise Invalid(f"{name} must be a whole number of at least 1, not “{text[:20]}”.", field=name)
     return int(text[:20])
+
+
+def valid_ids(texts: Iterable[str]) -> list[UUID]:
+    """Return the UUIDs among texts that anybody can write, such as labels; other texts are ignored."""
+    uuids = []
+    for text in texts:
+        try:
+            uuids.append(UUID(text))
+        except ValueError:
+            continue
+    return uuids

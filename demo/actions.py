@@ -19,7 +19,7 @@ from django.utils import timezone
 from claims.approvals.decide import approve
 from claims.approvals.notices import escalate_overdue
 from claims.approvals.services import delegate, save_rule
-from claims.inbox.services import comment_on_claim
+from claims.inbox.comments import comment_on_claim
 from claims.lifecycle.expiry import remind
 from claims.lifecycle.services import approve_extension, deny_extension, extend, transfer
 from claims.models import (

@@ -11,7 +11,7 @@ from claims.inbox.api import ApprovalViewSet, CommentsView, DecideView
 from claims.lifecycle.api import ExtensionViewSet
 from claims.quotas.api import QuotaRequestViewSet, QuotaViewSet
 from claims.requests.api import MatchView
-from claims.unmanaged.api import AdoptView, OutsideView
+from claims.unmanaged.api import AdoptView, UnmanagedClaimsView
 from inventory.api import ClusterViewSet, DeviceClassViewSet, DeviceViewSet, NodeViewSet
 from notify.api import NoticeViewSet
 from teams.api import Me, TeamViewSet, TokenViewSet
@@ -54,8 +54,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/<uuid:claim_id>/consumers/", ConsumersView.as_view(), name="api-claim-consumers"),
     path("approvals/decide/", DecideView.as_view(), name="api-decide"),
     path("claims/bulk/", BulkActionView.as_view(), name="api-many"),
-    path("claims/outside/", OutsideView.as_view(), name="api-outside"),
-    path("claims/outside/<str:uid>/adopt/", AdoptView.as_view(), name="api-adopt"),
+    path("claims/unmanaged/", UnmanagedClaimsView.as_view(), name="api-unmanaged"),
+    path("claims/unmanaged/<str:uid>/adopt/", AdoptView.as_view(), name="api-adopt"),
     *claims_router.urls,
     path("match/", MatchView.as_view(), name="api-match"),
     path("claims/<uuid:claim_id>/usage/", ClaimUsage.as_view(), name="api-claim-usage"),

@@ -236,7 +236,7 @@ SPECTACULAR_SETTINGS = {
 LOGGING = logs.configure(json=env.str("LOG_FORMAT", "json") == "json", level=env.str("LOG_LEVEL", "INFO"))
 
 # Functions that a package calls in one above it, which it must not import.
-DEVICE_HOLDERS = "claims.delivery.reconcile.visible_holders"  # for inventory.holders
+DEVICE_HOLDERS = "claims.access.visible_holders"  # for inventory.holders
 OBJECT_OWNERSHIP = "claims.observation.ownership.ownerships"  # for inventory.sync.rows
 MAX_PRICES = "usage.rates.max_prices"  # for claims.catalogue.listing
 PAST_UTILIZATION = "usage.telemetry.past_utilization"  # for claims.inbox.impact

@@ -65,7 +65,7 @@ def addresses() -> Iterator[Address]:
     yield from _approvals()
     yield from _quota_and_cost()
     yield from _fleet()
-    yield from _outside()
+    yield from _unmanaged()
     yield from _people()
     yield from _api()
 
@@ -220,13 +220,13 @@ def _fleet() -> Iterator[Address]:
     yield Address("policies of a cluster", url_of("claims:policies", NAME), (ADMIN,))
 
 
-def _outside() -> Iterator[Address]:
-    yield Address("outside the portal", url_of("claims:outside"))
-    yield Address("outside the portal, last page", url_of("claims:outside", page=10**6))
-    yield Address("templates outside the portal", url_of("claims:outside_templates"))
+def _unmanaged() -> Iterator[Address]:
+    yield Address("unmanaged claims", url_of("claims:unmanaged_claims"))
+    yield Address("unmanaged claims, last page", url_of("claims:unmanaged_claims", page=10**6))
+    yield Address("unmanaged templates", url_of("claims:unmanaged_templates"))
     row = unmanaged_objects(ResourceClaim, User.objects.get(username=ENGINEER)).first()
     if row is not None:
-        yield Address("a claim outside the portal", url_of("claims:outside_claim", row.uid))
+        yield Address("an unmanaged claim", url_of("claims:unmanaged_claim", row.uid))
 
 
 def _people() -> Iterator[Address]:
@@ -243,7 +243,7 @@ def _people() -> Iterator[Address]:
 def _api() -> Iterator[Address]:
     for name in (
         *("claims", "extensions", "approvals", "delegations", "profiles", "quotas"),
-        *("claims/outside", "quotas/requests", "devices", "nodes", "clusters", "device-classes"),
+        *("claims/unmanaged", "quotas/requests", "devices", "nodes", "clusters", "device-classes"),
         *("notices", "teams", "tokens", "rates"),
     ):
         yield Address(f"API {name}", f"/api/v1/{name}/")

@@ -27,7 +27,7 @@ from claims.delivery import tasks
 from claims.models import Alternative, Approval, Claim, ClaimCharge
 from claims.plans import plan
 from claims.plans.changes import RequestChange, WantedChange, additional_usage, plan_change
-from claims.quotas import usage
+from claims.quotas import quota_usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from core.times import duration as in_words
@@ -264,8 +264,8 @@ def _require_quota(claim: Claim, change: RequestChange) -> None:
     classes, profiles = additional_usage(claim, change)
     if not classes and not profiles:
         return
-    rows = usage.lock_quotas(team=claim.team, charge=classes, profiles=profiles)
-    lines = usage.quota_lines(rows, team=claim.team, charge=classes, profiles=profiles, claims=0)
+    rows = quota_usage.lock_quotas(team=claim.team, charge=classes, profiles=profiles)
+    lines = quota_usage.quota_lines(rows, team=claim.team, charge=classes, profiles=profiles, claims=0)
     if refused := [line.sentence for line in lines if not line.fits]:
         raise QuotaExceeded(" ".join(refused))
 

@@ -19,7 +19,7 @@ from django.utils import timezone
 from claims.catalogue.lint import check_cluster, enabled_clusters, report_as_json
 from claims.catalogue.listing import kinds_among
 from claims.models import ClusterAvailability, Profile, ProfileAvailability, ProfileVersion
-from claims.quotas.usage import class_capacity
+from claims.quotas.quota_usage import class_capacity
 from core.models import RowDifferences
 from dra import match
 from dra.cel import CelError

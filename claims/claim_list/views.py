@@ -35,12 +35,11 @@ from claims.models import (
     TeamNamespace,
     join_profiles,
 )
-from claims.observation.observations import valid_ids
 from claims.requests.services import open_drafts
 from claims.states import FINAL, ClaimState
 from core.errors import Invalid
 from core.filters import TRIGRAM, RowFilter, estimated_rows, has_text, has_text_by_index
-from core.inputs import DurationText
+from core.inputs import DurationText, valid_ids
 from core.listing import Column, Listing
 from core.times import duration
 from inventory.models import Cluster

@@ -26,12 +26,13 @@ from claims.claim_page.pods import (
 )
 from claims.lifecycle.extensions import deleted_at, in_grace
 from claims.models import Claim, Delivery, Transition
-from claims.observation.observations import Observation, observe
+from claims.observation.observations import Observation, consumer_references, observe
 from claims.plans.plan import delivery_kind
 from claims.states import FINAL, LOOK, NEVER_APPROVED, USABLE, ClaimState
 from core.text import counted
 from core.times import duration, moment
 from inventory.freshness import OF_DEVICES, Age, ages
+from inventory.models import ResourceClaim
 
 type Actor = Literal["person", "you", "portal", "cluster", "admin", "nobody"]
 
@@ -193,7 +194,7 @@ def end_sentence(claim: Claim) -> str:
 
 def releasing_action(claim: Claim, seen: Observation, pods: Sequence[PodView]) -> NextAction:
     if not pods:
-        consumers = sorted({consumer for row in seen.holders for consumer in reserved_consumers(row.raw)})
+        consumers = sorted({consumer for row in seen.holders for consumer in reserved_consumers(row)})
         if consumers:
             names = ", ".join(consumers[:3])
             sentence = (
@@ -215,11 +216,10 @@ def releasing_action(claim: Claim, seen: Observation, pods: Sequence[PodView]) -
     return NextAction("you", claim.requested_by.label, sentence)
 
 
-def reserved_consumers(raw: dict[str, object]) -> list[str]:
-    """Return the consumers in `status.reservedFor` of a ResourceClaim, as "pods train"."""
-    status = raw.get("status")
-    references = status.get("reservedFor") if isinstance(status, dict) else None
-    return [f"{ref.get('resource', '')} {ref.get('name', '')}".strip() for ref in references or []]
+def reserved_consumers(row: ResourceClaim) -> list[str]:
+    """Return the consumers that a ResourceClaim is reserved for, as "pods train"."""
+    references = consumer_references(row)
+    return [f"{ref.get('resource', '')} {ref.get('name', '')}".strip() for ref in references]
 
 
 type Status = Literal["done", "now", "ahead", "skipped", "bad"]

@@ -22,8 +22,9 @@ from django.db.models import Exists, F, Min, Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from claims.models import Allocation, Claim, ReconciledCluster, SweepRound
-from claims.observation.observations import claims_of_objects, owner_labels, valid_ids
+from claims.observation.observations import claims_of_objects, owner_labels
 from claims.states import GRANTED
+from core.inputs import valid_ids
 from inventory.models import (
     Cluster,
     Device,

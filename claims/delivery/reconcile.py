@@ -8,18 +8,16 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from itertools import batched
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.models import AnonymousUser
 from django.db import connection, transaction
 from django.db.models import FETCH_PEERS, Exists, F, OuterRef, Q
 from django.db.models.functions import Now
-from django.urls import reverse
 from django.utils import timezone
 
 from claims.delivery import transitions
-from claims.models import Allocation, Alternative, Claim, ClaimCharge, Delivery, Quota, TeamNamespace
+from claims.models import Allocation, Alternative, Claim, ClaimCharge, Delivery, Quota
 from claims.observation.drift import Drift, find_drift, notify_drift
 from claims.observation.observations import (
     RECREATION_TIME,
@@ -27,7 +25,6 @@ from claims.observation.observations import (
     Observation,
     device_holdings,
     observe,
-    valid_ids,
 )
 from claims.signals import allocations_changed
 from claims.states import DELIVERED, RUNNING, USABLE, ClaimState
@@ -37,10 +34,7 @@ from dra.combination import select_alternatives
 from dra.devices import describe, share
 from dra.objects import requests
 from dra.quantity import QuantityError
-from inventory.holders import Person
 from inventory.models import Device, ResourceClaim, ResourceClaimTemplate
-from inventory.states import Holder
-from teams.models import Team, User
 
 FRACTION_DIGITS = 6  # as in the column
 MIN_FRACTION = Decimal("0.000001")
@@ -456,26 +450,3 @@ def release_predecessors(claim_ids: Collection[UUID]) -> list[UUID]:
             if old is not None and old.advance(ClaimState.RELEASING, why=why):
                 released.append(old.pk)
     return released
-
-
-def visible_holders(person: Person, held: Iterable[ResourceClaim]) -> dict[int, Holder]:
-    """
-    Return the holders that `person` may see, by primary key: managed claims with a link to their page, others
-    by namespace and name (`settings.DEVICE_HOLDERS`). Two queries for any number of claims.
-    """
-    held, reader = list(held), cast(User | AnonymousUser, person)
-    claims = Claim.objects.visible_to(reader).filter(pk__in=valid_ids({row.owner for row in held}))
-    by_place: dict[tuple[str, UUID, str], Claim] = {
-        (str(claim.pk), claim.cluster_id, claim.namespace): claim
-        for claim in claims.only("name", "cluster", "namespace")
-    }
-    spaces = TeamNamespace.objects.filter(team__in=Team.objects.visible_to(reader))
-    own = set(spaces.values_list("cluster", "namespace"))
-    found: dict[int, Holder] = {}
-    for row in held:
-        claim = by_place.get((row.owner, row.cluster_id, row.namespace))
-        if claim is not None:
-            found[row.pk] = Holder(claim.name, reverse("claims:detail", args=[claim.pk]))
-        elif (row.cluster_id, row.namespace) in own:
-            found[row.pk] = Holder(f"{row.namespace}/{row.name}")
-    return found

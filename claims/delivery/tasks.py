@@ -19,10 +19,11 @@ from django.db.models.functions import Cast
 from claims.delivery import changes, reconcile
 from claims.delivery import deliver as delivery
 from claims.models import Claim, Delivery
-from claims.observation.observations import owner_labels, valid_ids
+from claims.observation.observations import owner_labels
 from claims.quotas import resource_quota_sync
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.protocol import Unreachable
+from core.inputs import valid_ids
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 
 SWEEP_SECONDS = 15.0  # as in portal.celery

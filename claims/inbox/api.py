@@ -11,8 +11,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from claims import api_types
-from claims.inbox import bulk, services
+from claims.inbox import bulk
 from claims.inbox.bulk import MAX_REQUESTS, Decision, Selection, preview_decisions, total_effects
+from claims.inbox.comments import comment_on_claim
 from claims.inbox.inbox import TABS, Inbox, InboxSearch, Item, ItemKind, Tab
 from claims.models import Claim, Comment
 from core import idempotency
@@ -212,7 +213,7 @@ class CommentsView(APIView):
         """Comment. From somebody who may decide on a pending claim, it is a question."""
         data = CommentIn(data=request.data)
         data.is_valid(raise_exception=True)
-        comment = services.comment_on_claim(
+        comment = comment_on_claim(
             claim=self.claim(claim_id),
             by=user_of(request),
             key=idempotency.idempotency_key(request),

@@ -23,9 +23,9 @@ from claims.inbox.inbox import Inbox, Item, ItemKind
 from claims.lifecycle.extensions import reason_not_to_extend
 from claims.lifecycle.services import approve_extension, deny_extension
 from claims.models import Approval, Claim, Extension, Quota, QuotaRequest
-from claims.quotas.requests import request_impact, until_words
+from claims.quotas.quota_requests import request_impact, until_words
+from claims.quotas.quota_usage import QuotaUsage, charged_quotas, quota_usage, team_usage
 from claims.quotas.services import approve_quota_request, deny_quota_request
-from claims.quotas.usage import QuotaUsage, charged_quotas, quota_usage, team_usage
 from claims.states import RUNNING, ClaimState
 from core.errors import Invalid, PortalError
 from core.text import counted

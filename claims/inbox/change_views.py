@@ -32,12 +32,12 @@ from claims.inbox.inbox import Inbox, ItemKind
 from claims.inbox.views import approval_message
 from claims.match_page import FunnelRow, funnel_rows
 from claims.models import Claim
-from claims.observation.observations import valid_ids
 from claims.plans.changes import RequestChange, WantedChange, additional_usage, plan_change
-from claims.quotas import usage
-from claims.quotas.usage import QuotaLine
+from claims.quotas import quota_usage
+from claims.quotas.quota_usage import QuotaLine
 from claims.states import ClaimState
 from core.errors import Conflict, Invalid, PortalError, QuotaExceeded
+from core.inputs import valid_ids
 from dra import match
 from inventory.cluster_snapshot import current_snapshot
 from teams.access import user_of
@@ -112,8 +112,8 @@ def preview_change(claim: Claim, form: ChangeForm) -> ChangePreview:
     classes, profiles = additional_usage(claim, change)
     lines: list[QuotaLine] = []
     if classes or profiles:
-        rows = usage.charged_quotas(team=claim.team, charge=classes, profiles=profiles)
-        lines = usage.quota_lines(rows, team=claim.team, charge=classes, profiles=profiles, claims=0)
+        rows = quota_usage.charged_quotas(team=claim.team, charge=classes, profiles=profiles)
+        lines = quota_usage.quota_lines(rows, team=claim.team, charge=classes, profiles=profiles, claims=0)
     snapshot = current_snapshot(claim.cluster)
     preview = match.preview(snapshot, change.spec, claims=claim.parallel)
     return ChangePreview(

@@ -28,14 +28,14 @@ from claims.approvals.authority import (
 )
 from claims.approvals.forms import ApproveForm, DenyForm
 from claims.approvals.services import reasons_for
-from claims.inbox import services
+from claims.inbox.comments import comment_on_claim, comment_on_quota_request
 from claims.inbox.impact import claim_impact
 from claims.inbox.inbox import TABS, DecidedItems, Inbox, InboxSearch, Item, Tab, open_question
 from claims.lifecycle.services import approve_extension, deny_extension
 from claims.models import Claim, Extension, Profile, QuotaRequest, RequestStatus
 from claims.plans.changes import current_parts, request_again_url
 from claims.quotas.forms import QuotaGrantForm
-from claims.quotas.requests import request_impact
+from claims.quotas.quota_requests import request_impact
 from claims.quotas.services import approve_quota_request, deny_quota_request, reason_not_to_withdraw
 from claims.states import LOOK, ClaimState
 from core.errors import Conflict, Invalid, PortalError
@@ -272,7 +272,7 @@ def decide_pending(
 def comment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = visible_claim(request, claim_id)
     try:
-        comment = services.comment_on_claim(claim=claim, by=user_of(request), **comment_fields(request))
+        comment = comment_on_claim(claim=claim, by=user_of(request), **comment_fields(request))
     except Invalid as refusal:
         messages.error(request, refusal.message)
     else:
@@ -285,9 +285,7 @@ def comment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 def quota_request_comment(request: HttpRequest, request_id: UUID) -> HttpResponse:
     quota_request = quota_request_for(request, request_id)
     try:
-        services.comment_on_quota_request(
-            quota_request=quota_request, by=user_of(request), **comment_fields(request)
-        )
+        comment_on_quota_request(quota_request=quota_request, by=user_of(request), **comment_fields(request))
     except Invalid as refusal:
         messages.error(request, refusal.message)
     else:

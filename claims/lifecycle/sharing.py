@@ -8,8 +8,7 @@ resource.k8s.io/v1). All run on the node of its devices and see each whole: noth
 from dataclasses import dataclass
 
 from claims.models import Claim, Delivery
-from claims.observation.observations import Observation
-from claims.observation.unmanaged import consumers
+from claims.observation.observations import Observation, consumer_references
 from claims.states import USABLE
 from dra.manifests import to_yaml
 from inventory.models import ResourceClaim
@@ -47,7 +46,7 @@ def sharing_slots(claim: Claim, seen: Observation) -> SharingSlots | None:
     row = seen.written
     if claim.delivery == Delivery.TEMPLATE or claim.state not in USABLE or not seen.there():
         return None
-    reserved = consumers(row) if isinstance(row, ResourceClaim) else []
+    reserved = consumer_references(row) if isinstance(row, ResourceClaim) else []
     return SharingSlots(
         used=len(reserved),
         nodes=tuple(sorted({pod.node_name for pod in seen.users if pod.node_name})),

@@ -30,17 +30,6 @@ def labeled_claim_id() -> Case:
     return Case(When(owner__regex=UUID_TEXT, then=Cast("owner", UUIDField())), output_field=UUIDField())
 
 
-def valid_ids(texts: Iterable[str]) -> list[UUID]:
-    """Return the ids among the values of a label that anybody can write."""
-    uuids = []
-    for text in texts:
-        try:
-            uuids.append(UUID(text))
-        except ValueError:
-            continue
-    return uuids
-
-
 ENDED = ("Succeeded", "Failed")  # phases of a pod that uses no device any more
 
 # At most: a listing that ended later than this began when the object was there.
@@ -287,3 +276,8 @@ def claims_of_objects(cluster_id: UUID, uids: Collection[str]) -> list[UUID]:
     """Return the ids of live claims whose objects have these uids, whatever stands in a label by now."""
     live = Claim.objects.live().filter(cluster=cluster_id, object_uid__in=uids)
     return list(live.values_list("pk", flat=True)) if uids else []
+
+
+def consumer_references(row: ResourceClaim) -> list[dict[str, Any]]:
+    """Return `status.reservedFor` of a mirrored claim: who may use it now, nearly always pods."""
+    return (row.raw.get("status") or {}).get("reservedFor") or []

@@ -17,8 +17,8 @@ from django.db.models import Q, QuerySet
 from django.db.models.expressions import RawSQL
 
 from claims.models import Claim, Delivery
-from claims.observation.observations import valid_ids
 from claims.states import FINAL
+from core.inputs import valid_ids
 from core.models import RowDifferences
 from inventory.models import Cluster, ObjectKey, Owned, Ownership, ResourceClaim, ResourceClaimTemplate
 

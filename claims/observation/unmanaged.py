@@ -1,7 +1,4 @@
-"""
-What stands in the namespaces of teams and is of no claim of the portal: made by hand, by pods, or by the
-scheduler. The portal only reads it.
-"""
+"""Objects in the namespaces of teams that no claim of the portal owns. The portal only reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +12,13 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
 from claims.models import Claim, Delivery, TeamNamespace
-from claims.observation.observations import ENDED, DeviceHolding, device_holdings, labeled_claim_id
+from claims.observation.observations import (
+    ENDED,
+    DeviceHolding,
+    consumer_references,
+    device_holdings,
+    labeled_claim_id,
+)
 from dra import quota
 from inventory.models import Ownership, Pod, ResourceClaim, ResourceClaimTemplate
 from inventory.sync.columns import FROM_POD
@@ -23,9 +26,9 @@ from teams.models import Team, User
 
 Origin = ResourceClaim.Origin
 
-# What the origin says here, where an object with the label of the portal is of no claim that the portal has.
+# An unmanaged object of origin PORTAL has the portal's label with an id that no claim has.
 ORIGINS: Mapping[str, str] = {
-    Origin.FOREIGN: "made by hand",
+    Origin.FOREIGN: "created outside the portal",
     Origin.TEMPLATE: "from a template",
     Origin.EXTENDED_RESOURCE: "extended resource",
     Origin.PORTAL: "unknown label",
@@ -94,14 +97,9 @@ def mirrored_spec(row: ResourceClaim | ResourceClaimTemplate) -> dict[str, Any]:
     return (spec.get("spec") or {}) if isinstance(row, ResourceClaimTemplate) else spec
 
 
-def consumers(row: ResourceClaim) -> list[dict[str, Any]]:
-    """Return who may use the claim now: `status.reservedFor`, pods nearly always."""
-    return (row.raw.get("status") or {}).get("reservedFor") or []
-
-
 @dataclass(frozen=True)
 class UnmanagedClaim:
-    """A ResourceClaim that is of no claim of the portal, with all that its page and the API say of it."""
+    """A ResourceClaim that no claim of the portal owns, as its page and the API show it."""
 
     row: ResourceClaim
 
@@ -119,7 +117,7 @@ class UnmanagedClaim:
 
     @property
     def pods(self) -> int:
-        return len(consumers(self.row))
+        return len(consumer_references(self.row))
 
     @cached_property
     def users(self) -> list[Pod]:
@@ -165,13 +163,13 @@ class UnmanagedClaim:
                 )
             case Origin.PORTAL:
                 return (
-                    f"It carries the label of the portal with the id {self.row.owner}, of which the "
-                    "portal knows no claim here. It may come from another portal, from a copy of a "
-                    "manifest, or from before this portal's data were restored."
+                    f"It has the label of the portal with the id {self.row.owner}, but the portal has no "
+                    "claim with this id here. It may come from another portal, from a copied "
+                    "manifest, or from before this portal's data was restored."
                 )
         return (
-            "Created with kubectl or another tool. Its devices count against the quota of the team as use "
-            "outside the portal, and it does not expire."
+            "Created with kubectl or another tool. Its devices count against the quota of the team as "
+            "unmanaged use, and it does not expire."
         )
 
     @property

@@ -13,7 +13,7 @@ from claims import api_types
 from claims.api_types import ClaimOut
 from claims.models import Quota, QuotaRequest, RequestStatus
 from claims.quotas import services
-from claims.quotas.usage import quota_breakdown, quota_usage
+from claims.quotas.quota_usage import quota_breakdown, quota_usage
 from core import idempotency
 from core.idempotency import IdempotentWrites
 from core.schema import key, refuses
@@ -34,7 +34,7 @@ class QuotaOut(serializers.Serializer[Any]):
     guaranteed = serializers.IntegerField(help_text="Kept free for the team")
     held = serializers.IntegerField()
     reserved = serializers.IntegerField()
-    outside = serializers.IntegerField(help_text="Used outside the portal")
+    unmanaged = serializers.IntegerField(help_text="Used without a claim of the portal")
     free = serializers.IntegerField()
     over = serializers.IntegerField()
 
@@ -46,8 +46,8 @@ class ContributionOut(serializers.Serializer[Any]):
     carried = serializers.IntegerField(help_text="Counted with the claim that it replaces")
 
 
-class OutsidePartOut(serializers.Serializer[Any]):
-    """An object outside the portal."""
+class UnmanagedPartOut(serializers.Serializer[Any]):
+    """An unmanaged object: a ResourceClaim, or a pod that a device plugin serves."""
 
     kind = serializers.CharField(source="use.kind")
     cluster = serializers.CharField(source="use.cluster_name")
@@ -66,7 +66,7 @@ class RaiseOut(serializers.Serializer[Any]):
 
 class QuotaDetailOut(QuotaOut):
     contributions = ContributionOut(many=True)
-    outside_parts = OutsidePartOut(many=True)
+    unmanaged_parts = UnmanagedPartOut(many=True)
     raises = RaiseOut(many=True)
 
 
@@ -114,7 +114,7 @@ class QuotaViewSet(
             {
                 **shown,
                 "contributions": ContributionOut(parts.claims, many=True).data,
-                "outside_parts": OutsidePartOut(parts.outside, many=True).data,
+                "unmanaged_parts": UnmanagedPartOut(parts.unmanaged, many=True).data,
                 "raises": RaiseOut(parts.raises, many=True).data,
             }
         )

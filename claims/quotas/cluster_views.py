@@ -11,10 +11,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.models import TeamNamespace, WrittenQuota
+from claims.quotas.quota_usage import QuotaUsage, team_usage
 from claims.quotas.resource_quota import Headroom, headrooms
 from claims.quotas.resource_quota_sync import is_writable
 from claims.quotas.tasks import write_cluster
-from claims.quotas.usage import QuotaUsage, team_usage
 from cluster.policies import ACCOUNT, MODE, POLICIES, PolicyAction, to_yaml
 from core.errors import Invalid, PortalError
 from dra import quota

@@ -1,8 +1,8 @@
 """
-What counts against a quota: claims by state, increases, and use outside the portal.
+What counts against a quota: claims by state, increases, and unmanaged use.
 
-Three kinds of use bypass the portal: a ResourceClaim made by hand or from another template, a claim that the
-scheduler creates for a pod with an extended resource, and a pod that a device plugin serves, which has no
+Unmanaged use is of three kinds: a ResourceClaim created with kubectl or from another template, a claim that
+the scheduler creates for a pod with an extended resource, and a pod that a device plugin serves, which has no
 claim. They are counted by the rules of Kubernetes' own quota.
 """
 
@@ -60,7 +60,7 @@ CLAIM_COUNT = F("parallel") - Case(
 @dataclass(frozen=True, slots=True)
 class UnmanagedUse:
     """
-    One object outside the portal and the devices per class that it counts for; `claims` is 1 for a
+    One unmanaged object and the devices per class that it counts for; `claims` is 1 for a
     ResourceClaim, and `node` is that of a pod. Of `charge`, no line of a ResourceQuota counts `unseen`: a pod
     asks for it by a name that no class carries.
     """
@@ -81,26 +81,26 @@ class UnmanagedUse:
         return int(self.kind == "ResourceClaim")
 
 
-type Outside = Mapping[UUID, Sequence[UnmanagedUse]]  # by team
+type UnmanagedByTeam = Mapping[UUID, Sequence[UnmanagedUse]]  # by team
 
 
 def unmanaged_use(teams: Collection[UUID]) -> dict[UUID, list[UnmanagedUse]]:
-    """Return what each team uses outside the portal; one query, and one more where pods ask by number."""
+    """Return the unmanaged use by team; one query, and one more where pods request devices by number."""
     usage: dict[UUID, list[UnmanagedUse]] = defaultdict(list)
     teams = list(teams)
-    rows = USED_OUTSIDE.rows(*teams) if len(teams) == 1 else _outside_rows(teams) if teams else []
+    rows = UNMANAGED_ROWS.rows(*teams) if len(teams) == 1 else _unmanaged_rows(teams) if teams else []
     for team, use in _unmanaged_uses(rows):
         usage[team].append(use)
     return usage
 
 
 def used_by_all_teams(classes: Collection[str]) -> Counter[str]:
-    """Return the devices of these classes that all teams hold, reserve and use outside the portal."""
+    """Return the devices of these classes that all teams hold, reserve and use unmanaged."""
     used: Counter[str] = Counter()
     for name in classes:
         used.update(dict(CHARGED_TO_ALL.rows(name)))
     # Equal specs are charged once: most claims of a cluster have one of a few.
-    for spec, count in CLAIMED_OUTSIDE.rows():
+    for spec, count in UNMANAGED_SPECS.rows():
         used.update({name: devices * count for name, devices in charge(json.loads(spec or "{}")).items()})
     for _team, use in _unmanaged_uses(ASKED_BY_ALL_PODS.rows()):
         used.update(use.charge)
@@ -112,8 +112,8 @@ POD = "Pod"
 OBJECT = ("team", "kind", "cluster", "cluster__name", "namespace", "name", "origin", "part", "seen", "uid")
 
 
-def _outside_rows(teams: Collection[UUID]) -> QuerySet[Any, Any]:
-    """Return the claims and pods outside the portal in the namespaces of these teams, as `UseRow`s."""
+def _unmanaged_rows(teams: Collection[UUID]) -> QuerySet[Any, Any]:
+    """Return the unmanaged claims and pods in the namespaces of these teams, as `UseRow`s."""
     team = Subquery(_places().values("team")[:1])
     claims = unmanaged_use_claims(teams).order_by().annotate(kind=Value("ResourceClaim"), team=team)
     what = claims.annotate(part=KeyTextTransform("spec", "raw"), seen=Value(""), node=Value(""))
@@ -143,7 +143,7 @@ def _places() -> QuerySet[TeamNamespace]:
 
 
 # These run in each preview and in each request, there under the lock of the quota.
-USED_OUTSIDE = Prepared(lambda team: _outside_rows([team]), UUID)
+UNMANAGED_ROWS = Prepared(lambda team: _unmanaged_rows([team]), UUID)
 CHARGED_TO_ALL = Prepared(
     lambda name: (
         ClaimCharge.objects.filter(live=True, device_class=name)
@@ -153,7 +153,7 @@ CHARGED_TO_ALL = Prepared(
     ),
     str,
 )
-CLAIMED_OUTSIDE = Prepared(
+UNMANAGED_SPECS = Prepared(
     lambda: (
         unmanaged_use_claims()
         .order_by()
@@ -229,14 +229,14 @@ class QuotaCounts:
 
     held: int = 0
     reserved: int = 0
-    outside: int = 0
+    unmanaged: int = 0
     raised: int = 0
 
 
-def count_quotas(quotas: Iterable[Quota], outside: Outside | None = None) -> list[QuotaCounts]:
+def count_quotas(quotas: Iterable[Quota], unmanaged: UnmanagedByTeam | None = None) -> list[QuotaCounts]:
     """
     Count what stands against these rows, in a number of queries that does not grow with them. Under their
-    lock what the portal itself gives out cannot grow. `outside` is the unmanaged use of their teams, if the
+    lock what the portal itself gives out cannot grow. `unmanaged` is the unmanaged use of their teams, if the
     caller has read it.
     """
     rows = list(quotas)
@@ -247,12 +247,12 @@ def count_quotas(quotas: Iterable[Quota], outside: Outside | None = None) -> lis
         TOTALS.rows(*teams, now) if len(teams) == 1 else _totals(teams, now) if teams else ()
     ):
         totals[team, kind, key, state == ClaimState.REQUESTED] += count
-    outside = unmanaged_use(teams) if outside is None else outside
+    unmanaged = unmanaged_use(teams) if unmanaged is None else unmanaged
     return [
         QuotaCounts(
             held=totals[row.team_id, *counted_key(row), False],
             reserved=totals[row.team_id, *counted_key(row), True],
-            outside=sum(unmanaged_count(row, use) for use in outside.get(row.team_id, ())),
+            unmanaged=sum(unmanaged_count(row, use) for use in unmanaged.get(row.team_id, ())),
             raised=totals[row.team_id, RAISED, str(row.pk), False],
         )
         for row in rows
@@ -270,7 +270,7 @@ def counted_key(quota: Quota) -> tuple[str, str]:
 
 
 def unmanaged_count(quota: Quota, use: UnmanagedUse) -> int:
-    """Return what an object outside the portal takes of a quota; it is of no profile."""
+    """Return what an unmanaged object uses of a quota; it has no profile."""
     if quota.profile_id:
         return 0
     return use.claims if quota.counts == Quota.Counts.CLAIMS else use.charge.get(quota.device_class, 0)

@@ -20,7 +20,7 @@ from django.utils import timezone
 from claims.models import Claim, ClaimCharge, Delivery, Quota, TeamNamespace, WrittenQuota
 from claims.plans.plan import TEAM_LABEL
 from claims.quotas.counts import unmanaged_use
-from claims.quotas.usage import team_usage
+from claims.quotas.quota_usage import team_usage
 from claims.states import GRANTED
 from cluster.protocol import RESOURCE_QUOTA, ClusterConflict, ClusterError, Gateway, Manifest, Unreachable
 from dra import quota

@@ -42,7 +42,7 @@ def write_teams(teams: Collection[UUID]) -> None:
 
 def write_changed(cluster_id: UUID, namespaces: Collection[str]) -> None:
     """
-    Do so for the teams in whose namespaces something has changed: what they use outside the portal, or which
+    Do so for the teams in whose namespaces something has changed: their unmanaged use, or which
     alternative a claim has taken.
     """
     kept = TeamNamespace.objects.filter(team=OuterRef("team"), cluster__write_quotas=True)

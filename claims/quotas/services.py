@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from claims.models import Profile, Quota, QuotaIncrease, QuotaRequest, RequestStatus
 from claims.quotas import tasks
-from claims.quotas.requests import named_quota, quota_words, request_impact, until_words
-from claims.quotas.usage import quota_usage
+from claims.quotas.quota_requests import named_quota, quota_words, request_impact, until_words
+from claims.quotas.quota_usage import quota_usage
 from core.errors import Conflict, Forbidden, Invalid
 from core.times import moment, moment_with_zone, require_date
 from core.transactions import lock_row

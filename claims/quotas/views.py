@@ -25,9 +25,9 @@ from claims.access import may_request, require_member
 from claims.models import Profile, Quota, QuotaRequest, RequestStatus
 from claims.quotas.counts import unmanaged_use
 from claims.quotas.forms import QuotaAskForm, QuotaForm
-from claims.quotas.requests import named_quota, quota_words, until_words
+from claims.quotas.quota_requests import named_quota, quota_words, until_words
+from claims.quotas.quota_usage import QuotaUsage, quota_breakdown, quota_label, quota_usage, team_usage
 from claims.quotas.services import ask_for_quota, set_quota, withdraw_quota_request
-from claims.quotas.usage import QuotaUsage, quota_breakdown, quota_label, quota_usage, team_usage
 from core.errors import Conflict, PortalError
 from core.listing import Column, Listing, csv_response, wants_csv
 from inventory.models import DeviceClass
@@ -54,12 +54,12 @@ def quotas(request: HttpRequest) -> HttpResponse:
 def quotas_sheet(rows: list[QuotaUsage]) -> HttpResponse:
     heads = (
         *("Team", "Quota of", "Counts", "Limit", "Held", "Reserved"),
-        *("Outside the portal", "Free", "Over", "Guaranteed"),
+        *("Unmanaged", "Free", "Over", "Guaranteed"),
     )
     cells = (
         (
             *(row.team.slug, row.label, row.quota.get_counts_display(), row.limit, row.held, row.reserved),
-            *(row.outside, row.free, row.over, row.quota.guaranteed),
+            *(row.unmanaged, row.free, row.over, row.quota.guaranteed),
         )
         for row in rows
     )
@@ -67,7 +67,7 @@ def quotas_sheet(rows: list[QuotaUsage]) -> HttpResponse:
 
 
 def quota_parts_sheet(quota: Quota) -> HttpResponse:
-    """Every claim and every object outside the portal in the figure of a quota."""
+    """Every claim and every unmanaged object in the figure of a quota."""
     parts = quota_breakdown(quota)
     heads = ("Claim", "State", "Who", "Counts as", "Devices")
     cells: list[tuple[object, ...]] = [
@@ -78,8 +78,8 @@ def quota_parts_sheet(quota: Quota) -> HttpResponse:
         for part in parts.claims
     ]
     cells += [
-        (part.use.name, part.use.kind, part.use.namespace, "outside the portal", part.devices)
-        for part in parts.outside
+        (part.use.name, part.use.kind, part.use.namespace, "unmanaged", part.devices)
+        for part in parts.unmanaged
     ]
     return csv_response(
         f"quota-{quota.team.slug}-{slugify(quota_label(quota)) or quota.counts}", heads, cells
@@ -175,10 +175,10 @@ def quota_parts(request: HttpRequest, quota_id: UUID) -> HttpResponse:
 
 def usage_page(request: HttpRequest, quota: Quota) -> dict[str, Any]:
     """Return the use of a quota, and the page of what adds up to it that the address names."""
-    outside = unmanaged_use([quota.team_id])
+    unmanaged = unmanaged_use([quota.team_id])
     number = request.GET.get("page", "1")
-    parts = quota_breakdown(quota, request.user, number=number, outside=outside)
-    return {"row": quota_usage([quota], outside)[0], "parts": parts}
+    parts = quota_breakdown(quota, request.user, number=number, unmanaged=unmanaged)
+    return {"row": quota_usage([quota], unmanaged)[0], "parts": parts}
 
 
 @require_POST

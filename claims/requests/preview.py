@@ -15,8 +15,8 @@ from claims.plans.plan import (
     plan_request,
     planned_manifest,
 )
-from claims.quotas import usage
-from claims.quotas.usage import QuotaLine
+from claims.quotas import quota_usage
+from claims.quotas.quota_usage import QuotaLine
 from claims.requests import replacement
 from claims.requests.suggestions import Suggestion, suggestions_for
 from dra import match
@@ -78,7 +78,7 @@ def preview(
     """
     require_role(by, fields["team"], at_least=Role.MEMBER)
     plan = plan_request(**fields)
-    quotas = usage.charged_quotas(team=plan.team, charge=plan.charge, profiles=plan.devices_by_profile)
+    quotas = quota_usage.charged_quotas(team=plan.team, charge=plan.charge, profiles=plan.devices_by_profile)
     lines = replacement.plan_quota_lines(quotas, plan, replacement.carried_from(replaces, plan))
     route = authority.approval_route(
         by=by,

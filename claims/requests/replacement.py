@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from claims.models import Claim, Quota
 from claims.plans.plan import RequestPlan
-from claims.quotas import usage
-from claims.quotas.usage import QuotaLine
+from claims.quotas import quota_usage
+from claims.quotas.quota_usage import QuotaLine
 from claims.states import FINAL, RUNNING
 from core.errors import Conflict, Invalid
 from dra.objects import requests
@@ -38,7 +38,7 @@ NOTHING = Carried()
 
 def plan_quota_lines(quotas: Iterable[Quota], plan: RequestPlan, carried: Carried) -> list[QuotaLine]:
     """Return the effect of `plan` on each quota, less what is carried."""
-    return usage.quota_lines(
+    return quota_usage.quota_lines(
         quotas,
         team=plan.team,
         charge={name: count - carried.classes.get(name, 0) for name, count in plan.charge.items()},

@@ -19,7 +19,7 @@ from claims.delivery import tasks
 from claims.models import Alternative, Claim, ClaimCharge, Delivery, Draft, Profile
 from claims.plans.changes import CurrentPart, current_parts, typed_count
 from claims.plans.plan import ProfileCount, RequestPlan, plan_request, require_permission, require_valid
-from claims.quotas import usage
+from claims.quotas import quota_usage
 from claims.requests import replacement
 from claims.requests.replacement import Carried
 from claims.states import ClaimState
@@ -99,7 +99,7 @@ def _reserve(plan: RequestPlan, *, by: User, reason: str, key: str, replaces: Cl
     that free devices need no lock.
     """
     old = lock_owned_claim(replaces, by) if replaces is not None else None
-    quotas = usage.lock_quotas(team=plan.team, charge=plan.charge, profiles=plan.devices_by_profile)
+    quotas = quota_usage.lock_quotas(team=plan.team, charge=plan.charge, profiles=plan.devices_by_profile)
     if earlier := _earlier_claim(by, key):
         return _same_request(earlier, team=plan.team, cluster=plan.cluster, profile=plan.profile)
     carried = replacement.carried_from(old, plan)

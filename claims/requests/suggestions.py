@@ -7,7 +7,7 @@ from decimal import Decimal
 from claims.catalogue import listing
 from claims.catalogue.listing import DeviceKind, kinds_among, kinds_for
 from claims.models import Profile, ProfileVersion
-from claims.quotas import usage
+from claims.quotas import quota_usage
 from dra import match, quota
 from dra.blockers import find_blockers
 from dra.cluster_snapshot import ClusterSnapshot
@@ -106,7 +106,7 @@ class _QuotaHeadroom:
     def __init__(self, team: Team) -> None:
         self.by_class: dict[str, int] = {}
         self.by_profile: dict[object, int] = {}
-        for standing in usage.team_usage([team]):
+        for standing in quota_usage.team_usage([team]):
             if standing.quota.profile_id:
                 self.by_profile[standing.quota.profile_id] = standing.free
             else:

@@ -1,4 +1,4 @@
-"""What stands in the teams' namespaces and is not the portal's."""
+"""API of unmanaged claims, and of adoption."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ from teams.models import User
 
 
 class DeviceHoldingOut(serializers.Serializer[Any]):
-    """A device, or a share of one, that a foreign claim holds."""
+    """A device, or a share of one, that an unmanaged claim holds."""
 
     request = serializers.CharField()
     driver = serializers.CharField()
@@ -58,8 +58,8 @@ class AdoptIn(Input):
     over_quota = serializers.BooleanField(default=False, help_text="Adopt although over quota")
 
 
-class OutsideView(ListAPIView[ResourceClaim]):
-    """ResourceClaims in the namespaces of the asker's teams that no claim of the portal owns."""
+class UnmanagedClaimsView(ListAPIView[ResourceClaim]):
+    """ResourceClaims in the namespaces of your teams that no claim of the portal owns."""
 
     serializer_class = UnmanagedClaimOut
     filter_backends = ()
@@ -81,7 +81,7 @@ class OutsideView(ListAPIView[ResourceClaim]):
 
 
 class AdoptView(IdempotentWrites):
-    """Make a claim of the portal of one that somebody made by hand. Platform admins only."""
+    """Adopt an unmanaged claim. Platform admins only."""
 
     @extend_schema(request=AdoptIn, responses={201: api_types.ClaimOut})
     def post(self, request: Request, uid: str) -> Response:

@@ -1,4 +1,4 @@
-"""Making a claim of the portal of a ResourceClaim that somebody made by hand."""
+"""Adopts an unmanaged ResourceClaim: it becomes a claim of the portal."""
 
 from datetime import timedelta
 
@@ -10,7 +10,7 @@ from claims.delivery import tasks
 from claims.models import Claim, ClaimCharge, Profile, ProfileVersion, Quota, TeamNamespace
 from claims.observation.unmanaged import UnmanagedClaim
 from claims.plans.plan import DNS_LABEL
-from claims.quotas import usage
+from claims.quotas import quota_usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded, violated_constraint
 from core.times import duration as in_words
@@ -88,32 +88,34 @@ def fitting_profiles(row: ResourceClaim, team: Team) -> list[Profile]:
     ]
 
 
-def adoption_lines(row: ResourceClaim, team: Team, profile: Profile) -> list[usage.QuotaLine]:
+def adoption_lines(row: ResourceClaim, team: Team, profile: Profile) -> list[quota_usage.QuotaLine]:
     """Return what adopting does to each quota, to show; the service counts again under lock."""
     charge, counted = _claim_charge(row, profile)
-    return _lines(row, team, profile, usage.charged_quotas(team=team, charge=charge, profiles=counted))
+    return _lines(row, team, profile, quota_usage.charged_quotas(team=team, charge=charge, profiles=counted))
 
 
-def _lines(row: ResourceClaim, team: Team, profile: Profile, rows: list[Quota]) -> list[usage.QuotaLine]:
+def _lines(
+    row: ResourceClaim, team: Team, profile: Profile, rows: list[Quota]
+) -> list[quota_usage.QuotaLine]:
     """
     Hold the standing of each quota to its limit.
 
-    Against classes and the number of claims the object counts already, as use outside the portal; only the
+    Against classes and the number of claims the object counts already, as unmanaged use; only the
     quota of the profile has it anew.
     """
     charge, counted = _claim_charge(row, profile)
     lines = []
-    for each in usage.quota_usage(rows):
+    for each in quota_usage.quota_usage(rows):
         needs = counted[profile] if each.quota.profile_id else 0
         sentence = each.sentence + "."
         if needs:
             sentence = f"{each.sentence}; this claim needs {needs}."  # fmt: skip
         fits = each.used + needs <= each.limit
-        lines.append(usage.QuotaLine(each.label, each, needs, fits=fits, sentence=sentence))
+        lines.append(quota_usage.QuotaLine(each.label, each, needs, fits=fits, sentence=sentence))
     classes = {each.device_class for each in rows}
     for name in sorted(name for name, count in charge.items() if count and name not in classes):
         problem = f"{team} has no quota for {name} devices."
-        lines.append(usage.QuotaLine(name, None, charge[name], fits=False, sentence=problem))
+        lines.append(quota_usage.QuotaLine(name, None, charge[name], fits=False, sentence=problem))
     return lines
 
 
@@ -160,7 +162,7 @@ def _adopt(
 ) -> Claim:
     """Count and create under the lock of the quota rows, as a request does."""
     charge, counted = _claim_charge(row, version.profile)
-    rows = usage.lock_quotas(team=team, charge=charge, profiles=counted)
+    rows = quota_usage.lock_quotas(team=team, charge=charge, profiles=counted)
     lines = _lines(row, team, version.profile, rows)
     over = [line.sentence for line in lines if not line.fits]
     if over and not over_quota:

@@ -1,4 +1,4 @@
-"""What stands in the teams' namespaces and is not the portal's: two lists, one page each, and adopting."""
+"""Pages of unmanaged claims and templates: lists, details, adoption."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from django_filters import ChoiceFilter, FilterSet
 
 from claims.claim_list.views import visible_clusters, visible_teams
 from claims.models import Profile
-from claims.observation.observations import device_holdings
+from claims.observation.observations import consumer_references, device_holdings
 from claims.observation.unmanaged import (
     ORIGINS,
     UnmanagedClaim,
-    consumers,
     requested_devices,
     unmanaged_objects,
 )
@@ -85,7 +84,7 @@ COLUMNS: list[Column[Any]] = [
     Column("state", "State", lambda row: row.state, sort="state"),
     Column("requested", "Requested devices", requested_devices, numeric=True),
     Column("held", "Held", lambda row: len(device_holdings(row)), numeric=True),
-    Column("pods", "Pods", lambda row: len(consumers(row)), numeric=True),
+    Column("pods", "Pods", lambda row: len(consumer_references(row)), numeric=True),
     Column("since", "Allocated", _allocated_at, sort="allocated_at"),
     Column("team", "Team", lambda row: row.team, sort="team"),
     Column("namespace", "Namespace", lambda row: row.namespace, sort="namespace"),
@@ -106,14 +105,16 @@ TEMPLATE_COLUMNS: list[Column[Any]] = [
 
 @require_safe
 def claims(request: HttpRequest) -> HttpResponseBase:
-    listing = listing_for(request, ResourceClaim, COLUMNS, UnmanagedFilter, title="Outside the portal")
+    listing = listing_for(request, ResourceClaim, COLUMNS, UnmanagedFilter, title="Unmanaged claims")
     return listing.respond(
-        "claims/unmanaged/outside.html",
+        "claims/unmanaged/unmanaged_claims.html",
         {
-            "unmanaged": [] if is_csv(request) else [UnmanagedClaim(row) for row in listing.page.object_list],
+            "unmanaged_claims": []
+            if is_csv(request)
+            else [UnmanagedClaim(row) for row in listing.page.object_list],
             "ages": ages(("resourceclaims", "pods")),
             "empty_icon": "circle-check",
-            "empty_title": "No ResourceClaims outside the portal",
+            "empty_title": "No unmanaged claims",
             "empty_text": "Every ResourceClaim in your teams' namespaces belongs to a claim of the portal.",
         },
     )
@@ -122,17 +123,17 @@ def claims(request: HttpRequest) -> HttpResponseBase:
 @require_safe
 def templates(request: HttpRequest) -> HttpResponseBase:
     listing = listing_for(
-        request, ResourceClaimTemplate, TEMPLATE_COLUMNS, TemplateFilter, title="Templates outside the portal"
+        request, ResourceClaimTemplate, TEMPLATE_COLUMNS, TemplateFilter, title="Unmanaged templates"
     )
     return listing.respond(
-        "claims/unmanaged/outside_templates.html",
+        "claims/unmanaged/unmanaged_templates.html",
         {
             "rows": []
             if is_csv(request)
             else [(row, requested_devices(row)) for row in listing.page.object_list],
             "ages": ages(("resourceclaimtemplates",)),
             "empty_icon": "circle-check",
-            "empty_title": "No templates outside the portal",
+            "empty_title": "No unmanaged templates",
             "empty_text": "Every template in your teams' namespaces belongs to a claim of the portal.",
         },
     )
@@ -180,12 +181,12 @@ def claim(request: HttpRequest, uid: str) -> HttpResponse:
     row = unmanaged_claim(request, uid)
     page = {
         "row": row,
-        "found": UnmanagedClaim(row),
+        "unmanaged": UnmanagedClaim(row),
         "yaml": object_yaml(row),
         "may_adopt": user_of(request).is_platform_admin and UnmanagedClaim(row).is_adoptable,
         "ages": ages(("resourceclaims", "pods"), cluster=row.cluster),
     }
-    return render(request, "claims/unmanaged/outside_claim.html", page)
+    return render(request, "claims/unmanaged/unmanaged_claim.html", page)
 
 
 @require_safe
@@ -199,7 +200,7 @@ def template(request: HttpRequest, uid: str) -> HttpResponse:
         "yaml": object_yaml(row),
         "ages": ages(("resourceclaimtemplates",), cluster=row.cluster),
     }
-    return render(request, "claims/unmanaged/outside_template.html", page)
+    return render(request, "claims/unmanaged/unmanaged_template.html", page)
 
 
 class AdoptForm(forms.Form):
@@ -248,7 +249,7 @@ def adopt(request: HttpRequest, uid: str) -> HttpResponse:
     )
     page = {
         "row": row,
-        "found": UnmanagedClaim(row),
+        "unmanaged": UnmanagedClaim(row),
         "team": team,
         "form": form,
         "fitting": fitting,

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 
 from claims.catalogue.listing import counted_at
 from claims.models import Claim, ClusterAvailability, PendingDecision, Profile
-from claims.quotas.usage import team_usage
+from claims.quotas.quota_usage import team_usage
 from core.prepared import Prepared
 from inventory.counts import fleet_counts
 from inventory.fleet import totals

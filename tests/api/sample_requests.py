@@ -90,7 +90,7 @@ WRITES = {
     "POST /api/v1/claims/{id}/transfer/": Wish("engineer", {"to": "jonas"}),
     "POST /api/v1/claims/{id}/withdraw/": Wish("engineer", ANY),
     "POST /api/v1/claims/bulk/": Wish("engineer", {"action": "release", "claims": []}),
-    "POST /api/v1/claims/outside/{uid}/adopt/": Wish("admin", adoption),
+    "POST /api/v1/claims/unmanaged/{uid}/adopt/": Wish("admin", adoption),
     "POST /api/v1/delegations/": Wish(
         "lead", {"team": "vision", "to": "jonas", "starts_at": SOON, "ends_at": LATER}
     ),

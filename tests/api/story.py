@@ -135,8 +135,8 @@ def read(admin: User) -> Story:
     ids = {
         "claims": keys(claims),
         **{f"claims/{action}": keys(rows) for action, rows in of_claims.items()},
-        "claims/outside": [row.uid for row in foreign],
-        "claims/outside/adopt": [row.uid for row in foreign if UnmanagedClaim(row).is_adoptable],
+        "claims/unmanaged": [row.uid for row in foreign],
+        "claims/unmanaged/adopt": [row.uid for row in foreign if UnmanagedClaim(row).is_adoptable],
         "approval-reasons": keys(ReasonTemplate.objects.all()),
         "approval-rules": keys(ApprovalRule.objects.all()),
         "clusters": [*Cluster.objects.values_list("name", flat=True)],

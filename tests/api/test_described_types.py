@@ -22,7 +22,7 @@ def root(client):
     [
         *(f"tokens/?limit={limit}" for limit in ("", "0", "-1", "0.5", "null", "²", "many")),
         *(f"tokens/?cursor={cursor}" for cursor in ("x", "%C3%BC", "cD0w")),
-        "claims/outside/?cursor=cD1sYXN0",  # of another list: its ids are numbers
+        "claims/unmanaged/?cursor=cD1sYXN0",  # of another list: its ids are numbers
         *(f"profiles/?sort=title&{query}" for query in ("limit=0", "limit=-1")),
         *(f"approvals/?{query}" for query in ("limit=0", "page=0", "page=last", "tab=theirs")),
         *(f"claims/?mine={word}" for word in ("2", "maybe", "null")),

@@ -170,7 +170,7 @@ MEANINGLESS = {
     "POST /api/v1/approvals/decide/": "a denial needs a note, an approval none",
     "POST /api/v1/claims/": "not every profile can be asked for in every cluster, nor beside every other",
     "POST /api/v1/claims/bulk/": "what an extension and what handing over needs is optional for the others",
-    "POST /api/v1/claims/outside/{uid}/adopt/": "the profile has to fit the object, the owner its team",
+    "POST /api/v1/claims/unmanaged/{uid}/adopt/": "the profile has to fit the object, the owner its team",
     "POST /api/v1/claims/{id}/approve/": "with changes, less has to be left than was asked for",
     "POST /api/v1/claims/{id}/extend/": "the instant has to be after the end of the claim",
     "POST /api/v1/claims/{id}/resize/": "something has to change, to what the profile allows",

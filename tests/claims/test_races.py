@@ -12,8 +12,8 @@ from claims.delivery import deliver as delivery
 from claims.delivery import reconcile
 from claims.lifecycle.services import withdraw
 from claims.models import Claim, Quota, Transition
+from claims.quotas import quota_usage
 from claims.quotas import services as quotas_services
-from claims.quotas import usage
 from claims.quotas.services import set_quota
 from claims.states import ClaimState
 from cluster.protocol import RESOURCE_CLAIM
@@ -50,7 +50,7 @@ def quiet(monkeypatch):
 @pytest.mark.parametrize("locked", [True, False])
 def test_two_requests_at_once_cannot_share_the_last_devices(ask, monkeypatch, locked):
     race = Race(monkeypatch)
-    race.hold_after(usage, "quota_usage")
+    race.hold_after(quota_usage, "quota_usage")
     if not locked:
         without_lock(monkeypatch, "claims.requests.services._reserve")
     first, second = race.run(partial(ask, devices=5), partial(ask, devices=5))
@@ -62,7 +62,7 @@ def test_two_requests_at_once_cannot_share_the_last_devices(ask, monkeypatch, lo
 def test_the_same_key_twice_at_once_is_one_claim(ask, monkeypatch):
     """Both ask for the last devices: the second is told of the claim, not that nothing is left."""
     race = Race(monkeypatch)
-    race.hold_after(usage, "quota_usage")
+    race.hold_after(quota_usage, "quota_usage")
     first, second = race.run(partial(ask, devices=8, key="same"), partial(ask, devices=8, key="same"))
     assert race.waited
     assert isinstance(first, Claim)
@@ -164,7 +164,7 @@ def test_what_a_request_has_counted_stays_true_while_a_claim_counts_for_its_wors
     row = Mirror(fra).claim("mine", claim, result("gpu-0-mig-1", request="gpu/slice-10"))
     reconcile.reconcile_claim(claim.pk)
     ResourceClaim.objects.filter(pk=row.pk).update(raw={**row.raw, "status": {}}, resource_version="back")
-    race, count, seen = Race(monkeypatch), usage.quota_usage, []
+    race, count, seen = Race(monkeypatch), quota_usage.quota_usage, []
 
     def count_twice(rows):
         seen.append(count(rows))
@@ -172,7 +172,7 @@ def test_what_a_request_has_counted_stays_true_while_a_claim_counts_for_its_wors
         seen.append(count(rows))
         return seen[0]
 
-    monkeypatch.setattr(usage, "quota_usage", count_twice)
+    monkeypatch.setattr(quota_usage, "quota_usage", count_twice)
     if not locked:
         without_lock(monkeypatch, "claims.delivery.reconcile._lock_quotas")
     asked, _nothing = race.run(partial(ask, devices=8), partial(reconcile.reconcile_claim, claim.pk))
@@ -185,7 +185,7 @@ def test_what_a_request_has_counted_stays_true_while_a_claim_counts_for_its_wors
 
 def test_a_quota_set_while_a_request_is_counted_does_not_deadlock(ask, vision, root, quota, monkeypatch):
     race = Race(monkeypatch)
-    race.hold_after(usage, "quota_usage")
+    race.hold_after(quota_usage, "quota_usage")
     asked, saved = race.run(
         partial(ask, devices=7),
         partial(set_quota, by=root, team=vision, device_class=quota.device_class, devices=6),

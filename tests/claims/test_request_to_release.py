@@ -13,7 +13,7 @@ from claims.lifecycle.services import release
 from claims.models import Claim, Delivery
 from claims.observation.observations import RECREATION_TIME
 from claims.plans.plan import claim_manifest, example_pod
-from claims.quotas.usage import team_usage
+from claims.quotas.quota_usage import team_usage
 from claims.requests.preview import preview
 from claims.states import ClaimState
 from cluster.protocol import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE

@@ -48,7 +48,7 @@ UNREACHED = {
     "claims/<uuid:claim_id>/extend/back/": "for ten minutes after an extension",
     "claims/<uuid:claim_id>/transfer/back/": "for ten minutes after a transfer",
     "claims/drafts/restore/": "for ten minutes after a draft was deleted",
-    "claims/outside/templates/<str:uid>/": "no team of the demo has a template outside the portal",
+    "claims/unmanaged/templates/<str:uid>/": "no team of the demo has an unmanaged template",
     "me/tokens/<uuid:token_id>/revoke": "nobody in the demo has a token",
     "rates/<uuid:rate_id>/": "only rates that do not apply yet are changed, and all of the demo do",
     "rates/<uuid:rate_id>/remove/": "only rates that do not apply yet are removed, and all of the demo do",

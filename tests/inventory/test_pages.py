@@ -80,7 +80,7 @@ def test_a_platform_admin_sees_namespace_and_name(as_root, held):
 
 def test_device_page_links_a_holder_that_the_reader_may_see(as_alice, held, monkeypatch):
     monkeypatch.setattr(
-        "claims.delivery.reconcile.visible_holders",
+        "claims.access.visible_holders",
         lambda person, claims: {claim.pk: Holder("bev-train", "/claims/1/") for claim in claims},
     )
     page = as_alice.get(reverse("inventory:device", args=[held.pk])).content.decode()

@@ -482,7 +482,7 @@ def test_holders_of_all_claims_are_read_at_once_and_others_are_hidden(both, monk
         calls.append((person, sorted(claim.name for claim in claims)))
         return {mine.pk: Holder("mine of bev", "/claims/1/")}
 
-    monkeypatch.setattr("claims.delivery.reconcile.visible_holders", visible_holders)
+    monkeypatch.setattr("claims.access.visible_holders", visible_holders)
     known, hidden = Holder("mine of bev", "/claims/1/"), Holder("another team", masked=True)
     assert holders_for(alice, [mine, theirs]) == {mine.pk: known, theirs.pk: hidden}
     assert calls == [(alice, ["mine", "theirs"])]

@@ -142,7 +142,7 @@ def fill(names: dict[str, Any], **people: User) -> None:
     make_user("noah")
     fill_claims(names, team, cluster, train, people)
     fill_asks(names, team, people)
-    fill_outside(names, cluster)
+    fill_unmanaged(names, cluster)
     fill_own(names, team, lead, member, user_of)
     now = timezone.now()
     for name, since in (("old_rate", now - DAY), ("coming_rate", now + DAY)):
@@ -217,7 +217,7 @@ def fill_asks(names: dict[str, Any], team: Any, people: dict[str, User]) -> None
     names["reason_of_all"] = ReasonTemplate.objects.create(title="No", text="No.").pk
 
 
-def fill_outside(names: dict[str, Any], cluster: Any) -> None:
+def fill_unmanaged(names: dict[str, Any], cluster: Any) -> None:
     stands = {"cluster": cluster, "namespace": "vision", "origin": "foreign"}
     raw = {"metadata": {"name": "by-hand"}, "spec": make_spec(1)}
     ResourceClaim.objects.create(uid="uid-by-hand", name="by-hand", raw=raw, **stands)

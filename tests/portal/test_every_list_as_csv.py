@@ -30,8 +30,8 @@ EVIL, EVIL_NAME = "=HYPERLINK(1)", "@SUM"
 
 LISTS = (
     "/claims/",
-    "/claims/outside/",
-    "/claims/outside/templates/",
+    "/claims/unmanaged/",
+    "/claims/unmanaged/templates/",
     "/claims/drafts/",
     "/approvals/",
     "/approvals/?tab=all",

@@ -92,11 +92,11 @@ TABLE: dict[str, Row] = {
     },
     "claims:drafts": {"request": EVERYBODY - VIEWER, "draft_delete": ASKER},
     "after claims:drafts": {"request": ASKER, "draft_restore": ASKER},
-    "claims:outside": {},
-    "claims:outside_claim uid-by-hand": {"adopt": ADMIN, **HIDDEN},
+    "claims:unmanaged_claims": {},
+    "claims:unmanaged_claim uid-by-hand": {"adopt": ADMIN, **HIDDEN},
     "claims:adopt uid-by-hand": {"adopt": ADMIN, 403: TEAM - ADMIN, **HIDDEN},
-    "claims:outside_templates": {},
-    "claims:outside_template uid-template": HIDDEN,
+    "claims:unmanaged_templates": {},
+    "claims:unmanaged_template uid-template": HIDDEN,
     # Approvals
     # The browser requests the card of its first row; what a card offers is that of the cards below.
     "claims:approvals": {**INBOX, "delegations": EVERYBODY},
@@ -230,7 +230,7 @@ SENT_BY_SCRIPT = {"claims/_dropped_page.html:3"}  # pages through what another h
 READ_ONLY = {
     *("list", "detail", "snippet_file", "profile", "profile_diff", "catalogue", "catalogue_compare"),
     *("quotas", "quota", "quota_requests", "quota_request_decision", "extension", "approvals"),
-    *("outside", "outside_claim", "outside_templates", "outside_template"),
+    *("unmanaged_claims", "unmanaged_claim", "unmanaged_templates", "unmanaged_template"),
     *("request_dropped", "request_blockers", "usage:team", "usage:team_csv", "usage:rates"),
     *("usage:claim_fragment", "teams:people", "teams:profile", "notify:notice"),
     *("inventory:fleet", "inventory:devices", "inventory:device", "inventory:nodes", "inventory:node"),

@@ -7,7 +7,7 @@ import pytest
 from claims.approvals import decide
 from claims.models import Approval, ApprovalRule
 from claims.plans.changes import WantedChange, plan_change
-from claims.quotas.usage import team_usage
+from claims.quotas.quota_usage import team_usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from dra.manifests import spec_hash

@@ -12,8 +12,8 @@ from claims.approvals.decide import approve, approve_with_changes
 from claims.lifecycle.services import withdraw
 from claims.models import Approval, ApprovalRule, Claim, Quota
 from claims.plans.changes import WantedChange, plan_change
-from claims.quotas import usage
-from claims.quotas.usage import team_usage
+from claims.quotas import quota_usage
+from claims.quotas.quota_usage import team_usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
 from dra.manifests import spec_hash
@@ -99,7 +99,7 @@ def test_change_of_a_template_counts_all_pods(ask, lena, vision, slice_10):
     make_quota(vision, 12, profile=slice_10)
     claim = ask(devices=1, parallel=4, delivery="template", together=[(slice_10, 3)])
     change(claim, lena, ("slice-10", 1))
-    held = {row.label: row.held for row in usage.quota_usage(Quota.objects.filter(team=vision))}
+    held = {row.label: row.held for row in quota_usage.quota_usage(Quota.objects.filter(team=vision))}
     assert held == {"gpu.nvidia.com": 4, PART: 4, "slice-10": 4}
 
 

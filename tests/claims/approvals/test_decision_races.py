@@ -14,7 +14,7 @@ from claims.approvals.decide import approve_with_changes
 from claims.approvals.services import delegate, end_delegation
 from claims.models import Approval, ApprovalRule, Claim, Delegation
 from claims.plans.changes import WantedChange
-from claims.quotas import usage
+from claims.quotas import quota_usage
 from claims.states import ClaimState
 from core.errors import Conflict, QuotaExceeded
 from tests.factories import make_profile, make_quota, make_spec, make_user
@@ -49,7 +49,7 @@ def test_change_and_request_cannot_share_the_last_devices(ask, lena, vision, mon
     small = make_profile("slice-20", spec=make_spec(device_class=SLICE))
     claim = ask()
     race = Race(monkeypatch)
-    race.hold_after(usage, "quota_usage")
+    race.hold_after(quota_usage, "quota_usage")
     if not locked:
         without_lock(monkeypatch, "claims.approvals.decide._require_quota")
     changed, asked = race.run(

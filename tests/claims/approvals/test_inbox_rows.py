@@ -16,7 +16,7 @@ from rest_framework.test import APIClient
 
 from claims.approvals import decide as decisions
 from claims.approvals import pending
-from claims.inbox import bulk, services
+from claims.inbox import bulk, comments
 from claims.inbox.bulk import Decision, decide, preview_decisions, select_requests, total_effects
 from claims.inbox.impact import past_claims, past_use, queue_sentence, share_of_free
 from claims.inbox.inbox import Inbox, InboxSearch, Item, ItemKind, open_question
@@ -171,7 +171,7 @@ def test_item_remarks(waiting_claim, vision, lena, root, now):
     ApprovalRule.objects.create(team=vision, approval=Approval.BOTH)
     decisions.approve(claim=waiting_claim, by=lena, spec_hash=waiting_claim.spec_hash)
     Claim.objects.update(escalated_at=now)
-    services.comment_on_claim(claim=waiting_claim, by=root, text="Why?", key="k")
+    comments.comment_on_claim(claim=waiting_claim, by=root, text="Why?", key="k")
     (item,) = Inbox(root).pending(for_reader=True)
     assert item.remarks == (
         "escalated to platform admins",
@@ -361,7 +361,7 @@ def test_question_is_open_until_somebody_else_comments(thread, waits):
 def test_comment_writes_every_column_and_bumps_the_version_once(waiting_claim, lena, lars, now):
     before = waiting_claim.version
     for _ in range(2):
-        made = services.comment_on_claim(claim=waiting_claim, by=lena, text="  Why three? ", key="x" * 80)
+        made = comments.comment_on_claim(claim=waiting_claim, by=lena, text="  Why three? ", key="x" * 80)
     assert list(Comment.objects.values()) == [
         {
             "id": made.pk,
@@ -378,7 +378,7 @@ def test_comment_writes_every_column_and_bumps_the_version_once(waiting_claim, l
     assert waiting_claim.version == before + 1
     url = reverse("claims:detail", args=[waiting_claim.pk]) + "#thread"
     assert told() == [("alice", "lena has a question about sam2", "Why three?", url, True)]
-    services.comment_on_claim(
+    comments.comment_on_claim(
         claim=waiting_claim, by=lars, text="Same key.", key="x" * 80
     )  # of another person
     assert Comment.objects.count() == 2
@@ -396,10 +396,10 @@ def test_comment_writes_every_column_and_bumps_the_version_once(waiting_claim, l
 )
 def test_comment_has_1_to_2000_characters_and_a_key(waiting_claim, lena, text, key, said):
     if not said:
-        assert services.comment_on_claim(claim=waiting_claim, by=lena, text=text, key=key).text == text
+        assert comments.comment_on_claim(claim=waiting_claim, by=lena, text=text, key=key).text == text
         return
     with pytest.raises(Invalid) as refused:
-        services.comment_on_claim(claim=waiting_claim, by=lena, text=text, key=key)
+        comments.comment_on_claim(claim=waiting_claim, by=lena, text=text, key=key)
     assert refused.value.message.startswith(said)
     assert not Comment.objects.exists()
 
@@ -410,7 +410,7 @@ def test_comments_notify_the_other_side_only(waiting_claim, vision, alice, lena,
 
     def say(by, text):
         Notice.objects.all().delete()
-        made = services.comment_on_claim(claim=waiting_claim, by=by, text=text, key=text)
+        made = comments.comment_on_claim(claim=waiting_claim, by=by, text=text, key=text)
         return made.question, [(who, title, important) for who, title, _body, _url, important in told()]
 
     wrote = "commented on sam2"
@@ -437,7 +437,7 @@ def test_comments_notify_the_other_side_only(waiting_claim, vision, alice, lena,
 def test_comment_after_the_decision_notifies_nobody(waiting_claim, alice, lena):
     decisions.approve(claim=waiting_claim, by=lena, spec_hash=waiting_claim.spec_hash)
     Notice.objects.all().delete()
-    services.comment_on_claim(claim=waiting_claim, by=alice, text="Thanks.", key="k")
+    comments.comment_on_claim(claim=waiting_claim, by=alice, text="Thanks.", key="k")
     assert told() == []
 
 
@@ -447,7 +447,7 @@ def test_quota_request_has_its_own_thread(more, waiting_claim, root, alice, lena
 
     def say(by, text, about=more):
         Notice.objects.all().delete()
-        made = services.comment_on_quota_request(quota_request=about, by=by, text=text, key=text)
+        made = comments.comment_on_quota_request(quota_request=about, by=by, text=text, key=text)
         return made.question, [(who, title, body, where, asks) for who, title, body, where, asks in told()]
 
     assert say(root, "Until when?", other)[0]
@@ -646,7 +646,7 @@ def test_quota_preview_warns_of_overcommitment(more, root, monkeypatch):
         (9, "Limits of all teams exceed capacity by 3 devices."),
     ):
         monkeypatch.setattr(
-            "claims.quotas.requests.device_capacity", lambda _names, most=capacity: {GPU_CLASS: most}
+            "claims.quotas.quota_requests.device_capacity", lambda _names, most=capacity: {GPU_CLASS: most}
         )
         assert said(lines_of(root, quota=[more.pk]))[0][2] == warning
 
@@ -803,7 +803,7 @@ def test_past_use_counts_the_hours_of_the_last_90_days(vision, fra, train, alice
 
 
 def test_comment_of_one_character_is_valid(waiting_claim, lena):
-    assert services.comment_on_claim(claim=waiting_claim, by=lena, text=" ? ", key="k").text == "?"
+    assert comments.comment_on_claim(claim=waiting_claim, by=lena, text=" ? ", key="k").text == "?"
 
 
 def test_invalid_comment_is_explained_on_its_page(client, waiting_claim, lena):

@@ -23,7 +23,7 @@ from claims.models import (
     RequestStatus,
 )
 from claims.plans.changes import WantedChange
-from claims.quotas import requests as quota_requests
+from claims.quotas import quota_requests
 from claims.quotas import services as quotas
 from claims.states import ClaimState
 from teams import services as teams

@@ -5,7 +5,7 @@ import pytest
 from claims.models import Quota
 from claims.plans import plan
 from claims.plans.changes import current_parts
-from claims.quotas import usage
+from claims.quotas import quota_usage
 from claims.states import ClaimState
 from cluster.protocol import POD, RESOURCE_SLICE
 from demo.controlplane import machines
@@ -33,7 +33,7 @@ def cut(admin):
 
 
 def used():
-    return {row.label: (row.held, row.reserved) for row in usage.quota_usage(Quota.objects.all())}
+    return {row.label: (row.held, row.reserved) for row in quota_usage.quota_usage(Quota.objects.all())}
 
 
 def test_a_gpu_and_a_partition_are_given_together_and_both_quotas_are_charged(

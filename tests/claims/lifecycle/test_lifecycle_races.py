@@ -10,7 +10,7 @@ from claims.approvals import decide
 from claims.lifecycle import expiry
 from claims.lifecycle.services import approve_extension, deny_extension, extend
 from claims.models import Claim, Extension, PendingRequest, ProfileVersion, Quota, RequestStatus
-from claims.quotas import usage
+from claims.quotas import quota_usage
 from claims.requests import replacement
 from claims.states import ClaimState
 from core.errors import Conflict
@@ -41,7 +41,7 @@ def held(ask, lena):
 
 
 def used():
-    (standing,) = usage.quota_usage(Quota.objects.all())
+    (standing,) = quota_usage.quota_usage(Quota.objects.all())
     return standing.used
 
 

@@ -7,7 +7,7 @@ from claims.delivery import reconcile, tasks
 from claims.delivery.reconcile import release_predecessors
 from claims.lifecycle.services import approve_extension, extend, release, withdraw
 from claims.models import Claim
-from claims.quotas import usage
+from claims.quotas import quota_usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from inventory.models import ResourceClaim
@@ -29,7 +29,7 @@ def old(ask, lena):
 
 
 def used(*rows):
-    return [standing.used for standing in usage.quota_usage(rows)]
+    return [standing.used for standing in quota_usage.quota_usage(rows)]
 
 
 def test_only_what_is_more_counts_until_the_old_one_is_over(ask, old, quota, vision, train):

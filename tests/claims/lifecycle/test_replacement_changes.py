@@ -5,7 +5,7 @@ import pytest
 from claims.approvals import decide
 from claims.models import Claim
 from claims.plans.changes import WantedChange
-from claims.quotas import usage
+from claims.quotas import quota_usage
 from claims.states import ClaimState
 from core.errors import Invalid
 from tests.factories import make_profile, make_spec
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 
 def used(quota):
-    (standing,) = usage.quota_usage([quota])
+    (standing,) = quota_usage.quota_usage([quota])
     return standing.used
 
 

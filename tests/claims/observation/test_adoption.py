@@ -33,7 +33,7 @@ from tests.factories import (
 pytestmark = pytest.mark.django_db
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 DAY = timedelta(hours=24)
-OUTSIDE = "/api/v1/claims/outside/"
+UNMANAGED = "/api/v1/claims/unmanaged/"
 
 
 @pytest.fixture
@@ -375,12 +375,12 @@ def test_a_profile_that_does_not_fit_is_refused(adoption, train, vision, why):
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(1, False), (2, True)])
-def test_what_counts_already_as_outside_fits_up_to_the_limit(adoption, quota, limit, fits):
+def test_unmanaged_use_that_counts_already_fits_up_to_the_limit(adoption, quota, limit, fits):
     Quota.objects.filter(pk=quota.pk).update(devices=limit)
     if fits:
         adopt(**adoption)
     else:
-        said = "vision holds 0 of 1 gpu.nvidia.com device, uses 2 outside the portal."
+        said = "vision holds 0 of 1 gpu.nvidia.com device, plus 2 unmanaged."
         with pytest.raises(QuotaExceeded, match=f"^{said}$"):
             adopt(**adoption)
         assert not Claim.objects.exists()
@@ -420,8 +420,8 @@ def test_the_lines_that_are_shown_say_what_adopting_does(row, vision, train, quo
         (line.label, line.needs, line.fits, line.sentence) for line in adoption_lines(row, vision, train)
     ]
     assert sorted(shown) == [
-        ("claims", 0, True, "vision has 0 of 4 claims, uses 1 outside the portal."),
-        ("gpu.nvidia.com", 0, True, "vision holds 0 of 8 gpu.nvidia.com devices, uses 2 outside the portal."),
+        ("claims", 0, True, "vision has 0 of 4 claims, plus 1 unmanaged."),
+        ("gpu.nvidia.com", 0, True, "vision holds 0 of 8 gpu.nvidia.com devices, plus 2 unmanaged."),
         ("train-80", 2, True, "vision holds 0 of 2 devices of profile train-80; this claim needs 2."),
     ]
     Quota.objects.filter(device_class="gpu.nvidia.com").delete()
@@ -463,7 +463,7 @@ def test_the_page_of_what_cannot_be_adopted_is_not_there(client, row, root, colu
     address = reverse("claims:adopt", args=[row.uid])
     assert client.get(address).status_code == client.post(address, {}).status_code == 404
     if "gone_at" not in columns:
-        assert address not in client.get(reverse("claims:outside_claim", args=[row.uid])).text
+        assert address not in client.get(reverse("claims:unmanaged_claim", args=[row.uid])).text
 
 
 def test_the_page_hands_all_that_was_typed_to_the_service(client, row, root, alice, train, monkeypatch):
@@ -484,7 +484,7 @@ def test_the_page_hands_all_that_was_typed_to_the_service(client, row, root, ali
 
 def post(client, person, uid, **body):
     client.force_login(person)
-    return client.post(f"{OUTSIDE}{uid}/adopt/", json.dumps(body), content_type="application/json")
+    return client.post(f"{UNMANAGED}{uid}/adopt/", json.dumps(body), content_type="application/json")
 
 
 def test_the_api_hands_all_that_was_sent_to_the_service(client, row, root, alice, train, monkeypatch):

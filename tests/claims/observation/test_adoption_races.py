@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from claims.lifecycle.services import accept_object, release
 from claims.models import Claim
-from claims.quotas import usage
+from claims.quotas import quota_usage
 from claims.states import ClaimState
 from claims.unmanaged.services import adopt
 from core.errors import QuotaExceeded
@@ -42,7 +42,7 @@ def test_a_request_and_an_adoption_cannot_share_the_last_devices(
 ):
     make_quota(vision, 2, profile=train)
     race = Race(monkeypatch)
-    race.hold_after(usage, "quota_usage")
+    race.hold_after(quota_usage, "quota_usage")
     if not locked:
         without_lock(monkeypatch, "claims.unmanaged.services._adopt")
     adopted, asked = race.run(adopting(row, root, alice, train), partial(ask, devices=2))

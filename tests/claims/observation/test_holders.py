@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from claims.delivery.reconcile import visible_holders
+from claims.access import visible_holders
 from inventory.holders import holders_for
 from inventory.models import Device, ResourceClaim, ResourceSlice
 from inventory.states import Holder

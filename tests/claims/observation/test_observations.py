@@ -10,8 +10,9 @@ import time_machine
 from django.utils import timezone
 
 from claims.models import Claim
-from claims.observation.observations import Observation, device_holdings, observe, owner_labels, valid_ids
+from claims.observation.observations import Observation, device_holdings, observe, owner_labels
 from claims.states import FINAL, ClaimState
+from core.inputs import valid_ids
 from inventory.models import (
     Device,
     Freshness,

@@ -1,4 +1,4 @@
-"""The API of what stands outside the portal, of adopting, and of one action on several claims."""
+"""API of unmanaged claims, adoption, and bulk actions."""
 
 import json
 
@@ -11,7 +11,7 @@ from tests.claims.mirror import Mirror
 from tests.factories import make_claim, make_spec
 
 pytestmark = pytest.mark.django_db
-OUTSIDE, BULK = "/api/v1/claims/outside/", "/api/v1/claims/bulk/"
+UNMANAGED, BULK = "/api/v1/claims/unmanaged/", "/api/v1/claims/bulk/"
 
 
 @pytest.fixture
@@ -29,18 +29,18 @@ def post(client, person, address, body):
 
 def test_the_list_is_of_the_askers_teams_and_can_be_narrowed(client, alice, eve, row):
     client.force_login(alice)
-    (found,) = client.get(OUTSIDE).json()["results"]
+    (found,) = client.get(UNMANAGED).json()["results"]
     assert (found["name"], found["team"], found["requested_devices"], found["adoptable"]) == (
         "by-hand", "vision", 2, True,
     )  # fmt: skip
-    assert client.get(OUTSIDE, {"origin": "template"}).json()["results"] == []
+    assert client.get(UNMANAGED, {"origin": "template"}).json()["results"] == []
     client.force_login(eve)
-    assert client.get(OUTSIDE).json()["results"] == []
+    assert client.get(UNMANAGED).json()["results"] == []
 
 
 def test_an_admin_adopts_and_asking_twice_is_answered_twice(client, root, alice, eve, row):
     body = {"owner": "alice", "profile": "train-80", "duration": "1d"}
-    address = f"{OUTSIDE}{row.uid}/adopt/"
+    address = f"{UNMANAGED}{row.uid}/adopt/"
     first = post(client, root, address, body)
     assert first.status_code == 201
     assert first.json()["requested_by"] == "alice"
@@ -51,7 +51,7 @@ def test_an_admin_adopts_and_asking_twice_is_answered_twice(client, root, alice,
 
 
 def test_adopting_refuses_with_the_sentences_of_the_page(client, root, alice, row, quota):
-    address = f"{OUTSIDE}{row.uid}/adopt/"
+    address = f"{UNMANAGED}{row.uid}/adopt/"
     fields = {"owner": "nobody", "profile": "train-80", "duration": "1d"}
     assert post(client, root, address, fields).json()["detail"] == "There is no person nobody."
     quota.devices = 1

@@ -11,7 +11,7 @@ from django.utils import timezone
 from claims.delivery import tasks
 from claims.lifecycle.services import release
 from claims.models import Claim
-from claims.quotas.usage import quota_usage
+from claims.quotas.quota_usage import quota_usage
 from claims.states import ClaimState
 from claims.unmanaged import services as unmanaged_services
 from cluster.protocol import RESOURCE_CLAIM
@@ -21,7 +21,7 @@ from notify.models import Notice
 from tests.factories import make_claim, make_profile, make_quota, make_spec, make_team
 
 pytestmark = pytest.mark.django_db
-LIST = "/claims/outside/"
+LIST = "/claims/unmanaged/"
 
 
 def foreign(fra, name="by-hand", *, uid="", devices=2, held=(), origin="foreign", **columns):
@@ -64,7 +64,7 @@ def test_a_label_of_a_claim_of_another_namespace_makes_nothing_the_portals(clien
 
 def test_others_see_none_of_it(client, alice, eve, root, fra):
     row = foreign(fra)
-    address = reverse("claims:outside_claim", args=[row.uid])
+    address = reverse("claims:unmanaged_claim", args=[row.uid])
     assert "by-hand" not in page_of(client, eve).text
     assert client.get(address).status_code == 404
     assert "by-hand" in page_of(client, root).text
@@ -79,7 +79,7 @@ def test_the_list_is_narrowed_and_downloaded(client, alice, fra):
     lines = b"".join(client.get(f"{LIST}?format=csv&sort=name")).decode().splitlines()
     assert lines[0].startswith("ResourceClaim,Origin,State,Requested devices,Held,Pods")
     assert lines[1].startswith("'=made,extended resource,pending,2,0,0")
-    assert lines[2].startswith('by-hand,made by hand,"allocated,reserved",2,1,1')
+    assert lines[2].startswith('by-hand,created outside the portal,"allocated,reserved",2,1,1')
 
 
 def test_the_list_costs_the_same_for_one_and_for_many(client, alice, fra):
@@ -172,10 +172,10 @@ def test_a_lost_message_is_made_good_by_the_sweep(row, root, alice, train, gatew
 def test_over_quota_is_refused_with_numbers_unless_it_is_known(row, root, alice, train, vision, quota):
     quota.devices = 1
     quota.save(update_fields=["devices"])
-    with pytest.raises(QuotaExceeded, match="uses 2 outside the portal"):
+    with pytest.raises(QuotaExceeded, match="plus 2 unmanaged"):
         adopt(row, root, alice, train)
     claim = adopt(row, root, alice, train, over_quota=True)
-    assert "uses 2 outside the portal" in claim.history.get().reason
+    assert "plus 2 unmanaged" in claim.history.get().reason
 
 
 def test_who_and_what_does_not_fit_is_refused(row, root, alice, eve, lena, train, fra):
@@ -198,7 +198,7 @@ def test_an_admin_adopts_by_page(client, row, root, alice, vision, train):
     address = reverse("claims:adopt", args=[row.uid])
     text = page_of(client, root, address).text
     assert "It counts as 2 devices against the quota of the team." in text
-    assert "uses 2 outside the portal" in text
+    assert "plus 2 unmanaged" in text
     assert not Claim.objects.exists()
     wrong = client.post(address, {"owner": "eve", "profile": "train-80", "duration": "1d"})
     assert wrong.status_code == 422
@@ -240,9 +240,9 @@ def test_two_quotas_of_the_team_are_counted(row, root, alice, train, vision):
         adopt(row, root, alice, train)
 
 
-def test_what_counts_as_outside_already_is_not_counted_twice(row, root, alice, train, quota):
+def test_adopted_use_is_not_counted_twice(row, root, alice, train, quota):
     quota.devices = 2
     quota.save(update_fields=["devices"])
     adopt(row, root, alice, train)
     (now,) = quota_usage([quota])
-    assert (now.held, now.outside, now.over) == (2, 0, 0)
+    assert (now.held, now.unmanaged, now.over) == (2, 0, 0)

@@ -1,4 +1,4 @@
-"""What stands outside the portal: whose object is in whose list, what is said of it, in page, CSV and API."""
+"""Unmanaged objects: who sees which, and what page, CSV and API show of them."""
 
 import csv
 import html
@@ -10,7 +10,8 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 
 from claims.models import Claim, TeamNamespace
-from claims.observation.unmanaged import UnmanagedClaim, consumers, unmanaged_objects
+from claims.observation.observations import consumer_references
+from claims.observation.unmanaged import UnmanagedClaim, unmanaged_objects
 from claims.states import ClaimState
 from inventory.models import Freshness, Pod, ResourceClaim, ResourceClaimTemplate
 from tests.claims.mirror import result
@@ -18,7 +19,7 @@ from tests.factories import make_claim, make_cluster, make_spec, make_team, make
 
 pytestmark = pytest.mark.django_db
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-LIST, API = "/claims/outside/", "/api/v1/claims/outside/"
+LIST, API = "/claims/unmanaged/", "/api/v1/claims/unmanaged/"
 MODELS = [ResourceClaim, ResourceClaimTemplate]
 
 
@@ -87,7 +88,7 @@ def test_what_a_claim_of_that_place_knows_is_of_the_portal(vision, fra, alice, m
 @pytest.mark.parametrize(
     "owner", ["", "nonsense", NO_CLAIM, NO_CLAIM.upper(), f"x{NO_CLAIM}", f"{NO_CLAIM}x"]
 )
-def test_a_label_that_names_no_claim_leaves_an_object_outside(vision, fra, alice, owner):
+def test_object_with_the_label_of_no_claim_is_unmanaged(vision, fra, alice, owner):
     make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
     foreign(fra, owner=owner)
     assert names(unmanaged_objects(ResourceClaim, alice)) == ["by-hand"]
@@ -156,8 +157,8 @@ def test_its_resources_are_those_that_pods_mapped_to_it(fra):
 
 
 BY_HAND = (
-    "Created with kubectl or another tool. Its devices count against the quota of the team as use "
-    "outside the portal, and it does not expire."
+    "Created with kubectl or another tool. Its devices count against the quota of the team as "
+    "unmanaged use, and it does not expire."
 )
 OF_TEMPLATE = (
     "Kubernetes created it for pod {} from a ResourceClaimTemplate that is not the portal's (named {} in the "
@@ -168,15 +169,15 @@ BY_NUMBER = (
     "with the pod, and nobody can change it."
 )
 STRAY = (
-    "It carries the label of the portal with the id an-id, of which the portal knows no claim here. It may "
-    "come from another portal, from a copy of a manifest, or from before this portal's data were restored."
+    "It has the label of the portal with the id an-id, but the portal has no claim with this id here. It may "
+    "come from another portal, from a copied manifest, or from before this portal's data was restored."
 )
 
 
 @pytest.mark.parametrize(
     ("origin", "is_full", "origin_said", "text"),
     [
-        ("foreign", True, "made by hand", BY_HAND),
+        ("foreign", True, "created outside the portal", BY_HAND),
         ("template", True, "from a template", OF_TEMPLATE.format("p-0", "gpu")),
         ("template", False, "from a template", OF_TEMPLATE.format("a pod", "?")),
         (
@@ -219,9 +220,13 @@ def test_what_stays_can_be_adopted(origin, deleting, is_adoptable):
 
 
 def test_it_is_reserved_for_those_of_its_status():
-    assert consumers(ResourceClaim(raw={})) == consumers(ResourceClaim(raw={"status": None})) == []
+    assert (
+        consumer_references(ResourceClaim(raw={}))
+        == consumer_references(ResourceClaim(raw={"status": None}))
+        == []
+    )
     row = ResourceClaim(raw={"status": {"reservedFor": [{"name": "a"}, {"name": "b"}]}})
-    assert [one["name"] for one in consumers(row)] == ["a", "b"]
+    assert [one["name"] for one in consumer_references(row)] == ["a", "b"]
     assert UnmanagedClaim(row).pods == 2
 
 
@@ -260,13 +265,14 @@ def test_the_csv_has_every_column_of_every_row_newest_first(client, root, severa
         "ResourceClaim", "Origin", "State", "Requested devices", "Held", "Pods", "Allocated", "Team",
         "Namespace", "Cluster", "Created",
     ]  # fmt: skip
+    direct = "created outside the portal"
     at = {hour: f"2026-11-20T{hour}:00:00+00:00" for hour in (11, 12, 13)}
     assert rows == [
-        ["plain", "made by hand", "pending", "2", "0", "0", "", "vision", "vision", "osl-1", at[13]],
-        ["of-audio", "made by hand", "pending", "2", "0", "0", "", "audio", "audio", "fra-1", at[12]],
+        ["plain", direct, "pending", "2", "0", "0", "", "vision", "vision", "osl-1", at[13]],
+        ["of-audio", direct, "pending", "2", "0", "0", "", "audio", "audio", "fra-1", at[12]],
         ["full", "from a template", "allocated,reserved", "3", "2", "1", at[12], "vision", "vision", "fra-1",
          at[11]],
-        ["undated", "made by hand", "pending", "2", "0", "0", "", "vision", "vision", "fra-1", ""],
+        ["undated", direct, "pending", "2", "0", "0", "", "vision", "vision", "fra-1", ""],
     ]  # fmt: skip
     uids = csv_of(client, LIST, col="uid", sort="name")
     assert uids[1:] == [[name, f"uid-{name}"] for name in ("full", "of-audio", "plain", "undated")]
@@ -379,7 +385,7 @@ def test_the_page_has_its_own_object_as_kubectl_shows_it(client, alice, root, fr
     foreign(fra, "another", uid="a-uid-before")
     client.force_login(alice)
     shown = client.get(f"{LIST}{row.uid}/").context
-    assert (shown["row"], shown["found"], shown["may_adopt"]) == (row, UnmanagedClaim(row), False)
+    assert (shown["row"], shown["unmanaged"], shown["may_adopt"]) == (row, UnmanagedClaim(row), False)
     keys = [line.split(":")[0] for line in shown["yaml"].splitlines() if line and line[0] not in " -"]
     assert keys == ["apiVersion", "kind", "metadata", "spec", "status"]
     client.force_login(root)
@@ -447,9 +453,9 @@ def test_a_page_says_how_old_what_it_shows_is(client, alice, fra, freshness, pat
 @pytest.mark.parametrize(
     ("path", "title", "text"),
     [
-        (LIST, "No ResourceClaims outside the portal",
+        (LIST, "No unmanaged claims",
          "Every ResourceClaim in your teams' namespaces belongs to a claim of the portal."),
-        (f"{LIST}templates/", "No templates outside the portal",
+        (f"{LIST}templates/", "No unmanaged templates",
          "Every template in your teams' namespaces belongs to a claim of the portal."),
     ],
 )  # fmt: skip
@@ -462,6 +468,6 @@ def test_an_empty_list_says_so(client, alice, fra, path, title, text):
 
 def test_the_list_shows_its_rows_newest_first(client, root, several):
     client.force_login(root)
-    shown = client.get(LIST).context["unmanaged"]
+    shown = client.get(LIST).context["unmanaged_claims"]
     assert [one.row.name for one in shown] == ["plain", "of-audio", "full", "undated"]
     assert [one.requested_devices for one in shown] == [2, 2, 3, 2]

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from claims.models import Claim, Quota
-from claims.quotas import services, usage
+from claims.quotas import quota_usage, services
 from claims.states import ClaimState
 from core.errors import Invalid, QuotaExceeded
 from inventory.models import Cluster, Device, DeviceClass, ResourceSlice
@@ -88,13 +88,13 @@ def test_within_its_own_guarantee_a_team_is_never_refused_for_others(ask, vision
         ask(devices=1)
 
 
-@pytest.mark.parametrize("use", ["held", "reserved", "outside"])
+@pytest.mark.parametrize("use", ["held", "reserved", "unmanaged"])
 def test_what_a_team_uses_of_its_guarantee_is_not_kept_twice(ask, quota, publish, fra, use):
     publish(6)
     nlp = make_team("nlp")
     make_cluster("fra-1", teams=(nlp,))
     guarantee(nlp, 4)
-    if use == "outside":
+    if use == "unmanaged":
         foreign(fra, "by-hand", 3, namespace="nlp")
     else:
         state = ClaimState.ALLOCATED if use == "held" else ClaimState.REQUESTED
@@ -106,7 +106,7 @@ def test_what_a_team_uses_of_its_guarantee_is_not_kept_twice(ask, quota, publish
 
 def test_capacity_that_nobody_shows_is_not_checked(ask, quota):
     guarantee(make_team("nlp"), 4)
-    assert usage.device_capacity([GPU_CLASS]) == {}
+    assert quota_usage.device_capacity([GPU_CLASS]) == {}
     ask(devices=8)
 
 
@@ -115,9 +115,9 @@ def test_capacity_that_nobody_shows_is_not_checked(ask, quota):
 )
 def test_the_capacity_of_a_class_that_no_cluster_in_use_shows_is_unknown(fra, publish, shown, change):
     publish(3)
-    assert usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 3}
+    assert quota_usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 3}
     shown.objects.update(**change)
-    assert usage.device_capacity([GPU_CLASS]) == {}
+    assert quota_usage.device_capacity([GPU_CLASS]) == {}
 
 
 def test_the_capacity_of_one_class_is_no_look_at_the_others(fra, publish, django_assert_num_queries):
@@ -126,7 +126,7 @@ def test_the_capacity_of_one_class_is_no_look_at_the_others(fra, publish, django
         DeviceClass.objects.create(cluster=fra, uid=name, name=name)
     # What clusters show and have stored, those that are cut, and the number of the others.
     with django_assert_num_queries(3):
-        assert usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 3}
+        assert quota_usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 3}
 
 
 def test_a_guarantee_is_never_more_than_the_limit(root, vision):
@@ -148,9 +148,9 @@ def test_two_teams_at_once_cannot_share_what_is_left_beyond_a_guarantee(
     make_cluster("fra-1", teams=(speech,))
     make_quota(speech, 8)
     race = Race(monkeypatch)
-    race.hold_after(usage, "used_by_all_teams")
+    race.hold_after(quota_usage, "used_by_all_teams")
     if not locked:
-        without_lock(monkeypatch, "claims.quotas.usage.lock_quotas")
+        without_lock(monkeypatch, "claims.quotas.quota_usage.lock_quotas")
     first, second = race.run(
         partial(ask, devices=5), partial(ask, devices=5, by=eve, team=speech, name="of-speech")
     )
@@ -163,9 +163,9 @@ def test_partitions_that_exclude_one_another_are_no_capacity_twice(fra, publish)
     """Of three partitions of a GPU one or the other two can be held, beside a plain device."""
     publish(1)
     publish_cut(fra, {"whole": ["a", "b"], "left": ["a"], "right": ["b"]})
-    assert usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 1 + 2}
+    assert quota_usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 1 + 2}
     Device.objects.filter(name="right").update(classes=[])
-    assert usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 1 + 1}
+    assert quota_usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 1 + 1}
 
 
 @pytest.mark.parametrize(
@@ -174,9 +174,9 @@ def test_partitions_that_exclude_one_another_are_no_capacity_twice(fra, publish)
 def test_counters_that_are_older_or_gone_count_for_nothing(fra, publish, name, change):
     publish(1)
     publish_cut(fra, {"left": ["a"], "right": ["b"]})
-    assert usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 1 + 2}
+    assert quota_usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 1 + 2}
     ResourceSlice.objects.filter(name=name).update(**change)
-    assert usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 1}
+    assert quota_usage.device_capacity([GPU_CLASS]) == {GPU_CLASS: 1}
 
 
 def publish_cut(cluster, partitions):

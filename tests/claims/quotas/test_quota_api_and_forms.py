@@ -45,7 +45,7 @@ def api(user):
 
 @pytest.fixture
 def used(vision, fra, train, quota):
-    """Of eight and two more are three held, two reserved, four used outside and one carried."""
+    """Quota of 8 + 2 devices: 3 held, 2 reserved, 6 unmanaged, 1 carried."""
     Quota.objects.update(guaranteed=2)
     make_raise(quota, 2, ends_at=timezone.now() + DAY)
     runs = make_claim(vision, cluster=fra, profile=train, devices=3, state=ClaimState.ALLOCATED, name="runs")
@@ -57,7 +57,7 @@ def used(vision, fra, train, quota):
 
 def test_the_api_tells_every_figure_of_a_quota_and_its_parts(used, alice, lena, eve):
     shown = api(alice).get(f"{QUOTAS}{used.pk}/").json()
-    parts = {name: shown.pop(name) for name in ("contributions", "outside_parts", "raises")}
+    parts = {name: shown.pop(name) for name in ("contributions", "unmanaged_parts", "raises")}
     assert shown == {
         "id": str(used.pk),
         "team": "vision",
@@ -69,7 +69,7 @@ def test_the_api_tells_every_figure_of_a_quota_and_its_parts(used, alice, lena, 
         "guaranteed": 2,
         "held": 3,
         "reserved": 2,
-        "outside": 6,
+        "unmanaged": 6,
         "free": 0,
         "over": 1,
     }
@@ -78,7 +78,7 @@ def test_the_api_tells_every_figure_of_a_quota_and_its_parts(used, alice, lena, 
         (one["claim"]["name"], one["devices"], one["reserved"], one["carried"])
         for one in parts["contributions"]
     ] == [("runs", 3, False, 0), ("next", 2, True, 1)]
-    assert parts["outside_parts"] == [
+    assert parts["unmanaged_parts"] == [
         {
             "kind": "ResourceClaim",
             "cluster": "fra-1",
@@ -306,7 +306,7 @@ def test_the_pages_of_quotas_list_every_row_and_are_taken_along(client, alice, r
             "Limit",
             "Held",
             "Reserved",
-            "Outside the portal",
+            "Unmanaged",
             "Free",
             "Over",
             "Guaranteed",
@@ -321,7 +321,7 @@ def test_the_pages_of_quotas_list_every_row_and_are_taken_along(client, alice, r
         ["Claim", "State", "Who", "Counts as", "Devices"],
         ["runs", "Allocated", "alice", "held", "3"],
         ["next", "Waiting for approval", "alice", "reserved", "2"],
-        ["by-hand", "ResourceClaim", "vision", "outside the portal", "6"],
+        ["by-hand", "ResourceClaim", "vision", "unmanaged", "6"],
     ]
     assert "quota-vision-gpunvidiacom.csv" in answer["Content-Disposition"]
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from claims.models import Quota, QuotaRequest, RequestStatus, TeamNamespace, WrittenQuota
 from claims.quotas import resource_quota_sync, services
 from claims.quotas.forms import QuotaAskForm, QuotaForm
-from claims.quotas.usage import device_capacity, quota_breakdown, quota_usage
+from claims.quotas.quota_usage import device_capacity, quota_breakdown, quota_usage
 from claims.states import ClaimState
 from cluster.protocol import Refused
 from inventory.models import Cluster, Device, DeviceClass, ResourceSlice

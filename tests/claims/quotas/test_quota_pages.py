@@ -148,17 +148,17 @@ def test_teams_are_paged_and_found_by_name(client, root, vision, quota, monkeypa
     assert [line.split(",")[0] for line in lines[1:]] == ["alpha", "beta", "vision"]
 
 
-def test_parts_of_a_figure_are_paged_with_what_is_outside_on_the_last_page(
+def test_parts_of_a_figure_are_paged_with_unmanaged_use_on_the_last_page(
     client, alice, vision, fra, train, quota, monkeypatch
 ):
-    monkeypatch.setattr("claims.quotas.usage.PARTS_PER_PAGE", 2)
+    monkeypatch.setattr("claims.quotas.quota_usage.PARTS_PER_PAGE", 2)
     claims = [make_claim(vision, by=alice, cluster=fra, profile=train) for _ in range(3)]
     foreign(fra, "by-hand", 2)
     client.force_login(alice)
 
     def parts(**query):
         shown = client.get(reverse("claims:quota", args=[quota.pk]), query).context["parts"]
-        return [part.claim for part in shown.claims], [part.use.name for part in shown.outside]
+        return [part.claim for part in shown.claims], [part.use.name for part in shown.unmanaged]
 
     assert parts() == (claims[:2], [])
     assert parts(page="2") == (claims[2:], ["by-hand"])

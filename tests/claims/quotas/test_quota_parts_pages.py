@@ -1,4 +1,4 @@
-"""Use outside the portal in “How is this computed?”: each part links to its own page."""
+"""Unmanaged use in “How is this computed?”: each part links to its own page."""
 
 import pytest
 from django.db import connection
@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from claims.models import Claim, Quota
-from claims.quotas.usage import quota_breakdown
+from claims.quotas.quota_usage import quota_breakdown
 from claims.states import ClaimState
 from inventory.models import Pod, ResourceClaim
 from tests.claims.quotas.test_quota_usage import foreign, plugin_pod
@@ -24,7 +24,7 @@ def page(request, client, bob, quota):
 
 def test_a_claim_made_by_hand_leads_to_its_page(page, client, fra):
     row = foreign(fra, "by-hand", 2)
-    address = reverse("claims:outside_claim", args=[row.uid])
+    address = reverse("claims:unmanaged_claim", args=[row.uid])
     assert f'<a class="dg-link dg-break" href="{address}">vision/by-hand</a>' in page()
     assert client.get(address).status_code == 200
 
@@ -47,8 +47,8 @@ def test_what_has_no_page_is_named_without_a_link(page, vision, fra, train):
 
 def test_links_are_only_for_those_who_may_follow_them(fra, vision, quota, bob, eve):
     foreign(fra, "by-hand", 2)
-    assert [bool(part.url) for part in quota_breakdown(quota, bob).outside] == [True]
-    assert [bool(part.url) for part in quota_breakdown(quota, eve).outside] == [False]
+    assert [bool(part.url) for part in quota_breakdown(quota, bob).unmanaged] == [True]
+    assert [bool(part.url) for part in quota_breakdown(quota, eve).unmanaged] == [False]
 
 
 def test_the_page_costs_the_same_for_one_part_and_for_many(client, bob, vision, fra, train, quota):

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from claims.models import Quota, QuotaRequest, TeamNamespace
-from claims.quotas import resource_quota, services, usage
+from claims.quotas import quota_usage, resource_quota, services
 from claims.quotas import services as quota_requests
 from cluster.protocol import RESOURCE_QUOTA
 from core.errors import Conflict, Invalid
@@ -25,7 +25,7 @@ def want(alice, vision, quota):
 
 
 def limit_of(quota):
-    (standing,) = usage.quota_usage([Quota.objects.select_related("team").get(pk=quota.pk)])
+    (standing,) = quota_usage.quota_usage([Quota.objects.select_related("team").get(pk=quota.pk)])
     return standing.limit
 
 

@@ -12,8 +12,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.models import Quota, QuotaIncrease, QuotaRequest, RequestStatus
-from claims.quotas import requests, services
-from claims.quotas.requests import request_impact
+from claims.quotas import quota_requests, services
+from claims.quotas.quota_requests import request_impact
 from core.errors import Conflict, Forbidden, Invalid
 from core.times import moment, moment_with_zone
 from inventory.models import Device, DeviceClass, ResourceSlice
@@ -350,7 +350,7 @@ def test_every_request_that_nobody_decided_in_time_expires_and_no_other(vision, 
     done = ask(alice, now - DAY, status=RequestStatus.DENIED, decided_by=root, decided_at=now - 2 * DAY)
     kept = {one.pk: row_of(one) for one in (due, long_due, early, done)}
     for _ in range(2):
-        requests.end_overdue(now)
+        quota_requests.end_overdue(now)
     expired = {
         "status": "expired",
         "decided_by_id": None,
@@ -388,7 +388,7 @@ def test_the_end_of_a_raise_is_told_to_leads_and_the_asker_within_its_bounds(
 ):
     one = make_raise(quota, 2, starts_at=now + begins, ends_at=now + ends)
     for _ in range(2):
-        requests.notify_ends(now)
+        quota_requests.notify_ends(now)
     titles = {
         "ends": f"The 2 more gpu.nvidia.com of vision end on {moment_with_zone(one.ends_at)}",
         "ended": "The 2 more gpu.nvidia.com of vision have ended",
@@ -403,7 +403,7 @@ def test_each_raise_is_told_of_and_one_without_a_request_to_leads_alone(quota, v
     for devices in (2, 3):
         make_raise(quota, devices, starts_at=now - DAY, ends_at=now + HOUR)
     QuotaIncrease.objects.filter(devices=3).update(request=None)
-    requests.notify_ends(now)
+    quota_requests.notify_ends(now)
     assert sorted((who, title[:7]) for who, title, *_ in notices()) == [
         ("alice", "The 2 m"),
         ("lars", "The 2 m"),

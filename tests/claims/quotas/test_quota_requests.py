@@ -10,9 +10,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.models import Quota, QuotaIncrease, QuotaRequest, RequestStatus
-from claims.quotas import requests, services
-from claims.quotas.requests import request_impact
-from claims.quotas.usage import quota_usage
+from claims.quotas import quota_requests, services
+from claims.quotas.quota_requests import request_impact
+from claims.quotas.quota_usage import quota_usage
 from claims.states import ClaimState
 from claims.tasks import maintain_quotas
 from core.errors import Conflict, Forbidden, Invalid
@@ -87,7 +87,7 @@ def test_leads_hear_of_the_end_of_a_raise_a_day_before_it_and_when_it_has_ended(
 ):
     now = timezone.now()
     make_raise(quota, 2, starts_at=now + timedelta(days=since), ends_at=now + timedelta(days=until))
-    requests.notify_ends(now)
+    quota_requests.notify_ends(now)
     titles = Notice.objects.filter(user=lena).values_list("title", flat=True)
     assert [" ".join(title.partition(" of vision ")[2].split()[:2]) for title in titles] == told
 
@@ -264,7 +264,7 @@ def test_the_api_asks_decides_and_shows(client, alice, root, eve, vision, quota)
     given = client.post(f"{url}approve/", {"devices": 10}, content_type="application/json").json()
     assert (given["status"], given["devices"], given["decided_by"]) == ("approved", 10, "root")
     shown = client.get(f"/api/v1/quotas/{quota.pk}/").json()
-    assert (shown["limit"], shown["raised"], shown["outside"], shown["raises"]) == (10, 0, 0, [])
+    assert (shown["limit"], shown["raised"], shown["unmanaged"], shown["raises"]) == (10, 0, 0, [])
     assert client.post(f"{url}deny/", {"reason": "x"}, content_type="application/json").status_code == 409
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from claims.models import Alternative, Claim, ClaimCharge, Quota, QuotaIncrease, TeamNamespace
 from claims.quotas import resource_quota
-from claims.quotas.usage import quota_breakdown, quota_usage, team_usage
+from claims.quotas.quota_usage import quota_breakdown, quota_usage, team_usage
 from claims.states import ClaimState
 from inventory.models import DeviceClass, Pod, ResourceClaim
 from teams.models import Team
@@ -55,7 +55,7 @@ def test_a_quota_of_claims_counts_a_template_for_as_many_as_it_may_make(vision, 
     make_claim(vision, cluster=fra, profile=train, devices=3, state=ClaimState.ALLOCATED)
     foreign(fra, "by-hand", 2)
     (row,) = quota_usage([quota])
-    assert (row.held, row.reserved, row.outside, row.free) == (1, 4, 1, 4)
+    assert (row.held, row.reserved, row.unmanaged, row.free) == (1, 4, 1, 4)
     assert row.sentence.startswith("vision has 1 of 10 claims")
 
 
@@ -76,7 +76,7 @@ def test_a_raise_adds_to_the_limit_while_it_runs(vision, quota):
     assert [one.devices for one in quota_breakdown(quota).raises] == [2]
 
 
-def test_claims_made_by_hand_count_as_outside_and_the_portals_own_do_not(vision, fra, train, quota):
+def test_claims_of_kubectl_count_as_unmanaged_and_the_portals_own_do_not(vision, fra, train, quota):
     own = make_claim(vision, cluster=fra, profile=train, devices=2, state=ClaimState.ALLOCATED)
     foreign(fra, own.name, 2, owner=str(own.pk), origin="portal")
     foreign(fra, "by-hand", 3)
@@ -84,9 +84,9 @@ def test_claims_made_by_hand_count_as_outside_and_the_portals_own_do_not(vision,
     foreign(fra, "elsewhere", 3, namespace="somebody")
     foreign(fra, "labelled", 1, owner=str(own.pk), origin="portal")  # not the object of that claim
     (row,) = quota_usage([quota])
-    assert (row.held, row.outside, row.free) == (2, 4, 2)
-    assert "uses 4 outside the portal" in row.sentence
-    assert [(part.use.name, part.devices) for part in quota_breakdown(quota).outside] == [
+    assert (row.held, row.unmanaged, row.free) == (2, 4, 2)
+    assert "plus 4 unmanaged" in row.sentence
+    assert [(part.use.name, part.devices) for part in quota_breakdown(quota).unmanaged] == [
         ("by-hand", 3),
         ("labelled", 1),
     ]
@@ -115,30 +115,30 @@ def test_a_namespace_of_another_team_admits_what_exists_there_beside_the_quota(l
 def test_a_claim_counts_for_its_own_team_alone_when_its_namespace_changes_hands(left_behind, vision, fra):
     foreign(fra, left_behind.name, 3, owner=str(left_behind.pk), origin="portal")
     usage = {
-        row.team.slug: (row.held, row.outside)
+        row.team.slug: (row.held, row.unmanaged)
         for row in team_usage([vision, *Team.objects.filter(slug="nlp")])
     }
     assert usage == {"vision": (3, 0), "nlp": (0, 0)}
     (row,) = team_usage(Team.objects.filter(slug="nlp"))
-    assert (row.held, row.outside, row.free) == (0, 0, 4)
+    assert (row.held, row.unmanaged, row.free) == (0, 0, 4)
 
 
-def test_what_an_adopted_claim_stands_for_is_not_outside(vision, fra, train, quota):
+def test_object_of_an_adopted_claim_is_not_unmanaged_use(vision, fra, train, quota):
     row = foreign(fra, "by-hand", 3)
     make_claim(
         vision, cluster=fra, profile=train, name="by-hand", devices=3, origin="adopted",
         object_uid=row.uid, state=ClaimState.ALLOCATED,
     )  # fmt: skip
     (row,) = quota_usage([quota])
-    assert (row.held, row.outside) == (3, 0)
+    assert (row.held, row.unmanaged) == (3, 0)
 
 
 def test_claims_generated_from_a_template_of_the_portal_are_its_own(vision, fra, train, quota):
     own = make_claim(vision, cluster=fra, profile=train, delivery="template", parallel=2)
     row = foreign(fra, "pod-1-gpu-x", 1, origin="template")
-    assert quota_usage([quota])[0].outside == 1
+    assert quota_usage([quota])[0].unmanaged == 1
     ResourceClaim.objects.filter(pk=row.pk).update(owner=str(own.pk))
-    assert quota_usage([quota])[0].outside == 0
+    assert quota_usage([quota])[0].unmanaged == 0
 
 
 def test_pods_of_a_device_plugin_count_and_pods_with_a_claim_of_the_scheduler_only_once(vision, fra, quota):
@@ -148,8 +148,8 @@ def test_pods_of_a_device_plugin_count_and_pods_with_a_claim_of_the_scheduler_on
     mapped = {"requestMappings": [{"resourceName": "nvidia.com/gpu"}], "resourceClaimName": "made"}
     plugin_pod(fra, "served", status={"extendedResourceClaimStatus": mapped}, nvidia_com__gpu=1)
     foreign(fra, "made", 1, origin="extended-resource")
-    assert quota_usage([quota])[0].outside == 3
-    found = {part.use.name: (part.use.kind, part.devices) for part in quota_breakdown(quota).outside}
+    assert quota_usage([quota])[0].unmanaged == 3
+    found = {part.use.name: (part.use.kind, part.devices) for part in quota_breakdown(quota).unmanaged}
     assert found == {"legacy": ("Pod", 2), "made": ("ResourceClaim", 1)}
 
 
@@ -159,7 +159,7 @@ def test_a_pod_counts_for_the_class_that_carries_the_name(vision, fra):
     )
     quota = make_quota(vision, 8, device_class="big.example.com")
     plugin_pod(fra, "legacy", nvidia_com__gpu=2)
-    assert quota_usage([quota])[0].outside == 2
+    assert quota_usage([quota])[0].unmanaged == 2
 
 
 amounts = some.integers(1, 5)
@@ -169,9 +169,9 @@ claims = some.lists(
 )
 
 
-@given(claims=claims, outside=some.lists(amounts, max_size=3), raises=some.lists(amounts, max_size=3))
+@given(claims=claims, unmanaged=some.lists(amounts, max_size=3), raises=some.lists(amounts, max_size=3))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_the_parts_add_up_to_the_figure(vision, fra, train, quota, claims, outside, raises):
+def test_the_parts_add_up_to_the_figure(vision, fra, train, quota, claims, unmanaged, raises):
     Claim.objects.all().delete()
     ResourceClaim.objects.all().delete()
     QuotaIncrease.objects.all().delete()
@@ -188,7 +188,7 @@ def test_the_parts_add_up_to_the_figure(vision, fra, train, quota, claims, outsi
             Alternative.objects.create(
                 claim=made, position=0, name="gpu/a", profile_version=version, devices=devices, settled=None
             )
-    for number, count in enumerate(outside):
+    for number, count in enumerate(unmanaged):
         foreign(fra, f"hand-{number}", count)
     ends = timezone.now() + timedelta(hours=1)
     for devices in raises:
@@ -197,7 +197,7 @@ def test_the_parts_add_up_to_the_figure(vision, fra, train, quota, claims, outsi
         parts = quota_breakdown(row.quota)
         assert sum(part.devices for part in parts.claims if not part.reserved) == row.held
         assert sum(part.devices for part in parts.claims if part.reserved) == row.reserved
-        assert sum(part.devices for part in parts.outside) == row.outside
+        assert sum(part.devices for part in parts.unmanaged) == row.unmanaged
         assert row.quota.devices + sum(one.devices for one in parts.raises) == row.limit
 
 
@@ -220,4 +220,4 @@ def test_counting_costs_the_same_for_one_team_and_for_many(
         make_quota(team, 2)
         fill(team)
     with django_assert_num_queries(len(one)):
-        assert {row.outside for row in team_usage([vision, *teams]) if row.quota.device_class} == {2}
+        assert {row.unmanaged for row in team_usage([vision, *teams]) if row.quota.device_class} == {2}

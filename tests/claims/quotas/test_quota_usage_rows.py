@@ -7,7 +7,7 @@ from django.db import connection
 
 from claims.models import Alternative, Quota, TeamNamespace
 from claims.quotas.counts import used_by_all_teams
-from claims.quotas.usage import (
+from claims.quotas.quota_usage import (
     ClassGuarantees,
     GuaranteeShare,
     QuotaLine,
@@ -31,14 +31,14 @@ from tests.factories import GPU_CLASS, make_claim, make_profile, make_quota, mak
 MIG = "mig.nvidia.com"
 
 
-def stands(limit, held, reserved=0, outside=0, raised=0, guaranteed=0, **named):
+def stands(limit, held, reserved=0, unmanaged=0, raised=0, guaranteed=0, **named):
     quota = Quota(
         team=Team(slug="vision"),
         devices=limit,
         guaranteed=guaranteed,
         **named or {"device_class": GPU_CLASS},
     )
-    return QuotaUsage(quota, held, reserved, outside, raised)
+    return QuotaUsage(quota, held, reserved, unmanaged, raised)
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_the_figures_of_a_quota_follow_from_what_is_used(row, figures):
             stands(8, 6, 1),
             "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved by pending requests",
         ),
-        (stands(8, 6, 0, 1), "vision holds 6 of 8 gpu.nvidia.com devices, uses 1 outside the portal"),
+        (stands(8, 6, 0, 1), "vision holds 6 of 8 gpu.nvidia.com devices, plus 1 unmanaged"),
         (
             stands(8, 2, 3, 2),
-            "vision holds 2 of 8 gpu.nvidia.com devices, uses 2 outside the portal "
+            "vision holds 2 of 8 gpu.nvidia.com devices, plus 2 unmanaged "
             "and 3 are reserved by pending requests",
         ),
         (stands(1, 1, counts="claims"), "vision has 1 of 1 claim"),
@@ -333,7 +333,7 @@ def test_alternatives_count_for_their_own_profiles_and_teams(vision, fra, train,
 
 
 @pytest.mark.django_db
-def test_what_is_outside_counts_against_classes_and_claims_and_no_profile(vision, fra, train, quota):
+def test_unmanaged_use_counts_against_classes_and_claims_and_no_profile(vision, fra, train, quota):
     profile_quota = make_quota(vision, 9, profile=train)
     claims_quota = Quota.objects.create(team=vision, counts="claims", devices=9)
     foreign(fra, "by-hand", 2)
@@ -341,12 +341,12 @@ def test_what_is_outside_counts_against_classes_and_claims_and_no_profile(vision
     plugin_pod(fra, "legacy", nvidia_com__gpu=4)
 
     def parts(row):
-        return [(part.use.name, part.devices) for part in quota_breakdown(row).outside]
+        return [(part.use.name, part.devices) for part in quota_breakdown(row).unmanaged]
 
     assert parts(quota) == [("by-hand", 2), ("legacy", 4)]
     assert parts(profile_quota) == []
     assert parts(claims_quota) == [("by-hand", 1), ("other-class", 1)]
-    assert {row.label: row.outside for row in team_usage([vision])} == {
+    assert {row.label: row.unmanaged for row in team_usage([vision])} == {
         GPU_CLASS: 6,
         "train-80": 0,
         "claims": 2,

@@ -3,8 +3,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from claims.models import Quota
+from claims.quotas.quota_usage import contributions, team_usage
 from claims.quotas.services import MAX_DEVICES, set_quota
-from claims.quotas.usage import contributions, team_usage
 from claims.states import LIVE, ClaimState
 from core.errors import Forbidden, Invalid
 from tests.factories import GPU_CLASS, make_claim, make_profile, make_quota, make_spec, make_team

@@ -26,7 +26,7 @@ DEVICES = f"{GPU_CLASS}.deviceclass.resource.k8s.io/devices"
 
 
 class Two:
-    """Two clusters that keep quotas, `fra-1` and `osl-1`, and what people do in them outside the portal."""
+    """Two clusters that keep quotas, `fra-1` and `osl-1`, and unmanaged claims in them."""
 
     def __init__(self):
         self.gateways = {"fra-1": FakeGateway(name="fra"), "osl-1": FakeGateway(name="osl")}
@@ -47,7 +47,7 @@ class Two:
         return int(found["spec"]["hard"][DEVICES])
 
     def by_hand(self, cluster, name, count):
-        """Make a claim outside the portal, seen by the mirror; False if the cluster refuses it."""
+        """Create an unmanaged claim and mirror it; return False if the cluster refuses it."""
         requested = {"metadata": {"name": name, "namespace": "vision"}, "spec": make_spec(count)}
         try:
             self.gateways[cluster.name].create(RESOURCE_CLAIM, requested)

@@ -1,4 +1,4 @@
-"""What counts as used outside the portal, object by object."""
+"""Unmanaged use, object by object."""
 
 from datetime import timedelta
 
@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from claims.models import Delivery, Quota, TeamNamespace
 from claims.quotas.counts import UnmanagedUse, unmanaged_use
-from claims.quotas.usage import device_capacity, quota_usage
+from claims.quotas.quota_usage import device_capacity, quota_usage
 from claims.states import ClaimState
 from inventory.models import Device, DeviceClass, ResourceSlice
 from tests.claims.quotas.test_quota_usage import foreign, plugin_pod
@@ -155,15 +155,15 @@ def test_an_adopted_object_is_the_portals_while_its_claim_lives(vision, fra, tra
     assert (names(vision) == []) is ours
 
 
-def test_what_runs_outside_counts_once_however_many_quotas_and_teams_are_looked_at(vision, fra, quota):
+def test_unmanaged_use_is_read_once_for_any_number_of_quotas_and_teams(vision, fra, quota):
     nlp = make_team("nlp")
     make_cluster("fra-1", teams=(nlp,))
     rows = [quota, make_quota(vision, 3, device_class=MIG), make_quota(nlp, 3)]
     foreign(fra, "one", 2)
     foreign(fra, "two", 1, device_class=MIG)
     foreign(fra, "three", 3, namespace="nlp")
-    assert [row.outside for row in quota_usage(rows)] == [2, 1, 3]
-    assert [row.outside for row in quota_usage([Quota.objects.get(pk=quota.pk)])] == [2]
+    assert [row.unmanaged for row in quota_usage(rows)] == [2, 1, 3]
+    assert [row.unmanaged for row in quota_usage([Quota.objects.get(pk=quota.pk)])] == [2]
 
 
 def test_the_capacity_is_of_present_devices_in_all_clusters_in_use(fra, osl):

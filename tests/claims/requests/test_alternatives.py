@@ -8,7 +8,7 @@ from django.urls import reverse
 from claims.approvals import decide
 from claims.delivery.tasks import reconcile_objects
 from claims.models import Approval, Claim, ClaimCharge, Quota
-from claims.quotas import usage
+from claims.quotas import quota_usage
 from claims.states import ClaimState
 from core.errors import Forbidden, Invalid, QuotaExceeded
 from dra.validation import problems
@@ -51,7 +51,7 @@ def told(fra, monkeypatch):
 
 
 def used():
-    return {row.label: (row.held, row.reserved) for row in usage.quota_usage(Quota.objects.all())}
+    return {row.label: (row.held, row.reserved) for row in quota_usage.quota_usage(Quota.objects.all())}
 
 
 def test_it_asks_for_the_first_that_fits(ask, train, slice_10, parts):
@@ -105,11 +105,11 @@ def test_it_counts_as_what_it_was_given_and_as_the_worst_again_when_that_goes_ba
     assert used() == {"gpu.nvidia.com": (0, 0), PART: (1, 0), str(train): (0, 0), str(slice_10): (1, 0)}
     by_class = Quota.objects.get(device_class="gpu.nvidia.com")
     by_profile = Quota.objects.get(profile=slice_10)
-    assert usage.contributions(by_class) == []
-    assert [(one.claim, one.devices) for one in usage.contributions(by_profile)] == [(claim, 1)]
+    assert quota_usage.contributions(by_class) == []
+    assert [(one.claim, one.devices) for one in quota_usage.contributions(by_profile)] == [(claim, 1)]
     told.claim("mine", claim)
     assert used() == worst
-    assert [one.devices for one in usage.contributions(by_class)] == [2]
+    assert [one.devices for one in quota_usage.contributions(by_class)] == [2]
 
 
 def test_page_and_api_say_which_was_asked_for_first_and_which_is_held(
@@ -160,7 +160,7 @@ def test_what_is_settled_is_free_for_others(ask, lena, quota, slice_10, parts, t
     told.claim("mine", claim, result("gpu-0-mig-1", request="gpu/slice-10"))
     assert ask(devices=8).devices == 8
     told.claim("mine", claim)  # the devices went back while another took the room: shown as over
-    (standing,) = usage.quota_usage([quota])
+    (standing,) = quota_usage.quota_usage([quota])
     assert standing.over == 8
 
 

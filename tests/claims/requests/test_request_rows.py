@@ -9,7 +9,7 @@ from claims.approvals.decide import approve, approve_with_changes, deny
 from claims.delivery import tasks
 from claims.models import Approval, Claim, ClaimCharge, Draft, Profile, Quota
 from claims.plans.changes import WantedChange
-from claims.quotas import usage
+from claims.quotas import quota_usage
 from claims.requests.services import delete_draft, forget_drafts, open_drafts, resize, save_draft
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
@@ -310,7 +310,7 @@ def test_of_a_template_that_replaces_another_what_exceeds_all_of_its_claims_coun
     profile_quota = make_quota(vision, 8, profile=train)
     new = replacement_of(old, devices=devices, parallel=parallel)
     assert (new.carried, new.charges.get().carried) == (carried, carried)
-    assert [one.used for one in usage.quota_usage([quota, profile_quota])] == [used, used]
+    assert [one.used for one in quota_usage.quota_usage([quota, profile_quota])] == [used, used]
 
 
 def test_a_limit_on_the_number_of_claims_counts_those_that_both_have_once(old, vision):

@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from claims.approvals import decide
 from claims.models import Claim, Draft
-from claims.quotas.usage import quota_usage, team_usage
+from claims.quotas.quota_usage import quota_usage, team_usage
 from claims.requests.services import resize
 from claims.states import ClaimState
 from core.errors import Invalid, QuotaExceeded

@@ -11,7 +11,7 @@ from claims.approvals.decide import approve
 from claims.catalogue.services import retire_profile
 from claims.delivery.tasks import reconcile_objects
 from claims.models import Approval, Claim, Quota
-from claims.quotas import usage
+from claims.quotas import quota_usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from dra.validation import problems
@@ -34,7 +34,7 @@ def parts(vision):
 
 
 def used():
-    return {row.label: (row.held, row.reserved) for row in usage.quota_usage(Quota.objects.all())}
+    return {row.label: (row.held, row.reserved) for row in quota_usage.quota_usage(Quota.objects.all())}
 
 
 def test_it_asks_for_all_of_them(ask, train, slice_10, parts):

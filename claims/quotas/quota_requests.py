@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.models import Quota, QuotaIncrease, QuotaRequest, RequestStatus
-from claims.quotas.usage import QuotaUsage, device_capacity, quota_label, quota_usage
+from claims.quotas.quota_usage import QuotaUsage, device_capacity, quota_label, quota_usage
 from core.times import moment, moment_with_zone
 from notify.services import notify
 from teams.access import people_in

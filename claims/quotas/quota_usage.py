@@ -1,5 +1,5 @@
 """
-The use of each quota: limit, held, reserved, outside the portal, free, guarantees, and what adds up to it.
+The use of each quota: limit, held, reserved, unmanaged, free, guarantees, and the parts of each figure.
 
 A request within its team's guarantee is never refused for the guarantees of others. One beyond it may use
 only what is left once every other team has its guarantee.
@@ -26,7 +26,7 @@ from claims.models import Claim, Profile, Quota, QuotaIncrease
 from claims.observation.unmanaged import unmanaged_objects
 from claims.quotas.counts import (
     CLAIM_COUNT,
-    Outside,
+    UnmanagedByTeam,
     UnmanagedUse,
     charged_by_class,
     count_quotas,
@@ -69,11 +69,11 @@ class ClassGuarantees:
 def class_guarantees(rows: Collection[Quota], used: Mapping[str, int]) -> dict[str, ClassGuarantees]:
     """Return the guarantees by class; `rows` are the quotas with one, `used` the devices of all teams."""
     teams, classes = {row.team_id for row in rows}, {row.device_class for row in rows}
-    charged, outside = charged_by_class(teams, classes), unmanaged_use(teams)
+    charged, unmanaged = charged_by_class(teams, classes), unmanaged_use(teams)
     shares: dict[str, list[GuaranteeShare]] = {}
     for row in rows:
         of_team = charged.get((row.team_id, row.device_class), 0) + sum(
-            unmanaged_count(row, use) for use in outside.get(row.team_id, ())
+            unmanaged_count(row, use) for use in unmanaged.get(row.team_id, ())
         )
         shares.setdefault(row.device_class, []).append(GuaranteeShare(row.team, row.guaranteed, of_team))
     return {name: ClassGuarantees(shares[name], used.get(name, 0)) for name in sorted(classes)}
@@ -157,14 +157,14 @@ def reason_for_guarantees(
 @dataclass(frozen=True, slots=True)
 class QuotaUsage:
     """
-    One quota and its use. `outside` is used outside the portal; `raised` is what increases add to the limit.
+    One quota and its use. `unmanaged` counts unmanaged use; `raised` is what increases add to the limit.
     `free` is never negative; `over` is what is used or reserved beyond the limit.
     """
 
     quota: Quota
     held: int
     reserved: int
-    outside: int = 0
+    unmanaged: int = 0
     raised: int = 0
 
     @property
@@ -185,7 +185,7 @@ class QuotaUsage:
 
     @property
     def used(self) -> int:
-        return self.held + self.reserved + self.outside
+        return self.held + self.reserved + self.unmanaged
 
     @property
     def free(self) -> int:
@@ -209,8 +209,8 @@ class QuotaUsage:
     def sentence(self) -> str:
         """Say it as "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved by pending requests"."""
         sentence = _held_sentence(self.quota, self.held, self.limit)
-        if self.outside:
-            sentence = f"{sentence}, uses {counted(self.outside, 'outside', 'outside')} the portal"
+        if self.unmanaged:
+            sentence = f"{sentence}, plus {self.unmanaged} unmanaged"
         if not self.reserved:
             return sentence
         return f"{sentence} and {counted(self.reserved, 'is', 'are')} reserved by pending requests"
@@ -261,12 +261,12 @@ def team_usage(teams: Iterable[Team]) -> list[QuotaUsage]:
     return quota_usage(rows)
 
 
-def quota_usage(quotas: Iterable[Quota], outside: Outside | None = None) -> list[QuotaUsage]:
+def quota_usage(quotas: Iterable[Quota], unmanaged: UnmanagedByTeam | None = None) -> list[QuotaUsage]:
     """Count what stands against these quota rows. Under their lock the figures cannot grow."""
     rows = list(quotas)
     return [
-        QuotaUsage(row, each.held, each.reserved, each.outside, each.raised)
-        for row, each in zip(rows, count_quotas(rows, outside), strict=True)
+        QuotaUsage(row, each.held, each.reserved, each.unmanaged, each.raised)
+        for row, each in zip(rows, count_quotas(rows, unmanaged), strict=True)
     ]
 
 
@@ -389,7 +389,7 @@ class Contribution:
 @dataclass(frozen=True, slots=True)
 class UnmanagedPart:
     """
-    One object outside the portal in the figure of a quota. `url` leads to its page, for a pod to that of its
+    One unmanaged object in the figure of a quota. `url` leads to its page, for a pod to that of its
     node; "" if the reader may not see it or there is none.
     """
 
@@ -401,7 +401,7 @@ class UnmanagedPart:
 @dataclass(frozen=True, slots=True)
 class QuotaBreakdown:
     claims: list[Contribution]
-    outside: list[UnmanagedPart]
+    unmanaged: list[UnmanagedPart]
     raises: list[QuotaIncrease]  # what the limit is more than the quota says
     page: Page[Claim] | None = None
 
@@ -414,17 +414,17 @@ def quota_breakdown(
     reader: User | AnonymousUser | None = None,
     *,
     number: str | None = None,
-    outside: Outside | None = None,
+    unmanaged: UnmanagedByTeam | None = None,
 ) -> QuotaBreakdown:
     """
     Return all that adds up to the figure of `quota`, with links that `reader` may follow.
 
-    With the `number` of a page only its claims are read; what is outside the portal is on the last page.
-    `outside` is the unmanaged use of the team, if the caller has read it.
+    With the `number` of a page only its claims are read; unmanaged use is on the last page.
+    `unmanaged` is the unmanaged use of the team, if the caller has read it.
     """
     claims = _contributing_claims(quota)
     page = None if number is None else Paginator(claims, PARTS_PER_PAGE).get_page(number)
-    parts = unmanaged_parts(quota, outside) if page is None or not page.has_next() else []
+    parts = unmanaged_parts(quota, unmanaged) if page is None or not page.has_next() else []
     return QuotaBreakdown(
         _contributions(claims if page is None else page.object_list),
         with_links(parts, reader) if reader and parts else parts,
@@ -471,9 +471,9 @@ def _contributions(claims: Iterable[Any]) -> list[Contribution]:
     ]
 
 
-def unmanaged_parts(quota: Quota, outside: Outside | None = None) -> list[UnmanagedPart]:
-    """Return what is used outside the portal and counts against `quota`, in four queries."""
-    uses = (unmanaged_use([quota.team_id]) if outside is None else outside).get(quota.team_id, ())
+def unmanaged_parts(quota: Quota, unmanaged: UnmanagedByTeam | None = None) -> list[UnmanagedPart]:
+    """Return the unmanaged use that counts against `quota`, in four queries."""
+    uses = (unmanaged_use([quota.team_id]) if unmanaged is None else unmanaged).get(quota.team_id, ())
     parts = [UnmanagedPart(use, unmanaged_count(quota, use)) for use in uses]
     return [part for part in parts if part.devices]
 
@@ -488,7 +488,7 @@ def with_links(parts: Iterable[UnmanagedPart], reader: User | AnonymousUser) -> 
 
 def _part_url(use: UnmanagedUse, seen: set[str]) -> str:
     if use.uid in seen:
-        return reverse("claims:outside_claim", args=[use.uid])
+        return reverse("claims:unmanaged_claim", args=[use.uid])
     return reverse("inventory:node", args=[use.cluster_name, use.node]) if use.node else ""
 
 

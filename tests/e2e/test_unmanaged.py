@@ -1,4 +1,4 @@
-"""Several claims at once, what stands outside the portal, and dialogs by keyboard, in a real browser."""
+"""Bulk actions, unmanaged claims, and dialogs by keyboard, in a real browser."""
 
 import re
 
@@ -80,7 +80,7 @@ def test_an_admin_adopts_what_somebody_made_by_hand(people, simulated):
     link = ada.page.get_by_role("link", name="made-by-hand", exact=True)
 
     def listed():
-        ada.page.goto("/claims/outside/?q=made-by-hand")
+        ada.page.goto("/claims/unmanaged/?q=made-by-hand")
         return link.count()
 
     eventually(listed, seconds=patience.PAGE, what="the portal's sight of the claim")
