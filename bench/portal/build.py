@@ -13,6 +13,7 @@ from bench.portal.rows import analyze
 from bench.portal.size import Size
 from claims.approvals import pending
 from claims.catalogue import availability, waits
+from claims.models import ReconciledCluster
 from claims.observation import ownership
 from inventory.counts import store_counts
 from inventory.models import Cluster
@@ -45,6 +46,9 @@ def build(size: Size, report: Callable[[str], None], mirror: Mirror = mirror_her
     report(f"{size.claims:,} claims of {size.teams} teams")
     populate(size, cluster)
     write_claims(size, cluster, listing)
+    # The claims are written as they are in the mirror, so nothing is left to reconcile.
+    cluster.refresh_from_db(fields=["revision"])
+    ReconciledCluster.objects.create(cluster=cluster, revision=cluster.revision)
     pending.refresh()
     ownership.refresh()
     store_counts()

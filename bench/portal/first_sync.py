@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
 
 from bench.costs import sampled_costs
 from bench.measure import Result, family, parent, seconds_run
@@ -43,14 +44,28 @@ def results(cluster: ListedCluster, devices: int) -> list[Result]:
 
 
 @contextmanager
-def served(cluster: ListedCluster) -> Iterator[str]:
-    """Answer LIST requests with the pages of the cluster, at the address that is yielded."""
+def served(cluster: ListedCluster, created: dict[str, float] | None = None) -> Iterator[str]:
+    """
+    Answer LIST requests with the pages of the cluster, at the address that is yielded.
+
+    With `created` also POST requests: it gets the names of their objects, each with its time (monotonic).
+    """
+    names = created if created is not None else {}
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
+        def do_POST(self) -> None:
+            manifest = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            names[manifest["metadata"]["name"]] = time.monotonic()
+            manifest["metadata"] |= {"uid": str(uuid4()), "resourceVersion": "1"}
+            self._send(201, json.dumps(manifest).encode())
+
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
+            if cluster.pages.get(parts.path.rpartition("/")[2]) is None and created is not None:
+                self._send(404, b'{"kind": "Status", "code": 404}')
+                return
             pages = cluster.pages.get(parts.path.rpartition("/")[2]) or [b"[]"]
             number = int(parse_qs(parts.query).get("continue", ["0"])[0])
             following = str(number + 1) if number + 1 < len(pages) else ""
@@ -59,7 +74,10 @@ def served(cluster: ListedCluster) -> Iterator[str]:
                 json.dumps(metadata).encode(),
                 pages[number],
             )
-            self.send_response(200)
+            self._send(200, body)
+
+        def _send(self, status: int, body: bytes) -> None:
+            self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -189,6 +189,7 @@ class _Writer:
             approved_hash=hashed if decided else "",
             expires_at=since + 10 * DAY if decided else None,
             object_uid=str(pk) if decided else "",
+            reconcile_at=None,
         )
 
     def spec(self, version: ProfileVersion, count: int) -> tuple[Manifest, str]:

@@ -77,12 +77,12 @@ def running(command: Sequence[str], extra: dict[str, str]) -> Iterator[subproces
             process.wait()
 
 
-def wait_until(ready: Callable[[], bool], seconds: float = START) -> None:
+def wait_until(ready: Callable[[], bool], seconds: float = START, *, every: float = 0.1) -> None:
     deadline = time.monotonic() + seconds
     while not ready():
         if time.monotonic() > deadline:
             raise TimeoutError(f"Not ready after {seconds:.0f} s.")
-        time.sleep(0.1)
+        time.sleep(every)
 
 
 def free_port() -> int:

@@ -1,22 +1,39 @@
 """
-A steady stream of changes: from the moment the cluster sends an event until its row is committed.
+A steady stream of changes: from the moment the cluster sends an event until its row is committed, and from
+an approval over HTTP until the cluster has the object.
 
-Two watches at once, one of slices and one of claims; events come from memory as JSON.
+Two watches at once, one of slices and one of claims; events come from memory as JSON. Web, worker, broker and
+the cluster's API are processes and sockets of their own.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
+import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Thread
 from typing import Any, cast
 from unittest import mock
+from urllib.parse import urlencode, urlsplit
 
+from django.conf import settings
 from django.db import connection
+from django.urls import reverse
+from django.utils.crypto import get_random_string
 
 from bench.measure import Result
+from bench.portal import processes
 from bench.portal.build import NAME
+from bench.portal.cluster import ListedCluster
+from bench.portal.first_sync import served
+from bench.portal.pages import signed_in
+from bench.portal.population import LEAD
+from bench.portal.writes import Requests
+from claims.models import Claim
+from cluster.credentials import Credentials, seal
 from cluster.protocol import RESOURCE_CLAIM, RESOURCE_SLICE, Event, Gateway, Kind
 from inventory.models import Cluster, ResourceClaim, ResourceSlice
 from inventory.sync import list_watch
@@ -25,6 +42,8 @@ from inventory.sync.session import Lease, take
 RATE = 500  # events per second and resource
 SECONDS = 10
 OBJECTS = 2_000  # of each resource that change in turn
+APPROVALS = 40
+PATIENCE = 30.0  # seconds that an approved claim may take to reach the cluster
 LATENCY = 1_000.0  # ms, the 99th percentile
 VERSION = 2_000_000_000  # above those of the first listing
 
@@ -49,12 +68,16 @@ def results(devices: int) -> Iterator[Result]:
         watch = watches[kind is RESOURCE_CLAIM]
         watch.committed += [(event.resource_version, time.monotonic()) for event in events]
 
-    with mock.patch.object(list_watch, "apply_events", recorded):
+    with mock.patch.object(list_watch, "apply_events", recorded), _approver(cluster) as approve:
         threads = [Thread(target=watch.follow, args=(cluster,)) for watch in watches]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            delivered = approve()
+        finally:
+            for thread in threads:
+                thread.join()
+    yield _delivery(devices, delivered)
     for watch in watches:
         latencies = sorted(1000 * (at - watch.sent[version]) for version, at in watch.committed)
         p99 = latencies[int(0.99 * len(latencies))] if latencies else float("inf")
@@ -62,6 +85,53 @@ def results(devices: int) -> Iterator[Result]:
         path = f"steady: change of a {watch.kind.kind} until its row is committed, p99"
         note = f"{path}: {rate:.0f} of {RATE} events per second."
         yield Result(path, devices, "sync", [p99], budget=LATENCY, notes=[note])
+
+
+def _delivery(devices: int, seconds: list[float]) -> Result:
+    milliseconds = sorted(1000 * each for each in seconds)
+    p99 = milliseconds[int(0.99 * len(milliseconds))]
+    median = statistics.median(milliseconds)
+    path = "steady: approval until its object exists, p99"
+    note = f"{path}: {len(milliseconds)} approvals, median {median:.0f} ms."
+    return Result(path, devices, "web and worker", [p99], budget=LATENCY, notes=[note])
+
+
+@contextmanager
+def _approver(cluster: Cluster) -> Iterator[Callable[[], list[float]]]:
+    """Yield a function that approves requests and returns how many seconds each took to reach the cluster."""
+    created: dict[str, float] = {}
+    claims = Requests().undecided(APPROVALS + 1)
+    with (
+        served(ListedCluster({}), created) as api,
+        processes.broker() as redis_url,
+        processes.web(redis_url) as (_process, url),
+        processes.worker(redis_url, "delivery,default", threads=4),
+    ):
+        Cluster.objects.filter(pk=cluster.pk).update(credentials=seal(Credentials(server=api)))
+        client = signed_in(LEAD)
+        cookie = f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
+        token = get_random_string(32)  # any token is right if cookie and header have it
+        headers = {
+            "Cookie": f"{cookie}; {settings.CSRF_COOKIE_NAME}={token}",
+            "X-CSRFToken": token,
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+
+        def approve(claim: Claim) -> float:
+            start = time.monotonic()
+            web = http.client.HTTPConnection(str(urlsplit(url).netloc), timeout=PATIENCE)
+            body = urlencode({"spec_hash": claim.spec_hash})
+            web.request("POST", reverse("claims:approve", args=[claim.pk]), body, headers)
+            status = web.getresponse().status
+            web.close()
+            if status != 302:
+                raise RuntimeError(f"Approval: status {status} instead of 302.")
+            processes.wait_until(lambda: claim.name in created, PATIENCE, every=0.005)
+            return created[claim.name] - start
+
+        approve(claims.pop())  # web, worker and their connections are warm then
+        yield lambda: [approve(claim) for claim in claims]
+    Cluster.objects.filter(pk=cluster.pk).update(credentials=b"")
 
 
 class _Watch:

@@ -43,33 +43,37 @@ def results(devices: int, repeat: int, only: str) -> Iterator[Result]:
 
 def _decided_requests(devices: int, repeat: int) -> Iterator[Result]:
     """Submit requests that a lead decides on, and approve them; the claims stay."""
-    engineer, lead = signed_in(ENGINEER), signed_in(LEAD)
-    ruled = ApprovalRule.objects.exclude(profile=None).values("profile")
-    profile = Profile.objects.filter(current__approval=Approval.LEAD, current__automatic_devices=0)
-    profile_slug = profile.exclude(pk__in=ruled).order_by("slug").values_list("slug", flat=True)[0]
-    submitted: list[str] = []
-
-    def submit() -> None:
-        key = str(uuid4())
-        fields = REQUEST | {
-            "profile": profile_slug,
-            "delivery": "claim",
-            "reason": "A benchmark.",
-            "key": key,
-        }
-        submitted.append(key)
-        _post(engineer, reverse("claims:request"), fields)
-
-    yield _measured("writes: submit", ENGINEER, devices, submit, repeat)
-    while len(submitted) < repeat + 2 + PROFILED:
-        submit()
-    waiting = list(Claim.objects.filter(key__in=submitted, state=ClaimState.REQUESTED))
+    lead, requests = signed_in(LEAD), Requests()
+    yield _measured("writes: submit", ENGINEER, devices, requests.submit, repeat)
+    waiting = requests.undecided(repeat + 2 + PROFILED)
 
     def approve() -> None:
         claim = waiting.pop()
         _post(lead, reverse("claims:approve", args=[claim.pk]), {"spec_hash": claim.spec_hash})
 
     yield _measured("writes: approve", LEAD, devices, approve, min(repeat, len(waiting) - 2 - PROFILED))
+
+
+class Requests:
+    """Requests that an engineer submits and that need one approval, of a lead."""
+
+    def __init__(self) -> None:
+        self.engineer = signed_in(ENGINEER)
+        self.keys: list[str] = []
+        ruled = ApprovalRule.objects.exclude(profile=None).values("profile")
+        profiles = Profile.objects.filter(current__approval=Approval.LEAD, current__automatic_devices=0)
+        slugs = profiles.exclude(pk__in=ruled).order_by("slug").values_list("slug", flat=True)
+        self.fields = REQUEST | {"profile": slugs[0], "delivery": "claim", "reason": "A benchmark."}
+
+    def submit(self) -> None:
+        self.keys.append(str(uuid4()))
+        _post(self.engineer, reverse("claims:request"), self.fields | {"key": self.keys[-1]})
+
+    def undecided(self, count: int) -> list[Claim]:
+        """Return so many undecided requests, after submitting those that are missing."""
+        while len(self.keys) < count:
+            self.submit()
+        return list(Claim.objects.filter(key__in=self.keys, state=ClaimState.REQUESTED))
 
 
 def _post(client: Client, address: str, fields: dict[str, object]) -> None:
