@@ -35,7 +35,7 @@ from claims.models import (
     QuotaRequest,
 )
 from claims.plans.plan import CLAIM_LABEL, delivery_kind
-from claims.quotas.services import approve_quota_request, ask_for_quota, set_quota
+from claims.quotas.services import approve_quota_request, request_quota, set_quota
 from claims.requests.services import resize, save_draft
 from claims.states import ClaimState
 from cluster.protocol import POD, RESOURCE_CLAIM, ClusterConflict, Kind, Manifest
@@ -75,7 +75,7 @@ def make_room() -> None:
     if QuotaRequest.objects.filter(key="demo-raise").exists():
         return
     admin = User.objects.get(username="admin")
-    asked = ask_for_quota(
+    asked = request_quota(
         by=User.objects.get(username="noor"),
         team=Team.objects.get(slug="vision"),
         device_class="gpu.nvidia.com",
@@ -161,7 +161,7 @@ def _more_time(engineer: User, lead: User) -> None:
 def _more_quota(lead: User, vision: Team) -> None:
     if QuotaRequest.objects.filter(key="demo-more-quota").exists():
         return
-    ask_for_quota(
+    request_quota(
         by=lead,
         team=vision,
         device_class="gpu.nvidia.com",

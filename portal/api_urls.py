@@ -53,7 +53,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/<uuid:claim_id>/comments/", CommentsView.as_view(), name="api-claim-comments"),
     path("claims/<uuid:claim_id>/consumers/", ConsumersView.as_view(), name="api-claim-consumers"),
     path("approvals/decide/", DecideView.as_view(), name="api-decide"),
-    path("claims/bulk/", BulkActionView.as_view(), name="api-many"),
+    path("claims/bulk/", BulkActionView.as_view(), name="api-bulk"),
     path("claims/unmanaged/", UnmanagedClaimsView.as_view(), name="api-unmanaged"),
     path("claims/unmanaged/<str:uid>/adopt/", AdoptView.as_view(), name="api-adopt"),
     *claims_router.urls,

@@ -193,7 +193,7 @@ def _quota_and_cost() -> Iterator[Address]:
         address = url_of("claims:quota_request_decision", requested.pk)
         yield Address("quota request", address, (ADMIN,))
     yield Address("quota to set", url_of("claims:quota_set"), (ADMIN,))
-    yield Address("quota to ask for", url_of("claims:quota_ask"), (LEAD,))
+    yield Address("quota to ask for", url_of("claims:quota_request_new"), (LEAD,))
     yield Address("month of a team, CSV begins", url_of("usage:team_csv", TEAM), (LEAD,), budget=CSV_BEGINS)
     yield Address("month of a team", url_of("usage:team", TEAM), budget=COMPUTED)
     yield Address("rates", url_of("usage:rates"), (ADMIN,))

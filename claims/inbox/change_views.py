@@ -138,7 +138,7 @@ class BulkRow:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def bulk(request: HttpRequest) -> HttpResponse:
+def bulk_decisions(request: HttpRequest) -> HttpResponse:
     """GET previews a decision on each selected request; POST decides, bound to the specs that were shown."""
     inbox = Inbox(user_of(request))
     query = request.POST if request.method == "POST" else request.GET

@@ -211,7 +211,7 @@ def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 
 
 @require_POST
-def extend_back(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+def extend_undo(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """Put the end back to where it was before it was shortened: the button of a toast."""
     claim = owned_claim(request, claim_id)
     until = parse_datetime(request.GET.get("until", ""))
@@ -245,7 +245,7 @@ def shorten(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         if shortened.expires_at == was:
             messages.success(request, message)
             return
-        back = f"{reverse('claims:extend_back', args=[claim.pk])}?{urlencode({'until': was.isoformat()})}"
+        back = f"{reverse('claims:extend_undo', args=[claim.pk])}?{urlencode({'until': was.isoformat()})}"
         undo.offer(request, message, back)
 
     return ask_or_act(request, "shorten", page, form, act)
@@ -265,14 +265,14 @@ def transfer(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     def act() -> None:
         old, to = claim.requested_by, form.cleaned_data["to"]
         transfer_claim(claim=claim, by=user, to=to)
-        back = f"{reverse('claims:transfer_back', args=[claim.pk])}?{urlencode({'to': old.username})}"
+        back = f"{reverse('claims:transfer_undo', args=[claim.pk])}?{urlencode({'to': old.username})}"
         undo.offer(request, f"{claim} is {to.label}'s now.", back)
 
     return ask_or_act(request, "transfer", page, form, act)
 
 
 @require_POST
-def transfer_back(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+def transfer_undo(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """Take back what was just handed over: the button of a toast. The service says whether it may be."""
     claim = visible_claim(request, claim_id)
     to = get_object_or_404(User, username=request.GET.get("to", ""), memberships__team=claim.team)

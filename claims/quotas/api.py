@@ -152,12 +152,12 @@ class QuotaRequestViewSet(
     @refuses(404)
     @extend_schema(request=api_types.QuotaRequestIn, responses={201: QuotaRequestOut}, parameters=[KEY])
     def create(self, request: Request) -> Response:
-        """Ask that the limit of a team be so many devices, until a moment or for good."""
+        """Request a limit of `devices` for a team, until a moment or for good."""
         user = user_of(request)
         fields = self._said(api_types.QuotaRequestIn)
         fields["team"] = team_for(user, fields["team"], at_least=Role.MEMBER)
         fields["profile"] = api_types.profile_named(fields["profile"], user) if fields["profile"] else None
-        serializer = services.ask_for_quota(by=user, key=idempotency.idempotency_key(request), **fields)
+        serializer = services.request_quota(by=user, key=idempotency.idempotency_key(request), **fields)
         return Response(QuotaRequestOut(serializer).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=api_types.QuotaGrantIn, responses=QuotaRequestOut)

@@ -83,11 +83,11 @@ class UntilField(forms.DateTimeField):
             input_formats=[MOMENT],
             widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format=MOMENT),
             label="Until",
-            help_text="Leave it empty to ask for good.",
+            help_text="Leave it empty for a permanent increase.",
         )
 
 
-class QuotaAskForm(forms.Form):
+class QuotaRequestForm(forms.Form):
     """How many more, until when, and what for. `limit` is what the team has now; it is not a field."""
 
     team = forms.ModelChoiceField(Team.objects.none(), to_field_name="slug", label="Team")

@@ -221,7 +221,7 @@ class QuotaLine:
     """
     What a request of `needs` devices does to one quota. `standing` is None where the team has no such quota.
 
-    `ask` is the query of the page on which more of it is asked for, "" where more would not help.
+    `request_query` is the query of the page that requests more of it, "" where more would not help.
     """
 
     label: str
@@ -229,7 +229,7 @@ class QuotaLine:
     needs: int
     fits: bool
     sentence: str  # with the numbers, whether it fits or not
-    ask: str = ""
+    request_query: str = ""
 
     @property
     def before(self) -> int:
@@ -367,13 +367,13 @@ def _quota_line(label: str, team_usage: QuotaUsage | None, team: Team, needs: in
     need = f"this request needs {needs}"
     if team_usage is None:
         sentence = f"{team} has no quota for {label} devices; {need}."
-        ask = urlencode({"team": team.slug, "device_class": label, "more": needs})
-        return QuotaLine(label, None, needs, fits=False, sentence=sentence, ask=ask)
+        request_query = urlencode({"team": team.slug, "device_class": label, "more": needs})
+        return QuotaLine(label, None, needs, fits=False, sentence=sentence, request_query=request_query)
     fits = team_usage.used + needs <= team_usage.limit
     sentence = f"{team_usage.sentence}; {need}."
     lacks = team_usage.used + needs - team_usage.limit
-    ask = "" if fits else urlencode({"quota": team_usage.quota.pk, "more": lacks})
-    return QuotaLine(label, team_usage, needs, fits=fits, sentence=sentence, ask=ask)
+    request_query = "" if fits else urlencode({"quota": team_usage.quota.pk, "more": lacks})
+    return QuotaLine(label, team_usage, needs, fits=fits, sentence=sentence, request_query=request_query)
 
 
 @dataclass(frozen=True, slots=True)

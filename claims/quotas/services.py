@@ -1,4 +1,4 @@
-"""Set quotas; ask for more, approve, deny, withdraw."""
+"""Set quotas; request more, approve, deny, withdraw."""
 
 from datetime import datetime
 from typing import Any
@@ -86,7 +86,7 @@ def save_quota(
 RELATED = ("team", "profile", "requested_by", "decided_by")
 
 
-def ask_for_quota(
+def request_quota(
     *,
     by: User,
     team: Team,
@@ -99,7 +99,7 @@ def ask_for_quota(
     key: str,
 ) -> QuotaRequest:
     """
-    Ask that the limit of `team` be `devices`, until `until` or for good; the same `key` asks once.
+    Request a limit of `devices` for `team`, until `until` or for good; the same `key` requests it once.
 
     Raises Http404 for an outsider, PermissionDenied for a viewer, Invalid for what is no more than the team
     has, and Conflict while an earlier request for the same thing waits.
@@ -119,10 +119,10 @@ def ask_for_quota(
     )
     limit = quota_usage([row])[0].limit if row else 0
     if devices <= limit:
-        raise Invalid(f"{team} may have {limit} already; ask for more than that.")
+        raise Invalid(f"{team} may have {limit} already; request more than that.")
     try:
         with transaction.atomic(durable=True):
-            _lock_team(team)  # of two who ask for the same at once the second hears of the first
+            _lock_team(team)  # of two equal requests at once, the second is refused with the first
             if earlier := _earlier(by, key):
                 return earlier
             _require_none_waiting(team, named)

@@ -24,10 +24,10 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from claims.access import may_request, require_member
 from claims.models import Profile, Quota, QuotaRequest, RequestStatus
 from claims.quotas.counts import unmanaged_use
-from claims.quotas.forms import QuotaAskForm, QuotaForm
+from claims.quotas.forms import QuotaForm, QuotaRequestForm
 from claims.quotas.quota_requests import named_quota, quota_words, until_words
 from claims.quotas.quota_usage import QuotaUsage, quota_breakdown, quota_label, quota_usage, team_usage
-from claims.quotas.services import ask_for_quota, set_quota, withdraw_quota_request
+from claims.quotas.services import request_quota, set_quota, withdraw_quota_request
 from core.errors import Conflict, PortalError
 from core.listing import Column, Listing, csv_response, wants_csv
 from inventory.models import DeviceClass
@@ -100,7 +100,7 @@ def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
         "is_admin": is_admin,
         "team_options": datalist_options(team.slug for team in teams) if is_admin else "",
         "over": [row for group in groups for row in group.rows if row.over],
-        "asking": {team.pk for team in led},
+        "requesting_teams": {team.pk for team in led},
         "waiting": QuotaRequest.objects.visible_to(request.user).filter(status=RequestStatus.WAITING).count(),
         "form": form,
         "classes": DeviceClass.objects.filter(gone_at=None)
@@ -141,7 +141,7 @@ def quota_order(row: QuotaUsage) -> tuple[int, str]:
     return int(bool(row.quota.profile_id)), row.label
 
 
-def may_ask_for_more(request: HttpRequest, team: Team) -> bool:
+def may_request_quota(request: HttpRequest, team: Team) -> bool:
     role = role_in(request.user, team)
     return role is not None and role.rank >= Role.MEMBER.rank
 
@@ -159,7 +159,7 @@ def quota(request: HttpRequest, quota_id: UUID) -> HttpResponse:
         "form": QuotaForm(
             initial={"devices": quota.devices, "guaranteed": quota.guaranteed, "counts": quota.counts}
         ),
-        "may_request": may_ask_for_more(request, quota.team),
+        "may_request": may_request_quota(request, quota.team),
     }
     return render(request, "claims/quotas/quota.html", page)
 
@@ -212,27 +212,29 @@ COLUMNS: list[Column[QuotaRequest]] = [
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def quota_ask(request: HttpRequest) -> HttpResponse:
+def quota_request_new(request: HttpRequest) -> HttpResponse:
     """
     The form, filled in from the address: a quota, or what a request did not find room for.
 
-    A viewer may not ask at all, and hears so before filling it in.
+    403 for a viewer, before they fill in the form.
     """
     require_member(request)
     if request.method != "POST":
         form = form_for(request, initial=initial_of(request) | {"key": str(uuid4())})
-        return render(request, "claims/quotas/quota_ask.html", ask_page(request, form))
+        return render(request, "claims/quotas/quota_request_new.html", request_page(request, form))
     form = form_for(request, data=request.POST)
     if not form.is_valid():
-        return render(request, "claims/quotas/quota_ask.html", ask_page(request, form), status=422)
+        return render(
+            request, "claims/quotas/quota_request_new.html", request_page(request, form), status=422
+        )
     fields = dict(form.cleaned_data)
     now = current_usage(fields["team"], fields["device_class"], fields["profile"], fields["counts"])
     more = fields.pop("more")
     try:
-        quota_request = ask_for_quota(by=user_of(request), devices=(now.limit if now else 0) + more, **fields)
+        quota_request = request_quota(by=user_of(request), devices=(now.limit if now else 0) + more, **fields)
     except PortalError as refusal:
-        page = ask_page(request, form) | {"refusal": refusal}
-        return render(request, "claims/quotas/quota_ask.html", page, status=refusal.status)
+        page = request_page(request, form) | {"refusal": refusal}
+        return render(request, "claims/quotas/quota_request_new.html", page, status=refusal.status)
     messages.success(request, f"Requested: {more} more. A platform admin decides.")
     return redirect("claims:quota_request_decision", quota_request.pk)
 
@@ -253,7 +255,7 @@ def quota_requests(request: HttpRequest) -> HttpResponseBase:
         "may_request": may_request(request),
         "empty_icon": "gauge",
         "empty_title": "No quota requests",
-        "empty_text": "What a team may hold stands on the quota page; you can ask for more from there.",
+        "empty_text": "The quota page shows what each team may hold; request more there.",
         "empty_url": reverse("claims:quotas"),
         "empty_action": "Open the quotas",
     }
@@ -272,13 +274,13 @@ def quota_request_withdraw(request: HttpRequest, request_id: UUID) -> HttpRespon
     return redirect("claims:quota_request_decision", quota_request.pk)
 
 
-def form_for(request: HttpRequest, **more: object) -> QuotaAskForm:
+def form_for(request: HttpRequest, **more: object) -> QuotaRequestForm:
     profiles: QuerySet[Profile] = Profile.objects.visible_to(request.user).filter(retired_at=None)
     teams = [team.pk for team in teams_where(request.user, at_least=Role.MEMBER)]
-    return QuotaAskForm(teams=Team.objects.filter(pk__in=teams), profiles=profiles, **more)
+    return QuotaRequestForm(teams=Team.objects.filter(pk__in=teams), profiles=profiles, **more)
 
 
-def ask_page(request: HttpRequest, form: QuotaAskForm) -> dict[str, object]:
+def request_page(request: HttpRequest, form: QuotaRequestForm) -> dict[str, object]:
     values = form.cleaned_data if form.is_bound and form.is_valid() else form.initial
     team, profile = values.get("team"), values.get("profile")
     if isinstance(team, str):

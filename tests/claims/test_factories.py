@@ -15,7 +15,7 @@ from claims.approvals import decide as approvals_decide
 from claims.delivery import deliver
 from claims.lifecycle.services import extend, release, withdraw
 from claims.models import Approval, Claim
-from claims.quotas.services import approve_quota_request, ask_for_quota
+from claims.quotas.services import approve_quota_request, request_quota
 from claims.requests.services import resize
 from claims.states import NEXT, ClaimState
 from claims.tasks import expire
@@ -367,7 +367,7 @@ def test_a_wish_for_more_quota_is_as_the_service_would_have_made_it(vision, alic
         "profile": {"profile": train},
         "claims": {"counts": "claims"},
     }[what]
-    theirs = ask_for_quota(by=alice, team=vision, devices=12, reason="A paper is due.", key="k", **named)
+    theirs = request_quota(by=alice, team=vision, devices=12, reason="A paper is due.", key="k", **named)
     known = facts_of_ask(theirs)
     theirs.delete()
     ours = make_quota_request(vision, 12, by=alice, **named)
@@ -376,7 +376,7 @@ def test_a_wish_for_more_quota_is_as_the_service_would_have_made_it(vision, alic
 
 def test_a_raise_is_as_the_service_would_have_made_it(vision, alice, root, quota):
     until = timezone.now() + timedelta(days=1)
-    asked = ask_for_quota(
+    asked = request_quota(
         by=alice, team=vision, device_class="gpu.nvidia.com", devices=12, until=until,
         reason="A paper is due.", key="k",
     )  # fmt: skip

@@ -68,7 +68,7 @@ def test_extension_to_a_year_out_of_range_is_refused(browser, claim, until):
 def test_quota_request_until_a_year_out_of_range_is_refused(browser, vision):
     make_quota(vision, 8)
     asked = {"team": "vision", "device_class": "gpu.nvidia.com", "reason": "r", "key": "k"}
-    page = browser.post("/quotas/ask/", {**asked, "more": 1, "until": LAST})
+    page = browser.post("/quotas/requests/new/", {**asked, "more": 1, "until": LAST})
     api = browser.post(
         "/api/v1/quotas/requests/", {**asked, "devices": 9, "until": f"{LAST}Z"}, "application/json"
     )
@@ -90,7 +90,7 @@ def test_a_duration_of_centuries_is_no_duration(browser, claim):
     for by in (CENTURIES, "99999999999", "P99999999D"):
         api = browser.post("/api/v1/claims/bulk/", {**body, "by": by}, "application/json")
         assert api.status_code == 422, by
-    assert browser.get("/claims/many/", {**body, "claim": claim.pk, "by": CENTURIES}).status_code == 200
+    assert browser.get("/claims/bulk/", {**body, "claim": claim.pk, "by": CENTURIES}).status_code == 200
 
 
 def test_a_deep_specification_is_refused():

@@ -62,7 +62,7 @@ def test_several_are_decided_at_once(people):
 def test_a_member_decides_while_the_lead_is_away(people):
     aylin, jonas, mira = people("lead"), people("jonas"), people("engineer")
     mira.ask("train-80g", "while-away")
-    aylin.page.goto("/approvals/away/")
+    aylin.page.goto("/approvals/delegations/")
     form = aylin.page.get_by_role("form", name="Delegate approvals in vision")
     now = datetime.now()  # noqa: DTZ005 - what a person types into a field of local time
     form.get_by_label("Delegate", exact=True).select_option("jonas")

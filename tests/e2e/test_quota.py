@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
-MORE = "/quotas/ask/?team=vision&device_class=mig.nvidia.com&more=3"
+MORE = "/quotas/requests/new/?team=vision&device_class=mig.nvidia.com&more=3"
 
 
 def test_the_parts_open_below_their_quota_and_add_up(people):
@@ -26,7 +26,7 @@ def test_more_is_asked_for_and_given_for_good(people):
     engineer.goto(MORE)
     expect(engineer.get_by_label("How many more")).to_have_value("3")
     engineer.get_by_label("What is it for?").fill("Slices for the course.")
-    engineer.get_by_role("button", name="Ask", exact=True).click()
+    engineer.get_by_role("button", name="Send request", exact=True).click()
     expect(engineer.get_by_text("Requested: 3 more.")).to_be_visible()
     address = engineer.url
     admin.goto(address)
@@ -42,7 +42,7 @@ def test_more_is_asked_for_and_given_for_good(people):
 def test_a_request_that_does_not_fit_leads_to_asking_for_what_it_lacks(people):
     page = people("engineer").page
     page.goto("/claims/request/?profile=train-80g&cluster=fra-1&devices=30")
-    link = page.locator("#panel").get_by_role("link", name=re.compile(r"^Ask for \d+ more gpu.nvidia.com"))
+    link = page.locator("#panel").get_by_role("link", name=re.compile(r"^Request \d+ more gpu.nvidia.com"))
     lacks = re.search(r"\d+", link.inner_text()).group()
     link.click()
     expect(page.get_by_label("How many more")).to_have_value(lacks)
@@ -52,10 +52,10 @@ def test_a_request_that_does_not_fit_leads_to_asking_for_what_it_lacks(people):
 def test_a_quota_is_asked_for_without_javascript(people):
     page = people("engineer", java_script_enabled=False).page
     page.goto("/quotas/?team=vision")
-    page.locator("[data-quota='vision/mig.nvidia.com']").get_by_role("link", name="Ask for more").click()
+    page.locator("[data-quota='vision/mig.nvidia.com']").get_by_role("link", name="Request more").click()
     page.get_by_label("How many more").fill("1")
     page.get_by_label("What is it for?").fill("One more run.")
-    page.get_by_role("button", name="Ask", exact=True).click()
+    page.get_by_role("button", name="Send request", exact=True).click()
     expect(page.get_by_text("Requested: 1 more.")).to_be_visible()
     page.get_by_role("button", name="Withdraw").click()
     expect(page.get_by_text("The request for more quota is withdrawn.")).to_be_visible()

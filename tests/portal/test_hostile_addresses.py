@@ -40,7 +40,7 @@ ASKED = {"profile": "train-80", "cluster": "fra-1", "team": "vision", "devices":
 ENOUGH = {
     "claims/<uuid:claim_id>/snippets/": {"snippet": "pod"},
     "claims/request/dropped/<int:step>/": ASKED,
-    "claims/request/endings/": ASKED,
+    "claims/request/blockers/": ASKED,
     "api/v1/match/": ASKED,
     "api/v1/costs/": {"team": "vision"},
 }

@@ -71,18 +71,18 @@ TABLE: dict[str, Row] = {
     "claims:release held": {"release": THEIRS, **THEIRS_ONLY},
     "claims:extend held": {"extend": THEIRS, **THEIRS_ONLY},
     "claims:shorten held": {"shorten": THEIRS, "release": THEIRS, **THEIRS_ONLY},
-    "after claims:shorten held": {"extend_back": THEIRS, **dict.fromkeys(RUNNING, THEIRS), **THEIRS_ONLY},
+    "after claims:shorten held": {"extend_undo": THEIRS, **dict.fromkeys(RUNNING, THEIRS), **THEIRS_ONLY},
     "claims:transfer held": {"transfer": THEIRS, **THEIRS_ONLY},
     # Who has handed it over may take it back, and nothing else.
     "after claims:transfer held": {
         **dict.fromkeys(RUNNING, DECIDERS),
-        **{"transfer_back": THEIRS, "comment": THEIRS, "request": THEIRS},
+        **{"transfer_undo": THEIRS, "comment": THEIRS, "request": THEIRS},
         **THEIRS_ONLY,
     },
     "claims:accept remade": {"accept": ADMIN, 403: TEAM - ADMIN, **HIDDEN},
-    "claims:many?claim={held}&action=release": {"many": THEIRS},
+    "claims:bulk_actions?claim={held}&action=release": {"bulk_actions": THEIRS},
     "claims:request?profile=train-80&team=vision&cluster=fra-1&devices=200": {
-        **{"request": MEMBERS | OUTSIDER, "draft_save": MEMBERS | OUTSIDER, "quota_ask": MEMBERS},
+        **{"request": MEMBERS | OUTSIDER, "draft_save": MEMBERS | OUTSIDER, "quota_request_new": MEMBERS},
         **{"request_import": MEMBERS | OUTSIDER, "drafts": ASKER, 403: VIEWER},
     },
     "claims:request_import": {"request_import": MEMBERS | OUTSIDER, 403: VIEWER},
@@ -126,7 +126,7 @@ TABLE: dict[str, Row] = {
         **INBOX,
         **HIDDEN,
     },
-    "claims:bulk?claim={asked}": {"bulk": DECIDERS, "approval": TEAM},
+    "claims:bulk_decisions?claim={asked}": {"bulk_decisions": DECIDERS, "approval": TEAM},
     "claims:delegations": {"delegations": DECIDERS - ADMIN, "delegation_end": LEAD | MEMBER},
     "claims:reasons": {"reason_new": DECIDERS, "reason": DECIDERS, 403: EVERYBODY - DECIDERS},
     "claims:reason_new": {"reason_new": DECIDERS, "reasons": DECIDERS, 403: EVERYBODY - DECIDERS},
@@ -156,11 +156,11 @@ TABLE: dict[str, Row] = {
         **ADMINS_ONLY,
     },
     # Quotas
-    "claims:quotas": {"quota_set": ADMIN, "quota_ask": EVERYBODY - VIEWER},
-    "claims:quota quota": {"quota_set": ADMIN, "quota_ask": MEMBERS, **HIDDEN},
-    "claims:quota quota_of_claims": {"quota_set": ADMIN, "quota_ask": MEMBERS, **HIDDEN},
-    "claims:quota_ask": {"quota_ask": EVERYBODY - VIEWER, 403: VIEWER},
-    "claims:quota_requests": {"quota_ask": EVERYBODY - VIEWER},
+    "claims:quotas": {"quota_set": ADMIN, "quota_request_new": EVERYBODY - VIEWER},
+    "claims:quota quota": {"quota_set": ADMIN, "quota_request_new": MEMBERS, **HIDDEN},
+    "claims:quota quota_of_claims": {"quota_set": ADMIN, "quota_request_new": MEMBERS, **HIDDEN},
+    "claims:quota_request_new": {"quota_request_new": EVERYBODY - VIEWER, 403: VIEWER},
+    "claims:quota_requests": {"quota_request_new": EVERYBODY - VIEWER},
     # Catalogue
     "claims:catalogue": {"request": EVERYBODY - VIEWER, "profiles": ADMIN},
     "claims:profile train-80": {"request": EVERYBODY - VIEWER, "profile_edit": ADMIN},
@@ -268,7 +268,13 @@ TYPED: dict[str, dict[str, str]] = {
     "reason_new": {"title": "Too long", "text": "Too long."},
     "approval_rule_new": {"profile": "train-80"},
     "claims:quotas quota_set": {"team": "vision", "profile": "train-80", "devices": "50"},
-    "quota_ask": {"team": "vision", "profile": "train-80", "counts": "", "more": "2", "reason": "A paper."},
+    "quota_request_new": {
+        "team": "vision",
+        "profile": "train-80",
+        "counts": "",
+        "more": "2",
+        "reason": "A paper.",
+    },
     "request": {"devices": "1", "reason": "A paper."},
     "request_import": {"text": MANIFEST},
     "profile_new": {
@@ -282,7 +288,7 @@ TYPED: dict[str, dict[str, str]] = {
     "usage:rate_new": {"title": "New", "per_hour": "2"},
     "teams:people": {"username": "noah"},
     "teams:tokens": {"title": "Notebook"},
-    "bulk": {"decision": "approve"},
+    "bulk_decisions": {"decision": "approve"},
 }
 
 

@@ -16,7 +16,7 @@ from tests.factories import make_claim, make_extension, make_quota_request
 
 pytestmark = pytest.mark.django_db
 
-BULK, INBOX = reverse("claims:bulk"), reverse("claims:approvals")
+BULK, INBOX = reverse("claims:bulk_decisions"), reverse("claims:approvals")
 API = "/api/v1/approvals/decide/"
 DAY = timedelta(days=1)
 

@@ -51,7 +51,7 @@ from tests.factories import (
 
 pytestmark = pytest.mark.django_db
 HOUR, DAY, SECOND = timedelta(hours=1), timedelta(days=1), timedelta(seconds=1)
-INBOX, BULK = reverse("claims:approvals"), reverse("claims:bulk")
+INBOX, BULK = reverse("claims:approvals"), reverse("claims:bulk_decisions")
 LIST, DECIDE = "/api/v1/approvals/", "/api/v1/approvals/decide/"
 
 

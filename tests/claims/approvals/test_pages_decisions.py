@@ -15,7 +15,7 @@ from tests.factories import make_profile, make_quota, make_spec, make_user
 
 pytestmark = pytest.mark.django_db
 
-BULK, AWAY = reverse("claims:bulk"), reverse("claims:delegations")
+BULK, AWAY = reverse("claims:bulk_decisions"), reverse("claims:delegations")
 DAY = timedelta(days=1)
 
 

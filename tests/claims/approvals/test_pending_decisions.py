@@ -156,7 +156,7 @@ def test_extension_has_a_row_until_it_is_decided(held, alice, lena, root):
 
 def test_quota_request_has_a_row_for_admins_until_it_is_decided(vision, alice, root, lena, quota):
     def request():
-        return quotas.ask_for_quota(
+        return quotas.request_quota(
             by=alice, team=vision, device_class="gpu.nvidia.com", devices=20,
             key=f"k{QuotaRequest.objects.count()}", reason="Paper.",
         )  # fmt: skip

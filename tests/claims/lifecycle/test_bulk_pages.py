@@ -14,7 +14,7 @@ from tests.claims.mirror import Mirror, result
 from tests.factories import make_claim, make_team
 
 pytestmark = pytest.mark.django_db
-PAGE = "/claims/many/"
+PAGE = "/claims/bulk/"
 
 
 @pytest.fixture

@@ -322,7 +322,7 @@ def test_bulk_api_accepts_200_claims(alice):
 
 # On the page.
 
-PAGE = "/claims/many/"
+PAGE = "/claims/bulk/"
 
 
 def test_bulk_page_offers_eligible_owners(client, make, vision, lena):

@@ -127,13 +127,13 @@ def test_shortening_can_be_undone_from_the_toast(client, alice, claim):
     page = client.post(url("shorten", claim), {"until": typed(before - 4 * HOUR)}, follow=True).text
     claim.refresh_from_db()
     assert claim.expires_at == before - 4 * HOUR
-    back = page.partition(url("extend_back", claim))[2].partition('"')[0].replace("&amp;", "&")
-    assert client.get(url("extend_back", claim) + back).status_code == 405
-    assert client.post(url("extend_back", claim) + back).status_code == 302
-    assert client.post(url("extend_back", claim) + back).status_code == 302
+    back = page.partition(url("extend_undo", claim))[2].partition('"')[0].replace("&amp;", "&")
+    assert client.get(url("extend_undo", claim) + back).status_code == 405
+    assert client.post(url("extend_undo", claim) + back).status_code == 302
+    assert client.post(url("extend_undo", claim) + back).status_code == 302
     claim.refresh_from_db()
     assert claim.expires_at == before
-    assert client.post(url("extend_back", claim) + "?until=soon").status_code == 422
+    assert client.post(url("extend_undo", claim) + "?until=soon").status_code == 422
 
 
 @pytest.mark.parametrize(("until", "said"), [("", "Enter the new end."), ("2020-01-01T00:00", "release it")])
@@ -149,16 +149,16 @@ def test_handing_over_can_be_undone_from_the_toast(client, alice, claim, mona):
     assert ">Mona</option>" in client.get(url("transfer", claim)).text
     page = client.post(url("transfer", claim), {"to": "mona"}, follow=True).text
     assert Claim.objects.get().requested_by == mona
-    assert f"{url('transfer_back', claim)}?to=alice" in page
+    assert f"{url('transfer_undo', claim)}?to=alice" in page
     assert client.post(url("transfer", claim), {"to": "mona"}).status_code == 403
-    client.post(f"{url('transfer_back', claim)}?to=alice")
+    client.post(f"{url('transfer_undo', claim)}?to=alice")
     assert Claim.objects.get().requested_by == alice
 
 
 def test_a_stranger_cannot_have_it(client, alice, claim, eve, mona):
     client.force_login(alice)
     assert client.post(url("transfer", claim), {"to": "eve"}).status_code == 422
-    assert client.post(f"{url('transfer_back', claim)}?to=eve").status_code == 404
+    assert client.post(f"{url('transfer_undo', claim)}?to=eve").status_code == 404
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -433,13 +433,13 @@ def test_a_typed_end_is_judged_to_the_minute(client, alice, claim, typed, at_onc
 def test_an_end_is_put_back_once_and_to_the_instant(client, alice, claim):
     client.force_login(alice)
     shorten(claim=claim, by=alice, until=END - HOUR)
-    back = f"{address('extend_back', claim)}?until={quote(END.isoformat())}"
+    back = f"{address('extend_undo', claim)}?until={quote(END.isoformat())}"
     for _twice in range(2):
         assert client.post(back).url == address("detail", claim)
     assert Claim.objects.get().expires_at == END
     assert Extension.objects.count() == 1
     for wrong in ("", "?until=soon", "?until=2026-11-02T06:00"):
-        assert client.post(address("extend_back", claim) + wrong).status_code == 422
+        assert client.post(address("extend_undo", claim) + wrong).status_code == 422
 
 
 def test_the_new_owner_is_chosen_among_those_who_could_have_it(client, alice, claim, mona):
@@ -451,9 +451,9 @@ def test_the_new_owner_is_chosen_among_those_who_could_have_it(client, alice, cl
 def test_what_was_handed_over_is_taken_back_by_the_button_for_a_member_alone(client, alice, claim, mona, eve):
     client.force_login(alice)
     page = client.post(address("transfer", claim), {"to": "mona"}, follow=True)
-    assert f"{address('transfer_back', claim)}?to=alice" in page.text
-    assert client.post(address("transfer_back", claim) + "?to=eve").status_code == 404
-    assert client.post(address("transfer_back", claim) + "?to=alice").status_code == 302
+    assert f"{address('transfer_undo', claim)}?to=alice" in page.text
+    assert client.post(address("transfer_undo", claim) + "?to=eve").status_code == 404
+    assert client.post(address("transfer_undo", claim) + "?to=alice").status_code == 302
     assert Claim.objects.get().requested_by == alice
 
 

@@ -28,7 +28,7 @@ from tests.factories import (
 
 pytestmark = pytest.mark.django_db
 QUOTAS, REQUESTS = "/api/v1/quotas/", "/api/v1/quotas/requests/"
-PAGE, SET, ASK = reverse("claims:quotas"), reverse("claims:quota_set"), reverse("claims:quota_ask")
+PAGE, SET, ASK = reverse("claims:quotas"), reverse("claims:quota_set"), reverse("claims:quota_request_new")
 LIST = reverse("claims:quota_requests")
 CLUSTER, STOP = (
     reverse(f"claims:{name}", args=["fra-1"]) for name in ("cluster_quotas", "cluster_quotas_stop")

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from claims.models import Quota, QuotaRequest, RequestStatus, TeamNamespace, WrittenQuota
 from claims.quotas import resource_quota_sync, services
-from claims.quotas.forms import QuotaAskForm, QuotaForm
+from claims.quotas.forms import QuotaForm, QuotaRequestForm
 from claims.quotas.quota_usage import device_capacity, quota_breakdown, quota_usage
 from claims.states import ClaimState
 from cluster.protocol import Refused
@@ -28,7 +28,7 @@ from tests.factories import (
 )
 
 pytestmark = pytest.mark.django_db
-ASK, PAGE = reverse("claims:quota_ask"), reverse("claims:quotas")
+ASK, PAGE = reverse("claims:quota_request_new"), reverse("claims:quotas")
 HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)
 
 
@@ -66,7 +66,7 @@ def test_a_key_that_came_twice_at_once_for_two_teams_asks_once(alice, vision, qu
     """Neither sees the other's request before it writes its own: the database tells the second."""
     nlp = make_team("nlp", members=(alice,))
     requested = {"by": alice, "device_class": GPU_CLASS, "devices": 10, "reason": "A paper.", "key": "k"}
-    first = services.ask_for_quota(team=nlp, **requested)
+    first = services.request_quota(team=nlp, **requested)
     looked, earlier = [], services._earlier
 
     def too_early(by, key):
@@ -74,7 +74,7 @@ def test_a_key_that_came_twice_at_once_for_two_teams_asks_once(alice, vision, qu
         return earlier(by, key) if len(looked) > 2 else None
 
     monkeypatch.setattr(services, "_earlier", too_early)
-    assert services.ask_for_quota(team=vision, **requested) == first
+    assert services.request_quota(team=vision, **requested) == first
     assert QuotaRequest.objects.count() == 1
 
 
@@ -84,7 +84,7 @@ def test_another_fault_of_the_database_is_not_hidden(alice, vision, quota, monke
 
     monkeypatch.setattr(QuotaRequest.objects, "create", fault)
     with pytest.raises(IntegrityError, match="another constraint"):
-        services.ask_for_quota(
+        services.request_quota(
             by=alice, team=vision, device_class=GPU_CLASS, devices=10, reason="A paper.", key="k"
         )
 
@@ -92,7 +92,7 @@ def test_another_fault_of_the_database_is_not_hidden(alice, vision, quota, monke
 def test_a_request_that_cannot_be_told_is_not_kept(alice, vision, quota, root, monkeypatch):
     monkeypatch.setattr(services, "notify", lambda *_a, **_k: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        services.ask_for_quota(
+        services.request_quota(
             by=alice, team=vision, device_class=GPU_CLASS, devices=10, reason="A paper.", key="k"
         )
     assert not QuotaRequest.objects.exists()
@@ -145,12 +145,12 @@ def test_a_wrong_class_or_profile_is_said_once(vision, train):
     teams, profiles = type(vision).objects.all(), type(train).objects.all()
     sent = {"team": "vision", "more": "1", "reason": "x", "key": "k", "devices": "1"}
     for wrong in ({"device_class": "limits.nvidia.com/gpu"}, {"profile": "none"}):
-        asking = QuotaAskForm(sent | wrong, teams=teams, profiles=profiles)
+        asking = QuotaRequestForm(sent | wrong, teams=teams, profiles=profiles)
         assert {name: len(said) for name, said in asking.errors.items()} == dict.fromkeys(wrong, 1)
     assert list(QuotaForm(posted(sent | {"profile": "none"})).errors) == ["profile"]
     nothing = ["Name either a device class or a profile, or count claims."]
     assert QuotaForm(posted(sent)).errors == {"device_class": nothing}
-    assert QuotaAskForm(sent, teams=teams, profiles=profiles).errors == {"device_class": nothing}
+    assert QuotaRequestForm(sent, teams=teams, profiles=profiles).errors == {"device_class": nothing}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_wrong_class_or_profile_is_said_once(vision, train):
 def test_the_form_to_ask_takes_so_much_and_no_more(vision, train, wrong, valid):
     sent = {"team": "vision", "device_class": GPU_CLASS, "more": "1", "reason": "x", "key": "k"}
     querysets = {"teams": type(vision).objects.all(), "profiles": type(train).objects.all()}
-    assert QuotaAskForm(sent | wrong, **querysets).is_valid() is valid
+    assert QuotaRequestForm(sent | wrong, **querysets).is_valid() is valid
 
 
 @pytest.mark.parametrize(("shift", "valid"), [(timedelta(0), False), (timedelta(minutes=1), True)])
@@ -178,7 +178,7 @@ def test_a_raise_is_asked_for_until_a_moment_to_come(vision, train, now, shift, 
         until = (timezone.localtime() + shift).strftime("%Y-%m-%dT%H:%M")
         sent = {"team": "vision", "device_class": GPU_CLASS, "more": "1", "reason": "x", "key": "k"}
         querysets = {"teams": type(vision).objects.all(), "profiles": type(train).objects.all()}
-        form = QuotaAskForm(sent | {"until": until}, **querysets)
+        form = QuotaRequestForm(sent | {"until": until}, **querysets)
         assert form.is_valid() is valid
         assert form.errors.get("until") == (None if valid else ["This is in the past."])
 
@@ -219,12 +219,12 @@ def test_the_page_of_quotas_offers_present_classes_and_profiles_and_counts_what_
     context = client.get(PAGE).context
     assert list(context["classes"]) == ["a.example.com", "b.example.com"]
     assert list(context["form"].fields["profile"].queryset) == [train]
-    assert (context["waiting"], context["asking"]) == (2, {vision.pk, nlp.pk})
+    assert (context["waiting"], context["requesting_teams"]) == (2, {vision.pk, nlp.pk})
     assert list(client.get(ASK).context["classes"]) == ["a.example.com", "b.example.com"]
     for person, asking in ((alice, {vision.pk}), (bob, set())):
         client.force_login(person)
         context = client.get(PAGE).context
-        assert (context["waiting"], context["asking"], context["is_admin"]) == (1, asking, False)
+        assert (context["waiting"], context["requesting_teams"], context["is_admin"]) == (1, asking, False)
 
 
 def test_what_is_asked_for_twice_on_the_page_is_409_with_the_reason(client, alice, vision, quota, now):

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def want(alice, vision, quota):
     """Ask for ten devices instead of eight."""
     requested = {"team": vision, "device_class": GPU_CLASS, "devices": 10, "reason": "A paper."}
-    return lambda **fields: services.ask_for_quota(**{"by": alice, "key": "a", **requested, **fields})
+    return lambda **fields: services.request_quota(**{"by": alice, "key": "a", **requested, **fields})
 
 
 def limit_of(quota):

@@ -48,7 +48,7 @@ def ada(db):
 def want(alice, vision, quota):
     def ask(**requested):
         values = {"by": alice, "team": vision, "device_class": GPU_CLASS, "devices": 10, "reason": "a paper"}
-        return services.ask_for_quota(**{"key": "k", **values, **requested})
+        return services.request_quota(**{"key": "k", **values, **requested})
 
     return ask
 
@@ -144,7 +144,7 @@ def test_a_limit_to_ask_for_is_above_the_present_one_with_its_raises(want, quota
     make_raise(quota, 2, ends_at=now + DAY)
     make_quota(make_team("nlp"), 50)
     make_quota(vision, 40, profile=make_profile("other"))
-    with pytest.raises(Invalid, match=r"^vision may have 10 already; ask for more than that\.$"):
+    with pytest.raises(Invalid, match=r"^vision may have 10 already; request more than that\.$"):
         want(devices=10)
     assert want(devices=11).devices == 11
 

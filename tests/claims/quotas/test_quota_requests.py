@@ -19,7 +19,7 @@ from core.errors import Conflict, Forbidden, Invalid
 from notify.models import Notice
 from tests.factories import GPU_CLASS, make_claim, make_quota, make_raise, make_team
 
-ASK, LIST = reverse("claims:quota_ask"), reverse("claims:quota_requests")
+ASK, LIST = reverse("claims:quota_request_new"), reverse("claims:quota_requests")
 API = "/api/v1/quotas/requests/"
 
 
@@ -29,7 +29,7 @@ def want(alice, vision, quota):
 
     def ask(**requested):
         values = {"by": alice, "team": vision, "device_class": GPU_CLASS, "devices": 10, "reason": "a paper"}
-        return services.ask_for_quota(**values | {"key": f"q{next(asked)}"} | requested)
+        return services.request_quota(**values | {"key": f"q{next(asked)}"} | requested)
 
     return ask
 

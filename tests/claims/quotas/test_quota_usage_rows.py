@@ -160,7 +160,7 @@ def test_what_is_guaranteed_to_others_is_kept(own, others, needs, capacity, free
 
 
 def shown(lines):
-    return [(line.label, line.needs, line.fits, line.sentence, line.ask) for line in lines]
+    return [(line.label, line.needs, line.fits, line.sentence, line.request_query) for line in lines]
 
 
 @pytest.mark.django_db
