@@ -68,7 +68,7 @@ def imported(module: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
                 yield qualified if qualified in known else node.module
 
 
-SENT = "tests/claims/requests/test_pages_request.py::test_a_request_makes_a_claim_and_leads_to_it"
+SENT = "tests/claims/requests/test_request_pages.py::test_a_request_makes_a_claim_and_leads_to_it"
 
 
 @pytest.hookimpl(wrapper=True)

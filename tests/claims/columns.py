@@ -8,7 +8,7 @@ from django.db.models import Model
 def columns(row: Model, *without: str) -> dict[str, Any]:
     """
     Return what the database holds of a row, column by column, except those named in `without`, and when the
-    sweep looks at a claim (tests/claims/test_changes.py).
+    sweep looks at a claim (tests/claims/delivery/test_changes.py).
     """
     without = (*without, "reconcile_at")
     fresh = type(row)._base_manager.get(pk=row.pk)

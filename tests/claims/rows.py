@@ -15,7 +15,7 @@ def changes(before: Claim) -> dict[str, Any]:
     Return the columns that differ from `before`, with their values now.
 
     Of `version` it is by how much it grew; of `state_since` that it is the time of the transaction, which no
-    test can foresee. `reconcile_at` is the sweep's own (tests/claims/test_changes.py).
+    test can foresee. `reconcile_at` is the sweep's own (tests/claims/delivery/test_changes.py).
     """
     now = row_of(before)
     names = [field.attname for field in Claim._meta.concrete_fields]

@@ -156,7 +156,7 @@ NO_PAGE = {
     "notify:notice": "leads on to what the notice is about",
     "api-schema": "for programs",
 }
-OF_A_CLAIM = "its page without a browser: tests/claims/lifecycle; as a dialog: tests/e2e/test_life.py"
+OF_A_CLAIM = "its page without a browser: tests/claims/lifecycle; as a dialog: tests/e2e/test_lifecycle.py"
 WITHOUT_AXE = {  # what shows such a page instead
     "claims:accept": "tests/claims/observation",
     "claims:approval_rule": "tests/claims/approvals",

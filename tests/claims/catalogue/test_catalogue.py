@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from claims.catalogue.listing import CatalogueFilter
 from claims.catalogue.sharing import Sharing, sharing_modes
-from tests.claims.requests.test_pages_match import TAINT, mirrored
+from tests.claims.requests.test_match_pages import TAINT, mirrored
 from tests.dra.clusters import gpu
 from tests.factories import make_allocation, make_claim, make_profile, make_spec, make_team
 

@@ -8,7 +8,7 @@ from rest_framework.test import APIClient
 from claims.catalogue.services import retire_profile
 from claims.models import Profile
 from claims.states import ClaimState
-from tests.claims.requests.test_pages_match import mirrored
+from tests.claims.requests.test_match_pages import mirrored
 from tests.dra.clusters import gpu
 from tests.factories import make_claim, make_profile, make_spec, make_team
 

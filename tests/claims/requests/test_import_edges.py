@@ -20,7 +20,7 @@ from claims.states import ClaimState
 from core.errors import Invalid
 from dra.manifests import resource_claim, resource_claim_template, to_yaml
 from inventory.cluster_snapshot import current_snapshot
-from tests.claims.requests.test_pages_match import mirrored
+from tests.claims.requests.test_match_pages import mirrored
 from tests.dra.clusters import gpu
 from tests.factories import make_claim, make_profile, make_quota, make_spec, make_team
 

@@ -12,7 +12,7 @@ from claims.requests.preview import preview
 from claims.states import ClaimState
 from core.errors import Conflict
 from inventory.models import Pod, ResourceClaim
-from tests.claims.requests.test_pages_match import mirrored
+from tests.claims.requests.test_match_pages import mirrored
 from tests.dra.clusters import gpu
 from tests.factories import make_claim, make_profile, make_quota, make_spec, make_team
 

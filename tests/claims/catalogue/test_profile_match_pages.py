@@ -5,7 +5,7 @@ import yaml
 from django.urls import reverse
 
 from claims.models import ProfileVersion
-from tests.claims.requests.test_pages_match import TAINT, mirrored
+from tests.claims.requests.test_match_pages import TAINT, mirrored
 from tests.dra.clusters import gpu
 from tests.factories import make_cluster, make_profile, make_spec
 

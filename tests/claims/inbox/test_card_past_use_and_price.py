@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.states import ClaimState
-from tests.claims.requests.test_pages_match import mirrored, take
+from tests.claims.requests.test_match_pages import mirrored, take
 from tests.dra.clusters import gpu, holds
 from tests.factories import make_allocation, make_claim, make_profile, make_spec, make_team
 from usage.models import Rate, Rollup
