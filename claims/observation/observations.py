@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, F, Q, UUIDField, When
+from django.db.models import FETCH_PEERS, Case, F, Q, UUIDField, When
 from django.db.models.functions import Cast
 from django.utils import timezone
 
@@ -37,6 +37,10 @@ MAX_LISTING_TIME = timedelta(minutes=5)
 # Who deletes an object to make it again ("kubectl replace --force") does so within seconds.
 RECREATION_TIME = timedelta(seconds=20)
 GONE_FIRST = F("gone_at").asc(nulls_last=True)
+
+# What a digest, and the assignment of rows to claims, read.
+OF_CLAIMS = ("cluster", "uid", "namespace", "name", "owner", "resource_version", "gone_at", "origin")
+OF_PODS = ("cluster", "uid", "namespace", "name", "resource_version", "phase", "node_name", "message")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +117,23 @@ def observe(claims: Sequence[Claim], *, brief: bool = False) -> dict[UUID, Obser
     """
     Return what the mirror shows of each claim, in a fixed number of queries however many there are.
 
-    `brief` leaves out what only pages read, of pods and devices.
+    `brief` leaves out what only pages read, of pods and devices. What only a change needs is then read later,
+    for all rows at once.
     """
     seen = {claim.pk: Observation() for claim in claims}
     by_id = {str(claim.pk): claim for claim in claims}
-    for allocation in Allocation.objects.filter(claim__in=seen, ended_at=None).order_by("pk"):
+    allocations = Allocation.objects.filter(claim__in=seen, ended_at=None).order_by("pk")
+    if brief:
+        allocations = allocations.only("claim", "object_uid").fetch_mode(FETCH_PEERS)
+    for allocation in allocations:
         seen[allocation.claim_id].open.append(allocation)
     by_uid = {row.object_uid: claim for claim in claims for row in seen[claim.pk].open}
     by_uid |= {claim.object_uid: claim for claim in claims if claim.object_uid}
     # By its uid too: somebody may have taken the label away.
     mirrored = Q(cluster__in={claim.cluster_id for claim in claims}, uid__in=by_uid)
-    mine = Q(owner__in=by_id, gone_at=None) | mirrored
-    for row in ResourceClaim.objects.filter(mine).defer("labels").order_by(GONE_FIRST, "pk"):
+    mine = Q(~Q(owner=""), owner__in=by_id, gone_at=None) | mirrored  # as the index says
+    rows = ResourceClaim.objects.filter(mine).defer("labels").order_by(GONE_FIRST, "pk")
+    for row in rows.only(*OF_CLAIMS).fetch_mode(FETCH_PEERS) if brief else rows:
         _add_claim(seen, by_uid.get(row.uid) or by_id[row.owner], row)
     if any(claim.delivery == Delivery.TEMPLATE for claim in claims):
         for template in ResourceClaimTemplate.objects.filter(mine).order_by(GONE_FIRST, "pk"):
@@ -239,7 +248,7 @@ def _pods_with(column: str, owners: Iterable[tuple[UUID, str, str]], *, brief: b
         gone_at=None,
         **{f"{column}__has_any_keys": sorted({name for _cluster, _namespace, name in places})},
     )
-    return (rows.defer("raw", "labels") if brief else rows).prefetch_related("events")
+    return (rows.only(*OF_PODS, column).fetch_mode(FETCH_PEERS) if brief else rows).prefetch_related("events")
 
 
 def _add_devices(seen: dict[UUID, Observation], *, brief: bool) -> None:

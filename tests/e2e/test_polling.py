@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
 
@@ -47,3 +48,23 @@ def test_unchanged_element_polls_later_each_time_at_most_four_times_as_late(peop
     waits = [after - before for before, after in pairwise(seconds)]
     assert waits[0] < waits[1] < waits[2]
     assert 230 <= max(waits) <= 250
+
+
+def test_swap_keeps_the_focus_and_an_open_menu(people):
+    mira = people("engineer")
+    mira.ask("notebook-24g", "keeps-focus")
+    mira.sees_state("Waiting for a pod")
+    page = mira.page
+    menu = page.locator("#claim-top details.dg-menu")
+    menu.locator("summary").click()
+    release = page.get_by_role("link", name="Release…")
+    release.focus()
+    page.evaluate("""() => {
+        const top = document.getElementById("claim-top");
+        top.dataset.etag = "changed";  // so that the answer is not 304
+        top.firstElementChild.dataset.before = "";
+        top.dispatchEvent(new CustomEvent("poll"));
+    }""")
+    expect(page.locator("#claim-top [data-before]")).to_have_count(0)
+    expect(menu).to_have_attribute("open", "")
+    expect(release).to_be_focused()

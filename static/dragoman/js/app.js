@@ -181,6 +181,24 @@ document.addEventListener("htmx:afterRequest", ({ detail: { elt, xhr } }) => {
   if (etag) elt.dataset.etag = etag;
 });
 
+// A swap removes the element that has the focus, and closes a menu that is open: both go to the elements that replace them.
+// (htmx keeps the focus of elements with an id.)
+const nameOf = (element) => [element.tagName, element.getAttribute("href"), element.name, element.value, element.textContent.trim()].join("\n");
+const sameAs = (name, selector) => [...document.querySelectorAll(selector)].find((element) => nameOf(element) === name);
+let focused = "";
+let openMenu = "";
+document.addEventListener("htmx:beforeSwap", ({ detail: { target } }) => {
+  const active = document.activeElement;
+  focused = !active?.id && active !== document.body && target?.contains(active) ? nameOf(active) : "";
+  const menu = target?.querySelector("details.dg-menu[open] > summary");
+  openMenu = menu ? nameOf(menu) : "";
+});
+document.addEventListener("htmx:afterSwap", () => {
+  if (openMenu) sameAs(openMenu, "details.dg-menu > summary")?.parentElement.toggleAttribute("open", true);
+  if (focused && document.activeElement === document.body) sameAs(focused, focused.split("\n", 1)[0])?.focus();
+  focused = openMenu = "";
+});
+
 // Charts are loaded only on pages that have one.
 let charts = null;
 const loaded = (element) => new Promise((resolve, reject) => { element.onload = resolve; element.onerror = reject; document.head.append(element); });
