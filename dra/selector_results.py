@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dra.cel import CelError, Selector
+from dra.cel import CelError, Selector, Work
 from dra.pools import PoolDevice
 
 type DeviceMask = int
@@ -73,11 +73,16 @@ class EvaluationErrors(Mapping[int, CelError]):
 
 @dataclass(frozen=True, slots=True)
 class SelectorResults:
-    """`mask` and `flags` have the selected devices, `errors` the devices on which the selector fails."""
+    """
+    `mask` and `flags` have the selected devices, `errors` the devices on which the selector fails.
+
+    `steps` is what the evaluation took.
+    """
 
     mask: DeviceMask
     flags: bytes
     errors: Mapping[int, CelError]
+    steps: int = 0
 
     @property
     def failed_mask(self) -> DeviceMask:
@@ -88,13 +93,18 @@ class SelectorResults:
 def evaluate_devices(
     selector: Selector, devices: Sequence[PoolDevice], shapes: Sequence[Hashable]
 ) -> SelectorResults:
-    """Evaluate one device per shape; the selector must read equal values from devices of equal shape."""
+    """
+    Evaluate one device per shape; the selector must read equal values from devices of equal shape.
+
+    After too many steps in all, the devices that are left have `NotPreviewable` as their error.
+    """
+    work = Work()
     result_by_shape: dict[Hashable, int] = {}
     numbers: dict[str, int] = {}
     errors: list[CelError] = []
     for shape, device in dict(zip(shapes, devices, strict=True)).items():
         try:
-            result_by_shape[shape] = int(selector.matches(device))
+            result_by_shape[shape] = int(selector.matches(device, work))
         except CelError as error:
             number = numbers.setdefault(f"{type(error).__name__}: {error.message}", len(errors) + 1)
             if number > len(errors):
@@ -102,7 +112,8 @@ def evaluate_devices(
             result_by_shape[shape] = -number
     if not errors:
         flags = bytes(map(result_by_shape.__getitem__, shapes))
-        return SelectorResults(int.from_bytes(flags, "little"), flags, {})
+        return SelectorResults(int.from_bytes(flags, "little"), flags, {}, work.steps)
     flags = bytes(result_by_shape[shape] == 1 for shape in shapes)
     error_numbers = array("I", (max(0, -result_by_shape[shape]) for shape in shapes))
-    return SelectorResults(int.from_bytes(flags, "little"), flags, EvaluationErrors(error_numbers, errors))
+    by_index = EvaluationErrors(error_numbers, errors)
+    return SelectorResults(int.from_bytes(flags, "little"), flags, by_index, work.steps)

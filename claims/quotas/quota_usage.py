@@ -439,7 +439,7 @@ def contributions(quota: Quota) -> list[Contribution]:
 
 
 def _contributing_claims(quota: Quota) -> QuerySet[Claim]:
-    claims = Claim.objects.select_related("decided_by").order_by("created_at", "id")
+    claims = Claim.objects.order_by("created_at", "id")
     claims = claims.filter(team=quota.team_id, state__in=LIVE)
     whole: Combinable
     counted: Combinable

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dra.attributes import Json, Malformed, Ref, Selectable, VersionError, attribute, lookup, qualified
-from dra.cel.syntax import Call, Ident, Literal, Node, Select
+from dra.cel.syntax import Call, Ident, Literal, Node, NotPreviewable, Select
 from dra.cel.values import (
     NONE,
     Amount,
@@ -49,15 +49,51 @@ def _attribute(entry: Json) -> Any:
 
 READ: dict[str, Callable[[Json], Any]] = {"attributes": _attribute, "capacity": _capacity}
 
+MAX_DEVICE_STEPS = 100_000  # of one expression on one device, at most about 0.1 s
+MAX_STEPS = 3_000_000  # of one expression on all devices of a cluster, and of all selectors of a claim
+
+
+class Work:
+    """
+    Counts the steps of one expression on several devices (decision 13).
+
+    The API server limits an estimate in its own units: an accepted expression could run for minutes here.
+    """
+
+    __slots__ = ("steps",)
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+
+def _too_many(limit: int, on: str) -> NotPreviewable:
+    return NotPreviewable(
+        f"The expression takes more than {limit:,} steps on {on}, the portal's limit. Nest fewer loops or "
+        "shorten their lists; a cluster may still accept it."
+    )
+
 
 class View:
-    """Reads a device piece by piece, as an expression asks. Raise `Malformed` for what is no value."""
+    """
+    Reads a device piece by piece, as an expression asks, and counts its steps.
 
-    __slots__ = ("_domains", "device")
+    Raise `Malformed` for what is no value, `NotPreviewable` beyond the limits of steps.
+    """
 
-    def __init__(self, device: Selectable) -> None:
-        self.device = device
+    __slots__ = ("_domains", "device", "steps", "work")
+
+    def __init__(self, device: Selectable, work: Work) -> None:
+        self.device, self.work, self.steps = device, work, 0
         self._domains: dict[str, Domains] = {}
+
+    def spend(self, steps: int) -> None:
+        """Count steps. Raise `NotPreviewable` beyond the limit of this device or of all devices."""
+        self.steps += steps
+        self.work.steps += steps
+        if self.work.steps > MAX_STEPS:
+            raise _too_many(MAX_STEPS, "all devices")
+        if self.steps > MAX_DEVICE_STEPS:
+            raise _too_many(MAX_DEVICE_STEPS, "one device")
 
     @property
     def driver(self) -> str:

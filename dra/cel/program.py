@@ -5,15 +5,19 @@ The argument is the frame, a list: the device, then the variables of comprehensi
 overload is bound when the program is planned, otherwise by its values (cel-go `common/decls/decls.go`). Like
 upstream's planner, constants, their conversions and constant patterns are evaluated when the program is
 planned, so their errors are compile errors. Comprehensions: `interpreter/interpretable.go`, evalFold.
+
+Steps are counted (decision 13): one for each operation outside loops, those of a loop's body for each of its
+iterations, and the size of what a function reads or returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any
 
 from dra.cel import types, values
-from dra.cel.access import CompiledPart, Run, View, fixed, index, path, present, select
+from dra.cel.access import MAX_DEVICE_STEPS, CompiledPart, Run, View, fixed, index, path, present, select
 from dra.cel.kubernetes_functions import OVERLOADS
 from dra.cel.standard_functions import OPERATORS, extend_in_place, insert_in_place
 from dra.cel.syntax import Call, CompileError, Fold, Ident, ListOf, Literal, MapOf, Node, Select
@@ -43,10 +47,17 @@ def binding(slot: int, result: Run) -> Run:
 
 
 def fold(
-    over: Run, start: Run, condition: Run | None, step: Run, result: Run, slots: tuple[int, int, int]
+    over: Run,
+    start: Run,
+    condition: Run | None,
+    step: Run,
+    result: Run,
+    slots: tuple[int, int, int],
+    steps: int,
 ) -> Run:
     """
-    Go over a list or map. `slots` are those of the variables, 0 for no second one, and of the accumulator.
+    Go over a list or map. `slots` are those of the variables, 0 for no second one, and of the accumulator;
+    `steps` are those of one iteration.
 
     A failing step leaves its failure in the accumulator: a later step of all() or exists() may do without it.
     """
@@ -56,7 +67,9 @@ def fold(
         found = over(frame)
         entries: Iterable[Any] = _pairs(found) if second else _singles(found)
         frame[total] = start(frame)
+        spend = frame[0].spend
         for entry in entries:
+            spend(steps)
             if second:
                 frame[first], frame[second] = entry
             else:
@@ -142,12 +155,56 @@ def otherwise(first: Run, other: Run, function: str) -> Run:
     return run
 
 
-def comparison(left: Run, right: Run, *, same: bool) -> Run:
+def comparison(left: Run, right: Run, *, same: bool, sized: bool) -> Run:
+    if sized:
+
+        def run(frame: list[Any]) -> bool:
+            one, other = left(frame), right(frame)
+            frame[0].spend(min(extent(one), extent(other)))
+            return equal(one, other) if same else not is_equal(one, other)
+
+        return run
     if same:
         return lambda frame: equal(left(frame), right(frame))
     return lambda frame: not is_equal(left(frame), right(frame))  # values that cannot be compared differ
 
 
+SIZED = (str, bytes, list, Map, Optional)
+BYTES_PER_STEP = 64
+ENDLESS = 10 * MAX_DEVICE_STEPS
+
+
+def extent(value: Any) -> int:
+    """Return the steps that going over a value takes: its elements, counted up to ENDLESS, and its bytes."""
+    if type(value) is str or type(value) is bytes:
+        return len(value) // BYTES_PER_STEP
+    if not isinstance(value, SIZED):
+        return 0
+    steps, pending = 0, [value]
+    while pending and steps < ENDLESS:
+        part = pending.pop()
+        if type(part) is str or type(part) is bytes:
+            steps += len(part) // BYTES_PER_STEP
+        elif type(part) is Optional:
+            pending.append(part.value)
+        elif isinstance(part, list | Map):
+            steps += len(part)
+            inner = part if type(part) is list else [part.find(name)[0] for name in part]
+            pending += [one for one in inner if isinstance(one, SIZED)]
+    return steps
+
+
+def _can_be_large(node: Node) -> bool:
+    is_short = isinstance(node, Literal) and not extent(node.value)
+    return node.type.kind in LARGE_KINDS and not is_short
+
+
+LARGE_KINDS = frozenset(("any", "bytes", "dyn", "error", "list", "map", "opaque", "parameter", "string"))
+# Functions that take no longer for a large argument.
+CONSTANT_TIME = frozenset(("!_", "size", "type", "dyn", "hasValue", "value", "optional.of", "first", "last"))
+PAIRWISE = frozenset(
+    ("distinct", "sets.contains", "sets.equivalent", "sets.intersects", "matches", "find", "findAll")
+)
 IN_PLACE = {"_+_": extend_in_place, "cel.@mapInsert": insert_in_place}
 
 
@@ -158,12 +215,16 @@ def caller(node: Call, arguments: list[Run], *, grown: bool) -> Run:
     `grown` says that the first argument is the accumulator of a comprehension, which nobody else holds.
     """
     if grown and node.function in IN_PLACE:
-        return _applied(IN_PLACE[node.function], arguments)
+        return _applied(IN_PLACE[node.function], arguments)  # what is added is counted where it is made
     if node.function in OPERATORS:
-        return _applied(OPERATORS[node.function], arguments)
-    if len(node.overloads) == 1 and not any(_open(child.type) for child in node.children()):
-        return _applied(OVERLOADS[node.overloads[0]], arguments)
-    return _applied(_guarded(node.function, node.overloads), arguments)
+        implementation = OPERATORS[node.function]
+    elif len(node.overloads) == 1 and not any(_open(child.type) for child in node.children()):
+        implementation = OVERLOADS[node.overloads[0]]
+    else:
+        implementation = _guarded(node.function, node.overloads)
+    if not any(map(_can_be_large, (node, *node.children()))) or node.function in CONSTANT_TIME | CONVERSIONS:
+        return _applied(implementation, arguments)
+    return _counted(implementation, arguments, pairwise=node.function in PAIRWISE)
 
 
 def _open(one: Type) -> bool:
@@ -193,6 +254,27 @@ def _applied(implementation: Any, arguments: list[Run]) -> Run:
     return lambda frame: implementation(*(argument(frame) for argument in arguments))
 
 
+def _counted(implementation: Any, arguments: list[Run], *, pairwise: bool) -> Run:
+    """
+    Return what calls a function and counts the size of its arguments and of a list or text that it returns.
+
+    `pairwise` functions compare each element of one argument with each of another, or of the same.
+    """
+
+    def run(frame: list[Any]) -> Any:
+        given = [argument(frame) for argument in arguments]
+        extents = [extent(value) for value in given]
+        if steps := sum(extents):
+            pairs = prod(extents) if len(extents) > 1 else steps * steps
+            frame[0].spend(steps + pairs if pairwise else steps)
+        result = implementation(*given)
+        if isinstance(result, str | bytes | list) and len(result) >= BYTES_PER_STEP:
+            frame[0].spend(len(result) // BYTES_PER_STEP)
+        return result
+
+    return run
+
+
 CONVERSIONS = frozenset(("bool", "bytes", "double", "dyn", "int", "string", "type", "uint"))
 PATTERNS = frozenset(("matches", "find", "findAll"))
 SIMPLE = frozenset((bool, int, Uint, float, str))
@@ -210,19 +292,27 @@ def program(tree: Node) -> Callable[[View], Any]:
     except Failure as failure:
         raise CompileError(f"program instantiation failed: {failure}") from failure
     spare = [UNSET] * planner.slots
-    return lambda view: run([view, *spare])
+    steps = planner.steps
+
+    def evaluate(view: View) -> Any:
+        view.spend(steps)
+        return run([view, *spare])
+
+    return evaluate
 
 
 class _Planner:
     def __init__(self) -> None:
         self.slots = 0
+        self.steps = 0  # planned so far, outside the bodies of loops
         self.scopes: list[dict[str, Run]] = []
         self.grown: dict[str, bool] = {}  # accumulators that are extended in place
 
     def plan(self, node: Node) -> CompiledPart:
+        if isinstance(node, Literal):
+            return fixed(node.value)
+        self.steps += 1
         match node:
-            case Literal():
-                return fixed(node.value)
             case Ident():
                 return self._name(node)
             case Select():
@@ -275,10 +365,10 @@ class _Planner:
         parts = [self.plan(child) for child in node.children()]
         runs = [part.run for part in parts]
         match node.function:
-            case "_==_":
-                return CompiledPart(comparison(*runs, same=True))
-            case "_!=_":
-                return CompiledPart(comparison(*runs, same=False))
+            case "_==_" | "_!=_":
+                # Texts are compared at once; what may be a list takes a step for each element.
+                sized = all(_can_be_large(child) and child.type.kind != "string" for child in node.children())
+                return CompiledPart(comparison(*runs, same=node.function == "_==_", sized=sized))
             case "@in" if node.overloads == ["in_list"] and parts[1].constant:
                 return _membership(runs[0], runs[1]([]))
         if node.function in PATTERNS and parts[1].constant and type(pattern := runs[1]([])) is str:
@@ -356,13 +446,15 @@ class _Planner:
         self.scopes.append(
             {node.variable: _variable(first)} | ({node.second: _variable(second)} if second else {})
         )
+        steps_before, self.steps = self.steps, 1
         condition = None if isinstance(node.condition, Literal) else self.plan(node.condition).run
         step = self.plan(node.step).run
+        steps_of_iteration, self.steps = self.steps, steps_before
         self.scopes.pop()
         result = self.plan(node.result).run
         self.scopes.pop()
         self.grown[node.accumulator] = before
-        return fold(over, start, condition, step, result, (first, second, total))
+        return fold(over, start, condition, step, result, (first, second, total), steps_of_iteration)
 
 
 def _fresh(start: Node) -> Run:
@@ -409,16 +501,17 @@ def _membership(element: Run, among: list[Any]) -> CompiledPart:
     """Return `in` with a constant list, which upstream turns into a lookup."""
     if not among:
         return fixed(value=False)
-    if not all(type(one) in SIMPLE for one in among):
-        return CompiledPart(lambda frame: _contains(element(frame), among))
+    steps = extent(among)
+    is_simple = all(type(one) in SIMPLE for one in among)
+    texts = frozenset(among) if all(type(one) is str for one in among) else None
 
     def run(frame: list[Any]) -> bool:
         value = element(frame)
-        hashable(value)
-        return _contains(value, among)
+        if is_simple:
+            hashable(value)
+        if texts is not None:
+            return type(value) is str and value in texts
+        frame[0].spend(steps)
+        return any(is_equal(value, one) for one in among)
 
     return CompiledPart(run)
-
-
-def _contains(element: Any, among: list[Any]) -> bool:
-    return any(is_equal(element, one) for one in among)

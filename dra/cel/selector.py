@@ -18,7 +18,7 @@ from typing import Any
 from dra.attributes import Malformed, Ref, Selectable, lookup
 from dra.cel import checker as literals
 from dra.cel import cost, types
-from dra.cel.access import View, reference, table
+from dra.cel.access import View, Work, reference, table
 from dra.cel.checker import Problem, TypeChecker
 from dra.cel.cost_functions import VariablePart, device_parts
 from dra.cel.parser import parse
@@ -193,20 +193,24 @@ class Selector:
     reading: AttributeUse
     program: Callable[[View], Any]
 
-    def value(self, device: Selectable) -> Any:
-        """Evaluate the expression. Raise `EvaluationError` where the cluster would fail on the device."""
+    def value(self, device: Selectable, work: Work | None = None) -> Any:
+        """
+        Evaluate the expression, and count its steps in `work`.
+
+        Raise `EvaluationError` where the cluster would fail on it, `NotPreviewable` after too many steps.
+        """
         try:
-            return self.program(View(device))
+            return self.program(View(device, work or Work()))
         except (Failure, Panic, Malformed) as error:
             raise EvaluationError(str(error)) from error
 
-    def matches(self, device: Selectable) -> bool:
+    def matches(self, device: Selectable, work: Work | None = None) -> bool:
         """
-        Say whether the device is selected.
+        Say whether the device is selected; `work` counts the steps of the selector on several devices.
 
         Raise `EvaluationError` where the cluster would fail on it, `NotPreviewable` where it is not known.
         """
-        result = self.value(device)
+        result = self.value(device, work)
         if not isinstance(result, bool):
             raise EvaluationError("The expression does not give true or false for this device.")
         return result

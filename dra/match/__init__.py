@@ -15,7 +15,7 @@ from operator import or_
 
 from dra import selector_results
 from dra.allocator import AllocationError
-from dra.cel import CelError, NotPreviewable
+from dra.cel import MAX_STEPS, CelError, NotPreviewable
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.match.funnel import (
     ConditionDifference,
@@ -61,6 +61,7 @@ def preview(snapshot: ClusterSnapshot, spec: Json, claims: int = 1) -> Preview:
     """Preview `claims` claims of `spec` on the snapshot. Raises for no spec."""
     total = FunnelStep("in the cluster", len(snapshot.devices), 0, StepKind.TOTAL)
     steps, funnels = [total], []
+    expressions: set[str] = set()
     for request in device_requests(spec):
         try:
             request_funnel = funnel(snapshot, request)
@@ -74,6 +75,12 @@ def preview(snapshot: ClusterSnapshot, spec: Json, claims: int = 1) -> Preview:
             return Preview(steps, problem=f"Request {request.result_name}: {refusal.message}", reason=reason)
         steps += request_funnel.steps
         funnels.append(request_funnel)
+        expressions |= set(request.expressions)
+        if sum(snapshot.selector_results(expression).steps for expression in expressions) > MAX_STEPS:
+            problem = (
+                f"The selectors of the claim take more than {MAX_STEPS:,} steps, the limit of the portal."
+            )
+            return Preview(steps, problem=problem, reason=NoFitReason.NOT_PREVIEWABLE)
     if not funnels:
         return Preview(steps, problem="The claim requests no devices.", reason=NoFitReason.NO_REQUEST)
     for request_funnel in funnels:

@@ -27,7 +27,7 @@ from django.db.models import Q
 
 from cluster.protocol import Manifest
 from core.models import uuid7
-from dra.cel import CelError, Selector, compile_selector
+from dra.cel import CelError, Selector, Work, compile_selector
 from dra.devices import describe
 from dra.objects import expressions
 from dra.pools import Pool, PoolDevice, gather_pools
@@ -85,29 +85,40 @@ class ClassBook:
         self._selectors = {name: _compiled(texts) for name, texts in classes}
         self._known: dict[tuple[str, Hashable], bool] = {}
 
-    def of(self, devices: Sequence[PoolDevice]) -> list[list[str]]:
-        """Return for each device the names of the classes whose selectors are all met, sorted."""
+    def of(
+        self, devices: Sequence[PoolDevice], work: defaultdict[str, Work] | None = None
+    ) -> list[list[str]]:
+        """
+        Return for each device the names of the classes whose selectors are all met, sorted.
+
+        `work` counts the steps of each selector over several calls.
+        """
+        work = defaultdict(Work) if work is None else work
         found: list[list[str]] = [[] for _ in devices]
         for name in sorted(self._selectors):
-            for place, met in enumerate(self._members(self._selectors[name], devices)):
+            for place, met in enumerate(self._members(self._selectors[name], devices, work)):
                 if met:
                     found[place].append(name)
         return found
 
-    def _members(self, selectors: list[Selector] | None, devices: Sequence[PoolDevice]) -> list[bool]:
+    def _members(
+        self, selectors: list[Selector] | None, devices: Sequence[PoolDevice], work: defaultdict[str, Work]
+    ) -> list[bool]:
         met = [selectors is not None] * len(devices)
         for selector in selectors or ():
             for place, shape in enumerate(selector.shapes(devices)):
-                met[place] = met[place] and self._meets(selector, shape, devices[place])
+                met[place] = met[place] and self._meets(
+                    selector, shape, devices[place], work[selector.expression]
+                )
         return met
 
-    def _meets(self, selector: Selector, shape: Hashable, device: PoolDevice) -> bool:
+    def _meets(self, selector: Selector, shape: Hashable, device: PoolDevice, work: Work) -> bool:
         key = (selector.expression, shape)
         met = self._known.get(key)
         if met is None:
             if len(self._known) >= SHAPES:
                 self._known.clear()
-            met = self._known[key] = _matches(selector, device)
+            met = self._known[key] = _matches(selector, device, work)
         return met
 
 
@@ -116,9 +127,9 @@ def _book(classes: tuple[tuple[str, tuple[str, ...]], ...]) -> ClassBook:
     return ClassBook(classes)
 
 
-def _matches(selector: Selector, device: PoolDevice) -> bool:
+def _matches(selector: Selector, device: PoolDevice, work: Work) -> bool:
     try:
-        return selector.matches(device)
+        return selector.matches(device, work)
     except CelError:
         return False
 
@@ -208,13 +219,14 @@ class _Surroundings:
         self.rules: list[Manifest] = list(
             DeviceTaintRule.objects.filter(**here).values_list("raw", flat=True)
         )
+        self.work: defaultdict[str, Work] = defaultdict(Work)
         self.classes = class_book(DeviceClass.objects.filter(**here))
         nodes = Node.objects.filter(**here, name__in={row.node_name for row in slices.values()} - {""})
         self.nodes: dict[str, int] = dict(nodes.values_list("name", "pk"))
 
     def devices_in(self, pool: Pool) -> dict[DeviceKey, Row]:
         rows = {}
-        for device, classes in zip(pool.devices, self.classes.of(pool.devices), strict=True):
+        for device, classes in zip(pool.devices, self.classes.of(pool.devices, self.work), strict=True):
             values = device_columns(device, self.rules)
             node_name = values["node_name"]
             values |= {

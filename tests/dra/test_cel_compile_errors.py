@@ -2,7 +2,9 @@
 
 import pytest
 
-from dra.cel import CompileError, NotPreviewable, compile_selector
+from dra.cel import CompileError, NotPreviewable, Work, compile_selector
+from dra.cel.access import MAX_DEVICE_STEPS
+from dra.cel.selector import compile_stored
 from dra.features import Features
 from tests.dra.test_cel_selects_devices import DEVICE
 
@@ -70,6 +72,54 @@ def test_a_compile_error_says_where():
 def test_what_would_take_too_much_is_refused_before_it_runs(expression):
     with pytest.raises(CompileError, match="too complex, exceeds cost limit"):
         compile_selector(expression)
+
+
+NUMBERS = [*range(45)]
+LONG = '"x".replace("x", "' + "y" * 300 + '").replace("y", "' + "z" * 300 + '")'
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        # accepted by the API server; on 152 devices it kept a thread busy for 73 s
+        f'{NUMBERS}.all(a, {NUMBERS}.all(b, {NUMBERS}.all(c, device.driver != "z")))',
+        f"{NUMBERS}.map(a, {NUMBERS}.map(b, {NUMBERS}.map(c, a + b + c))).size() > 0",
+        f"{NUMBERS}.exists_one(a, {NUMBERS}.exists_one(b, {NUMBERS}.exists(c, a + b + c < 0)))",
+        "lists.range(1000).distinct().size() == 1000",
+        "sets.contains(lists.range(1000), lists.range(1000))",
+        "cel.bind(a, lists.range(1000).map(x, lists.range(1000)), a == a)",
+        "lists.range(300000).exists(x, x == -1)",
+        f"lists.range(1000).all(n, !{LONG}.contains('q'))",
+        f"lists.range(1000).all(n, !{LONG}.matches('(q|w)+$'))",
+        f"lists.range(1000).all(n, {LONG}.split('').size() > 0)",
+    ],
+)
+def test_evaluation_stops_after_a_number_of_steps(expression):
+    work = Work()
+    selector = compile_stored(expression)
+    with pytest.raises(NotPreviewable, match="more than 100,000 steps on one device, the portal's limit"):
+        selector.matches(DEVICE, work)
+    assert work.steps > MAX_DEVICE_STEPS
+    with pytest.raises(NotPreviewable):
+        selector.matches(DEVICE, again := Work())
+    assert again.steps == work.steps  # a number of steps, not a time
+
+
+@pytest.mark.parametrize(
+    ("expression", "steps"),
+    [
+        ("true", 0),
+        ('device.driver == "x"', 2),
+        ("[1, 2, 3].all(n, n > 0)", 3 + 3 * 7),
+        ("[1, 2, 3, 4].all(n, n > 0)", 3 + 4 * 7),
+        ("[1, 2, 3].all(n, n < 3 || [1, 2].all(m, m > 0))", 3 + 3 * 11 + 2 * 7),
+        ('"a b".contains("b")', 1),
+        ("[1, 2, 3] == [1, 2, 3]", 3 + 3),
+    ],
+)
+def test_steps_grow_with_what_is_evaluated(expression, steps):
+    compile_stored(expression).matches(DEVICE, work := Work())
+    assert work.steps == steps
 
 
 def test_a_text_that_would_fill_the_memory_is_left_to_the_cluster():

@@ -193,15 +193,49 @@ def test_alike_devices_are_evaluated_once(monkeypatch):
 
     matches = Selector.matches
 
-    def counted(selector, device):
+    def counted(selector, device, work):
         times.append(device)
-        return matches(selector, device)
+        return matches(selector, device, work)
 
     monkeypatch.setattr(Selector, "matches", counted)
     preview(seen, spec(exactly(1, claim_spec)))
     assert len(times) == 2  # the class and the selector
     preview(seen.after(claims=[holds("gpu-0", pool="n1")]), spec(exactly(1, claim_spec)))
     assert len(times) == 2
+
+
+UUID = 'device.attributes["gpu.nvidia.com"].uuid'
+
+
+def test_steps_are_limited_over_all_devices_and_over_all_selectors_of_a_claim(monkeypatch):
+    seen = snapshot([resource_slice("node-a", [gpu(place) for place in range(20)])])
+    text = f'[1, 2, 3, 4, 5, 6, 7, 8].all(n, {UUID} != "z")'
+    steps = seen.selector_results(text).steps
+    assert steps == 20 * (3 + 8 * 7)  # each device: the loop, and seven steps for each element
+    monkeypatch.setattr("dra.cel.access.MAX_STEPS", steps - 1)
+    again = snapshot([resource_slice("node-a", [gpu(place) for place in range(20)])])
+    assert list(again.selector_results(text).errors) == [19]
+    told = preview(again, spec(exactly(1, text)))
+    assert (told.reason, told.matching) == (NoFitReason.NOT_PREVIEWABLE, None)
+    assert told.problem.startswith(
+        f"Request gpu: The expression takes more than {steps - 1} steps on all devices"
+    )
+    monkeypatch.setattr("dra.cel.access.MAX_STEPS", steps + 1)
+    monkeypatch.setattr("dra.match.MAX_STEPS", steps + 1)
+    assert preview(seen, spec(exactly(1, text))).fits
+    assert preview(seen, spec(exactly(1, text, text))).fits  # evaluated once
+    told = preview(seen, spec(exactly(1, text), exactly(1, text.replace("z", "y"), name="two")))
+    assert (told.reason, told.matching) == (NoFitReason.NOT_PREVIEWABLE, None)
+    assert told.problem == f"The selectors of the claim take more than {steps + 1} steps, the portal's limit."
+
+
+def test_devices_after_the_limit_of_steps_are_not_evaluated(monkeypatch):
+    monkeypatch.setattr("dra.cel.access.MAX_STEPS", 10)
+    seen = snapshot([resource_slice("node-a", [gpu(place) for place in range(100)])])
+    results = seen.selector_results(f'{UUID} != "z" && {UUID} != "y"')
+    assert results.flags == b"\x01\x01" + bytes(98)  # five steps each
+    assert len(results.errors) == 98
+    assert results.steps == 10 + 98 * 5  # each is refused by its first count
 
 
 devices = st.builds(

@@ -55,6 +55,21 @@ def used(vision, fra, train, quota):
     return quota
 
 
+def test_quota_with_decided_claims_is_readable_in_every_role(
+    vision, fra, train, used, lena, alice, bob, root
+):
+    make_claim(vision, cluster=fra, profile=train, state=ClaimState.APPROVED, decided_by=lena, name="decided")
+    by_claims = Quota.objects.create(team=vision, counts=Quota.Counts.CLAIMS, devices=5)
+    for row in (used, by_claims):
+        for person in (bob, alice, lena, root):
+            answer = api(person).get(f"{QUOTAS}{row.pk}/")
+            assert answer.status_code == 200
+            decided = {
+                part["claim"]["name"]: part["claim"]["decided_by"] for part in answer.json()["contributions"]
+            }
+            assert decided["decided"] == "lena"
+
+
 def test_the_api_tells_every_figure_of_a_quota_and_its_parts(used, alice, lena, eve):
     shown = api(alice).get(f"{QUOTAS}{used.pk}/").json()
     parts = {name: shown.pop(name) for name in ("contributions", "unmanaged_parts", "raises")}
