@@ -62,6 +62,7 @@ def preview(snapshot: ClusterSnapshot, spec: Json, claims: int = 1) -> Preview:
     total = FunnelStep("in the cluster", len(snapshot.devices), 0, StepKind.TOTAL)
     steps, funnels = [total], []
     expressions: set[str] = set()
+    problem = ""
     for request in device_requests(spec):
         try:
             request_funnel = funnel(snapshot, request)
@@ -77,18 +78,23 @@ def preview(snapshot: ClusterSnapshot, spec: Json, claims: int = 1) -> Preview:
         funnels.append(request_funnel)
         expressions |= set(request.expressions)
         if sum(snapshot.selector_results(expression).steps for expression in expressions) > MAX_STEPS:
-            problem = (
-                f"The selectors of the claim take more than {MAX_STEPS:,} steps, the limit of the portal."
-            )
-            return Preview(steps, problem=problem, reason=NoFitReason.NOT_PREVIEWABLE)
+            problem = f"The selectors of the claim take more than {MAX_STEPS:,} steps, the portal's limit."
+            break
     if not funnels:
         return Preview(steps, problem="The claim requests no devices.", reason=NoFitReason.NO_REQUEST)
+    problem = _unknown_result(funnels) or problem
+    if problem:
+        return Preview(steps, problem=problem, reason=NoFitReason.NOT_PREVIEWABLE)
+    return _counted(snapshot, spec, claims, funnels, steps)
+
+
+def _unknown_result(funnels: Sequence[Funnel]) -> str:
+    """Return the first evaluation that the portal cannot run, as a sentence; "" if there is none."""
     for request_funnel in funnels:
         for error in request_funnel.errors.values():
             if isinstance(error, NotPreviewable):
-                problem = f"Request {request_funnel.request.result_name}: {error.message}"
-                return Preview(steps, problem=problem, reason=NoFitReason.NOT_PREVIEWABLE)
-    return _counted(snapshot, spec, claims, funnels, steps)
+                return f"Request {request_funnel.request.result_name}: {error.message}"
+    return ""
 
 
 def _counted(

@@ -218,7 +218,7 @@ def test_steps_are_limited_over_all_devices_and_over_all_selectors_of_a_claim(mo
     told = preview(again, spec(exactly(1, text)))
     assert (told.reason, told.matching) == (NoFitReason.NOT_PREVIEWABLE, None)
     assert told.problem.startswith(
-        f"Request gpu: The expression takes more than {steps - 1} steps on all devices"
+        f"Request gpu: The expression takes more than {steps - 1:,} steps on all devices"
     )
     monkeypatch.setattr("dra.cel.access.MAX_STEPS", steps + 1)
     monkeypatch.setattr("dra.match.MAX_STEPS", steps + 1)
@@ -226,7 +226,9 @@ def test_steps_are_limited_over_all_devices_and_over_all_selectors_of_a_claim(mo
     assert preview(seen, spec(exactly(1, text, text))).fits  # evaluated once
     told = preview(seen, spec(exactly(1, text), exactly(1, text.replace("z", "y"), name="two")))
     assert (told.reason, told.matching) == (NoFitReason.NOT_PREVIEWABLE, None)
-    assert told.problem == f"The selectors of the claim take more than {steps + 1} steps, the portal's limit."
+    assert (
+        told.problem == f"The selectors of the claim take more than {steps + 1:,} steps, the portal's limit."
+    )
 
 
 def test_devices_after_the_limit_of_steps_are_not_evaluated(monkeypatch):
