@@ -334,11 +334,7 @@ def _without_room(
     snapshot: ClusterSnapshot, spec: Json, funnels: list[Funnel], offset: int, limit: int
 ) -> Dropped:
     free = all_free = reduce(or_, (request_funnel.free for request_funnel in funnels), 0)
-    if any(
-        isinstance(error, NotPreviewable)
-        for request_funnel in funnels
-        for error in request_funnel.errors.values()
-    ):
+    if _unknown_result(funnels):
         return Dropped([], 0)
     try:
         fit_result = fit(snapshot, spec, funnels, 1)
