@@ -189,7 +189,7 @@ def extent(value: Any) -> int:
             pending.append(part.value)
         elif isinstance(part, list | Map):
             steps += len(part)
-            inner = part if type(part) is list else [part.find(name)[0] for name in part]
+            inner = part if isinstance(part, list) else [part.find(name)[0] for name in part]
             pending += [one for one in inner if isinstance(one, SIZED)]
     return steps
 
