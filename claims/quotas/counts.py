@@ -11,9 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import (
     Case,
     CharField,
@@ -37,7 +39,7 @@ from django.utils import timezone
 from claims.models import Alternative, Claim, ClaimCharge, Quota, QuotaIncrease, TeamNamespace
 from claims.observation.unmanaged import unmanaged_use_claims
 from claims.states import LIVE, ClaimState
-from core.prepared import Prepared
+from core.prepared import Prepared, Statement
 from dra.quota import (
     RESOURCE_PREFIX,
     charge,
@@ -78,7 +80,7 @@ class UnmanagedUse:
 
     @property
     def claims(self) -> int:
-        return int(self.kind == "ResourceClaim")
+        return int(self.kind == CLAIM)
 
 
 type UnmanagedByTeam = Mapping[UUID, Sequence[UnmanagedUse]]  # by team
@@ -95,27 +97,34 @@ def unmanaged_use(teams: Collection[UUID]) -> dict[UUID, list[UnmanagedUse]]:
 
 
 def used_by_all_teams(classes: Collection[str]) -> Counter[str]:
-    """Return the devices of these classes that all teams hold, reserve and use unmanaged."""
+    """
+    Return the devices of these classes that all teams hold, reserve and use unmanaged; one query, and one more
+    where pods ask by number.
+    """
     used: Counter[str] = Counter()
-    for name in classes:
-        used.update(dict(CHARGED_TO_ALL.rows(name)))
-    # Equal specs are charged once: most claims of a cluster have one of a few.
-    for spec, count in UNMANAGED_SPECS.rows():
-        used.update({name: devices * count for name, devices in charge(json.loads(spec or "{}")).items()})
-    for _team, use in _unmanaged_uses(ASKED_BY_ALL_PODS.rows()):
+    pods: list[UseRow] = []
+    for kind, text, count in USED_BY_ALL.rows(list(classes)):
+        if kind == CHARGED:
+            used[text] += count
+        elif kind == POD:
+            team, _kind, cluster, *row = json.loads(text).values()
+            pods.append((UUID(team), POD, UUID(cluster), *row))
+        else:  # equal specs are charged once: most claims of a cluster have one of a few
+            used.update({name: devices * count for name, devices in charge(json.loads(text)).items()})
+    for _team, use in _unmanaged_uses(pods):
         used.update(use.charge)
     return Counter({name: count for name, count in used.items() if name in classes})
 
 
 type UseRow = Sequence[Any]
-POD = "Pod"
+CLAIM, POD = "ResourceClaim", "Pod"
 OBJECT = ("team", "kind", "cluster", "cluster__name", "namespace", "name", "origin", "part", "seen", "uid")
 
 
 def _unmanaged_rows(teams: Collection[UUID]) -> QuerySet[Any, Any]:
     """Return the unmanaged claims and pods in the namespaces of these teams, as `UseRow`s."""
     team = Subquery(_places().values("team")[:1])
-    claims = unmanaged_use_claims(teams).order_by().annotate(kind=Value("ResourceClaim"), team=team)
+    claims = unmanaged_use_claims(teams).order_by().annotate(kind=Value(CLAIM), team=team)
     what = claims.annotate(part=KeyTextTransform("spec", "raw"), seen=Value(""), node=Value(""))
     return what.values_list(*OBJECT, "node").union(_asking_pods(teams), all=True).order_by("-kind", "name")
 
@@ -144,24 +153,27 @@ def _places() -> QuerySet[TeamNamespace]:
 
 # These run in each preview and in each request, there under the lock of the quota.
 UNMANAGED_ROWS = Prepared(lambda team: _unmanaged_rows([team]), UUID)
-CHARGED_TO_ALL = Prepared(
-    lambda name: (
-        ClaimCharge.objects.filter(live=True, device_class=name)
-        .order_by()
-        .values_list("device_class")
-        .annotate(total=Sum(CHARGED_DEVICES))
-    ),
-    str,
-)
-UNMANAGED_SPECS = Prepared(
-    lambda: (
-        unmanaged_use_claims()
-        .order_by()
-        .values_list(KeyTextTransform("spec", "raw"))
-        .annotate(number=Count("pk"))
-    )
-)
-ASKED_BY_ALL_PODS = Prepared(lambda: _asking_pods())
+
+
+def _used_by_all(classes: str) -> Statement:
+    """Return (kind, text, number): charges of a class, unmanaged claims by spec, pods that ask by number."""
+    charges = ClaimCharge.objects.filter(live=True, device_class=classes).order_by()
+    charged = charges.values_list("device_class").annotate(total=Sum(CHARGED_DEVICES))
+    specs = unmanaged_use_claims().order_by().values_list(KeyTextTransform("spec", "raw"))
+    parts = [
+        rows.query.sql_with_params()
+        for rows in (charged, specs.annotate(number=Count("pk")), _asking_pods())
+    ]
+    sql = f"""SELECT '{CHARGED}', device_class, total FROM ({{}}) AS charged(device_class, total)
+              UNION ALL SELECT '{CLAIM}', COALESCE(spec, '{{{{}}}}'), count FROM ({{}}) AS claim(spec, count)
+              UNION ALL SELECT '{POD}', row_to_json(pod)::text, 1 FROM ({{}}) AS pod"""
+    text = sql.format(*(text for text, _values in parts))
+    any_class = text.replace('"device_class" = %s', '"device_class" = ANY(%s)')
+    return any_class, tuple(chain.from_iterable(values for _text, values in parts))
+
+
+CHARGED = "charged"
+USED_BY_ALL = Prepared(_used_by_all, str)
 
 
 def _unmanaged_uses(rows: Iterable[UseRow]) -> Iterator[tuple[UUID, UnmanagedUse]]:
@@ -243,11 +255,12 @@ def count_quotas(quotas: Iterable[Quota], unmanaged: UnmanagedByTeam | None = No
     teams = list({row.team_id for row in rows})
     totals: dict[object, int] = defaultdict(int)
     now = timezone.now()
-    for team, kind, key, state, count in (
-        TOTALS.rows(*teams, now) if len(teams) == 1 else _totals(teams, now) if teams else ()
-    ):
+    if unmanaged is None:
+        counted, unmanaged = _standing(teams, now)
+    else:
+        counted = TOTALS.rows(*teams, now) if len(teams) == 1 else _totals(teams, now) if teams else ()
+    for team, kind, key, state, count in counted:
         totals[team, kind, key, state == ClaimState.REQUESTED] += count
-    unmanaged = unmanaged_use(teams) if unmanaged is None else unmanaged
     return [
         QuotaCounts(
             held=totals[row.team_id, *counted_key(row), False],
@@ -301,4 +314,40 @@ def _sums(
     return totals
 
 
+def _standing(teams: Sequence[UUID], now: datetime) -> tuple[Iterable[Sequence[Any]], UnmanagedByTeam]:
+    """Return the rows of `_totals`, and the unmanaged use of these teams, in one query."""
+    totals: list[Sequence[Any]] = []
+    objects: list[UseRow] = []
+    for team, kind, cluster, title, namespace, *row in _standing_rows(teams, now):
+        if kind in (CLAIM, POD):
+            objects.append((team, kind, cluster, title, namespace, *row))
+        else:
+            key, state, count, *_empty = row
+            totals.append((team, kind, key, state, int(count)))
+    unmanaged: dict[UUID, list[UnmanagedUse]] = defaultdict(list)
+    for team, use in _unmanaged_uses(objects):
+        unmanaged[team].append(use)
+    return totals, unmanaged
+
+
+def _standing_rows(teams: Sequence[UUID], now: datetime) -> Sequence[UseRow]:
+    if len(teams) == 1:
+        return STANDING.rows(*teams, now)
+    if not teams:
+        return ()
+    with connection.cursor() as cursor:
+        cursor.execute(*_standing_statement(teams, now))
+        return cursor.fetchall()
+
+
+def _standing_statement(teams: Sequence[UUID], now: datetime) -> Statement:
+    """Return the rows of `_totals` and of `_unmanaged_rows`; of the former, columns 6 to 8 are in use."""
+    totals, values = _totals(teams, now).query.sql_with_params()
+    unmanaged, more = _unmanaged_rows(teams).order_by().query.sql_with_params()
+    sql = f"""SELECT team, kind, NULL::uuid, '', '', key, state, total::text, '', '', ''
+              FROM ({totals}) AS totals(team, kind, key, state, total) UNION ALL ({unmanaged})"""
+    return sql, (*values, *more)
+
+
 TOTALS = Prepared(lambda team, now: _totals([team], now), UUID, datetime)
+STANDING = Prepared(lambda team, now: _standing_statement([team], now), UUID, datetime)

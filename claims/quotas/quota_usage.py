@@ -35,7 +35,7 @@ from claims.quotas.counts import (
     used_by_all_teams,
 )
 from claims.states import LIVE, ClaimState
-from core.prepared import Prepared
+from core.prepared import Prepared, Statement
 from core.text import counted
 from dra.fragmentation import max_concurrent
 from dra.pools import Amounts, CounterKey, amounts
@@ -68,6 +68,8 @@ class ClassGuarantees:
 
 def class_guarantees(rows: Collection[Quota], used: Mapping[str, int]) -> dict[str, ClassGuarantees]:
     """Return the guarantees by class; `rows` are the quotas with one, `used` the devices of all teams."""
+    if not rows:
+        return {}
     teams, classes = {row.team_id for row in rows}, {row.device_class for row in rows}
     charged, unmanaged = charged_by_class(teams, classes), unmanaged_use(teams)
     shares: dict[str, list[GuaranteeShare]] = {}
@@ -79,16 +81,14 @@ def class_guarantees(rows: Collection[Quota], used: Mapping[str, int]) -> dict[s
     return {name: ClassGuarantees(shares[name], used.get(name, 0)) for name in sorted(classes)}
 
 
-# Of each cluster in use the classes that it shows, and how many devices of each could be held at once.
-CAPACITIES = Prepared(
-    lambda: Cluster.objects.filter(enabled=True).values_list(
-        "pk",
-        ArraySubquery(
-            DeviceClass.objects.filter(cluster=OuterRef("pk"), gone_at=None).order_by().values("name")
-        ),
-        "availability__capacity",
-    )
-)
+def _capacities() -> QuerySet[Cluster, Any]:
+    """Return each cluster in use with its classes, and how many devices of each could be held at once."""
+    classes = DeviceClass.objects.filter(cluster=OuterRef("pk"), gone_at=None).order_by().values("name")
+    rows = Cluster.objects.filter(enabled=True).order_by("name")
+    return rows.values_list("pk", ArraySubquery(classes), "availability__capacity")
+
+
+CAPACITIES = Prepared(_capacities)
 
 
 def device_capacity(classes: Iterable[str]) -> dict[str, int]:
@@ -97,7 +97,11 @@ def device_capacity(classes: Iterable[str]) -> dict[str, int]:
     them shows is left out: unknown, which is not none. Of partitions that exclude one another only so many
     count as fit beside each other (`dra.fragmentation`), on GPUs that nothing else holds.
     """
-    clusters = CAPACITIES.rows()
+    return _capacity_of(CAPACITIES.rows(), classes)
+
+
+def _capacity_of(clusters: Sequence[tuple[Any, ...]], classes: Iterable[str]) -> dict[str, int]:
+    """Return `device_capacity` of rows of `CAPACITIES`."""
     shown = {name for _cluster, names, _capacity in clusters for name in names}
     capacity_of = {cluster: json.loads(capacity or "{}") for cluster, _names, capacity in clusters}
     total: dict[str, int] = {}
@@ -287,11 +291,14 @@ def lock_quotas(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Pro
     request for it: what one team takes is what another may no longer. Called in a transaction, last thing
     before counting.
     """
-    charged = Quota.objects.charged(team=team, classes=charge, profiles=profiles)
+    profile_by_id: dict[UUID | None, Profile] = {profile.pk: profile for profile in profiles}
+    charged = Quota.objects.charged(team=team, classes=charge, profiles=profile_by_id.values())
     guaranteed = Quota.objects.filter(device_class__in=list(charge), profile=None, guaranteed__gt=0)
-    rows = (charged | guaranteed).select_for_update(no_key=True).order_by("pk").values_list("pk", "team")
-    ids = [pk for pk, team_id in rows if team_id == team.pk]
-    return list(Quota.objects.filter(pk__in=ids).select_related("team", "profile").order_by("pk"))
+    rows = (charged | guaranteed).select_for_update(no_key=True).order_by("pk")
+    own = [row for row in rows if row.team_id == team.pk]
+    for row in own:  # a locked row is read without joins, see docs/locking.md
+        row.team, row.profile = team, profile_by_id.get(row.profile_id)
+    return own
 
 
 def quota_lines(
@@ -322,23 +329,27 @@ def quota_lines(
     return [*lines, *_guarantee_lines(team, charge)]
 
 
-# The devices of each class that are guaranteed to teams.
-GUARANTEED = Prepared(
-    lambda: (
-        Quota.objects.filter(profile=None, guaranteed__gt=0)
-        .order_by()
-        .values_list("device_class")
-        .annotate(total=Sum("guaranteed"))
-    )
-)
+def _guarantees() -> Statement:
+    """Return the rows of `CAPACITIES`, each with the devices of each class that are guaranteed to teams."""
+    rows = Quota.objects.filter(profile=None, guaranteed__gt=0).order_by().values_list("device_class")
+    guaranteed, values = rows.annotate(total=Sum("guaranteed")).query.sql_with_params()
+    capacities, more = _capacities().query.sql_with_params()
+    sql = f"""SELECT capacity.*, (SELECT json_object_agg(name, total)::text
+              FROM ({guaranteed}) AS guaranteed(name, total)) FROM ({capacities}) AS capacity"""
+    return sql, (*values, *more)
+
+
+GUARANTEES = Prepared(_guarantees)
 
 
 def _guarantee_lines(team: Team, charge: Mapping[str, int]) -> list[QuotaLine]:
     """Return a line for each class of which the request would take what is guaranteed to other teams."""
-    totals = {name: total for name, total in GUARANTEED.rows() if charge.get(name)}
+    clusters = GUARANTEES.rows()
+    guaranteed: dict[str, int] = json.loads((clusters and clusters[0][-1]) or "{}")
+    totals = {name: total for name, total in guaranteed.items() if charge.get(name)}
     if not totals:
         return []
-    used, capacity = used_by_all_teams(totals), device_capacity(totals)
+    used, capacity = used_by_all_teams(totals), _capacity_of([row[:-1] for row in clusters], totals)
     # Where as much is free as all guarantees together, it does not matter how much of each is used.
     scarce = {
         name
