@@ -71,11 +71,10 @@ def notify_approvers(*, claim: Claim, **_: Any) -> None:
 
 @receiver(claim_state_changed, dispatch_uid="claims.approvals.pending.claim")
 def refresh_claim(*, claim: Claim, old: str, new: str, **_: Any) -> None:
-    if not old and new == ClaimState.REQUESTED:
-        pending.add(claim)
-    elif old == ClaimState.REQUESTED:
+    """`claims.requests.services` adds the row of a new request."""
+    if old == ClaimState.REQUESTED:
         pending.remove(claim)
-    elif new == ClaimState.REQUESTED:
+    elif old and new == ClaimState.REQUESTED:
         pending.refresh(claims=[claim.pk])
 
 

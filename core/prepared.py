@@ -83,6 +83,8 @@ class PreparedObjects[M: Model](Prepared):
             objects.append(compiled.klass_info["model"].from_db(DEFAULT_DB_ALIAS, names, row[part]))
             for populator in related:
                 populator.populate(row, objects[-1])
+            for name, column in compiled.annotation_col_map.items():
+                setattr(objects[-1], name, row[column])
         return objects
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from core.prepared import Prepared
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.features import NEWEST, Features
 from dra.held import Interner
@@ -104,8 +105,16 @@ def numbered_snapshot(cluster: Cluster) -> tuple[int, ClusterSnapshot]:
     return _current(cluster, wait=True)
 
 
+REVISION = Prepared(
+    lambda cluster: Cluster.objects.filter(pk=cluster).order_by().values_list("revision", "version"), UUID
+)
+
+
 def _current(cluster: Cluster, *, wait: bool) -> tuple[int, ClusterSnapshot]:
-    revision, version = Cluster.objects.values_list("revision", "version").get(pk=cluster.pk)
+    rows = REVISION.rows(cluster.pk)
+    if not rows:
+        raise Cluster.DoesNotExist
+    ((revision, version),) = rows
     cache = _caches.setdefault(cluster.pk, _Cache())
     if not cache.lock.acquire(blocking=wait or cache.revision < 0):
         return cache.revision, cache.snapshot

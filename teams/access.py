@@ -33,10 +33,18 @@ def role_in(user: User | AnonymousUser, team: Team) -> Role | None:
         return None
     if user.is_superuser:
         return Role.OWNER
-    role = Membership.objects.filter(user=user, team=team).values_list("role", flat=True).first()
-    return Role(role) if role else None
+    if user.roles_read is not None:
+        return user.roles_read.get(team.pk)
+    for (role,) in ROLE.rows(user.pk, team.pk):
+        return Role(role)
+    return None
 
 
+ROLE = Prepared(
+    lambda user, team: Membership.objects.filter(user=user, team=team).order_by().values_list("role"),
+    UUID,
+    UUID,
+)
 # The teams of a person with their role in each.
 ROLES = Prepared(
     lambda user: (
@@ -49,13 +57,19 @@ ROLES = Prepared(
 
 
 def roles_of(request: HttpRequest) -> dict[Team, Role]:
-    """Return the teams that the reader is a member of, with their role in each; read once in a request."""
+    """
+    Return the teams that the reader is a member of, with their role in each; read once in a request, also
+    for `role_in` of its user.
+    """
     roles: dict[Team, Role] | None = getattr(request, "team_roles", None)
     if roles is None:
         user = getattr(request, "user", None)
-        rows = ROLES.rows(user.pk) if user is not None and user.is_authenticated else []
+        is_known = user is not None and user.is_authenticated
+        rows = ROLES.rows(user.pk) if is_known else []
         roles = {Team.from_db("default", TEAM_FIELDS, values): Role(role) for role, *values in rows}
         request.team_roles = roles  # type: ignore[attr-defined]
+        if is_known:
+            user.roles_read = {team.pk: role for team, role in roles.items()}
     return roles
 
 

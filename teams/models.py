@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
+from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
 from django.db import models
@@ -47,6 +48,9 @@ class User(AbstractUser):
         max_length=64, blank=True, default="", editable=False
     )  # reported by the browser
     mail = models.CharField(max_length=9, choices=Mail, default=Mail.IMPORTANT)
+
+    # The roles by team, once `teams.access.roles_of` has read them for the request of this user.
+    roles_read: dict[UUID, Role] | None = None
 
     @property
     def is_platform_admin(self) -> bool:

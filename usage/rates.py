@@ -19,6 +19,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from claims.catalogue.listing import DeviceKind
+from core.prepared import PreparedObjects
 from dra.devices import names_product, product_words
 from usage.models import Rate
 
@@ -75,6 +76,9 @@ def specificity(rate: Rate) -> tuple[int, int, bool, bool]:
     )
 
 
+RATES = PreparedObjects(lambda: Rate.objects.order_by())
+
+
 class RateCard:
     """All rates, with a cache of the rates that match each price group; there are few groups."""
 
@@ -87,7 +91,7 @@ class RateCard:
 
     @classmethod
     def load(cls) -> RateCard:
-        return cls(list(Rate.objects.all()))
+        return cls(RATES.objects())
 
     def matching(self, device: Priced) -> list[Rate]:
         """Return all matching rates, whatever their start, best first."""

@@ -11,15 +11,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from claims.approvals.rules import EffectiveRule, Rules, effective_rule_for
 from claims.models import Approval, ApprovalStep, Claim, Delegation, ProfileVersion, Transition
 from claims.states import ClaimState
-from teams.access import people_in
+from core.prepared import Prepared
 from teams.models import Membership, Role, Team, User
 
 LEADS = tuple(role for role in Role if role.rank >= Role.LEAD.rank)
@@ -214,8 +215,11 @@ def approval_route(
     rule = effective_rule.sentence
     if effective_rule.automatic:
         return ApprovalRoute(automatic=True, sentence=rule, rule=rule)
-    leads = without_requester(deciders(team, Approval.LEAD, by), by, effective_rule)
-    admins = without_requester(deciders(team, Approval.ADMIN), by, effective_rule)
+    leads, admins = list[User](), list[User]()
+    if effective_rule.approval != Approval.ADMIN:
+        leads = without_requester(deciders(team, Approval.LEAD, by), by, effective_rule)
+    if effective_rule.approval != Approval.LEAD:
+        admins = without_requester(deciders(team, Approval.ADMIN), by, effective_rule)
     lead_names, admin_names = join_names(leads), join_names(admins)
     if effective_rule.approval == Approval.ADMIN:
         people = admins
@@ -248,11 +252,33 @@ def deciders(team: Team, approval: str, requester: User | None = None) -> list[U
     """
     if approval == Approval.ADMIN:
         return list(User.objects.filter(is_active=True, is_superuser=True).order_by("username"))
-    leads = people_in(team, at_least=Role.LEAD)
-    lead_ids = {person.pk for person in leads}
-    delegations = active_delegations().filter(team=team)
-    delegates = {row.to_id: row.to for row in delegations if row.lead != requester}
-    return leads + [person for pk, person in delegates.items() if pk not in lead_ids]
+    leads, delegates = leads_and_delegates(team, requester)
+    return [*leads, *delegates]
+
+
+def leads_and_delegates(team: Team, requester: User | None = None) -> tuple[list[User], list[User]]:
+    """Return the active leads of `team`, and the delegates of leads other than `requester`; one query."""
+    leads: list[User] = []
+    delegates: list[User] = []
+    for role, *values in LEADS_AND_DELEGATES.rows(team.pk, requester.pk if requester else NOBODY, timezone.now()):
+        (leads if role in LEADS else delegates).append(User.from_db("default", USER_FIELDS, values))
+    return leads, delegates
+
+
+USER_FIELDS = tuple(column.attname for column in User._meta.concrete_fields)
+NOBODY = UUID(int=0)
+
+
+def _leads_and_delegates(team: UUID, requester: UUID, now: datetime) -> QuerySet[Membership, Any]:
+    delegations = active_delegations(now).filter(team=team, to=OuterRef("user")).exclude(lead=requester)
+    members = Membership.objects.filter(
+        Q(role__in=LEADS) | Exists(delegations), team=team, user__is_active=True
+    )
+    columns = [f"user__{name}" for name in USER_FIELDS]
+    return members.order_by("user__username").values_list("role", *columns)
+
+
+LEADS_AND_DELEGATES = Prepared(_leads_and_delegates, UUID, UUID, datetime)
 
 
 def without_requester(people: Iterable[User], requester: User, effective_rule: EffectiveRule) -> list[User]:
@@ -260,15 +286,20 @@ def without_requester(people: Iterable[User], requester: User, effective_rule: E
     return [person for person in people if effective_rule.self_approval or person != requester]
 
 
-def deciders_on(claim: Claim, effective_rule: EffectiveRule | None = None) -> list[User]:
+def deciders_on(
+    claim: Claim, effective_rule: EffectiveRule | None = None, leads: Sequence[User] | None = None
+) -> list[User]:
     """
     Return the people whose decision a claim waits for; with platform admins if it is escalated or no lead can
-    decide. `effective_rule` is the rule for the claim, if the caller has it.
+    decide. `effective_rule` is the rule for the claim, and `leads` the deciders of its team with the
+    delegates, if the caller has them.
     """
     effective_rule = effective_rule or effective_rule_on(claim)
     requester = claim.requested_by
     stage, first_approval = approval_stage(claim, effective_rule)
-    people = without_requester(deciders(claim.team, stage, requester), requester, effective_rule)
+    if stage == Approval.ADMIN or leads is None:
+        leads = deciders(claim.team, stage, requester)
+    people = without_requester(leads, requester, effective_rule)
     if stage != Approval.ADMIN and (claim.escalated_at is not None or not people):
         ids = {person.pk for person in people}
         admins = without_requester(deciders(claim.team, Approval.ADMIN), requester, effective_rule)

@@ -6,7 +6,7 @@ Each notice has the key of its event, so a person gets it once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from django.db import transaction
@@ -31,11 +31,14 @@ from notify.services import notify
 from teams.models import User
 
 
-def notify_deciders(claim: Claim, effective_rule: EffectiveRule | None = None) -> None:
+def notify_deciders(
+    claim: Claim, effective_rule: EffectiveRule | None = None, leads: Sequence[User] | None = None
+) -> None:
     """
     Notify the people who decide on a pending request, or who give its second approval.
 
-    `effective_rule` is the rule for the claim, if the caller has it.
+    `effective_rule` is the rule for the claim, `leads` the leads of its team and their delegates, if the
+    caller has them.
     """
     effective_rule = effective_rule or effective_rule_on(claim)
     stage, first_approval = approval_stage(claim, effective_rule)
@@ -47,7 +50,7 @@ def notify_deciders(claim: Claim, effective_rule: EffectiveRule | None = None) -
     if first_approval is not None:
         body.append(f"{person_label(first_approval.by)} gave the first approval.")
     notify(
-        deciders_on(claim, effective_rule),
+        deciders_on(claim, effective_rule, leads),
         key=f"ask:{claim.pk}:{stage}:{claim.state_since.timestamp():.0f}:{claim.spec_hash[:8]}",
         title=f"{claim} waits for your decision",
         body=" ".join(filter(None, body)),

@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet
 
 from claims.approvals.authority import LEADS, active_delegations, approval_stage
-from claims.approvals.rules import Rules
+from claims.approvals.rules import EffectiveRule, Rules
 from claims.models import (
     Approval,
     Claim,
@@ -131,9 +131,14 @@ def refresh(
         return _write(scope)
 
 
-def add(claim: Claim) -> None:
-    """Write the row of a request that has just been created: there is nothing to compare it with."""
-    PendingDecision.objects.bulk_create([_Audience([claim.team_id]).row(claim)])
+def add(claim: Claim, rule: EffectiveRule, leads: Iterable[User]) -> None:
+    """
+    Write the row of a request that has just been created: there is nothing to compare it with.
+
+    `rule` is the rule for the claim, `leads` are the active leads of its team.
+    """
+    lead_ids = {lead.pk for lead in leads}
+    PendingDecision.objects.bulk_create([_row(claim, _columns(claim, claim.requested_by_id, rule, lead_ids))])
 
 
 def remove(claim: Claim) -> None:
@@ -249,25 +254,28 @@ class _Audience:
             self._leads.setdefault(team, set()).add(lead)
 
     def row(self, claim: Claim) -> PendingDecision:
-        return PendingDecision(
-            id=claim.pk,
-            kind=Kind.CLAIM,
-            claim_id=claim.pk,
-            requested_at=claim.created_at,
-            **self.columns(claim, claim.requested_by_id),
-        )
+        return _row(claim, self.columns(claim, claim.requested_by_id))
 
     def columns(self, claim: Claim, requester_id: UUID) -> dict[str, Any]:
-        rule = self._rules.for_claim(claim)
-        stage, first_approval = approval_stage(claim, rule)
-        leads = self._leads.get(claim.team_id, set())
-        able_leads = leads if rule.self_approval else leads - {requester_id}
-        return {
-            "team_id": claim.team_id,
-            "requester_id": requester_id,
-            "for_leads": stage != Approval.ADMIN,
-            "for_admins": stage == Approval.ADMIN or claim.escalated_at is not None or not able_leads,
-            "two_approvals": rule.approval == Approval.BOTH,
-            "self_approval": rule.self_approval,
-            "first_approver_id": first_approval.by_id if first_approval else None,
-        }
+        rule, leads = self._rules.for_claim(claim), self._leads.get(claim.team_id, set())
+        return _columns(claim, requester_id, rule, leads)
+
+
+def _row(claim: Claim, columns: dict[str, Any]) -> PendingDecision:
+    return PendingDecision(
+        id=claim.pk, kind=Kind.CLAIM, claim_id=claim.pk, requested_at=claim.created_at, **columns
+    )
+
+
+def _columns(claim: Claim, requester_id: UUID, rule: EffectiveRule, leads: set[UUID]) -> dict[str, Any]:
+    stage, first_approval = approval_stage(claim, rule)
+    able_leads = leads if rule.self_approval else leads - {requester_id}
+    return {
+        "team_id": claim.team_id,
+        "requester_id": requester_id,
+        "for_leads": stage != Approval.ADMIN,
+        "for_admins": stage == Approval.ADMIN or claim.escalated_at is not None or not able_leads,
+        "two_approvals": rule.approval == Approval.BOTH,
+        "self_approval": rule.self_approval,
+        "first_approver_id": first_approval.by_id if first_approval else None,
+    }

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from claims.models import Approval, ApprovalRule, Claim, Profile, ProfileVersion
+from core.prepared import PreparedObjects
 from core.text import counted
 from core.times import duration as in_words
 from teams.models import Team
@@ -91,13 +92,22 @@ class EffectiveRule:
     sentence: str
 
 
+def _rules() -> QuerySet[ApprovalRule]:
+    return ApprovalRule.objects.select_related("team", "profile").order_by()
+
+
+RULES_OF_TEAM = PreparedObjects(lambda team: _rules().filter(Q(team=None) | Q(team=team)), UUID)
+
+
 class Rules:
     """The approval rules of some teams, read in one query; of every team if `teams` is None."""
 
     def __init__(self, teams: Iterable[Team | UUID] | None = None) -> None:
-        rows = ApprovalRule.objects.select_related("team", "profile")
-        if teams is not None:
-            rows = rows.filter(Q(team=None) | Q(team__in=list(teams)))
+        ids = None if teams is None else [team.pk if isinstance(team, Team) else team for team in teams]
+        if ids is not None and len(ids) == 1:
+            rows: Iterable[ApprovalRule] = RULES_OF_TEAM.objects(*ids)
+        else:
+            rows = _rules() if ids is None else _rules().filter(Q(team=None) | Q(team__in=ids))
         self._rows = {(row.team_id, row.profile_id): row for row in rows}
         # What a row with an approval of its own says of every version, by its id.
         self._of_any_version: dict[UUID, Rule] = {}

@@ -8,10 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NotRequired, TypedDict
+from uuid import UUID
+
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import OuterRef, QuerySet, Subquery
 
 from claims.models import Claim, Delivery, Profile, ProfileVersion, TeamNamespace
 from cluster.protocol import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, Kind, Manifest
 from core.errors import Conflict, Forbidden, Invalid
+from core.prepared import Prepared
 from core.text import counted
 from core.times import duration as in_words
 from dra import manifests, quota, validation, workloads
@@ -234,11 +239,11 @@ def plan_request(
     """
     combined = combine((profile, devices), alternatives=alternatives, further=together)
     spec, version = combined.spec, combined.options[0].version
-    namespaces = TeamNamespace.objects.filter(team=team, cluster=cluster)
+    ((namespace, classes),) = PLACE.rows(team.pk, cluster.pk)
     plan = RequestPlan(
         team=team,
         cluster=cluster,
-        namespace=namespaces.values_list("namespace", flat=True).first() or "",
+        namespace=namespace or "",
         profile=profile,
         version=version,
         name=name or new_name(profile),
@@ -259,10 +264,20 @@ def plan_request(
         + _size_problems(plan)
         + _name_problems(plan, given=bool(name))
     )
-    classes = DeviceClass.objects.filter(cluster=cluster, gone_at=None).values_list("name", flat=True)
     spec_problems = validation.problems(spec, set(classes) or None)  # None: no classes in the mirror yet
     plan.problems.extend(problem.message for problem in spec_problems)
     return plan
+
+
+def _place(team: UUID, cluster: UUID) -> QuerySet[Cluster, Any]:
+    """Return the namespace of the team in the cluster, null without one, and the classes of the cluster."""
+    namespace = TeamNamespace.objects.filter(team=team, cluster=OuterRef("pk")).values("namespace")
+    classes = DeviceClass.objects.filter(cluster=OuterRef("pk"), gone_at=None).order_by().values("name")
+    columns = (Subquery(namespace), ArraySubquery(classes))
+    return Cluster.objects.filter(pk=cluster).order_by().values_list(*columns)
+
+
+PLACE = Prepared(_place, UUID, UUID)
 
 
 def require_valid(plan: RequestPlan) -> None:

@@ -13,7 +13,8 @@ from django.db.models import Exists, OuterRef, Prefetch, QuerySet, prefetch_rela
 from django.utils import timezone
 
 from claims.access import lock_owned_claim
-from claims.approvals import notices
+from claims.approvals import notices, pending
+from claims.approvals.authority import leads_and_delegates
 from claims.approvals.rules import effective_rule_for
 from claims.delivery import tasks
 from claims.models import Alternative, Claim, ClaimCharge, Delivery, Draft, Profile
@@ -23,7 +24,7 @@ from claims.quotas import quota_usage
 from claims.requests import replacement
 from claims.requests.replacement import Carried
 from claims.states import ClaimState
-from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded, violated_constraint
+from core.errors import Conflict, Forbidden, Invalid, PortalError, QuotaExceeded, violated_constraint
 from core.text import counted
 from core.transactions import after_commit
 from dra.objects import requests
@@ -82,10 +83,10 @@ def request_claim(
     require_valid(plan)
     try:
         return _reserve(plan, by=by, reason=reason, key=key, replaces=replaces)
-    except IntegrityError as error:
+    except (IntegrityError, PortalError) as error:
         if earlier := _earlier_claim(by, key):  # the same request arrived twice at the same time
             return _same_request(earlier, team=team, cluster=cluster, profile=profile)
-        if violated_constraint(error) != "claim_name_free":
+        if isinstance(error, PortalError) or violated_constraint(error) != "claim_name_free":
             raise
         raise Conflict(f"The name {plan.name} is already used in {plan.namespace} of {cluster}.") from error
 
@@ -100,8 +101,6 @@ def _reserve(plan: RequestPlan, *, by: User, reason: str, key: str, replaces: Cl
     """
     old = lock_owned_claim(replaces, by) if replaces is not None else None
     quotas = quota_usage.lock_quotas(team=plan.team, charge=plan.charge, profiles=plan.devices_by_profile)
-    if earlier := _earlier_claim(by, key):
-        return _same_request(earlier, team=plan.team, cluster=plan.cluster, profile=plan.profile)
     carried = replacement.carried_from(old, plan)
     lines = replacement.plan_quota_lines(quotas, plan, carried)
     if refusals := [line.sentence for line in lines if not line.fits]:
@@ -125,7 +124,9 @@ def _reserve(plan: RequestPlan, *, by: User, reason: str, key: str, replaces: Cl
         )
         after_commit(tasks.deliver, str(claim.pk))
     else:
-        notices.notify_deciders(claim, rule)
+        leads, delegates = leads_and_delegates(plan.team, by)
+        pending.add(claim, rule, leads)
+        notices.notify_deciders(claim, rule, [*leads, *delegates])
     return claim
 
 
@@ -174,8 +175,10 @@ def _create(
             for position, option in enumerate(plan.options if len(plan.options) > 1 else ())
         ]
     )
-    profiles_of_all = Alternative.objects.select_related("profile_version__profile")
-    prefetch_related_objects([claim], Prefetch("alternatives", profiles_of_all))
+    # The rows with their profiles, which notices name; of a single profile there are none to read.
+    rows = Alternative.objects.select_related("profile_version__profile")
+    rows = rows if len(plan.options) > 1 else rows.none()
+    prefetch_related_objects([claim], Prefetch("alternatives", rows))
     claim.record_creation(why=reason.strip() or "Requested.", by=by)
     return claim
 

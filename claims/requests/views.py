@@ -13,12 +13,13 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from claims.access import require_member
 from claims.catalogue.listing import CatalogueEntry, counted_at, counted_entries
 from claims.match_page import dropped_page, funnel_rows, relaxation_rows
-from claims.models import Claim, Draft, Profile
+from claims.models import Draft, Profile
 from claims.requests.draft_views import draft_query, draft_url, keep_in_session, restore_from_session
 from claims.requests.forms import Choices, RequestForm, prefill_problems, sent_profiles
 from claims.requests.preview import RequestPreview, preview
@@ -113,7 +114,7 @@ def uuid_or_404(text: str) -> UUID:
 
 def send_request(request: HttpRequest, form: RequestForm) -> HttpResponse:
     fields = {name: value for name, value in form.cleaned_data.items() if name != "duration_other"}
-    already_sent = Claim.objects.filter(requested_by=user_of(request), key=fields["key"]).exists()
+    begun = timezone.now()
     try:
         claim = request_claim(by=user_of(request), **fields)
     except Forbidden:
@@ -122,7 +123,7 @@ def send_request(request: HttpRequest, form: RequestForm) -> HttpResponse:
         for problem in refusal.extra.get("problems", [refusal.message]):
             form.add_error(None, problem)
         return form_response(request, form, data=request.POST, status=refusal.status)
-    if already_sent:  # a double click, or the browser's back button
+    if claim.created_at < begun:  # a double click, or the browser's back button
         messages.info(request, "This request was already sent; no second claim was created.")
     elif claim.state == ClaimState.REQUESTED:
         messages.success(request, f"{claim} requested.")

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Protocol
 
 from django import template
+from django.template import Context
 from django.utils import timezone
 
 from core import times
@@ -39,10 +40,14 @@ def headline(cost: Cost | None) -> str:
     return cost_text(cost, digits=0)
 
 
-@register.simple_tag
-def rate_card() -> RateCard:
-    """Read all rates once per page; the other tags then make no query."""
-    return RateCard.load()
+@register.simple_tag(takes_context=True)
+def rate_card(context: Context) -> RateCard:
+    """Return all rates, read once per request; the other tags then make no query."""
+    request = context.get("request")
+    card: RateCard = getattr(request, "rate_card", None) or RateCard.load()
+    if request is not None:
+        request.rate_card = card
+    return card
 
 
 @register.simple_tag
