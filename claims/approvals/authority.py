@@ -260,7 +260,9 @@ def leads_and_delegates(team: Team, requester: User | None = None) -> tuple[list
     """Return the active leads of `team`, and the delegates of leads other than `requester`; one query."""
     leads: list[User] = []
     delegates: list[User] = []
-    for role, *values in LEADS_AND_DELEGATES.rows(team.pk, requester.pk if requester else NOBODY, timezone.now()):
+    for role, *values in LEADS_AND_DELEGATES.rows(
+        team.pk, requester.pk if requester else NOBODY, timezone.now()
+    ):
         (leads if role in LEADS else delegates).append(User.from_db("default", USER_FIELDS, values))
     return leads, delegates
 

@@ -161,8 +161,7 @@ def _used_by_all(classes: str) -> Statement:
     charged = charges.values_list("device_class").annotate(total=Sum(CHARGED_DEVICES))
     specs = unmanaged_use_claims().order_by().values_list(KeyTextTransform("spec", "raw"))
     parts = [
-        rows.query.sql_with_params()
-        for rows in (charged, specs.annotate(number=Count("pk")), _asking_pods())
+        rows.query.sql_with_params() for rows in (charged, specs.annotate(number=Count("pk")), _asking_pods())
     ]
     sql = f"""SELECT '{CHARGED}', device_class, total FROM ({{}}) AS charged(device_class, total)
               UNION ALL SELECT '{CLAIM}', COALESCE(spec, '{{{{}}}}'), count FROM ({{}}) AS claim(spec, count)
