@@ -64,11 +64,10 @@ def roles_of(request: HttpRequest) -> dict[Team, Role]:
     roles: dict[Team, Role] | None = getattr(request, "team_roles", None)
     if roles is None:
         user = getattr(request, "user", None)
-        is_known = user is not None and user.is_authenticated
-        rows = ROLES.rows(user.pk) if is_known else []
+        rows = ROLES.rows(user.pk) if user is not None and user.is_authenticated else []
         roles = {Team.from_db("default", TEAM_FIELDS, values): Role(role) for role, *values in rows}
         request.team_roles = roles  # type: ignore[attr-defined]
-        if is_known:
+        if isinstance(user, User):
             user.roles_read = {team.pk: role for team, role in roles.items()}
     return roles
 

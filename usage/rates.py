@@ -76,7 +76,7 @@ def specificity(rate: Rate) -> tuple[int, int, bool, bool]:
     )
 
 
-RATES = PreparedObjects(lambda: Rate.objects.order_by())
+RATES: PreparedObjects[Rate] = PreparedObjects(lambda: Rate.objects.order_by())
 
 
 class RateCard:

@@ -96,7 +96,9 @@ def _rules() -> QuerySet[ApprovalRule]:
     return ApprovalRule.objects.select_related("team", "profile").order_by()
 
 
-RULES_OF_TEAM = PreparedObjects(lambda team: _rules().filter(Q(team=None) | Q(team=team)), UUID)
+RULES_OF_TEAM: PreparedObjects[ApprovalRule] = PreparedObjects(
+    lambda team: _rules().filter(Q(team=None) | Q(team=team)), UUID
+)
 
 
 class Rules:

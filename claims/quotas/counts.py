@@ -98,13 +98,13 @@ def unmanaged_use(teams: Collection[UUID]) -> dict[UUID, list[UnmanagedUse]]:
 
 def used_by_all_teams(classes: Collection[str]) -> Counter[str]:
     """
-    Return the devices of these classes that all teams hold, reserve and use unmanaged; one query, and one more
-    where pods ask by number.
+    Return the devices of these classes that all teams hold, reserve and use unmanaged; one query, and one
+    more where pods ask by number.
     """
     used: Counter[str] = Counter()
     pods: list[UseRow] = []
     for kind, text, count in USED_BY_ALL.rows(list(classes)):
-        if kind == CHARGED:
+        if kind == "charged":
             used[text] += count
         elif kind == POD:
             team, _kind, cluster, *row = json.loads(text).values()
@@ -163,15 +163,14 @@ def _used_by_all(classes: str) -> Statement:
     parts = [
         rows.query.sql_with_params() for rows in (charged, specs.annotate(number=Count("pk")), _asking_pods())
     ]
-    sql = f"""SELECT '{CHARGED}', device_class, total FROM ({{}}) AS charged(device_class, total)
-              UNION ALL SELECT '{CLAIM}', COALESCE(spec, '{{{{}}}}'), count FROM ({{}}) AS claim(spec, count)
-              UNION ALL SELECT '{POD}', row_to_json(pod)::text, 1 FROM ({{}}) AS pod"""
+    sql = """SELECT 'charged', device_class, total FROM ({}) AS charged(device_class, total)
+             UNION ALL SELECT 'ResourceClaim', COALESCE(spec, '{{}}'), count FROM ({}) AS claim(spec, count)
+             UNION ALL SELECT 'Pod', row_to_json(pod)::text, 1 FROM ({}) AS pod"""
     text = sql.format(*(text for text, _values in parts))
     any_class = text.replace('"device_class" = %s', '"device_class" = ANY(%s)')
     return any_class, tuple(chain.from_iterable(values for _text, values in parts))
 
 
-CHARGED = "charged"
 USED_BY_ALL = Prepared(_used_by_all, str)
 
 
@@ -336,16 +335,17 @@ def _standing_rows(teams: Sequence[UUID], now: datetime) -> Sequence[UseRow]:
         return ()
     with connection.cursor() as cursor:
         cursor.execute(*_standing_statement(teams, now))
-        return cursor.fetchall()
+        rows: list[UseRow] = cursor.fetchall()
+    return rows
 
 
 def _standing_statement(teams: Sequence[UUID], now: datetime) -> Statement:
     """Return the rows of `_totals` and of `_unmanaged_rows`; of the former, columns 6 to 8 are in use."""
     totals, values = _totals(teams, now).query.sql_with_params()
     unmanaged, more = _unmanaged_rows(teams).order_by().query.sql_with_params()
-    sql = f"""SELECT team, kind, NULL::uuid, '', '', key, state, total::text, '', '', ''
-              FROM ({totals}) AS totals(team, kind, key, state, total) UNION ALL ({unmanaged})"""
-    return sql, (*values, *more)
+    sql = """SELECT team, kind, NULL::uuid, '', '', key, state, total::text, '', '', ''
+             FROM ({}) AS totals(team, kind, key, state, total) UNION ALL ({})"""
+    return sql.format(totals, unmanaged), (*values, *more)
 
 
 TOTALS = Prepared(lambda team, now: _totals([team], now), UUID, datetime)

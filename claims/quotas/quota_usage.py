@@ -334,9 +334,9 @@ def _guarantees() -> Statement:
     rows = Quota.objects.filter(profile=None, guaranteed__gt=0).order_by().values_list("device_class")
     guaranteed, values = rows.annotate(total=Sum("guaranteed")).query.sql_with_params()
     capacities, more = _capacities().query.sql_with_params()
-    sql = f"""SELECT capacity.*, (SELECT json_object_agg(name, total)::text
-              FROM ({guaranteed}) AS guaranteed(name, total)) FROM ({capacities}) AS capacity"""
-    return sql, (*values, *more)
+    sql = """SELECT capacity.*, (SELECT json_object_agg(name, total)::text
+             FROM ({}) AS guaranteed(name, total)) FROM ({}) AS capacity"""
+    return sql.format(guaranteed, capacities), (*values, *more)
 
 
 GUARANTEES = Prepared(_guarantees)
