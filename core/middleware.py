@@ -1,14 +1,20 @@
 """
-Middleware: refusals become pages, API addresses get their slash, and caches keep users and fragments apart.
+Middleware: refusals become pages, one person's requests are limited, API addresses get their slash, and
+caches keep users and fragments apart.
 """
 
+import time
 from collections.abc import Callable
 from http import HTTPStatus
+from typing import cast
 
+from django.conf import settings
+from django.core.cache import cache
 from django.db import DataError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
+from rest_framework.throttling import UserRateThrottle
 
 from core.errors import PortalError, data_error_refusal
 
@@ -25,6 +31,60 @@ class PortalErrorMiddleware:
         if not isinstance(refusal, PortalError):
             return None
         return render(request, "error.html", {"error": refusal}, status=refusal.status)
+
+
+def counts_as[T: Callable[..., HttpResponse]](requests: int) -> Callable[[T], T]:
+    """Count one POST to a view, which takes longer than a page, as so many requests."""
+
+    def declared(view: T) -> T:
+        view.counts_as = requests  # type: ignore[attr-defined]
+        return view
+
+    return declared
+
+
+class PageRateMiddleware:
+    """
+    Limit the requests to pages of each person (`PAGE_RATE`); the API has its own limit (`API_RATE`).
+
+    The cache counts in windows of fixed length; nothing is limited while it is away.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+        rate = UserRateThrottle().parse_rate(settings.PAGE_RATE)
+        self.most, self.seconds = cast(tuple[int, int], rate)
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., HttpResponse], *_arguments: object
+    ) -> HttpResponse | None:
+        if request.path.startswith("/api/") or not request.user.is_authenticated:
+            return None
+        window, elapsed = divmod(time.time(), self.seconds)
+        requests = getattr(view, "counts_as", 1) if request.method == "POST" else 1
+        key = f"pages:{request.user.pk}:{window:.0f}"
+        if _counted(key, requests, timeout=2 * self.seconds) <= self.most:
+            return None
+        wait = int(self.seconds - elapsed) + 1
+        sentence = (
+            f"The limit is {self.most:,} requests in {self.seconds} s for each person. Nothing was changed. "
+            f"Try again in {wait} s."
+        )
+        response = render(request, "429.html", {"sentence": sentence}, status=HTTPStatus.TOO_MANY_REQUESTS)
+        response["Retry-After"] = str(wait)
+        return response
+
+
+def _counted(key: str, number: int, *, timeout: int) -> int:
+    """Add to a count in the cache, which lasts `timeout` seconds, and return it."""
+    try:
+        return cache.incr(key, number)
+    except ValueError:  # the first of this key
+        cache.add(key, number, timeout)
+        return number
 
 
 class ApiSlashMiddleware:

@@ -19,7 +19,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
@@ -180,6 +180,49 @@ class SpecSimilarity:
         return not self.differences
 
 
+@dataclass(frozen=True, slots=True)
+class KnownProfile:
+    """
+    A profile to compare with. `scalable` names the request that takes a count, of up to `max_count`.
+
+    It keeps its canonical spec for each count, so that many specs can be compared with it.
+    """
+
+    name: str
+    spec: Json
+    scalable: str = ""
+    max_count: int | None = None
+    _sized: dict[int, tuple[Json, Manifest]] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+
+    def compare(self, request_spec: Json, request_canonical: Manifest) -> SpecSimilarity:
+        """Compare with a spec and its `with_positional_names`. Both must be valid."""
+        count = self._count(request_spec)
+        sized, own_canonical = self._with_count(count)
+        differences = tuple(_differences(own_canonical, request_canonical))
+        if not differences and own_canonical != request_canonical:
+            differences = ("The file has fields that the API does not know.",)
+        return SpecSimilarity(count or 1, sized, differences)
+
+    def _count(self, request_spec: Json) -> int:
+        """Return the count of the scalable request that fits best, 0 if there is none."""
+        names = [request.get("name") for request in requests(self.spec)]
+        position = names.index(self.scalable) if self.scalable and self.scalable in names else len(names)
+        others = requests(request_spec)
+        exactly = (others[position].get("exactly") or {}) if position < min(len(names), len(others)) else None
+        if exactly is None or exactly.get("allocationMode") == "All":
+            return 0
+        count = max(int(exactly.get("count") or 1), 1)
+        return count if self.max_count is None else min(count, self.max_count)
+
+    def _with_count(self, count: int) -> tuple[Json, Manifest]:
+        if count not in self._sized:
+            sized = with_count(self.spec, self.scalable, count) if count else self.spec
+            self._sized[count] = (sized, with_positional_names(sized))
+        return self._sized[count]
+
+
 def compare_specs(
     spec: Json, scalable: str, request_spec: Json, max_count: int | None = None
 ) -> SpecSimilarity:
@@ -188,21 +231,8 @@ def compare_specs(
 
     Both must be valid.
     """
-    count, sized = 1, spec
-    position = next(
-        (index for index, request in enumerate(requests(spec)) if request.get("name") == scalable), None
-    )
-    if scalable and position is not None and position < len(requests(request_spec)):
-        exactly = requests(request_spec)[position].get("exactly") or {}
-        if exactly.get("allocationMode") != "All":
-            count = max(int(exactly.get("count") or 1), 1)
-            count = count if max_count is None else min(count, max_count)
-            sized = with_count(spec, scalable, count)
-    own_canonical, other_canonical = with_positional_names(sized), with_positional_names(request_spec)
-    differences = tuple(_differences(own_canonical, other_canonical))
-    if not differences and own_canonical != other_canonical:
-        differences = ("The file has fields that the API does not know.",)
-    return SpecSimilarity(count, sized, differences)
+    profile = KnownProfile("", spec, scalable, max_count)
+    return profile.compare(request_spec, with_positional_names(request_spec))
 
 
 def with_positional_names(spec: Json) -> Manifest:
@@ -329,16 +359,6 @@ MAX_STEPS = 2000  # partial decompositions that are extended
 
 
 @dataclass(frozen=True, slots=True)
-class KnownProfile:
-    """A profile that may be a part. `scalable` names the request that takes a count, of up to `max_count`."""
-
-    name: str
-    spec: Json
-    scalable: str = ""
-    max_count: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class MatchedProfile:
     """A profile, its `index` in the list that was given, compared with the requests that it covers."""
 
@@ -387,20 +407,19 @@ def decompose(spec: Json, profiles: Sequence[KnownProfile]) -> Decomposition | N
 def _options(spec: Json, start: int, profiles: Sequence[KnownProfile]) -> Iterator[_Option]:
     """Yield the profiles whose requests have the same device classes as those from `start` on."""
     spec_requests = requests(spec)
+    sub_specs: dict[int, tuple[Json, Manifest]] = {}  # by their number of requests
     for index, profile in enumerate(profiles):
         profile_requests = requests(profile.spec)
         covered = spec_requests[start : start + len(profile_requests)]
         if not profile_requests or [*map(_classes, covered)] != [*map(_classes, profile_requests)]:
             continue
         names = zip(request_names(profile.name, profile.spec).values(), covered, strict=True)
+        size = len(covered)
+        if size not in sub_specs:
+            sub_spec = _sub_spec(spec, covered)
+            sub_specs[size] = (sub_spec, with_positional_names(sub_spec))
         yield _Option(
-            MatchedProfile(
-                index,
-                profile,
-                compare_specs(
-                    profile.spec, profile.scalable, _sub_spec(spec, covered), max_count=profile.max_count
-                ),
-            ),
+            MatchedProfile(index, profile, profile.compare(*sub_specs[size])),
             sum(name != request.get("name") for name, request in names),
             start + len(profile_requests),
         )

@@ -67,6 +67,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "django_structlog.middlewares.RequestMiddleware",
+    "core.middleware.PageRateMiddleware",
     "core.middleware.PortalErrorMiddleware",
     "teams.zones.TimezoneMiddleware",
 ]
@@ -211,6 +212,7 @@ REST_FRAMEWORK = {
     "DEFAULT_THROTTLE_CLASSES": ["rest_framework.throttling.UserRateThrottle"],
     "DEFAULT_THROTTLE_RATES": {"user": env.str("API_RATE", "600/min")},
 }
+PAGE_RATE = env.str("PAGE_RATE", "600/min")  # requests of one person to pages
 # How many may wait for a change of a claim at once in one process, of its eight threads.
 LONG_POLLS = env.int("LONG_POLLS", 4)
 SPECTACULAR_SETTINGS = {

@@ -15,6 +15,7 @@ STORAGES = {
 }
 CELERY_BROKER_URL = "memory://localhost/"
 REST_FRAMEWORK["DEFAULT_THROTTLE_RATES"] = {"user": "1000000/min"}
+PAGE_RATE = "1000000/min"
 DATABASES["default"]["CONN_MAX_AGE"] = None  # one connection, whose server process is measured
 DATABASES["default"]["OPTIONS"].pop("pool", None)
 SECURE_SSL_REDIRECT = False

@@ -27,6 +27,7 @@ from claims.requests.services import delete_draft, open_drafts, save_draft
 from core import undo
 from core.errors import Invalid
 from core.listing import Column, Listing
+from core.middleware import counts_as
 from dra.manifests import to_yaml
 from dra.quota import devices
 from teams.access import user_of
@@ -190,6 +191,7 @@ class ImportChoices:
     editor: list[tuple[str, object]]
 
 
+@counts_as(20)
 @require_http_methods(["GET", "HEAD", "POST"])
 def request_import(request: HttpRequest) -> HttpResponse:
     """Show the form for a manifest; on POST the matching profiles. Nothing is created."""

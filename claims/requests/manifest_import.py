@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from claims.models import Delivery, Profile, ProfileVersion
 from core.errors import Invalid
 from dra.blockers import Blockers, find_blockers
 from dra.cluster_snapshot import ClusterSnapshot, flatten_lists
-from dra.combination import KnownProfile, SpecSimilarity, compare_specs, decompose, with_positional_names
+from dra.combination import KnownProfile, SpecSimilarity, decompose, with_positional_names
 from dra.lint import LintFinding, NamedSpec, Subject, lint
 from dra.match import Drop, FunnelStep, Preview, StepKind, dropped, preview
 from dra.objects import Json, device_requests
@@ -52,11 +52,13 @@ def read_documents(text: str, name: str) -> list[Document]:
     """Read YAML or JSON, with multiple documents or lists. Raise `Invalid` with the line of the error."""
     documents = []
     try:
-        for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
+        loader = yaml.SafeLoader(text)
+        while loader.check_node():
+            node = loader.get_node()
             if node is None or (isinstance(node, yaml.ScalarNode) and not node.value):
                 continue  # an empty document
             line = node.start_mark.line + 1
-            content = yaml.safe_load(yaml.serialize(node))
+            content = loader.construct_document(node)
             if content is None:
                 continue
             if not isinstance(content, dict):
@@ -218,6 +220,8 @@ def _examples(snapshot: ClusterSnapshot, spec: Json, match: Preview, index: int)
 
 MAX_DEPTH = 40  # levels; a claim has about 10
 MAX_FILE_LENGTH = 64_000  # characters; one claim has about 1,000
+MAX_DOCUMENTS = 50
+MAX_DEVICE_REQUESTS = 100  # of all claims of a file, with alternatives; each is compared with every profile
 MAX_NEAREST = 3
 
 
@@ -271,23 +275,39 @@ def import_claims(text: str, file: str, profiles: Iterable[Profile]) -> list[Imp
     Return each claim of a file named `file` with the matching profiles, which are loaded with their current
     version. Raise Invalid with the line of the error.
     """
-    if len(text) > MAX_FILE_LENGTH:
-        raise Invalid(f"{file} has {len(text)} characters; the limit is {MAX_FILE_LENGTH}.")
-    candidates = list(profiles)
+    _require_at_most(MAX_FILE_LENGTH, len(text), "characters", file)
     _require_plain(text, file)
-    specs = requested_specs(read_documents(text, file), file, lambda *_key: None)
-    return [_import_claim(spec, candidates) for spec in specs]
+    documents = read_documents(text, file)
+    _require_at_most(MAX_DOCUMENTS, len(documents), "objects", file)
+    specs = requested_specs(documents, file, lambda *_key: None)
+    device_request_count = sum(1 for imported in specs for _ in device_requests(imported.spec))
+    _require_at_most(MAX_DEVICE_REQUESTS, device_request_count, "device requests", file)
+    candidates = _candidates(profiles)
+    return [_import_claim(imported, candidates) for imported in specs]
 
 
-def _import_claim(imported: ImportedSpec, profiles: list[Profile]) -> ImportedClaim:
+type Candidate = tuple[Profile, ProfileVersion, KnownProfile]
+
+
+def _candidates(profiles: Iterable[Profile]) -> list[Candidate]:
+    return [
+        (
+            profile,
+            version,
+            KnownProfile(profile.slug, version.spec, version.scalable, version.max_devices),
+        )
+        for profile in profiles
+        if (version := profile.current) is not None
+    ]
+
+
+def _import_claim(imported: ImportedSpec, profiles: list[Candidate]) -> ImportedClaim:
     kind, _space, name = imported.title.partition(" ")
-    matches = []
-    for profile in profiles:
-        if (version := profile.current) is not None:
-            similarity = compare_specs(
-                version.spec, version.scalable, imported.spec, max_count=version.max_devices
-            )
-            matches.append(ProfileMatch(profile, version, similarity, ()))
+    canonical = with_positional_names(imported.spec)
+    matches = [
+        ProfileMatch(profile, version, known.compare(imported.spec, canonical), ())
+        for profile, version, known in profiles
+    ]
     matches.sort(key=lambda match: (*_distance(match, imported.spec), match.profile.title))
     exact = [match for match in matches if match.similarity.exact]
     combination = None if exact else find_combination(imported.spec, profiles)
@@ -304,19 +324,14 @@ def _import_claim(imported: ImportedSpec, profiles: list[Profile]) -> ImportedCl
     )
 
 
-def find_combination(spec: Json, profiles: Sequence[Profile]) -> ProfileCombination | None:
+def find_combination(spec: Json, profiles: list[Candidate]) -> ProfileCombination | None:
     """Return the profiles that give the spec together, None if it is not a combination."""
-    candidates = [(profile, profile.current) for profile in profiles if profile.current is not None]
-    decomposition = decompose(
-        spec,
-        [
-            KnownProfile(profile.slug, version.spec, version.scalable, version.max_devices)
-            for profile, version in candidates
-        ],
-    )
+    decomposition = decompose(spec, [known for _profile, _version, known in profiles])
     if decomposition is None:
         return None
-    parts = tuple(ProfileMatch(*candidates[part.index], part.similarity, ()) for part in decomposition.parts)
+    parts = tuple(
+        ProfileMatch(*profiles[part.index][:2], part.similarity, ()) for part in decomposition.parts
+    )
     differences = [
         f"{part.profile.title}: {sentence}" for part in parts for sentence in part.similarity.differences
     ]
@@ -337,11 +352,17 @@ def _distance(match: ProfileMatch, spec: Json) -> tuple[int, int]:
     return (own - other).total() + (other - own).total(), len(match.similarity.differences)
 
 
+def _require_at_most(limit: int, number: int, counted: str, file: str) -> None:
+    if number > limit:
+        raise Invalid(f"{file} has {number:,} {counted}; the limit is {limit:,}.")
+
+
 def _require_plain(text: str, file: str) -> None:
-    """Refuse input that is expensive to parse: aliases, a few of which expand to a huge object, and depth."""
-    depth = 0
+    """Refuse what is expensive to read: aliases, which can expand to a huge object, depth, many documents."""
+    depth = documents = 0
     try:
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            documents += isinstance(event, yaml.DocumentStartEvent)
             line = event.start_mark.line + 1 if event.start_mark else 1
             if isinstance(event, yaml.AliasEvent):
                 raise Invalid(f"{file}, line {line}: YAML aliases are not supported; write the object out.")
@@ -350,3 +371,4 @@ def _require_plain(text: str, file: str) -> None:
                 raise Invalid(f"{file}, line {line}: the limit is {MAX_DEPTH} levels.")
     except yaml.YAMLError:
         return  # `read_documents` reports the error with its line
+    _require_at_most(MAX_DOCUMENTS, documents, "documents", file)

@@ -73,3 +73,46 @@ def test_throttled_sign_in_shows_a_page(rf, db):
     page = respond_429(request)
     assert page.status_code == 429
     assert "Wait a few minutes, then try again." in page.text
+
+
+@pytest.fixture
+def minute(monkeypatch):
+    """The clock of the limit, 20 s into a minute."""
+    monkeypatch.setattr("core.middleware.time.time", lambda: 60 * 29_000_000 + 20.0)
+
+
+def test_pages_are_limited_for_each_person_and_minute(browse, alice, root, settings, minute, monkeypatch):
+    settings.PAGE_RATE = "3/min"
+    person, other = browse(alice), browse(root)
+    assert [person.get("/me/").status_code for _ in range(4)] == [200, 200, 200, 429]
+    page = person.get("/me/")
+    assert (page.status_code, page.headers["Retry-After"]) == (429, "41")
+    assert (
+        "The limit is 3 requests in 60 s for each person. Nothing was changed. Try again in 41 s."
+        in page.text
+    )
+    assert page.headers["Cache-Control"] == "private"
+    assert person.post("/me/", {}).status_code == 429
+    assert other.get("/me/").status_code == 200
+    assert person.get("/api/v1/me/").status_code == 200  # the API has its own limit
+    monkeypatch.setattr("core.middleware.time.time", lambda: 60 * 29_000_001 + 0.0)
+    assert person.get("/me/").status_code == 200
+
+
+def test_import_of_a_manifest_counts_as_twenty_requests(browse, alice, vision, settings, minute):
+    settings.PAGE_RATE = "41/min"
+    person, path = browse(alice), "/claims/request/import/"
+    assert person.get(path).status_code == 200
+    assert [person.post(path, {}).status_code for _ in range(3)] == [422, 422, 429]
+
+
+def test_pages_are_not_limited_while_redis_is_away(browse, alice, settings, minute):
+    settings.PAGE_RATE = "1/min"
+    settings.CACHES = {"default": {"BACKEND": "core.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}}
+    person = browse(alice)
+    assert [person.get("/me/").status_code for _ in range(3)] == [200, 200, 200]
+
+
+def test_anonymous_readers_have_no_limit_of_pages(client, db, settings, minute):
+    settings.PAGE_RATE = "1/min"
+    assert [client.get("/accounts/login/").status_code for _ in range(3)] == [200, 200, 200]

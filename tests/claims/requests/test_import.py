@@ -141,7 +141,7 @@ def test_an_admin_makes_a_profile_of_it(client, root, fra, vision, train):
         ("kind: ResourceClaim\nspec: {devices: {requests: []}}", "is invalid."),
         ("a: &a {}\nb: *a", "The text, line 2: YAML aliases are not supported"),
         ("[" * 5000, "The text, line 1: the limit is 40 levels."),
-        ("x" * 64_001, "The text has 64001 characters; the limit is 64000."),
+        ("x" * 64_001, "The text has 64,001 characters; the limit is 64,000."),
     ],
 )
 def test_what_cannot_be_read_is_422_with_its_place(client, alice, vision, text, said):

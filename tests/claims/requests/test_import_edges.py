@@ -183,7 +183,7 @@ def test_a_file_has_up_to_64000_characters_and_40_levels(db):
     text = claim_yaml()
     assert found_for(text + "#" * (64_000 - len(text)))[0].exact
     assert refusal_of(found_for, text + "#" * (64_001 - len(text))) == (
-        "f.yaml has 64001 characters; the limit is 64000."
+        "f.yaml has 64,001 characters; the limit is 64,000."
     )
     deep = refusal_of(found_for, "[" * 41 + "]" * 41)
     assert deep == "f.yaml, line 1: the limit is 40 levels."

@@ -1,10 +1,14 @@
 """A manifest that no reader of YAML can read is said to be wrong."""
 
 import pytest
+import yaml
 
-from claims.requests.manifest_import import read_documents
+from claims.catalogue.presets import presets
+from claims.models import Profile
+from claims.requests.manifest_import import import_claims, read_documents
 from core.errors import Invalid
-from tests.factories import make_team, make_user
+from dra.combination import with_positional_names
+from tests.factories import make_profile, make_team, make_user
 
 PAGE = "/claims/request/import/"
 
@@ -13,6 +17,49 @@ PAGE = "/claims/request/import/"
 def test_a_date_that_there_is_not(text):
     with pytest.raises(Invalid, match="The text cannot be read: "):
         read_documents(text, "The text")
+
+
+CLAIM = "kind: ResourceClaim\nmetadata: {name: n%d}\nspec: {devices: {requests: [%s]}}\n"
+REQUEST = "{name: r%d, exactly: {deviceClassName: gpu.nvidia.com}}"
+EITHER = "{name: r%d, firstAvailable: [{name: a, deviceClassName: x}, {name: b, deviceClassName: y}]}"
+
+
+def claims(number, requests=1, written=REQUEST):
+    listed = ", ".join(written % place for place in range(requests))
+    return "---\n".join(CLAIM % (place, listed) for place in range(number))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (claims(51), "f has 51 documents; the limit is 50."),
+        (claims(30_000 // 100), "f has 300 documents; the limit is 50."),
+        (yaml.safe_dump({"items": [*yaml.safe_load_all(claims(51))]}), "f has 51 objects; the limit is 50."),
+        (claims(4, 26), "f has 104 device requests; the limit is 100."),
+        (claims(17, 3, EITHER), "f has 102 device requests; the limit is 100."),
+    ],
+)
+def test_file_with_too_many_objects_or_requests_is_refused(text, sentence):
+    with pytest.raises(Invalid) as refusal:
+        import_claims(text, "f", ())
+    assert refusal.value.message == sentence
+
+
+def test_file_may_have_fifty_objects_and_a_hundred_requests():
+    assert len(import_claims(claims(50, 2), "f", ())) == 50
+
+
+@pytest.mark.django_db
+def test_profiles_are_made_comparable_once_for_all_objects_of_a_file(monkeypatch):
+    for entry in presets():
+        make_profile(entry.slug, spec=entry.spec, scalable=entry.limits.scalable)
+    normalized = []
+    monkeypatch.setattr(
+        "dra.combination.with_positional_names",
+        lambda spec: normalized.append(spec) or with_positional_names(spec),
+    )
+    import_claims(claims(50), "f", Profile.objects.select_related("current"))
+    assert len(normalized) <= 2 * len(presets())  # by their count: as saved, and with the count of the file
 
 
 @pytest.mark.django_db
