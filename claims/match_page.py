@@ -65,30 +65,30 @@ ATTRIBUTE_LABELS = {
     "driver": "driver",
 }
 DIFFERENCE_TEXTS = {
-    ">=": "%(name)s %(seen)s < %(wanted)s",
-    "<=": "%(name)s %(seen)s > %(wanted)s",
-    ">": "%(name)s %(seen)s ≤ %(wanted)s",
-    "<": "%(name)s %(seen)s ≥ %(wanted)s",
-    "==": "%(name)s %(seen)s, not %(wanted)s",
+    ">=": "%(name)s %(seen)s < %(expected)s",
+    "<=": "%(name)s %(seen)s > %(expected)s",
+    ">": "%(name)s %(seen)s ≤ %(expected)s",
+    "<": "%(name)s %(seen)s ≥ %(expected)s",
+    "==": "%(name)s %(seen)s, not %(expected)s",
     "!=": "%(name)s is %(seen)s",
-    "begins": "%(name)s %(seen)s, not %(wanted)s…",
-    "ends": "%(name)s %(seen)s, not …%(wanted)s",
-    "contains": "%(name)s %(seen)s does not contain %(wanted)s",
-    "in": "%(name)s %(seen)s, not in %(wanted)s",
+    "begins": "%(name)s %(seen)s, not %(expected)s…",
+    "ends": "%(name)s %(seen)s, not …%(expected)s",
+    "contains": "%(name)s %(seen)s does not contain %(expected)s",
+    "in": "%(name)s %(seen)s, not in %(expected)s",
     "missing": "%(name)s is not published",
     "": "does not meet the selector: %(seen)s",
 }
 CONDITION_TEXTS = {
-    ">=": "%(name)s ≥ %(wanted)s",
-    "<=": "%(name)s ≤ %(wanted)s",
-    ">": "%(name)s > %(wanted)s",
-    "<": "%(name)s < %(wanted)s",
-    "==": "%(name)s %(wanted)s",
-    "!=": "%(name)s other than %(wanted)s",
-    "begins": "%(name)s begins with %(wanted)s",
-    "ends": "%(name)s ends with %(wanted)s",
-    "contains": "%(name)s contains %(wanted)s",
-    "in": "%(name)s one of %(wanted)s",
+    ">=": "%(name)s ≥ %(expected)s",
+    "<=": "%(name)s ≤ %(expected)s",
+    ">": "%(name)s > %(expected)s",
+    "<": "%(name)s < %(expected)s",
+    "==": "%(name)s %(expected)s",
+    "!=": "%(name)s other than %(expected)s",
+    "begins": "%(name)s begins with %(expected)s",
+    "ends": "%(name)s ends with %(expected)s",
+    "contains": "%(name)s contains %(expected)s",
+    "in": "%(name)s one of %(expected)s",
 }
 
 
@@ -102,10 +102,10 @@ def condition_text(selector_condition: SelectorCondition) -> str:
     if not selector_condition.sign:
         return ""
     if selector_condition.name == "productName" and selector_condition.sign == "==":
-        return selector_condition.wanted  # a product name needs no label
+        return selector_condition.expected  # a product name needs no label
     return CONDITION_TEXTS[selector_condition.sign] % {
         "name": attribute_label(selector_condition.name),
-        "wanted": in_words(selector_condition.wanted),
+        "expected": in_words(selector_condition.expected),
     }
 
 
@@ -147,7 +147,11 @@ def device_request_text(ask: DeviceRequest) -> str:
 def difference_text(difference: ConditionDifference | None) -> str:
     if difference is None or (not difference.sign and not difference.seen):
         return "does not meet the selector"
-    values = {"name": attribute_label(difference.name), "seen": difference.seen, "wanted": difference.wanted}
+    values = {
+        "name": attribute_label(difference.name),
+        "seen": difference.seen,
+        "expected": difference.expected,
+    }
     return DIFFERENCE_TEXTS[difference.sign] % values
 
 

@@ -179,7 +179,7 @@ def _conditions(
                     RelaxationKind.THRESHOLD,
                     device_request.result_name,
                     condition=selector_condition,
-                    current=selector_condition.wanted,
+                    current=selector_condition.expected,
                     proposed=str(bound),
                 )
                 yield RelaxationAttempt(relaxation, [with_bound])
@@ -226,7 +226,7 @@ def _next_bound(
 def _nearest(selector_condition: SelectorCondition, published: Sequence[Bound]) -> Bound | None:
     try:
         if quantities := [bound for bound in published if isinstance(bound, Quantity)]:
-            amount = Quantity.parse(selector_condition.wanted)
+            amount = Quantity.parse(selector_condition.expected)
             below = [
                 bound
                 for bound in quantities
@@ -234,14 +234,14 @@ def _nearest(selector_condition: SelectorCondition, published: Sequence[Bound]) 
             ]
             return (max if selector_condition.sign == ">=" else min)(below, default=None)
         if versions := [bound for bound in published if isinstance(bound, Version)]:
-            version = Version.parse(selector_condition.wanted)
+            version = Version.parse(selector_condition.expected)
             older = [
                 bound
                 for bound in versions
                 if (bound < version) == (selector_condition.sign == ">=") and bound != version
             ]
             return (max if selector_condition.sign == ">=" else min)(older, default=None)
-        number = int(selector_condition.wanted)
+        number = int(selector_condition.expected)
     except (QuantityError, VersionError, ValueError):
         return None
     numbers = [bound for bound in published if isinstance(bound, int)]

@@ -148,7 +148,7 @@ def _shown_fields(request: Json) -> tuple[str, dict[str, tuple[int, Any]]]:
             continue
         if not _fits_text_field(compared.ref[1], MAX_DOMAIN):
             continue
-        field = _field(compared.ref[0], compared.ref[2], compared.sign, compared.wanted)
+        field = _field(compared.ref[0], compared.ref[2], compared.sign, compared.expected)
         if field is not None and field[0] not in fields:
             domain, fields[field[0]] = compared.ref[1], (index, field[1])
     return domain, fields

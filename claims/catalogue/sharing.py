@@ -87,7 +87,7 @@ def _is_partition(request: DeviceRequest) -> bool:
         read.ref is not None
         and read.ref[2] == "type"
         and read.sign == "=="
-        and read.wanted in PARTITION_TYPES
+        and read.expected in PARTITION_TYPES
         for text in request.expressions
         for read in comparisons(text)
     )

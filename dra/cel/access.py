@@ -187,10 +187,10 @@ def path(node: Node) -> Run | None:
     match node:
         case Select(operand=Ident(name="device" | ".device"), name=name, test=False):
             return _field(name)
-    found = reference(node)
-    if found is None:
+    read_reference = reference(node)
+    if read_reference is None:
         return None
-    ref, optional = found
+    ref, optional = read_reference
     if isinstance(node, Select) and node.test:
         return lambda frame: frame[0].read(ref) is not MISSING
     if optional:
@@ -241,9 +241,9 @@ def index(operand: Run, key: Run, *, optional: bool) -> Run:
         if optional:
             return _maybe(value, key(frame))
         name = key(frame)
-        found, there = _find(value, name)
+        item, there = _find(value, name)
         if there:
-            return found
+            return item
         key_text = str(name).lower() if type(name) is bool else name
         raise Failure(
             f"index out of bounds: {key_text}" if type(value) is list else f"no such key: {key_text}"
@@ -253,8 +253,8 @@ def index(operand: Run, key: Run, *, optional: bool) -> Run:
 
 
 def _maybe(value: Any, key: Any) -> Optional:
-    found, there = _find(value, key)
-    return some(found) if there else NONE
+    item, there = _find(value, key)
+    return some(item) if there else NONE
 
 
 def _find(value: Any, key: Any) -> tuple[Any, bool]:

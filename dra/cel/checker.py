@@ -68,33 +68,33 @@ class TypeChecker:
     def check(self, node: Node) -> Type:
         match node:
             case Literal():
-                found = LITERALS[type(node.value)]
+                node_type = LITERALS[type(node.value)]
             case Ident():
-                found = self._name(node, node.name)
+                node_type = self._name(node, node.name)
             case Select():
-                found = self._select(node)
+                node_type = self._select(node)
             case Call():
-                found = self._call(node)
+                node_type = self._call(node)
             case ListOf():
-                found = self._list(node)
+                node_type = self._list(node)
             case MapOf():
-                found = self._map(node)
+                node_type = self._map(node)
             case Fold():
-                found = self._fold(node)
+                node_type = self._fold(node)
             case Message():
-                found = self._message(node)
+                node_type = self._message(node)
             case _:
                 raise TypeError(type(node))
-        node.type = found
+        node.type = node_type
         self.seen.append(node)
-        return found
+        return node_type
 
     def fail(self, node: Node, text: str) -> Type:
-        self.problems.append((node.place, text))
+        self.problems.append((node.offset, text))
         return types.ERROR
 
-    def known(self, one: Type) -> Type:
-        return substitute(self.bound, one)
+    def known(self, open_type: Type) -> Type:
+        return substitute(self.bound, open_type)
 
     def new_type(self) -> Type:
         self.free += 1
@@ -124,33 +124,33 @@ class TypeChecker:
         return self.fail(node, f"undeclared reference to '{name}' (in container '')")
 
     def _name(self, node: Ident, name: str) -> Type:
-        found = self._lookup(node, name)
-        return self._undeclared(node, name) if found is None else found
+        declared = self._lookup(node, name)
+        return self._undeclared(node, name) if declared is None else declared
 
     def _select(self, node: Select) -> Type:
         name = qualified(node)
         if name and not node.test and not any(name.split(".")[0] in scope for scope in self.scopes):
-            found = self._lookup(node, name)
-            if found is not None:
-                return found
-        found = self._field(node, node.operand, node.name)
-        return types.BOOL if node.test else self.known(found)
+            field_type = self._lookup(node, name)
+            if field_type is not None:
+                return field_type
+        field_type = self._field(node, node.operand, node.name)
+        return types.BOOL if node.test else self.known(field_type)
 
     def _field(self, node: Node, operand: Node, name: str, *, optional: bool = False) -> Type:
-        of, was_optional = unwrapped(self.known(self.check(operand)))
-        found = types.DYN
-        if of.kind == "map":
-            found = of.parameters[1]
-        elif of.kind == "message":
-            if of == types.DEVICE:
-                found = self.device.get(name) or self.fail(node, f"undefined field '{name}'")
+        operand_type, was_optional = unwrapped(self.known(self.check(operand)))
+        field_type = types.DYN
+        if operand_type.kind == "map":
+            field_type = operand_type.parameters[1]
+        elif operand_type.kind == "message":
+            if operand_type == types.DEVICE:
+                field_type = self.device.get(name) or self.fail(node, f"undefined field '{name}'")
             else:
-                found = self.fail(node, f"unexpected failed resolution of '{of}'")
-        elif of.kind == "parameter":
-            self.fits(types.DYN, of)
-        elif not loose(of):
-            self.fail(node, f"type '{of}' does not support field selection")
-        return types.optional_of(found) if was_optional or optional else found
+                field_type = self.fail(node, f"unexpected failed resolution of '{operand_type}'")
+        elif operand_type.kind == "parameter":
+            self.fits(types.DYN, operand_type)
+        elif not loose(operand_type):
+            self.fail(node, f"type '{operand_type}' does not support field selection")
+        return types.optional_of(field_type) if was_optional or optional else field_type
 
     def _call(self, node: Call) -> Type:
         if node.function == "_?._":
@@ -178,33 +178,37 @@ class TypeChecker:
         if overloads is None:
             return self._undeclared(node, node.function)
         node.function = function
-        given = [child.type for child in node.children()]
+        argument_types = [child.type for child in node.children()]
         if function in ("_&&_", "_||_"):
             return self._logical(node)
         result: Type | None = None
         for overload in overloads:
-            found = self._overload(node, overload, given)
-            if found is None:
+            overload_result = self._overload(node, overload, argument_types)
+            if overload_result is None:
                 continue
             node.overloads.append(overload.name)
             if result is None:
-                result = found
-            elif not is_dyn(result) and found != result:
+                result = overload_result
+            elif not is_dyn(result) and overload_result != result:
                 result = types.DYN
         if result is not None:
             return result
-        shown = [str(substitute(self.bound, one, free_to_dyn=True)) for one in given]
+        shown = [
+            str(substitute(self.bound, argument_type, free_to_dyn=True)) for argument_type in argument_types
+        ]
         before = f"{shown.pop(0)}." if node.target else ""
         return self.fail(
             node, f"found no matching overload for '{function}' applied to '{before}({', '.join(shown)})'"
         )
 
-    def _overload(self, node: Call, overload: Overload, given: list[Type]) -> Type | None:
+    def _overload(self, node: Call, overload: Overload, argument_types: list[Type]) -> Type | None:
         """Return the type that an overload gives here; None if it does not fit."""
         if overload.method is (node.target is None):
             return None
         fresh = {types.parameter(name): self.new_type() for name in overload.free}
-        learned = fit_all(self.bound, given, [substitute(fresh, one) for one in overload.parameters])
+        learned = fit_all(
+            self.bound, argument_types, [substitute(fresh, parameter) for parameter in overload.parameters]
+        )
         if learned is None:
             return None
         self.bound = learned
@@ -263,9 +267,9 @@ class TypeChecker:
         self.scopes.append({node.accumulator: start})
         self.scopes.append({node.variable: first} | ({node.second: second} if node.second else {}))
         for part, expected in ((node.condition, types.BOOL), (node.step, start)):
-            found = self.check(part)
-            if not self.fits(expected, found):
-                self.fail(part, f"expected type '{expected}' but found '{found}'")
+            part_type = self.check(part)
+            if not self.fits(expected, part_type):
+                self.fail(part, f"expected type '{expected}' but found '{part_type}'")
         self.scopes.pop()
         result = self.check(node.result)
         self.scopes.pop()
@@ -313,26 +317,27 @@ def every(tree: Node) -> Iterator[Node]:
 
 
 def problems(tree: Node) -> list[Problem]:
-    found: list[Problem] = []
+    """Return what upstream refuses in literals: patterns, and lists and maps of mixed types."""
+    messages: list[Problem] = []
     for node in every(tree):
         if isinstance(node, Call) and node.function == "matches":
-            found += _pattern(node)
+            messages += _pattern(node)
         elif isinstance(node, ListOf):
-            found += _mixed(
+            messages += _mixed(
                 [
-                    (one, one.type.parameters[0] if index in node.optional else one.type)
-                    for index, one in enumerate(node.elements)
+                    (element, element.type.parameters[0] if index in node.optional else element.type)
+                    for index, element in enumerate(node.elements)
                 ]
             )[:1]
         elif isinstance(node, MapOf):
-            found += _mixed([(entry.key, entry.key.type) for entry in node.entries])
-            found += _mixed(
+            messages += _mixed([(entry.key, entry.key.type) for entry in node.entries])
+            messages += _mixed(
                 [
                     (entry.value, entry.value.type.parameters[0] if entry.optional else entry.value.type)
                     for entry in node.entries
                 ]
             )
-    return found
+    return messages
 
 
 def _pattern(call: Call) -> list[Problem]:
@@ -343,13 +348,13 @@ def _pattern(call: Call) -> list[Problem]:
     try:
         compiled(pattern.value)
     except re2.error:
-        return [(pattern.place, "invalid matches argument")]
+        return [(pattern.offset, "invalid matches argument")]
     return []
 
 
 def _mixed(typed: list[tuple[Node, Type]]) -> list[Problem]:
     return [
-        (node, f"expected type '{typed[0][1]}' but found '{found}'")
-        for node, found in ((one.place, kind) for one, kind in typed)
-        if not equivalent(typed[0][1], found)
+        (node.offset, f"expected type '{typed[0][1]}' but found '{node_type}'")
+        for node, node_type in typed
+        if not equivalent(typed[0][1], node_type)
     ]

@@ -76,8 +76,8 @@ class _Estimator:
         return 0
 
     def local(self, name: str) -> Local | None:
-        known = self.locals.get(name)
-        return known[-1] if known else None
+        scopes = self.locals.get(name)
+        return scopes[-1] if scopes else None
 
     def push(self, name: str, path: Path, size: Size | None, contents: Contents | None = None) -> None:
         self.locals.setdefault(name, []).append(Local(path, size, contents))
@@ -98,10 +98,10 @@ class _Estimator:
                 return ONE
             case ListOf(elements=parts) | MapOf(entries=parts):
                 return Size(len(parts), len(parts))
-        found = size_at(self.path(node), self.device)
-        if found:
-            self.sizes[node] = found
-            return found
+        declared = size_at(self.path(node), self.device)
+        if declared:
+            self.sizes[node] = declared
+            return declared
         if _scalar(node.type):
             return ONE
         local = self.local(node.name) if isinstance(node, Ident) else None
@@ -145,10 +145,10 @@ class _Estimator:
         target = self.argument(node.target) if node.target else None
         worst, size = 0, None
         for overload in node.overloads:
-            found = self._overload(node, overload, target, arguments, costs)
-            worst = max(worst, found.cost)
-            if found.size:
-                size = size.union(found.size) if size else found.size
+            estimate = self._overload(node, overload, target, arguments, costs)
+            worst = max(worst, estimate.cost)
+            if estimate.size:
+                size = size.union(estimate.size) if size else estimate.size
             if overload in ("index_list", "index_map"):
                 inside = self.inside(node.args[0])
                 size = inside.value if inside else None
@@ -170,8 +170,8 @@ class _Estimator:
             return Estimate(capped(sum(costs)))
         if overload in ("add_string", "add_bytes", "add_list"):
             self.note(node, None, _union(*(self.inside(part) for part in node.args)))
-        found = call_cost(node.function, overload, target, arguments, self.device)
-        return Estimate(capped(found.cost + sum(costs)), found.size)
+        estimate = call_cost(node.function, overload, target, arguments, self.device)
+        return Estimate(capped(estimate.cost + sum(costs)), estimate.size)
 
     def _literal(self, node: ListOf | MapOf) -> int:
         """Estimate a list or map that is written out."""
@@ -180,7 +180,7 @@ class _Estimator:
         if isinstance(node, ListOf):
             self.contents[node] = Contents("list", ONE, self._range(node.elements))
         else:
-            keys, values = [one.key for one in node.entries], [one.value for one in node.entries]
+            keys, values = [entry.key for entry in node.entries], [entry.value for entry in node.entries]
             self.contents[node] = Contents("map", self._range(keys), self._range(values))
         return cost
 
@@ -213,7 +213,7 @@ class _Estimator:
             self.push(node.variable, (*path, values), value)
         else:
             self.push(node.variable, (*path, keys), key)
-        each = capped(self.cost(node.condition) + self.cost(node.step))
+        per_step = capped(self.cost(node.condition) + self.cost(node.step))
         self.locals[node.variable].pop()
         if node.second:
             self.locals[node.second].pop()
@@ -224,7 +224,7 @@ class _Estimator:
             self.note(node, self.size(node.start))
         elif isinstance(node.start, ListOf | MapOf):
             self.note(node, count, self.inside(node.step))
-        return capped(cost + count.most * each)
+        return capped(cost + count.most * per_step)
 
 
 def _union(left: Contents | None, right: Contents | None) -> Contents | None:
@@ -233,5 +233,7 @@ def _union(left: Contents | None, right: Contents | None) -> Contents | None:
     return Contents(left.kind, left.key.union(right.key), left.value.union(right.value))
 
 
-def _scalar(one: Type) -> bool:
-    return one.kind in SCALARS or (one.name == "optional_type" and _scalar(one.parameters[0]))
+def _scalar(value_type: Type) -> bool:
+    return value_type.kind in SCALARS or (
+        value_type.name == "optional_type" and _scalar(value_type.parameters[0])
+    )

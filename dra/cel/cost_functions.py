@@ -148,8 +148,8 @@ def call_cost(
     if by_overload:
         return by_overload(call)
     by_function = BY_FUNCTION.get(function)
-    found = by_function(call) if by_function else None
-    return found or _standard(call)
+    estimate = by_function(call) if by_function else None
+    return estimate or _standard(call)
 
 
 def _fixed(_asked: CostCall) -> Estimate:
@@ -343,7 +343,7 @@ BY_OVERLOAD: dict[str, Callable[[CostCall], Estimate]] = {
     "list_flatten": _flatten,
     "list_flatten_int": _flatten,
     "lists_range": _range,
-    "list_reverse": lambda asked: _new_list(1, asked.size(0)),
+    "list_reverse": lambda call: _new_list(1, call.size(0)),
     "list_distinct": _square(2),
     "list_sets_contains_list": _sets(1),
     "list_sets_intersects_list": _sets(1),

@@ -40,7 +40,7 @@ METHODS = {
 KINDS: dict[type, str] = {str: "string", int: "int"}
 
 type Span = tuple[int, int]
-type Wanted = tuple[str, str, Span]  # the value of a literal, its kind, and where it stands
+type Expected = tuple[str, str, Span]  # the value of a literal, its kind, and where it stands
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Read:
     """
 
     ref: Ref
-    whole: Span
+    span: Span
     table: str
     has: bool
     optional: bool
@@ -63,7 +63,7 @@ class Comparison:
     """
     What is read, compared with a literal. `ref` is None for `device.driver`.
 
-    `sign` is one of >= <= > < == != begins ends contains in; `wanted` the value of the literal, of `kind`
+    `sign` is one of >= <= > < == != begins ends contains in; `expected` the value of the literal, of `kind`
     string, int, bool, quantity, version or list. `access` is the text of what is read, `left` the same
     with its `.orValue(…)`, `right` what it is compared with, as `quantity("1Gi")`. `operator` is whether
     `sign` stands between the two.
@@ -71,10 +71,10 @@ class Comparison:
 
     ref: Ref | None
     sign: str
-    wanted: str
+    expected: str
     kind: str
     operator: bool
-    whole: Span
+    span: Span
     literal: Span
     access: str
     left: str
@@ -93,8 +93,8 @@ def conjuncts(expression: str) -> tuple[str, ...]:
     if tree is None:
         return (expression,)
     words = tokens(expression)
-    indices = [word.place for word in words]
-    parts = (slice(*(bisect_left(indices, place) for place in part.span)) for part in _joined(tree))
+    indices = [word.offset for word in words]
+    parts = (slice(*(bisect_left(indices, offset) for offset in part.span)) for part in _joined(tree))
     return tuple(_written(words[part]) for part in parts)
 
 
@@ -105,19 +105,23 @@ def joined(parts: Sequence[str]) -> str:
 
 def reads(expression: str) -> list[Read]:
     """Return all places that read an attribute or capacity, in the order of the text."""
-    found = {}
+    by_span = {}
     for node in _nodes(expression):
         if ref := reference(node):
             has = isinstance(node, Select) and node.test
             table = _at(expression, node.children()[0].span)
-            found[node.span] = Read(ref[0], node.span, table, has, ref[1])
-    return [found[span] for span in sorted(found)]
+            by_span[node.span] = Read(ref[0], node.span, table, has, ref[1])
+    return [by_span[span] for span in sorted(by_span)]
 
 
 def comparisons(expression: str) -> list[Comparison]:
     """Return all comparisons in an expression, in the order of the text."""
-    found = {one.whole: one for node in _nodes(expression) if (one := _comparison(expression, node))}
-    return [found[span] for span in sorted(found)]
+    by_span = {
+        comparison.span: comparison
+        for node in _nodes(expression)
+        if (comparison := _comparison(expression, node))
+    }
+    return [by_span[span] for span in sorted(by_span)]
 
 
 def comparison(expression: str) -> Comparison | None:
@@ -166,32 +170,32 @@ def _joined(node: Node) -> Iterator[Node]:
 
 def _written(words: Sequence[Token]) -> str:
     """Return tokens as text, with one space for whatever stands between two of them."""
-    ends = [word.place + len(word.text) for word in words]
-    gaps = [" " if word.place > end else "" for word, end in zip(words[1:], ends, strict=False)]
+    ends = [word.offset + len(word.text) for word in words]
+    gaps = [" " if word.offset > end else "" for word, end in zip(words[1:], ends, strict=False)]
     return "".join(gap + word.text for gap, word in zip(["", *gaps], words, strict=True))
 
 
 def _comparison(expression: str, node: Node) -> Comparison | None:
     match node:
         case Call(function="@in", args=[left, ListOf() as right]):
-            sign, wanted = "in", _listed(right)
+            sign, expected = "in", _listed(right)
         case Call(args=[Call(function="compareTo", target=Node() as left, args=[right]), Literal(value=0)]):
-            sign, wanted = SIGNS.get(node.function, ""), _literal(right)
+            sign, expected = SIGNS.get(node.function, ""), _literal(right)
         case Call(function=function, args=[left, right]):
-            sign, wanted = SIGNS.get(function, ""), _literal(right)
+            sign, expected = SIGNS.get(function, ""), _literal(right)
         case Call(function=function, target=Node() as left, args=[right]):
-            sign, wanted = METHODS.get(function, ""), _literal(right)
+            sign, expected = METHODS.get(function, ""), _literal(right)
         case _:
             return None
     access = left
     match left:
-        case Call(function="orValue", target=Node() as read, args=[other]) if _literal(other):
+        case Call(function="orValue", target=Node() as read, args=[default]) if _literal(default):
             access = read
     ref = reference(access)
-    if not sign or wanted is None or not (ref or _is_driver(access)) or getattr(access, "test", False):
+    if not sign or expected is None or not (ref or _is_driver(access)) or getattr(access, "test", False):
         return None
-    value, kind, literal = wanted
-    operator, texts = left in node.args, (_at(expression, one.span) for one in (access, left, right))
+    value, kind, literal = expected
+    operator, texts = left in node.args, (_at(expression, operand.span) for operand in (access, left, right))
     return Comparison(ref[0] if ref else None, sign, value, kind, operator, node.span, literal, *texts)
 
 
@@ -202,7 +206,7 @@ def _is_driver(node: Node) -> bool:
     return False
 
 
-def _literal(node: Node) -> Wanted | None:
+def _literal(node: Node) -> Expected | None:
     """Read a string, a whole number, true or false, and `quantity("1Gi")` and `semver("1.0.0")`."""
     match node:
         case Literal(value=bool() as flag):
@@ -210,16 +214,16 @@ def _literal(node: Node) -> Wanted | None:
         case Literal(value=str() | int() as value) if type(value) in KINDS:
             return str(value), KINDS[type(value)], node.span
         case Call(
-            function="quantity" | "semver" as kind, target=None, args=[Literal(value=str(text)) as one]
+            function="quantity" | "semver" as kind, target=None, args=[Literal(value=str(text)) as argument]
         ):
-            return text, "version" if kind == "semver" else kind, one.span
+            return text, "version" if kind == "semver" else kind, argument.span
     return None
 
 
-def _listed(node: ListOf) -> Wanted | None:
-    found = [_literal(one) for one in node.elements]
-    values = [one[0] for one in found if one and one[1] in ("string", "int")]
-    return (", ".join(values), "list", node.span) if values and len(values) == len(found) else None
+def _listed(node: ListOf) -> Expected | None:
+    literals = [_literal(literal) for literal in node.elements]
+    values = [literal[0] for literal in literals if literal and literal[1] in ("string", "int")]
+    return (", ".join(values), "list", node.span) if values and len(values) == len(literals) else None
 
 
 def _at(expression: str, span: Span) -> str:

@@ -199,13 +199,13 @@ def _sorted(elements: list[Any]) -> bool:
 
 
 def _extreme(function: str, sign: int) -> Callable[[list[Any]], Any]:
-    def run(found: list[Any]) -> Any:
-        if not found:
+    def run(elements: list[Any]) -> Any:
+        if not elements:
             raise Failure(f"{function} called on empty list")
-        best = found[0]
-        for one in found[1:]:
-            if compare(one, best) == sign:
-                best = one
+        best = elements[0]
+        for element in elements[1:]:
+            if compare(element, best) == sign:
+                best = element
         return best
 
     return run
@@ -221,20 +221,20 @@ def _sum(zero: Any) -> Callable[[list[Any]], Any]:
     return run
 
 
-def _includes(found: Any, element: Any) -> bool:
-    among = found if type(found) is list else [found]
-    return any(is_equal(one, element) for one in among)
+def _includes(value: Any, element: Any) -> bool:
+    among = value if type(value) is list else [value]
+    return any(is_equal(item, element) for item in among)
 
 
 LIST_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "list_slice": _slice,
     "lists_range": _range,
-    "list_reverse": lambda found: found[::-1],
+    "list_reverse": lambda items: items[::-1],
     "list_distinct": _distinct,
     "list_a_index_of_int": _index_of,
     "list_a_last_index_of_int": _last_index_of,
     "list_sets_contains_list": _contains,
-    "list_sets_equivalent_list": lambda one, other: _contains(one, other) and _contains(other, one),
+    "list_sets_equivalent_list": lambda left, right: _contains(left, right) and _contains(right, left),
     "list_sets_intersects_list": _intersects,
     "list_includes_dyn_dyn": _includes,
     "list_int_sum_int": _sum(0),
@@ -295,22 +295,22 @@ QUANTITY_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "string_to_quantity": _quantity,
     "is_quantity_string": _is_quantity,
     "quantity_sign": lambda of: (of.nano > 0) - (of.nano < 0),
-    "quantity_is_greater_than": lambda one, other: one.nano > other.nano,
-    "quantity_is_less_than": lambda one, other: one.nano < other.nano,
-    "quantity_compare_to": lambda one, other: _order(one.nano, other.nano),
+    "quantity_is_greater_than": lambda left, right: left.nano > right.nano,
+    "quantity_is_less_than": lambda left, right: left.nano < right.nano,
+    "quantity_compare_to": lambda left, right: _order(left.nano, right.nano),
     "quantity_get_float": lambda of: of.approximate,
     "quantity_get_int": _integer,
     "quantity_is_integer": lambda of: of.integer is not None,
     "quantity_add": Amount.plus,
-    "quantity_add_int": lambda one, number: one.plus(whole(number)),
+    "quantity_add_int": lambda quantity, number: quantity.plus(whole(number)),
     "quantity_sub": Amount.minus,
-    "quantity_sub_int": lambda one, number: one.minus(whole(number)),
+    "quantity_sub_int": lambda quantity, number: quantity.minus(whole(number)),
     "string_to_semver": _semver,
     "string_bool_to_semver": _semver,
     "is_semver_string": _is_semver,
     "is_semver_string_bool": _is_semver,
-    "semver_is_greater_than": lambda one, other: one > other,
-    "semver_is_less_than": lambda one, other: one < other,
+    "semver_is_greater_than": lambda left, right: left > right,
+    "semver_is_less_than": lambda left, right: left < right,
     "semver_compare_to": _order,
     "semver_major": lambda of: _part(of.major),
     "semver_minor": lambda of: _part(of.minor),

@@ -64,37 +64,37 @@ def _accumulator(offset: int) -> Node:
 def _has(call: Call) -> Node:
     field = call.args[0]
     if not isinstance(field, Select):
-        raise SyntaxProblem(field.place, "invalid argument to has() macro")
-    return Select(call.place, field.operand, field.name, test=True)
+        raise SyntaxProblem(field.offset, "invalid argument to has() macro")
+    return Select(call.offset, field.operand, field.name, test=True)
 
 
 def _variable(node: Node, problem: str) -> str:
     if not isinstance(node, Ident):
-        raise SyntaxProblem(node.place, problem)
+        raise SyntaxProblem(node.offset, problem)
     if node.name == ACCUMULATOR:
-        raise SyntaxProblem(node.place, "iteration variable overwrites accumulator variable")
+        raise SyntaxProblem(node.offset, "iteration variable overwrites accumulator variable")
     return node.name
 
 
 def _variables(call: Call) -> tuple[str, str]:
     """Return the two variables of a macro that has two; the second is "" where there is one."""
     if (call.function, len(call.args)) in ONE_VARIABLE:
-        wanted = "is not an identifier" if call.function in ("map", "filter") else "must be a simple name"
-        return _variable(call.args[0], f"argument {wanted}"), ""
-    first, second = (_variable(one, "argument must be a simple name") for one in call.args[:2])
+        message = "is not an identifier" if call.function in ("map", "filter") else "must be a simple name"
+        return _variable(call.args[0], f"argument {message}"), ""
+    first, second = (_variable(argument, "argument must be a simple name") for argument in call.args[:2])
     if first == second:
-        raise SyntaxProblem(call.args[1].place, f"duplicate variable name: {first}")
+        raise SyntaxProblem(call.args[1].offset, f"duplicate variable name: {first}")
     return first, second
 
 
 def _fold(call: Call, target: Node, start: Node, condition: Node, step: Node, result: Node) -> Node:
     first, second = _variables(call)
-    return _settled(Fold(call.place, target, first, second, ACCUMULATOR, start, condition, step, result))
+    return _settled(Fold(call.offset, target, first, second, ACCUMULATOR, start, condition, step, result))
 
 
 def _quantifier(call: Call, target: Node) -> Node:
     """Expand all() and exists(), which stop as soon as the answer is known."""
-    offset, universal = call.place, call.function == "all"
+    offset, universal = call.offset, call.function == "all"
     _variables(call)
     so_far = _accumulator(offset) if universal else _call(offset, "!_", _accumulator(offset))
     condition = _call(offset, "@not_strictly_false", so_far)
@@ -103,7 +103,7 @@ def _quantifier(call: Call, target: Node) -> Node:
 
 
 def _exists_one(call: Call, target: Node) -> Node:
-    offset = call.place
+    offset = call.offset
     _variables(call)
     more = _call(offset, "_+_", _accumulator(offset), Literal(offset, 1))
     step = _call(offset, "_?_:_", call.args[-1], more, _accumulator(offset))
@@ -113,27 +113,27 @@ def _exists_one(call: Call, target: Node) -> Node:
 
 def _collect(call: Call, target: Node, start: Node, step: Node, condition: Node | None) -> Node:
     if condition is not None:
-        step = _call(call.place, "_?_:_", condition, step, _accumulator(call.place))
-    return _fold(call, target, start, Literal(call.place, value=True), step, _accumulator(call.place))
+        step = _call(call.offset, "_?_:_", condition, step, _accumulator(call.offset))
+    return _fold(call, target, start, Literal(call.offset, value=True), step, _accumulator(call.offset))
 
 
 def _map(call: Call, target: Node) -> Node:
     """Expand map() and transformList(): the last argument of each element, with a condition before it."""
-    offset = call.place
+    offset = call.offset
     filtered = len(call.args) == (3 if call.function == "map" else 4)
     step = _call(offset, "_+_", _accumulator(offset), _settled(ListOf(offset, [call.args[-1]])))
     return _collect(call, target, ListOf(offset, []), step, call.args[-2] if filtered else None)
 
 
 def _filter(call: Call, target: Node) -> Node:
-    offset = call.place
+    offset = call.offset
     _variables(call)
     step = _call(offset, "_+_", _accumulator(offset), _settled(ListOf(offset, [copy(call.args[0])])))
     return _collect(call, target, ListOf(offset, []), step, call.args[1])
 
 
 def _transform_map(call: Call, target: Node) -> Node:
-    offset = call.place
+    offset = call.offset
     first, _ = _variables(call)
     key = [Ident(offset, first)] if call.function == "transformMap" else []
     step = _call(offset, INSERT, _accumulator(offset), *key, call.args[-1])
@@ -152,15 +152,15 @@ def _bind(call: Call, target: Node) -> Node | None:
         return None
     name, value, result = call.args
     if not isinstance(name, Ident):
-        raise SyntaxProblem(name.place, "cel.bind() variable names must be simple identifiers")
-    return _binding(call.place, name.name, value, result)
+        raise SyntaxProblem(name.offset, "cel.bind() variable names must be simple identifiers")
+    return _binding(call.offset, name.name, value, result)
 
 
 def _optional_map(call: Call, target: Node) -> Node:
-    offset = call.place
+    offset = call.offset
     name, result = call.args
     if not isinstance(name, Ident):
-        raise SyntaxProblem(name.place, f"{call.function}() variable name must be a simple identifier")
+        raise SyntaxProblem(name.offset, f"{call.function}() variable name must be a simple identifier")
     value = _call(offset, "value", target=copy(target))
     mapped = _binding(offset, name.name, value, result)
     if call.function == "optMap":
@@ -170,10 +170,10 @@ def _optional_map(call: Call, target: Node) -> Node:
 
 
 def _sort_by(call: Call, target: Node) -> Node:
-    offset = call.place
+    offset = call.offset
     if not isinstance(target, ListOf | Select | Ident | Fold | Call):
         raise SyntaxProblem(
-            target.place,
+            target.offset,
             "sortBy can only be applied to a list, identifier, comprehension, call or select expression",
         )
     keys = _map(Call(offset, "map", None, call.args), Ident(offset, SORT_INPUT))
@@ -243,19 +243,21 @@ class _Parser:
         return self.found[self.at - 1]
 
     def need(self, kind: str) -> Token:
-        taken = self.take(kind)
-        if taken is None:
+        token = self.take(kind)
+        if token is None:
             self.fail("mismatched input", "IDENTIFIER" if kind == "name" else f"'{kind}'")
-        assert taken  # noqa: S101 - `fail` raises
-        return taken
+        assert token  # noqa: S101 - `fail` raises
+        return token
 
-    def fail(self, what: str, wanted: str) -> None:
-        raise SyntaxProblem(self.next.place, f"Syntax error: {what} '{self.next.text}' expecting {wanted}")
+    def fail(self, problem: str, expected: str) -> None:
+        raise SyntaxProblem(
+            self.next.offset, f"Syntax error: {problem} '{self.next.text}' expecting {expected}"
+        )
 
     def made[N: Node](self, node: N, start: int) -> N:
         """Note where a node stands in the text, from `start` to the token just read, and how deep it is."""
         before = self.found[self.at - 1]
-        node.span = (start, before.place + len(before.text))
+        node.span = (start, before.offset + len(before.text))
         node.settle()
         if node.depth > DEPTH:
             raise too_deep()
@@ -265,19 +267,19 @@ class _Parser:
         self.nesting += 1
         if self.nesting > DEPTH // 2:
             raise too_deep()
-        start = self.next.place
+        start = self.next.offset
         left = self.logical("||", "_||_")
         mark = self.take("?")
         if mark:
             yes = self.logical("||", "_||_")
             self.need(":")
-            left = self.made(Call(mark.place, "_?_:_", None, [left, yes, self.expression()]), start)
+            left = self.made(Call(mark.offset, "_?_:_", None, [left, yes, self.expression()]), start)
         self.nesting -= 1
         return left
 
     def logical(self, mark: str, function: str) -> Node:
         """Read a chain of `||` or `&&` as one call: its shape makes no difference to anything."""
-        start, terms, offset = self.next.place, [self.terms(mark)], self.next.place
+        start, terms, offset = self.next.offset, [self.terms(mark)], self.next.offset
         while self.take(mark):
             terms.append(self.terms(mark))
         return self.made(Call(offset, function, None, terms), start) if len(terms) > 1 else terms[0]
@@ -288,13 +290,13 @@ class _Parser:
     def binary(self, level: int) -> Node:
         if level == len(BINARY):
             return self.unary()
-        start = self.next.place
+        start = self.next.offset
         left = self.binary(level + 1)
         while self.next.kind in BINARY[level][0]:
             mark = self.next
             self.at += 1
             function = "@in" if mark.kind == "in" else f"_{mark.kind}_"
-            left = self.made(Call(mark.place, function, None, [left, self.binary(level + 1)]), start)
+            left = self.made(Call(mark.offset, function, None, [left, self.binary(level + 1)]), start)
         return left
 
     def unary(self) -> Node:
@@ -310,18 +312,18 @@ class _Parser:
             self.at += 1
             count += 1
         operand = self.member()
-        call = Call(mark.place, f"{mark.kind}_", None, [operand])
-        return self.made(call, mark.place) if count % 2 else operand
+        call = Call(mark.offset, f"{mark.kind}_", None, [operand])
+        return self.made(call, mark.offset) if count % 2 else operand
 
     def member(self) -> Node:
-        start = self.next.place
+        start = self.next.offset
         node = self.primary()
         while True:
             if dot := self.take("."):
                 node = self.made(self.selection(node, dot), start)
             elif bracket := self.take("["):
                 function = "_[?_]" if self.take("?") else "_[_]"
-                call = Call(bracket.place, function, None, [node, self.expression()])
+                call = Call(bracket.offset, function, None, [node, self.expression()])
                 self.need("]")
                 node = self.made(call, start)
             else:
@@ -330,14 +332,14 @@ class _Parser:
     def selection(self, operand: Node, dot: Token) -> Node:
         optional = self.take("?")
         if self.next.kind == "escaped":
-            raise SyntaxProblem(self.next.place, "unsupported syntax: '`'")
+            raise SyntaxProblem(self.next.offset, "unsupported syntax: '`'")
         name = self.need("name")
         if optional:
-            return Call(dot.place, "_?._", None, [operand, Literal(name.place, name.text)])
+            return Call(dot.offset, "_?._", None, [operand, Literal(name.offset, name.text)])
         opening = self.take("(")
         if opening is None:
-            return Select(dot.place, operand, name.text)
-        call = Call(opening.place, name.text, operand, self.arguments())
+            return Select(dot.offset, operand, name.text)
+        call = Call(opening.offset, name.text, operand, self.arguments())
         return expand(call) or call
 
     def arguments(self) -> list[Node]:
@@ -366,7 +368,7 @@ class _Parser:
                 node = self.named(token)
             case _:
                 node = self.literal(token)
-        return self.made(node, token.place)
+        return self.made(node, token.offset)
 
     def named(self, token: Token) -> Node:
         dot = "." if token.kind == "." else ""
@@ -374,11 +376,11 @@ class _Parser:
         if message := self.message(dot + name.text):
             return message
         if name.text in RESERVED:
-            raise SyntaxProblem(token.place, f"reserved identifier: {name.text}")
+            raise SyntaxProblem(token.offset, f"reserved identifier: {name.text}")
         opening = self.take("(")
         if opening is None:
-            return Ident(name.place, dot + name.text)
-        call = Call(opening.place, dot + name.text, None, self.arguments())
+            return Ident(name.offset, dot + name.text)
+        call = Call(opening.offset, dot + name.text, None, self.arguments())
         return expand(call) or call
 
     def message(self, name: str) -> Node | None:
@@ -389,7 +391,7 @@ class _Parser:
             ahead += 2
         if self.found[ahead].kind != "{":
             return None
-        offset, self.at = self.found[ahead].place, ahead + 1
+        offset, self.at = self.found[ahead].offset, ahead + 1
         values: list[Node] = []
         while not self.take("}"):
             self.take("?")
@@ -414,7 +416,7 @@ class _Parser:
             if not self.take(","):
                 self.need("]")
                 break
-        return ListOf(bracket.place, elements, frozenset(optional))
+        return ListOf(bracket.offset, elements, frozenset(optional))
 
     def map(self, brace: Token) -> Node:
         entries: list[Entry] = []
@@ -429,14 +431,14 @@ class _Parser:
             if not self.take(","):
                 self.need("}")
                 break
-        return MapOf(brace.place, entries)
+        return MapOf(brace.offset, entries)
 
     def literal(self, token: Token) -> Node:
         sign = ""
         if token.kind == "-" and self.next.kind in ("int", "double"):
             sign, token = "-", self.next
             self.at += 1
-        offset = token.place - len(sign)
+        offset = token.offset - len(sign)
         match token.kind:
             case "true" | "false":
                 return Literal(offset, token.kind == "true")

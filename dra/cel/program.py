@@ -47,7 +47,7 @@ def binding(slot: int, result: Run) -> Run:
 
 
 def fold(
-    over: Run,
+    collection_run: Run,
     start: Run,
     condition: Run | None,
     step: Run,
@@ -64,8 +64,8 @@ def fold(
     first, second, total = slots
 
     def run(frame: list[Any]) -> Any:
-        found = over(frame)
-        entries: Iterable[Any] = _pairs(found) if second else _singles(found)
+        collection = collection_run(frame)
+        entries: Iterable[Any] = _pairs(collection) if second else _singles(collection)
         frame[total] = start(frame)
         spend = frame[0].spend
         for entry in entries:
@@ -85,18 +85,18 @@ def fold(
     return run
 
 
-def _pairs(found: Any) -> Iterable[tuple[Any, Any]]:
-    if type(found) is list:
-        return enumerate(found)
-    if isinstance(found, Map):
-        return [(name, found.find(name)[0]) for name in found]
-    raise Failure(f"unsupported comprehension range type: {type_of(found).name}")
+def _pairs(collection: Any) -> Iterable[tuple[Any, Any]]:
+    if type(collection) is list:
+        return enumerate(collection)
+    if isinstance(collection, Map):
+        return [(name, collection.find(name)[0]) for name in collection]
+    raise Failure(f"unsupported comprehension range type: {type_of(collection).name}")
 
 
-def _singles(found: Any) -> Iterable[Any]:
-    if type(found) is list or isinstance(found, Map):
-        return found
-    raise Failure(f"got '{type_of(found).name}', expected iterable type")
+def _singles(collection: Any) -> Iterable[Any]:
+    if type(collection) is list or isinstance(collection, Map):
+        return collection
+    raise Failure(f"got '{type_of(collection).name}', expected iterable type")
 
 
 def logical(terms: list[Run], *, stop: bool) -> Run:
@@ -141,16 +141,16 @@ def not_strictly_false(inner: Run) -> Run:
     return run
 
 
-def otherwise(first: Run, other: Run, function: str) -> Run:
+def otherwise(first: Run, default: Run, function: str) -> Run:
     unwrap = function == "orValue"
 
     def run(frame: list[Any]) -> Any:
-        found = first(frame)
-        if type(found) is not Optional:
+        value = first(frame)
+        if type(value) is not Optional:
             raise no_overload()
-        if not found.present:
-            return other(frame)
-        return found.value if unwrap else found
+        if not value.present:
+            return default(frame)
+        return value.value if unwrap else value
 
     return run
 
@@ -227,13 +227,13 @@ def caller(node: Call, arguments: list[Run], *, grown: bool) -> Run:
     return _counted(implementation, arguments, pairwise=node.function in PAIRWISE)
 
 
-def _open(one: Type) -> bool:
-    return one.kind in ("dyn", "any", "error") or any(map(_open, one.parameters))
+def _open(value_type: Type) -> bool:
+    return value_type.kind in ("dyn", "any", "error") or any(map(_open, value_type.parameters))
 
 
 def _guarded(function: str, possible: list[str]) -> Callable[..., Any]:
     if len(possible) > 1:
-        possible = [one.name for one in types.WITH_LISTS[function]]
+        possible = [overload.name for overload in types.WITH_LISTS[function]]
     choices = [(types.OVERLOADS[name].parameters, OVERLOADS[name]) for name in possible if name in OVERLOADS]
 
     def run(*values: Any) -> Any:
@@ -247,10 +247,10 @@ def _guarded(function: str, possible: list[str]) -> Callable[..., Any]:
 
 def _applied(implementation: Any, arguments: list[Run]) -> Run:
     match arguments:
-        case [one]:
-            return lambda frame: implementation(one(frame))
-        case [one, two]:
-            return lambda frame: implementation(one(frame), two(frame))
+        case [first]:
+            return lambda frame: implementation(first(frame))
+        case [first, second]:
+            return lambda frame: implementation(first(frame), second(frame))
     return lambda frame: implementation(*(argument(frame) for argument in arguments))
 
 
@@ -403,22 +403,22 @@ class _Planner:
         )
 
     def _map(self, node: MapOf) -> CompiledPart:
-        entries = [(self.plan(one.key), self.plan(one.value), one.optional) for one in node.entries]
+        entries = [(self.plan(entry.key), self.plan(entry.value), entry.optional) for entry in node.entries]
 
         def run(frame: list[Any]) -> Map:
             made = Map()
             for key, value, optional in entries:
-                name, held = key.run(frame), value.run(frame)
+                name, item = key.run(frame), value.run(frame)
                 if optional:
-                    if type(held) is not Optional:
+                    if type(item) is not Optional:
                         raise Failure(
-                            f"cannot initialize optional entry '{name}' from non-optional value {held}"
+                            f"cannot initialize optional entry '{name}' from non-optional value {item}"
                         )
-                    if not held.present:
+                    if not item.present:
                         made.drop(name)
                         continue
-                    held = held.value
-                made.put(name, held)
+                    item = item.value
+                made.put(name, item)
             return made
 
         if all(key.constant and value.constant and not optional for key, value, optional in entries):
@@ -468,10 +468,10 @@ def _variable(slot: int) -> Run:
 
 def _accumulated(slot: int) -> Run:
     def run(frame: list[Any]) -> Any:
-        found = frame[slot]
-        if isinstance(found, Failure):
-            raise found
-        return found
+        value = frame[slot]
+        if isinstance(value, Failure):
+            raise value
+        return value
 
     return run
 
@@ -485,25 +485,30 @@ def _bound(slot: int, start: Run) -> Run:
     return run
 
 
-def _elements(found: Any) -> list[Any]:
-    made = []
-    for value, optional in found:
+def _elements(parts: Any) -> list[Any]:
+    elements = []
+    for value, optional in parts:
         if not optional:
-            made.append(value)
+            elements.append(value)
         elif type(value) is not Optional:
             raise Failure(f"cannot initialize optional list element from non-optional value {value}")
         elif value.present:
-            made.append(value.value)
-    return made
+            elements.append(value.value)
+    return elements
 
 
 def _membership(element: Run, among: list[Any]) -> CompiledPart:
     """Return `in` with a constant list, which upstream turns into a lookup."""
     if not among:
         return fixed(value=False)
+<<<<<<< HEAD
     steps = extent(among)
     is_simple = all(type(one) in SIMPLE for one in among)
     texts = frozenset(among) if all(type(one) is str for one in among) else None
+=======
+    if not all(type(item) in SIMPLE for item in among):
+        return CompiledPart(lambda frame: _contains(element(frame), among))
+>>>>>>> fd3fca5 (Names in dra.cel say what they hold)
 
     def run(frame: list[Any]) -> bool:
         value = element(frame)
@@ -515,3 +520,10 @@ def _membership(element: Run, among: list[Any]) -> CompiledPart:
         return any(is_equal(value, one) for one in among)
 
     return CompiledPart(run)
+<<<<<<< HEAD
+=======
+
+
+def _contains(element: Any, among: list[Any]) -> bool:
+    return any(is_equal(element, item) for item in among)
+>>>>>>> fd3fca5 (Names in dra.cel say what they hold)

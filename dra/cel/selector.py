@@ -67,7 +67,7 @@ def environment(features: Features = NEWEST) -> Environment:
     return Environment(fields, attribute, functions, parts)
 
 
-def checked(text: str, known: Environment) -> Node:
+def checked(text: str, environment: Environment) -> Node:
     """
     Return the typed tree of an expression.
 
@@ -78,37 +78,39 @@ def checked(text: str, known: Environment) -> Node:
     try:
         tree = parse(text)
     except SyntaxProblem as problem:
-        raise _refusal(text, [(problem.place, problem.text)]) from None
-    checker = TypeChecker(known.functions, known.device)
+        raise _refusal(text, [(problem.offset, problem.text)]) from None
+    checker = TypeChecker(environment.functions, environment.device)
     checker.run(tree)
     problems = checker.problems or literals.problems(tree)
     if problems:
         raise _refusal(text, problems)
-    if tree.type not in (types.BOOL, known.attribute):
+    if tree.type not in (types.BOOL, environment.attribute):
         raise CompileError(f"must evaluate to bool or the unknown type, not {_shown(tree.type)}")
     return tree
 
 
-def affordable(tree: Node, known: Environment) -> int:
+def affordable(tree: Node, environment: Environment) -> int:
     """Return the cost of a typed tree in the worst case. Raise `CompileError` if it is above the limit."""
-    worst = cost.estimate(tree, known.parts)
+    worst = cost.estimate(tree, environment.parts)
     if worst > cost.LIMIT:
         raise CompileError(TOO_COMPLEX)
     return worst
 
 
-def _shown(one: Type) -> str:
-    return re.sub(r"\bany\b", "google.protobuf.Any", re.sub(r"\bnull\b", "null_type", str(one)))
+def _shown(value_type: Type) -> str:
+    return re.sub(r"\bany\b", "google.protobuf.Any", re.sub(r"\bnull\b", "null_type", str(value_type)))
 
 
 def _refusal(text: str, problems: list[Problem]) -> CompileError:
-    placed = sorted(((*_place(text, offset), said) for offset, said in problems), key=lambda one: one[:2])
+    placed = sorted(
+        ((*_place(text, offset), message) for offset, message in problems), key=lambda position: position[:2]
+    )
     lines = text.split("\n")
-    told = [
-        f"ERROR: <input>:{line}:{column + 1}: {said}{_snippet(lines[line - 1], column)}"
-        for line, column, said in placed
+    messages = [
+        f"ERROR: <input>:{line}:{column + 1}: {message}{_snippet(lines[line - 1], column)}"
+        for line, column, message in placed
     ]
-    return CompileError("compilation failed: " + "\n".join(told))
+    return CompileError("compilation failed: " + "\n".join(messages))
 
 
 def _place(text: str, offset: int) -> tuple[int, int]:
@@ -146,29 +148,29 @@ def reading(tree: Node) -> AttributeUse:
     return use
 
 
-def _visit(node: Node, found: AttributeUse) -> None:
+def _visit(node: Node, use: AttributeUse) -> None:
     ref = reference(node)
     if ref:
-        found.refs.add(ref[0])
+        use.refs.add(ref[0])
         return
     match node:
         case Ident(name="device" | ".device"):
-            found.whole |= {"attributes", "capacity"}
+            use.whole |= {"attributes", "capacity"}
         case Select(operand=Ident(name="device" | ".device"), test=False):
             if part := table(node):
-                found.whole.add(part)
-        case Call(function="@in", args=[one, other]) if part := _names(other):
-            found.names.add(part)
-            _visit(one, found)
+                use.whole.add(part)
+        case Call(function="@in", args=[element, container]) if part := _names(container):
+            use.names.add(part)
+            _visit(element, use)
         case Call(function="size") if part := _names(node.children()[0]):
-            found.names.add(part)
+            use.names.add(part)
         case Fold() if not node.second and (part := _names(node.range)):
-            found.names.add(part)
+            use.names.add(part)
             for child in node.children()[1:]:
-                _visit(child, found)
+                _visit(child, use)
         case _:
             for child in node.children():
-                _visit(child, found)
+                _visit(child, use)
 
 
 def _names(node: Node) -> str:

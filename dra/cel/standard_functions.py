@@ -122,7 +122,7 @@ def _not(value: Any) -> bool:
 
 def _in(element: Any, among: Any) -> bool:
     if type(among) is list:
-        return any(is_equal(element, one) for one in among)
+        return any(is_equal(element, item) for item in among)
     if isinstance(among, Map):
         return element in among
     raise no_overload()
@@ -141,18 +141,18 @@ def _matches(text: Any, pattern: Any) -> bool:
     return values.use(pattern).search(text) is not None
 
 
-def _flatten(found: Any, depth: Any = 1) -> list[Any]:
-    if type(found) is not list or type(depth) is not int:
-        raise no_overload("flatten", found)
+def _flatten(nested: Any, depth: Any = 1) -> list[Any]:
+    if type(nested) is not list or type(depth) is not int:
+        raise no_overload("flatten", nested)
     if depth < 0:
         raise Failure("level must be non-negative")
-    made: list[Any] = []
-    for one in found:
-        if type(one) is list and depth:
-            made += _flatten(one, depth - 1)
+    flat: list[Any] = []
+    for item in nested:
+        if type(item) is list and depth:
+            flat += _flatten(item, depth - 1)
         else:
-            made.append(one)
-    return made
+            flat.append(item)
+    return flat
 
 
 def _text_test(test: Callable[[str, str], bool]) -> Callable[[Any, Any], bool]:
@@ -164,22 +164,22 @@ def _text_test(test: Callable[[str, str], bool]) -> Callable[[Any, Any], bool]:
     return run
 
 
-def _sorted(found: Any) -> list[Any]:
-    return sorted_by(found, found)
+def _sorted(items: Any) -> list[Any]:
+    return sorted_by(items, items)
 
 
-def sorted_by(found: Any, keys: Any) -> list[Any]:
+def sorted_by(items: Any, keys: Any) -> list[Any]:
     """Return a list in the order of its keys."""
-    if type(found) is not list or type(keys) is not list:
+    if type(items) is not list or type(keys) is not list:
         raise no_overload()
     if not keys:
-        return list(found)
+        return list(items)
     kind = type(keys[0])
     if kind not in (bool, int, Uint, float, str, bytes):
         raise Failure("list elements must be comparable")
     if any(type(key) is not kind for key in keys):
         raise Failure("list elements must have the same type")
-    return [found[place] for place in sorted(range(len(found)), key=keys.__getitem__)]
+    return [items[index] for index in sorted(range(len(items)), key=keys.__getitem__)]
 
 
 def _type(value: Any) -> TypeValue:
@@ -223,10 +223,10 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "_*_": _multiply,
     "_/_": _divide,
     "_%_": _modulo,
-    "_<_": lambda one, other: compare(one, other) < 0,
-    "_<=_": lambda one, other: compare(one, other) <= 0,
-    "_>_": lambda one, other: compare(one, other) > 0,
-    "_>=_": lambda one, other: compare(one, other) >= 0,
+    "_<_": lambda left, right: compare(left, right) < 0,
+    "_<=_": lambda left, right: compare(left, right) <= 0,
+    "_>_": lambda left, right: compare(left, right) > 0,
+    "_>=_": lambda left, right: compare(left, right) >= 0,
     "@in": _in,
     "size": size,
     "type": _type,
@@ -248,8 +248,8 @@ def _value(of: Optional) -> Any:
     return of.value
 
 
-def _unwrap(found: list[Optional]) -> list[Any]:
-    return [one.value for one in found if one.present]
+def _unwrap(optionals: list[Optional]) -> list[Any]:
+    return [optional.value for optional in optionals if optional.present]
 
 
 OPTIONAL_FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -258,8 +258,8 @@ OPTIONAL_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "optional_none": lambda: NONE,
     "optional_value": _value,
     "optional_hasValue": lambda of: of.present,
-    "list_first": lambda found: some(found[0]) if found else NONE,
-    "list_last": lambda found: some(found[-1]) if found else NONE,
+    "list_first": lambda items: some(items[0]) if items else NONE,
+    "list_last": lambda items: some(items[-1]) if items else NONE,
     "optional_unwrap": _unwrap,
     "optional_unwrapOpt": _unwrap,
 }

@@ -40,9 +40,9 @@ class NotPreviewable(CelError):
 class SyntaxProblem(Exception):
     """Something is wrong at an offset of the text. Becomes part of a `CompileError`."""
 
-    def __init__(self, place: int, text: str) -> None:
+    def __init__(self, offset: int, text: str) -> None:
         super().__init__(text)
-        self.place, self.text = place, text
+        self.offset, self.text = offset, text
 
 
 ESCAPE = r"\\(?:[abfnrtv\"'\\?`]|[0-3][0-7]{2}|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"
@@ -72,31 +72,33 @@ class Token(NamedTuple):
 
     kind: str
     text: str
-    place: int
+    offset: int
 
 
 def tokens(text: str) -> list[Token]:
     """Split `text`. Raise `SyntaxProblem` at what is no token."""
-    found: list[Token] = []
-    place = 0
-    while place < len(text):
-        match = TOKEN.match(text, place)
+    words: list[Token] = []
+    offset = 0
+    while offset < len(text):
+        match = TOKEN.match(text, offset)
         if match is None:
-            raise SyntaxProblem(place, f"Syntax error: token recognition error at: '{_unread(text, place)}'")
+            raise SyntaxProblem(
+                offset, f"Syntax error: token recognition error at: '{_unread(text, offset)}'"
+            )
         kind, word = match.lastgroup or "", match[0]
         if kind != "space":
-            own = kind == "mark" or word in KEYWORDS
-            found.append(Token(word if own else kind, word, place))
-        place = match.end()
-    found.append(Token("<EOF>", "<EOF>", place))
-    return found
+            is_keyword = kind == "mark" or word in KEYWORDS
+            words.append(Token(word if is_keyword else kind, word, offset))
+        offset = match.end()
+    words.append(Token("<EOF>", "<EOF>", offset))
+    return words
 
 
-def _unread(text: str, place: int) -> str:
+def _unread(text: str, offset: int) -> str:
     """Return what upstream's lexer would have read before giving up: the rest of a line after a quote."""
-    if text[place] in "\"'":
-        return re.split(r"[\n\r]", text[place:], maxsplit=1)[0]
-    return text[place : place + (2 if text[place] in "&|=" and place + 1 < len(text) else 1)]
+    if text[offset] in "\"'":
+        return re.split(r"[\n\r]", text[offset:], maxsplit=1)[0]
+    return text[offset : offset + (2 if text[offset] in "&|=" and offset + 1 < len(text) else 1)]
 
 
 def text_value(token: Token) -> str:
@@ -104,7 +106,7 @@ def text_value(token: Token) -> str:
     body, raw = _body(token.text)
     if raw or "\\" not in body:
         return body
-    return re.sub(ESCAPE, lambda escape: chr(_code(escape[0], token.place)), body)
+    return re.sub(ESCAPE, lambda escape: chr(_code(escape[0], token.offset)), body)
 
 
 def bytes_value(token: Token) -> bytes:
@@ -112,14 +114,14 @@ def bytes_value(token: Token) -> bytes:
     body, raw = _body(token.text[1:])
     if raw or "\\" not in body:
         return body.encode()
-    made, place = bytearray(), 0
+    made, offset = bytearray(), 0
     for escape in re.finditer(ESCAPE, body):
-        made += body[place : escape.start()].encode()
+        made += body[offset : escape.start()].encode()
         if escape[0][1] in "uU":
-            raise SyntaxProblem(token.place, "unable to unescape string")
-        made.append(_code(escape[0], token.place))
-        place = escape.end()
-    return bytes(made + body[place:].encode())
+            raise SyntaxProblem(token.offset, "unable to unescape string")
+        made.append(_code(escape[0], token.offset))
+        offset = escape.end()
+    return bytes(made + body[offset:].encode())
 
 
 def _body(written: str) -> tuple[str, bool]:
@@ -129,13 +131,13 @@ def _body(written: str) -> tuple[str, bool]:
     return quoted[size:-size], raw
 
 
-def _code(escape: str, place: int) -> int:
+def _code(escape: str, offset: int) -> int:
     sign = escape[1]
     if sign in SIMPLE:
         return SIMPLE[sign]
     code = int(escape[1:], 8) if sign in "0123" else int(escape[2:], 16)
     if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-        raise SyntaxProblem(place, "invalid unicode code point")
+        raise SyntaxProblem(offset, "invalid unicode code point")
     return code
 
 
@@ -145,11 +147,11 @@ DEPTH = 100  # of a tree; deeper ones would exhaust Python's stack
 @dataclass(slots=True, eq=False)
 class Node:
     """
-    `place` is the offset in the text that messages point at, `span` where the node stands, without the
+    `offset` is the place in the text that messages point at, `span` where the node stands, without the
     parentheses around it; (0, 0) of what macros add. The checker fills in the type.
     """
 
-    place: int
+    offset: int
     span: tuple[int, int] = field(default=(0, 0), init=False)
     depth: int = field(default=1, init=False)
     type: Type = field(default=ERROR, init=False)
@@ -271,27 +273,27 @@ def copy(node: Node) -> Node:
     """Return a tree of its own, so that each occurrence can be given its own type."""
     match node:
         case Literal():
-            made: Node = Literal(node.place, node.value)
+            copied: Node = Literal(node.offset, node.value)
         case Ident():
-            made = Ident(node.place, node.name)
+            copied = Ident(node.offset, node.name)
         case Select():
-            made = Select(node.place, copy(node.operand), node.name, node.test)
+            copied = Select(node.offset, copy(node.operand), node.name, node.test)
         case Call():
             target = copy(node.target) if node.target else None
-            made = Call(node.place, node.function, target, [copy(one) for one in node.args])
+            copied = Call(node.offset, node.function, target, [copy(child) for child in node.args])
         case ListOf():
-            made = ListOf(node.place, [copy(one) for one in node.elements], node.optional)
+            copied = ListOf(node.offset, [copy(child) for child in node.elements], node.optional)
         case MapOf():
-            entries = [Entry(copy(one.key), copy(one.value), one.optional) for one in node.entries]
-            made = MapOf(node.place, entries)
+            entries = [Entry(copy(child.key), copy(child.value), child.optional) for child in node.entries]
+            copied = MapOf(node.offset, entries)
         case Message():
-            made = Message(node.place, node.name, [copy(one) for one in node.values])
+            copied = Message(node.offset, node.name, [copy(child) for child in node.values])
         case Fold():
             parts = (copy(node.start), copy(node.condition), copy(node.step), copy(node.result))
             names = (node.variable, node.second, node.accumulator)
-            made = Fold(node.place, copy(node.range), *names, *parts)
+            copied = Fold(node.offset, copy(node.range), *names, *parts)
         case _:
             raise TypeError(type(node))
-    made.span = node.span
-    made.settle()
-    return made
+    copied.span = node.span
+    copied.settle()
+    return copied

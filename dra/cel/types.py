@@ -64,35 +64,37 @@ NESTED = frozenset(("opaque", "list", "map"))
 type Bindings = dict[Type, Type]
 
 
-def is_dyn(one: Type) -> bool:
-    return one.kind in ("dyn", "any")
+def is_dyn(value_type: Type) -> bool:
+    return value_type.kind in ("dyn", "any")
 
 
-def loose(one: Type) -> bool:
-    return one.kind in ("dyn", "any", "error")
+def loose(value_type: Type) -> bool:
+    return value_type.kind in ("dyn", "any", "error")
 
 
-def unwrapped(one: Type) -> tuple[Type, bool]:
+def unwrapped(value_type: Type) -> tuple[Type, bool]:
     """Return what an optional type holds, and whether it was optional."""
-    return (one.parameters[0], True) if one.name == "optional_type" else (one, False)
+    return (value_type.parameters[0], True) if value_type.name == "optional_type" else (value_type, False)
 
 
-def substitute(bound: Bindings, one: Type, *, free_to_dyn: bool = False) -> Type:
+def substitute(bound: Bindings, value_type: Type, *, free_to_dyn: bool = False) -> Type:
     """Replace type parameters by what is known of them."""
-    while (known := bound.get(one)) is not None:
-        one = known
-    if one.kind == "parameter":
-        return DYN if free_to_dyn else one
-    if not one.parameters:
-        return one
-    parts = tuple(substitute(bound, part, free_to_dyn=free_to_dyn) for part in one.parameters)
-    return one._replace(parameters=parts)
+    while (replacement := bound.get(value_type)) is not None:
+        value_type = replacement
+    if value_type.kind == "parameter":
+        return DYN if free_to_dyn else value_type
+    if not value_type.parameters:
+        return value_type
+    parts = tuple(substitute(bound, part, free_to_dyn=free_to_dyn) for part in value_type.parameters)
+    return value_type._replace(parameters=parts)
 
 
-def fit_all(bound: Bindings, given: list[Type], wanted: list[Type]) -> Bindings | None:
+def fit_all(bound: Bindings, actual: list[Type], expected: list[Type]) -> Bindings | None:
     """Return `bound` with what follows from `given` being assignable to `wanted`; None if it is not."""
     tried = dict(bound)
-    if len(given) == len(wanted) and all(_fits(tried, *pair) for pair in zip(given, wanted, strict=True)):
+    if len(actual) == len(expected) and all(
+        _fits(tried, *pair) for pair in zip(actual, expected, strict=True)
+    ):
         return tried
     return None
 
@@ -113,8 +115,8 @@ def equivalent(left: Type, right: Type) -> bool:
 
 def _fits(bound: Bindings, left: Type, right: Type) -> bool:
     if right.kind == "parameter":
-        valid, known = _substitutes(bound, left, right)
-        if valid or known:
+        valid, is_bound = _substitutes(bound, left, right)
+        if valid or is_bound:
             return valid
     if left.kind == "parameter":
         return _substitutes(bound, right, left)[0]
@@ -135,22 +137,22 @@ def _fits(bound: Bindings, left: Type, right: Type) -> bool:
     return True
 
 
-def _substitutes(bound: Bindings, one: Type, free: Type) -> tuple[bool, bool]:
+def _substitutes(bound: Bindings, actual: Type, free: Type) -> tuple[bool, bool]:
     """Say whether `one` can stand for the parameter `free`, and whether something already does."""
-    if one == free:
+    if actual == free:
         return True, True
-    known = bound.get(free)
-    if known is not None:
-        if one == known:
+    current = bound.get(free)
+    if current is not None:
+        if actual == current:
             return True, True
-        if _fits(bound, one, known):
-            general = more_general(one, known)
+        if _fits(bound, actual, current):
+            general = more_general(actual, current)
             if _apart(bound, free, general):
                 bound[free] = general
             return True, True
         return False, True
-    if _apart(bound, free, one):
-        bound[free] = one
+    if _apart(bound, free, actual):
+        bound[free] = actual
         return True, False
     return False, False
 
@@ -160,8 +162,8 @@ def _apart(bound: Bindings, free: Type, within: Type) -> bool:
     if free == within:
         return False
     if within.kind == "parameter":
-        known = bound.get(within)
-        return known is None or _apart(bound, free, known)
+        current = bound.get(within)
+        return current is None or _apart(bound, free, current)
     return all(_apart(bound, free, part) for part in within.parameters)
 
 
@@ -371,8 +373,8 @@ LONG = {"int": "int64", "uint": "uint64"}
 LIST_TYPE_ATTRIBUTES = "includes .list_includes_dyn_dyn(dyn, dyn) bool"
 
 NAMED = {
-    one.name: one
-    for one in (
+    named.name: named
+    for named in (
         *(DYN, BOOL, INT, UINT, DOUBLE, STRING, BYTES),
         *(TIMESTAMP, DURATION, QUANTITY, SEMVER, IP, CIDR),
     )
@@ -403,13 +405,13 @@ def _overload(line: str) -> Overload:
 
 def _types(words: list[str], at: int) -> tuple[list[Type], int]:
     """Read `(type, type)`; return the types and where to go on."""
-    found: list[Type] = []
+    parsed: list[Type] = []
     at += 1
     while words[at] != ")":
-        one, at = _type(words, at)
-        found.append(one)
+        parsed_type, at = _type(words, at)
+        parsed.append(parsed_type)
         at += words[at] == ","
-    return found, at + 1
+    return parsed, at + 1
 
 
 def _type(words: list[str], at: int) -> tuple[Type, int]:
@@ -428,39 +430,42 @@ def _type(words: list[str], at: int) -> tuple[Type, int]:
 def _relations() -> list[str]:
     lines = []
     for function, name in RELATIONS.items():
-        lines += [f"{function} {name}_{LONG.get(one, one)}({one}, {one}) bool" for one in COMPARED]
+        lines += [f"{function} {name}_{LONG.get(left, left)}({left}, {left}) bool" for left in COMPARED]
         lines += [
-            f"{function} {name}_{LONG.get(one, one)}_{LONG.get(other, other)}({one}, {other}) bool"
-            for one, other in CROSSED
+            f"{function} {name}_{LONG.get(left, left)}_{LONG.get(right, right)}({left}, {right}) bool"
+            for left, right in CROSSED
         ]
     return lines
 
 
 def _of_lists() -> list[str]:
-    lines = [f"sum .list_{one}_sum_{one}(list({one})) {one}" for one in ("int", "uint", "double", "duration")]
-    for one in SORTED:
+    lines = [
+        f"sum .list_{element}_sum_{element}(list({element})) {element}"
+        for element in ("int", "uint", "double", "duration")
+    ]
+    for element in SORTED:
         lines += [
-            f"isSorted .list_{one}_is_sorted_bool(list({one})) bool",
-            f"max .list_{one}_max_{one}(list({one})) {one}",
-            f"min .list_{one}_min_{one}(list({one})) {one}",
-            f"sort .list_{one}_sort(list({one})) list({one})",
-            f"@sortByAssociatedKeys .list_{one}_sortByAssociatedKeys(list(T), list({one})) list(T)",
+            f"isSorted .list_{element}_is_sorted_bool(list({element})) bool",
+            f"max .list_{element}_max_{element}(list({element})) {element}",
+            f"min .list_{element}_min_{element}(list({element})) {element}",
+            f"sort .list_{element}_sort(list({element})) list({element})",
+            f"@sortByAssociatedKeys .list_{element}_sortByAssociatedKeys(list(T), list({element})) list(T)",
         ]
     return lines
 
 
 def _functions(*tables: str) -> dict[str, list[Overload]]:
     lines = [line for table in tables for line in table.strip().splitlines()] + _relations() + _of_lists()
-    found: dict[str, list[Overload]] = {}
+    by_name: dict[str, list[Overload]] = {}
     for line in lines:
         overload = _overload(line)
-        found.setdefault(overload.function, []).append(overload)
-    return found
+        by_name.setdefault(overload.function, []).append(overload)
+    return by_name
 
 
 FUNCTIONS = _functions(STANDARD, EXTENSIONS)
 WITH_LISTS = _functions(STANDARD, EXTENSIONS, LIST_TYPE_ATTRIBUTES)
-OVERLOADS = {one.name: one for overloads in WITH_LISTS.values() for one in overloads}
+OVERLOADS = {overload.name: overload for overloads in WITH_LISTS.values() for overload in overloads}
 # Times, string formats, URLs and named formats exist upstream; nothing of a device is made of them. Functions
 # that need an `authorizer` exist too, but no selector has one.
 NOT_HERE = frozenset(

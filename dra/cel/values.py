@@ -136,22 +136,22 @@ def use(pattern: str) -> Any:
 
 
 def find(text: str, pattern: str) -> str:
-    found = use(pattern).search(text)
-    return found[0] if found else ""
+    match = use(pattern).search(text)
+    return match[0] if match else ""
 
 
 def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     """Return the matches, at most `limit` of them; all if it is negative."""
-    found: list[str] = []
+    matches: list[str] = []
     last = -1  # Go skips an empty match that touches the match before it
     for match in use(pattern).finditer(text):
-        if limit >= 0 and len(found) >= limit:
+        if limit >= 0 and len(matches) >= limit:
             break
         if match.start() == match.end() == last:
             continue
-        found.append(match[0])
+        matches.append(match[0])
         last = match.end()
-    return found
+    return matches
 
 
 INT64, UINT64 = range(-(2**63), 2**63), range(2**64)
@@ -258,8 +258,8 @@ class Domains(Names):
     __slots__ = ()
 
     def find(self, name: Any) -> tuple[Any, bool]:
-        found = self._entries.get(name) if type(name) is str else None
-        return (EMPTY if found is None else found), True
+        entries = self._entries.get(name) if type(name) is str else None
+        return (EMPTY if entries is None else entries), True
 
 
 EMPTY = Names({})
@@ -304,18 +304,18 @@ def type_of(value: Any) -> Type:
     return NAMES[type(value)]
 
 
-def matches(wanted: Type, value: Any) -> bool:
+def matches(expected: Type, value: Any) -> bool:
     """Say whether a value can be passed for a parameter; of lists and maps the first entry tells."""
-    if wanted.kind in ("dyn", "any", "parameter"):
+    if expected.kind in ("dyn", "any", "parameter"):
         return True
-    if wanted.name != type_of(value).name:
+    if expected.name != type_of(value).name:
         return False
-    if wanted.kind == "list":
-        return not value or matches(wanted.parameters[0], value[0])
-    if wanted.kind == "map":
+    if expected.kind == "list":
+        return not value or matches(expected.parameters[0], value[0])
+    if expected.kind == "map":
         first = next(iter(value), None)
         return len(value) == 0 or (
-            matches(wanted.parameters[0], first) and matches(wanted.parameters[1], value.find(first)[0])
+            matches(expected.parameters[0], first) and matches(expected.parameters[1], value.find(first)[0])
         )
     return True
 
@@ -374,8 +374,8 @@ def unequal_for_sure(left: Any, right: Any) -> bool:
 
 
 def _same(left: Map, right: Map, name: Any) -> bool:
-    value, found = right.find(name)
-    return found and not unequal_for_sure(left.find(name)[0], value)
+    value, has_name = right.find(name)
+    return has_name and not unequal_for_sure(left.find(name)[0], value)
 
 
 def compare(left: Any, right: Any) -> int:

@@ -109,7 +109,7 @@ def guarded(expression: str, kind_of: Callable[[Ref], str]) -> str:
     return replaced(
         expression,
         {
-            read.whole: f"{read.table}.?{read.ref[2]}.orValue({DEFAULTS[kind_of(read.ref)]})"
+            read.span: f"{read.table}.?{read.ref[2]}.orValue({DEFAULTS[kind_of(read.ref)]})"
             for read in _plain(expression)
         },
     )
@@ -129,7 +129,7 @@ def renamed(expression: str, wrong: Ref, right: Ref) -> str:
         if read.ref == wrong:
             table = read.table if right[:2] == wrong[:2] else f"device.{part}[{quoted(domain)}]"
             plain = f"{table}{'.?' if read.optional else '.'}{name}"
-            changes[read.whole] = f"has({plain})" if read.has else plain
+            changes[read.span] = f"has({plain})" if read.has else plain
     return replaced(expression, changes)
 
 
@@ -138,7 +138,7 @@ def methods(expression: str) -> str:
     return replaced(
         expression,
         {
-            comparison.whole: f"{comparison.left}.compareTo({comparison.right}) {comparison.sign} 0"
+            comparison.span: f"{comparison.left}.compareTo({comparison.right}) {comparison.sign} 0"
             for comparison in comparisons(expression)
             if comparison.operator and comparison.kind in ("quantity", "version")
         },
@@ -162,13 +162,13 @@ def as_kind(expression: str, equality: Comparison, kind: str) -> str:
     left = equality.access
     if equality.left != equality.access:
         left += f".orValue({DEFAULTS[kind]})"
-    text = equality.wanted
+    text = equality.expected
     written = {
         "string": f"{left} == {quoted(text)}",
         "version": f"{left}.compareTo(semver({quoted(full_version(text))})) == 0",
         "quantity": f"{left}.compareTo(quantity({quoted(text)})) == 0",
     }.get(kind, f"{left} == {text}")
-    return replaced(expression, {equality.whole: written})
+    return replaced(expression, {equality.span: written})
 
 
 def full_version(text: str) -> str:

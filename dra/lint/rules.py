@@ -154,7 +154,7 @@ class SelectorChecker:
             if published not in rewrite.DEFAULTS or published == equality.kind:
                 continue
             message = (
-                f"{stage.label} compares {qualified_name(ref)} with the {equality.kind} {equality.wanted}, "
+                f"{stage.label} compares {qualified_name(ref)} with the {equality.kind} {equality.expected}, "
                 f"but devices publish it as {published}: they are never equal."
             )
             fix = self.fix(stage, rewrite.as_kind(stage.expression, equality, published))
@@ -348,7 +348,7 @@ def _thresholds(expression: str) -> Iterator[tuple[Comparison, Ref, Quantity]]:
     for comparison in comparisons(expression):
         if comparison.ref and comparison.kind == "quantity" and comparison.sign in (">=", ">"):
             with suppress(QuantityError):
-                yield comparison, comparison.ref, Quantity.parse(comparison.wanted)
+                yield comparison, comparison.ref, Quantity.parse(comparison.expected)
 
 
 def _nearest(checker: SelectorChecker, groups: Groups, ref: Ref, threshold: Quantity) -> Quantity | None:

@@ -22,16 +22,16 @@ from dra.selector_results import DeviceMask, pack, unpack
 
 KEPT = 2048  # expressions
 SENTENCES = {
-    ">=": "%(name)s %(seen)s < %(wanted)s",
-    "<=": "%(name)s %(seen)s > %(wanted)s",
-    ">": "%(name)s %(seen)s ≤ %(wanted)s",
-    "<": "%(name)s %(seen)s ≥ %(wanted)s",
-    "==": "%(name)s %(seen)s, not %(wanted)s",
+    ">=": "%(name)s %(seen)s < %(expected)s",
+    "<=": "%(name)s %(seen)s > %(expected)s",
+    ">": "%(name)s %(seen)s ≤ %(expected)s",
+    "<": "%(name)s %(seen)s ≥ %(expected)s",
+    "==": "%(name)s %(seen)s, not %(expected)s",
     "!=": "%(name)s is %(seen)s",
-    "begins": "%(name)s %(seen)s, not %(wanted)s…",
-    "ends": "%(name)s %(seen)s, not …%(wanted)s",
-    "contains": "%(name)s %(seen)s does not contain %(wanted)s",
-    "in": "%(name)s %(seen)s, not in %(wanted)s",
+    "begins": "%(name)s %(seen)s, not %(expected)s…",
+    "ends": "%(name)s %(seen)s, not …%(expected)s",
+    "contains": "%(name)s %(seen)s does not contain %(expected)s",
+    "in": "%(name)s %(seen)s, not in %(expected)s",
     "missing": "%(name)s is not published",
     "": "%(seen)s",
 }
@@ -50,20 +50,20 @@ class ConditionDifference:
     sign: str
     name: str = ""
     seen: str = ""
-    wanted: str = ""
+    expected: str = ""
 
     @property
     def sentence(self) -> str:
         """Return the difference in English, such as "memory 24 GiB < 40 GiB"."""
-        return SENTENCES[self.sign] % {"name": self.name, "seen": self.seen, "wanted": self.wanted}
+        return SENTENCES[self.sign] % {"name": self.name, "seen": self.seen, "expected": self.expected}
 
 
 @dataclass(frozen=True, slots=True)
 class SelectorCondition:
     """
-    One condition of a selector. `text` is CEL; `name`, `sign` and `wanted` are "" for unknown forms.
+    One condition of a selector. `text` is CEL; `name`, `sign` and `expected` are "" for unknown forms.
 
-    `sign` is one of >= <= > < == != begins ends contains in; `wanted` is the literal at the span `at` of
+    `sign` is one of >= <= > < == != begins ends contains in; `expected` is the literal at the span `at` of
     `text`. `refs` are the attributes and capacities that the condition reads.
     """
 
@@ -71,7 +71,7 @@ class SelectorCondition:
     refs: tuple[Ref, ...]
     name: str = ""
     sign: str = ""
-    wanted: str = ""
+    expected: str = ""
     at: tuple[int, int] = (0, 0)
 
     @property
@@ -80,8 +80,8 @@ class SelectorCondition:
         if not self.sign:
             return ""
         if self.sign in ("begins", "ends"):
-            return f"{self.name} {self.sign} with {self.wanted}"
-        return f"{self.name} {SHOWN.get(self.sign, self.sign)} {in_words(self.wanted)}"
+            return f"{self.name} {self.sign} with {self.expected}"
+        return f"{self.name} {SHOWN.get(self.sign, self.sign)} {in_words(self.expected)}"
 
     def against(self, device: PoolDevice) -> ConditionDifference:
         """Return how a device that fails the condition differs from it."""
@@ -90,9 +90,9 @@ class SelectorCondition:
                 "", seen=", ".join(f"{ref[2]} {has(device, ref) or '—'}" for ref in self.refs)
             )
         published = has(device, self.refs[0]) if self.refs else device.driver
-        expected = in_words(self.wanted)
+        expected = in_words(self.expected)
         if published == expected and self.refs:  # equal after rounding to a tenth of a GiB
-            published, expected = has(device, self.refs[0], exactly=True), self.wanted
+            published, expected = has(device, self.refs[0], exactly=True), self.expected
         return ConditionDifference(self.sign if published else "missing", self.name, published, expected)
 
     def with_wanted(self, literal: str) -> str:
@@ -141,7 +141,7 @@ def condition(text: str) -> SelectorCondition:
     if parsed is None:
         return SelectorCondition(text, refs)
     return SelectorCondition(
-        text, refs, parsed.ref[2] if parsed.ref else "driver", parsed.sign, parsed.wanted, parsed.literal
+        text, refs, parsed.ref[2] if parsed.ref else "driver", parsed.sign, parsed.expected, parsed.literal
     )
 
 
