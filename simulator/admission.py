@@ -46,13 +46,13 @@ def with_defaults(resource: Resource, manifest: Manifest, *, at: str) -> Manifes
 def _default_claim_spec(spec: dict[str, Any]) -> None:
     devices = spec.get("devices") or {}
     for request in devices.get("requests") or []:
-        for one in [request.get("exactly"), *(request.get("firstAvailable") or [])]:
-            if one is None:
+        for exact_request in [request.get("exactly"), *(request.get("firstAvailable") or [])]:
+            if exact_request is None:
                 continue
-            one.setdefault("allocationMode", "ExactCount")
-            if one["allocationMode"] == "ExactCount" and not one.get("count"):
-                one["count"] = 1
-            for toleration in one.get("tolerations") or []:
+            exact_request.setdefault("allocationMode", "ExactCount")
+            if exact_request["allocationMode"] == "ExactCount" and not exact_request.get("count"):
+                exact_request["count"] = 1
+            for toleration in exact_request.get("tolerations") or []:
                 toleration.setdefault("operator", "Equal")
 
 
@@ -129,22 +129,22 @@ EFFECTS = ("NoExecute", "NoSchedule", "None")
 
 def causes(resource: Resource, manifest: Manifest) -> list[FieldCause]:
     """Return everything that is wrong with an object that is to be stored."""
-    found = list(_name(manifest["metadata"]))
+    problems = list(_name(manifest["metadata"]))
     spec = manifest.get("spec") or {}
     if resource is CLAIMS:
-        found += _claim_spec(spec, "spec")
+        problems += _claim_spec(spec, "spec")
     elif resource is TEMPLATES:
-        found += _claim_spec(spec.get("spec") or {}, "spec.spec")
+        problems += _claim_spec(spec.get("spec") or {}, "spec.spec")
     elif resource is PODS:
-        found += _pod(spec)
+        problems += _pod(spec)
     elif resource is JOBS:
         if not ((spec.get("template") or {}).get("spec") or {}).get("containers"):
-            found.append(FieldCause.required("spec.template.spec.containers"))
+            problems.append(FieldCause.required("spec.template.spec.containers"))
     elif resource is QUOTAS:
-        found += _quota(spec)
+        problems += _quota(spec)
     elif resource is TAINT_RULES:
-        found += _taint(spec.get("taint") or {})
-    return found
+        problems += _taint(spec.get("taint") or {})
+    return problems
 
 
 def _quoted(value: Any) -> str:
@@ -182,13 +182,13 @@ def _claim_spec(spec: dict[str, Any], path: str) -> Iterator[FieldCause]:
         names.add(request.get("name", ""))
         yield from _request(request, where)
     names |= {
-        f"{request.get('name')}/{one.get('name')}"
+        f"{request.get('name')}/{entry.get('name')}"
         for request in requests
-        for one in request.get("firstAvailable") or []
+        for entry in request.get("firstAvailable") or []
     }
     for part in ("constraints", "config"):
-        for index, one in enumerate(devices.get(part) or []):
-            yield from _references(one, names, f"{path}.{part}[{index}]")
+        for index, entry in enumerate(devices.get(part) or []):
+            yield from _references(entry, names, f"{path}.{part}[{index}]")
     for index, constraint in enumerate(devices.get("constraints") or []):
         yield from _constraint(constraint, f"{path}.constraints[{index}]")
 
@@ -208,14 +208,14 @@ def _request(request: dict[str, Any], path: str) -> Iterator[FieldCause]:
         why = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"
         yield FieldCause.invalid(path, "null", why)
     elif exactly is not None:
-        yield from _wish(exactly, f"{path}.exactly")
-    for index, one in enumerate(alternatives):
+        yield from _exact_request(exactly, f"{path}.exactly")
+    for index, alternative in enumerate(alternatives):
         where = f"{path}.firstAvailable[{index}]"
-        yield from _label(f"{where}.name", one.get("name", ""))
-        yield from _wish(one, where)
+        yield from _label(f"{where}.name", alternative.get("name", ""))
+        yield from _exact_request(alternative, where)
 
 
-def _wish(request: dict[str, Any], path: str) -> Iterator[FieldCause]:
+def _exact_request(request: dict[str, Any], path: str) -> Iterator[FieldCause]:
     if not request.get("deviceClassName"):
         yield FieldCause.required(f"{path}.deviceClassName")
     else:
@@ -246,8 +246,8 @@ def _expression(expression: str, path: str) -> Iterator[FieldCause]:
         return  # it may be right: only a cluster can tell
 
 
-def _references(one: dict[str, Any], names: set[str], path: str) -> Iterator[FieldCause]:
-    for index, name in enumerate(one.get("requests") or []):
+def _references(entry: dict[str, Any], names: set[str], path: str) -> Iterator[FieldCause]:
+    for index, name in enumerate(entry.get("requests") or []):
         if name not in names:
             yield FieldCause.invalid(f"{path}.requests[{index}]", _quoted(name), NO_SUCH_REQUEST)
 

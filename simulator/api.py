@@ -127,21 +127,23 @@ def groups() -> dict[str, Any]:
 
 
 def group_versions(name: str) -> dict[str, Any] | None:
-    found = next((entry for entry in groups()["groups"] if entry["name"] == name), None)
-    return {"kind": "APIGroup", "apiVersion": "v1"} | found if found else None
+    group = next((entry for entry in groups()["groups"] if entry["name"] == name), None)
+    return {"kind": "APIGroup", "apiVersion": "v1"} | group if group else None
 
 
 def resources(group_name: str, api_version: str) -> dict[str, Any] | None:
     """Return the kinds of one group version, or None if it is not served."""
     if (group_name, api_version) == ("authorization.k8s.io", "v1"):
-        found = [_review_kind()]
+        entries = [_review_kind()]
     else:
         served = [r for r in RESOURCES if (r.group, r.version) == (group_name, api_version)]
-        found = [entry for resource in sorted(served, key=lambda r: r.plural) for entry in _entries(resource)]
-    if not found:
+        entries = [
+            entry for resource in sorted(served, key=lambda r: r.plural) for entry in _entries(resource)
+        ]
+    if not entries:
         return None
     together = f"{group_name}/{api_version}" if group_name else api_version
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": together, "resources": found}
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": together, "resources": entries}
 
 
 def _group(name: str) -> dict[str, Any]:
@@ -244,7 +246,7 @@ def _target(path: str) -> Target:
             pass
         case _:
             raise NotServed
-    if not any((group, version) == (one.group, one.version) for one in RESOURCES):
+    if not any((group, version) == (resource.group, resource.version) for resource in RESOURCES):
         raise NotServed
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in {"status", "finalize"}:
@@ -264,8 +266,8 @@ async def _serve(cluster: SimulatedCluster, target: Target, identity: Identity, 
     resource, query = target.resource, request.query_params
     watches = query.get("watch") in {"1", "true"}
     verb = _verb(request.method, target, watches=watches)
-    what = f"{resource.plural}/{target.part}" if target.part else resource.plural
-    if not identity.may(verb, resource.group, what):
+    resource_path = f"{resource.plural}/{target.part}" if target.part else resource.plural
+    if not identity.may(verb, resource.group, resource_path):
         raise refusal(identity, verb, resource, target.namespace, target.name, target.part)
     if verb == "watch":
         watch = store.parsed(resource, target.namespace or None, query)
@@ -369,10 +371,12 @@ async def _body(request: Request) -> Any:
 def _review(identity: Identity, body: Any) -> dict[str, Any]:
     spec = (body or {}).get("spec") or {}
     attributes = spec.get("resourceAttributes") or {}
-    what = attributes.get("resource", "") + (
+    resource_path = attributes.get("resource", "") + (
         f"/{attributes['subresource']}" if attributes.get("subresource") else ""
     )
-    allowed = bool(attributes) and identity.may(attributes.get("verb", ""), attributes.get("group", ""), what)
+    allowed = bool(attributes) and identity.may(
+        attributes.get("verb", ""), attributes.get("group", ""), resource_path
+    )
     return {
         "kind": "SelfSubjectAccessReview",
         "apiVersion": "authorization.k8s.io/v1",

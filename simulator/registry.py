@@ -63,8 +63,8 @@ class Registry:
 
     def get(self, resource: Resource, namespace: str, name: str) -> Manifest:
         """Raise ApiError 404 if it is not there."""
-        if found := self.store.get(resource, namespace, name):
-            return found
+        if manifest := self.store.get(resource, namespace, name):
+            return manifest
         raise not_found(resource, name)
 
     def create(self, resource: Resource, namespace: str, body: Any, options: WriteOptions) -> Written:
@@ -198,10 +198,10 @@ class Registry:
     ) -> Manifest:
         before, at = live["metadata"], self.store.timestamp()
         operation: Operation = "Update" if owned is None else "Apply"
-        kept = {key: before[key] for key in KEPT if key in before}
+        immutable = {key: before[key] for key in KEPT if key in before}
         new["metadata"] = {
             **(new.get("metadata") or {}),
-            **kept,
+            **immutable,
             "managedFields": before.get("managedFields") or [],
         }
         new["metadata"].pop("resourceVersion", None)
@@ -274,9 +274,9 @@ def _apply_conflict(resource: Resource, conflicts: list[tuple[str, patching.Path
         for who, path in conflicts
     ]
     count = f"{len(conflicts)} conflict" + ("s" if len(conflicts) > 1 else "")
-    said = [f"{who}: {patching.shown(path)}" for who, path in conflicts]
-    text = said[0] if len(said) == 1 else "\n" + "\n".join(f"- {line}" for line in said)
-    separator = ": " if len(said) == 1 else ":"
+    messages = [f"{who}: {patching.shown(path)}" for who, path in conflicts]
+    text = messages[0] if len(messages) == 1 else "\n" + "\n".join(f"- {line}" for line in messages)
+    separator = ": " if len(messages) == 1 else ":"
     return ApiError(409, "Conflict", f"Apply failed with {count}{separator}{text}", {"causes": causes_})
 
 

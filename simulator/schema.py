@@ -163,15 +163,15 @@ def _walk_list(schema: Schema, items: Any, path: str, into: Decoded) -> list[Any
 
 
 def _walk_map(schema: dict[str, Any], fields: Any, path: str, into: Decoded) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
+    decoded: dict[str, Any] = {}
     for key, item in fields.items():
         inner = schema.get(key, schema.get("*"))
         where = f"{path}.{key}" if path else key
         if inner is None:
             into.unknown.append(where)
         elif item is not None or inner == ANY:  # a null is a field that is not set
-            kept[key] = _walk(inner, item, where, into)
-    return kept
+            decoded[key] = _walk(inner, item, where, into)
+    return decoded
 
 
 def _mistyped(schema: Schema, value: Any, path: str) -> str:
@@ -237,5 +237,5 @@ def decoded_for_apply(resource: Resource, namespace: str, name: str, body: Any) 
 def _untyped(resource: Resource, namespace: str, name: str, unknown: list[str], mistyped: str) -> ApiError:
     message = [f".{path}: field not declared in schema" for path in unknown] or [mistyped]
     text = message[0] if len(message) == 1 else "errors:" + "".join(f"\n  {line}" for line in message)
-    what = f"({namespace}/{name}; {resource.api_version}, Kind={resource.kind})"
-    return ApiError(500, "", f"failed to create typed patch object {what}: {text}")
+    object_text = f"({namespace}/{name}; {resource.api_version}, Kind={resource.kind})"
+    return ApiError(500, "", f"failed to create typed patch object {object_text}: {text}")

@@ -81,8 +81,8 @@ class Store:
 
     def all(self, resource: Resource, namespace: str | None = None) -> list[Manifest]:
         """Return the objects in the order of a listing: by namespace, then by name."""
-        kept = self._objects[resource.plural]
-        return [kept[key] for key in sorted(kept) if namespace is None or key[0] == namespace]
+        by_key = self._objects[resource.plural]
+        return [by_key[key] for key in sorted(by_key) if namespace is None or key[0] == namespace]
 
     def unordered(self, resource: Resource) -> Iterator[Manifest]:
         return iter(self._objects[resource.plural].values())
@@ -133,7 +133,7 @@ class Store:
         return lambda: self._wakers.discard(waker)
 
     def dump(self) -> dict[str, Any]:
-        objects = {plural: list(kept.values()) for plural, kept in self._objects.items()}
+        objects = {plural: list(by_key.values()) for plural, by_key in self._objects.items()}
         version, numbers, gauss = self.random.getstate()
         return {"revision": self.revision, "random": [version, list(numbers), gauss], "objects": objects}
 
@@ -141,10 +141,10 @@ class Store:
         """Become what was dumped. Its changes are not in the log: every earlier watch has expired."""
         self._objects.clear()
         for resource in RESOURCES:
-            kept = {
+            by_key = {
                 _key(resource, manifest): manifest for manifest in dumped["objects"].get(resource.plural, [])
             }
-            self._objects[resource.plural] = kept
+            self._objects[resource.plural] = by_key
             self.changed[resource.plural] = dumped["revision"]
         self.revision = dumped["revision"]
         version, numbers, gauss = dumped["random"]
@@ -247,16 +247,16 @@ class Lister:
             field_matcher(resource, query.get("fieldSelector", "")),
         )
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
-        rest, found = items[start:], list[Manifest]()
+        rest, listed = items[start:], list[Manifest]()
         for index, manifest in enumerate(rest):
-            if limit and len(found) == limit:
+            if limit and len(listed) == limit:
                 self._snapshots[revision, resource.plural, namespace or ""] = items
                 metadata["continue"] = _token(revision, start + index)
                 if not query.get("labelSelector") and not query.get("fieldSelector"):
                     metadata["remainingItemCount"] = len(rest) - index
                 break
             if labels(manifest) and fields(manifest):
-                found.append(
+                listed.append(
                     {key: value for key, value in manifest.items() if key not in {"kind", "apiVersion"}}
                 )
         while len(self._snapshots) > KEPT_SNAPSHOTS:
@@ -265,7 +265,7 @@ class Lister:
             "kind": f"{resource.kind}List",
             "apiVersion": resource.api_version,
             "metadata": metadata,
-            "items": found,
+            "items": listed,
         }
 
     def forget(self) -> None:
@@ -275,15 +275,15 @@ class Lister:
     def _position(self, resource: Resource, query: Mapping[str, str]) -> tuple[int, int]:
         if token := query.get("continue"):
             return _opened(token)
-        asked = _number(query.get("resourceVersion", ""), "resourceVersion")
-        if asked > self.store.revision:
-            raise _too_large(asked, self.store.revision)
+        requested = _number(query.get("resourceVersion", ""), "resourceVersion")
+        if requested > self.store.revision:
+            raise _too_large(requested, self.store.revision)
         return self.store.revision, 0
 
     def _snapshot(self, resource: Resource, namespace: str | None, revision: int) -> Snapshot:
-        kept = self._snapshots.get((revision, resource.plural, namespace or ""))
-        if kept is not None:
-            return kept
+        snapshot = self._snapshots.get((revision, resource.plural, namespace or ""))
+        if snapshot is not None:
+            return snapshot
         if revision == self.store.revision:
             return self.store.all(resource, namespace)
         raise expired(
@@ -295,10 +295,10 @@ class Lister:
         )
 
 
-def _number(text: str, what: str) -> int:
+def _number(text: str, parameter: str) -> int:
     if text and not text.isdigit():
         why = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise bad_request(f"{what}: {why}")
+        raise bad_request(f"{parameter}: {why}")
     return int(text or 0)
 
 
@@ -315,9 +315,9 @@ def _opened(token: str) -> tuple[int, int]:
         raise bad_request(f"continue key is not valid: {problem}") from problem
 
 
-def _too_large(asked: int, current: int) -> ApiError:
+def _too_large(requested: int, current: int) -> ApiError:
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    message = f"Timeout: Too large resource version: {asked}, current: {current}"
+    message = f"Timeout: Too large resource version: {requested}, current: {current}"
     return ApiError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
 
 

@@ -131,15 +131,15 @@ def physical_gpus(store: Store, *, seed: int, now: float) -> Iterator[SimulatedG
 
 def _published(store: Store) -> dict[tuple[str, str, str], list[Device]]:
     """Return the devices by node, driver and pool, those of one pool in the order of the bus."""
-    found: dict[tuple[str, str, str], list[Device]] = {}
+    by_pool: dict[tuple[str, str, str], list[Device]] = {}
     for resource_slice in store.all(SLICES):
         spec = resource_slice["spec"]
         key = (spec.get("nodeName", ""), spec["driver"], spec["pool"]["name"])
         if key[0] not in SILENT_NODES:
-            found.setdefault(key, []).extend(spec.get("devices") or [])
-    for devices in found.values():
+            by_pool.setdefault(key, []).extend(spec.get("devices") or [])
+    for devices in by_pool.values():
         devices.sort(key=lambda device: text_of(device, "resource.kubernetes.io/pciBusID"))
-    return found
+    return by_pool
 
 
 def _existing(parts: list[PublishedDevice]) -> list[PublishedDevice]:
@@ -155,7 +155,7 @@ def text_of(device: Device, attribute: str) -> str:
 
 def _users(store: Store) -> dict[tuple[str, str, str], list[DeviceUser]]:
     pods = {pod["metadata"]["uid"]: pod for pod in store.unordered(PODS)}
-    found: dict[tuple[str, str, str], list[DeviceUser]] = {}
+    by_device: dict[tuple[str, str, str], list[DeviceUser]] = {}
     for claim in store.unordered(CLAIMS):
         results = [result for result in allocation_results(claim) if not result.get("adminAccess")]
         if not results:
@@ -167,8 +167,8 @@ def _users(store: Store) -> dict[tuple[str, str, str], list[DeviceUser]]:
             for container in pods[user["uid"]]["spec"]["containers"]
         ]
         for result in results:
-            found.setdefault(device_key(result), []).extend(mine or [DeviceUser(claim)])
-    return found
+            by_device.setdefault(device_key(result), []).extend(mine or [DeviceUser(claim)])
+    return by_device
 
 
 def _load(device: Device, users: list[DeviceUser], seed: int, now: float) -> Load:
@@ -179,8 +179,8 @@ def _load(device: Device, users: list[DeviceUser], seed: int, now: float) -> Loa
 
 
 def _activity(pod: Manifest) -> float | None:
-    said = str((pod["metadata"].get("annotations") or {}).get(ACTIVITY, ""))
-    return min(1.0, float(said)) if SHARE.fullmatch(said) else None
+    annotation = str((pod["metadata"].get("annotations") or {}).get(ACTIVITY, ""))
+    return min(1.0, float(annotation)) if SHARE.fullmatch(annotation) else None
 
 
 def _key(device: Device, node: str) -> str:

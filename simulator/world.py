@@ -223,8 +223,8 @@ def _partition(model: Model, node: str, index: int, partition: Partition, start:
 
 
 def _consuming(index: int, partition: Partition, start: int) -> dict[str, Any]:
-    taken = {"counterSet": f"gpu-{index}-counter-set", "counters": partition.counters(start)}
-    return {"consumesCounters": [taken]}
+    consumption = {"counterSet": f"gpu-{index}-counter-set", "counters": partition.counters(start)}
+    return {"consumesCounters": [consumption]}
 
 
 def _values(amounts: dict[str, str]) -> dict[str, Any]:

@@ -67,10 +67,10 @@ def with_status(manifest: Manifest, **status: Any) -> Manifest:
 def with_condition(manifest: Manifest, condition: dict[str, Any], *, at: str) -> Manifest:
     """Return the object with a condition set; its time moves only when the status of the condition does."""
     conditions = list((manifest.get("status") or {}).get("conditions") or [])
-    old = next((one for one in conditions if one["type"] == condition["type"]), None)
+    old = next((existing for existing in conditions if existing["type"] == condition["type"]), None)
     same = old is not None and old["status"] == condition["status"]
     stamped = {"lastProbeTime": None, "lastTransitionTime": old["lastTransitionTime"] if old and same else at}
-    other_conditions = [one for one in conditions if one is not old]
+    other_conditions = [existing for existing in conditions if existing is not old]
     return with_status(manifest, conditions=[*other_conditions, condition | stamped])
 
 
@@ -88,10 +88,10 @@ def owner_uid(manifest: Manifest) -> str:
     return str(next((owner["uid"] for owner in owners if owner.get("controller")), ""))
 
 
-def tell(
+def record_event(
     context: Context, pod: Manifest, reason: str, message: str, *, source: str, warning: bool = True
 ) -> None:
-    """Write an Event about a pod. The same thing said again only counts up."""
+    """Write an Event about a pod; the same reason and message again only raise its count."""
     store, metadata = context.store, pod["metadata"]
     namespace = store.get(NAMESPACES, "", metadata["namespace"])
     if namespace is None or deleting(namespace):

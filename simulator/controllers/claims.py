@@ -16,7 +16,7 @@ from simulator.controllers import (
     Context,
     deleting,
     owner_uid,
-    tell,
+    record_event,
     terminal,
     with_status,
 )
@@ -36,24 +36,26 @@ class ExtendedRequest:
     count: int
 
 
-def wanted_by(pod: Manifest, classes: Iterable[Any]) -> list[ExtendedRequest]:
-    carried = extended_resource_names(
+def pod_extended_requests(pod: Manifest, classes: Iterable[Any]) -> list[ExtendedRequest]:
+    class_by_resource = extended_resource_names(
         (
-            one["metadata"]["name"],
-            one["spec"]["extendedResourceName"],
-            one["metadata"]["creationTimestamp"],
+            device_class["metadata"]["name"],
+            device_class["spec"]["extendedResourceName"],
+            device_class["metadata"]["creationTimestamp"],
         )
-        for one in classes
-        if (one.get("spec") or {}).get("extendedResourceName")
+        for device_class in classes
+        if (device_class.get("spec") or {}).get("extendedResourceName")
     )
     return [
-        ExtendedRequest(container["name"], name, f"container-{place}-request-{number}", device_class, count)
-        for place, container in enumerate(pod["spec"]["containers"])
-        for number, (name, device_class, count) in enumerate(_of(container, carried))
+        ExtendedRequest(container["name"], name, f"container-{index}-request-{number}", device_class, count)
+        for index, container in enumerate(pod["spec"]["containers"])
+        for number, (name, device_class, count) in enumerate(
+            _container_requests(container, class_by_resource)
+        )
     ]
 
 
-def claim_for(pod: Manifest, requested: Iterable[ExtendedRequest]) -> Manifest:
+def claim_for(pod: Manifest, extended_requests: Iterable[ExtendedRequest]) -> Manifest:
     """Return the claim, not yet written: it has a name only when it is."""
     metadata = pod["metadata"]
     owner = {
@@ -74,39 +76,43 @@ def claim_for(pod: Manifest, requested: Iterable[ExtendedRequest]) -> Manifest:
             "devices": {
                 "requests": [
                     {
-                        "name": one.request,
+                        "name": request.request,
                         "exactly": {
-                            "deviceClassName": one.device_class,
+                            "deviceClassName": request.device_class,
                             "allocationMode": "ExactCount",
-                            "count": one.count,
+                            "count": request.count,
                         },
                     }
-                    for one in requested
+                    for request in extended_requests
                 ]
             }
         },
     }
 
 
-def recorded(pod: Manifest, claim: Manifest, requested: Iterable[ExtendedRequest]) -> Manifest:
+def recorded(pod: Manifest, claim: Manifest, extended_requests: Iterable[ExtendedRequest]) -> Manifest:
     """Return the pod with the claim in its status."""
     mappings = [
-        {"containerName": one.container, "resourceName": one.resource, "requestName": one.request}
-        for one in requested
+        {"containerName": request.container, "resourceName": request.resource, "requestName": request.request}
+        for request in extended_requests
     ]
     updated = {"resourceClaimName": claim["metadata"]["name"], "requestMappings": mappings}
     return with_status(pod, extendedResourceClaimStatus=updated)
 
 
-def _of(container: Manifest, carried: dict[str, str]) -> Iterator[tuple[str, str, int]]:
+def _container_requests(
+    container: Manifest, class_by_resource: dict[str, str]
+) -> Iterator[tuple[str, str, int]]:
     resources = container.get("resources") or {}
-    asked = (resources.get("limits") or {}) | (resources.get("requests") or {})
-    for name, count in sorted(asked.items()):
-        known = (
-            name.removeprefix(RESOURCE_PREFIX) if name.startswith(RESOURCE_PREFIX) else carried.get(name, "")
+    requested = (resources.get("limits") or {}) | (resources.get("requests") or {})
+    for name, count in sorted(requested.items()):
+        device_class = (
+            name.removeprefix(RESOURCE_PREFIX)
+            if name.startswith(RESOURCE_PREFIX)
+            else class_by_resource.get(name, "")
         )
-        if known and str(count).isdigit() and int(count):
-            yield name, known, int(count)
+        if device_class and str(count).isdigit() and int(count):
+            yield name, device_class, int(count)
 
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -148,51 +154,57 @@ class ClaimController:
         uid = pod["metadata"]["uid"]
         statuses = list((pod.get("status") or {}).get("resourceClaimStatuses") or [])
         known = {status["name"] for status in statuses}
-        missing = [one for one in pod["spec"]["resourceClaims"] if one["name"] not in known]
-        for one in missing:
-            if not one.get("resourceClaimTemplateName"):
+        missing = [pod_claim for pod_claim in pod["spec"]["resourceClaims"] if pod_claim["name"] not in known]
+        for pod_claim in missing:
+            if not pod_claim.get("resourceClaimTemplateName"):
                 continue
-            name = owned.get((uid, one["name"])) or self._create(pod, one)
+            name = owned.get((uid, pod_claim["name"])) or self._create(pod, pod_claim)
             if name:
-                statuses.append({"name": one["name"], "resourceClaimName": name})
+                statuses.append({"name": pod_claim["name"], "resourceClaimName": name})
         if len(statuses) > len(known):
             self.store.put(PODS, with_status(pod, resourceClaimStatuses=statuses))
 
-    def _create(self, pod: Manifest, one: dict[str, Any]) -> str:
+    def _create(self, pod: Manifest, pod_claim: dict[str, Any]) -> str:
         uid, namespace = pod["metadata"]["uid"], pod["metadata"]["namespace"]
         retries = self.context.due.setdefault("retry", {})
         if self.context.tick < retries.get(uid, 0):
             return ""
         retries.pop(uid, None)
-        template = self.store.get(TEMPLATES, namespace, one["resourceClaimTemplateName"])
+        template = self.store.get(TEMPLATES, namespace, pod_claim["resourceClaimTemplateName"])
         if template is None:
-            wanted = one["resourceClaimTemplateName"]
-            why = f'resourceclaimtemplate.resource.k8s.io "{wanted}" not found'
-            self._complain(pod, one["name"], f'resource claim template "{wanted}": {why}')
+            template_name = pod_claim["resourceClaimTemplateName"]
+            why = f'resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
+            self._complain(pod, pod_claim["name"], f'resource claim template "{template_name}": {why}')
             return ""
         try:
-            written = self.context.registry.create(CLAIMS, namespace, _claim(pod, one, template), CONTROLLER)
+            written = self.context.registry.create(
+                CLAIMS, namespace, _claim(pod, pod_claim, template), CONTROLLER
+            )
         except ApiError as refusal:
-            self._complain(pod, one["name"], f"create ResourceClaim : {refusal.message}")
+            self._complain(pod, pod_claim["name"], f"create ResourceClaim : {refusal.message}")
             return ""
         return str(written.object["metadata"]["name"])
 
     def _complain(self, pod: Manifest, name: str, why: str) -> None:
         self.context.due["retry"][pod["metadata"]["uid"]] = self.context.tick + RETRY_TICKS
         message = f"PodResourceClaim {name}: {why}"
-        tell(self.context, pod, "FailedResourceClaimCreation", message, source="resource_claim")
+        record_event(self.context, pod, "FailedResourceClaimCreation", message, source="resource_claim")
 
     def _release(self, claim: Manifest, pods: dict[str, Manifest]) -> None:
         status = claim.get("status") or {}
         reserved = status.get("reservedFor") or []
-        left = [one for one in reserved if (pod := pods.get(one["uid"])) is not None and not _done(pod)]
-        if len(left) != len(reserved) or (status.get("allocation") and not left):
+        remaining = [
+            consumer
+            for consumer in reserved
+            if (pod := pods.get(consumer["uid"])) is not None and not _done(pod)
+        ]
+        if len(remaining) != len(reserved) or (status.get("allocation") and not remaining):
             # The last user takes the allocation along.
-            allocation = status.get("allocation") if left else None
+            allocation = status.get("allocation") if remaining else None
             claim = self._write(
-                with_status(claim, reservedFor=left or None, allocation=allocation), free=not left
+                with_status(claim, reservedFor=remaining or None, allocation=allocation), free=not remaining
             )
-        elif deleting(claim) and not left and FINALIZER in (claim["metadata"].get("finalizers") or []):
+        elif deleting(claim) and not remaining and FINALIZER in (claim["metadata"].get("finalizers") or []):
             claim = self._write(claim, free=True)
         owner = pods.get(owner_uid(claim))
         annotations = claim["metadata"].get("annotations") or {}
@@ -203,7 +215,9 @@ class ClaimController:
 
     def _write(self, claim: Manifest, *, free: bool) -> Manifest:
         if free:
-            finalizers = [one for one in claim["metadata"].get("finalizers") or [] if one != FINALIZER]
+            finalizers = [
+                finalizer for finalizer in claim["metadata"].get("finalizers") or [] if finalizer != FINALIZER
+            ]
             metadata = {**claim["metadata"], "finalizers": finalizers}
             if not finalizers:
                 del metadata["finalizers"]
@@ -217,9 +231,9 @@ def _done(pod: Manifest) -> bool:
     return terminal(pod) or (deleting(pod) and not pod["spec"].get("nodeName"))
 
 
-def _claim(pod: Manifest, one: dict[str, Any], template: Manifest) -> Manifest:
+def _claim(pod: Manifest, pod_claim: dict[str, Any], template: Manifest) -> Manifest:
     metadata, spec = pod["metadata"], template["spec"]
-    given = spec.get("metadata") or {}
+    template_metadata = spec.get("metadata") or {}
     owner = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -229,11 +243,11 @@ def _claim(pod: Manifest, one: dict[str, Any], template: Manifest) -> Manifest:
     }
     return {
         "metadata": {
-            "generateName": _base(metadata["name"], one["name"]),
-            "annotations": (given.get("annotations") or {}) | {POD_CLAIM: one["name"]},
+            "generateName": _base(metadata["name"], pod_claim["name"]),
+            "annotations": (template_metadata.get("annotations") or {}) | {POD_CLAIM: pod_claim["name"]},
             "ownerReferences": [owner],
         }
-        | ({"labels": given["labels"]} if given.get("labels") else {}),
+        | ({"labels": template_metadata["labels"]} if template_metadata.get("labels") else {}),
         "spec": spec["spec"],
     }
 

@@ -18,7 +18,7 @@ from simulator.controllers import (
     Reacting,
     deleting,
     owner_uid,
-    tell,
+    record_event,
     terminal,
     with_condition,
     with_status,
@@ -102,9 +102,9 @@ class Kubelet:
 
 def run_seconds(pod: Manifest) -> int:
     """Return how many simulated seconds the pod runs."""
-    asked = (pod["metadata"].get("annotations") or {}).get(RUN_SECONDS, "")
-    if asked.isdigit():
-        return int(asked)
+    annotation = (pod["metadata"].get("annotations") or {}).get(RUN_SECONDS, "")
+    if annotation.isdigit():
+        return int(annotation)
     owners = pod["metadata"].get("ownerReferences") or []
     return OF_A_JOB if any(owner["kind"] == "Job" for owner in owners) else LONG
 
@@ -193,7 +193,10 @@ class JobController(Reacting):
 
 def _finished(job: Manifest) -> bool:
     conditions = (job.get("status") or {}).get("conditions") or []
-    return any(one["type"] in {"Complete", "Failed"} and one["status"] == "True" for one in conditions)
+    return any(
+        condition["type"] in {"Complete", "Failed"} and condition["status"] == "True"
+        for condition in conditions
+    )
 
 
 SOURCE = "device-taint-eviction-controller"
@@ -233,7 +236,9 @@ class EvictionController(Reacting):
         pod = self.store.get(PODS, namespace, user["name"])
         if pod and pod["metadata"]["uid"] == user["uid"] and not deleting(pod) and not terminal(pod):
             message = "Marking for deletion"
-            tell(self.context, pod, "DeviceTaintManagerEviction", message, source=SOURCE, warning=False)
+            record_event(
+                self.context, pod, "DeviceTaintManagerEviction", message, source=SOURCE, warning=False
+            )
             self.context.registry.delete(PODS, namespace, user["name"], {}, CONTROLLER)
 
 

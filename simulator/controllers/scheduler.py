@@ -19,7 +19,7 @@ from simulator.controllers import (
     Context,
     Reacting,
     deleting,
-    tell,
+    record_event,
     terminal,
     with_condition,
     with_status,
@@ -31,7 +31,7 @@ from simulator.resources import CLAIMS, CLASSES, NODES, PODS, SLICES, TAINT_RULE
 
 SOURCE = "default-scheduler"
 BY_SCHEDULER = WriteOptions(manager="kube-scheduler")
-MOST_USERS = 256  # of one claim
+MAX_CONSUMERS = 256  # of one claim
 MOST_DEVICES = 32
 FAILS = re.compile(
     r"Selector (?P<number>\d+) of (class (?P<name>\S+)|request \S+) fails on (?P<device>\S+): (?P<why>.*)"
@@ -70,11 +70,11 @@ class Scheduler(Reacting):
         self._failed = {uid: node_snapshot for uid, node_snapshot in self._failed.items() if uid in alive}
 
     def _try(self, pod: Manifest) -> None:
-        claims = self._claims_of(pod)
+        claims = self._pod_claims(pod)
         if claims is None:
             return
         uid, snapshot = pod["metadata"]["uid"], self._look()
-        extended_requests = extended.wanted_by(pod, snapshot.classes)
+        extended_requests = extended.pod_extended_requests(pod, snapshot.classes)
         objects = (
             self._drawn[:-1],
             frozenset(snapshot.held.holders),
@@ -103,15 +103,15 @@ class Scheduler(Reacting):
         except ApiError as refusal:
             raise Refusal("SchedulerError", _plugin(f"create claim: {refusal.message}")) from refusal
 
-    def _claims_of(self, pod: Manifest) -> list[Manifest] | None:
+    def _pod_claims(self, pod: Manifest) -> list[Manifest] | None:
         """Return the claims of a pod; None while one is missing or going away: the pod is not queued."""
         generated = {
-            one["name"]: one.get("resourceClaimName")
-            for one in (pod.get("status") or {}).get("resourceClaimStatuses") or []
+            entry["name"]: entry.get("resourceClaimName")
+            for entry in (pod.get("status") or {}).get("resourceClaimStatuses") or []
         }
         claims = []
-        for one in pod["spec"].get("resourceClaims") or []:
-            name = one.get("resourceClaimName") or generated.get(one["name"])
+        for entry in pod["spec"].get("resourceClaims") or []:
+            name = entry.get("resourceClaimName") or generated.get(entry["name"])
             claim = self.store.get(CLAIMS, pod["metadata"]["namespace"], name) if name else None
             if claim is None or deleting(claim):
                 return None
@@ -155,7 +155,7 @@ class Scheduler(Reacting):
 
     def _in_order(self, pod: Manifest, snapshot: ClusterSnapshot) -> list[Mapping[str, Any]]:
         """Nodes in use come first, so that whole nodes stay free; among equals, chance decides."""
-        used = {one["spec"].get("nodeName") for one in self.store.unordered(PODS) if not terminal(one)}
+        used = {pod["spec"].get("nodeName") for pod in self.store.unordered(PODS) if not terminal(pod)}
         chance = Random(pod["metadata"]["uid"])  # noqa: S311 – the same for the same pod, no secrets
         order = chance.sample(snapshot.nodes, len(snapshot.nodes))
         return sorted(order, key=lambda node: node["metadata"]["name"] not in used)
@@ -186,10 +186,10 @@ class Scheduler(Reacting):
             "message": refusal.message,
         }
         conditions = (pod.get("status") or {}).get("conditions") or []
-        if any(condition.items() <= one.items() for one in conditions):
+        if any(condition.items() <= existing.items() for existing in conditions):
             return
         self.store.put(PODS, with_condition(pod, condition, at=self.store.timestamp()))
-        tell(self.context, pod, "FailedScheduling", refusal.message, source=SOURCE)
+        record_event(self.context, pod, "FailedScheduling", refusal.message, source=SOURCE)
 
     def _bind(
         self, pod: Manifest, claims: list[Manifest], node: Manifest, results: list[AllocationResult]
@@ -209,7 +209,7 @@ class Scheduler(Reacting):
         pod = pod | {"spec": pod["spec"] | {"nodeName": name}}
         self.store.put(PODS, with_condition(pod, {"type": "PodScheduled", "status": "True"}, at=at))
         message = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {name}"
-        tell(self.context, pod, "Scheduled", message, source=SOURCE, warning=False)
+        record_event(self.context, pod, "Scheduled", message, source=SOURCE, warning=False)
 
 
 def _age(pod: Manifest) -> tuple[str, int]:
@@ -241,7 +241,7 @@ def _unfit(pod: Manifest, node: Mapping[str, Any], claims: list[Manifest]) -> st
         allocation = status.get("allocation") or {}
         if allocation.get("nodeSelector") and not selects(allocation["nodeSelector"], node):
             return "resourceclaim not available on the node"
-        if len(status.get("reservedFor") or []) >= MOST_USERS:
+        if len(status.get("reservedFor") or []) >= MAX_CONSUMERS:
             return "resourceclaim in use"
     return ""
 
@@ -263,10 +263,10 @@ def _plugin(why: str) -> str:
 
 def _error_text(error: AllocationError, claim: Manifest) -> str:
     """Say in the scheduler's words what the allocator says in the portal's."""
-    found = FAILS.match(error.message)
-    if found is None:
+    match = FAILS.match(error.message)
+    if match is None:
         return _plugin(f"{_claim(claim)}: {error.message}")
-    whose = f"class {found['name']}" if found["name"] else _claim(claim)
-    where = f"selector #{int(found['number']) - 1} on device {found['device']}"
-    hint = HINT if found["why"].startswith("no such key") else ""
-    return _plugin(f"{whose}: {where}: CEL runtime error: {found['why']}{hint}")
+    whose = f"class {match['name']}" if match["name"] else _claim(claim)
+    where = f"selector #{int(match['number']) - 1} on device {match['device']}"
+    hint = HINT if match["why"].startswith("no such key") else ""
+    return _plugin(f"{whose}: {where}: CEL runtime error: {match['why']}{hint}")

@@ -25,7 +25,7 @@ def test_every_read_is_found_once_however_it_is_written(text, kinds):
     found = reads(text)
     assert [(read.has, read.optional) for read in found] == kinds
     assert {read.ref for read in found} <= {("attributes", "gpu.nvidia.com", "slot")}
-    renamed = replaced(text, {read.whole: "x" for read in found})
+    renamed = replaced(text, {read.span: "x" for read in found})
     assert "slot" not in renamed or not found
 
 
@@ -52,7 +52,7 @@ def test_a_literal_is_read_as_it_was_written_and_takes_the_place_of_another(text
     (found,) = comparisons(before)
     after = replaced(before, {found.literal: quoted(text)})
     assert after == before.replace("'H100'", quoted(text))
-    assert comparison(after).wanted == text
+    assert comparison(after).expected == text
 
 
 def test_many_conditions_are_taken_apart_in_one_go():
