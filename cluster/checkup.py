@@ -32,7 +32,7 @@ WRITES: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 HEAD = """\
-# Permissions that Dragoman needs in this cluster ({what}).
+# Permissions that Dragoman needs in this cluster ({scope}).
 # Apply it as a cluster admin, then create a token for its kubeconfig:
 #   kubectl apply -f this-file.yaml
 #   kubectl create token {name} --namespace {namespace} --duration 8760h
@@ -53,8 +53,8 @@ def manifest(*, read_only: bool = False, name: str = "dragoman", namespace: str 
     """Return the YAML that a cluster admin applies: namespace, service account, role and binding."""
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-    what = "read-only: inventory" if read_only else "full: also creates and deletes claims and writes quotas"
-    return HEAD.format(what=what, name=name, namespace=namespace) + yaml.safe_dump_all(
+    scope = "read-only: inventory" if read_only else "full: also creates and deletes claims and writes quotas"
+    return HEAD.format(scope=scope, name=name, namespace=namespace) + yaml.safe_dump_all(
         [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
             {
@@ -93,7 +93,7 @@ class CheckupVerdict(StrEnum):
 @dataclass(frozen=True, slots=True)
 class CheckupFinding:
     verdict: CheckupVerdict
-    what: str
+    subject: str
     detail: str
 
 
@@ -112,22 +112,22 @@ def checkup(
     """
     yield from _way(credentials)
     try:
-        found = gateway.discover()
-        yield CheckupFinding(CheckupVerdict.GOOD, "Kubernetes", found.version)
+        discovery = gateway.discover()
+        yield CheckupFinding(CheckupVerdict.GOOD, "Kubernetes", discovery.version)
         yield _identity(gateway.identity(), uid)
-        yield _taint_rules(found)
-        for permission in wanted(found, read_only=read_only):
+        yield _taint_rules(discovery)
+        for permission in needed_permissions(discovery, read_only=read_only):
             yield _permission(gateway, permission, needed=write_quotas or not _writes_quotas(permission))
     except ClusterError as problem:
         yield CheckupFinding(CheckupVerdict.BAD, str(problem.title), problem.message)
 
 
-def wanted(found: Discovery, *, read_only: bool) -> list[Permission]:
+def needed_permissions(discovery: Discovery, *, read_only: bool) -> list[Permission]:
     """Return the permissions that the portal needs, without kinds that the cluster does not serve."""
     return [
         permission
         for permission in permissions(read_only=read_only)
-        if permission.resource != "devicetaintrules" or found.taint_rules is not None
+        if permission.resource != "devicetaintrules" or discovery.taint_rules is not None
     ]
 
 
@@ -158,11 +158,11 @@ def _identity(uid: str, known_as: str) -> CheckupFinding:
     return CheckupFinding(CheckupVerdict.GOOD, description, uid)
 
 
-def _taint_rules(found: Discovery) -> CheckupFinding:
-    what = "DeviceTaintRules"
-    if found.taint_rules is None:
-        return CheckupFinding(CheckupVerdict.NOTE, what, "not served; devices cannot be tainted by rule")
-    return CheckupFinding(CheckupVerdict.GOOD, what, found.taint_rules.api_version)
+def _taint_rules(discovery: Discovery) -> CheckupFinding:
+    subject = "DeviceTaintRules"
+    if discovery.taint_rules is None:
+        return CheckupFinding(CheckupVerdict.NOTE, subject, "not served; devices cannot be tainted by rule")
+    return CheckupFinding(CheckupVerdict.GOOD, subject, discovery.taint_rules.api_version)
 
 
 def _writes_quotas(permission: Permission) -> bool:

@@ -40,13 +40,13 @@ class KubeconfigEntry:
 def entry_of(text: str, context: str = "") -> KubeconfigEntry:
     """Return the entry of `context`, by default the current one. Raise `Invalid` if it is not allowed."""
     document = _document(text)
-    wanted = context or document.get("current-context") or ""
+    context_name = context or document.get("current-context") or ""
     names = [item["name"] for item in _named(document, "contexts")]
-    if not wanted and len(names) == 1:
-        wanted = names[0]
-    if not wanted:
+    if not context_name and len(names) == 1:
+        context_name = names[0]
+    if not context_name:
         raise Invalid(f"The kubeconfig has no current context; name one of: {', '.join(names) or '–'}.")
-    chosen = _section(document, "contexts", "context", wanted)
+    chosen = _section(document, "contexts", "context", context_name)
     entry = KubeconfigEntry(
         _section(document, "clusters", "cluster", str(chosen.get("cluster", ""))),
         _section(document, "users", "user", str(chosen.get("user", ""))),
@@ -62,12 +62,12 @@ def entry_of(text: str, context: str = "") -> KubeconfigEntry:
 @sensitive_variables()
 def _document(text: str) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(text)
+        document = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError):
-        found = None  # the parser's message quotes the text, and with it the token
-    if not isinstance(found, dict) or found.get("kind") != "Config":
+        document = None  # the parser's message quotes the text, and with it the token
+    if not isinstance(document, dict) or document.get("kind") != "Config":
         raise Invalid("This is not a kubeconfig: a YAML document of kind Config is expected.")
-    return found
+    return document
 
 
 def _named(document: dict[str, Any], plural: str) -> list[dict[str, Any]]:

@@ -122,8 +122,8 @@ def refusal(message: str, call: ApiCall) -> Refused:
     """Distinguish an exceeded quota, a missing permission and a rejection by a policy."""
     if "exceeded quota" in message:
         return Refused(message, verb=call.verb, resource=call.kind.plural, quota=True)
-    if found := CANNOT.search(message):
-        verb, resource, group = found.groups()
+    if match := CANNOT.search(message):
+        verb, resource, group = match.groups()
         full = f"{resource}.{group}" if group else resource
         return Refused(
             f"The credentials may not {verb} {call.object}: they lack “{verb}” on “{full}”.",
@@ -394,11 +394,11 @@ def _optional(transport: Transport) -> Iterator[str]:
     """
     for version in dict.fromkeys(kind.api_version for kind in OPTIONAL):
         try:
-            found = _get(transport, f"/apis/{version}", missing=NOTHING)["resources"]
+            resources = _get(transport, f"/apis/{version}", missing=NOTHING)["resources"]
         except Refused:
             continue
         versions = {kind.plural for kind in OPTIONAL if kind.api_version == version}
-        yield from (f"{version}/{resource['name']}" for resource in found if resource["name"] in versions)
+        yield from (f"{version}/{resource['name']}" for resource in resources if resource["name"] in versions)
 
 
 def _get(transport: Transport, path: str, *, missing: dict[str, Any] | None = None) -> dict[str, Any]:

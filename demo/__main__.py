@@ -46,8 +46,8 @@ def bring_up(supervisor: Supervisor) -> None:
         wait()
     names = services.REAL if config.real else services.SIMULATED
     prepare = ("Tables, people, teams, profiles and quotas", "demo_prepare", *names)
-    told = config.home / "told"  # exists once the story is in the database
-    if told.exists():  # the tables are there: the portal may start while they are checked
+    story_loaded = config.home / "story-loaded"  # exists once the story is in the database
+    if story_loaded.exists():  # the tables are there: the portal may start while they are checked
         wait_for_portal = services.portal(supervisor)
         supervisor.run(*prepare)
         wait_for_portal()
@@ -55,7 +55,7 @@ def bring_up(supervisor: Supervisor) -> None:
     supervisor.run(*prepare)
     services.portal(supervisor)()
     supervisor.run("First listing of the clusters, and the claims of the demo", "demo_story")
-    told.touch()
+    story_loaded.touch()
 
 
 def ready(supervisor: Supervisor) -> None:

@@ -47,7 +47,7 @@ from inventory.models import Cluster
 from notify.models import Notice
 from teams.models import Team, User
 
-FOREIGN = {
+UNMANAGED_CLAIM = {
     "apiVersion": RESOURCE_CLAIM.api_version,
     "kind": RESOURCE_CLAIM.kind,
     "metadata": {"name": "jonas-scratch", "namespace": "vision", "labels": {"app": "scratch"}},
@@ -75,7 +75,7 @@ def make_room() -> None:
     if QuotaRequest.objects.filter(key="demo-raise").exists():
         return
     admin = User.objects.get(username="admin")
-    asked = request_quota(
+    quota_request = request_quota(
         by=User.objects.get(username="noor"),
         team=Team.objects.get(slug="vision"),
         device_class="gpu.nvidia.com",
@@ -84,11 +84,11 @@ def make_room() -> None:
         reason="The networks for the October review are trained side by side until it is over.",
         key="demo-raise",
     )
-    approve_quota_request(quota_request=asked, by=admin, note="Until the review, not longer.")
-    QuotaRequest.objects.filter(pk=asked.pk).update(
+    approve_quota_request(quota_request=quota_request, by=admin, note="Until the review, not longer.")
+    QuotaRequest.objects.filter(pk=quota_request.pk).update(
         requested_at=F("requested_at") - 6 * DAY, decided_at=F("decided_at") - 5 * DAY
     )
-    QuotaIncrease.objects.filter(request=asked).update(starts_at=F("starts_at") - 5 * DAY)
+    QuotaIncrease.objects.filter(request=quota_request).update(starts_at=F("starts_at") - 5 * DAY)
 
 
 def lay_out(folder: Path) -> None:
@@ -97,14 +97,14 @@ def lay_out(folder: Path) -> None:
     vision = Team.objects.get(slug="vision")
     _rules(people["admin"])
     _guarantees(people["admin"], vision)
-    _more_time(people["engineer"], people["lead"])
+    _extensions(people["engineer"], people["lead"])
     _more_quota(people["lead"], vision)
     _question(people["lead"])
-    _away(people["ines"], people["outsider"])
+    _delegation(people["ines"], people["outsider"])
     if not Draft.objects.filter(by=people["engineer"]).exists():
         save_draft(by=people["engineer"], key="demo-draft", fields=DRAFT)
     for cluster in Cluster.objects.filter(name="lab-2", simulated=True):
-        _past_the_portal(folder, cluster)
+        _unmanaged_claim(folder, cluster)
 
 
 def _rules(admin: User) -> None:
@@ -126,28 +126,28 @@ def _guarantees(admin: User, vision: Team) -> None:
     set_quota(by=admin, team=vision, device_class="gpu.nvidia.com", devices=16, guaranteed=12)
 
 
-def _more_time(engineer: User, lead: User) -> None:
+def _extensions(engineer: User, lead: User) -> None:
     """Create one extension that was decided yesterday, and a pending one."""
     claim = Claim.objects.filter(key="demo-sam2-finetune", state=ClaimState.ALLOCATED).first()
     if claim is None or claim.expires_at is None or Extension.objects.filter(claim=claim).exists():
         return
-    asked = extend(
+    extension = extend(
         claim=claim,
         by=engineer,
         until=claim.expires_at + 2 * DAY,
         reason="The data loader was slow on the first day.",
         key="demo-first-extension",
     )
-    approve_extension(extension=asked, by=lead, note="Fine, the loader is fixed by now.")
+    approve_extension(extension=extension, by=lead, note="Fine, the loader is fixed by now.")
     ago = DAY + 4 * HOUR
-    Extension.objects.filter(pk=asked.pk).update(
+    Extension.objects.filter(pk=extension.pk).update(
         requested_at=F("requested_at") - ago, decided_at=F("decided_at") - ago + HOUR
     )
     remarks = claim.history.filter(old=F("new"))
     remarks.update(at=F("at") - ago)
     remarks.filter(by=lead).update(at=F("at") + HOUR)
-    told = Notice.objects.filter(key__startswith=f"extension:{asked.pk}:")
-    told.update(created_at=F("created_at") - ago, read_at=F("created_at") - ago + HOUR)
+    notices = Notice.objects.filter(key__startswith=f"extension:{extension.pk}:")
+    notices.update(created_at=F("created_at") - ago, read_at=F("created_at") - ago + HOUR)
     claim.refresh_from_db()
     extend(
         claim=claim,
@@ -175,11 +175,13 @@ def _more_quota(lead: User, vision: Team) -> None:
 def _question(lead: User) -> None:
     claim = Claim.objects.filter(key="demo-occ-pretrain", state=ClaimState.REQUESTED).first()
     if claim is not None:
-        asked = "Could it start on two devices? Then it would not have to wait for the end of sam2-finetune."
-        comment_on_claim(claim=claim, by=lead, text=asked, key="demo-question")
+        question = (
+            "Could it start on two devices? Then it would not have to wait for the end of sam2-finetune."
+        )
+        comment_on_claim(claim=claim, by=lead, text=question, key="demo-question")
 
 
-def _away(lead: User, to: User) -> None:
+def _delegation(lead: User, to: User) -> None:
     """Create the delegation of a lead who is away this week."""
     if Delegation.objects.exists():
         return
@@ -188,9 +190,9 @@ def _away(lead: User, to: User) -> None:
     delegate(by=lead, team=nlp, to=to, starts_at=now - 2 * DAY, ends_at=now + 5 * DAY)
 
 
-def _past_the_portal(folder: Path, cluster: Cluster) -> None:
+def _unmanaged_claim(folder: Path, cluster: Cluster) -> None:
     with contextlib.suppress(ClusterConflict):  # of an earlier start
-        people_gateway(folder, cluster.name).create(RESOURCE_CLAIM, FOREIGN)
+        people_gateway(folder, cluster.name).create(RESOURCE_CLAIM, UNMANAGED_CLAIM)
     if not cluster.write_quotas:
         write_quotas(name=cluster.name, write=True)
 
@@ -198,7 +200,7 @@ def _past_the_portal(folder: Path, cluster: Cluster) -> None:
 def do(folder: Path) -> None:
     """Take the turns; each needs its claim and leaves the others alone."""
     person = {user.username: user for user in User.objects.filter(is_active=True)}
-    claims = {claim.key.removeprefix("demo-"): claim for claim in _told()}
+    claims = {claim.key.removeprefix("demo-"): claim for claim in _story_claims()}
     if "tracker-serve" in claims and claims["tracker-serve"].requested_by == person["jonas"]:
         transfer(claim=claims["tracker-serve"], by=person["jonas"], to=person["engineer"])
     if "lidar-seg" in claims and "lidar-seg-2" not in claims:
@@ -206,11 +208,11 @@ def do(folder: Path) -> None:
     if "mt-serve" in claims:
         _consent(claims["mt-serve"], person["ines"])
     if "mt-large" in claims:
-        _refuse_time(claims["mt-large"], person["outsider"], person["ines"])
+        _denied_extension(claims["mt-large"], person["outsider"], person["ines"])
     if "arm-policy" in claims:
         _lower_quota(person["admin"])
     if "eval-nightly" in claims:
-        _make_again(folder, claims["eval-nightly"])
+        _recreate_edited(folder, claims["eval-nightly"])
     if "thumb-index" in claims:
         _take_label(folder, claims["thumb-index"])
         _use_extended_resources(folder)
@@ -219,10 +221,10 @@ def do(folder: Path) -> None:
     remind(timezone.now())
 
 
-def _told() -> list[Claim]:
+def _story_claims() -> list[Claim]:
     related = ("team", "cluster", "requested_by", "profile_version__profile")
-    found = Claim.objects.filter(key__startswith="demo-", cluster__simulated=True).live()
-    return list(found.select_related(*related))
+    claims = Claim.objects.filter(key__startswith="demo-", cluster__simulated=True).live()
+    return list(claims.select_related(*related))
 
 
 def _replace(claim: Claim, by: User) -> None:
@@ -245,13 +247,13 @@ def _consent(claim: Claim, by: User) -> None:
         approve(claim=claim, by=by, spec_hash=claim.spec_hash, note=note)
 
 
-def _refuse_time(claim: Claim, by: User, lead: User) -> None:
+def _denied_extension(claim: Claim, by: User, lead: User) -> None:
     if claim.expires_at is None or Extension.objects.filter(claim=claim).exists():
         return
     until, why = claim.expires_at + 5 * DAY, "Two more languages could be added."
-    asked = extend(claim=claim, by=by, until=until, reason=why, key="demo-five-more-days")
+    extension = extend(claim=claim, by=by, until=until, reason=why, key="demo-five-more-days")
     reason = "Eight devices for five more days are too much for an extra. Request again for four."
-    deny_extension(extension=asked, by=lead, reason=reason)
+    deny_extension(extension=extension, by=lead, reason=reason)
 
 
 def _lower_quota(admin: User) -> None:
@@ -261,15 +263,15 @@ def _lower_quota(admin: User) -> None:
         set_quota(by=admin, team=robotics, device_class="gpu.nvidia.com", devices=1)
 
 
-def _make_again(folder: Path, claim: Claim) -> None:
+def _recreate_edited(folder: Path, claim: Claim) -> None:
     """Delete the object and create one of the same name that requests more, as somebody else."""
     gateway = people_gateway(folder, claim.cluster.name)
-    found = gateway.get(RESOURCE_CLAIM, claim.name, namespace=claim.namespace)
-    if found is None or not claim.object_uid or found["metadata"]["uid"] != claim.object_uid:
+    manifest = gateway.get(RESOURCE_CLAIM, claim.name, namespace=claim.namespace)
+    if manifest is None or not claim.object_uid or manifest["metadata"]["uid"] != claim.object_uid:
         return
-    spec = deepcopy(found["spec"])
+    spec = deepcopy(manifest["spec"])
     spec["devices"]["requests"][0]["exactly"]["count"] = 2
-    metadata = {key: found["metadata"][key] for key in ("name", "namespace", "labels")}
+    metadata = {key: manifest["metadata"][key] for key in ("name", "namespace", "labels")}
     gateway.delete(RESOURCE_CLAIM, claim.name, namespace=claim.namespace)
     gateway.create(RESOURCE_CLAIM, _object(RESOURCE_CLAIM, metadata, spec))
 

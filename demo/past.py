@@ -28,9 +28,9 @@ from usage.models import Rollup
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class FinishedClaim:
     """
-    One claim of one device: began `days` ago, lasted `hours` of the `asked` ones, with mean `activity`.
+    One claim of one device: began `days` ago, lasted `hours` of `requested_hours`, with mean `activity`.
 
     A person decided after `decided`, None for automatic; its pod got the device `started` after that.
     """
@@ -40,7 +40,7 @@ class Ended:
     by: str
     days: float
     hours: float
-    asked: float
+    requested_hours: float
     activity: float | None
     decided: timedelta | None
     started: timedelta
@@ -51,45 +51,45 @@ def minutes(count: float) -> timedelta:
 
 
 ENDED = (
-    Ended("bev-train", "train-80g", "engineer", 17, 61, 72, 0.83, minutes(95), minutes(12)),
-    Ended("panoptic-v2", "train-80g", "jonas", 9, 44, 72, 0.77, minutes(38), minutes(7)),
-    Ended("mt-adapters", "train-80g", "ines", 13, 72, 96, 0.69, minutes(310), minutes(55)),
-    Ended("asr-tune", "train-80g", "sofia", 20, 14, 24, 0.74, minutes(22), minutes(190)),
-    Ended("occ-probe", "train-80g", "jonas", 24, 12, 24, 0.52, minutes(17), minutes(4)),
-    Ended("pose-base", "train-80g", "engineer", 27, 19, 24, 0.88, minutes(1270), minutes(31)),
-    Ended("lidar-voxels", "train-48g", "jonas", 15, 30, 96, 0.64, minutes(47), minutes(9)),
-    Ended("gan-restore", "train-48g", "engineer", 6, 19, 24, 0.58, None, minutes(3)),
-    Ended("asr-small", "train-48g", "sofia", 8, 36, 48, 0.71, None, minutes(15)),
-    Ended("speaker-id", "train-48g", "sofia", 11, 22, 96, 0.62, minutes(26), minutes(6)),
-    Ended("map-tiles", "train-48g", "engineer", 19, 28, 120, 0.79, minutes(180), minutes(21)),
-    Ended("night-gan", "train-48g", "jonas", 22, 16, 96, 0.35, minutes(64), minutes(2)),
-    Ended("grasp-net", "train-48g", "kenji", 26, 11, 96, 0.67, minutes(540), minutes(48)),
-    Ended("clip-probe", "notebook-24g", "engineer", 12, 9, 12, 0.22, None, minutes(4)),
-    Ended("label-notebook", "notebook-24g", "noor", 4, 26, 36, None, None, minutes(2)),
-    Ended("loss-curves", "notebook-24g", "jonas", 7, 5, 8, 0.18, None, minutes(11)),
-    Ended("mt-probe", "notebook-24g", "outsider", 10, 7, 24, 0.26, None, minutes(1)),
-    Ended("phone-corpus", "notebook-24g", "sofia", 18, 8, 12, 0.14, None, minutes(6)),
-    Ended("grasp-look", "notebook-24g", "kenji", 23, 4, 8, 0.31, None, minutes(35)),
-    Ended("svm-baseline", "small-16g", "jonas", 5, 3, 8, 0.44, None, minutes(3)),
-    Ended("ci-weekly", "small-16g", "engineer", 9, 2, 4, 0.51, None, minutes(1)),
-    Ended("grasp-unit", "small-16g", "kenji", 14, 5, 8, 0.37, None, minutes(8)),
-    Ended("teach-week-1", "small-16g", "ravi", 16, 6, 8, 0.2, None, minutes(2)),
-    Ended("teach-week-2", "small-16g", "ravi", 21, 6, 8, 0.25, None, minutes(19)),
-    Ended("seed-sweep", "slice-20g", "engineer", 8, 13, 24, 0.72, None, minutes(5)),
-    Ended("aug-sweep", "slice-20g", "jonas", 11, 9, 96, 0.69, minutes(33), minutes(14)),
-    Ended("token-grid", "slice-20g", "outsider", 15, 17, 24, 0.81, None, minutes(2)),
-    Ended("vocoder-grid", "slice-20g", "sofia", 19, 12, 24, 0.66, None, minutes(27)),
-    Ended("depth-grid", "slice-20g", "engineer", 25, 8, 24, 0.59, None, minutes(4)),
-    Ended("slides-demo", "slice-10g", "noor", 3, 2, 4, 0.08, None, minutes(1)),
-    Ended("mt-scratch", "slice-10g", "outsider", 6, 7, 24, 0.12, None, minutes(3)),
-    Ended("asr-scratch", "slice-10g", "sofia", 13, 5, 8, 0.17, None, minutes(2)),
-    Ended("onboarding", "slice-10g", "jonas", 20, 3, 8, 0.06, None, minutes(9)),
-    Ended("reading-group", "slice-10g", "engineer", 28, 4, 8, 0.11, None, minutes(5)),
-    Ended("vae-half", "slice-40g", "engineer", 7, 11, 24, 0.63, None, minutes(6)),
-    Ended("mt-half", "slice-40g", "outsider", 10, 15, 24, 0.71, None, minutes(18)),
-    Ended("tts-half", "slice-40g", "sofia", 14, 9, 24, 0.55, None, minutes(3)),
-    Ended("seg-half", "slice-40g", "jonas", 18, 8, 24, 0.6, None, minutes(72)),
-    Ended("pose-half", "slice-40g", "engineer", 26, 6, 24, 0.48, None, minutes(4)),
+    FinishedClaim("bev-train", "train-80g", "engineer", 17, 61, 72, 0.83, minutes(95), minutes(12)),
+    FinishedClaim("panoptic-v2", "train-80g", "jonas", 9, 44, 72, 0.77, minutes(38), minutes(7)),
+    FinishedClaim("mt-adapters", "train-80g", "ines", 13, 72, 96, 0.69, minutes(310), minutes(55)),
+    FinishedClaim("asr-tune", "train-80g", "sofia", 20, 14, 24, 0.74, minutes(22), minutes(190)),
+    FinishedClaim("occ-probe", "train-80g", "jonas", 24, 12, 24, 0.52, minutes(17), minutes(4)),
+    FinishedClaim("pose-base", "train-80g", "engineer", 27, 19, 24, 0.88, minutes(1270), minutes(31)),
+    FinishedClaim("lidar-voxels", "train-48g", "jonas", 15, 30, 96, 0.64, minutes(47), minutes(9)),
+    FinishedClaim("gan-restore", "train-48g", "engineer", 6, 19, 24, 0.58, None, minutes(3)),
+    FinishedClaim("asr-small", "train-48g", "sofia", 8, 36, 48, 0.71, None, minutes(15)),
+    FinishedClaim("speaker-id", "train-48g", "sofia", 11, 22, 96, 0.62, minutes(26), minutes(6)),
+    FinishedClaim("map-tiles", "train-48g", "engineer", 19, 28, 120, 0.79, minutes(180), minutes(21)),
+    FinishedClaim("night-gan", "train-48g", "jonas", 22, 16, 96, 0.35, minutes(64), minutes(2)),
+    FinishedClaim("grasp-net", "train-48g", "kenji", 26, 11, 96, 0.67, minutes(540), minutes(48)),
+    FinishedClaim("clip-probe", "notebook-24g", "engineer", 12, 9, 12, 0.22, None, minutes(4)),
+    FinishedClaim("label-notebook", "notebook-24g", "noor", 4, 26, 36, None, None, minutes(2)),
+    FinishedClaim("loss-curves", "notebook-24g", "jonas", 7, 5, 8, 0.18, None, minutes(11)),
+    FinishedClaim("mt-probe", "notebook-24g", "outsider", 10, 7, 24, 0.26, None, minutes(1)),
+    FinishedClaim("phone-corpus", "notebook-24g", "sofia", 18, 8, 12, 0.14, None, minutes(6)),
+    FinishedClaim("grasp-look", "notebook-24g", "kenji", 23, 4, 8, 0.31, None, minutes(35)),
+    FinishedClaim("svm-baseline", "small-16g", "jonas", 5, 3, 8, 0.44, None, minutes(3)),
+    FinishedClaim("ci-weekly", "small-16g", "engineer", 9, 2, 4, 0.51, None, minutes(1)),
+    FinishedClaim("grasp-unit", "small-16g", "kenji", 14, 5, 8, 0.37, None, minutes(8)),
+    FinishedClaim("teach-week-1", "small-16g", "ravi", 16, 6, 8, 0.2, None, minutes(2)),
+    FinishedClaim("teach-week-2", "small-16g", "ravi", 21, 6, 8, 0.25, None, minutes(19)),
+    FinishedClaim("seed-sweep", "slice-20g", "engineer", 8, 13, 24, 0.72, None, minutes(5)),
+    FinishedClaim("aug-sweep", "slice-20g", "jonas", 11, 9, 96, 0.69, minutes(33), minutes(14)),
+    FinishedClaim("token-grid", "slice-20g", "outsider", 15, 17, 24, 0.81, None, minutes(2)),
+    FinishedClaim("vocoder-grid", "slice-20g", "sofia", 19, 12, 24, 0.66, None, minutes(27)),
+    FinishedClaim("depth-grid", "slice-20g", "engineer", 25, 8, 24, 0.59, None, minutes(4)),
+    FinishedClaim("slides-demo", "slice-10g", "noor", 3, 2, 4, 0.08, None, minutes(1)),
+    FinishedClaim("mt-scratch", "slice-10g", "outsider", 6, 7, 24, 0.12, None, minutes(3)),
+    FinishedClaim("asr-scratch", "slice-10g", "sofia", 13, 5, 8, 0.17, None, minutes(2)),
+    FinishedClaim("onboarding", "slice-10g", "jonas", 20, 3, 8, 0.06, None, minutes(9)),
+    FinishedClaim("reading-group", "slice-10g", "engineer", 28, 4, 8, 0.11, None, minutes(5)),
+    FinishedClaim("vae-half", "slice-40g", "engineer", 7, 11, 24, 0.63, None, minutes(6)),
+    FinishedClaim("mt-half", "slice-40g", "outsider", 10, 15, 24, 0.71, None, minutes(18)),
+    FinishedClaim("tts-half", "slice-40g", "sofia", 14, 9, 24, 0.55, None, minutes(3)),
+    FinishedClaim("seg-half", "slice-40g", "jonas", 18, 8, 24, 0.6, None, minutes(72)),
+    FinishedClaim("pose-half", "slice-40g", "engineer", 26, 6, 24, 0.48, None, minutes(4)),
 )
 
 
@@ -147,51 +147,51 @@ def rollups(claim: Claim, allocation: Allocation, end: datetime, mean: float) ->
 def load_past() -> None:
     """Write the claims that ended before the demo began."""
     now = timezone.now()
-    told = set(Claim.objects.filter(key__startswith="demo-").values_list("key", flat=True))
+    loaded = set(Claim.objects.filter(key__startswith="demo-").values_list("key", flat=True))
     people = {user.username: user for user in User.objects.filter(is_active=True)}
     teams = {row.user_id: row.team for row in Membership.objects.select_related("team")}
     profiles = {profile.slug: profile for profile in Profile.objects.prefetch_related("versions")}
-    devices = {slug: list(_devices(wanted)) for slug, wanted in DEVICES.items()}
+    devices = {slug: list(_devices(condition)) for slug, condition in DEVICES.items()}
     claims: list[Claim] = []
     steps: list[Transition] = []
-    held: list[tuple[Allocation, float | None]] = []
+    allocations: list[tuple[Allocation, float | None]] = []
     for number, ended in enumerate(ENDED):
-        there = devices[ended.profile]
-        if f"demo-{ended.name}" in told or not there:
+        candidates = devices[ended.profile]
+        if f"demo-{ended.name}" in loaded or not candidates:
             continue
         owner = people[ended.by]
         claim = _claim(ended, owner, teams[owner.pk], profiles[ended.profile], now)
-        device = there[number % len(there)]
+        device = candidates[number % len(candidates)]
         claim.cluster = device.cluster
         claim.decided_by = people[_decider(claim)] if ended.decided else None
         start = now - timedelta(days=ended.days)
         claims.append(claim)
         steps.extend(history(claim, start, claim.state_since))
-        held.append((hold(claim, device, start, claim.state_since), ended.activity))
+        allocations.append((hold(claim, device, start, claim.state_since), ended.activity))
     Claim.objects.bulk_create(claims)
     Transition.objects.bulk_create(steps)
-    Allocation.objects.bulk_create(allocation for allocation, _mean in held)
-    forget_from(min((allocation.started_at for allocation, _mean in held), default=now), now=now)
-    seen = [
+    Allocation.objects.bulk_create(allocation for allocation, _mean in allocations)
+    forget_from(min((allocation.started_at for allocation, _mean in allocations), default=now), now=now)
+    all_rollups = [
         rollup
-        for allocation, mean in held
+        for allocation, mean in allocations
         if mean is not None and allocation.ended_at is not None
         for rollup in rollups(allocation.claim, allocation, allocation.ended_at, mean)
     ]
-    Rollup.objects.bulk_create(seen, batch_size=2000)
+    Rollup.objects.bulk_create(all_rollups, batch_size=2000)
 
 
-def _devices(wanted: Q) -> QuerySet[Device]:
-    return Device.objects.filter(wanted, gone_at=None).select_related("cluster")
+def _devices(condition: Q) -> QuerySet[Device]:
+    return Device.objects.filter(condition, gone_at=None).select_related("cluster")
 
 
-def _claim(ended: Ended, owner: User, team: Team, profile: Profile, now: datetime) -> Claim:
+def _claim(ended: FinishedClaim, owner: User, team: Team, profile: Profile, now: datetime) -> Claim:
     start = now - timedelta(days=ended.days)
     decided_at = start - ended.started
     created_at = decided_at - (ended.decided or timedelta(0))
     # Newest first: the version that was current then, or the first.
     versions = list(profile.versions.all())
-    version = next((each for each in versions if each.created_at <= created_at), versions[-1])
+    version = next((candidate for candidate in versions if candidate.created_at <= created_at), versions[-1])
     return Claim(
         name=ended.name,
         key=f"demo-{ended.name}",
@@ -200,7 +200,7 @@ def _claim(ended: Ended, owner: User, team: Team, profile: Profile, now: datetim
         profile_version=version,
         requested_by=owner,
         devices=1,
-        duration=timedelta(hours=ended.asked),
+        duration=timedelta(hours=ended.requested_hours),
         reason="Sample of a claim that ended before this demo began.",
         spec=version.spec,
         spec_hash=version.spec_hash,
@@ -209,7 +209,7 @@ def _claim(ended: Ended, owner: User, team: Team, profile: Profile, now: datetim
         state_since=start + timedelta(hours=ended.hours),
         created_at=created_at,
         decided_at=decided_at,
-        expires_at=decided_at + timedelta(hours=ended.asked),
+        expires_at=decided_at + timedelta(hours=ended.requested_hours),
     )
 
 
@@ -258,29 +258,29 @@ def backdate(claim: Claim, by: timedelta, mean: float | None) -> None:
     A request that a person decided on is moved further back: deciding takes time.
     """
     claim.refresh_from_db()
-    thought = timedelta(0)
+    decision_time = timedelta(0)
     if claim.decided_by_id is not None:
-        thought = timedelta(minutes=random.Random(claim.name).randint(6, 150))  # noqa: S311, not for secrets
+        decision_time = timedelta(minutes=random.Random(claim.name).randint(6, 150))  # noqa: S311, not for secrets
     Claim.objects.filter(pk=claim.pk).update(
-        created_at=F("created_at") - by - thought,
+        created_at=F("created_at") - by - decision_time,
         state_since=F("state_since") - by,
-        decide_by=F("decide_by") - by - thought,
+        decide_by=F("decide_by") - by - decision_time,
         decided_at=F("decided_at") - by,
         expires_at=F("expires_at") - by,
         version=F("version") + 1,
     )
-    claim.history.filter(old="").update(at=F("at") - by - thought)
+    claim.history.filter(old="").update(at=F("at") - by - decision_time)
     claim.history.exclude(old="").update(at=F("at") - by)
     Allocation.objects.filter(claim=claim, ended_at=None).update(started_at=F("started_at") - by)
     forget_from(timezone.now() - by - timedelta(days=1), now=timezone.now())
-    told = Notice.objects.filter(url__contains=str(claim.pk))
-    told.update(created_at=F("created_at") - by)
-    told.filter(created_at__lt=timezone.now() - READ_BY_NOW).update(read_at=F("created_at") + BUCKET)
+    notices = Notice.objects.filter(url__contains=str(claim.pk))
+    notices.update(created_at=F("created_at") - by)
+    notices.filter(created_at__lt=timezone.now() - READ_BY_NOW).update(read_at=F("created_at") + BUCKET)
     if mean is None:
         return
     for allocation in Allocation.objects.filter(claim=claim, ended_at=None):
-        made = rollups(claim, allocation, timezone.now() - BUCKET, mean)
-        Rollup.objects.bulk_create(made, batch_size=2000, ignore_conflicts=True)
+        new_rollups = rollups(claim, allocation, timezone.now() - BUCKET, mean)
+        Rollup.objects.bulk_create(new_rollups, batch_size=2000, ignore_conflicts=True)
 
 
 def age_in_cluster(claim: Claim, by: timedelta, folder: Path) -> None:

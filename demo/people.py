@@ -72,15 +72,15 @@ TITLES = {"fra-1": "Frankfurt", "lab-2": "Laboratory"}
 def load_cluster(name: str, folder: Path, metrics: str = "") -> Cluster:
     """Create the cluster, or update its credentials: its port may have changed."""
     credentials = read_credentials(folder, name)
-    found = Cluster.objects.filter(name=name).first()
-    if found is None:
+    cluster = Cluster.objects.filter(name=name).first()
+    if cluster is None:
         return Cluster.objects.create(
             name=name, title=TITLES.get(name, ""), credentials=seal(credentials), metrics_url=metrics
         )
-    if unseal(found.credentials) != credentials or found.metrics_url != metrics:
-        found.credentials, found.metrics_url = seal(credentials), metrics
-        found.save(update_fields=["credentials", "metrics_url"])
-    return found
+    if unseal(cluster.credentials) != credentials or cluster.metrics_url != metrics:
+        cluster.credentials, cluster.metrics_url = seal(credentials), metrics
+        cluster.save(update_fields=["credentials", "metrics_url"])
+    return cluster
 
 
 def people_gateway(folder: Path, name: str) -> Gateway:
@@ -95,8 +95,8 @@ def people_patch(folder: Path, name: str, address: str, body: dict[str, Any]) ->
 
 def people_get(folder: Path, name: str, address: str) -> Manifest:
     """Return the object at this path."""
-    found: Manifest = _people_api(folder, name).get(address).raise_for_status().json()
-    return found
+    manifest: Manifest = _people_api(folder, name).get(address).raise_for_status().json()
+    return manifest
 
 
 @cache

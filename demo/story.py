@@ -43,8 +43,8 @@ def play(folder: Path, say: Callable[[str], None]) -> None:  # noqa: C901
     fresh: list[tuple[Scene, Claim]] = []
     for scene in (*SCENES, *(TURNS if simulated else ())):
         # Only by its key: a claim may have been transferred since.
-        told = Claim.objects.filter(key=f"demo-{scene.name}").exists()
-        if scene.cluster in clusters and not told and exists(scene, clusters[scene.cluster]):
+        loaded = Claim.objects.filter(key=f"demo-{scene.name}").exists()
+        if scene.cluster in clusters and not loaded and exists(scene, clusters[scene.cluster]):
             fresh.append((scene, begin(scene, clusters[scene.cluster])))
     for scene, claim in fresh:
         start_pods(scene, claim, folder)
@@ -59,7 +59,7 @@ def play(folder: Path, say: Callable[[str], None]) -> None:  # noqa: C901
     for scene, claim in fresh:
         if scene.ago and (not scene.pods or grown_old(scene, claim)):
             backdate(claim, scene.ago, scene.activity)
-    say(f"{len(fresh)} claims told" if fresh else "The story was told before")
+    say(f"{len(fresh)} claims created" if fresh else "The claims of the demo exist already")
 
 
 def exists(scene: Scene, cluster: Cluster) -> bool:
@@ -106,8 +106,8 @@ def start_pods(scene: Scene, claim: Claim, folder: Path) -> None:
     for number in range(scene.pods):
         name = pod["metadata"]["name"] + (f"-{number + 1}" if number else "")
         # Its telemetry continues the invented past.
-        said = {} if scene.activity is None else {"annotations": {ACTIVITY: str(scene.activity)}}
-        named = pod | {"metadata": pod["metadata"] | {"name": name} | said}
+        annotations = {} if scene.activity is None else {"annotations": {ACTIVITY: str(scene.activity)}}
+        named = pod | {"metadata": pod["metadata"] | {"name": name} | annotations}
         with contextlib.suppress(ClusterConflict):  # of an earlier, interrupted start
             people_gateway(folder, claim.cluster.name).create(POD, named)
 

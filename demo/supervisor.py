@@ -199,14 +199,14 @@ class Supervisor:
         child.start()
         return child
 
-    def wait(self, what: str, ready: Callable[[], bool], seconds: float) -> None:
+    def wait(self, subject: str, ready: Callable[[], bool], seconds: float) -> None:
         """Wait until `ready`; raise DemoFailure when a process dies or the time is up."""
         deadline = time.monotonic() + seconds
         while not ready():
             self.check_children()
             if time.monotonic() > deadline:
                 logs = self.config.home / "logs"
-                raise DemoFailure(f"{what} was not ready after {seconds:.0f} s. The logs are in {logs}.")
+                raise DemoFailure(f"{subject} was not ready after {seconds:.0f} s. The logs are in {logs}.")
             time.sleep(0.05)
 
     def check_children(self) -> None:
@@ -215,9 +215,9 @@ class Supervisor:
             raise Stopped
         for child in self.children:
             if child.exit_code is not None:
-                said = "\n".join(f"    {line}" for line in child.last)
+                output = "\n".join(f"    {line}" for line in child.last)
                 raise DemoFailure(
-                    f"{child.name} has ended with exit code {child.exit_code}. Its last lines:\n{said}\n"
+                    f"{child.name} has ended with exit code {child.exit_code}. Its last lines:\n{output}\n"
                     f"The whole log is {child.log}."
                 )
 

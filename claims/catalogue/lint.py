@@ -262,4 +262,4 @@ def _severity(finding: LintFinding, serving: set[str], by_cluster: Mapping[str, 
     elsewhere = serving - by_cluster.keys()
     if finding.code in lint.DEPENDS_ON_CLUSTER and elsewhere:
         return Severity.NOTE
-    return min((found.severity for found in by_cluster.values()), key=ORDER.index)
+    return min((finding_there.severity for finding_there in by_cluster.values()), key=ORDER.index)

@@ -32,12 +32,12 @@ PROGRAMS = {
 
 def version() -> str:
     """Return the version of Kubernetes that go.mod names, "v1.37.1": the one place where it stands."""
-    found = re.search(
+    match = re.search(
         r"^require k8s\.io/kubernetes (v\S+)$", (MODULES / "kubernetes/go.mod").read_text(), re.M
     )
-    if found is None:
+    if match is None:
         raise RuntimeError("demo/controlplane/go/kubernetes/go.mod requires no k8s.io/kubernetes.")
-    return found[1]
+    return match[1]
 
 
 def named_folder() -> Path | None:
@@ -142,8 +142,8 @@ def linker_flags() -> str:
     """Strip, and say which version this is: without it the API server calls itself v0.0.0."""
     major, minor, _ = version().lstrip("v").split(".")
     facts = {"gitVersion": version(), "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
-    told = (f"-X k8s.io/component-base/version.{key}={value}" for key, value in facts.items())
-    return " ".join(("-s -w", *told))
+    definitions = (f"-X k8s.io/component-base/version.{key}={value}" for key, value in facts.items())
+    return " ".join(("-s -w", *definitions))
 
 
 def environment() -> dict[str, str]:

@@ -177,23 +177,25 @@ def path_of(kind: str, namespace: str = "", name: str = "", *, version: str | No
     return f"{root}{inside}/{plural}" + (f"/{name}" if name else "")
 
 
-def eventually[T](ask: Callable[[], T], *, seconds: float = CONTROLLERS_READY, what: str = "it") -> T:
+def eventually[T](probe: Callable[[], T], *, seconds: float = CONTROLLERS_READY, subject: str = "it") -> T:
     """
     Call `ask` until it returns something true, and return that. Raises TimeoutError with the last answer.
     """
     ends = time.monotonic() + seconds
     while True:
-        answer = ask()
-        if answer:
-            return answer
+        result = probe()
+        if result:
+            return result
         if time.monotonic() > ends:
-            raise TimeoutError(f"Waited {seconds:.0f} s for {what}; the last answer was {answer!r}.")
+            raise TimeoutError(f"Waited {seconds:.0f} s for {subject}; the last answer was {result!r}.")
         time.sleep(0.05)
 
 
-def _json(answer: httpx.Response) -> Json:
-    if answer.is_error:
-        told = f"{answer.request.method} {answer.request.url.path}: {answer.status_code} {answer.text}"
-        raise httpx.HTTPStatusError(told, request=answer.request, response=answer)
-    body: Json = answer.json()
+def _json(response: httpx.Response) -> Json:
+    if response.is_error:
+        message = (
+            f"{response.request.method} {response.request.url.path}: {response.status_code} {response.text}"
+        )
+        raise httpx.HTTPStatusError(message, request=response.request, response=response)
+    body: Json = response.json()
     return body

@@ -107,7 +107,7 @@ def free_ports(count: int) -> list[int]:
     From below the range that outgoing connections take theirs from, so that a program which is restarted
     finds its port still free.
     """
-    found: list[int] = []
+    ports: list[int] = []
     candidates = random.sample(range(20_000, 32_000), 200)
     for port in candidates:
         with socket.socket() as probe:
@@ -115,9 +115,9 @@ def free_ports(count: int) -> list[int]:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-        found.append(port)
-        if len(found) == count:
-            return found
+        ports.append(port)
+        if len(ports) == count:
+            return ports
     raise RuntimeError("This machine has no free loopback ports between 20000 and 32000.")
 
 
@@ -266,7 +266,7 @@ class ControlPlane:
         self._populate()
         for name in (CONTROLLERS, SCHEDULER, KWOK):
             self._start(name)
-        eventually(self._machines_ready, seconds=PROGRAM_READY, what="ready nodes")
+        eventually(self._machines_ready, seconds=PROGRAM_READY, subject="ready nodes")
         self.say(f"Kubernetes is ready on {self.server}")
 
     def stop(self) -> None:
@@ -380,7 +380,7 @@ class ControlPlane:
         """Create people's rights and the machines. Harmless when they are there."""
         client = self.client()
         # The server makes them itself, a moment after it says that it is ready.
-        eventually(lambda: client.get("Namespace", "kube-system"), what="the kube-system namespace")
+        eventually(lambda: client.get("Namespace", "kube-system"), subject="the kube-system namespace")
         for namespace in self.namespaces:
             client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         for item in (*rights(self.namespaces), *machines.everything()):

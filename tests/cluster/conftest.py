@@ -70,7 +70,7 @@ class Bench:
             found = self.admin.get(RESOURCE_QUOTA, "claims", namespace=self.namespace)
             return bool(found and found.get("status", {}).get("used"))
 
-        eventually(counted, what="Kubernetes counts by the quota")
+        eventually(counted, subject="Kubernetes counts by the quota")
 
 
 _numbers = itertools.count(1)

@@ -464,14 +464,14 @@ def test_a_checkup_tells_of_the_way(credentials, verdict, detail):
 
 def test_a_checkup_of_a_sound_cluster_finds_everything_good():
     findings = found(Cluster(), uid="u-1")
-    assert [(one.verdict, one.what, one.detail) for one in findings[:4]] == [
+    assert [(one.verdict, one.subject, one.detail) for one in findings[:4]] == [
         ("good", "Address", "fra:6443"),
         ("good", "Kubernetes", "v1.37.1"),
         ("good", "Identity", "u-1"),
         ("good", "DeviceTaintRules", "resource.k8s.io/v1"),
     ]
     assert {(one.verdict, one.detail) for one in findings[4:]} == {("good", "allowed")}
-    asked_for = {one.what.split()[1].partition(".")[0] for one in findings[4:]}
+    asked_for = {one.subject.split()[1].partition(".")[0] for one in findings[4:]}
     assert asked_for == {
         "deviceclasses",
         "resourceslices",
@@ -485,7 +485,7 @@ def test_a_checkup_of_a_sound_cluster_finds_everything_good():
         "resourcequotas",
     }
     assert found(Cluster())[2] == CheckupFinding(CheckupVerdict.GOOD, "Identity", "u-1")
-    reads = [one.what for one in found(Cluster(), read_only=True)]
+    reads = [one.subject for one in found(Cluster(), read_only=True)]
     assert "list nodes" in reads
     assert not [what for what in reads if what.startswith(("create", "patch", "delete"))]
 
@@ -495,7 +495,7 @@ def test_a_checkup_tells_what_is_missing_and_what_is_only_needed_for_quotas():
 
     def missing(**how: Any) -> dict[str, tuple[str, str]]:
         return {
-            one.what: (str(one.verdict), one.detail.partition(";")[2])
+            one.subject: (str(one.verdict), one.detail.partition(";")[2])
             for one in found(Cluster(lacks=lacks), **how)
             if one.detail.startswith("missing")
         }
@@ -512,7 +512,7 @@ def test_a_checkup_tells_what_is_missing_and_what_is_only_needed_for_quotas():
 
 
 def test_a_checkup_sees_another_cluster_and_one_without_rules():
-    findings = {one.what: one for one in found(Cluster(rules=False), uid="u-2")}
+    findings = {one.subject: one for one in found(Cluster(rules=False), uid="u-2")}
     assert findings["Identity"] == CheckupFinding(
         CheckupVerdict.BAD,
         "Identity",

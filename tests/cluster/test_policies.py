@@ -49,7 +49,9 @@ class Place:
         labels = dict([MODE]) if labelled else {}
         admin.create({"kind": "Namespace", "metadata": {"name": name, "labels": labels}})
         admin.create(may_edit(ALICE, name))
-        eventually(lambda: self.tries(alice, self.pod("try")).status_code == 201, what="the rights of alice")
+        eventually(
+            lambda: self.tries(alice, self.pod("try")).status_code == 201, subject="the rights of alice"
+        )
 
     def tries(self, someone: Client, manifest: dict[str, object]) -> httpx.Response:
         """Ask whether this could be created, and create nothing."""
@@ -113,12 +115,14 @@ def place(admin: Client, alice: Client, portal: Client) -> Iterator[Place]:
     def acts(manifest: dict[str, object]) -> bool:
         return "GPU portal" in place.tries(alice, manifest).text
 
-    eventually(lambda: acts(place.pod("try", wants="nvidia.com/gpu")), what="the policy on pods")
-    eventually(lambda: acts(place.claim("try")), what="the policy on claims")
+    eventually(lambda: acts(place.pod("try", wants="nvidia.com/gpu")), subject="the policy on pods")
+    eventually(lambda: acts(place.claim("try")), subject="the policy on claims")
     portal.create(place.claim("probe", **OURS))
     url = f"/apis/resource.k8s.io/v1/namespaces/{place.name}/resourceclaims/probe"
     dry = {"dryRun": "All"}
-    eventually(lambda: "belongs to" in alice.raw("DELETE", url, params=dry).text, what="the policy on labels")
+    eventually(
+        lambda: "belongs to" in alice.raw("DELETE", url, params=dry).text, subject="the policy on labels"
+    )
     yield place
     for item in reversed(manifests()):
         admin.raw("DELETE", f"{PATH}{PLURALS[item['kind']]}/{item['metadata']['name']}")
@@ -184,7 +188,7 @@ def test_claims_are_allocated_generated_released_and_cleaned_up_under_all_three(
             if (one.get("status") or {}).get("reservedFor")
         }
 
-    eventually(lambda: held() >= {"named", "uses-each-gpu-"}, what="both claims held")
+    eventually(lambda: held() >= {"named", "uses-each-gpu-"}, subject="both claims held")
     for name in ("uses-named", "uses-each"):
         alice.delete("Pod", name, place.name)
 
@@ -194,9 +198,9 @@ def test_claims_are_allocated_generated_released_and_cleaned_up_under_all_three(
         named = next(one for one in claims if one["metadata"]["name"] == "named")
         return not generated and not (named.get("status") or {}).get("allocation")
 
-    eventually(left, what="the generated claim gone and the named one free")
+    eventually(left, subject="the generated claim gone and the named one free")
     assert portal.delete("ResourceClaim", "named", place.name)
-    eventually(lambda: admin.get("ResourceClaim", "named", place.name) is None, what="the claim gone")
+    eventually(lambda: admin.get("ResourceClaim", "named", place.name) is None, subject="the claim gone")
 
 
 @real
@@ -208,7 +212,7 @@ def test_a_namespace_without_the_label_is_left_alone(place, admin, alice):
     assert admin.delete(
         "Pod", "p", free.name
     )  # it has a claim of its own, and perhaps the GPU of another test
-    eventually(lambda: not admin.list("ResourceClaim", free.name), what="the release of its GPU")
+    eventually(lambda: not admin.list("ResourceClaim", free.name), subject="the release of its GPU")
 
 
 @real
@@ -216,7 +220,7 @@ def test_a_namespace_is_emptied_when_it_is_deleted(place, admin, alice, portal):
     other = Place(admin, alice, labelled=True)
     portal.create(other.claim("left", **OURS))
     assert admin.delete("Namespace", other.name)
-    eventually(lambda: admin.get("ResourceClaim", "left", other.name) is None, what="the claim gone")
+    eventually(lambda: admin.get("ResourceClaim", "left", other.name) is None, subject="the claim gone")
 
 
 @real
@@ -234,7 +238,7 @@ def test_warn_mode_admits_with_a_warning(place, admin, alice):
         answer = loose.tries(alice, loose.pod("p", wants="nvidia.com/gpu"))
         return answer.status_code == 201 and "ask the GPU portal" in answer.headers.get("Warning", "")
 
-    eventually(warned, what="a warning")
+    eventually(warned, subject="a warning")
     for item in bindings:
         admin.raw("DELETE", f"{PATH}{PLURALS[item['kind']]}/{item['metadata']['name']}")
 

@@ -231,14 +231,14 @@ def test_a_pod_of_alice_holds_what_the_portal_delivered(controlplane, portal):
         status: Manifest = found.get("status", {})
         return status
 
-    eventually(lambda: state().get("reservedFor"), what="the pod to hold the claim")
+    eventually(lambda: state().get("reservedFor"), subject="the pod to hold the claim")
     assert [user["name"] for user in state()["reservedFor"]] == ["notebook"]
     # Deleting does not take the device from the pod: the claim stays until the pod is gone.
     assert portal.delete(RESOURCE_CLAIM, "hers", namespace="vision")
     assert state().get("allocation")
     controlplane.client().delete("Pod", "notebook", "vision")
     eventually(
-        lambda: portal.get(RESOURCE_CLAIM, "hers", namespace="vision") is None, what="the end of the claim"
+        lambda: portal.get(RESOURCE_CLAIM, "hers", namespace="vision") is None, subject="the end of the claim"
     )
     alice.close()
 

@@ -65,18 +65,18 @@ def test_every_node_is_ready_and_every_pool_is_published(admin):
 def test_a_pod_runs_with_two_gpus_on_one_pcie_root_and_gives_them_back(admin, namespace):
     spec = claim_spec("gpu.nvidia.com", count=2, match="resource.kubernetes.io/pcieRoot")
     use(admin, namespace, "pair", spec, **{"test.dragoman.dev/runs-for": "1s"})
-    held = eventually(lambda: devices_of(admin, namespace, "pair"), what="an allocation")
+    held = eventually(lambda: devices_of(admin, namespace, "pair"), subject="an allocation")
     numbers = sorted(int(device.removeprefix("gpu-")) for _pool, device in held)
     assert numbers[0] // 2 == numbers[1] // 2
-    eventually(lambda: phase(admin, namespace, "pair") == "Succeeded", what="the end of the pod")
-    eventually(lambda: not devices_of(admin, namespace, "pair"), what="the release of the devices")
+    eventually(lambda: phase(admin, namespace, "pair") == "Succeeded", subject="the end of the pod")
+    eventually(lambda: not devices_of(admin, namespace, "pair"), subject="the release of the devices")
 
 
 def test_a_pod_without_an_end_runs_until_it_is_deleted(admin, namespace):
     use(admin, namespace, "server", claim_spec("gpu.amd.com"))
-    eventually(lambda: phase(admin, namespace, "server") == "Running", what="a running pod")
+    eventually(lambda: phase(admin, namespace, "server") == "Running", subject="a running pod")
     admin.delete("Pod", "server", namespace)
-    eventually(lambda: not devices_of(admin, namespace, "server"), what="the release of the device")
+    eventually(lambda: not devices_of(admin, namespace, "server"), subject="the release of the device")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_pod_without_an_end_runs_until_it_is_deleted(admin, namespace):
 )
 def test_devices_of_every_kind_can_be_had(admin, namespace, device_class, expression, pool):
     use(admin, namespace, "one", claim_spec(device_class, expression))
-    ((found, _device),) = eventually(lambda: devices_of(admin, namespace, "one"), what="an allocation")
+    ((found, _device),) = eventually(lambda: devices_of(admin, namespace, "one"), subject="an allocation")
     assert found == pool
 
 
@@ -100,10 +100,10 @@ def test_partitions_share_the_counters_of_their_gpu(admin, namespace):
     use(admin, namespace, "whole", claim_spec("gpu.nvidia.com", whole))
     assert eventually(lambda: devices_of(admin, namespace, "whole")) == [("mig-dynamic", "gpu-0")]
     use(admin, namespace, "part", claim_spec("mig.nvidia.com", PROFILE.format("1g.5gb")))
-    waiting = eventually(lambda: reason_to_wait(admin, namespace, "part"), what="a reason to wait")
+    waiting = eventually(lambda: reason_to_wait(admin, namespace, "part"), subject="a reason to wait")
     assert "cannot allocate all claims" in waiting
     admin.delete("Pod", "whole", namespace)
-    eventually(lambda: devices_of(admin, namespace, "part"), what="a partition of the freed GPU")
+    eventually(lambda: devices_of(admin, namespace, "part"), subject="a partition of the freed GPU")
 
 
 def reason_to_wait(admin: Client, namespace: str, name: str) -> str:
@@ -131,7 +131,7 @@ def test_a_job_makes_claims_from_its_template_and_completes(admin, namespace):
     admin.create({"apiVersion": "resource.k8s.io/v1", **template})
     admin.create(job)
     labelled = {"labelSelector": "from=template"}
-    eventually(lambda: len(admin.list("ResourceClaim", namespace, **labelled)) == 2, what="two claims")
+    eventually(lambda: len(admin.list("ResourceClaim", namespace, **labelled)) == 2, subject="two claims")
     eventually(lambda: (admin.get("Job", "train", namespace) or {})["status"].get("succeeded") == 2)
 
 
@@ -149,7 +149,7 @@ def test_a_taint_rule_evicts_the_pod(admin, namespace):
     }
     admin.create(rule)
     try:
-        eventually(lambda: phase(admin, namespace, "victim") == "gone", what="the eviction")
+        eventually(lambda: phase(admin, namespace, "victim") == "gone", subject="the eviction")
     finally:
         admin.delete("DeviceTaintRule", "drain")
 
@@ -171,4 +171,6 @@ def test_any_program_can_be_restarted(controlplane, admin, namespace, name):
     controlplane.restart(name)
     assert controlplane.programs[name].pid != before
     use(admin, namespace, "after", claim_spec("gpu.example.com"))
-    eventually(lambda: phase(admin, namespace, "after") == "Running", what="a running pod after the restart")
+    eventually(
+        lambda: phase(admin, namespace, "after") == "Running", subject="a running pod after the restart"
+    )

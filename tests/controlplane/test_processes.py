@@ -24,7 +24,7 @@ def alive(pid: int) -> bool:
 def test_a_stopped_program_is_gone_and_its_output_can_be_read(tmp_path):
     program = Program("echo", ["sh", "-c", "echo hello; exec sleep 60"], tmp_path / "log")
     program.start()
-    eventually(lambda: program.last_lines() == "hello", what="the output")
+    eventually(lambda: program.last_lines() == "hello", subject="the output")
     assert program.running
     program.stop()
     assert not program.running
@@ -37,7 +37,7 @@ def test_a_program_that_will_not_end_is_killed(tmp_path, monkeypatch):
         "deaf", ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"], tmp_path / "log"
     )
     program.start()
-    eventually(lambda: program.last_lines() == "ready", what="the trap")
+    eventually(lambda: program.last_lines() == "ready", subject="the trap")
     program.stop()
     assert not alive(program.pid)
 
@@ -59,7 +59,7 @@ time.sleep(600)
         child = int(parent.stdout.readline())
         assert alive(child)
         parent.kill()
-    eventually(lambda: not alive(child), what="the end of the child")
+    eventually(lambda: not alive(child), subject="the end of the child")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux ends a child with its parent")
@@ -77,7 +77,7 @@ os.kill(os.getpid(), 9)
         subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=False) for _ in range(5)
     ]
     children = [int(parent.stdout) for parent in started]
-    eventually(lambda: not any(alive(child) for child in children), what="the end of the children")
+    eventually(lambda: not any(alive(child) for child in children), subject="the end of the children")
 
 
 def test_free_ports_are_free_and_different():
@@ -129,7 +129,7 @@ def test_by_hand_it_ends_with_a_signal_and_leaves_no_process(controlplane, tmp_p
         "lab-2",
     ]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
-        eventually((tmp_path / "lab-2.ready").exists, seconds=patience.PROGRAM_READY, what="readiness")
+        eventually((tmp_path / "lab-2.ready").exists, seconds=patience.PROGRAM_READY, subject="readiness")
         children = children_of(running.pid)
         running.send_signal(signal.SIGTERM)
         assert running.wait(90) == 0

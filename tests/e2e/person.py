@@ -109,7 +109,7 @@ class Person:
                 address = f"/api/v1/claims/{claim['id']}/{end}/"
                 answer = self.context.request.post(address, data={}, headers={"X-CSRFToken": token})
                 assert answer.ok, answer.text()
-        eventually(lambda: not self._held(), seconds=patience.PAGE, what=f"the end of {self.asked}")
+        eventually(lambda: not self._held(), seconds=patience.PAGE, subject=f"the end of {self.asked}")
 
     def _held(self) -> list[dict[str, Any]]:
         if not self.asked:

@@ -83,7 +83,7 @@ def test_an_admin_adopts_what_somebody_made_by_hand(people, simulated):
         ada.page.goto("/claims/unmanaged/?q=made-by-hand")
         return link.count()
 
-    eventually(listed, seconds=patience.PAGE, what="the portal's sight of the claim")
+    eventually(listed, seconds=patience.PAGE, subject="the portal's sight of the claim")
     link.click()
     expect(ada.page.get_by_text("Created with kubectl or another tool.")).to_be_visible()
     ada.page.get_by_role("link", name="Adopt…").click()

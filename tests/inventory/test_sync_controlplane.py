@@ -71,7 +71,7 @@ def test_mirror_follows_an_allocation_until_its_release(mirrored, admin):
                 .get("status", {})
                 .get("reservedFor")
             ),
-            what="an allocation",
+            subject="an allocation",
         )
         follow(mirrored, "resourceclaims", "pods")
         claim = ResourceClaim.objects.get(name="mirror-me", gone_at=None)
@@ -83,7 +83,7 @@ def test_mirror_follows_an_allocation_until_its_release(mirrored, admin):
     finally:
         admin.delete("Pod", "mirror-me", namespace)
         admin.delete("ResourceClaim", "mirror-me", namespace)
-    eventually(lambda: not admin.get("ResourceClaim", "mirror-me", namespace), what="the end of the claim")
+    eventually(lambda: not admin.get("ResourceClaim", "mirror-me", namespace), subject="the end of the claim")
     follow(mirrored, "resourceclaims", "pods")
     assert ResourceClaim.objects.get(name="mirror-me").gone_at
     assert not Device.objects.filter(held_by__name="mirror-me").exists()
@@ -139,7 +139,7 @@ def test_a_cluster_that_is_down_is_stale_and_recovers_without_help(mirrored, con
         run_session(mirrored.pk, "resourceslices", seconds=SECONDS)
         return not Freshness.objects.get(cluster=mirrored, resource="resourceslices").error
 
-    eventually(followed, what="a turn that succeeds")
+    eventually(followed, subject="a turn that succeeds")
     assert Device.objects.present().count() == before
 
 

@@ -53,7 +53,7 @@ def prepare(client: Client, stages: Sequence[Stage]) -> None:
     """Make everything but the pods that are to be looked at, and wait until the scheduler knows it."""
     make(client, stages)
     eventually(
-        lambda: all(map(is_ready, client.list("Node"))), seconds=patience.SCHEDULER, what="ready nodes"
+        lambda: all(map(is_ready, client.list("Node"))), seconds=patience.SCHEDULER, subject="ready nodes"
     )
     wait_for_the_scheduler(client)
     run(client, [pod for stage in stages for pod in stage.pods if pod.earlier])
@@ -91,7 +91,7 @@ def strike(client: Client) -> None:
     eventually(
         lambda: not client.list("ResourceClaim", **OURS),
         seconds=patience.SCHEDULER,
-        what="the last claim's end",
+        subject="the last claim's end",
     )
 
 
@@ -144,7 +144,7 @@ def report(client: Client, pod: Pod, which: str) -> None:
         claim = client.get("ResourceClaim", name, namespace) or {}
         return (claim.get("status") or {}).get("allocation")
 
-    found = eventually(allocation, seconds=patience.SCHEDULER, what=f"an allocation of claim {name}")
+    found = eventually(allocation, seconds=patience.SCHEDULER, subject=f"an allocation of claim {name}")
     bound = [
         {key: result[key] for key in ("driver", "pool", "device")}
         | {"conditions": [is_true(kind) for kind in result[which]]}

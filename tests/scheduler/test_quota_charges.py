@@ -98,7 +98,7 @@ def comes_to(client: Client, stage: Stage, quota: str, expected: dict[str, int])
         used = status.get("used") or {}
         return bool(used) and {key: int(used.get(key, 0)) for key in expected} == expected
 
-    eventually(counted, what=f"the quota of {stage.name} at {expected}")
+    eventually(counted, subject=f"the quota of {stage.name} at {expected}")
 
 
 def own(stage: Stage) -> str:

@@ -103,7 +103,7 @@ def admin(controlplane) -> Iterator[Client]:
         situation(stage)
     try:
         prepare(client, stages)
-        eventually(lambda: used(client, "over-quota-none"), what="a quota that is counted")
+        eventually(lambda: used(client, "over-quota-none"), subject="a quota that is counted")
         client.delete("ResourceClaim", "deleted-claim-wish", PLAIN)
         for pod in (pod for stage in stages for pod in stage.pods if not pod.earlier):
             client.create(pod.manifest)
@@ -125,7 +125,7 @@ def used(client: Client, quota: str) -> Json | None:
 
 def words(admin: Client, pod: str) -> tuple[str, str]:
     """Return reason and message of the condition, once there is one."""
-    said = eventually(lambda: condition(admin.get("Pod", pod, PLAIN)), what=f"a condition of {pod}")
+    said = eventually(lambda: condition(admin.get("Pod", pod, PLAIN)), subject=f"a condition of {pod}")
     return said["reason"], said["message"]
 
 
@@ -136,7 +136,7 @@ def events(admin: Client, pod: str, reason: str = "") -> list[Json]:
 
 def event(admin: Client, pod: str, reason: str) -> str:
     """Return the message of the first event of this reason, once there is one."""
-    found = eventually(lambda: events(admin, pod, reason), what=f"an event {reason} of {pod}")
+    found = eventually(lambda: events(admin, pod, reason), subject=f"an event {reason} of {pod}")
     return str(found[0]["message"])
 
 
@@ -189,14 +189,14 @@ def test_a_quota_that_forbids_the_claim_is_an_event(admin):
 def test_a_toleration_without_an_effect_does_not_keep_a_pod_from_eviction(admin):
     assert event(admin, "evicted-pod", "Scheduled")
     assert event(admin, "evicted-pod", "DeviceTaintManagerEviction") == "Marking for deletion"
-    eventually(lambda: not admin.get("Pod", "evicted-pod", PLAIN), what="the end of the pod")
+    eventually(lambda: not admin.get("Pod", "evicted-pod", PLAIN), subject="the end of the pod")
 
 
 def test_a_rule_without_effect_counts_what_it_would_do(admin):
     def counted() -> list[Json]:
         return (admin.get("DeviceTaintRule", "dry-run-rule").get("status") or {}).get("conditions") or []
 
-    (said,) = eventually(counted, what="a condition of the rule")
+    (said,) = eventually(counted, subject="a condition of the rule")
     assert (said["type"], said["status"], said["reason"]) == ("EvictionInProgress", "False", "NoEffect")
     assert said["message"] == (
         "2 published devices selected. 0 allocated devices selected. "

@@ -146,7 +146,7 @@ class Command(BaseCommand):
             gateway.close()
         table = Table("", "What", "Finding", title=cluster.name)
         for finding in findings:
-            table.add_row(finding_sign(finding), finding.what, finding.detail)
+            table.add_row(finding_sign(finding), finding.subject, finding.detail)
         self.show(table)
         return sum(finding.verdict == CheckupVerdict.BAD for finding in findings)
 

@@ -77,6 +77,6 @@ def until(fra, gateway):
             found = Claim.objects.get(pk=claim.pk)
             return found if found.state == state else None
 
-        return eventually(reached, what=f"{claim} {state}")
+        return eventually(reached, subject=f"{claim} {state}")
 
     return follow

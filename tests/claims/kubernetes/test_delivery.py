@@ -50,7 +50,7 @@ def test_a_template_makes_a_claim_per_pod(approved, gateway, admin, fra, alice, 
         sync_once(fra, gateway)
         return claim.allocations.count() == 2
 
-    eventually(both_hold, what="both pods hold a device")
+    eventually(both_hold, subject="both pods hold a device")
 
     release(claim=claim, by=alice)
     assert gateway.get(RESOURCE_CLAIM_TEMPLATE, claim.name, namespace=claim.namespace) is None
@@ -81,7 +81,7 @@ def test_a_quota_of_the_cluster_sends_the_claim_back_with_its_sentence(approved,
         found = admin.get(RESOURCE_QUOTA, "gpus", namespace=namespace) or {}
         return found.get("status", {}).get("used")
 
-    eventually(counted, what="the quota is counted")
+    eventually(counted, subject="the quota is counted")
     claim = approved(devices=2)
     assert claim.state == ClaimState.REQUESTED
     assert "exceeded quota: gpus" in claim.problem

@@ -49,7 +49,7 @@ def explained(fra, gateway):
             found = explain(Claim.objects.get(pk=claim.pk))
             return found if found.pods and wanted(found) else None
 
-        return eventually(look, what=f"the pod of {claim} is explained")
+        return eventually(look, subject=f"the pod of {claim} is explained")
 
     return explain_until
 
@@ -89,7 +89,7 @@ def test_a_quota_refuses_the_claim_of_a_pod(delivered, explained, admin):
         found = admin.get(RESOURCE_QUOTA, "gpus", namespace=claim.namespace) or {}
         return found.get("status", {}).get("used")
 
-    eventually(counted, what="the quota is counted")
+    eventually(counted, subject="the quota is counted")
     admin.create(POD, plan.example_pod(claim))
     found = explained(claim, lambda found: found.pods[0].events)
     assert found.pods[0].stage == PodStage.NO_CLAIM

@@ -43,7 +43,7 @@ def kept(gateway, fra, namespace, monkeypatch):
                 row.team_namespace, gateway
             )
 
-        eventually(counted, what="Kubernetes counts by the quota")
+        eventually(counted, subject="Kubernetes counts by the quota")
         return row
 
     return keep
@@ -71,7 +71,7 @@ def test_past_the_portal_the_cluster_refuses_at_exactly_the_limit(
     by_hand(admin, namespace, "just-fits", 2)
     with pytest.raises(Refused, match="exceeded quota: dragoman"):
         by_hand(admin, namespace, "one-more", 1)
-    eventually(lambda: used(gateway, namespace) == "4", what="four counted")
+    eventually(lambda: used(gateway, namespace) == "4", subject="four counted")
 
 
 def test_what_a_request_reserves_cannot_be_taken_by_hand(ask, kept, admin, namespace, quota, lena, until):
@@ -145,7 +145,7 @@ def test_a_limit_raised_a_moment_ago_does_not_send_a_claim_back(kept, ask, lena,
         assert claim.state in (ClaimState.APPROVED, ClaimState.PROVISIONED)
         return claim.state == ClaimState.PROVISIONED
 
-    eventually(delivered, what="the claim delivered")
+    eventually(delivered, subject="the claim delivered")
 
 
 def test_switched_off_the_object_is_gone_and_the_claims_stay(

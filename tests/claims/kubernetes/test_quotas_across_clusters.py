@@ -86,7 +86,7 @@ def follow(gateway, namespace, fra, osl, monkeypatch):
         maintain_quotas()
         for row in WrittenQuota.objects.select_related("team_namespace__team", "team_namespace__cluster"):
             assert row.problem == ""
-            eventually(partial(counted, row), what=f"{row} counted by")
+            eventually(partial(counted, row), subject=f"{row} counted by")
 
     look()
     return look
@@ -103,7 +103,7 @@ def reach(follow):
             assert found.state != ClaimState.REQUESTED, found.problem
             return found if found.state == state else None
 
-        return eventually(reached, what=f"{claim} {state}")
+        return eventually(reached, subject=f"{claim} {state}")
 
     return wait
 

@@ -175,8 +175,8 @@ def test_a_pasted_snippet_runs_until_its_devices_are_allocated(admin, restricted
         phases = [one["status"].get("phase") for one in admin.list("Pod", restricted)]
         return len(phases) == pods and set(phases) <= {"Running", "Succeeded"}
 
-    eventually(allocated, what=f"{pods} allocated claims of the {key}")
-    eventually(running, what=f"{pods} running pods of the {key}")
+    eventually(allocated, subject=f"{pods} allocated claims of the {key}")
+    eventually(running, subject=f"{pods} running pods of the {key}")
     if key != "pod":
         version, plural = ("batch/v1", "jobs") if key == "job" else ("apps/v1", "deployments")
         name = f"grant-{key}"
@@ -228,17 +228,17 @@ def test_kinds_of_operators_are_offered_where_the_cluster_serves_them_and_taken_
         assert offered() == set()
         for kind in OPTIONAL:
             admin.raw("POST", path, json=definition(kind)).raise_for_status()
-        eventually(lambda: keys <= gateway.discover().kinds, what="the kinds of operators")
+        eventually(lambda: keys <= gateway.discover().kinds, subject="the kinds of operators")
         assert offered() == {"kubeflow-notebook", "kserve", "pytorchjob"}
         for made in (one for one in MADE if one.requires):
             for options in OPTIONS.values():
                 for content in pasted(made, use, options):
-                    eventually(partial(taken, admin, content), what=made.key)
+                    eventually(partial(taken, admin, content), subject=made.key)
     finally:
         for kind in OPTIONAL:
             admin.raw("DELETE", f"{path}/{kind.plural}.{kind.group}")
         gateway.close()
-    eventually(lambda: not admin.raw("GET", path).json()["items"], what="the end of the definitions")
+    eventually(lambda: not admin.raw("GET", path).json()["items"], subject="the end of the definitions")
 
 
 def taken(admin, content):

@@ -55,7 +55,7 @@ def pod(name, namespace, claim="", template=""):
 def delete(kubectl, kind, claim):
     """Delete, and wait until it is gone."""
     kubectl.delete(kind, claim.name, claim.namespace)
-    eventually(lambda: kubectl.get(kind, claim.name, claim.namespace) is None, what="it is gone")
+    eventually(lambda: kubectl.get(kind, claim.name, claim.namespace) is None, subject="it is gone")
 
 
 def test_deleted_by_somebody_else_it_fails_and_its_owner_hears_of_it(
@@ -120,7 +120,7 @@ def test_labels_and_annotations_of_others_are_no_trouble(approved, kubectl, seen
 def test_a_template_made_again_with_another_spec_is_an_alarm(approved, admin, kubectl, seen, namespace):
     claim = approved(delivery="template", parallel=2)
     admin.create(POD, pod("first", namespace, template=claim.name))
-    eventually(lambda: seen(claim)[0].state == ClaimState.ALLOCATED, what="it is held")
+    eventually(lambda: seen(claim)[0].state == ClaimState.ALLOCATED, subject="it is held")
     delete(kubectl, "ResourceClaimTemplate", claim)
     wanted = plan.claim_manifest(claim)
     admin.create(RESOURCE_CLAIM_TEMPLATE, wanted | {"spec": {**wanted["spec"], "spec": make_spec(2)}})
@@ -141,7 +141,7 @@ def test_a_foreign_claim_with_a_running_pod_is_adopted_as_it_stands(
         row = ResourceClaim.objects.get(uid=before["metadata"]["uid"])
         return row if row.state == "allocated,reserved" else None
 
-    row = eventually(held, what="the pod holds it")
+    row = eventually(held, subject="the pod holds it")
     duration = timedelta(hours=24)
     claim = adopt(row=row, by=root, owner=alice, profile=train, duration=duration)
     found, code = seen(claim)
