@@ -190,8 +190,8 @@ def _contains(elements: list[Any], part: list[Any]) -> bool:
     return all(any(is_equal(element, candidate) for candidate in elements) for element in part)
 
 
-def _intersects(one: list[Any], other: list[Any]) -> bool:
-    return any(is_equal(left, right) for left in one for right in other)
+def _intersects(left_items: list[Any], right_items: list[Any]) -> bool:
+    return any(is_equal(left, right) for left in left_items for right in right_items)
 
 
 def _sorted(elements: list[Any]) -> bool:

@@ -228,19 +228,19 @@ def parse(text: str) -> Node:
 
 
 class _Parser:
-    def __init__(self, found: list[Token]) -> None:
-        self.found, self.at, self.nesting = found, 0, 0
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens, self.at, self.nesting = tokens, 0, 0
 
     @property
     def next(self) -> Token:
-        return self.found[self.at]
+        return self.tokens[self.at]
 
     def take(self, kind: str) -> Token | None:
         """Step over the next token if it is of this kind."""
         if self.next.kind != kind:
             return None
         self.at += 1
-        return self.found[self.at - 1]
+        return self.tokens[self.at - 1]
 
     def need(self, kind: str) -> Token:
         token = self.take(kind)
@@ -256,7 +256,7 @@ class _Parser:
 
     def made[N: Node](self, node: N, start: int) -> N:
         """Note where a node stands in the text, from `start` to the token just read, and how deep it is."""
-        before = self.found[self.at - 1]
+        before = self.tokens[self.at - 1]
         node.span = (start, before.offset + len(before.text))
         node.settle()
         if node.depth > DEPTH:
@@ -301,13 +301,13 @@ class _Parser:
 
     def unary(self) -> Node:
         mark = self.next
-        if mark.kind == "-" and self.found[self.at + 1].kind in ("int", "double"):
+        if mark.kind == "-" and self.tokens[self.at + 1].kind in ("int", "double"):
             return self.member()
         if mark.kind not in ("!", "-"):
             return self.member()
         count = 0
         while self.next.kind == mark.kind and not (
-            count and mark.kind == "-" and self.found[self.at + 1].kind in ("int", "double")
+            count and mark.kind == "-" and self.tokens[self.at + 1].kind in ("int", "double")
         ):
             self.at += 1
             count += 1
@@ -386,12 +386,12 @@ class _Parser:
     def message(self, name: str) -> Node | None:
         """Read `a.b.C{field: value}`, which only the brace tells from a chain of fields."""
         ahead = self.at
-        while self.found[ahead].kind == "." and self.found[ahead + 1].kind == "name":
-            name += f".{self.found[ahead + 1].text}"
+        while self.tokens[ahead].kind == "." and self.tokens[ahead + 1].kind == "name":
+            name += f".{self.tokens[ahead + 1].text}"
             ahead += 2
-        if self.found[ahead].kind != "{":
+        if self.tokens[ahead].kind != "{":
             return None
-        offset, self.at = self.found[ahead].offset, ahead + 1
+        offset, self.at = self.tokens[ahead].offset, ahead + 1
         values: list[Node] = []
         while not self.take("}"):
             self.take("?")

@@ -159,9 +159,9 @@ def comparison(left: Run, right: Run, *, same: bool, sized: bool) -> Run:
     if sized:
 
         def run(frame: list[Any]) -> bool:
-            one, other = left(frame), right(frame)
-            frame[0].spend(min(extent(one), extent(other)))
-            return equal(one, other) if same else not is_equal(one, other)
+            left_value, right_value = left(frame), right(frame)
+            frame[0].spend(min(extent(left_value), extent(right_value)))
+            return equal(left_value, right_value) if same else not is_equal(left_value, right_value)
 
         return run
     if same:
@@ -190,7 +190,7 @@ def extent(value: Any) -> int:
         elif isinstance(part, list | Map):
             steps += len(part)
             inner = part if isinstance(part, list) else [part.find(name)[0] for name in part]
-            pending += [one for one in inner if isinstance(one, SIZED)]
+            pending += [item for item in inner if isinstance(item, SIZED)]
     return steps
 
 
@@ -501,14 +501,9 @@ def _membership(element: Run, among: list[Any]) -> CompiledPart:
     """Return `in` with a constant list, which upstream turns into a lookup."""
     if not among:
         return fixed(value=False)
-<<<<<<< HEAD
     steps = extent(among)
-    is_simple = all(type(one) in SIMPLE for one in among)
-    texts = frozenset(among) if all(type(one) is str for one in among) else None
-=======
-    if not all(type(item) in SIMPLE for item in among):
-        return CompiledPart(lambda frame: _contains(element(frame), among))
->>>>>>> fd3fca5 (Names in dra.cel say what they hold)
+    is_simple = all(type(item) in SIMPLE for item in among)
+    texts = frozenset(among) if all(type(item) is str for item in among) else None
 
     def run(frame: list[Any]) -> bool:
         value = element(frame)
@@ -517,13 +512,6 @@ def _membership(element: Run, among: list[Any]) -> CompiledPart:
         if texts is not None:
             return type(value) is str and value in texts
         frame[0].spend(steps)
-        return any(is_equal(value, one) for one in among)
+        return any(is_equal(value, item) for item in among)
 
     return CompiledPart(run)
-<<<<<<< HEAD
-=======
-
-
-def _contains(element: Any, among: list[Any]) -> bool:
-    return any(is_equal(element, item) for item in among)
->>>>>>> fd3fca5 (Names in dra.cel say what they hold)
