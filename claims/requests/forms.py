@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, cast
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from django.utils.safestring import SafeString, mark_safe
 from claims.models import Claim, Profile, TeamNamespace
 from claims.models.limits import Delivery
 from claims.requests.manifest_import import MAX_FILE_LENGTH
+from claims.requests.suggestions import ClusterFit, cluster_fits
 from core.inputs import DurationText
 from core.times import parse_duration, spell_duration
 from inventory.models import Cluster
@@ -152,6 +154,7 @@ class RequestForm(forms.Form):
     The fields of a request.
 
     `duration` is a preset or "other"; then `duration_other` has the duration. Cleaned, it is a timedelta.
+    `cluster` is empty for any; cleaned, it is the one where the request fits best now.
     """
 
     profile = RowField(label="Profile", error_messages=UNKNOWN_PROFILE)
@@ -171,7 +174,9 @@ class RequestForm(forms.Form):
     duration_other = DurationText(required=False, label="Custom duration")
     team = RowField(label="Team", error_messages={"invalid_choice": "You cannot request GPUs for this team."})
     cluster = RowField(
-        label="Cluster", error_messages={"invalid_choice": "Your teams have no namespace in this cluster."}
+        required=False,
+        label="Cluster",
+        error_messages={"invalid_choice": "Your teams have no namespace in this cluster."},
     )
     name = forms.CharField(required=False, max_length=63, validators=[DNS_LABEL], label="Claim name")
     reason = forms.CharField(required=False, max_length=500, label="Purpose")
@@ -220,9 +225,8 @@ class RequestForm(forms.Form):
             initial |= {"duration_other": initial["duration"], "duration": CUSTOM}
         for first in list(self.choices.teams)[:1]:
             initial.setdefault("team", first)
-        if (chosen := self.choices.teams.get(initial.get("team", ""))) is not None:
-            for cluster in self.choices.clusters_of(chosen)[:1]:
-                initial.setdefault("cluster", cluster.name)
+        if len(self.choices.clusters) == 1:
+            initial.setdefault("cluster", next(iter(self.choices.clusters)))
         initial.setdefault("key", str(uuid.uuid4()))
         return initial
 
@@ -268,7 +272,9 @@ class RequestForm(forms.Form):
         if cleaned.get("delivery") == Delivery.CLAIM:
             cleaned["parallel"] = 1
         team, cluster = cleaned.get("team"), cleaned.get("cluster")
-        if team and cluster and (team.pk, cluster.pk) not in self.choices.places:
+        if team and cluster is None and "cluster" not in self.errors:
+            cleaned["cluster"] = self.best_cluster(team, cleaned)
+        elif team and cluster and (team.pk, cluster.pk) not in self.choices.places:
             here = ", ".join(
                 team.namespaces.order_by("cluster__name").values_list("cluster__name", flat=True)
             )
@@ -277,6 +283,31 @@ class RequestForm(forms.Form):
                 f"{team} has no namespace in {cluster}. It works in: {here or 'no cluster yet'}.",
             )
         return cleaned
+
+    def best_cluster(self, team: Team, cleaned: dict[str, Any]) -> Cluster | None:
+        """Return the cluster of the team where the request fits best now."""
+        clusters = self.choices.clusters_of(team)
+        if not clusters:
+            self.add_error("cluster", f"{team} has no namespace in any cluster. Ask a platform admin for one.")
+            return None
+        if len(clusters) == 1 or not cleaned.get("profile"):
+            return clusters[0]
+        return self.fits[0].cluster
+
+    @cached_property
+    def fits(self) -> list[ClusterFit]:
+        """The clusters of the team, the one where the request fits best first; none for a single cluster."""
+        cleaned = self.cleaned_data
+        clusters = self.choices.clusters_of(cleaned["team"])
+        if len(clusters) < 2:
+            return []
+        return cluster_fits(
+            clusters,
+            first=(cleaned["profile"], cleaned.get("devices") or 1),
+            alternatives=cleaned.get("alternatives") or (),
+            together=cleaned.get("together") or (),
+            claims=cleaned.get("parallel") or 1,
+        )
 
     def chosen_duration(self, cleaned: dict[str, Any]) -> timedelta | None:
         """None means the default of the profile."""

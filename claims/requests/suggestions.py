@@ -1,12 +1,16 @@
-"""Suggestions for a request that does not fit: other profiles, and claims that would free enough devices."""
+"""
+Where a request fits, and suggestions for one that does not: other clusters and profiles, and claims whose
+release would free enough devices.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
 from claims.catalogue import listing
 from claims.catalogue.listing import DeviceKind, kinds_among, kinds_for
-from claims.models import Profile, ProfileVersion
+from claims.models import Profile, ProfileAvailability, ProfileVersion
+from claims.plans.plan import ProfileCount
 from claims.quotas import quota_usage
 from dra import match, quota
 from dra.blockers import find_blockers
@@ -19,6 +23,80 @@ from inventory.holders import Person, holders_for
 from inventory.models import Cluster, ResourceClaim
 from inventory.states import Holder
 from teams.models import Team
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFit:
+    """
+    What a cluster has for the first profile of a request, as of the last computation; None is unknown,
+    never 0. `option` is the place of the first alternative of which all claims fit there, None if none does.
+    """
+
+    cluster: Cluster
+    free: int | None
+    matching: int | None
+    option: int | None
+
+
+def cluster_fits(
+    clusters: Iterable[Cluster],
+    *,
+    first: ProfileCount,
+    alternatives: Sequence[Profile] = (),
+    together: Sequence[ProfileCount] = (),
+    claims: int = 1,
+) -> list[ClusterFit]:
+    """
+    Return these clusters, the one where the request fits best first: the first alternative before the second,
+    then the most free devices. One query; it reads the stored availability only.
+    """
+    profiles = [first[0], *alternatives, *(profile for profile, _count in together)]
+    by_id = {cluster.pk: cluster for cluster in clusters}
+    rows = listing.stored_availability(set(by_id), profiles)
+    options = [(first, *together), *(((profile, first[1]),) for profile in alternatives)]
+    fits = []
+    for key, cluster in by_id.items():
+        here = {
+            profile.pk: row
+            for profile in profiles
+            for row in rows[profile.current_id]
+            if row.computation_id == key
+        }
+        own = here.get(first[0].pk)
+        option = next(
+            (
+                place
+                for place, parts in enumerate(options)
+                if not cluster.read_only
+                and all(_has_room(here.get(profile.pk), profile, count, claims) for profile, count in parts)
+            ),
+            None,
+        )
+        free, matching = (own.free, own.matching) if own is not None else (None, None)
+        fits.append(ClusterFit(cluster, free, matching, option))
+    return sorted(fits, key=_fit_order)
+
+
+def _has_room(row: ProfileAvailability | None, profile: Profile, count: int, claims: int) -> bool:
+    """Return whether `claims` claims of `count` devices fit, as far as the stored figures tell."""
+    if row is None or not row.nodes or row.free is None or profile.current is None:
+        return False
+    if not profile.current.scalable:
+        return True
+    return row.free >= count * claims and (row.most is None or row.most >= count)
+
+
+def _fit_order(fit: ClusterFit) -> tuple[object, ...]:
+    unknown = fit.matching is None
+    return (
+        fit.cluster.read_only,
+        fit.option is None,
+        fit.option or 0,
+        not (unknown or fit.matching),
+        -(fit.free or 0),
+        fit.cluster.name,
+    )
+
 
 MAX_TRIED, MAX_SHOWN = 40, 5  # profiles
 

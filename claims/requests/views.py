@@ -32,7 +32,7 @@ from teams.access import roles_of, team_for, user_of
 from teams.models import Role
 
 LINK_FIELDS = ("reason",)  # in a link to the request, besides the preview fields
-REDISPLAY_BUTTONS = ("check", "more", "drop")  # buttons that show the form again without sending it
+REDISPLAY_BUTTONS = ("check", "more", "drop", "use")  # buttons that show the form again without sending it
 TEAM_COOKIE = "team"  # the team that the user has selected
 # The fields on which the preview depends.
 PREVIEW_FIELDS = (
@@ -72,7 +72,10 @@ def request_form(request: HttpRequest) -> HttpResponse:
     slug = request.POST.get("team", "")
     if slug and slug not in choices.teams:
         team_for(user, slug, at_least=Role.MEMBER)  # says why not
-    form = RequestForm(data := without_removed_row(request.POST), user=user, choices=choices)
+    data = without_removed_row(request.POST)
+    if "use" in data:
+        data["cluster"] = data.get("use", "")
+    form = RequestForm(data, user=user, choices=choices)
     if any(name in data for name in REDISPLAY_BUTTONS):
         return form_response(request, form, data=data)
     if not form.is_valid():
@@ -115,6 +118,9 @@ def uuid_or_404(text: str) -> UUID:
 def send_request(request: HttpRequest, form: RequestForm) -> HttpResponse:
     fields = {name: value for name, value in form.cleaned_data.items() if name != "duration_other"}
     begun = timezone.now()
+    if not form["cluster"].value():  # sent again, another cluster may be the best one
+        earlier = Claim.objects.filter(requested_by=user_of(request), key=fields["key"])
+        fields["cluster"] = next((row.cluster for row in earlier.select_related("cluster")), fields["cluster"])
     try:
         claim = request_claim(by=user_of(request), **fields)
     except Forbidden:
@@ -278,6 +284,7 @@ def panel_context(
     form_url = request.build_absolute_uri(reverse("claims:request"))
     return {
         "panel": result,
+        "fits": form.fits,
         "funnel": funnel_rows(result.match),
         "helps": relaxation_rows(result.help),
         "with_help": "help" in data,

@@ -4,10 +4,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
-from claims.models import Claim
+from claims.models import Claim, ClusterAvailability, ProfileAvailability
 from claims.states import ClaimState
-from tests.factories import make_claim, make_profile, make_team
+from tests.factories import make_claim, make_cluster, make_profile, make_team
 
 pytestmark = pytest.mark.django_db
 
@@ -172,3 +173,123 @@ def test_the_form_costs_the_same_for_one_profile_and_for_many(client, alice, req
     with CaptureQueriesContext(connection) as many:
         client.get(FORM)
     assert len(many) == len(one)
+
+
+@pytest.fixture
+def lab(vision, fra, train):
+    """A second cluster that has 34 free devices for the profile, where fra-1 has none that match."""
+    cluster = make_cluster("lab-2", teams=(vision,))
+    stored(fra, train, matching=0, free=0, nodes=0, most=0)
+    stored(cluster, train, matching=80, free=34, nodes=9, most=8)
+    return cluster
+
+
+def stored(cluster, profile, **figures):
+    head, _new = ClusterAvailability.objects.get_or_create(
+        cluster=cluster, defaults={"revision": 0, "computed_at": timezone.now()}
+    )
+    row, _new = ProfileAvailability.objects.update_or_create(
+        computation=head, version=profile.current, defaults=figures
+    )
+    return row
+
+
+def test_a_request_without_a_cluster_goes_where_it_fits(client, alice, request_fields, lab):
+    client.force_login(alice)
+    page = client.get(FORM + "?profile=train-80").text
+    assert '<option value="">Any that fits</option>' in page
+    assert "lab-2 has not been read yet" in page  # the panel is about lab-2
+    client.post(FORM, request_fields | {"cluster": ""})
+    assert Claim.objects.get().cluster == lab
+
+
+def test_a_request_for_any_cluster_sent_twice_is_one_claim(client, alice, request_fields, lab, fra, train):
+    client.force_login(alice)
+    first = client.post(FORM, request_fields | {"cluster": ""})
+    stored(lab, train, matching=80, free=0, nodes=0, most=0)
+    stored(fra, train, matching=80, free=9, nodes=9, most=8)
+    assert client.post(FORM, request_fields | {"cluster": ""}).url == first.url
+    assert Claim.objects.get().cluster == lab
+
+
+def test_the_panel_shows_each_cluster_and_a_button_uses_it(client, alice, request_fields, lab):
+    client.force_login(alice)
+    part = client.get(PANEL, request_fields).text
+    assert "lab-2: <b>34</b> of 80 free" in part
+    assert "fra-1: no matching device" in part
+    page = client.post(FORM, request_fields | {"use": "lab-2"}).text
+    assert '<option value="lab-2" selected>' in page
+    assert "Fine-tuning." in page
+    assert not Claim.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "more", "best"),
+    [
+        ({"free": 9, "nodes": 9, "most": 2}, {"free": 4, "nodes": 1, "most": 4}, {"devices": "4"}, "lab-2"),
+        ({"free": 9, "nodes": 9, "most": 8}, {"free": 4, "nodes": 1, "most": 4}, {"devices": "4"}, "fra-1"),
+        (
+            {"free": 3, "nodes": 3, "most": 8},
+            {"free": 8, "nodes": 1, "most": 2},
+            {"delivery": "template", "parallel": "4"},
+            "lab-2",
+        ),
+        ({"free": 0, "nodes": 0, "most": 0}, {"free": None, "nodes": None, "most": None}, {}, "fra-1"),
+        ({"free": 3, "nodes": 0, "most": 0}, {"free": 2, "nodes": 0, "most": 0}, {}, "fra-1"),
+    ],
+)
+def test_the_best_cluster_is_where_all_claims_fit(
+    client, alice, request_fields, lab, fra, train, here, there, more, best
+):
+    stored(fra, train, matching=80, **here)
+    stored(lab, train, **{"matching": None if there["free"] is None else 80} | there)
+    client.force_login(alice)
+    client.post(FORM, request_fields | {"cluster": ""} | more)
+    assert Claim.objects.get().cluster.name == best
+
+
+def test_the_best_cluster_has_the_first_alternative_that_fits(client, alice, request_fields, lab, fra, train):
+    other = make_profile("other")
+    stored(lab, train, matching=80, free=0, nodes=0, most=0)
+    stored(fra, other, matching=9, free=3, nodes=3, most=8)
+    stored(lab, other, matching=9, free=0, nodes=0, most=0)
+    client.force_login(alice)
+    client.post(FORM, request_fields | {"cluster": "", "alternatives": "other"})
+    assert Claim.objects.get().cluster == fra
+
+
+def test_a_read_only_cluster_is_never_the_best(client, alice, request_fields, lab, fra):
+    lab.read_only = True
+    lab.save()
+    client.force_login(alice)
+    client.post(FORM, request_fields | {"cluster": ""})
+    assert Claim.objects.get().cluster == fra
+
+
+def test_a_team_without_a_namespace_gets_a_sentence(client, alice, request_fields, lab):
+    make_team("nlp", members=(alice,))
+    client.force_login(alice)
+    answer = client.post(FORM, request_fields | {"team": "nlp", "cluster": ""})
+    assert answer.status_code == 422
+    assert "nlp has no namespace in any cluster." in answer.text
+
+
+def test_a_reader_with_one_cluster_has_it_selected(client, alice, request_fields):
+    client.force_login(alice)
+    page = client.get(FORM).text
+    assert '<option value="fra-1" selected>' in page
+    assert "Any that fits" not in page
+
+
+def test_any_cluster_costs_the_same_for_two_clusters_and_for_many(
+    client, alice, request_fields, lab, vision, train
+):
+    client.force_login(alice)
+    client.get(FORM + "?profile=train-80")
+    with CaptureQueriesContext(connection) as two:
+        client.get(FORM + "?profile=train-80")
+    for number in range(4):
+        stored(make_cluster(f"more-{number}", teams=(vision,)), train, matching=1, free=1, nodes=1, most=1)
+    with CaptureQueriesContext(connection) as many:
+        client.get(FORM + "?profile=train-80")
+    assert len(many) == len(two)
