@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from django.utils.text import Truncator
+
 from claims.approvals import authority
 from claims.claim_page.pods import (
     STARTING_STAGES,
@@ -24,6 +26,7 @@ from claims.claim_page.pods import (
     pod_names,
     pod_views,
 )
+from claims.inbox.comments import open_question
 from claims.lifecycle.extensions import deleted_at, in_grace
 from claims.models import Claim, Delivery, Transition
 from claims.observation.observations import Observation, consumer_references, observe
@@ -98,10 +101,14 @@ def next_action(
 
 
 def approval_action(claim: Claim) -> NextAction:
+    """Return who decides, or the owner while a question waits for their answer."""
     deciders = authority.join_names(authority.deciders_on(claim)) or "A platform admin"
     sentence = "Until then, its devices are reserved in the team's quota."
     if claim.decide_by is not None:
         sentence = f"The request expires on {moment(claim.decide_by)} if nobody decides; it reserves quota."
+    if question := open_question(claim.comments.select_related("by")):
+        answer = f"{question.by.label} asked: “{Truncator(question.text).chars(200)}” Answer it. {deciders} can decide"
+        return NextAction("you", claim.requested_by.label, f"{answer} meanwhile. {sentence}")
     return NextAction("person", deciders, sentence)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django.db import IntegrityError, transaction
-from django.db.models import F
+from django.db.models import Exists, F, OuterRef, Q
 
 from claims.approvals import notices
 from claims.approvals.authority import deciders_on, may_decide
@@ -15,6 +17,22 @@ from teams.models import Role, User
 
 MAX_LENGTH = 2000  # characters
 MAX_KEY_LENGTH = 80
+
+# An unanswered question: nobody else has commented since.
+LATER = Q(at__gt=OuterRef("at")) | Q(at=OuterRef("at"), pk__gt=OuterRef("pk"))
+ANSWERS = Comment.objects.filter(LATER, claim=OuterRef("claim")).exclude(by=OuterRef("by"))
+OPEN_QUESTION = Comment.objects.filter(~Exists(ANSWERS.order_by()), claim=OuterRef("pk"), question=True)
+
+
+def open_question(comments: Iterable[Comment]) -> Comment | None:
+    """Return the last question without a later comment by somebody else, None if there is none."""
+    question: Comment | None = None
+    for comment in comments:
+        if comment.question:
+            question = comment
+        elif question is not None and comment.by_id != question.by_id:
+            question = None
+    return question
 
 
 def comment_on_claim(*, claim: Claim, by: User, text: str, key: str) -> Comment:

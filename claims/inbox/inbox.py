@@ -31,10 +31,10 @@ from django.utils import timezone
 
 from claims.approvals.authority import ApprovalAuthority
 from claims.approvals.pending import waits_for
+from claims.inbox.comments import OPEN_QUESTION
 from claims.models import (
     Alternative,
     Claim,
-    Comment,
     Extension,
     PendingDecision,
     QuotaRequest,
@@ -292,10 +292,6 @@ def _people(*names: str) -> Iterator[str]:
         yield from (name, *(f"{name}__{column}" for column in ("username", "first_name", "last_name")))
 
 
-# An unanswered question: nobody else has commented since.
-LATER = Q(at__gt=OuterRef("at")) | Q(at=OuterRef("at"), pk__gt=OuterRef("pk"))
-ANSWERS = Comment.objects.filter(LATER, claim=OuterRef("claim")).exclude(by=OuterRef("by"))
-OPEN_QUESTION = Comment.objects.filter(~Exists(ANSWERS.order_by()), claim=OuterRef("pk"), question=True)
 ALTERNATIVES = Alternative.objects.filter(claim=OuterRef("pk")).order_by("position")
 
 
@@ -526,14 +522,3 @@ def _keys(rows: QuerySet[Any, Any], kind: str) -> QuerySet[Any, Any]:
 def _claim_decision(state: str) -> RequestStatus:
     """Return the decision on a claim, whatever its state is now."""
     return RequestStatus.DENIED if state == ClaimState.DENIED else RequestStatus.APPROVED
-
-
-def open_question(comments: Iterable[Comment]) -> Comment | None:
-    """Return the last question without a later comment by somebody else, None if there is none."""
-    question: Comment | None = None
-    for comment in comments:
-        if comment.question:
-            question = comment
-        elif question is not None and comment.by_id != question.by_id:
-            question = None
-    return question

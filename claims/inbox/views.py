@@ -28,9 +28,9 @@ from claims.approvals.authority import (
 )
 from claims.approvals.forms import ApproveForm, DenyForm
 from claims.approvals.services import reasons_for
-from claims.inbox.comments import comment_on_claim, comment_on_quota_request
+from claims.inbox.comments import comment_on_claim, comment_on_quota_request, open_question
 from claims.inbox.impact import claim_impact
-from claims.inbox.inbox import TABS, DecidedItems, Inbox, InboxSearch, Item, Tab, open_question
+from claims.inbox.inbox import TABS, DecidedItems, Inbox, InboxSearch, Item, Tab
 from claims.lifecycle.services import approve_extension, deny_extension
 from claims.models import Claim, Extension, Profile, QuotaRequest, RequestStatus
 from claims.plans.changes import current_parts, request_again_url

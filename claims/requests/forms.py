@@ -288,7 +288,9 @@ class RequestForm(forms.Form):
         """Return the cluster of the team where the request fits best now."""
         clusters = self.choices.clusters_of(team)
         if not clusters:
-            self.add_error("cluster", f"{team} has no namespace in any cluster. Ask a platform admin for one.")
+            self.add_error(
+                "cluster", f"{team} has no namespace in any cluster. Ask a platform admin for one."
+            )
             return None
         if len(clusters) == 1 or not cleaned.get("profile"):
             return clusters[0]

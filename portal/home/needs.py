@@ -6,8 +6,10 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.urls import reverse
+from django.utils.text import Truncator
 
 from claims.catalogue.lint import catalogue_report
+from claims.models import Claim
 from claims.states import USABLE, ClaimState
 from core.text import counted
 from core.times import duration
@@ -16,7 +18,8 @@ from portal.context import Shell
 from portal.home.parts import ClaimRow, MyClaims
 from usage.cost import cost_text
 
-EXPIRES_SOON = timedelta(hours=24)  # a claim that expires within a day
+EXPIRES_SOON = timedelta(hours=24)  # a claim of four days or longer that expires within a day
+SOON_SHARE = 4  # a shorter claim, within a quarter of its duration
 LONG_WAIT = timedelta(hours=4)  # a request that waits for longer is shown
 
 
@@ -29,7 +32,10 @@ class NeedAction:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """`family` is the color family of claims.states; `key` identifies the need in an entity tag."""
+    """
+    `family` is the color family of claims.states; `key` identifies the need in an entity tag. `left` is the
+    time left relative to the whole, by which needs are sorted: negative if the time is over.
+    """
 
     key: str
     icon: str
@@ -38,18 +44,35 @@ class Need:
     sentence: str
     url: str
     actions: tuple[NeedAction, ...]
+    left: float = 1.0
 
 
 def needs(shell: Shell, held: MyClaims, *, now: datetime) -> list[Need]:
-    """Return the inbox and the catalogue check, then one need per claim of the reader; one query."""
-    found = [*inbox_needs(shell, now=now), *catalogue_needs(shell)]
-    shown: set[UUID] = set()  # one need per claim, the most urgent
-    for need_for in (problem_need, expiry_need, pod_need, idle_need, pending_need):
+    """
+    Return the inbox and the catalogue check, then one need per claim of the reader: problems, then the least
+    time left relative to the duration; one query.
+    """
+    shown: dict[UUID, Need] = {}  # one need per claim, the most urgent
+    for need_for in (problem_need, expiry_need, question_need, pod_need, idle_need, pending_need):
         for row in held.rows:
             if row.claim.pk not in shown and (need := need_for(row, now)) is not None:
-                shown.add(row.claim.pk)
-                found.append(need)
-    return found
+                shown[row.claim.pk] = need
+    by_urgency = sorted(shown.values(), key=lambda need: need.left)
+    return [*inbox_needs(shell, now=now), *catalogue_needs(shell), *by_urgency]
+
+
+def expires_soon(duration: timedelta) -> timedelta:
+    """Return how long before its expiry a claim of this duration is shown."""
+    return min(EXPIRES_SOON, duration / SOON_SHARE)
+
+
+def time_left(claim: Claim, now: datetime) -> float:
+    """Return the time that a claim, or a request for it, has left, relative to the whole."""
+    if claim.state == ClaimState.REQUESTED:
+        end, whole = claim.decide_by, claim.decide_by and claim.decide_by - claim.created_at
+    else:
+        end, whole = claim.expires_at, claim.duration
+    return (end - now) / whole if end and whole else 1.0
 
 
 def inbox_needs(shell: Shell, *, now: datetime) -> Iterator[Need]:
@@ -106,7 +129,16 @@ def problem_need(row: ClaimRow, now: datetime) -> Need | None:
     title = f"{row.claim.name} has a problem"
     url = claim_url(row)
     open_it = (NeedAction("Open", url),)
-    return Need(f"problem {row.claim.pk}", "alert-triangle", "bad", title, row.claim.problem, url, open_it)
+    return Need(
+        f"problem {row.claim.pk}",
+        "alert-triangle",
+        "bad",
+        title,
+        row.claim.problem,
+        url,
+        open_it,
+        left=float("-inf"),
+    )
 
 
 def expiry_need(row: ClaimRow, now: datetime) -> Need | None:
@@ -114,7 +146,7 @@ def expiry_need(row: ClaimRow, now: datetime) -> Need | None:
     if claim.state not in USABLE or claim.expires_at is None:
         return None
     left = claim.expires_at - now
-    if left > EXPIRES_SOON:
+    if left > expires_soon(claim.duration):
         return None
     title = (
         f"{claim.name} expires in {duration(left)}"
@@ -132,8 +164,35 @@ def expiry_need(row: ClaimRow, now: datetime) -> Need | None:
             "until they finish."
         )
     url = claim_url(row)
-    actions = (NeedAction("Open", url), release_action(row))
-    return Need(f"ends {claim.pk}", "calendar-clock", "wait", title, sentence, url, actions)
+    extend = NeedAction("Extend…", reverse("claims:extend", args=[claim.pk]))
+    return Need(
+        f"ends {claim.pk}",
+        "calendar-clock",
+        "wait",
+        title,
+        sentence,
+        url,
+        (extend, release_action(row)),
+        time_left(claim, now),
+    )
+
+
+def question_need(row: ClaimRow, now: datetime) -> Need | None:
+    """Return the question of an approver that waits for the reader's answer."""
+    claim = row.claim
+    if not row.question or claim.state != ClaimState.REQUESTED:
+        return None
+    url = claim_url(row)
+    return Need(
+        f"question {claim.pk} {row.question}",
+        "message",
+        "you",
+        f"{claim.name}: an approver has a question",
+        Truncator(row.question).chars(200),
+        url,
+        (NeedAction("Answer", f"{url}#thread"),),
+        min(0.0, time_left(claim, now)),
+    )
 
 
 def pod_need(row: ClaimRow, now: datetime) -> Need | None:
@@ -152,6 +211,7 @@ def pod_need(row: ClaimRow, now: datetime) -> Need | None:
         ),
         url,
         (NeedAction("Get the manifest", f"{url}#snippets"), release_action(row)),
+        time_left(claim, now),
     )
 
 
@@ -175,6 +235,7 @@ def idle_need(row: ClaimRow, now: datetime) -> Need | None:
         sentence,
         url,
         (NeedAction("Open", url), release_action(row)),
+        time_left(row.claim, now),
     )
 
 
@@ -197,4 +258,5 @@ def pending_need(row: ClaimRow, now: datetime) -> Need | None:
         sentence,
         url,
         (NeedAction("Open", url), withdraw),
+        time_left(claim, now),
     )

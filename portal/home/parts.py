@@ -13,10 +13,11 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, Count, IntegerField, Q, Value, When, Window
+from django.db.models import Case, Count, IntegerField, Q, Subquery, TextField, Value, When, Window
 from django.utils import timezone
 
 from claims.catalogue.listing import CatalogueEntry, catalogue
+from claims.inbox.comments import OPEN_QUESTION
 from claims.models import Allocation, Claim, ClaimQuerySet
 from claims.states import FINAL, ClaimState
 from dra.devices import short_name
@@ -129,13 +130,17 @@ SPARKLINE_SPAN = timedelta(hours=2)
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """`spark` is the utilization of the last two hours in steps of five minutes; None is no telemetry."""
+    """
+    `spark` is the utilization of the last two hours in steps of five minutes; None is no telemetry.
+    `question` is the text of a question that waits for an answer, else empty.
+    """
 
     claim: Claim
     observation: Observation
     statement: Statement
     held: list[Allocation]
     spark: list[float | None]
+    question: str
 
     @property
     def products(self) -> list[str]:
@@ -191,7 +196,13 @@ def my_claims(user: User, card: RateCard, *, now: datetime) -> MyClaims:
     """Return the claims of `user`, in four queries for any number of claims."""
     listed = shown_claims(user, now - SHOWN_AFTER_END)
     over = Case(When(state__in=FINAL, then=Value(1)), default=Value(0), output_field=IntegerField())
-    ordered = listed.annotate(over=over, number=Window(Count("pk"))).order_by("over", "-created_at", "-id")
+    question = Subquery(OPEN_QUESTION.order_by("-at").values("text")[:1])
+    is_open = When(state=ClaimState.REQUESTED, then=question)
+    ordered = listed.annotate(
+        over=over,
+        number=Window(Count("pk")),
+        question=Case(is_open, default=Value(""), output_field=TextField()),
+    ).order_by("over", "-created_at", "-id")
     shown: list[Any] = list(ordered.for_list().defer(*UNREAD)[:MAX_CLAIMS])
     held: dict[UUID, list[Allocation]] = defaultdict(list)
     ids = [claim.pk for claim in shown]
@@ -211,6 +222,7 @@ def my_claims(user: User, card: RateCard, *, now: datetime) -> MyClaims:
             [measured[claim.pk].recent.get(bucket) for bucket in buckets]
             if claim.state == ClaimState.ALLOCATED and claim.pk in measured
             else [],
+            claim.question or "",
         )
         for claim in shown
     ]

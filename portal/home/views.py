@@ -22,7 +22,7 @@ from core.prepared import Prepared
 from inventory.counts import fleet_counts
 from inventory.fleet import totals
 from portal.context import Shell
-from portal.home.needs import EXPIRES_SOON, LONG_WAIT, needs
+from portal.home.needs import LONG_WAIT, expires_soon, needs
 from portal.home.parts import (
     SHOWN_AFTER_END,
     MyClaims,
@@ -105,10 +105,10 @@ def home_stamp(shell: Shell, now: datetime) -> str:
     """
     user = user_of(shell.request)
     claims = []
-    for pk, state, expires_at, created_at, *values in _own_claims(is_admin=user.is_superuser).rows(
+    for pk, state, expires_at, created_at, duration, *values in _own_claims(is_admin=user.is_superuser).rows(
         user.pk, now - SHOWN_AFTER_END
     ):
-        ends = expires_at and (expires_at, expires_at <= now, expires_at <= now + EXPIRES_SOON)
+        ends = expires_at and (expires_at, expires_at <= now, expires_at <= now + expires_soon(duration))
         claims.append((pk, state, ends, created_at <= now - LONG_WAIT, values))
     parts = (bucket_start(now), shell.undecided, sorted(claims), SHARED.rows())
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:20]
@@ -121,7 +121,7 @@ def _own_claims(*, is_admin: bool) -> Prepared:
     def rows(person: UUID, since: datetime) -> QuerySet[Claim, Any]:
         claims = shown_claims(User(pk=person, is_superuser=is_admin), since)
         return claims.order_by().values_list(
-            *("pk", "state", "expires_at", "created_at", "version", "problem", "observation_hash")
+            *("pk", "state", "expires_at", "created_at", "duration", "version", "problem", "observation_hash")
         )
 
     return Prepared(rows, UUID, datetime)

@@ -7,6 +7,7 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
+from claims.inbox.comments import comment_on_claim
 from claims.models import Claim, Extension, QuotaRequest, RequestStatus
 from claims.states import ClaimState
 from inventory.freshness import OF_DEVICES
@@ -69,7 +70,7 @@ def test_engineer_sees_needs_with_actions(make, page, alice):
     now = timezone.now()
     make(ClaimState.PROVISIONED, name="depth-sweep", expires_at=now + 48 * HOUR)
     make(ClaimState.REQUESTED, name="occ-pretrain", created_at=now - 17 * HOUR)
-    make(ClaimState.ALLOCATED, name="night-run", expires_at=now + 7 * HOUR)
+    make(ClaimState.ALLOCATED, name="night-run", expires_at=now + 5 * HOUR)
     make(ClaimState.APPROVED, name="blocked", problem="exceeded quota: gpus, limited: 8.")
     text = page(alice)
     for said in (
@@ -77,7 +78,7 @@ def test_engineer_sees_needs_with_actions(make, page, alice):
         "Get the manifest",
         "occ-pretrain has been waiting for approval for 17 h",
         "Withdraw…",
-        "night-run expires in 6 h 59 min",
+        "night-run expires in 4 h 59 min",
         "blocked has a problem",
         "exceeded quota: gpus, limited: 8.",
     ):
@@ -87,6 +88,53 @@ def test_engineer_sees_needs_with_actions(make, page, alice):
         < text.index("night-run expires")
         < text.index("depth-sweep waits")
     )
+
+
+@pytest.mark.parametrize(
+    ("duration", "left", "is_shown"),
+    [
+        (24 * HOUR, 6.1 * HOUR, False),
+        (24 * HOUR, 5.9 * HOUR, True),
+        (4 * HOUR, 1.1 * HOUR, False),
+        (4 * HOUR, 0.9 * HOUR, True),
+        (10 * 24 * HOUR, 24.1 * HOUR, False),
+        (10 * 24 * HOUR, 23.9 * HOUR, True),
+    ],
+)
+def test_expiry_is_a_need_in_the_last_quarter_or_day(make, page, alice, duration, left, is_shown):
+    make(ClaimState.ALLOCATED, name="run", duration=duration, expires_at=timezone.now() + left)
+    assert ("run expires in" in page(alice)) is is_shown
+
+
+def test_least_time_left_for_its_duration_comes_first_with_extend(make, page, alice):
+    now = timezone.now()
+    for name, duration, left in (
+        ("long", 240 * HOUR, 20 * HOUR),
+        ("short", 4 * HOUR, 0.1 * HOUR),
+        ("over", 24 * HOUR, -0.1 * HOUR),
+        ("day", 24 * HOUR, 5 * HOUR),
+    ):
+        make(ClaimState.ALLOCATED, name=name, duration=duration, expires_at=now + left)
+    text = page(alice)
+    titles = re.findall(r">(\w+) (?:expires in|expired)", text)
+    assert titles == ["over", "short", "long", "day"]
+    needs = text[: text.index('id="mine-title"')]
+    actions = re.findall(r'<a class="btn btn-sm[^>]*>([^<]+)</a>', needs)
+    assert actions == ["Extend…", "Release…"] * 4
+
+
+def test_open_question_is_a_need_of_the_requester(make, page, alice, lena):
+    claim = make(ClaimState.REQUESTED, name="occ", created_at=timezone.now() - 17 * HOUR)
+    comment_on_claim(claim=claim, by=lena, text="Would one device do?", key="q")
+    text = page(alice)
+    assert "occ: an approver has a question" in text
+    assert "Would one device do?" in text
+    assert f'href="{reverse("claims:detail", args=[claim.pk])}#thread">Answer</a>' in text
+    assert "has been waiting for approval" not in text
+    comment_on_claim(claim=claim, by=alice, text="Yes.", key="a")
+    text = page(alice)
+    assert "has a question" not in text
+    assert "occ has been waiting for approval" in text
 
 
 def test_idle_claim_shows_duration_and_cost(make, page, alice):
@@ -296,7 +344,7 @@ def test_home_queries_do_not_grow_with_claims(make, client, alice, address, djan
         client.get(address)
 
 
-def test_every_change_reaches_a_home_that_polls(make, client, alice, vision, fra):
+def test_every_change_reaches_a_home_that_polls(make, client, alice, lena, vision, fra):
     """What the stamp stands for: claims, problems, ends, telemetry, rates, the inbox and the teams."""
     claim = make(ClaimState.ALLOCATED, held=False, expires_at=timezone.now() + 30 * HOUR)
     allocation = hold(claim, timezone.now() - HOUR)
@@ -306,12 +354,14 @@ def test_every_change_reaches_a_home_that_polls(make, client, alice, vision, fra
         measure(allocation, bucket_start(timezone.now()) - 2 * BUCKET, [0.9, 0.9])
         Collection.objects.update_or_create(cluster=fra, defaults={"sampled_at": timezone.now()})
 
+    claims: list[Claim] = []
     changes: list[Callable[[], object]] = [
-        lambda: make(ClaimState.REQUESTED),
+        lambda: claims.append(make(ClaimState.REQUESTED)),
         lambda: Claim.objects.filter(pk=claim.pk).update(problem="The node is gone."),
         lambda: Claim.objects.filter(pk=claim.pk).update(expires_at=timezone.now() + HOUR),
         busy,
         lambda: price("5.00"),
+        lambda: comment_on_claim(claim=claims[0], by=lena, text="Why?", key="q"),
         lambda: make(ClaimState.RELEASED),
         lambda: vision.memberships.filter(user=alice).delete(),
     ]

@@ -1,10 +1,12 @@
 from datetime import timedelta
 
 import pytest
+from django.urls import reverse
 from django.utils import timezone
 
 from claims.approvals.decide import approve, deny
 from claims.claim_page.explain import explain
+from claims.inbox.comments import comment_on_claim
 from claims.lifecycle.services import release
 from claims.models import Approval, ApprovalRule, Claim
 from claims.states import ClaimState
@@ -51,6 +53,19 @@ def test_request_waits_for_deciders_other_than_requester(claim, vision, fra, tra
 def test_request_for_admins_waits_for_admins(vision, fra, alice, root):
     claim = make_claim(vision, by=alice, cluster=fra, profile=make_profile("big", approval=Approval.ADMIN))
     assert explain(claim).next_action.who == "root"
+
+
+def test_owner_acts_next_while_a_question_is_open(claim, alice, lena, client):
+    comment_on_claim(claim=claim, by=lena, text="Would one device do?", key="q")
+    action = explain(claim).next_action
+    assert (action.headline, action.headline_for_others) == ("You act next.", "alice acts next.")
+    assert action.sentence.startswith("lena asked: “Would one device do?” Answer it. lars or lena can decide")
+    client.force_login(alice)
+    page = client.get(reverse("claims:detail", args=[claim.pk])).text
+    assert "<summary>Answer</summary>" in page
+    assert "Answer to lena" in page
+    comment_on_claim(claim=claim, by=alice, text="Yes.", key="a")
+    assert explain(claim).next_action.headline == "lars or lena decides next."
 
 
 def test_timeline_of_new_request(claim):

@@ -7,8 +7,8 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 from claims.approvals.decide import approve
-from claims.inbox.comments import comment_on_claim, comment_on_quota_request
-from claims.inbox.inbox import Inbox, open_question
+from claims.inbox.comments import comment_on_claim, comment_on_quota_request, open_question
+from claims.inbox.inbox import Inbox
 from claims.models import Comment
 from claims.states import ClaimState
 from core.errors import Invalid

@@ -13,7 +13,8 @@ from rest_framework.test import APIClient
 
 from claims.approvals import decide, pending
 from claims.inbox import views
-from claims.inbox.inbox import PENDING_TABS, Inbox, InboxSearch, open_question
+from claims.inbox.comments import open_question
+from claims.inbox.inbox import PENDING_TABS, Inbox, InboxSearch
 from claims.models import Claim, Comment
 from claims.states import ClaimState
 from tests.factories import make_claim, make_extension, make_profile, make_quota_request
