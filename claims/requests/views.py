@@ -120,7 +120,9 @@ def send_request(request: HttpRequest, form: RequestForm) -> HttpResponse:
     begun = timezone.now()
     if not form["cluster"].value():  # sent again, another cluster may be the best one
         earlier = Claim.objects.filter(requested_by=user_of(request), key=fields["key"])
-        fields["cluster"] = next((row.cluster for row in earlier.select_related("cluster")), fields["cluster"])
+        fields["cluster"] = next(
+            (row.cluster for row in earlier.select_related("cluster")), fields["cluster"]
+        )
     try:
         claim = request_claim(by=user_of(request), **fields)
     except Forbidden:
