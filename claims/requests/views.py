@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from claims.access import require_member
 from claims.catalogue.listing import CatalogueEntry, counted_at, counted_entries
 from claims.match_page import dropped_page, funnel_rows, relaxation_rows
-from claims.models import Draft, Profile
+from claims.models import Claim, Draft, Profile
 from claims.requests.draft_views import draft_query, draft_url, keep_in_session, restore_from_session
 from claims.requests.forms import Choices, RequestForm, prefill_problems, sent_profiles
 from claims.requests.preview import RequestPreview, preview
