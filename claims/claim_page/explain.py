@@ -107,8 +107,9 @@ def approval_action(claim: Claim) -> NextAction:
     if claim.decide_by is not None:
         sentence = f"The request expires on {moment(claim.decide_by)} if nobody decides; it reserves quota."
     if question := open_question(claim.comments.select_related("by")):
-        answer = f"{question.by.label} asked: “{Truncator(question.text).chars(200)}” Answer it. {deciders} can decide"
-        return NextAction("you", claim.requested_by.label, f"{answer} meanwhile. {sentence}")
+        text = Truncator(question.text).chars(200)
+        answer = f"{question.by.label} asked: “{text}” Answer it. {deciders} can decide meanwhile. {sentence}"
+        return NextAction("you", claim.requested_by.label, answer)
     return NextAction("person", deciders, sentence)
 
 
