@@ -18,8 +18,8 @@ from claims.approvals import decide as decisions
 from claims.approvals import pending
 from claims.inbox import bulk, comments
 from claims.inbox.bulk import Decision, decide, preview_decisions, select_requests, total_effects
-from claims.inbox.impact import past_claims, past_use, queue_sentence, share_of_free
 from claims.inbox.comments import open_question
+from claims.inbox.impact import past_claims, past_use, queue_sentence, share_of_free
 from claims.inbox.inbox import Inbox, InboxSearch, Item, ItemKind
 from claims.models import (
     Approval,
