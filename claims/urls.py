@@ -27,6 +27,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/drafts/save/", draft_views.draft_save, name="draft_save"),
     path("claims/drafts/restore/", draft_views.draft_restore, name="draft_restore"),
     path("claims/drafts/<uuid:draft_id>/delete/", draft_views.draft_delete, name="draft_delete"),
+    path("claims/request/last/", requests_views.request_like_last, name="request_like_last"),
     path("claims/request/import/", draft_views.request_import, name="request_import"),
     path("claims/request/further/", requests_views.request_further, name="request_further"),
     path("claims/request/preview/", requests_views.request_preview, name="request_preview"),

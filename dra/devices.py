@@ -184,6 +184,14 @@ def short_name(product: str) -> str:
     return BRANDS.sub("", product) or product
 
 
+FORM = re.compile(r"[\s-]+(?:SXM\d*|PCIe|OAM|NVL\d*|HBM\w*|\d+\s?GB)\b.*$", re.IGNORECASE)
+
+
+def model_name(product: str) -> str:
+    """Return the short name without memory and form factor: "NVIDIA A100-SXM4-80GB" is "A100"."""
+    return FORM.sub("", short_name(product))
+
+
 def product_words(product: str) -> list[str]:
     """Return the lower-case words of the short name, which all spellings share; none for a brand alone."""
     return _words(BRANDS.sub("", product))

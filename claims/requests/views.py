@@ -20,6 +20,7 @@ from claims.access import require_member
 from claims.catalogue.listing import CatalogueEntry, counted_at, counted_entries
 from claims.match_page import dropped_page, funnel_rows, relaxation_rows
 from claims.models import Claim, Draft, Profile
+from claims.plans.changes import current_parts, request_again_url
 from claims.requests.draft_views import draft_query, draft_url, keep_in_session, restore_from_session
 from claims.requests.forms import Choices, RequestForm, prefill_problems, sent_profiles
 from claims.requests.preview import RequestPreview, preview
@@ -321,3 +322,13 @@ def request_blockers(request: HttpRequest) -> HttpResponse:
     page["blockers"] = blockers_for(request.user, result.plan.cluster, result.snapshot, result.plan.spec)
     fragment = "#rows" if request.headers.get("HX-Request") else ""
     return render(request, f"claims/requests/blockers.html{fragment}", page)
+
+
+@require_safe
+def request_like_last(request: HttpRequest) -> HttpResponse:
+    """Lead to the request form with the newest request of the reader filled in, or to the empty form."""
+    user = user_of(request)
+    own = Claim.objects.visible_to(user).filter(requested_by=user, origin=Claim.Origin.PORTAL)
+    claim = own.with_profiles().select_related("team", "cluster", "profile_version__profile")
+    newest = claim.order_by("-created_at", "-pk").first()
+    return redirect(request_again_url(newest, current_parts(newest, ())) if newest else "claims:request")

@@ -1,7 +1,7 @@
 """
 The panels of Home: free profiles, clusters, spending of the month, and the reader's claims.
 
-Claims start with the live ones; those that ended in the past week follow.
+Claims that hold devices come first, by the time at which they expire; those that ended in the past week last.
 """
 
 import hashlib
@@ -13,14 +13,14 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, Count, IntegerField, Q, Subquery, TextField, Value, When, Window
+from django.db.models import Case, Count, F, IntegerField, Q, Subquery, TextField, Value, When, Window
 from django.utils import timezone
 
 from claims.catalogue.listing import CatalogueEntry, catalogue
 from claims.inbox.comments import OPEN_QUESTION
 from claims.models import Allocation, Claim, ClaimQuerySet
 from claims.states import FINAL, ClaimState
-from dra.devices import short_name
+from dra.devices import model_name, short_name
 from inventory.freshness import Age
 from teams.models import Team, User
 from usage.cost import Cost, total
@@ -31,6 +31,7 @@ from usage.samples import BUCKET, bucket_start
 from usage.telemetry import Observation, measurements, observe
 
 FREE_ROWS = 6
+MAX_MODELS = 3  # that are named
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,12 @@ class FreeRow:
     @property
     def taken(self) -> int:
         return (self.entry.total or 0) - (self.entry.free or 0)
+
+    @property
+    def models(self) -> str:
+        """Return the models of the matching devices: "A100, H100" or "4 models"."""
+        names = sorted({model_name(product) for product in self.entry.products})
+        return ", ".join(names) if len(names) <= MAX_MODELS else f"{len(names)} models"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +129,12 @@ def forecast(month: Month, until: datetime, spent: Cost) -> dict[str, Decimal]:
     }
 
 
-MAX_CLAIMS = 12  # that can need the reader
+MAX_CLAIMS = 16  # that can need the reader
 SHOWN_CLAIMS = 6
+STATE_ORDER = (  # those that cost money first, closed ones last
+    *(ClaimState.ALLOCATED, ClaimState.RELEASING, ClaimState.PROVISIONED, ClaimState.APPROVED),
+    ClaimState.REQUESTED,
+)
 SHOWN_AFTER_END = timedelta(days=7)  # how long a closed claim stays on the page
 SPARKLINE_SPAN = timedelta(hours=2)
 
@@ -195,14 +206,14 @@ def shown_claims(user: User, since: datetime) -> ClaimQuerySet:
 def my_claims(user: User, card: RateCard, *, now: datetime) -> MyClaims:
     """Return the claims of `user`, in four queries for any number of claims."""
     listed = shown_claims(user, now - SHOWN_AFTER_END)
-    over = Case(When(state__in=FINAL, then=Value(1)), default=Value(0), output_field=IntegerField())
+    ranks = [When(state=state, then=Value(rank)) for rank, state in enumerate(STATE_ORDER)]
     question = Subquery(OPEN_QUESTION.order_by("-at").values("text")[:1])
     is_open = When(state=ClaimState.REQUESTED, then=question)
     ordered = listed.annotate(
-        over=over,
+        rank=Case(*ranks, default=Value(len(STATE_ORDER)), output_field=IntegerField()),
         number=Window(Count("pk")),
         question=Case(is_open, default=Value(""), output_field=TextField()),
-    ).order_by("over", "-created_at", "-id")
+    ).order_by("rank", F("expires_at").asc(nulls_last=True), "-created_at", "-id")
     shown: list[Any] = list(ordered.for_list().defer(*UNREAD)[:MAX_CLAIMS])
     held: dict[UUID, list[Allocation]] = defaultdict(list)
     ids = [claim.pk for claim in shown]

@@ -21,7 +21,7 @@ LINKING = ("href", "action", "formaction", "hx-get", "hx-post")
 
 NUMBER = re.compile(r"^\d+$")
 SPAN = re.compile(r"^(\d+) to (\d+) of (\d+)\b")
-SHORTENED = re.compile(r"^The newest (\d+) of (\d+)\.$")
+SHORTENED = re.compile(r"^The (?:newest|first) (\d+) of (\d+)[.:]")
 COUNTED = re.compile(r"^(\d+) (?:claim|request|node|cluster|team|device|profile)s?$")
 
 

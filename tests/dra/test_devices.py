@@ -4,7 +4,15 @@ from fractions import Fraction
 
 import pytest
 
-from dra.devices import describe, mig_fraction, names_product, partition_width, share, short_name
+from dra.devices import (
+    describe,
+    mig_fraction,
+    model_name,
+    names_product,
+    partition_width,
+    share,
+    short_name,
+)
 from tests.dra.clusters import NVIDIA, gpu
 
 
@@ -214,3 +222,20 @@ def test_short_name_has_no_brand(product, short):
 )
 def test_name_means_products_that_begin_with_its_words(name, product, meant):
     assert names_product(name, product) is meant
+
+
+@pytest.mark.parametrize(
+    ("product", "model"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "A100"),
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA H100 NVL", "H100"),
+        ("NVIDIA GH200 480GB", "GH200"),
+        ("NVIDIA A100-PCIE-40GB", "A100"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada Generation"),
+        ("NVIDIA L40S", "L40S"),
+        ("AMD Instinct MI300X", "MI300X"),
+    ],
+)
+def test_model_name_has_neither_memory_nor_form_factor(product, model):
+    assert model_name(product) == model

@@ -152,6 +152,7 @@ PART_OF_ANOTHER_PAGE = {
 NO_PAGE = {
     "claims:catalogue_export": "a file",
     "claims:snippet_file": "a file",
+    "claims:request_like_last": "leads on to the request form",
     "usage:team_csv": "a file",
     "notify:notice": "leads on to what the notice is about",
     "api-schema": "for programs",

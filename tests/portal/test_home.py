@@ -243,18 +243,21 @@ def test_six_profiles_are_shown_first_those_in_use_then_those_open_to_the_reader
     make(ClaimState.ALLOCATED, profile=make_profile("zeta"))
     text = page(alice)
     free = text[text.index('id="free-title"') :]
-    shown = re.findall(r'class="dg-link" href="/catalogue/([\w-]+)/">[A-Z]', free)
+    shown = re.findall(r'href="/claims/request/\?profile=([\w-]+)"|href="/catalogue/([\w-]+)/"', free)
+    shown = [requested or locked for requested, locked in shown]
     assert shown == ["zeta", "open-0", "open-1", "open-2", "open-3", "open-4"]
     assert "All 8 profiles" in free
 
 
 def test_six_claims_are_shown_and_the_number_of_all(make, page, alice):
-    for number in range(8):
-        make(ClaimState.ALLOCATED, name=f"run-{number}")
+    make(ClaimState.REQUESTED, name="run-0")
+    for number in range(1, 8):
+        claim = make(ClaimState.ALLOCATED, name=f"run-{number}")
+        Claim.objects.filter(pk=claim.pk).update(expires_at=timezone.now() + (9 - number) * HOUR)
     text = page(alice)
     mine = text[text.index('id="mine-title"') : text.index('id="free-title"')]
     assert re.findall(r">(run-\d)</a>", mine) == ["run-7", "run-6", "run-5", "run-4", "run-3", "run-2"]
-    assert "The newest 6 of 8." in mine
+    assert "The first 6 of 8: claims that hold devices" in mine
 
 
 def test_admin_sees_fleet_and_stale_cluster(page, fra, make):

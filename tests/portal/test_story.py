@@ -3,6 +3,7 @@
 import pytest
 
 from claims.models import Claim
+from claims.states import ClaimState
 from teams.models import User
 
 pytestmark = [pytest.mark.usefixtures("demo_database"), pytest.mark.django_db]
@@ -10,8 +11,9 @@ pytestmark = [pytest.mark.usefixtures("demo_database"), pytest.mark.django_db]
 
 def test_home_of_the_engineer_shows_claims_of_the_story(client):
     client.force_login(User.objects.get(username="engineer"))
-    newest = Claim.objects.live().filter(requested_by__username="engineer").order_by("-created_at")[0]
-    assert f">{newest.name}</a>" in client.get("/").content.decode()
+    held = Claim.objects.filter(requested_by__username="engineer", state=ClaimState.ALLOCATED)
+    first = held.order_by("expires_at")[0]
+    assert f">{first.name}</a>" in client.get("/").content.decode()
 
 
 @pytest.mark.parametrize("time", ["first", "second"])

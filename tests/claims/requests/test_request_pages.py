@@ -1,5 +1,7 @@
 """The request form and the panel beside it."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -293,3 +295,15 @@ def test_any_cluster_costs_the_same_for_two_clusters_and_for_many(
     with CaptureQueriesContext(connection) as many:
         client.get(FORM + "?profile=train-80")
     assert len(many) == len(two)
+
+
+def test_request_like_last_fills_the_form_with_the_readers_newest_request(client, ask, alice, eve, train):
+    ask(name="first", duration=timedelta(hours=3), reason="first")
+    ask(name="second", duration=timedelta(hours=5), reason="second")
+    client.force_login(alice)
+    address = client.get("/claims/request/last/").headers["Location"]
+    assert "profile=train-80" in address
+    assert "duration=5h" in address
+    assert client.get(address).status_code == 200
+    client.force_login(eve)
+    assert client.get("/claims/request/last/").headers["Location"] == "/claims/request/"
