@@ -20,7 +20,7 @@ from claims.catalogue.listing import CatalogueEntry, catalogue
 from claims.inbox.comments import OPEN_QUESTION
 from claims.models import Allocation, Claim, ClaimQuerySet
 from claims.states import FINAL, ClaimState
-from dra.devices import model_name, short_name
+from dra.devices import model_name
 from inventory.freshness import Age
 from teams.models import Team, User
 from usage.cost import Cost, total
@@ -159,7 +159,7 @@ class ClaimRow:
         counts: dict[str, int] = defaultdict(int)
         for allocation in self.held:
             if allocation.ended_at is None:
-                name = f"{short_name(allocation.product)} {allocation.partition}".strip()
+                name = f"{model_name(allocation.product)} {allocation.partition}".strip()
                 counts[name or allocation.device] += 1
         return [f"{count} × {name}" for name, count in counts.items()]
 
