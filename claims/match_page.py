@@ -342,20 +342,20 @@ def dropped_page(
 ) -> DroppedPage:
     """Return one page of the devices that a step excludes, with holders as `person` may see them."""
     number = int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 1
-    found = dropped(
+    excluded = dropped(
         snapshot, spec, step.number, offset=max(number - 1, 0) * DEVICES_PER_PAGE, limit=DEVICES_PER_PAGE
     )
-    shown = Paginator(range(found.total), DEVICES_PER_PAGE).get_page(number)
+    shown = Paginator(range(excluded.total), DEVICES_PER_PAGE).get_page(number)
     if shown.number != number:  # beyond the last page
         offset = (shown.number - 1) * DEVICES_PER_PAGE
-        found = dropped(snapshot, spec, step.number, offset=offset, limit=DEVICES_PER_PAGE)
-    return DroppedPage(step, dropped_rows(person, cluster, found), shown)
+        excluded = dropped(snapshot, spec, step.number, offset=offset, limit=DEVICES_PER_PAGE)
+    return DroppedPage(step, dropped_rows(person, cluster, excluded), shown)
 
 
-def dropped_rows(person: Person, cluster: Cluster, found: Dropped) -> list[DroppedRow]:
-    devices = excluded_devices(person, cluster, found.drops)
+def dropped_rows(person: Person, cluster: Cluster, excluded: Dropped) -> list[DroppedRow]:
+    devices = excluded_devices(person, cluster, excluded.drops)
     rows = []
-    for drop in found.drops:
+    for drop in excluded.drops:
         device = devices.get(drop.device.key)
         holder = device.holder if device and drop.holder else None
         rows.append(

@@ -107,7 +107,7 @@ def node_tool(name: str) -> list[str]:
     )
 
 
-def run(*command: str, what: str) -> str:
+def run(*command: str, label: str) -> str:
     """Return the output of a command; raise AssetsMissing with its error if it fails."""
     done = subprocess.run(
         command,
@@ -118,7 +118,7 @@ def run(*command: str, what: str) -> str:
         check=False,
     )
     if done.returncode:
-        raise AssetsMissing(f"{what} failed: {done.stderr.strip() or done.stdout.strip()}")
+        raise AssetsMissing(f"{label} failed: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout
 
 
@@ -128,7 +128,7 @@ def install() -> None:
     if installed.exists() and installed.read_text() == digest(lock):
         return
     options = ("--ignore-scripts", "--include=dev", "--no-audit", "--no-fund", "--loglevel=error")
-    run(*node_tool("npm"), "ci", *options, what="npm ci")
+    run(*node_tool("npm"), "ci", *options, label="npm ci")
     installed.write_text(digest(lock))
 
 
@@ -159,7 +159,7 @@ def purge(sheet: Path, sources: list[Path]) -> str:
     content = [str(file.relative_to(ROOT)) for file in sources]
     cli = str(ROOT / "node_modules" / "purgecss" / "bin" / "purgecss.js")
     options = ("--keyframes", "--css", str(sheet), "--content", *content)
-    purged: list[dict[str, str]] = json.loads(run(*node_tool("node"), cli, *options, what="purgecss"))
+    purged: list[dict[str, str]] = json.loads(run(*node_tool("node"), cli, *options, label="purgecss"))
     return purged[0]["css"]
 
 

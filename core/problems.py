@@ -54,21 +54,21 @@ class BoundedJSON(JSONParser):
             raise TooLarge(f"The request has more than {max_bytes} bytes.")
         too_deep = ParseError(f"The JSON has more than {MAX_LEVELS} levels.")
         try:
-            found = super().parse(BytesIO(body), media_type, dict(parser_context or {}))
+            parsed = super().parse(BytesIO(body), media_type, dict(parser_context or {}))
         except RecursionError:
             raise too_deep from None
-        if levels(found) > MAX_LEVELS:
+        if levels(parsed) > MAX_LEVELS:
             raise too_deep
-        return found
+        return parsed
 
 
 def levels(value: Any) -> int:
     """Return how deep lists and objects are nested, counted without recursion; 0 for a plain value."""
-    deepest, here = 0, [value]
-    while here := [one for one in here if isinstance(one, list | dict)]:
-        deepest += 1
-        here = [part for one in here for part in (one.values() if isinstance(one, dict) else one)]
-    return deepest
+    depth, level = 0, [value]
+    while containers := [item for item in level if isinstance(item, list | dict)]:
+        depth += 1
+        level = [part for item in containers for part in (item.values() if isinstance(item, dict) else item)]
+    return depth
 
 
 MEDIA_TYPE = "application/problem+json"
@@ -149,10 +149,10 @@ def phrase(status: int) -> str:
 def field_errors(detail: Any, path: str = "") -> list[dict[str, str]]:
     """Return DRF's nested errors as a flat list of {"field": "a.b.0", "message", "code"}."""
     if isinstance(detail, dict):
-        return [found for key, value in detail.items() for found in field_errors(value, joined(path, key))]
+        return [error for key, value in detail.items() for error in field_errors(value, joined(path, key))]
     if isinstance(detail, list) and any(isinstance(item, dict | list) for item in detail):
         return [
-            found for index, value in enumerate(detail) for found in field_errors(value, joined(path, index))
+            error for index, value in enumerate(detail) for error in field_errors(value, joined(path, index))
         ]
     messages = detail if isinstance(detail, list) else [detail]
     return [

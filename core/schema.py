@@ -103,13 +103,13 @@ class Schema(AutoSchema):
             yield 429
         if self.method in WRITES:
             yield 403
-        if any(one["in"] == "path" for one in parameters):
+        if any(parameter["in"] == "path" for parameter in parameters):
             yield 404
-        if any(_may_be_malformed(one) for one in parameters):
+        if any(_may_be_malformed(parameter) for parameter in parameters):
             yield 422
         if "requestBody" in operation:
             yield from (413, 415, 422)
-        if any(one["name"] == idempotency.HEADER for one in parameters):
+        if any(parameter["name"] == idempotency.HEADER for parameter in parameters):
             yield 409
         handler = getattr(self.view, getattr(self.view, "action", None) or self.method.lower(), None)
         for declared in (handler, self.view):

@@ -17,7 +17,7 @@ from django.utils import timezone
 from cluster.protocol import EVENT, Expired, Gateway, Manifest
 from inventory.models import Cluster, Pod, PodEvent
 from inventory.sync.columns import instant
-from inventory.sync.rows import tell
+from inventory.sync.rows import send_changed
 
 MIN_PAUSE, MAX_PAUSE = timedelta(seconds=15), timedelta(minutes=5)  # between two listings for one pod
 GONE_FOR = timedelta(minutes=10)  # Events of a pod that was deleted earlier are not listed
@@ -67,11 +67,11 @@ def _listed(gateway: Gateway, namespace: str, pods: list[Pod]) -> dict[str, list
     selectors = ["involvedObject.kind=Pod"]
     if len(pods) <= MAX_SINGLE_PODS:
         selectors = [f"involvedObject.kind=Pod,involvedObject.uid={pod.uid}" for pod in pods]
-    found: dict[str, list[Manifest]] = {pod.uid: [] for pod in pods}
+    by_pod: dict[str, list[Manifest]] = {pod.uid: [] for pod in pods}
     for selector in selectors:
         for event in _items(gateway, namespace, selector):
-            found.get(event["involvedObject"].get("uid", ""), []).append(event)
-    return found
+            by_pod.get(event["involvedObject"].get("uid", ""), []).append(event)
+    return by_pod
 
 
 def _items(gateway: Gateway, namespace: str, selector: str) -> Iterator[Manifest]:
@@ -82,7 +82,9 @@ def _items(gateway: Gateway, namespace: str, selector: str) -> Iterator[Manifest
         return  # what came so far is true; the next reading has the rest
 
 
-def _write(cluster: Cluster, pods: list[Pod], found: dict[str, list[Manifest]], now: datetime) -> None:
+def _write(
+    cluster: Cluster, pods: list[Pod], events_by_pod: dict[str, list[Manifest]], now: datetime
+) -> None:
     with transaction.atomic():
         ids = {pod.pk: pod for pod in pods}
         before: dict[int, list[PodEvent]] = defaultdict(list)
@@ -91,9 +93,9 @@ def _write(cluster: Cluster, pods: list[Pod], found: dict[str, list[Manifest]], 
         moved: list[Pod] = []
         changed, made = [], []
         for pod in pods:
-            rows = pod_events(pod, found[pod.uid], now)
-            said = {(row.reason, row.message) for row in rows}
-            if said != {(row.reason, row.message) for row in before[pod.pk]}:
+            rows = pod_events(pod, events_by_pod[pod.uid], now)
+            reasons = {(row.reason, row.message) for row in rows}
+            if reasons != {(row.reason, row.message) for row in before[pod.pk]}:
                 moved.append(pod)
             if [_facts(row) for row in rows] != [_facts(row) for row in before[pod.pk]]:
                 changed.append(pod.pk)
@@ -106,7 +108,7 @@ def _write(cluster: Cluster, pods: list[Pod], found: dict[str, list[Manifest]], 
             revision = Cluster.objects.values_list("revision", flat=True).get(pk=cluster.pk)
             Pod.objects.filter(pk__in=[pod.pk for pod in moved]).update(revision=revision)
     if moved:
-        tell(cluster.pk, "Pod", frozenset(f"{pod.namespace}/{pod.name}" for pod in moved))
+        send_changed(cluster.pk, "Pod", frozenset(f"{pod.namespace}/{pod.name}" for pod in moved))
 
 
 def pod_events(pod: Pod, events: Iterable[Manifest], now: datetime) -> list[PodEvent]:

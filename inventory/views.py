@@ -88,26 +88,28 @@ def devices(request: HttpRequest) -> HttpResponseBase:
 
 @require_safe
 def device(request: HttpRequest, pk: str) -> HttpResponse:
-    found = get_object_or_404(
+    device_row = get_object_or_404(
         Device.objects.with_state()
         .select_related("cluster", "held_by", "node", "slice")
         .defer("cluster__credentials"),
         pk=pk,
     )
-    name_holders(request.user, [found])
+    name_holders(request.user, [device_row])
     siblings = Device.objects.none()
-    if found.parent_uuid:
-        of_gpu = Device.objects.present().filter(cluster=found.cluster, parent_uuid=found.parent_uuid)
-        siblings = of_gpu.with_state().exclude(pk=found.pk).order_by(F("name"))
+    if device_row.parent_uuid:
+        of_gpu = Device.objects.present().filter(
+            cluster=device_row.cluster, parent_uuid=device_row.parent_uuid
+        )
+        siblings = of_gpu.with_state().exclude(pk=device_row.pk).order_by(F("name"))
     context = {
-        "device": found,
-        "attributes": attribute_rows(found.driver, found.attributes),
-        "capacities": capacity_rows(found.driver, found.capacity),
+        "device": device_row,
+        "attributes": attribute_rows(device_row.driver, device_row.attributes),
+        "capacities": capacity_rows(device_row.driver, device_row.capacity),
         "siblings": siblings,
-        "gpus": physical_gpus_for(found.cluster, Device.objects.present().filter(pk=found.pk)),
-        "pool": pool_facts(found),
-        "history": device_history(found),
-        "ages": ages(OF_DEVICES, cluster=found.cluster),
+        "gpus": physical_gpus_for(device_row.cluster, Device.objects.present().filter(pk=device_row.pk)),
+        "pool": pool_facts(device_row),
+        "history": device_history(device_row),
+        "ages": ages(OF_DEVICES, cluster=device_row.cluster),
     }
     return render(request, "inventory/device.html", context)
 
@@ -171,25 +173,25 @@ def nodes(request: HttpRequest) -> HttpResponseBase:
 
 @require_safe
 def node(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
-    found = get_object_or_404(
+    node_row = get_object_or_404(
         Node.objects.select_related("cluster").defer("cluster__credentials"),
         cluster__name=cluster,
         name=name,
         gone_at=None,
     )
-    here = Device.objects.present().filter(cluster=found.cluster, node_name=name)
+    here = Device.objects.present().filter(cluster=node_row.cluster, node_name=name)
     devices = list(here.for_list().order_by("pool", "name"))
     name_holders(request.user, devices)
-    status = found.raw.get("status") or {}
+    status = node_row.raw.get("status") or {}
     context = {
-        "node": found,
+        "node": node_row,
         "devices": devices,
-        "gpus": physical_gpus_for(found.cluster, here),
+        "gpus": physical_gpus_for(node_row.cluster, here),
         "info": status.get("nodeInfo") or {},
         "conditions": status.get("conditions") or [],
-        "taints": (found.raw.get("spec") or {}).get("taints") or [],
-        "history": object_history(found.cluster, "Node", name),
-        "ages": ages((*OF_NODES, *OF_DEVICES), cluster=found.cluster),
+        "taints": (node_row.raw.get("spec") or {}).get("taints") or [],
+        "history": object_history(node_row.cluster, "Node", name),
+        "ages": ages((*OF_NODES, *OF_DEVICES), cluster=node_row.cluster),
     }
     return render(request, "inventory/node.html", context)
 
@@ -211,8 +213,8 @@ def clusters(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def cluster(request: HttpRequest, name: str) -> HttpResponse:
-    found = get_object_or_404(Cluster.objects.defer("credentials"), name=name)
-    rows = {row.resource: row for row in Freshness.objects.filter(cluster=found)}
+    cluster_row = get_object_or_404(Cluster.objects.defer("credentials"), name=name)
+    rows = {row.resource: row for row in Freshness.objects.filter(cluster=cluster_row)}
     resources = [
         {
             "name": kind.plural,
@@ -220,13 +222,13 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
             "optional": kind.plural in OPTIONAL,
             "stale": is_stale(rows[kind.plural].seen_at) if kind.plural in rows else True,
         }
-        for kind in mirrored_kinds(found)
+        for kind in mirrored_kinds(cluster_row)
     ]
-    events = ObjectEvent.objects.filter(cluster=found)[:MAX_LINES]
+    events = ObjectEvent.objects.filter(cluster=cluster_row)[:MAX_LINES]
     context = {
-        "cluster": found,
+        "cluster": cluster_row,
         "resources": resources,
-        "totals": totals(fleet_counts(found).values()),
+        "totals": totals(fleet_counts(cluster_row).values()),
         "history": [(event, history_line(event)) for event in events],
     }
     return render(request, "inventory/cluster.html", context)

@@ -74,10 +74,10 @@ def _statement(key: UUID) -> tuple[str, Sequence[Any]]:
         Exists(ALTERNATIVES.filter(together=True).order_by()),
     )
     text, values = Claim.objects.filter(pk=key).order_by().values_list(*columns).query.sql_with_params()
-    one, many = '"claims_claim"."id" = %s', '"claims_claim"."id" = ANY(%s)'
-    if text.count(one) != 1:
+    by_key, by_keys = '"claims_claim"."id" = %s', '"claims_claim"."id" = ANY(%s)'
+    if text.count(by_key) != 1:
         raise AssertionError(text)
-    return text.replace(one, many), values
+    return text.replace(by_key, by_keys), values
 
 
 ROWS = Prepared(_statement, UUID)

@@ -126,12 +126,14 @@ def _ensure_object(claim: Claim, gateway: Gateway) -> None:
     kind = plan.delivery_kind(claim.delivery)
     resource_quota_sync.before_delivery(claim, gateway)
     try:
-        standing = _find_or_create(claim, gateway, kind)
+        manifest = _find_or_create(claim, gateway, kind)
     except Refused as error:
         if error.mendable:
             note_problem(claim, f"{claim.cluster} refused it: {error} The portal keeps trying.")
-        elif error.quota and (mine := _own_object(claim, gateway, kind)):
-            _record_object(claim, gateway, kind, mine)  # another worker created it, which filled the quota
+        elif error.quota and (own_manifest := _own_object(claim, gateway, kind)):
+            _record_object(
+                claim, gateway, kind, own_manifest
+            )  # another worker created it, which filled the quota
         elif error.quota and resource_quota_sync.may_count_old_limit(claim, gateway, error):
             raise resource_quota_sync.QuotaNotYetWritten(
                 "The cluster still counts by the quota of a moment ago."
@@ -145,14 +147,14 @@ def _ensure_object(claim: Claim, gateway: Gateway) -> None:
     except ClusterInvalid as error:
         transitions.mark_failed(claim, f"{claim.cluster} refused it: {error}")
     else:
-        if plan.owner_id(standing) == str(claim.pk):
-            _record_object(claim, gateway, kind, standing)
+        if plan.owner_id(manifest) == str(claim.pk):
+            _record_object(claim, gateway, kind, manifest)
         else:
-            taken = (
+            message = (
                 f"{claim.namespace} of {claim.cluster} already has a {kind.kind} named {claim.name} that is "
                 "not of this claim. The portal did not change it. Request again under another name."
             )
-            transitions.return_to_approvers(claim, taken)
+            transitions.return_to_approvers(claim, message)
 
 
 def _find_or_create(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest:

@@ -49,11 +49,11 @@ def sync_allocations(claim: Claim, seen: Observation) -> bool:
 
     Admin access takes no device from anybody (KEP 5018), so it opens no row.
     """
-    ended, taken = _changed_allocations(seen)
+    ended, new_holdings = _changed_allocations(seen)
     for row, ended_at in ended:
         row.ended_at = max(ended_at, row.started_at)  # clocks differ
     Allocation.objects.bulk_update([row for row, _ended_at in ended], ["ended_at"])
-    opened = Allocation.objects.bulk_create(_new_allocations(claim, taken), ignore_conflicts=True)
+    opened = Allocation.objects.bulk_create(_new_allocations(claim, new_holdings), ignore_conflicts=True)
     completed = _complete(claim, seen)
     if times := [
         *(row.ended_at for row, _ended_at in ended if row.ended_at),
@@ -65,7 +65,7 @@ def sync_allocations(claim: Claim, seen: Observation) -> bool:
 
 def _changed_allocations(seen: Observation) -> tuple[list[tuple[Allocation, datetime]], list[DeviceHolding]]:
     """Return the open rows whose devices were given back, each with the time, and what was taken since."""
-    held = {each.key: each for each in seen.held if not each.admin_access}
+    held = {holding.key: holding for holding in seen.held if not holding.admin_access}
     ended = []
     for row in seen.open:
         key = (row.object_uid, row.driver, row.pool, row.device, row.share_id)
@@ -92,31 +92,32 @@ def _end_of_allocation(row: Allocation, held: DeviceHolding | None, seen: Observ
     return earlier.gone_at or earlier.seen_at
 
 
-def _new_allocations(claim: Claim, held: Iterable[DeviceHolding]) -> list[Allocation]:
-    wanted = list(held)
-    if not wanted:
+def _new_allocations(claim: Claim, holdings: Collection[DeviceHolding]) -> list[Allocation]:
+    if not holdings:
         return []
-    names = Q(driver__in={each.driver for each in wanted}, pool__in={each.pool for each in wanted})
+    names = Q(
+        driver__in={holding.driver for holding in holdings}, pool__in={holding.pool for holding in holdings}
+    )
     devices = {
         (device.driver, device.pool, device.name): device
         for device in Device.objects.filter(
-            names, cluster=claim.cluster_id, name__in={each.device for each in wanted}
+            names, cluster=claim.cluster_id, name__in={holding.device for holding in holdings}
         )
     }
     return [
         Allocation(
             claim=claim,
-            object_uid=each.object_uid,
-            object_name=each.object_name,
-            request=each.request,
-            driver=each.driver,
-            pool=each.pool,
-            device=each.device,
-            share_id=each.share_id,
-            started_at=each.since,
-            **device_columns(devices.get((each.driver, each.pool, each.device)), each.consumed),
+            object_uid=holding.object_uid,
+            object_name=holding.object_name,
+            request=holding.request,
+            driver=holding.driver,
+            pool=holding.pool,
+            device=holding.device,
+            share_id=holding.share_id,
+            started_at=holding.since,
+            **device_columns(devices.get((holding.driver, holding.pool, holding.device)), holding.consumed),
         )
-        for each in wanted
+        for holding in holdings
     ]
 
 
@@ -137,16 +138,16 @@ def claims_with_unknown_devices(limit: int) -> list[UUID]:
 
 def _complete(claim: Claim, seen: Observation) -> list[Allocation]:
     """Copy devices into open allocations that were noted before their device was mirrored; return those."""
-    held = {each.key: each for each in seen.held}
+    held = {holding.key: holding for holding in seen.held}
     incomplete = [
-        (row, each)
+        (row, holding)
         for row in seen.open
         if not (row.node_name or row.product)
-        and (each := held.get((row.object_uid, row.driver, row.pool, row.device, row.share_id)))
+        and (holding := held.get((row.object_uid, row.driver, row.pool, row.device, row.share_id)))
     ]
     rows = []
-    for (row, _each), complete in zip(
-        incomplete, _new_allocations(claim, [each for _row, each in incomplete]), strict=True
+    for (row, _holding), complete in zip(
+        incomplete, _new_allocations(claim, [holding for _row, holding in incomplete]), strict=True
     ):
         if complete.node_name or complete.product:
             for name in DEVICE_COLUMNS:
@@ -188,13 +189,13 @@ def settle_charges(claim: Claim, seen: Observation) -> None:
     """
     if not any(request.get("firstAvailable") for request in requests(claim.spec)):
         return
-    held = [sorted({one.request for one in device_holdings(row)}) for row in seen.holders]
-    taken = [names for names in held if names]
-    classes = _class_charges(claim, taken)
+    held = [sorted({holding.request for holding in device_holdings(row)}) for row in seen.holders]
+    requests_held = [names for names in held if names]
+    classes = _class_charges(claim, requests_held)
     charges, options = list(claim.charges.all()), list(claim.alternatives.filter(together=False))
     counts: list[tuple[ClaimCharge | Alternative, int | None]] = [
         *((row, classes.get(row.device_class)) for row in charges),
-        *((row, _profile_devices(claim, row, taken)) for row in options),
+        *((row, _profile_devices(claim, row, requests_held)) for row in options),
     ]
     moved = [(row, count) for row, count in counts if row.settled != count]
     if not moved:
@@ -205,25 +206,25 @@ def settle_charges(claim: Claim, seen: Observation) -> None:
         type(row)._default_manager.filter(pk=row.pk).update(settled=count)
 
 
-def _class_charges(claim: Claim, taken: list[list[str]]) -> dict[str, int | None]:
+def _class_charges(claim: Claim, requests_held: list[list[str]]) -> dict[str, int | None]:
     """Return devices per class, None where the worst counts because nothing is held."""
     worst = quota.charge(claim.spec)
-    if not taken:
+    if not requests_held:
         return dict.fromkeys(worst)
     counted: Counter[str] = Counter()
-    for names in taken:
+    for names in requests_held:
         counted.update(quota.charge(select_alternatives(claim.spec, names)))
-    waiting = max(claim.parallel - len(taken), 0)
+    waiting = max(claim.parallel - len(requests_held), 0)
     # More concurrent claims than requested are shown as over-use; they are never charged.
     return {
         name: min(counted[name] + waiting * count, claim.parallel * count) for name, count in worst.items()
     }
 
 
-def _profile_devices(claim: Claim, row: Alternative, taken: list[list[str]]) -> int | None:
-    if not taken:
+def _profile_devices(claim: Claim, row: Alternative, requests_held: list[list[str]]) -> int | None:
+    if not requests_held:
         return None
-    here = sum(row.name in names for names in taken) + max(claim.parallel - len(taken), 0)
+    here = sum(row.name in names for names in requests_held) + max(claim.parallel - len(requests_held), 0)
     return row.devices * min(here, claim.parallel) // claim.parallel
 
 
@@ -314,15 +315,15 @@ def _note(claim: Claim, seen: Observation) -> Note | None:
     digest, look_at = seen.digest(claim), _next_look(claim, seen)
     if digest == claim.observation_hash:
         return Note(claim, digest, claim.problem, look_at)
-    ended, taken = _changed_allocations(seen)
-    if claim.is_final or ended or taken or _next_step(claim, seen) is not None:
+    ended, new_holdings = _changed_allocations(seen)
+    if claim.is_final or ended or new_holdings or _next_step(claim, seen) is not None:
         return None
     if any(request.get("firstAvailable") for request in requests(claim.spec)):
         return None  # what it is charged for may have changed
-    trouble = find_drift(claim, seen)
-    if trouble is not None and trouble.is_told:
+    drift = find_drift(claim, seen)
+    if drift is not None and drift.is_told:
         return None
-    return Note(claim, digest, claim_problem(claim, seen, trouble), look_at)
+    return Note(claim, digest, claim_problem(claim, seen, drift), look_at)
 
 
 STORE_NOTES = """

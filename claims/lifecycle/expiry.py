@@ -190,9 +190,9 @@ def _deletion_sentence(end: datetime, grace: timedelta) -> str:
 
 
 def _how_to_extend(claim: Claim) -> str:
-    terms = ExtensionPolicy(claim, by=claim.requested_by)
-    end, free = claim.expires_at, terms.at_a_time
-    if free and end is not None and terms.way(end + free).at_once:
+    policy = ExtensionPolicy(claim, by=claim.requested_by)
+    end, free = claim.expires_at, policy.at_a_time
+    if free and end is not None and policy.option(end + free).at_once:
         return f"You may extend it by up to {in_words(free)} without approval."
     return "To keep it longer, ask for an extension."
 

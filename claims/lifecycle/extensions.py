@@ -56,13 +56,13 @@ class ExtensionPolicy:
         self.by = by
 
     @cached_property
-    def asked(self) -> list[tuple[ProfileVersion, int]]:
+    def profiles(self) -> list[tuple[ProfileVersion, int]]:
         return requested_profiles(self.claim)
 
     @property
     def at_a_time(self) -> timedelta:
-        """By how much it may be extended without asking; of several profiles the least."""
-        return min(version.extension for version, _devices in self.asked)
+        """The longest extension at a time without approval; of several profiles the shortest."""
+        return min(version.extension for version, _devices in self.profiles)
 
     @cached_property
     def granted_until(self) -> datetime:
@@ -75,8 +75,8 @@ class ExtensionPolicy:
     def deciders(self) -> tuple[User, ...]:
         return tuple(extension_approvers(self.claim, requested_by=self.by))
 
-    def way(self, until: datetime) -> ExtensionOption:
-        """Return how the claim gets to end then."""
+    def option(self, until: datetime) -> ExtensionOption:
+        """Return what an extension until then needs: nothing, or an approval."""
         if until <= self.granted_until:
             why = f"It was granted until {moment_with_zone(self.granted_until)} before."
             return ExtensionOption(until, at_once=True, why=why)
@@ -85,34 +85,36 @@ class ExtensionPolicy:
             return ExtensionOption(until, at_once=True, why=rule)
         return ExtensionOption(until, at_once=False, why=objection, who=self.deciders)
 
-    def ways(self) -> list[tuple[timedelta, ExtensionOption]]:
-        """Return usual steps from the end on, that of the profile among them, with the way to each."""
+    def options(self) -> list[tuple[timedelta, ExtensionOption]]:
+        """Return the usual spans after the end, with that of the profile, and what each needs."""
         spans = sorted({*USUAL_EXTENSIONS, self.at_a_time} - {timedelta(0)})
         end, now = self.claim.expires_at, timezone.now()
-        return [(span, self.way(end + span)) for span in spans if end and end + span > now]
+        return [(span, self.option(end + span)) for span in spans if end and end + span > now]
 
     def _rule_for(self, until: datetime) -> tuple[str, str]:
         """Return the sentence of the rule that lets it be extended at once, or "" and why there is none."""
         claim, free = self.claim, self.at_a_time
-        version = min((version for version, _devices in self.asked), key=lambda each: each.max_duration)
-        whole, span = until - duration_start(claim), until - (claim.expires_at or until)
-        if whole > version.max_duration:
+        version = min(
+            (version for version, _devices in self.profiles), key=lambda candidate: candidate.max_duration
+        )
+        total, span = until - duration_start(claim), until - (claim.expires_at or until)
+        if total > version.max_duration:
             return "", (
                 f"{f'{version.profile} v{version.number}'} allows {in_words(version.max_duration)} in "
-                f"all; it would be {in_words(whole)}."
+                f"all; it would be {in_words(total)}."
             )
         if span <= free:
             return (
                 f"{f'{version.profile} v{version.number}'} may be extended by up to {in_words(free)} "
-                "at a time without asking."
+                "at a time without approval."
             ), ""
         together = claim.together
-        effective_rule = effective_rule_for(claim.team, self.asked, duration=whole, together=together)
+        effective_rule = effective_rule_for(claim.team, self.profiles, duration=total, together=together)
         if effective_rule.automatic:
             return effective_rule.sentence, ""
         if free:
             return "", (
-                f"Without asking, {f'{version.profile} v{version.number}'} may be extended by "
+                f"Without approval, {f'{version.profile} v{version.number}'} may be extended by "
                 f"{in_words(free)} at a time; this is {in_words(span)}."
             )
         return "", effective_rule.sentence

@@ -101,12 +101,16 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     end = require_running(claim)
     require_date(until)
     _require_later_end(claim, end, until)
-    way = ExtensionPolicy(claim, by=by).way(until)
-    if not way.at_once:
+    option = ExtensionPolicy(claim, by=by).option(until)
+    if not option.at_once:
         _require_none_waiting(claim)
     granted: dict[str, Any] = {}
-    if way.at_once:
-        granted = {"status": RequestStatus.APPROVED, "decided_at": timezone.now(), "decision_note": way.why}
+    if option.at_once:
+        granted = {
+            "status": RequestStatus.APPROVED,
+            "decided_at": timezone.now(),
+            "decision_note": option.why,
+        }
     try:
         with transaction.atomic():
             extension = Extension.objects.create(
@@ -124,8 +128,8 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
             return _earlier_extension(earlier, claim)
         _require_none_waiting(claim)
         raise
-    if way.at_once:
-        _move_end(claim, until, why=way.why, by=by)
+    if option.at_once:
+        _move_end(claim, until, why=option.why, by=by)
     else:
         claim.remark(f"Extension until {moment_with_zone(until)} requested.", by=by)
         _notify_approvers(extension)
@@ -333,8 +337,8 @@ def transfer(*, claim: Claim, by: User, to: User) -> Claim:
         raise Invalid(f"{to.label} is no member of {claim.team}, so {claim} cannot be theirs.")
     old = claim.requested_by
     # The key of a request is its asker's; somebody else may have used the same.
-    taken = Claim.objects.filter(requested_by=to, key=claim.key).exists()
-    key = f"handed-over-{claim.pk}" if taken else claim.key
+    key_in_use = Claim.objects.filter(requested_by=to, key=claim.key).exists()
+    key = f"handed-over-{claim.pk}" if key_in_use else claim.key
     claim.remark(f"Handed over from {old.label} to {to.label}.", by=by, requested_by=to, key=key)
     _notify_transfer(claim, by, old, to)
     return claim

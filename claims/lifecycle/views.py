@@ -180,21 +180,21 @@ def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         refusal = Conflict(reason)
     if refusal is not None or claim.expires_at is None:
         return ask_or_act(request, "extend", {"claim": claim, "refusal": refusal})
-    terms = ExtensionPolicy(claim, by=user)
-    ways = terms.ways()
-    proposed = next((span for span, way in ways if way.at_once), None)
+    policy = ExtensionPolicy(claim, by=user)
+    options = policy.options()
+    proposed = next((span for span, option in options if option.at_once), None)
     sent = request.POST if request.method == "POST" else None
     form = ExtendForm(sent, end=claim.expires_at, span=proposed or timedelta(hours=24))
     page: Page = {
         "claim": claim,
         "form": form,
-        "ways": [(spell_duration(span), span, way) for span, way in ways],
+        "options": [(spell_duration(span), span, option) for span, option in options],
         "waiting": pending_extension(claim),
     }
     if typed := request.GET.get("until"):
-        asked = ExtendForm({"until": typed}, end=claim.expires_at)
-        later = asked.is_valid() and asked.cleaned_data["until"] > claim.expires_at
-        page["typed"] = terms.way(asked.cleaned_data["until"]) if later else None
+        typed_form = ExtendForm({"until": typed}, end=claim.expires_at)
+        later = typed_form.is_valid() and typed_form.cleaned_data["until"] > claim.expires_at
+        page["typed"] = policy.option(typed_form.cleaned_data["until"]) if later else None
         if request.headers.get("HX-Request"):
             return render(request, "claims/lifecycle/extend.html#typed", page)
 

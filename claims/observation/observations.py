@@ -218,22 +218,22 @@ def _add_missed(seen: dict[UUID, Observation], claims: Sequence[Claim]) -> None:
 
 def _add_pods(seen: dict[UUID, Observation], claims: Sequence[Claim], *, brief: bool) -> None:
     """Find pods by the names of the claims' ResourceClaims and templates in their namespaces."""
-    wanted: dict[tuple[UUID, str, str], set[UUID]] = defaultdict(set)
-    templates: dict[tuple[UUID, str, str], set[UUID]] = defaultdict(set)
+    by_claim_name: dict[tuple[UUID, str, str], set[UUID]] = defaultdict(set)
+    by_template_name: dict[tuple[UUID, str, str], set[UUID]] = defaultdict(set)
     for claim in claims:
         place = claim.cluster_id, claim.namespace
         for name in {row.name for row in seen[claim.pk].holders} | {claim.name}:
-            wanted[*place, name].add(claim.pk)
+            by_claim_name[*place, name].add(claim.pk)
         if claim.delivery == Delivery.TEMPLATE:
-            templates[*place, claim.name].add(claim.pk)
-    found: dict[int, tuple[Pod, set[UUID]]] = {}
+            by_template_name[*place, claim.name].add(claim.pk)
+    pods_with_users: dict[int, tuple[Pod, set[UUID]]] = {}
     # Two queries, each of which has an index: together they would read every pod of the namespaces.
-    for column, owners in (("claims", wanted), ("templates", templates)):
+    for column, owners in (("claims", by_claim_name), ("templates", by_template_name)):
         for pod in _pods_with(column, owners, brief=brief):
             names = getattr(pod, column)
             users = {pk for name in names for pk in owners.get((pod.cluster_id, pod.namespace, name), ())}
-            found.setdefault(pod.pk, (pod, set()))[1].update(users)
-    for pod, users in sorted(found.values(), key=lambda entry: entry[0].name):
+            pods_with_users.setdefault(pod.pk, (pod, set()))[1].update(users)
+    for pod, users in sorted(pods_with_users.values(), key=lambda entry: entry[0].name):
         for pk in users:
             seen[pk].pods.append(pod)
 

@@ -26,12 +26,12 @@ from teams.access import is_platform_admin
 @dataclass(frozen=True)
 class WrittenQuotaLine:
     """
-    One class of one team: `stands` devices there and `free` over all clusters, and what the cluster says that
-    it allows and counts.
+    One class of one team: `present` devices there, `free` ones over all clusters, and the limit and use that
+    the cluster shows.
     """
 
     label: str
-    stands: int
+    present: int
     free: int
     written: str
     used: str
@@ -145,8 +145,8 @@ def namespace_row(
         name = use.quota.device_class
         key = quota.class_quota_key(name)
         seen = (observed_hard.get(key, ""), observed_used.get(key, ""))
-        lines.append(WrittenQuotaLine(use.label, room.stands[name], room.free[name], *seen, use))
-    ignored = [said for key, value in observed_hard.items() if (said := quota.ignored_reason(key, value))]
+        lines.append(WrittenQuotaLine(use.label, room.present[name], room.free[name], *seen, use))
+    ignored = [reason for key, value in observed_hard.items() if (reason := quota.ignored_reason(key, value))]
     return NamespaceRow(team_namespace, written, lines, ignored)
 
 
@@ -186,7 +186,7 @@ def policies(request: HttpRequest, name: str) -> HttpResponse:
     cluster = get_object_or_404(Cluster.objects.defer("credentials"), name=name)
     if not is_platform_admin(request.user):
         raise PermissionDenied("Only platform admins prepare admission policies.")
-    chosen = [one for one in request.GET.getlist("policy") if one in POLICIES] or list(POLICIES)
+    chosen = [policy for policy in request.GET.getlist("policy") if policy in POLICIES] or list(POLICIES)
     action = PolicyAction.WARN if request.GET.get("action") == PolicyAction.WARN else PolicyAction.DENY
     account, problem, text = request.GET.get("account", "").strip() or ACCOUNT, "", ""
     try:
@@ -194,9 +194,9 @@ def policies(request: HttpRequest, name: str) -> HttpResponse:
     except Invalid as refusal:
         problem = refusal.message
     if "download" in request.GET and text:
-        answer = HttpResponse(text, content_type="application/yaml")
-        answer["Content-Disposition"] = f'attachment; filename="dragoman-policies-{cluster.name}.yaml"'
-        return answer
+        response = HttpResponse(text, content_type="application/yaml")
+        response["Content-Disposition"] = f'attachment; filename="dragoman-policies-{cluster.name}.yaml"'
+        return response
     page = {
         "cluster": cluster,
         "policies": [(key, *words, key in chosen) for key, words in POLICY_TEXTS.items()],

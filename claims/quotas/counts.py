@@ -125,16 +125,16 @@ def _unmanaged_rows(teams: Collection[UUID]) -> QuerySet[Any, Any]:
     """Return the unmanaged claims and pods in the namespaces of these teams, as `UseRow`s."""
     team = Subquery(_places().values("team")[:1])
     claims = unmanaged_use_claims(teams).order_by().annotate(kind=Value(CLAIM), team=team)
-    what = claims.annotate(part=KeyTextTransform("spec", "raw"), seen=Value(""), node=Value(""))
-    return what.values_list(*OBJECT, "node").union(_asking_pods(teams), all=True).order_by("-kind", "name")
+    rows = claims.annotate(part=KeyTextTransform("spec", "raw"), seen=Value(""), node=Value(""))
+    return rows.values_list(*OBJECT, "node").union(_asking_pods(teams), all=True).order_by("-kind", "name")
 
 
 def _asking_pods(teams: Collection[UUID] | None = None) -> QuerySet[Any, Any]:
     """Return the pods that ask for devices by number in the namespaces of these teams, of all without any."""
     places = _places() if teams is None else _places().filter(team__in=teams)
-    asking = Pod.objects.filter(gone_at=None).exclude(extended={}).exclude(phase__in=ENDED_PHASES)
-    what = (
-        asking.filter(Exists(places))
+    pods = Pod.objects.filter(gone_at=None).exclude(extended={}).exclude(phase__in=ENDED_PHASES)
+    rows = (
+        pods.filter(Exists(places))
         .order_by()
         .annotate(
             team=Subquery(places.values("team")[:1]),
@@ -144,7 +144,7 @@ def _asking_pods(teams: Collection[UUID] | None = None) -> QuerySet[Any, Any]:
             seen=KeyTextTransform("status", "raw"),
         )
     )
-    return what.values_list(*OBJECT, "node_name")
+    return rows.values_list(*OBJECT, "node_name")
 
 
 def _places() -> QuerySet[TeamNamespace]:

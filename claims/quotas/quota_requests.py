@@ -53,36 +53,44 @@ def named_quota(team: Team, *, device_class: str, profile_id: UUID | None, count
     return rows.first()
 
 
-def requested_quota(asked: QuotaRequest) -> Quota | None:
+def requested_quota(quota_request: QuotaRequest) -> Quota | None:
     return named_quota(
-        asked.team, device_class=asked.device_class, profile_id=asked.profile_id, counts=asked.counts
+        quota_request.team,
+        device_class=quota_request.device_class,
+        profile_id=quota_request.profile_id,
+        counts=quota_request.counts,
     )
 
 
-def quota_words(asked: QuotaRequest) -> str:
+def quota_words(quota_request: QuotaRequest) -> str:
     """Return the label of the requested quota: "gpu.nvidia.com", "train-80", "claims"."""
-    row = Quota(team=asked.team, device_class=asked.device_class, profile=asked.profile, counts=asked.counts)
+    row = Quota(
+        team=quota_request.team,
+        device_class=quota_request.device_class,
+        profile=quota_request.profile,
+        counts=quota_request.counts,
+    )
     return quota_label(row)
 
 
-def request_impact(asked: QuotaRequest) -> QuotaImpact:
-    row = requested_quota(asked)
-    stands = quota_usage([row])[0] if row else None
-    before = stands.limit if stands else 0
-    label = quota_words(asked)
-    if not asked.device_class:
-        return QuotaImpact(label, stands, before, asked.devices)
+def request_impact(quota_request: QuotaRequest) -> QuotaImpact:
+    row = requested_quota(quota_request)
+    usage = quota_usage([row])[0] if row else None
+    before = usage.limit if usage else 0
+    label = quota_words(quota_request)
+    if not quota_request.device_class:
+        return QuotaImpact(label, usage, before, quota_request.devices)
     now = timezone.now()
-    rows = Quota.objects.filter(device_class=asked.device_class)
+    rows = Quota.objects.filter(device_class=quota_request.device_class)
     raises = QuotaIncrease.objects.filter(quota__in=rows, starts_at__lte=now, ends_at__gt=now)
     granted = sum(table.aggregate(total=Sum("devices"))["total"] or 0 for table in (rows, raises))
     return QuotaImpact(
         label,
-        stands,
+        usage,
         before,
-        asked.devices,
-        granted=granted + asked.devices - before,
-        capacity=device_capacity([asked.device_class]).get(asked.device_class),
+        quota_request.devices,
+        granted=granted + quota_request.devices - before,
+        capacity=device_capacity([quota_request.device_class]).get(quota_request.device_class),
     )
 
 
@@ -97,19 +105,19 @@ NOTIFY_AFTER = timedelta(days=2)  # a raise that ended longer ago is not told of
 def end_overdue(now: datetime) -> None:
     """Let requests expire that nobody decided on in time."""
     overdue = QuotaRequest.objects.filter(status=RequestStatus.WAITING, decide_by__lte=now)
-    for asked in overdue.select_related("team", "requested_by"):
+    for quota_request in overdue.select_related("team", "requested_by"):
         with transaction.atomic():  # nobody is left untold
-            if asked.decide(RequestStatus.EXPIRED, by=None, note="Nobody decided in time."):
-                _notify_expired(asked)
+            if quota_request.decide(RequestStatus.EXPIRED, by=None, note="Nobody decided in time."):
+                _notify_expired(quota_request)
 
 
-def _notify_expired(asked: QuotaRequest) -> None:
+def _notify_expired(quota_request: QuotaRequest) -> None:
     notify(
-        [asked.requested_by],
-        key=f"quota-request-decided-{asked.pk}",
-        title=f"Quota request of {asked.team} expired",
+        [quota_request.requested_by],
+        key=f"quota-request-decided-{quota_request.pk}",
+        title=f"Quota request of {quota_request.team} expired",
         body="Request again if it is still needed.",
-        url=reverse("claims:quota_request_decision", args=[asked.pk]),
+        url=reverse("claims:quota_request_decision", args=[quota_request.pk]),
     )
 
 

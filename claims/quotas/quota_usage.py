@@ -129,10 +129,10 @@ def _counter_sets(pools: Collection[Pool]) -> dict[Pool, dict[CounterKey, int]]:
     clusters, _drivers, names, _generations = (set(column) for column in zip(*pools, strict=True))
     slices = ResourceSlice.objects.filter(gone_at=None, cluster__in=clusters, pool__in=names)
     columns = ("cluster", "driver", "pool", "generation", "raw__spec__sharedCounters")
-    found: dict[Pool, dict[CounterKey, int]] = defaultdict(dict)
+    counters: dict[Pool, dict[CounterKey, int]] = defaultdict(dict)
     for *pool, sets in slices.filter(raw__spec__has_key="sharedCounters").values_list(*columns):
-        found[tuple(pool)].update((key, amount.nano) for key, amount in amounts(sets))
-    return found
+        counters[tuple(pool)].update((key, amount.nano) for key, amount in amounts(sets))
+    return counters
 
 
 def reason_for_guarantees(
@@ -269,8 +269,8 @@ def quota_usage(quotas: Iterable[Quota], unmanaged: UnmanagedByTeam | None = Non
     """Count what stands against these quota rows. Under their lock the figures cannot grow."""
     rows = list(quotas)
     return [
-        QuotaUsage(row, each.held, each.reserved, each.unmanaged, each.raised)
-        for row, each in zip(rows, count_quotas(rows, unmanaged), strict=True)
+        QuotaUsage(row, counts.held, counts.reserved, counts.unmanaged, counts.raised)
+        for row, counts in zip(rows, count_quotas(rows, unmanaged), strict=True)
     ]
 
 
@@ -314,18 +314,18 @@ def quota_lines(
     fit. `charge` is devices per class, `profiles` devices per profile, `claims` how many claims it may make.
     """
     standings = quota_usage(rows)
-    of_claims = [each for each in standings if each.quota.counts == Quota.Counts.CLAIMS]
-    by_class = {each.quota.device_class: each for each in standings if each.quota.device_class}
+    of_claims = [usage for usage in standings if usage.quota.counts == Quota.Counts.CLAIMS]
+    by_class = {usage.quota.device_class: usage for usage in standings if usage.quota.device_class}
     lines = [
         _quota_line(name, by_class.get(name), team, needs) for name, needs in sorted(charge.items()) if needs
     ]
-    by_profile = {each.quota.profile_id: each for each in standings if each.quota.profile_id}
+    by_profile = {usage.quota.profile_id: usage for usage in standings if usage.quota.profile_id}
     lines += [
         _quota_line(str(profile), by_profile[profile.pk], team, needs)
         for profile, needs in profiles.items()
         if profile.pk in by_profile
     ]
-    lines += [_quota_line(each.label, each, team, claims) for each in of_claims if claims]
+    lines += [_quota_line(usage.label, usage, team, claims) for usage in of_claims if claims]
     return [*lines, *_guarantee_lines(team, charge)]
 
 
@@ -459,9 +459,9 @@ def _contributing_claims(quota: Quota) -> QuerySet[Claim]:
     elif quota.profile_id:
         alone = Q(alternatives=None, profile_version__profile=quota.profile_id)
         own = claims.filter(alone | Q(alternatives__profile_version__profile=quota.profile_id)).for_list()
-        taken = Coalesce("alternatives__settled", "alternatives__devices")
-        whole = Coalesce(taken, F("devices") * F("parallel"))
-        counted = Coalesce(taken, Greatest(F("devices") * F("parallel") - F("carried"), 0))
+        charged_devices = Coalesce("alternatives__settled", "alternatives__devices")
+        whole = Coalesce(charged_devices, F("devices") * F("parallel"))
+        counted = Coalesce(charged_devices, Greatest(F("devices") * F("parallel") - F("carried"), 0))
     else:
         own = claims.filter(charges__device_class=quota.device_class).for_list()
         whole = Coalesce("charges__settled", "charges__devices")

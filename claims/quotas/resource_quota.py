@@ -47,19 +47,19 @@ class NamespaceUsage:
 @dataclass(frozen=True, slots=True)
 class Headroom:
     """
-    By class, what stands in a namespace and what the team has free; together it is what may be there.
+    Devices by class: `present` in a namespace and `free` in the quota of the team; the limit is their sum.
 
-    `claims` and `templates` are what may be there of those, None without a limit.
+    `claims` and `templates` are the limits for those, None without a limit.
     """
 
-    stands: dict[str, int]
+    present: dict[str, int]
     free: dict[str, int]
     claims: int | None = None
     templates: int | None = None
 
     @property
     def devices(self) -> dict[str, int]:
-        return {name: count + self.free[name] for name, count in self.stands.items()}
+        return {name: count + self.free[name] for name, count in self.present.items()}
 
 
 def headrooms(team_namespaces: Collection[TeamNamespace]) -> dict[int, Headroom]:
@@ -94,14 +94,14 @@ def headrooms(team_namespaces: Collection[TeamNamespace]) -> dict[int, Headroom]
     }
 
 
-def _headroom(stands: NamespaceUsage, known: set[str], free: dict[str, int], claims: int | None) -> Headroom:
+def _headroom(usage: NamespaceUsage, known: set[str], free: dict[str, int], claims: int | None) -> Headroom:
     names = sorted(known | free.keys())
     room = {name: free.get(name, 0) for name in names}
-    there = {name: stands.classes[name] for name in names}
+    present = {name: usage.classes[name] for name in names}
     if claims is None:
-        return Headroom(there, room)
-    most = claims + stands.claims
-    return Headroom(there, room, claims=most, templates=max(most, stands.templates))
+        return Headroom(present, room)
+    most = claims + usage.claims
+    return Headroom(present, room, claims=most, templates=max(most, usage.templates))
 
 
 def _namespace_usage(team_namespaces: Collection[TeamNamespace]) -> dict[Place, NamespaceUsage]:
@@ -356,8 +356,8 @@ def _note_drift(row: WrittenQuota, current: Manifest | None) -> None:
         row.repaired_at = None
 
 
-def _equal(one: str, other: str) -> bool:
+def _equal(left: str, right: str) -> bool:
     try:
-        return Quantity.parse(one) == Quantity.parse(other)
+        return Quantity.parse(left) == Quantity.parse(right)
     except QuantityError:
-        return one == other
+        return left == right

@@ -45,8 +45,8 @@ def write_changed(cluster_id: UUID, namespaces: Collection[str]) -> None:
     Do so for the teams in whose namespaces something has changed: their unmanaged use, or which
     alternative a claim has taken.
     """
-    kept = TeamNamespace.objects.filter(team=OuterRef("team"), cluster__write_quotas=True)
-    changed = TeamNamespace.objects.filter(Exists(kept), cluster=cluster_id, namespace__in=namespaces)
+    enforced = TeamNamespace.objects.filter(team=OuterRef("team"), cluster__write_quotas=True)
+    changed = TeamNamespace.objects.filter(Exists(enforced), cluster=cluster_id, namespace__in=namespaces)
     write_teams(set(changed.values_list("team", flat=True)))
 
 
@@ -176,6 +176,8 @@ def _write_cluster(cluster: Cluster, gateway: Gateway) -> None:
 def _delete_orphans(gateway: Gateway, namespaces: Iterable[str]) -> None:
     """Delete the portal's objects in namespaces that are no longer those of a team."""
     marked = gateway.list(RESOURCE_QUOTA, label_selector="=".join(resource_quota.LABEL))
-    for found in [item["metadata"] for page in marked for item in page.items]:
-        if found["name"] == resource_quota.NAME and found["namespace"] not in namespaces:
-            gateway.delete(RESOURCE_QUOTA, found["name"], namespace=found["namespace"], uid=found["uid"])
+    for metadata in [item["metadata"] for page in marked for item in page.items]:
+        if metadata["name"] == resource_quota.NAME and metadata["namespace"] not in namespaces:
+            gateway.delete(
+                RESOURCE_QUOTA, metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"]
+            )

@@ -200,14 +200,14 @@ def quota_set(request: HttpRequest) -> HttpResponse:
 PREFILLED = ("team", "device_class", "profile", "counts", "more")
 
 COLUMNS: list[Column[QuotaRequest]] = [
-    Column("team", "Team", lambda one: one.team.slug, sort="team__slug"),
+    Column("team", "Team", lambda row: row.team.slug, sort="team__slug"),
     Column("what", "What", quota_words, fixed=True),
-    Column("devices", "Requested limit", lambda one: one.devices, sort="devices", numeric=True),
-    Column("until", "Until", lambda one: until_words(one.until), sort="until"),
-    Column("status", "Status", lambda one: one.get_status_display(), sort="status"),
-    Column("requester", "Requester", lambda one: one.requested_by.username, sort="requested_by__username"),
-    Column("requested", "Requested", lambda one: one.requested_at.isoformat(), sort="requested_at"),
-    Column("reason", "Reason", lambda one: one.reason, shown=False),
+    Column("devices", "Requested limit", lambda row: row.devices, sort="devices", numeric=True),
+    Column("until", "Until", lambda row: until_words(row.until), sort="until"),
+    Column("status", "Status", lambda row: row.get_status_display(), sort="status"),
+    Column("requester", "Requester", lambda row: row.requested_by.username, sort="requested_by__username"),
+    Column("requested", "Requested", lambda row: row.requested_at.isoformat(), sort="requested_at"),
+    Column("reason", "Reason", lambda row: row.reason, shown=False),
 ]
 
 

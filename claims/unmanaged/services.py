@@ -105,14 +105,14 @@ def _lines(
     """
     charge, counted = _claim_charge(row, profile)
     lines = []
-    for each in quota_usage.quota_usage(rows):
-        needs = counted[profile] if each.quota.profile_id else 0
-        sentence = each.sentence + "."
+    for usage in quota_usage.quota_usage(rows):
+        needs = counted[profile] if usage.quota.profile_id else 0
+        sentence = usage.sentence + "."
         if needs:
-            sentence = f"{each.sentence}; this claim needs {needs}."  # fmt: skip
-        fits = each.used + needs <= each.limit
-        lines.append(quota_usage.QuotaLine(each.label, each, needs, fits=fits, sentence=sentence))
-    classes = {each.device_class for each in rows}
+            sentence = f"{usage.sentence}; this claim needs {needs}."  # fmt: skip
+        fits = usage.used + needs <= usage.limit
+        lines.append(quota_usage.QuotaLine(usage.label, usage, needs, fits=fits, sentence=sentence))
+    classes = {usage.device_class for usage in rows}
     for name in sorted(name for name, count in charge.items() if count and name not in classes):
         problem = f"{team} has no quota for {name} devices."
         lines.append(quota_usage.QuotaLine(name, None, charge[name], fits=False, sentence=problem))
@@ -137,7 +137,7 @@ def _require_adoptable(
     role = role_in(owner, team)
     if role is None or role.rank < Role.MEMBER.rank or not owner.is_active:
         raise Invalid(f"{owner.label} is no member of {team}.")
-    fitting = {one.pk: one.current for one in fitting_profiles(row, team)}
+    fitting = {candidate.pk: candidate.current for candidate in fitting_profiles(row, team)}
     version = fitting.get(profile.pk)
     if version is None:
         raise Invalid(f"The profile {profile} is not open to {team}, or requests other classes than {row}.")

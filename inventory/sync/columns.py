@@ -89,39 +89,39 @@ def uses_claims(pod: Manifest) -> bool:
 
 def trim(model: type[Mirrored], manifest: Manifest) -> Manifest:
     """Return a copy without what is noise or none of the portal's business."""
-    kept = dict(manifest)
-    kept["metadata"] = _metadata(manifest["metadata"])
+    trimmed = dict(manifest)
+    trimmed["metadata"] = _metadata(manifest["metadata"])
     if model is Pod:
-        kept["spec"] = _pod_spec(manifest.get("spec") or {})
-        kept["status"] = _pod_status(manifest.get("status") or {})
+        trimmed["spec"] = _pod_spec(manifest.get("spec") or {})
+        trimmed["status"] = _pod_status(manifest.get("status") or {})
     elif model is Node:
-        kept["status"] = {
+        trimmed["status"] = {
             key: value for key, value in (manifest.get("status") or {}).items() if key != "images"
         }
-    return kept
+    return trimmed
 
 
 def _metadata(metadata: Manifest) -> Manifest:
-    kept = {key: value for key, value in metadata.items() if key != "managedFields"}
-    if NOISE in (kept.get("annotations") or {}):
-        kept["annotations"] = {key: value for key, value in kept["annotations"].items() if key != NOISE}
-    return kept
+    trimmed = {key: value for key, value in metadata.items() if key != "managedFields"}
+    if NOISE in (trimmed.get("annotations") or {}):
+        trimmed["annotations"] = {key: value for key, value in trimmed["annotations"].items() if key != NOISE}
+    return trimmed
 
 
 def _pod_spec(spec: Manifest) -> Manifest:
-    kept = _only(spec, ("nodeName", "resourceClaims", "schedulerName", "priority"))
+    trimmed = _only(spec, ("nodeName", "resourceClaims", "schedulerName", "priority"))
     for group in ("initContainers", "containers"):
         if spec.get(group):
-            kept[group] = [_only(container, ("name", "image", "resources")) for container in spec[group]]
-    return kept
+            trimmed[group] = [_only(container, ("name", "image", "resources")) for container in spec[group]]
+    return trimmed
 
 
 def _pod_status(status: Manifest) -> Manifest:
-    kept = _only(status, POD_STATUS)
+    trimmed = _only(status, POD_STATUS)
     for group in ("initContainerStatuses", "containerStatuses"):
         if status.get(group):
-            kept[group] = [_only(container, ("name", "ready", "state")) for container in status[group]]
-    return kept
+            trimmed[group] = [_only(container, ("name", "ready", "state")) for container in status[group]]
+    return trimmed
 
 
 def _only(manifest: Manifest, keys: tuple[str, ...]) -> dict[str, Any]:

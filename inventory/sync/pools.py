@@ -94,12 +94,12 @@ class ClassBook:
         `work` counts the steps of each selector over several calls.
         """
         work = defaultdict(Work) if work is None else work
-        found: list[list[str]] = [[] for _ in devices]
+        class_names: list[list[str]] = [[] for _ in devices]
         for name in sorted(self._selectors):
-            for place, met in enumerate(self._members(self._selectors[name], devices, work)):
+            for index, met in enumerate(self._members(self._selectors[name], devices, work)):
                 if met:
-                    found[place].append(name)
-        return found
+                    class_names[index].append(name)
+        return class_names
 
     def _members(
         self, selectors: list[Selector] | None, devices: Sequence[PoolDevice], work: defaultdict[str, Work]
@@ -152,8 +152,17 @@ COLUMNS = (
 )  # fmt: skip
 KNOWN = ("pk", "driver", "pool", "name", "appeared_at", "gone_at", *COLUMNS)
 ONCE = ("cluster_id", "driver", "pool", "name")
-# Those a line of history is told about; the rest is either derived from them or of no interest to people.
-TOLD = ("product", "partition", "uuid", "memory_bytes", "attributes", "taints", "pool_complete", "node_name")
+# Columns whose changes the history shows; the others are derived from them or of no interest to people.
+HISTORY_COLUMNS = (
+    "product",
+    "partition",
+    "uuid",
+    "memory_bytes",
+    "attributes",
+    "taints",
+    "pool_complete",
+    "node_name",
+)
 
 
 def pool_keys(write: Write) -> list[PoolKey]:
@@ -248,16 +257,16 @@ def _keep_last(known: dict[DeviceKey, Row], wanted: dict[DeviceKey, Row], incomp
 
 def _save(
     write: Write,
-    known: dict[DeviceKey, Row],
-    wanted: dict[DeviceKey, Row],
+    stored: dict[DeviceKey, Row],
+    derived: dict[DeviceKey, Row],
     holders: Mapping[DeviceKey, int],
     *,
     first: bool,
 ) -> list[DeviceKey]:
     rows, added = [], []
     changed: dict[tuple[str, ...], list[Row]] = defaultdict(list)
-    for key, values in wanted.items():
-        before = known.get(key)
+    for key, values in derived.items():
+        before = stored.get(key)
         changes = _changes(before, values) if before and before["gone_at"] is None else None
         if changes == {}:
             continue
@@ -272,8 +281,10 @@ def _save(
         columns = tuple(sorted({name.split(".")[0] for name in changes}))
         new = {name: values[name] for name in columns}
         changed[columns].append({"id": before["pk"], "changed_at": write.now, **new})
-        if told := {name: change for name, change in changes.items() if name.split(".")[0] in TOLD}:
-            write.remember("Device", full, Change.CHANGED, uid=values["uuid"], detail=told)
+        if shown := {
+            name: change for name, change in changes.items() if name.split(".")[0] in HISTORY_COLUMNS
+        }:
+            write.remember("Device", full, Change.CHANGED, uid=values["uuid"], detail=shown)
     upsert_rows(Device, rows, unique=ONCE, kept=("id", "blocked", "held_by_id"))
     for alike in changed.values():
         update_rows(Device, alike)

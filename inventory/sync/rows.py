@@ -123,14 +123,14 @@ def writing(lease: Lease) -> Iterator[Write]:
         if write.changed:
             Cluster.objects.filter(pk=cluster.pk).update(revision=write.revision)
         for kind, names in write.changed.items():
-            transaction.on_commit(partial(tell, lease.cluster_id, kind, frozenset(names)))
+            transaction.on_commit(partial(send_changed, lease.cluster_id, kind, frozenset(names)))
 
 
 def store_history(lines: Sequence[Columns]) -> None:
     upsert_rows(ObjectEvent, lines)
 
 
-def tell(cluster_id: UUID, kind: str, names: frozenset[str]) -> None:
+def send_changed(cluster_id: UUID, kind: str, names: frozenset[str]) -> None:
     """
     Send `mirror_changed`.
 

@@ -97,14 +97,14 @@ def catalogue_needs(shell: Shell) -> Iterator[Need]:
     """Yield the findings of the catalogue check as one need of a platform admin."""
     if not shell.is_admin:
         return
-    found = catalogue_report().due
-    if not found:
+    findings = catalogue_report().due
+    if not findings:
         return
-    names = list(dict.fromkeys(finding.name for finding in found))
-    first = found[0]
+    names = list(dict.fromkeys(finding.name for finding in findings))
+    first = findings[0]
     url = reverse("claims:lint")
     yield Need(
-        f"lint {' '.join(finding.key for finding in found)}",
+        f"lint {' '.join(finding.key for finding in findings)}",
         "alert-circle" if first.severity is Severity.ERROR else "alert-triangle",
         "bad" if first.severity is Severity.ERROR else "wait",
         f"{counted(len(names), 'profile needs', 'profiles need')} fixing",

@@ -62,7 +62,7 @@ class Command(BaseCommand):
         name = "stdin" if options["file"] == "-" else options["file"]
         try:
             snapshots, elsewhere = sources(options)
-            wanted = requested_specs(read_documents(read(options["file"]), name), name, elsewhere)
+            documents = requested_specs(read_documents(read(options["file"]), name), name, elsewhere)
         except (PortalError, EmptyDumpError) as refusal:
             raise CommandError(str(refusal), returncode=2) from None
         reports = [
@@ -70,7 +70,7 @@ class Command(BaseCommand):
                 document,
                 [report_on(cluster, snapshot, document.spec) for cluster, snapshot in snapshots.items()],
             )
-            for document in wanted
+            for document in documents
         ]
         if options["json"]:
             lines = [
@@ -85,7 +85,9 @@ class Command(BaseCommand):
         else:
             for document, document_reports in reports:
                 self.explain(document, document_reports)
-        if options["check"] and not all(any(report.fits for report in found) for _one, found in reports):
+        if options["check"] and not all(
+            any(report.fits for report in reports_of_document) for _document, reports_of_document in reports
+        ):
             sys.exit(1)
 
     def explain(self, wanted: ImportedSpec, reports: list[SpecReport]) -> None:

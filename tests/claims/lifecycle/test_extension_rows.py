@@ -87,7 +87,7 @@ def test_extending_writes_every_column(running, alice, at_once):
     claim = running(grace=2 * HOUR, extension=DAY if at_once else timedelta(0))
     before = columns(claim)
     extension = extend(claim=claim, by=alice, until=END + DAY, reason=" One more epoch. ", key="k")
-    rule = "steady-sam v1 may be extended by up to 1 d at a time without asking."
+    rule = "steady-sam v1 may be extended by up to 1 d at a time without approval."
     assert columns(extension) == {
         "id": extension.pk,
         "key": "k",
@@ -370,14 +370,14 @@ def test_a_claim_without_an_end_has_none_to_move(running, alice):
 def test_the_steps_are_the_usual_ones_and_that_of_the_profile_from_now_on(running, alice, clock):
     claim = running(grace=30 * DAY, extension=2 * DAY)
     spans = [4 * HOUR, 24 * HOUR, 2 * DAY, 3 * DAY, 7 * DAY]
-    ways = ExtensionPolicy(claim, by=alice).ways()
-    assert [(span, way.until, way.at_once) for span, way in ways] == [
+    options = ExtensionPolicy(claim, by=alice).options()
+    assert [(span, option.until, option.at_once) for span, option in options] == [
         (span, END + span, span <= 2 * DAY) for span in spans
     ]
     clock.move_to(END + 24 * HOUR)
-    assert [span for span, _way in ExtensionPolicy(claim, by=alice).ways()] == spans[2:]
+    assert [span for span, _option in ExtensionPolicy(claim, by=alice).options()] == spans[2:]
     plain = running("plain")
-    assert [span for span, _way in ExtensionPolicy(plain, by=alice).ways()] == [3 * DAY, 7 * DAY]
+    assert [span for span, _option in ExtensionPolicy(plain, by=alice).options()] == [3 * DAY, 7 * DAY]
 
 
 @pytest.mark.parametrize(
@@ -387,13 +387,13 @@ def test_the_steps_are_the_usual_ones_and_that_of_the_profile_from_now_on(runnin
             {"extension": DAY},
             DAY,
             "Until Tue 3 Nov 2026, 06:00: at once. "
-            "steady-sam v1 may be extended by up to 1 d at a time without asking.",
+            "steady-sam v1 may be extended by up to 1 d at a time without approval.",
         ),
         (
             {"extension": DAY},
             DAY + HOUR,
             "Until Tue 3 Nov 2026, 07:00: needs lars or lena. "
-            "Without asking, steady-sam v1 may be extended by 1 d at a time; this is 1 d 1 h.",
+            "Without approval, steady-sam v1 may be extended by 1 d at a time; this is 1 d 1 h.",
         ),
         (
             {"max_duration": 2 * DAY, "extension": 9 * DAY},
@@ -410,12 +410,12 @@ def test_the_steps_are_the_usual_ones_and_that_of_the_profile_from_now_on(runnin
     ],
 )
 def test_the_way_is_said_before_anything_is_sent(running, alice, limits, span, sentence):
-    assert ExtensionPolicy(running(**limits), by=alice).way(END + span).sentence == sentence
+    assert ExtensionPolicy(running(**limits), by=alice).option(END + span).sentence == sentence
 
 
 def test_a_claim_on_which_nobody_can_decide_says_so(running, alice, vision):
     vision.memberships.filter(role="lead").delete()
-    assert ExtensionPolicy(running(), by=alice).way(END + HOUR).sentence == (
+    assert ExtensionPolicy(running(), by=alice).option(END + HOUR).sentence == (
         "Until Mon 2 Nov 2026, 07:00: nobody can decide on this. "
         "steady-sam v1 requires approval by a team lead."
     )
@@ -429,9 +429,9 @@ def test_a_claim_was_granted_until_its_first_end_or_the_last_that_was_approved(r
     make_extension(claim, until=END + 2 * DAY, status="approved")
     make_extension(claim, until=END + DAY, status="approved")
     make_extension(claim, until=END + 5 * DAY)
-    terms = ExtensionPolicy(claim, by=alice)
-    assert terms.granted_until == END + 2 * DAY
-    at_the_edge, beyond = terms.way(END + 2 * DAY), terms.way(END + 2 * DAY + SECOND)
+    policy = ExtensionPolicy(claim, by=alice)
+    assert policy.granted_until == END + 2 * DAY
+    at_the_edge, beyond = policy.option(END + 2 * DAY), policy.option(END + 2 * DAY + SECOND)
     assert (at_the_edge.at_once, beyond.at_once) == (True, False)
     assert at_the_edge.why == "It was granted until Wed 4 Nov 2026, 06:00 UTC before."
 
@@ -443,9 +443,9 @@ def test_of_several_profiles_the_shortest_longest_duration_holds(running, alice)
         claim.alternatives.create(
             position=position, name=f"p{position}", profile_version=version, devices=1, together=True
         )
-    terms = ExtensionPolicy(claim, by=alice)
-    assert terms.way(END + 2 * DAY).at_once
-    assert terms.way(END + 2 * DAY + HOUR).why == "short v1 allows 3 d in all; it would be 3 d 1 h."
+    policy = ExtensionPolicy(claim, by=alice)
+    assert policy.option(END + 2 * DAY).at_once
+    assert policy.option(END + 2 * DAY + HOUR).why == "short v1 allows 3 d in all; it would be 3 d 1 h."
 
 
 def test_when_the_time_of_a_claim_began_ends_and_is_deleted(running, vision, clock):

@@ -50,7 +50,7 @@ def asked(claim, alice, span=2 * DAY, **fields):
 @pytest.mark.parametrize(
     ("limits", "span", "at_once", "why"),
     [
-        ({"extension": DAY}, DAY, True, "may be extended by up to 1 d at a time without asking"),
+        ({"extension": DAY}, DAY, True, "may be extended by up to 1 d at a time without approval"),
         ({"extension": DAY}, DAY + HOUR, False, "by 1 d at a time; this is 1 d 1 h"),
         ({}, HOUR, False, "requires approval by a team lead"),
         ({"extension": 30 * DAY}, 13 * DAY, True, "up to 30 d"),
@@ -68,10 +68,10 @@ def asked(claim, alice, span=2 * DAY, **fields):
 )
 def test_what_is_extended_at_once_and_for_what_somebody_is_asked(running, alice, limits, span, at_once, why):
     claim = running(**limits)
-    way = ExtensionPolicy(claim, by=alice).way(claim.expires_at + span)
-    assert way.at_once is at_once
-    assert why in way.sentence
-    assert ("lars or lena" in way.sentence) is not at_once
+    option = ExtensionPolicy(claim, by=alice).option(claim.expires_at + span)
+    assert option.at_once is at_once
+    assert why in option.sentence
+    assert ("lars or lena" in option.sentence) is not at_once
     before = claim.expires_at
     extension = asked(claim, alice, span)
     claim.refresh_from_db()
@@ -93,8 +93,8 @@ def test_of_several_profiles_the_least_extension_holds(running, alice):
             position=position, name=f"p{position}", profile_version=version, devices=1, together=True
         )
     assert ExtensionPolicy(claim, by=alice).at_a_time == 4 * HOUR
-    assert ExtensionPolicy(claim, by=alice).way(claim.expires_at + 4 * HOUR).at_once
-    assert not ExtensionPolicy(claim, by=alice).way(claim.expires_at + 5 * HOUR).at_once
+    assert ExtensionPolicy(claim, by=alice).option(claim.expires_at + 4 * HOUR).at_once
+    assert not ExtensionPolicy(claim, by=alice).option(claim.expires_at + 5 * HOUR).at_once
 
 
 def test_a_lead_decides_and_both_sides_hear_of_it(running, alice, lena, lars):

@@ -379,7 +379,7 @@ def test_the_page_of_a_cluster_shows_each_class_of_each_team_there(client, root,
     context = client.get(CLUSTER).context
     rows = {
         row.team_namespace.team.slug: [
-            (line.label, line.stands, line.free, line.written, line.used) for line in row.lines
+            (line.label, line.present, line.free, line.written, line.used) for line in row.lines
         ]
         for row in context["rows"]
     }
