@@ -5,6 +5,7 @@ from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
 from portal import help, home
+from teams.views import password_reset
 
 handler404 = "core.problems.not_found"
 handler500 = "core.problems.server_error"
@@ -13,6 +14,7 @@ urlpatterns = [
     path("", home.home, name="home"),
     path("home/live/", home.live, name="home_live"),
     path("help/", help.help_page, name="help"),
+    path("accounts/password/reset/", password_reset, name="account_reset_password"),  # before allauth's
     path("accounts/", include("allauth.urls")),
     path("", include("teams.urls")),
     path("", include("notify.urls")),

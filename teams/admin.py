@@ -5,8 +5,8 @@ from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils import timezone
 
+from teams.access import user_of
 from teams.models import ApiToken, Membership, Team, User
 
 admin.site.site_header = admin.site.site_title = "Dragoman"
@@ -47,4 +47,4 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     @admin.action(description="Revoke", permissions=["change"])
     def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> None:
-        tokens.filter(revoked_at=None).update(revoked_at=timezone.now())
+        ApiToken.objects.filter(pk__in=tokens).revoke(by=user_of(request))

@@ -86,7 +86,9 @@ class NewTokenOut(serializers.ModelSerializer[ApiToken]):
 class TokenIn(Input):
     title = serializers.CharField(max_length=80)
     expires_at = serializers.DateTimeField(
-        allow_null=True, default=None, help_text="Null: the token does not expire."
+        required=False,
+        help_text="At most a year from now, and not after the expiry of the token that creates it; "
+        "without it, in 90 days or with that token.",
     )
 
 
@@ -133,13 +135,14 @@ class TokenViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericView
         """Create a token. Only this response contains its text."""
         body = TokenIn(data=request.data)
         body.is_valid(raise_exception=True)
-        row, text = create_token(by=user_of(request), **body.validated_data)
+        made_with = request.auth if isinstance(request.auth, ApiToken) else None
+        row, text = create_token(by=user_of(request), made_with=made_with, **body.validated_data)
         row.refresh_from_db()
         return Response({**TokenOut(row).data, "token": text}, status=201)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Revoke a token immediately."""
+        """Revoke a token immediately, with those that it created."""
         revoke_token(by=user_of(request), token=get_object_or_404(self.get_queryset(), pk=pk))
         return Response(status=204)
 

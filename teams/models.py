@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
-from django.db import models
+from django.db import models, transaction
 from django.db.models.functions import Now
+from django.utils import timezone
 
-from core.models import uuid7
+from core.models import record_change, uuid7
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
@@ -51,6 +52,14 @@ class User(AbstractUser):
 
     # The roles by team, once `teams.access.roles_of` has read them for the request of this user.
     roles_read: dict[UUID, Role] | None = None
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save; a new password revokes the API tokens, as it ends the sessions."""
+        has_new_password = getattr(self, "_password", None) is not None and not self._state.adding
+        with transaction.atomic():
+            super().save(*args, **kwargs)
+            if has_new_password:
+                self.api_tokens.all().revoke(by=self, reason="the password was changed")
 
     @property
     def is_platform_admin(self) -> bool:
@@ -104,6 +113,18 @@ class Membership(models.Model):
         return f"{self.user} in {self.team}: {self.role}"
 
 
+class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
+    def revoke(self, *, by: User, reason: str = "") -> None:
+        """Revoke these tokens and those made with them, and record it. Repeating it keeps the first time."""
+        tokens = list(self.filter(revoked_at=None))
+        while tokens:
+            ApiToken.objects.filter(pk__in=[token.pk for token in tokens]).update(revoked_at=timezone.now())
+            for token in tokens:
+                record_change(by=by, of=token, change=f"revoked: {reason}" if reason else "revoked")
+            tokens = list(ApiToken.objects.filter(made_with__in=tokens, revoked_at=None))
+            reason = "the token that made it was revoked"
+
+
 class ApiToken(models.Model):
     """A bearer token `drg_…`, stored as its SHA-256. Its text is shown once, at creation."""
 
@@ -116,6 +137,9 @@ class ApiToken(models.Model):
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, editable=False)
     revoked_at = models.DateTimeField(null=True, editable=False)
+    made_with = models.ForeignKey("self", models.CASCADE, null=True, editable=False, related_name="+")
+
+    objects = ApiTokenQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)

@@ -10,6 +10,7 @@ from django.db import transaction
 from django.dispatch import Signal
 
 from core.errors import Conflict, Invalid
+from core.models import record_change
 from teams.access import require_role
 from teams.models import Membership, Role, Team, User
 
@@ -28,6 +29,7 @@ def add_member(*, by: User, team: Team, username: str, role: Role) -> Membership
     membership, is_new = Membership.objects.get_or_create(user=person, team=team, defaults={"role": role})
     if not is_new:
         raise Conflict(f"{username} is already {Role(membership.role).label} of {team.slug}.")
+    record_change(by=by, of=team, change=f"{username}: added as {role.label}")
     return membership
 
 
@@ -36,7 +38,12 @@ def change_role(*, by: User, team: Team, member: Membership, role: Role) -> None
     require_role(by, team, at_least=Role.OWNER)
     if role != Role.OWNER:
         require_another_owner(team, without=member)
-    Membership.objects.filter(pk=member.pk).update(role=role)
+    before = member.role
+    if before == role:
+        return
+    if not Membership.objects.filter(pk=member.pk, role=before).update(role=role):
+        raise Conflict(f"The role of {member.user.username} has changed in the meantime. Look again.")
+    record_change(by=by, of=team, change=f"{member.user.username}: {Role(before).label} → {role.label}")
     role_changed.send(Membership, team_id=team.pk)
 
 
@@ -46,7 +53,10 @@ def remove_member(*, by: User, team: Team, member: Membership) -> None:
     if by.pk != member.user_id:  # everybody may leave
         require_role(by, team, at_least=Role.OWNER)
     require_another_owner(team, without=member)
-    Membership.objects.filter(pk=member.pk).delete()
+    deleted, _of_kinds = Membership.objects.filter(pk=member.pk).delete()
+    if deleted:
+        change = f"{member.user.username}: removed, was {Role(member.role).label}"
+        record_change(by=by, of=team, change=change)
 
 
 def require_another_owner(team: Team, *, without: Membership) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import secrets
 from datetime import datetime, timedelta
 
+from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication, get_authorization_header
@@ -11,11 +12,13 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from core.errors import Invalid
-from core.times import require_date
+from core.times import moment_with_zone, require_date
 from teams.models import ApiToken, User
 
 PREFIX = "drg_"
 PREFIX_LENGTH = 10  # characters shown in lists
+DEFAULT_LIFETIME = timedelta(days=90)
+MAX_LIFETIME = timedelta(days=365)
 LAST_USED_PRECISION = timedelta(minutes=1)  # at most one write per token and minute
 
 
@@ -23,21 +26,46 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def create_token(*, by: User, title: str, expires_at: datetime | None) -> tuple[ApiToken, str]:
-    """Create a token; return its row and its text, which is not stored. Raises Invalid for a past expiry."""
+def create_token(
+    *, by: User, title: str, expires_at: datetime | None = None, made_with: ApiToken | None = None
+) -> tuple[ApiToken, str]:
+    """
+    Create a token; return its row and its text, which is not stored.
+
+    A token made with another one ends with it at the latest. Raises Invalid for an expiry in the past, after
+    a year, or after that of `made_with`.
+    """
+    now = timezone.now()
+    latest = made_with.expires_at if made_with else None
+    if expires_at is None:
+        expires_at = min(filter(None, (now + DEFAULT_LIFETIME, latest)))
     require_date(expires_at)
-    if expires_at is not None and expires_at <= timezone.now():
+    if expires_at <= now:
         raise Invalid("Choose an expiry in the future.", field="expires_at")
+    if expires_at > now + MAX_LIFETIME:
+        raise Invalid(f"A token lasts at most {MAX_LIFETIME.days} days.", field="expires_at")
+    if latest and expires_at > latest:
+        raise Invalid(
+            f"The token of this request expires on {moment_with_zone(latest)}; one that it creates cannot "
+            "last longer.",
+            field="expires_at",
+        )
     text = PREFIX + secrets.token_urlsafe(32)
     row = ApiToken.objects.create(
-        user=by, title=title, digest=digest(text), start=text[:PREFIX_LENGTH], expires_at=expires_at
+        user=by,
+        title=title,
+        digest=digest(text),
+        start=text[:PREFIX_LENGTH],
+        expires_at=expires_at,
+        made_with=made_with,
     )
     return row, text
 
 
+@transaction.atomic
 def revoke_token(*, by: User, token: ApiToken) -> None:
-    """Revoke a token at once. Repeating it keeps the first time."""
-    ApiToken.objects.filter(pk=token.pk, user=by, revoked_at=None).update(revoked_at=timezone.now())
+    """Revoke a token of `by` at once, with those made with it. Repeating it keeps the first time."""
+    ApiToken.objects.filter(pk=token.pk, user=by).revoke(by=by)
 
 
 def find_token(text: str) -> ApiToken | None:

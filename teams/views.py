@@ -2,14 +2,18 @@
 
 import zoneinfo
 from datetime import datetime, timedelta
+from typing import cast
 from uuid import UUID
 
+from allauth.account.views import password_reset as allauth_password_reset
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -18,6 +22,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from core.errors import PortalError
 from core.listing import csv_response, wants_csv
+from core.models import recorded_changes
 from teams import services
 from teams.access import is_platform_admin, role_in, team_for, user_of
 from teams.models import ApiToken, Membership, Role, Team, User
@@ -83,6 +88,9 @@ def team_list(request: HttpRequest) -> HttpResponse:
     return render(request, "teams/list.html", {"teams": teams})
 
 
+CHANGES = 10  # shown of members and roles
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 def members(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the members of a team; POST adds one."""
@@ -99,7 +107,8 @@ def members(request: HttpRequest, slug: str) -> HttpResponse:
         "form": form,
         "members": team.memberships.select_related("user").order_by("user__username"),
         "roles": Role,
-        "may_change": role_in(request.user, team) == Role.OWNER,
+        "may_change": (may_change := role_in(request.user, team) == Role.OWNER),
+        "changes": recorded_changes(team)[:CHANGES] if may_change else (),
     }
     return render(request, "teams/people.html", page, status=422 if form.errors else 200)
 
@@ -166,6 +175,14 @@ def profile(request: HttpRequest) -> HttpResponse:
     memberships = Membership.objects.filter(user=person).select_related("team").order_by("team__slug")
     page = {"form": form, "memberships": memberships}
     return render(request, "teams/profile.html", page, status=422 if form.errors else 200)
+
+
+@login_not_required
+def password_reset(request: HttpRequest) -> HttpResponseBase:
+    """Show allauth's page; without a mail server one that says whom to ask."""
+    if settings.MAIL_URL:
+        return cast(HttpResponseBase, allauth_password_reset(request))
+    return render(request, "account/password_reset_by_admin.html")
 
 
 YEAR = 365 * 24 * 3600  # seconds

@@ -39,11 +39,17 @@ from dra.manifests import spec_hash, with_count
 from dra.quota import charge
 from dra.quota import devices as devices_of
 from inventory.models import Cluster
-from teams.models import Membership, Role, Team, User
+from teams.models import ApiToken, Membership, Role, Team, User
+from teams.tokens import create_token
 from tests.lives import Life, admin_for
 
 GPU_CLASS = "gpu.nvidia.com"
 _numbers = itertools.count(1)
+
+
+def make_token(by: User, title: str = "Notebook", **fields: Any) -> tuple[ApiToken, str]:
+    """Return a token and its text."""
+    return create_token(by=by, title=title, **fields)
 
 
 def make_violation(constraint: str) -> IntegrityError:

@@ -13,6 +13,7 @@ from claims.quotas import tasks
 from claims.quotas.quota_requests import named_quota, quota_words, request_impact, until_words
 from claims.quotas.quota_usage import quota_usage
 from core.errors import Conflict, Forbidden, Invalid
+from core.models import record_change
 from core.times import moment, moment_with_zone, require_date
 from core.transactions import lock_row
 from dra.quota import no_class_reason
@@ -48,6 +49,7 @@ def set_quota(
     with transaction.atomic(durable=True):
         _lock_team(team)
         return save_quota(
+            by=by,
             team=team,
             device_class=device_class,
             profile=profile,
@@ -68,17 +70,32 @@ def require_quota(*, device_class: str, profile: Profile | None, counts: str, de
 
 
 def save_quota(
-    *, team: Team, device_class: str, profile: Profile | None, counts: str, values: dict[str, int]
+    *,
+    by: User,
+    team: Team,
+    device_class: str,
+    profile: Profile | None,
+    counts: str,
+    values: dict[str, int],
+    note: str = "",
 ) -> Quota:
-    """Write these columns of a team's quota, and have the clusters told. Called in a transaction."""
+    """
+    Write these columns of a team's quota, record who changed what, and have the clusters told.
+
+    Called in a transaction that has locked the team.
+    """
+    named = {"team": team, "device_class": device_class, "profile": profile, "counts": counts}
+    before = Quota.objects.filter(**named).first() or Quota(devices=0)
     quota, _made = Quota.objects.update_or_create(
-        team=team,
-        device_class=device_class,
-        profile=profile,
-        counts=counts,
-        defaults=values,
-        create_defaults={"devices": 0, **values},
+        **named, defaults=values, create_defaults={"devices": 0, **values}
     )
+    changes = [
+        f"{label} {getattr(before, name)} → {getattr(quota, name)}"
+        for name, label in (("devices", "limit"), ("guaranteed", "guaranteed"))
+        if getattr(before, name) != getattr(quota, name)
+    ]
+    if changes or note:
+        record_change(by=by, of=quota, change=", ".join(filter(None, (*changes, note))))
     tasks.queue_team(team.pk)
     return quota
 
@@ -177,11 +194,15 @@ def approve_quota_request(
         "profile": pending.profile,
         "counts": pending.counts,
     }
+    requested = f"requested by {pending.requested_by.label}"
     if pending.until is None:
-        row = save_quota(team=pending.team, values={"devices": pending.devices}, **named)
+        row = save_quota(
+            by=by, team=pending.team, values={"devices": pending.devices}, note=requested, **named
+        )
         row.increases.filter(ends_at__gt=timezone.now()).delete()  # the new limit holds what they gave
     else:
-        row = save_quota(team=pending.team, values={}, **named)
+        note = f"{impact.more} more {until_words(pending.until, moment_with_zone)}, {requested}"
+        row = save_quota(by=by, team=pending.team, values={}, note=note, **named)
         QuotaIncrease.objects.create(
             quota=row, devices=impact.more, ends_at=pending.until, request=pending, by=by
         )

@@ -30,6 +30,7 @@ from claims.quotas.quota_usage import QuotaUsage, quota_breakdown, quota_label, 
 from claims.quotas.services import request_quota, set_quota, withdraw_quota_request
 from core.errors import Conflict, PortalError
 from core.listing import Column, Listing, csv_response, wants_csv
+from core.models import recorded_changes
 from inventory.models import DeviceClass
 from teams.access import is_platform_admin, role_in, teams_where, user_of
 from teams.models import Role, Team
@@ -146,6 +147,9 @@ def may_request_quota(request: HttpRequest, team: Team) -> bool:
     return role is not None and role.rank >= Role.MEMBER.rank
 
 
+CHANGES = 10  # shown of a quota
+
+
 @require_safe
 def quota(request: HttpRequest, quota_id: UUID) -> HttpResponse:
     """One quota with every claim in its figure; as a fragment it opens below its row."""
@@ -160,6 +164,7 @@ def quota(request: HttpRequest, quota_id: UUID) -> HttpResponse:
             initial={"devices": quota.devices, "guaranteed": quota.guaranteed, "counts": quota.counts}
         ),
         "may_request": may_request_quota(request, quota.team),
+        "changes": recorded_changes(quota)[:CHANGES],
     }
     return render(request, "claims/quotas/quota.html", page)
 

@@ -24,7 +24,7 @@ from claims.observation.unmanaged import UnmanagedClaim, unmanaged_objects
 from claims.states import ClaimState
 from inventory.models import Cluster, Device, DeviceClass, Node, ResourceClaim
 from teams.models import ApiToken, Team, User
-from teams.tokens import create_token
+from tests.factories import make_token
 from usage.models import Rate
 from usage.services import save_rate
 
@@ -115,7 +115,7 @@ def is_word(value: Any) -> bool:
 def read(admin: User) -> Story:
     """Read the story; what it does not tell of is added."""
     vision = Team.objects.get(slug="vision")
-    create_token(by=admin, title="Old", expires_at=None)
+    make_token(admin, "Old")
     services.save_reason(by=admin, reason=None, title="Weekend", text="Request again on Monday.", team=vision)
     lead, deputy = (User.objects.get(username=name) for name in ("lead", "jonas"))
     start = timezone.now() + timedelta(days=20)

@@ -30,10 +30,10 @@ from schemathesis.generation.overrides import Override
 from schemathesis.specs.openapi import checks
 
 from teams.models import User
-from teams.tokens import create_token
 from tests.api import story
 from tests.api.asking import in_process
 from tests.api.sample_requests import READS, WRITES, sample_request
+from tests.factories import make_token
 from tests.fakes import FakeGateway
 
 EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "8"))
@@ -85,7 +85,7 @@ def known(demo_database, db):
 
 def sent_by(role: str) -> dict[str, str]:
     person = User.objects.get(username=PEOPLE.get(role, role))
-    _row, token = create_token(by=person, title="Test", expires_at=None)
+    _row, token = make_token(person, "Test")
     return {"Authorization": f"Bearer {token}"}
 
 

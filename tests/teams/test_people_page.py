@@ -1,6 +1,9 @@
 import pytest
 
+from core.errors import Conflict
+from core.models import recorded_changes
 from teams.models import Membership, Role, User
+from teams.services import change_role
 from tests.factories import make_team, make_user
 
 PEOPLE = "/teams/vision/people/"
@@ -113,6 +116,39 @@ def test_non_member_cannot_be_changed_or_removed(browse, vision, olga, eve):
     owner = browse(olga)
     assert owner.post(role_url(eve), {"role": "owner"}).status_code == 404
     assert owner.post(remove_url(eve)).status_code == 404
+
+
+def test_changes_of_members_are_recorded_and_shown_to_owners(browse, vision, olga, bob, eve):
+    owner = browse(olga)
+    owner.post(PEOPLE, {"username": "eve", "role": "viewer"})
+    for role in ("lead", "lead", "member"):
+        owner.post(role_url(bob), {"role": role})
+    owner.post(remove_url(eve))
+    recorded = [
+        "eve: removed, was viewer",
+        "bob: lead → member",
+        "bob: viewer → lead",
+        "eve: added as viewer",
+    ]
+    page = owner.get(PEOPLE)
+    assert [entry.get_change_message() for entry in page.context["changes"]] == recorded
+    assert {entry.user for entry in page.context["changes"]} == {olga}
+    assert all(change in page.text for change in recorded)
+    assert recorded[0] not in browse(bob).get(PEOPLE).text
+
+
+def test_refused_change_of_a_role_is_not_recorded(browse, vision, olga, alice):
+    browse(alice).post(role_url(olga), {"role": "viewer"})
+    browse(olga).post(role_url(olga), {"role": "viewer"})  # the only owner
+    assert not recorded_changes(vision)
+
+
+def test_role_that_has_changed_meanwhile_is_not_overwritten(vision, olga, bob):
+    read_before = Membership.objects.get(user=bob)
+    Membership.objects.filter(user=bob).update(role=Role.LEAD)
+    with pytest.raises(Conflict, match="The role of bob has changed in the meantime"):
+        change_role.__wrapped__(by=olga, team=vision, member=read_before, role=Role.MEMBER)
+    assert role_of(bob, vision) == Role.LEAD
 
 
 def test_changing_a_role_needs_post(browse, vision, olga, alice):

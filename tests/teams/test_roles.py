@@ -22,8 +22,7 @@ from teams.access import (
     teams_where,
 )
 from teams.models import ApiToken, Membership, Role, Team, User
-from teams.tokens import create_token
-from tests.factories import make_team, make_user
+from tests.factories import make_team, make_token, make_user
 
 
 @pytest.fixture
@@ -302,8 +301,8 @@ def test_notice_without_url_leads_to_the_list(everybody, browse):
 def test_active_tokens_are_listed_newest_first(everybody, browse, api):
     lead = everybody["lead"]
     for title in ("old", "new", "revoked"):
-        create_token(by=lead, title=title, expires_at=None)
-    create_token(by=everybody["member"], title="of another", expires_at=None)
+        make_token(lead, title)
+    make_token(everybody["member"], "of another")
     ApiToken.objects.filter(title="revoked").update(revoked_at="2026-01-01T00:00Z")
     ApiToken.objects.filter(title="old").update(created_at="2026-01-01T00:00Z")
     page = browse(lead).get("/me/tokens/")

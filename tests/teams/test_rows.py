@@ -11,12 +11,12 @@ from rest_framework.test import APIClient
 
 from core import idempotency as keyed
 from core.errors import Invalid
-from core.models import StoredResponse
+from core.models import StoredResponse, recorded_changes
 from notify.models import Notice
 from teams.models import ApiToken, User
 from teams.tokens import create_token, find_token, revoke_token
 from teams.zones import remember_zone, zone_for
-from tests.factories import make_user
+from tests.factories import make_token, make_user
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -36,10 +36,11 @@ def test_token_row_has_digest_prefix_and_expiry(alice):
         "expires_at": NOW + SECOND,
         "last_used_at": None,
         "revoked_at": None,
+        "made_with_id": None,
     }
     assert text.startswith("drg_")
     assert len(text) == 47
-    assert create_token(by=alice, title="Other", expires_at=None)[1] != text
+    assert make_token(alice, "Other")[1] != text
 
 
 @pytest.mark.parametrize("expires_at", [NOW, NOW - SECOND])
@@ -51,6 +52,58 @@ def test_token_expiry_must_be_in_the_future(alice, expires_at):
     assert not ApiToken.objects.exists()
 
 
+YEAR = timedelta(days=365)
+
+
+@pytest.mark.parametrize(
+    ("expires_at", "latest", "expected"),
+    [
+        (None, None, NOW + timedelta(days=90)),
+        (None, NOW + SECOND, NOW + SECOND),
+        (None, NOW + YEAR, NOW + timedelta(days=90)),
+        (NOW + YEAR, None, NOW + YEAR),
+        (NOW + SECOND, NOW + SECOND, NOW + SECOND),
+    ],
+)
+def test_every_token_expires_within_a_year_and_with_its_maker(alice, expires_at, latest, expected):
+    with time_machine.travel(NOW, tick=False):
+        maker = make_token(alice, "maker", expires_at=latest)[0] if latest else None
+        token, _text = create_token(by=alice, title="x", expires_at=expires_at, made_with=maker)
+    assert (token.expires_at, token.made_with) == (expected, maker)
+
+
+@pytest.mark.parametrize(
+    ("expires_at", "sentence"),
+    [
+        (NOW + YEAR + SECOND, "A token lasts at most 365 days."),
+        (NOW + timedelta(hours=1), "The token of this request expires on"),
+    ],
+)
+def test_expiry_after_a_year_or_after_that_of_the_maker_is_refused(alice, expires_at, sentence):
+    with time_machine.travel(NOW, tick=False):
+        maker, _text = make_token(alice, "maker", expires_at=NOW + SECOND)
+        with pytest.raises(Invalid, match=sentence) as refusal:
+            create_token(by=alice, title="x", expires_at=expires_at, made_with=maker)
+    assert refusal.value.extra == {"field": "expires_at"}
+
+
+def test_revoking_a_token_revokes_all_that_descend_from_it_and_records_it(alice, eve):
+    first, _text = make_token(alice, "first")
+    second, _text = make_token(alice, "second", made_with=first)
+    third, text = make_token(alice, "third", made_with=second)
+    other, other_text = make_token(alice, "other")
+    revoke_token(by=eve, token=first)
+    assert find_token(text)
+    revoke_token(by=alice, token=first)
+    revoke_token(by=alice, token=first)
+    assert find_token(text) is None
+    assert find_token(other_text)
+    because = "revoked: the token that made it was revoked"
+    for token, change in ((first, "revoked"), (second, because), (third, because)):
+        assert [(entry.user, entry.change_message) for entry in recorded_changes(token)] == [(alice, change)]
+    assert not recorded_changes(other)
+
+
 def test_token_expiry_year_is_bounded(alice):
     with pytest.raises(Invalid, match="the year 2201 was sent"):
         create_token(by=alice, title="Notebook", expires_at=datetime(2201, 1, 1, tzinfo=UTC))
@@ -59,7 +112,7 @@ def test_token_expiry_year_is_bounded(alice):
 def test_token_works_until_its_expiry(alice):
     with time_machine.travel(NOW, tick=False) as clock:
         token, text = create_token(by=alice, title="Notebook", expires_at=NOW + timedelta(hours=1))
-        create_token(by=alice, title="Other", expires_at=None)
+        make_token(alice, "Other")
         clock.move_to(NOW + timedelta(hours=1) - SECOND)
         assert find_token(text) == token
         used = dict(ApiToken.objects.values_list("title", "last_used_at"))
@@ -77,8 +130,8 @@ def test_token_without_prefix_is_refused(alice):
 
 
 def test_revoking_ends_only_the_owners_token_and_keeps_the_first_time(alice, eve):
-    mine, text = create_token(by=alice, title="mine", expires_at=None)
-    create_token(by=alice, title="other", expires_at=None)
+    mine, text = make_token(alice, "mine")
+    make_token(alice, "other")
     revoke_token(by=eve, token=mine)
     assert find_token(text) == mine
     with time_machine.travel(NOW, tick=False):

@@ -1,7 +1,10 @@
 import pytest
 from django.test import Client
 
-from tests.factories import make_user
+from core.models import recorded_changes
+from teams.models import User
+from teams.tokens import find_token
+from tests.factories import make_token, make_user
 
 LOGIN = "/accounts/login/"
 
@@ -57,6 +60,52 @@ def test_changing_the_password_needs_the_old_one(browse, alice):
     answer = browse(alice).post("/accounts/password/change/", form)
     assert answer.status_code == 302
     assert sign_in(Client(), password=new).headers["Location"] == "/"
+
+
+def changes(of):
+    return [(entry.user.username, entry.change_message) for entry in recorded_changes(of)]
+
+
+def test_new_password_revokes_the_tokens_of_that_person_and_says_so_before(browse, alice, bob):
+    person, path = browse(alice), "/accounts/password/change/"
+    mine, text = make_token(alice)
+    _theirs, other_text = make_token(bob)
+    assert "revokes all your API tokens" in person.get(path).text
+    new = "correct horse battery staple"
+    assert person.post(path, {"oldpassword": "wrong", "password1": new, "password2": new}).status_code == 200
+    assert find_token(text)
+    person.post(path, {"oldpassword": "alice", "password1": new, "password2": new})
+    assert find_token(text) is None
+    assert find_token(other_text)
+    assert changes(mine) == [("alice", "revoked: the password was changed")]
+
+
+def test_password_set_by_an_admin_revokes_tokens_and_a_new_hash_does_not(alice, settings):
+    _token, text = make_token(alice)
+    alice.first_name = "Alice"
+    alice.save()
+    settings.PASSWORD_HASHERS = [
+        "django.contrib.auth.hashers.ScryptPasswordHasher",
+        *settings.PASSWORD_HASHERS,
+    ]
+    assert alice.check_password("alice")
+    assert User.objects.get().password.startswith("scrypt")
+    assert find_token(text)
+    alice.set_password("correct horse battery staple")
+    alice.save(update_fields=["password"])
+    assert find_token(text) is None
+
+
+def test_password_reset_without_mail_names_whom_to_ask(client, alice, settings):
+    path = "/accounts/password/reset/"
+    settings.MAIL_URL = ""
+    for answer in (client.get(path), client.post(path, {"email": "alice@example.org"})):
+        assert answer.status_code == 200
+        assert "Ask a platform admin to set a new password" in answer.text
+    settings.MAIL_URL = "smtp://mail.example.org"
+    assert 'name="email"' in client.get(path).text
+    answer = client.post(path, {"email": "nobody@example.org"})
+    assert (answer.status_code, answer.headers["Location"]) == (302, f"{path}done/")
 
 
 def test_csrf_failure_shows_a_page(alice):

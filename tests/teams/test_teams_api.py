@@ -4,8 +4,7 @@ from datetime import timedelta
 from django.utils import timezone
 
 from teams.models import ApiToken, Membership
-from teams.tokens import create_token
-from tests.factories import make_team, make_user
+from tests.factories import make_team, make_token, make_user
 
 
 def test_me_lists_the_user_and_roles(api, vision, alice):
@@ -98,13 +97,25 @@ def test_invalid_token_request_names_the_fields(api, alice):
     problem = answer.json()
     assert {error["field"] for error in problem["errors"]} == {"title", "expires_at"}
     past = api(alice).post(
-        "/api/v1/tokens/", {"title": "x", "expires_at": timezone.now() - timedelta(1)}, format="json"
+        "/api/v1/tokens/", {"title": "x", "expires_at": timezone.now() - timedelta(days=1)}, format="json"
     )
     assert (past.status_code, past.json()["field"]) == (422, "expires_at")
 
 
+def test_token_of_a_request_bounds_the_tokens_that_it_creates(api, alice):
+    maker, text = make_token(alice, expires_at=timezone.now() + timedelta(minutes=1))
+    client, path = api(token=text), "/api/v1/tokens/"
+    child = client.post(path, {"title": "child"}, format="json").json()
+    assert ApiToken.objects.get(pk=child["id"]).expires_at == maker.expires_at
+    for expires_at, status in ((None, 422), (timezone.now() + timedelta(hours=1), 422)):
+        refused = client.post(path, {"title": "x", "expires_at": expires_at}, format="json")
+        assert refused.status_code == status
+    assert api(alice).delete(f"{path}{maker.pk}/").status_code == 204
+    assert api(token=child["token"]).get("/api/v1/me/").status_code == 401
+
+
 def test_only_the_owner_revokes_a_token(api, alice, root):
-    row, text = create_token(by=alice, title="Pipeline", expires_at=None)
+    row, text = make_token(alice, "Pipeline")
     assert api(root).delete(f"/api/v1/tokens/{row.pk}").status_code == 404
     assert api(alice).delete(f"/api/v1/tokens/{uuid.uuid4()}").status_code == 404
     assert api(token=text).delete(f"/api/v1/tokens/{row.pk}").status_code == 204
@@ -119,10 +130,10 @@ def test_anonymous_client_gets_401(api, vision):
 
 def test_token_list_query_count_is_constant(api, alice, django_assert_max_num_queries):
     client = api(alice)
-    create_token(by=alice, title="First", expires_at=None)
+    make_token(alice, "First")
     with django_assert_max_num_queries(10) as one:
         client.get("/api/v1/tokens/")
     for number in range(20):
-        create_token(by=alice, title=f"Token {number}", expires_at=None)
+        make_token(alice, f"Token {number}")
     with django_assert_max_num_queries(len(one)):
         assert len(client.get("/api/v1/tokens/").json()["results"]) == 21

@@ -3,8 +3,10 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from core.models import recorded_changes
 from teams.models import ApiToken
-from teams.tokens import create_token
+from teams.tokens import create_token, find_token
+from tests.factories import make_token
 
 TOKENS = "/me/tokens/"
 
@@ -21,7 +23,7 @@ def test_new_token_is_shown_once_and_works(browse, api, alice):
 
 
 def test_only_the_digest_of_a_token_is_stored(alice):
-    row, text = create_token(by=alice, title="Notebook", expires_at=None)
+    row, text = make_token(alice, "Notebook")
     assert text not in str(ApiToken.objects.filter(pk=row.pk).values().get())
 
 
@@ -40,14 +42,14 @@ def test_token_form_without_title_or_with_unknown_lifetime_is_422(browse, alice)
 
 
 def test_revoked_token_is_refused_immediately(browse, api, alice):
-    row, text = create_token(by=alice, title="Notebook", expires_at=None)
+    row, text = make_token(alice, "Notebook")
     page = browse(alice).post(f"{TOKENS}{row.pk}/revoke", follow=True)
     assert "Token “Notebook” revoked." in page.text
     assert api(token=text).get("/api/v1/me/").status_code == 401
 
 
 def test_admin_cannot_see_or_revoke_tokens_of_others(browse, alice, eve, root):
-    row, _text = create_token(by=alice, title="Secret of Alice", expires_at=None)
+    row, _text = make_token(alice, "Secret of Alice")
     for other in (eve, root):
         person = browse(other)
         assert "Secret of Alice" not in person.get(TOKENS).text
@@ -61,17 +63,27 @@ def test_anonymous_reader_is_sent_to_sign_in(client, db):
 
 
 def test_revoking_a_token_needs_post(browse, alice):
-    row, _text = create_token(by=alice, title="Notebook", expires_at=None)
+    row, _text = make_token(alice, "Notebook")
     assert browse(alice).get(f"{TOKENS}{row.pk}/revoke").status_code == 405
     assert browse(alice).delete(TOKENS).status_code == 405
 
 
 def test_token_page_query_count_is_constant(browse, alice, django_assert_max_num_queries):
     person = browse(alice)
-    create_token(by=alice, title="First", expires_at=None)
+    make_token(alice, "First")
     with django_assert_max_num_queries(20) as one:
         person.get(TOKENS)
     for number in range(20):
         create_token(by=alice, title=f"Token {number}", expires_at=timezone.now() + timedelta(days=1))
     with django_assert_max_num_queries(len(one)):
         assert "Token 19" in person.get(TOKENS).text
+
+
+def test_revoking_in_the_admin_is_recorded_with_its_author(browse, alice, root):
+    first, _text = make_token(alice, "first")
+    second, text = make_token(alice, "second", made_with=first)
+    form = {"action": "revoke", "_selected_action": str(first.pk)}
+    assert browse(root).post("/admin/teams/apitoken/", form).status_code == 302
+    assert find_token(text) is None
+    for token, change in ((first, "revoked"), (second, "revoked: the token that made it was revoked")):
+        assert [(entry.user, entry.change_message) for entry in recorded_changes(token)] == [(root, change)]

@@ -16,6 +16,8 @@ from claims.quotas.quota_usage import quota_usage
 from claims.states import ClaimState
 from claims.tasks import maintain_quotas
 from core.errors import Conflict, Forbidden, Invalid
+from core.models import recorded_changes
+from core.times import moment_with_zone
 from notify.models import Notice
 from tests.factories import GPU_CLASS, make_claim, make_quota, make_raise, make_team
 
@@ -44,6 +46,27 @@ def test_for_good_is_a_new_limit(want, root, quota):
     assert Quota.objects.get(pk=quota.pk).devices == 10
     services.approve_quota_request(quota_request=asked, by=root)  # twice is once
     assert limit_of(quota) == 10
+
+
+def test_changes_of_a_limit_are_recorded_and_shown_on_its_page(want, root, alice, quota, client):
+    until = timezone.now() + timedelta(days=3)
+    services.approve_quota_request(quota_request=want(), by=root)
+    services.approve_quota_request(quota_request=want(devices=12, until=until), by=root)
+    for _ in range(2):
+        services.set_quota(by=root, team=quota.team, device_class=GPU_CLASS, devices=6, guaranteed=2)
+    services.set_quota(by=root, team=quota.team, counts=Quota.Counts.CLAIMS, devices=3)
+    recorded = [
+        "limit 10 → 6, guaranteed 0 → 2",
+        f"2 more until {moment_with_zone(until)}, requested by alice",
+        "limit 8 → 10, requested by alice",
+    ]
+    client.force_login(alice)
+    page = client.get(reverse("claims:quota", args=[quota.pk]))
+    assert [entry.get_change_message() for entry in page.context["changes"]] == recorded
+    assert {entry.user for entry in page.context["changes"]} == {root}
+    assert all(change in page.text for change in recorded)
+    of_claims = Quota.objects.get(counts=Quota.Counts.CLAIMS)
+    assert [entry.change_message for entry in recorded_changes(of_claims)] == ["limit 0 → 3"]
 
 
 def test_for_a_time_is_a_raise_that_ends_by_itself_and_kills_nothing(want, root, quota, alice, lena, vision):
