@@ -284,6 +284,12 @@ def share(raw_device: Json, consumed: Json) -> Fraction:
     return min(max(parts), Fraction(1)) or Fraction(1)
 
 
+def memory_share(driver: str, consumed: Json) -> int | None:
+    """Return the bytes of memory in `results[].consumedCapacity`, None if it has none."""
+    amounts = {name: {"value": amount} for name, amount in consumed.items()}
+    return _memory(amounts, driver, vendor_by_driver(driver).memory)
+
+
 @lru_cache(maxsize=1024)
 def _spellings(driver: str, names: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Return for each attribute the names under which a slice may have it, as in `dra.attributes.lookup`."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -35,9 +36,10 @@ from claims.plans.plan import permission_problems
 from core.text import counted
 from core.times import duration
 from dra import quota
+from dra.allocator import AllocationError, capacity
 from dra.cel import CelError
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.devices import NAMING_ATTRIBUTES, describe
+from dra.devices import NAMING_ATTRIBUTES, describe, memory_share, share
 from dra.match.funnel import funnel
 from dra.objects import Json, device_requests
 from dra.pools import PoolDevice
@@ -73,14 +75,32 @@ class DeviceKind:
         return cls(cluster_id, **stored | {"fraction": Fraction(stored["fraction"])})
 
 
-def kinds_among(cluster_id: UUID, snapshot: ClusterSnapshot, devices: DeviceMask) -> frozenset[DeviceKind]:
-    """Return the kinds of some devices of a snapshot; describes one device of each kind."""
+def kinds_among(
+    cluster_id: UUID, snapshot: ClusterSnapshot, devices: DeviceMask, requested: Json | None = None
+) -> frozenset[DeviceKind]:
+    """
+    Return the kinds of some devices of a snapshot; describes one device of each kind.
+
+    Of a shareable device, a request of the capacities `requested` gets a share with its own size.
+    """
     kinds = set()
     for device, alike in snapshot.device_index.groups_by(_kind_key):
         if alike & devices:
-            kind = describe(device.driver, device.raw)
-            kinds.add(DeviceKind(cluster_id, device.driver, kind.product, kind.fraction, kind.memory_bytes))
+            kind, consumed = describe(device.driver, device.raw), _consumed(device, requested or {})
+            fraction = kind.fraction * share(device.raw, consumed) if consumed else kind.fraction
+            memory = memory_share(device.driver, consumed) or kind.memory_bytes
+            kinds.add(DeviceKind(cluster_id, device.driver, kind.product, fraction, memory))
     return frozenset(kinds)
+
+
+def _consumed(device: PoolDevice, requested: Json) -> dict[str, str]:
+    """Return what a share of the `requested` capacities consumes of a device, {} if it takes it whole."""
+    if not requested or device.raw.get("allowMultipleAllocations") is not True:
+        return {}
+    with suppress(AllocationError):
+        amounts = capacity.share(device, requested, {}, fractional=True) or {}
+        return {name: str(amount) for name, amount in amounts.items()}
+    return {}
 
 
 def kinds_for(cluster_id: UUID, snapshot: ClusterSnapshot, spec: Json) -> frozenset[DeviceKind]:
@@ -89,23 +109,26 @@ def kinds_for(cluster_id: UUID, snapshot: ClusterSnapshot, spec: Json) -> frozen
 
     Requests with admin access allocate no device (KEP 5018) and are not billed, so they do not count.
     """
-    matching: DeviceMask = 0
+    kinds: set[DeviceKind] = set()
     for request in device_requests(spec):
         if request.admin:
             continue
         try:
-            matching |= funnel(snapshot, request).accepted
+            accepted = funnel(snapshot, request).accepted
         except KeyError:
             continue  # the cluster has no such class, hence no such device
         except CelError:
             return frozenset()
-    return kinds_among(cluster_id, snapshot, matching)
+        kinds |= kinds_among(cluster_id, snapshot, accepted, request.capacity)
+    return frozenset(kinds)
 
 
 def _kind_key(device: PoolDevice) -> Hashable:
     attributes = device.raw.get("attributes") or {}
-    memory = str((device.raw.get("capacity") or {}).get("memory"))
-    return device.driver, memory, tuple(str(attributes.get(name)) for name in NAMING_ATTRIBUTES)
+    shareable = device.raw.get("allowMultipleAllocations") is True
+    published = device.raw.get("capacity") or {}
+    sizes = str(published if shareable else published.get("memory"))
+    return device.driver, shareable, sizes, tuple(str(attributes.get(name)) for name in NAMING_ATTRIBUTES)
 
 
 def max_prices(offers: Sequence[frozenset[DeviceKind]]) -> list[Decimal | None]:

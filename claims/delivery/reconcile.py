@@ -31,7 +31,7 @@ from claims.states import DELIVERED, RUNNING, USABLE, ClaimState
 from core.transactions import lock_row
 from dra import quota
 from dra.combination import select_alternatives
-from dra.devices import describe, share
+from dra.devices import describe, memory_share, share
 from dra.objects import requests
 from dra.quantity import QuantityError
 from inventory.models import Device, ResourceClaim, ResourceClaimTemplate
@@ -167,7 +167,7 @@ def device_columns(device: Device | None, consumed: Mapping[str, str] | None = N
         "product": device.product,
         "partition": device.partition,
         "uuid": device.uuid,
-        "memory_bytes": device.memory_bytes,
+        "memory_bytes": memory_share(device.driver, consumed or {}) or device.memory_bytes,
         "fraction": _fraction(device.driver, raw, consumed),
     }
 

@@ -361,7 +361,8 @@ class Allocation(models.Model):
     One device, or a share of one, that a claim holds from `started_at` to `ended_at` (the cluster's clock).
 
     `product`, `partition`, `uuid` and `memory_bytes` are copied from the device, which may change or vanish
-    later. `fraction` is the part of the physical device, 0 < fraction ≤ 1.
+    later; of a share, `memory_bytes` is what it consumes. `fraction` is the part of the physical device,
+    0 < fraction ≤ 1.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

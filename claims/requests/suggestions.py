@@ -210,10 +210,11 @@ def _sorted(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
 
 def _smallest_memory(cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) -> int:
     """Return the memory of the smallest free device that matches the spec, 0 if unknown."""
-    free = 0
-    for request in device_requests(spec):
-        free |= funnel(snapshot, request).free
-    kinds = kinds_among(cluster.pk, snapshot, free)
+    kinds = {
+        kind
+        for request in device_requests(spec)
+        for kind in kinds_among(cluster.pk, snapshot, funnel(snapshot, request).free, request.capacity)
+    }
     return min((kind.memory_bytes or 0 for kind in kinds), default=0)
 
 

@@ -308,6 +308,19 @@ def test_share_of_a_device_is_counted_though_the_device_stays_free(fra, fleet, a
     assert figures_of(share) == plain_figures(plain_snapshot(fleet), share.current) == (1, 1, 0, 0)
 
 
+def test_share_has_its_own_memory_and_part_of_the_price(fra, fleet, at_once):
+    """A device that cannot be shared is taken whole, whatever is requested of it."""
+    share = make_profile("share", spec=make_spec(capacity={"requests": {"memory": "20Gi"}}), max_devices=1)
+    with at_once():
+        sliced = gpu(0, memory="80Gi", allowMultipleAllocations=True)
+        fleet.put(RESOURCE_SLICE, resource_slice("node-c", [sliced, gpu(1, memory="80Gi")]))
+        sync_once(fra, fleet)
+    (row,) = share.current.availability.all()
+    sizes = {(kind["memory_bytes"] >> 30, kind["fraction"]) for kind in row.kinds}
+    assert (20, "1/4") in sizes
+    assert (80, "1") in sizes
+
+
 def test_older_computation_does_not_overwrite_a_newer_one(fra, train, fleet, at_once):
     older = availability._compute(fra, availability.figures)
     with at_once():

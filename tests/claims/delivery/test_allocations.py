@@ -79,9 +79,22 @@ def test_every_column_of_a_device_is_kept_with_its_allocation(mirror, claim, fra
     taken = result("gpu-0", request="a/b", shareID="share-1", consumedCapacity={"memory": "20Gi"})
     mirror.claim("sam", claim, taken, result("gpu-1"))
     assert rows_of(claim) == [
-        row(claim, "gpu-0", request="a/b", share_id="share-1", fraction=Decimal("0.25"), **known),
+        row(
+            claim, "gpu-0", request="a/b", share_id="share-1", fraction=Decimal("0.25"),
+            **known | {"memory_bytes": 20 << 30},
+        ),
         row(claim, "gpu-1"),
-    ]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("consumed", "memory"),
+    [({"memory": "20Gi"}, 20), ({"gpu.nvidia.com/memory": "8Gi"}, 8), ({"cores": "2"}, 80), ({}, 80)],
+)
+def test_a_share_has_the_memory_that_it_consumes(mirror, claim, fra, consumed, memory):
+    device(fra, memory_bytes=80 << 30)
+    mirror.claim("sam", claim, result("gpu-0", shareID="s", consumedCapacity=consumed))
+    assert claim.allocations.get().memory_bytes == memory << 30
 
 
 def test_a_device_is_known_by_cluster_driver_pool_and_name(mirror, claim, fra):
