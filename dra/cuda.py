@@ -61,6 +61,50 @@ IMAGE_TAGS = (
     re.compile(r"cuda[:_-]?v?(\d{1,2})\.(\d{1,2})", re.ASCII),
     re.compile(r"(?<![a-z0-9])cu(\d{2})(\d)(?![0-9])", re.ASCII),
 )
+# NGC images are released monthly, and all frameworks of one month have the same CUDA: (first month, last
+# month, version). Source: "is based on CUDA" in the release notes of PyTorch and Triton at docs.nvidia.com,
+# read on 2026-11-23. Months between two versions whose notes were not read are left out.
+NGC_IMAGES = re.compile(
+    r"nvidia/(?:pytorch|tensorflow|tritonserver|tensorrt|jax|cuda-dl-base):(\d\d)\.(\d\d)(?![0-9.])", re.ASCII
+)
+NGC_MONTHS: tuple[tuple[Numbers, Numbers, str], ...] = (
+    ((22, 5), (22, 8), "11.7"),
+    ((22, 9), (22, 12), "11.8"),
+    ((23, 1), (23, 2), "12.0"),
+    ((23, 3), (23, 7), "12.1"),
+    ((23, 8), (23, 10), "12.2"),
+    ((23, 11), (24, 2), "12.3"),
+    ((24, 3), (24, 5), "12.4"),
+    ((24, 6), (24, 7), "12.5"),
+    ((24, 8), (24, 12), "12.6"),
+    ((25, 1), (25, 3), "12.8"),
+    ((25, 4), (25, 7), "12.9"),
+    ((25, 8), (25, 11), "13.0"),
+    ((25, 12), (26, 2), "13.1"),
+    ((26, 4), (26, 4), "13.2"),
+    ((26, 6), (26, 7), "13.3"),
+    ((26, 8), (26, 10), "13.4"),
+)
+# Release numbers: (image, first release, version), the newest first. Sources, read on 2026-11-23: ARG
+# CUDA_VERSION of vLLM's docker/Dockerfile, its release notes and issue 42738 (a tag with another CUDA says so:
+# "-cu129"). For tags of TensorFlow with "-gpu": "Tested build configurations" of tensorflow.org/install/source
+# as of TensorFlow 2.20, not compared with the images.
+RELEASES: tuple[tuple[re.Pattern[str], tuple[tuple[Numbers, str], ...]], ...] = (
+    (
+        re.compile(r"vllm/vllm-openai:v?(\d+(?:\.\d+)+)", re.ASCII),
+        (
+            ((0, 20), "13.0"),
+            ((0, 11, 1), "12.9"),
+            ((0, 9), "12.8"),
+            ((0, 4, 3), "12.4"),
+            ((0, 2, 2), "12.1"),
+        ),
+    ),
+    (
+        re.compile(r"tensorflow/tensorflow:(\d+(?:\.\d+)+)-gpu", re.ASCII),
+        (((2, 18), "12.5"), ((2, 16), "12.3"), ((2, 15), "12.2"), ((2, 12), "11.8"), ((2, 5), "11.2")),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +149,18 @@ class CudaCheck:
 
 
 def image_cuda_version(image: str) -> str:
-    """Return the CUDA version in the tag of an image, such as "12.9", or ""."""
+    """Return the CUDA version in the tag of an image, else of its release, such as "12.9"; "" if unknown."""
+    name = image.lower()
     for pattern in IMAGE_TAGS:
-        if match := pattern.search(image.lower()):
+        if match := pattern.search(name):
             return f"{int(match[1])}.{int(match[2])}"
+    if match := NGC_IMAGES.search(name):
+        month = int(match[1]), int(match[2])
+        return next((version for first, last, version in NGC_MONTHS if first <= month <= last), "")
+    for pattern, releases in RELEASES:
+        if match := pattern.search(name):
+            release = _numbers(match[1])
+            return next((version for first, version in releases if release >= first), "")
     return ""
 
 

@@ -19,11 +19,11 @@ from dra.attributes import Malformed, attribute, lookup
 from dra.cel import CelError
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.cuda import GpuCapability
-from dra.devices import vendor_by_driver
+from dra.devices import describe, vendor_by_driver
 from dra.match.funnel import funnel
 from dra.objects import Json, device_requests
 from dra.pools import PoolDevice
-from dra.selector_results import unpack
+from dra.selector_results import DeviceMask, unpack
 
 
 class CapacityType(StrEnum):
@@ -84,13 +84,14 @@ class Placement:
     """
     Devices that match a request of the spec, held or free, and their nodes.
 
-    `vendor` is that of most of the devices. If the match is unknown, `problem` is a sentence and all other
-    fields are empty.
+    `vendor` is that of most of the devices. `memory` has the bytes of the largest, 0 if the spec limits none.
+    If the match is unknown, `problem` is a sentence and all other fields are empty.
     """
 
     vendor: str = ""
     gpus: tuple[tuple[GpuCapability, int], ...] = ()
     node_groups: tuple[tuple[NodeGroup, int], ...] = ()
+    memory: int = 0
     problem: str = ""
 
     @property
@@ -146,7 +147,21 @@ def claim_placement(snapshot: ClusterSnapshot, spec: Json) -> Placement:
         node for node, runs in snapshot.node_ranges if any(any(flags[run.start : run.stop]) for run in runs)
     )
     vendor = vendors.most_common(1)[0][0] if vendors else ""
-    return Placement(vendor, tuple(_gpus(snapshot, flags)), tuple(_node_groups(reached).items()))
+    groups = tuple(_node_groups(reached).items())
+    return Placement(vendor, tuple(_gpus(snapshot, flags)), groups, _largest_memory(snapshot, spec, accepted))
+
+
+def _largest_memory(snapshot: ClusterSnapshot, spec: Json, accepted: DeviceMask) -> int:
+    """Return the memory of the largest accepted device; 0 for a spec that limits no memory of its devices."""
+    if not (spec["devices"].get("config") or any(row.capacity for row in device_requests(spec))):
+        return 0
+    groups = snapshot.device_index.groups_by(_memory_key)
+    sizes = (describe(device.driver, device.raw).memory_bytes for device, alike in groups if alike & accepted)
+    return max((size or 0 for size in sizes), default=0)
+
+
+def _memory_key(device: PoolDevice) -> tuple[str, str]:
+    return device.driver, str(device.raw.get("capacity"))
 
 
 def _gpus(snapshot: ClusterSnapshot, flags: bytes) -> Iterator[tuple[GpuCapability, int]]:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 
-from dra.objects import DeviceRequest, Json, Manifest, alternatives, requests
+from dra.objects import DeviceRequest, Json, Manifest, alternatives, device_requests, requests
 from dra.placement import LABELS
+from dra.quantity import Quantity, QuantityError
 
 # RFC 1123 subdomain, as names of PriorityClasses and volume claims are.
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
@@ -23,6 +26,7 @@ TAINT = re.compile(rf"({QUALIFIED})(?:=({VALUE})?)?:(NoSchedule|NoExecute|Prefer
 LABEL = re.compile(rf"({QUALIFIED})=({VALUE})", re.ASCII)
 CUDA = re.compile(r"(\d{1,2})\.(\d{1,2})(?:\.\d{1,3})?", re.ASCII)
 ASSUMED = "assumed"  # on-demand, because no label says otherwise
+PARTITION_CLASSES = ("mig.", "partition.")
 LONGEST_NAME, LONGEST_REFERENCE = 253, 512
 MOST_PODS, MOST_COMPLETIONS, LAST_PORT = 1024, 100_000, 65_535
 
@@ -35,7 +39,9 @@ class ClaimUse:
     `name` is that of the ResourceClaim, which all pods share, or with `template` that of the
     ResourceClaimTemplate, which makes a claim for each of up to `parallel` pods. `requests` are (name,
     devices), None where their number is known only once they are allocated. `vendor` is a key of
-    `IMAGES` below.
+    `IMAGES` below. `claim_id` is the portal's id, "" if it has none. With `separate`, each request is for a
+    container of its own. `partial` are shares and partitions of a GPU. `memory_part` is the part of a
+    device's memory that the claim may use, None if unknown.
     """
 
     name: str
@@ -44,6 +50,10 @@ class ClaimUse:
     parallel: int = 1
     requests: tuple[tuple[str, int | None], ...] = ()
     vendor: str = ""
+    claim_id: str = ""
+    separate: bool = False
+    partial: bool = False
+    memory_part: Fraction | None = Fraction(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +134,48 @@ def requests_of(spec: Json) -> tuple[tuple[str, int | None], ...]:
     )
 
 
+def is_separate(spec: Json) -> bool:
+    """
+    Return whether a spec has several requests of one vendor's classes, so each serves a container of its own.
+
+    A GPU and the NIC beside it serve one container.
+    """
+    domains = {".".join(row.class_name.split(".")[-2:]) for row in device_requests(spec)}
+    return len(requests(spec)) > 1 and len(domains) == 1
+
+
+def is_partial(spec: Json) -> bool:
+    """Return whether every request is for a share of a GPU or for a partition."""
+    rows = device_requests(spec)
+    return bool(rows) and all(row.capacity or row.class_name.startswith(PARTITION_CLASSES) for row in rows)
+
+
+def memory_part(spec: Json, device_memory: int) -> Fraction | None:
+    """
+    Return the part of a device's memory that a claim may use, at most 1; None if it is limited and the
+    memory of the largest matching device, in bytes, is unknown (0).
+
+    Limits are the memory of a share (KEP 5075) and the pinned memory of MPS in the settings of NVIDIA's
+    driver.
+    """
+    amounts = [amount for row in device_requests(spec) for amount in _memory_amounts(row.capacity)]
+    for config in (spec.get("devices") or {}).get("config") or ():
+        sharing = ((config.get("opaque") or {}).get("parameters") or {}).get("sharing") or {}
+        if limit := (sharing.get("mpsConfig") or {}).get("defaultPinnedDeviceMemoryLimit"):
+            amounts.append(str(limit))
+    if not amounts:
+        return Fraction(1)
+    with suppress(QuantityError):
+        if device_memory:
+            limit = min(Quantity.parse(amount).bytes for amount in amounts)
+            return min(Fraction(limit, device_memory), Fraction(1))
+    return None
+
+
+def _memory_amounts(capacity: Json) -> list[str]:
+    return [str(amount) for name, amount in capacity.items() if name.rpartition("/")[2] == "memory"]
+
+
 def _count(asked: Sequence[DeviceRequest]) -> int | None:
     counts = {None if ask.all else ask.count for ask in asked}
     return counts.pop() if len(counts) == 1 else None
@@ -173,6 +225,8 @@ POD_CLAIM = "gpu"  # what a container calls the claim
 MODELS = "/models"  # where weights are mounted
 NOBODY = 65532  # a user that no image gives rights to
 BASE = 40  # characters of the claim's name in the names of workloads: a StatefulSet takes 52 in all
+# CPUs and GiB of memory that a container requests for each device, and for a share or partition of one.
+PER_DEVICE, PER_PART = (4, 16), (1, 4)
 SHM = "2Gi"  # processes of one pod pass tensors through /dev/shm, where a container gets 64 MiB
 
 
@@ -182,7 +236,8 @@ class ContainerProgram:
     What runs in the container.
 
     `ports` are (name, number), the first one that of the readiness probe, which asks for the path `ready`.
-    `user` runs it where the image must not choose. `shm` gives it shared memory.
+    `user` runs it where the image must not choose. `shm` gives it shared memory. A `repeatable` program can
+    run in several containers of a pod.
     """
 
     image: str
@@ -193,6 +248,7 @@ class ContainerProgram:
     container: str = "main"
     user: int = NOBODY
     shm: bool = False
+    repeatable: bool = False
 
 
 def name_of(use: ClaimUse, suffix: str) -> str:
@@ -220,7 +276,7 @@ def pod_spec(
     if options.restricted:
         spec["securityContext"] = pod_security(program)
     spec["resourceClaims"] = [claim_source(use)]
-    spec["containers"] = [container(options, program)]
+    spec["containers"] = containers(use, options, program)
     found = volumes(options, program)
     return spec | ({"volumes": found} if found else {})
 
@@ -248,17 +304,43 @@ def claim_wanted(options: WorkloadOptions) -> Manifest:
     return {"name": POD_CLAIM} | ({"request": options.request} if options.request else {})
 
 
-def container(options: WorkloadOptions, program: ContainerProgram) -> Manifest:
+def containers(use: ClaimUse, options: WorkloadOptions, program: ContainerProgram) -> list[Manifest]:
+    """Return one container, or with a `repeatable` program one for each separate request."""
+    if not (use.separate and program.repeatable) or options.request:
+        return [container(use, options, program)]
+    return [
+        container(use, replace(options, request=name), replace(program, container=name))
+        if number == 0
+        else container(use, replace(options, request=name), replace(program, container=name, ports=()))
+        for number, (name, _devices) in enumerate(use.requests)
+    ]
+
+
+def environment(use: ClaimUse) -> tuple[tuple[str, str], ...]:
+    """Return the claim's variables; "CLAIM_ID" only if the portal knows the claim."""
+    return (*((("CLAIM_ID", use.claim_id),) if use.claim_id else ()), ("CLAIM_NAME", use.name))
+
+
+def resources(use: ClaimUse, options: WorkloadOptions) -> Manifest:
+    """Return what a container requests: CPU, memory, and the claim; an unknown number of devices is one."""
+    counts = [count or 1 for name, count in use.requests if options.request in ("", name)]
+    devices = max(sum(counts) if use.separate else max(counts, default=1), 1)
+    cpus, gibibytes = PER_PART if use.partial else PER_DEVICE
+    requested = {"cpu": str(cpus * devices), "memory": f"{gibibytes * devices}Gi"}
+    return {"requests": requested, "claims": [claim_wanted(options)]}
+
+
+def container(use: ClaimUse, options: WorkloadOptions, program: ContainerProgram) -> Manifest:
     manifest: Manifest = {"name": program.container, "image": options.image or program.image}
     if program.command:
         manifest["command"] = list(program.command)
-    if program.env:
-        manifest["env"] = [{"name": name, "value": value} for name, value in program.env]
+    variables = (*program.env, *environment(use))
+    manifest["env"] = [{"name": name, "value": value} for name, value in variables]
     if program.ports:
         manifest["ports"] = [{"name": name, "containerPort": number} for name, number in program.ports]
     if program.ready:
         manifest["readinessProbe"] = {"httpGet": {"path": program.ready, "port": program.ports[0][1]}}
-    manifest["resources"] = {"claims": [claim_wanted(options)]}
+    manifest["resources"] = resources(use, options)
     if options.restricted:
         manifest["securityContext"] = container_security()
     found = mounts(options, program)

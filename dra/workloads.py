@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
 from pprint import pformat
 from textwrap import indent
 
@@ -22,9 +24,9 @@ from dra.workload_parts import (
     ContainerProgram,
     WorkloadOptions,
     claim_source,
-    claim_wanted,
     container_security,
     devices_of,
+    environment,
     has_weights,
     labels,
     metadata,
@@ -35,6 +37,7 @@ from dra.workload_parts import (
     pod_spec,
     pods_of,
     policies,
+    resources,
     service,
     tolerations,
     unlabelled,
@@ -52,7 +55,10 @@ def shower(use: ClaimUse, options: WorkloadOptions, *, stays: bool = False) -> C
     ports = (("http", options.port),) if options.port else ()
     # An own image knows what it runs, once it serves something or stays by itself.
     return ContainerProgram(
-        images.base, () if options.image and stays else command, ports=ports if stays else ()
+        images.base,
+        () if options.image and stays else command,
+        ports=ports if stays else (),
+        repeatable=True,
     )
 
 
@@ -113,6 +119,7 @@ def stateful_set(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
 JOVYAN = 1000  # the user of Jupyter's and of Triton's own images
 JUPYTER_PORT, VLLM_PORT = 8888, 8000
 TRITON_PORTS = (("http", 8000), ("grpc", 8001), ("metrics", 8002))
+VLLM_MEMORY = Fraction(9, 10)  # of a GPU's memory, vLLM's default
 MODEL = "Qwen/Qwen2.5-0.5B-Instruct"  # small and public, for a first try
 
 
@@ -135,14 +142,28 @@ def jupyter(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
     return [manifests, further, *policies(name, use, options, ports=program.ports)]
 
 
+def memory_utilization(use: ClaimUse, options: WorkloadOptions) -> Decimal | None:
+    """
+    Return the part of a GPU's memory that each vLLM may take, so that all pods of the claim fit; None where
+    it is the usual 0.9 (vLLM, `--gpu-memory-utilization`) or unknown.
+    """
+    sharers = 1 if use.template else pods_of(use, options)
+    if use.memory_part is None or (use.memory_part == 1 and sharers == 1):
+        return None
+    percent = int(VLLM_MEMORY * use.memory_part / sharers * 100)
+    return Decimal(max(percent, 1)).scaleb(-2)
+
+
 def vllm_program(use: ClaimUse, options: WorkloadOptions) -> ContainerProgram:
     """Return a server of the OpenAI protocol, over all devices of one claim where their number is known."""
     model = MODELS if has_weights(options) else MODEL
     devices = devices_of(use, options)
     parallel = () if devices is None else (f"--tensor-parallel-size={devices}",)
+    utilization = memory_utilization(use, options)
+    memory = () if utilization is None else (f"--gpu-memory-utilization={utilization}",)
     return ContainerProgram(
         IMAGES[use.vendor].vllm,
-        ("vllm", "serve", model, f"--port={VLLM_PORT}", *parallel),
+        ("vllm", "serve", model, f"--port={VLLM_PORT}", *parallel, *memory),
         env=(("HOME", "/tmp"),),  # noqa: S108 - a user without a home writes its caches there
         ports=(("http", VLLM_PORT),),
         ready="/health",
@@ -249,10 +270,11 @@ def values(use: ClaimUse, options: WorkloadOptions) -> Manifest:
 
 
 def _settings(use: ClaimUse, options: WorkloadOptions) -> list[str]:
-    wanted = {"resources": {"claims": [claim_wanted(options)]}}
+    wanted = {"resources": resources(use, options)}  # replaces what cpu_guarantee and mem_guarantee set
     lines = [
         _added("extra_pod_config", "update", {"resourceClaims": [claim_source(use)]}),
         _added("extra_container_config", "update", wanted),
+        _added("environment", "update", dict(environment(use))),
     ]
     if options.priority:
         lines.append(_assigned("priority_class_name", options.priority))

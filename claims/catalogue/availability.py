@@ -62,7 +62,13 @@ def figures(cluster_id: UUID, snapshot: ClusterSnapshot, version: ProfileVersion
         for kind in kinds_among(cluster_id, snapshot, row.accepted, row.request.capacity)
     }
     nodes, most = _nodes_and_most(snapshot, version)
-    return Figures(matching.bit_count(), free.bit_count(), nodes, most, sorted((kind.as_json() for kind in kinds), key=repr))
+    return Figures(
+        matching.bit_count(),
+        free.bit_count(),
+        nodes,
+        most,
+        sorted((kind.as_json() for kind in kinds), key=repr),
+    )
 
 
 def _funnels(snapshot: ClusterSnapshot, version: ProfileVersion) -> list[Funnel] | None:

@@ -246,16 +246,14 @@ def manifest_response(claim: Claim, request: Request) -> Any:
         raise Invalid(f"Unknown option {', '.join(unknown)}. Options: {', '.join(query.fields)}.")
     query.is_valid(raise_exception=True)
     placement = placement_for(claim)
-    form = SnippetForm(
-        request.query_params, use=plan.claim_use(claim, vendor=placement.vendor), placement=placement
-    )
+    form = SnippetForm(request.query_params, use=plan.claim_use(claim, placement), placement=placement)
     if form.is_bound and not form.is_valid():
         raise serializers.ValidationError(
             {name: [str(error) for error in errors] for name, errors in form.errors.items()}
         )
     options = form.options()
     base_url = request.build_absolute_uri("/").rstrip("/")
-    snippets = claim_snippets(claim, base_url=base_url, options=options, vendor=placement.vendor)
+    snippets = claim_snippets(claim, base_url=base_url, options=options, placement=placement)
     kind = query.validated_data.get("kind")
     manifest = plan.claim_manifest(claim)
     content = {

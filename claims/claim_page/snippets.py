@@ -17,11 +17,21 @@ from textwrap import wrap
 from claims.models import Claim
 from claims.plans.plan import CLAIM_LABEL, claim_use, delivery_kind
 from cluster.protocol import INFERENCE_SERVICE, NOTEBOOK, PYTORCH_JOB, Kind
+from core.text import counted
 from dra import cuda, workloads
 from dra.manifests import to_yaml
 from dra.objects import Manifest
 from dra.placement import Placement, claim_placement
-from dra.workload_parts import ASSUMED, IMAGES, ClaimUse, WorkloadOptions, has_weights, name_of
+from dra.workload_parts import (
+    ASSUMED,
+    IMAGES,
+    PER_DEVICE,
+    PER_PART,
+    ClaimUse,
+    WorkloadOptions,
+    has_weights,
+    name_of,
+)
 from dra.workloads import MODEL
 from inventory.cluster_snapshot import current_snapshot
 
@@ -121,6 +131,7 @@ KINDS = (
 
 
 COMMENT_WIDTH = 98
+REPEATED_KINDS = ("pod", "job", "deployment", "statefulset")  # of several device requests
 SINGLE_POD_KINDS = ("pod", "jupyter", "kubeflow-notebook")
 HUB_KINDS = ("jupyterhub", "jupyterhub-config")
 MODEL_LOADERS = ("vllm", "kserve")  # download a model if none is mounted
@@ -134,7 +145,12 @@ def with_comments(text: str, notes: list[str]) -> str:
 
 def snippet_notes(kind: SnippetKind, use: ClaimUse, options: WorkloadOptions) -> list[str]:
     """Return the notes for the top of a snippet, as sentences without line breaks."""
-    return [*sharing_notes(kind, use), *serving_notes(kind, use, options), *option_notes(kind, use, options)]
+    return [
+        *sharing_notes(kind, use),
+        *serving_notes(kind, use, options),
+        *size_notes(kind, use, options),
+        *option_notes(kind, use, options),
+    ]
 
 
 def sharing_notes(kind: SnippetKind, use: ClaimUse) -> Iterator[str]:
@@ -157,6 +173,22 @@ def serving_notes(kind: SnippetKind, use: ClaimUse, options: WorkloadOptions) ->
         yield "KServe runs it as a plain Deployment, because Knative rejects claims."
     if kind.key == "jupyter":
         yield "The token is in the log. Connect with kubectl port-forward."
+
+
+def size_notes(kind: SnippetKind, use: ClaimUse, options: WorkloadOptions) -> Iterator[str]:
+    """Yield what the portal assumes of a container's CPU and memory, and of the memory of a shared GPU."""
+    cpus, gibibytes = PER_PART if use.partial else PER_DEVICE
+    noun = "share or partition of a GPU" if use.partial else "device"
+    size = f"{counted(cpus, 'CPU')} and {gibibytes} GiB of memory per {noun}"
+    yield f"Requests {size}. Set what your program needs."
+    if use.separate and kind.key in REPEATED_KINDS and not options.request:
+        yield f"One container for each device request: {', '.join(name for name, _count in use.requests)}."
+    if kind.key not in MODEL_LOADERS:
+        return
+    if use.memory_part is None:
+        yield "Set --gpu-memory-utilization to the claim's part of the GPU's memory; the default is 0.9."
+    elif not use.template:
+        yield "If other pods use the claim too, divide --gpu-memory-utilization (default 0.9) among them."
 
 
 def option_notes(kind: SnippetKind, use: ClaimUse, options: WorkloadOptions) -> Iterator[str]:
@@ -201,7 +233,7 @@ def kubectl_commands(claim: Claim, use: ClaimUse, options: WorkloadOptions) -> s
     (pod, *_policy) = workloads.pod(use, options)
     name, shell = pod["metadata"]["name"], name_of(use, "shell")
     pod_spec = pod["spec"]
-    (container,) = pod_spec["containers"]
+    container, *_others = pod_spec["containers"]
     pod_spec["containers"] = [container | {"name": shell, "stdin": True, "tty": True, "command": ["sh"]}]
     overrides = quote(json.dumps({"apiVersion": "v1", "spec": pod_spec}))
     return "\n".join(
@@ -248,14 +280,18 @@ class Snippet:
 
 
 def claim_snippets(
-    claim: Claim, *, base_url: str, options: WorkloadOptions | None = None, vendor: str = ""
+    claim: Claim,
+    *,
+    base_url: str,
+    options: WorkloadOptions | None = None,
+    placement: Placement | None = None,
 ) -> list[Snippet]:
     """
     Return the snippets that work in the claim's cluster.
 
-    `base_url` is the portal's, without a trailing slash; `vendor` is the vendor of the matching devices.
+    `base_url` is the portal's, without a trailing slash; `placement` has the matching devices.
     """
-    use, options = claim_use(claim, vendor=vendor), options or WorkloadOptions()
+    use, options = claim_use(claim, placement), options or WorkloadOptions()
     kinds = claim.cluster.discovery.get("kinds") or ()
     return [
         make_snippet(kind, claim, use, options, base_url=base_url)

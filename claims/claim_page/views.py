@@ -172,10 +172,10 @@ LEVEL_STYLES = {
 def snippets_context(request: HttpRequest, claim: Claim, key: str) -> dict[str, Any]:
     """Return the context of `_snippets.html`; an unknown `key` shows the first snippet."""
     placement = placement_for(claim)
-    form = SnippetForm(request.GET, use=claim_use(claim, vendor=placement.vendor), placement=placement)
+    form = SnippetForm(request.GET, use=claim_use(claim, placement), placement=placement)
     options = form.options() if not form.is_bound or form.is_valid() else WorkloadOptions()
     base_url = request.build_absolute_uri("/").rstrip("/")
-    snippets = claim_snippets(claim, base_url=base_url, options=options, vendor=placement.vendor)
+    snippets = claim_snippets(claim, base_url=base_url, options=options, placement=placement)
     shown = next((snippet for snippet in snippets if snippet.key == key), snippets[0])
     check = cuda_check(shown, options, placement)
     query = urlencode(form.query(), doseq=True)

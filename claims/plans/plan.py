@@ -29,7 +29,15 @@ from dra.combination import (
 )
 from dra.manifests import spec_hash, with_count
 from dra.objects import device_requests, requests
-from dra.workload_parts import ClaimUse, WorkloadOptions, requests_of
+from dra.placement import Placement
+from dra.workload_parts import (
+    ClaimUse,
+    WorkloadOptions,
+    is_partial,
+    is_separate,
+    memory_part,
+    requests_of,
+)
 from inventory.models import Cluster, DeviceClass, Namespace, ResourceClaim, ResourceClaimTemplate
 from teams.access import is_platform_admin
 from teams.models import Team, User
@@ -403,15 +411,19 @@ def planned_manifest(plan: RequestPlan) -> Manifest:
     return MANIFESTS[plan.delivery](plan.name, plan.namespace, plan.spec, labels)
 
 
-def claim_use(claim: Claim, *, vendor: str = "") -> ClaimUse:
-    """Return the claim as workloads use it; `vendor` is the vendor of the matching devices."""
+def claim_use(claim: Claim, placement: Placement | None = None) -> ClaimUse:
+    """Return the claim as workloads use it; `placement` has the matching devices."""
     return ClaimUse(
         name=claim.name,
         namespace=claim.namespace,
         template=claim.delivery == Delivery.TEMPLATE,
         parallel=claim.parallel,
         requests=requests_of(claim.spec),
-        vendor=vendor,
+        vendor=placement.vendor if placement else "",
+        claim_id=str(claim.pk),
+        separate=is_separate(claim.spec),
+        partial=is_partial(claim.spec),
+        memory_part=memory_part(claim.spec, placement.memory if placement else 0),
     )
 
 

@@ -109,6 +109,35 @@ def test_the_version_in_the_tag(image, version):
 
 
 @pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("nvcr.io/nvidia/pytorch:24.01-py3", "12.3"),
+        ("registry.example.org/mirror/nvidia/pytorch:25.04-py3", "12.9"),
+        ("nvcr.io/nvidia/tritonserver:25.12-py3", "13.1"),
+        ("nvcr.io/nvidia/tensorflow:23.08-tf2-py3", "12.2"),
+        ("nvcr.io/nvidia/tritonserver:26.10-vllm-python-py3", "13.4"),
+        ("nvcr.io/nvidia/pytorch:26.03-py3", ""),  # between two versions; nobody read its notes
+        ("nvcr.io/nvidia/pytorch:22.04-py3", ""),
+        ("nvcr.io/nvidia/pytorch:27.01-py3", ""),
+        ("nvcr.io/nvidia/nemo:25.04", ""),
+        ("nvidia/pytorch:24.011-py3", ""),
+        ("docker.io/vllm/vllm-openai:v0.11.0", "12.8"),
+        ("docker.io/vllm/vllm-openai:v0.11.1", "12.9"),
+        ("vllm/vllm-openai:v0.21.0", "13.0"),
+        ("vllm/vllm-openai:v0.21.0-cu129", "12.9"),
+        ("vllm/vllm-openai:v0.4.2", "12.1"),
+        ("vllm/vllm-openai:v0.1.7", ""),
+        ("vllm/vllm-openai:latest", ""),
+        ("tensorflow/tensorflow:2.15.0-gpu-jupyter", "12.2"),
+        ("tensorflow/tensorflow:2.11.1-gpu", "11.2"),
+        ("tensorflow/tensorflow:2.15.0", ""),  # for CPUs
+    ],
+)
+def test_version_of_a_release_is_known(image, version):
+    assert image_cuda_version(image) == version
+
+
+@pytest.mark.parametrize(
     ("version", "shipped"),
     [
         ("11.4", "470.42.1"),

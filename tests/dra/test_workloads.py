@@ -2,12 +2,24 @@
 
 import ast
 import re
+from dataclasses import replace
+from fractions import Fraction
 from itertools import chain
 
 import pytest
 
 from dra import workloads
-from dra.workload_parts import ASSUMED, IMAGES, ClaimUse, WorkloadOptions, devices_of, pods_of
+from dra.workload_parts import (
+    ASSUMED,
+    IMAGES,
+    ClaimUse,
+    WorkloadOptions,
+    devices_of,
+    is_partial,
+    is_separate,
+    memory_part,
+    pods_of,
+)
 from tests.dra.workload_manifests import GOLDEN, written
 
 MAKERS = {
@@ -24,6 +36,7 @@ MAKERS = {
 }
 NAMED = ClaimUse("sam2", "vision", requests=(("gpu", 2),), vendor="nvidia")
 TEMPLATE = ClaimUse("sweep", "vision", template=True, parallel=3, requests=(("gpu", 2),), vendor="nvidia")
+SEPARATE = replace(NAMED, requests=(("large", 1), ("small", 2)), separate=True)
 every_maker = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
@@ -46,7 +59,107 @@ def test_every_pod_names_the_claim_and_its_container_wants_it(make, use):
     source = "resourceClaimTemplateName" if use.template else "resourceClaimName"
     for spec in specs(make, use):
         assert spec["resourceClaims"] == [{"name": "gpu", source: use.name}]
-        assert [one["resources"] for one in spec["containers"]] == [{"claims": [{"name": "gpu"}]}]
+        assert [one["resources"]["claims"] for one in spec["containers"]] == [[{"name": "gpu"}]]
+
+
+def test_container_requests_cpu_and_memory_for_each_device():
+    def requested(use, **options):
+        (spec,) = specs(workloads.pod, use, **options)
+        return [container["resources"]["requests"] for container in spec["containers"]]
+
+    assert requested(NAMED) == [{"cpu": "8", "memory": "32Gi"}]
+    assert requested(replace(NAMED, partial=True)) == [{"cpu": "2", "memory": "8Gi"}]
+    assert requested(replace(NAMED, requests=(("gpu", None),))) == [{"cpu": "4", "memory": "16Gi"}]
+    nic = replace(NAMED, requests=(("gpu", 2), ("nic", 2)))
+    assert requested(nic) == [{"cpu": "8", "memory": "32Gi"}]
+    assert requested(SEPARATE) == [{"cpu": "4", "memory": "16Gi"}, {"cpu": "8", "memory": "32Gi"}]
+
+
+@every_maker
+def test_every_container_knows_its_claim(make):
+    for spec in specs(make, replace(TEMPLATE, claim_id="0199-7")):
+        for container in spec["containers"]:
+            variables = {row["name"]: row["value"] for row in container["env"]}
+            assert (variables["CLAIM_ID"], variables["CLAIM_NAME"]) == ("0199-7", "sweep")
+
+
+@pytest.mark.parametrize("make", [workloads.pod, workloads.job, workloads.deployment, workloads.stateful_set])
+def test_separate_requests_get_a_container_each(make):
+    (spec,) = specs(make, SEPARATE, port=9000, image="a/b:1")
+    assert [(row["name"], row["resources"]["claims"]) for row in spec["containers"]] == [
+        ("large", [{"name": "gpu", "request": "large"}]),
+        ("small", [{"name": "gpu", "request": "small"}]),
+    ]
+    assert "ports" not in spec["containers"][1]  # two containers of a pod cannot serve one port
+    (chosen,) = specs(make, SEPARATE, request="small")
+    assert [row["name"] for row in chosen["containers"]] == ["main"]
+
+
+def test_a_server_is_one_container_whatever_the_requests():
+    for make in (workloads.vllm, workloads.triton, workloads.jupyter, workloads.pytorch_job):
+        for spec in specs(make, SEPARATE):
+            assert len(spec["containers"]) == 1
+
+
+def asks(name, device_class, **fields):
+    return {"name": name, "exactly": {"deviceClassName": device_class, **fields}}
+
+
+@pytest.mark.parametrize(
+    ("requests", "separate", "partial"),
+    [
+        ([asks("gpu", "gpu.nvidia.com")], False, False),
+        ([asks("large", "mig.nvidia.com"), asks("small", "mig.nvidia.com")], True, True),
+        ([asks("gpu", "gpu.nvidia.com"), asks("part", "mig.nvidia.com")], True, False),
+        ([asks("gpu", "gpu.nvidia.com"), asks("nic", "dranet")], False, False),
+        ([asks("share", "gpu.nvidia.com", capacity={"requests": {"memory": "8Gi"}})], False, True),
+    ],
+)
+def test_requests_of_one_vendor_are_separate(requests, separate, partial):
+    spec = {"devices": {"requests": requests}}
+    assert (is_separate(spec), is_partial(spec)) == (separate, partial)
+
+
+MPS = {"sharing": {"strategy": "MPS", "mpsConfig": {"defaultPinnedDeviceMemoryLimit": "10Gi"}}}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "parameters", "memory", "part"),
+    [
+        ({}, {}, 0, Fraction(1)),
+        ({"memory": "20Gi"}, {}, 40 << 30, Fraction(1, 2)),
+        ({"gpu.nvidia.com/memory": "20Gi"}, {}, 80 << 30, Fraction(1, 4)),
+        ({"memory": "20Gi"}, {}, 0, None),
+        ({"memory": "90Gi"}, {}, 80 << 30, Fraction(1)),
+        ({"cores": "2"}, {}, 80 << 30, Fraction(1)),
+        ({}, MPS, 40 << 30, Fraction(1, 4)),
+        ({"memory": "much"}, {}, 40 << 30, None),
+    ],
+)
+def test_part_of_a_devices_memory(capacity, parameters, memory, part):
+    request = asks("gpu", "gpu.nvidia.com", capacity={"requests": capacity})
+    config = [{"opaque": {"driver": "gpu.nvidia.com", "parameters": parameters}}]
+    assert memory_part({"devices": {"requests": [request], "config": config}}, memory) == part
+
+
+@pytest.mark.parametrize(
+    ("use", "options", "utilization"),
+    [
+        (NAMED, {}, None),
+        (TEMPLATE, {}, None),
+        (replace(NAMED, memory_part=Fraction(20, 45)), {}, "0.40"),
+        (replace(NAMED, memory_part=None), {}, None),
+        (NAMED, {"pods": 2}, "0.45"),
+        (TEMPLATE, {"pods": 2}, None),
+        (replace(TEMPLATE, memory_part=Fraction(1, 2)), {"pods": 2}, "0.45"),
+        (replace(NAMED, memory_part=Fraction(1, 200)), {"pods": 4}, "0.01"),
+    ],
+)
+@pytest.mark.parametrize("make", [workloads.vllm, workloads.inference_service])
+def test_vllm_takes_only_its_part_of_a_shared_gpu(make, use, options, utilization):
+    command = specs(make, use, **options)[0]["containers"][0]["command"]
+    given = [word.partition("=")[2] for word in command if word.startswith("--gpu-memory-utilization")]
+    assert given == ([utilization] if utilization else [])
 
 
 @every_maker
@@ -205,7 +318,8 @@ def test_jupyterhub_is_told_in_python_and_in_values_the_same():
     python = workloads.config(TEMPLATE, chosen)
     assert "'resourceClaimTemplateName': 'sweep'" in python
     calls = [node.value.func.attr for node in ast.parse(python).body if isinstance(node, ast.Expr)]
-    assert calls == ["update", "update", "extend", "extend", "extend", "extend"]
+    assert calls == ["update", "update", "update", "extend", "extend", "extend", "extend"]
+    assert "'requests': {'cpu': '8', 'memory': '32Gi'}" in python
     values = workloads.values(TEMPLATE, chosen)
     inside = values["hub"]["extraConfig"]["gpu-claim"]
     assert inside in python

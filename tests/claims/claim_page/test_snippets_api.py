@@ -7,7 +7,7 @@ from rest_framework.test import APIClient
 from demo.controlplane import machines
 from inventory import cluster_snapshot
 from tests.claims.published import mirrored
-from tests.factories import make_claim
+from tests.factories import make_claim, make_spec
 
 pytestmark = pytest.mark.django_db
 
@@ -34,6 +34,24 @@ def test_manifest_api_takes_options_of_page(get):
     assert policy["kind"] == "NetworkPolicy"
     assert snippet["cuda"]["level"] == "error"
     assert snippet["cuda"]["parts"][0]["devices"] == 12
+
+
+def test_vllm_on_a_share_takes_its_part_of_the_largest_device(get, vision):
+    """The claim can get any of the devices, and an A100 has less memory than an H100."""
+    claim = vision.claims.get(name="sam2")
+    share = make_spec(capacity={"requests": {"memory": "20Gi"}})
+    type(claim).objects.filter(pk=claim.pk).update(spec=share)
+    (snippet,) = get(kind="vllm").json()["snippets"]
+    (deployment, _service) = yaml.safe_load_all(snippet["text"])
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert "--gpu-memory-utilization=0.22" in container["command"]  # 0.9 × 20 GiB of 81559 MiB
+    assert {"name": "CLAIM_ID", "value": str(claim.pk)} in container["env"]
+    assert container["resources"]["requests"] == {"cpu": "1", "memory": "4Gi"}
+
+
+def test_image_of_ngc_is_checked_by_its_month(get):
+    (snippet,) = get(kind="job", image="nvcr.io/nvidia/pytorch:24.01-py3").json()["snippets"]
+    assert (snippet["cuda"]["version"], snippet["cuda"]["level"]) == ("12.3", "ok")
 
 
 def test_manifest_api_returns_all_kinds_by_default(get):

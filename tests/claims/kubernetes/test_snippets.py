@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+from fractions import Fraction
 from functools import partial
 
 import httpx
@@ -45,13 +46,22 @@ OPTIONS = {
 USES = {
     "named": (False, 1),
     "template": (True, 2),
+    "share of several requests": (False, 1, (("large", 1), ("small", 1))),
 }
 MADE = [kind for kind in KINDS if kind.manifests and kind.key != "jupyterhub"]
 CORE = [kind for kind in MADE if not kind.requires]
 
 
-def use_in(namespace, template, parallel):
-    return ClaimUse("grant", namespace, template, parallel, (("gpu", 1),), "nvidia")
+def use_in(namespace, template, parallel, requests=(("gpu", 1),)):
+    several = len(requests) > 1
+    return ClaimUse(
+        "grant", namespace, template, parallel, requests, "nvidia", claim_id="0199a7", separate=several,
+        partial=several, memory_part=Fraction(20, 45) if several else Fraction(1),
+    )  # fmt: skip
+
+
+def device_request(name):
+    return make_spec(1)["devices"]["requests"][0] | {"name": name}
 
 
 def pasted(kind, use, options):
@@ -126,7 +136,10 @@ def test_the_api_server_takes_every_core_snippet_strictly(admin, namespace, prio
             assert answer["kind"] == content["kind"], kind.key
             for spec in pod_specs(answer):
                 assert spec["resourceClaims"][0]["name"] == "gpu"
-                assert spec["containers"][0]["resources"]["claims"]
+                for container in spec["containers"]:
+                    assert container["resources"]["claims"]
+                    assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+                    assert "CLAIM_ID" in {row["name"] for row in container["env"]}
 
 
 @pytest.mark.parametrize("chosen", [name for name, one in OPTIONS.items() if one.restricted])
@@ -161,7 +174,8 @@ def test_a_pod_that_is_not_restricted_is_refused_there(admin, restricted):
 def test_a_pasted_snippet_runs_until_its_devices_are_allocated(admin, restricted, key, named):
     use = use_in(restricted, *USES[named])
     granted = resource_claim_template if use.template else resource_claim
-    create(admin, granted("grant", restricted, make_spec(1)), dry=False)
+    spec = {"devices": {"requests": [device_request(name) for name, _count in use.requests]}}
+    create(admin, granted("grant", restricted, spec), dry=False)
     kind = next(one for one in KINDS if one.key == key)
     for content in pasted(kind, use, WorkloadOptions()):
         create(admin, content, dry=False)
