@@ -86,9 +86,9 @@ NGC_MONTHS: tuple[tuple[Numbers, Numbers, str], ...] = (
     ((26, 8), (26, 10), "13.4"),
 )
 # Release numbers: (image, first release, version), the newest first. Sources, read on 2026-11-23: ARG
-# CUDA_VERSION of vLLM's docker/Dockerfile, its release notes and issue 42738 (a tag with another CUDA says so:
-# "-cu129"). For tags of TensorFlow with "-gpu": "Tested build configurations" of tensorflow.org/install/source
-# as of TensorFlow 2.20, not compared with the images.
+# CUDA_VERSION of vLLM's docker/Dockerfile, its release notes and issue 42738 (a tag with another CUDA says
+# so: "-cu129"). For tags of TensorFlow with "-gpu": "Tested build configurations" of
+# tensorflow.org/install/source as of TensorFlow 2.20, not compared with the images.
 RELEASES: tuple[tuple[re.Pattern[str], tuple[tuple[Numbers, str], ...]], ...] = (
     (
         re.compile(r"vllm/vllm-openai:v?(\d+(?:\.\d+)+)", re.ASCII),
