@@ -1,7 +1,7 @@
 """
-Django admin for platform admins. Claims and their history can be looked at, no more: the services move them.
+Django admin for platform admins. Claims and their history are read-only here: the services change them.
 
-Profiles, quotas, rules and reasons are changed on their pages, which check what is saved; here is what has no
+Profiles, quotas, rules and reasons are changed on their pages, which check what is saved. Here is what has no
 page.
 """
 
@@ -93,7 +93,7 @@ class QuotaAdmin(Looking, admin.ModelAdmin):  # type: ignore[type-arg]
 
 @admin.register(TeamNamespace)
 class TeamNamespaceAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Where a team works; there is no other page for it."""
+    """The namespaces of teams; they have no other page."""
 
     list_display = ("team", "cluster", "namespace")
     list_filter = ("cluster", "team")

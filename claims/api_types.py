@@ -1,6 +1,6 @@
 """
-Serializers that several resources of the API share: inputs (shape only; services decide what is allowed), and
-how a claim is shown.
+Serializers shared by several resources of the API: inputs (shape only; services decide what is allowed), and
+claims as responses.
 """
 
 from datetime import timedelta

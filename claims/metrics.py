@@ -1,4 +1,4 @@
-"""What Prometheus is told of claims: how many stand in which state, read when it asks."""
+"""Claims by state for Prometheus, read when it scrapes."""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,12 +13,12 @@ from inventory.models import Cluster
 
 class ClaimCollector(Collector):
     """
-    Claims by cluster and state. Every state of every cluster is told, 0 as well: a series that comes and goes
-    cannot be alerted on. Teams and people are not named.
+    Claims by cluster and state. Every state of every cluster is exported, 0 as well: an alert cannot use a
+    series that comes and goes. Teams and people are not named.
     """
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: a collector that is registered must not ask the database."""
+        """Return nothing: registering a collector must not query the database."""
         return ()
 
     def collect(self) -> Iterator[Metric]:

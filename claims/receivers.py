@@ -1,4 +1,4 @@
-"""What `claims` does when the mirror, a claim, a request or a team changes."""
+"""Reactions of `claims` to changes of the mirror, of claims, requests and teams."""
 
 from typing import Any
 from uuid import UUID
@@ -33,13 +33,13 @@ def queue_reconcile(*, cluster_id: UUID, kind: str, **_: Any) -> None:
 
 @receiver(mirror_changed, dispatch_uid="claims.catalogue.availability")
 def queue_availability(*, cluster_id: UUID, kind: str, **_: Any) -> None:
-    """Count devices for profiles again. `claims.tasks.repair_availability` repairs a lost message."""
+    """Compute availability again. `claims.tasks.repair_availability` repairs a lost message."""
     mirror_has_changed(cluster_id, kind)
 
 
 @receiver(post_save, sender=Cluster, dispatch_uid="claims.catalogue.availability.cluster")
 def queue_availability_of_cluster(*, instance: Cluster, **_: Any) -> None:
-    """Count what a new or enabled cluster has."""
+    """Compute the availability of a new or enabled cluster."""
     after_commit(refresh_availability, str(instance.pk))
 
 
@@ -54,7 +54,7 @@ def queue_quota_sync(*, claim: Claim, **_: Any) -> None:
 
 @receiver(claim_state_changed, dispatch_uid="claims.observation.ownership")
 def refresh_ownership(*, claim: Claim, old: str, new: str, **_: Any) -> None:
-    """An adopted claim has its object at once; the object of a claim that is over may be left over."""
+    """The object of an adopted claim is managed at once; that of a claim that is over may be left over."""
     if new in FINAL or (not old and claim.object_uid):
         ownership.refresh_claim(claim)
 

@@ -19,7 +19,7 @@ from claims.requests import services as requests
 
 @shared_task
 def expire() -> None:
-    """Expire undecided requests, release claims past their end, and remind owners of ends to come."""
+    """Expire undecided requests, release expired claims, and remind owners of the coming end."""
     now = timezone.now()
     try:
         for claim_id in expiry.end_overdue(now):
@@ -60,7 +60,7 @@ def repair_availability() -> None:
 
 @shared_task
 def forget_drafts() -> None:
-    """Delete drafts that nobody has changed for 30 days."""
+    """Delete drafts without a change for 30 days."""
     requests.forget_drafts(timezone.now())
 
 

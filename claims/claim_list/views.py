@@ -157,8 +157,8 @@ class ClaimSearch:
     """
     Match name, reason, requester and profiles of claims, word by word.
 
-    A reader of all claims has one word looked up in indexes, if it is of few claims; other words, and those
-    of a reader of some teams, go through what is left.
+    For a reader of all claims, a word that few claims have is looked up in indexes; other words, and all
+    words of a reader of some teams, are compared with the remaining claims.
     """
 
     def __init__(self, user: User | AnonymousUser) -> None:
@@ -180,7 +180,7 @@ class ClaimSearch:
         )
 
     def rare(self, word: str) -> QuerySet[Any, Any] | None:
-        """Return the keys of the claims by an index for each condition, None if they are not few."""
+        """Return the keys of the claims for each condition, by index; None if there are too many."""
         people = list(User.objects.filter(username__icontains=word).values_list("pk", flat=True)[: FEW + 1])
         if len(people) > FEW:
             return None

@@ -1,12 +1,12 @@
 """
-Which claims are to be reconciled: those whose objects have changed, those that are due, and all in turn.
+Which claims to reconcile: those whose objects changed, those that are due, and a slice of all.
 
-Three ways lead to a claim. Each repairs what the one before it lost.
+There are three sources. Each repairs what the one before it lost.
 
-- `take_changes`: what changed in the mirror of a cluster since the last time, after a message of the mirror
-  and with each sweep. The revision up to which all is done is stored, so any message may be lost.
-- `due_claims`: what has a time of its own, `Claim.reconcile_at`: at once after each step of the claim, a
-  moment later where the observation alone changes with time.
+- `take_changes`: changes in the mirror of a cluster since the last time, after a message of the mirror and
+  with each sweep. The revision up to which everything is done is stored, so any message may be lost.
+- `due_claims`: claims whose `Claim.reconcile_at` has come: at once after each step of the claim, later where
+  only time changes the observation.
 - `slice_of_claims`, `slice_of_objects`: all rows in turn, some with each sweep, whatever was lost before.
 """
 
@@ -35,9 +35,9 @@ from inventory.models import (
     ResourceSlice,
 )
 
-HELD_FOR = timedelta(seconds=60)  # then what a worker left that died is done by another
-MAX_REVISIONS = 2  # at once, of up to 500 objects each: little is done again after a crash, and a sweep ends
-DUE_AT_ONCE = 2000  # claims of a sweep; what is left is due with the next
+HELD_FOR = timedelta(seconds=60)  # then another worker takes over from a dead one
+MAX_REVISIONS = 2  # at once, of up to 500 objects each: a crash repeats little, and a sweep ends
+DUE_AT_ONCE = 2000  # claims per sweep; the others are due with the next one
 SLICE = 400  # rows of a table in a sweep: 24,000 claims or objects take 15 minutes
 
 STANDING = Q(gone_at=None) & ~Q(owner="")
@@ -47,8 +47,8 @@ OURS = Q(deleting_since=None, origin=ResourceClaim.Origin.PORTAL)  # of Resource
 @dataclass(frozen=True, slots=True)
 class Changes:
     """
-    What changed in the mirror of a cluster after revision `after`, up to `until`: the claims that have to do
-    with it, and the namespaces of claims, templates and pods.
+    Changes in the mirror of a cluster after revision `after`, up to `until`: the affected claims, and the
+    namespaces of claims, templates and pods.
     """
 
     cluster_id: UUID
@@ -59,7 +59,7 @@ class Changes:
 
     @contextmanager
     def reconciling(self) -> Iterator[None]:
-        """Store at the end that all of it is done; after an exception it is to be done again."""
+        """Store at the end that all of it is done; after an exception it is repeated."""
         reached = self.after
         try:
             yield
@@ -68,16 +68,17 @@ class Changes:
             _reconciled(self.cluster_id).update(revision=reached, held_until=None)
 
     def go_on(self) -> None:
-        """Keep the lease; call it between the steps of long work."""
+        """Extend the lease; call it between the steps of long work."""
         _reconciled(self.cluster_id).update(held_until=Now() + HELD_FOR)
 
 
 def take_changes(cluster_id: UUID) -> Changes | None:
     """
-    Take the lease and return what is not reconciled yet; None if nothing is, or if another worker is at it.
+    Take the lease and return what is not reconciled yet; None if nothing is, or if another worker holds the
+    lease.
 
-    Whoever has the lease calls this again at the end. So what is committed meanwhile is done by them, and its
-    own message may end without having done anything.
+    The holder of the lease calls this again at the end, so it also handles changes committed meanwhile. A
+    message for those changes may then find nothing to do.
     """
     newest = Cluster.objects.filter(pk=cluster_id).values("revision")
     free = Q(held_until=None) | Q(held_until__lte=Now())
@@ -93,7 +94,7 @@ def take_changes(cluster_id: UUID) -> Changes | None:
 
 
 def ensure_rows() -> list[UUID]:
-    """Return the ids of all clusters, each with its row of how far it is reconciled."""
+    """Return the ids of all clusters; each has a row with its reconciled revision afterwards."""
     clusters = list(Cluster.objects.values_list("pk", flat=True))
     known = set(ReconciledCluster.objects.values_list("pk", flat=True))
     new = [ReconciledCluster(cluster_id=cluster_id) for cluster_id in clusters if cluster_id not in known]
@@ -107,7 +108,7 @@ def _reconciled(cluster_id: UUID) -> QuerySet[ReconciledCluster]:
 
 
 def _first_span(cluster_id: UUID, after: int, until: int) -> tuple[int, int]:
-    """Return at most `MAX_REVISIONS` of them, without the empty ones that come first."""
+    """Return at most `MAX_REVISIONS` revisions, without the empty ones at the start."""
     here = {"cluster": cluster_id, "revision__gt": after, "revision__lte": until}
     first = [
         model._default_manager.filter(**here).order_by("revision").values_list("revision", flat=True).first()
@@ -126,7 +127,7 @@ def _in_span(changes: Changes) -> dict[str, Any]:
 
 
 def _read_objects(changes: Changes) -> None:
-    """Add the claims that own the claims and templates that changed, or those that changed pods use."""
+    """Add the claims that own the changed claims and templates, or that changed pods use."""
     labels: set[str] = set()
     uids: set[str] = set()
     for model in (ResourceClaim, ResourceClaimTemplate):
@@ -145,7 +146,7 @@ def _read_objects(changes: Changes) -> None:
 
 
 def _read_devices(changes: Changes) -> None:
-    """Add the claims whose devices changed with their slice, or were tainted by a rule that changed."""
+    """Add the claims whose devices changed with their slice, or were tainted by a changed rule."""
     rules = DeviceTaintRule.objects.filter(**_in_span(changes)).aggregate(since=Min("seen_at"))
     changed = Q(
         slice__in=ResourceSlice.objects.filter(**_in_span(changes)), changed_at__gte=F("slice__seen_at")
@@ -158,8 +159,8 @@ def _read_devices(changes: Changes) -> None:
 
 def due_claims() -> tuple[set[UUID], set[UUID]]:
     """
-    Return the ids of claims whose time has come, those first that wait longest: what is followed, and what is
-    not or no longer, which is then not due again.
+    Return the ids of due claims, the longest overdue first. Claims that reconciliation does not follow lose
+    their time.
     """
     due = Claim.objects.filter(reconcile_at__lte=Now()).order_by("reconcile_at")
     ids = set(due.values_list("pk", flat=True)[:DUE_AT_ONCE])
@@ -168,29 +169,30 @@ def due_claims() -> tuple[set[UUID], set[UUID]]:
     open_allocations = Allocation.objects.filter(claim=OuterRef("pk"), ended_at=None)
     others = Claim.objects.filter(~Exists(open_allocations), pk__in=ids).exclude(state__in=GRANTED)
     over = set(others.values_list("pk", flat=True))
-    # By the state: a step that was taken meanwhile calls for another look.
+    # With the state: a claim that changed meanwhile stays due.
     Claim.objects.filter(pk__in=over).exclude(state__in=GRANTED).update(reconcile_at=None)
     return ids - over, over
 
 
 def slice_of_claims() -> AbstractContextManager[set[UUID]]:
-    """Return the ids of the next claims that are followed or have open allocations."""
+    """Return the ids of the next claims that reconciliation follows or that have open allocations."""
     return _slice(Claim, _claims_after)
 
 
 def slice_of_objects(
     model: type[ResourceClaim | ResourceClaimTemplate],
 ) -> AbstractContextManager[set[UUID]]:
-    """Return the ids of claims that own the next objects of this kind, which nobody is deleting."""
+    """Return the ids of claims that own the next objects of this kind, without objects in deletion."""
     return _slice(model, partial(_owners_after, model))
 
 
 @contextmanager
 def _slice(model: type[Model], rows_after: Callable[[str], tuple[set[UUID], str]]) -> Iterator[set[UUID]]:
     """
-    Yield the ids of the next slice, and let the next one begin after it, whatever goes wrong with this one.
+    Yield the ids of the next slice, and start the next one after it even if this one fails.
 
-    A worker that dies leaves the slice to the next sweep. Two at once do the same slice: it goes on once.
+    A worker that dies leaves the slice to the next sweep. Two workers at once do the same slice; the round
+    advances once.
     """
     table = model._meta.model_name or ""
     row, _created = SweepRound.objects.get_or_create(table=table)

@@ -1,9 +1,9 @@
 """
-From an approved claim to an object in the cluster, and away again.
+From an approved claim to an object in the cluster, and its deletion.
 
-Nothing is ever overwritten: an object is made where there is none, and deleted only by the uid of the one
-that was looked at and carries the id of the claim. So a lost answer, a killed worker or a message that comes
-twice finds its own object and leaves it be.
+Nothing is ever overwritten: an object is created where there is none, and deleted only by the uid of an
+object that was read and has the id of the claim. After a lost response, a killed worker or a repeated
+message, the portal finds its own object and leaves it unchanged.
 """
 
 from django.db.models import F
@@ -28,9 +28,9 @@ from inventory.clusters import gateway_for
 
 def deliver(claim_id: str) -> None:
     """
-    Make the object of an approved claim exist, then say so. Safe to repeat after either step.
+    Create the object of an approved claim if it is missing, then record it. Safe to repeat after either step.
 
-    Raises Unreachable, after leaving its sentence on the claim: try again.
+    Raises Unreachable after saving its sentence on the claim: try again.
     """
     claim = _read_claim(claim_id)
     if claim is None or claim.state != ClaimState.APPROVED or not _is_writable(claim):
@@ -46,20 +46,20 @@ def deliver(claim_id: str) -> None:
         with gateway_for(claim.cluster) as gateway:
             _ensure_object(claim, gateway)
     except resource_quota_sync.QuotaNotYetWritten:
-        raise  # it takes a moment: nothing for people to read
+        raise  # temporary: nothing to show
     except Unreachable as error:
         note_problem(claim, f"{claim.cluster} cannot be reached: {error} The portal keeps trying.")
         raise
-    except Refused as error:  # of the credentials themselves: a platform admin has to mend them
+    except Refused as error:  # the credentials themselves: a platform admin must fix them
         note_problem(claim, str(error))
 
 
 def remove(claim_id: str) -> None:
     """
-    Delete the object of a claim that is releasing or over; the claim is released when the cluster says it is
-    gone.
+    Delete the object of a claim that is releasing or over; the claim is released when the cluster reports the
+    object as gone.
 
-    Raises Unreachable, after leaving its sentence on the claim: try again.
+    Raises Unreachable after saving its sentence on the claim: try again.
     """
     claim = _read_claim(claim_id)
     if claim is None or claim.state not in REMOVABLE or not _is_writable(claim):
@@ -76,9 +76,9 @@ def remove(claim_id: str) -> None:
 
 def label(claim_id: str) -> None:
     """
-    Write the portal's labels on the object that a claim is known by; nothing else of it changes.
+    Write the portal's labels on the object with the claim's uid; nothing else of it changes.
 
-    Raises Unreachable: try again. What stands there under another uid is left alone.
+    Raises Unreachable: try again. An object with another uid is not changed.
     """
     claim = _read_claim(claim_id)
     if claim is None or claim.state not in DELIVERED or not claim.object_uid or not _is_writable(claim):
@@ -88,16 +88,16 @@ def label(claim_id: str) -> None:
         with gateway_for(claim.cluster) as gateway:
             written = gateway.get(kind, claim.name, namespace=claim.namespace)
             if written is not None and written["metadata"]["uid"] == claim.object_uid:
-                # Server-side apply of metadata alone; of an object made anew meanwhile the uid would differ.
+                # Server-side apply of metadata only; a recreated object has another uid and is refused.
                 gateway.apply(kind, plan.label_patch(claim), force=True)
     except (ClusterConflict, ClusterInvalid):
-        return  # replaced at this moment: the next look tells of it
+        return  # replaced at this moment: the next reconciliation reports it
     except Refused as error:
         note_problem(claim, f"{claim.cluster} refused to label it: {error}")
 
 
 def note_problem(claim: Claim, problem: str) -> None:
-    """Leave a sentence on a claim that is not over; the same sentence again changes nothing."""
+    """Save a sentence on a claim that is not over; the same sentence again changes nothing."""
     changed = Claim.objects.live().filter(pk=claim.pk).exclude(problem=problem)
     changed.update(problem=problem, version=F("version") + 1)
 
@@ -108,7 +108,7 @@ def _read_claim(claim_id: str) -> Claim | None:
 
 
 def _is_writable(claim: Claim) -> bool:
-    """Tell whether the portal may write to this cluster now; if not, say on the claim why it waits."""
+    """Return whether the portal may write to this cluster now; if not, save the reason on the claim."""
     cluster = claim.cluster
     if cluster.enabled and not cluster.read_only and not cluster.halt_reason:
         return True
@@ -117,7 +117,9 @@ def _is_writable(claim: Claim) -> bool:
 
 
 def _is_namespace_of_team(claim: Claim) -> bool:
-    """Tell whether the namespace still is the team's; it may have been given to another since the request."""
+    """
+    Return whether the namespace still belongs to the team; it may have been reassigned since the request.
+    """
     places = TeamNamespace.objects.filter(team=claim.team_id, cluster=claim.cluster_id)
     return places.filter(namespace=claim.namespace).exists()
 
@@ -143,7 +145,7 @@ def _ensure_object(claim: Claim, gateway: Gateway) -> None:
         else:
             transitions.mark_failed(claim, f"{claim.cluster} refused it: {error}")
     except ClusterConflict:
-        return  # made and deleted again at this moment: the sweep looks again
+        return  # created and deleted at this moment: the sweep tries again
     except ClusterInvalid as error:
         transitions.mark_failed(claim, f"{claim.cluster} refused it: {error}")
     else:
@@ -158,7 +160,7 @@ def _ensure_object(claim: Claim, gateway: Gateway) -> None:
 
 
 def _find_or_create(claim: Claim, gateway: Gateway, kind: Kind) -> Manifest:
-    """Return the object of this name, made now if there was none; whose it is, its label says."""
+    """Return the object of this name, created now if there was none; its label names its owner."""
     written = gateway.get(kind, claim.name, namespace=claim.namespace)
     if written is not None:
         return written
@@ -196,27 +198,29 @@ def _ensure_deleted(claim: Claim, gateway: Gateway) -> None:
             written = gateway.get(kind, claim.name, namespace=claim.namespace)
             ours = _is_ours(claim, written)
     except ClusterConflict:
-        return  # replaced at this moment: the sweep looks again
+        return  # replaced at this moment: the sweep tries again
     except (Refused, ClusterInvalid) as error:
         note_problem(claim, f"{claim.cluster} refused to delete it: {error}")
         return
     if claim.state != ClaimState.RELEASING:
         return
     if ours or _has_generated_claims(claim, gateway):
-        note_problem(claim, "")  # whatever kept the portal from reaching the cluster is over
+        note_problem(claim, "")  # the cluster is reachable again
         return
     transitions.mark_released(claim)
 
 
 def _is_ours(claim: Claim, written: Manifest | None) -> bool:
-    """Tell whether an object is the claim's: it carries its id, or is the one that the portal knows."""
+    """Return whether the object is the claim's: it has the claim's id, or the uid that the portal knows."""
     if written is None:
         return False
     return plan.owner_id(written) == str(claim.pk) or written["metadata"]["uid"] == claim.object_uid
 
 
 def _has_generated_claims(claim: Claim, gateway: Gateway) -> bool:
-    """Tell whether claims that Kubernetes made from the template are still there; they go with their pods."""
+    """
+    Return whether claims that Kubernetes created from the template still exist; they end with their pods.
+    """
     if claim.delivery != Delivery.TEMPLATE:
         return False
     selector = f"{plan.CLAIM_LABEL}={claim.pk}"

@@ -44,8 +44,8 @@ UNKNOWN_DEVICE = Q(ended_at=None, node_name="", product="")  # as in the index `
 
 def sync_allocations(claim: Claim, seen: Observation) -> bool:
     """
-    Close what is not held any more and open what is; return whether anything changed. Call under the claim's
-    lock.
+    Close allocations whose devices are no longer held and open new ones; return whether anything changed.
+    Call under the claim's lock.
 
     Admin access takes no device from anybody (KEP 5018), so it opens no row.
     """
@@ -64,7 +64,7 @@ def sync_allocations(claim: Claim, seen: Observation) -> bool:
 
 
 def _changed_allocations(seen: Observation) -> tuple[list[tuple[Allocation, datetime]], list[DeviceHolding]]:
-    """Return the open rows whose devices were given back, each with the time, and what was taken since."""
+    """Return the open rows whose devices were given back, each with the time, and the new holdings."""
     held = {holding.key: holding for holding in seen.held if not holding.admin_access}
     ended = []
     for row in seen.open:
@@ -81,8 +81,9 @@ def _end_of_allocation(row: Allocation, held: DeviceHolding | None, seen: Observ
     """
     Return when the device of an open row was given back, None while it is held.
 
-    The API keeps no time of deallocation: it is when the mirror saw the object without it, or saw it gone. A
-    device that was given back and taken again while nobody looked has a newer time of allocation.
+    The API has no time of deallocation: it is when the mirror saw the object without the device, or saw it
+    gone. A device that was given back and allocated again between two observations has a newer time of
+    allocation.
     """
     if held is not None:
         return held.since if held.since > row.started_at else None
@@ -123,8 +124,9 @@ def _new_allocations(claim: Claim, holdings: Collection[DeviceHolding]) -> list[
 
 def claims_with_unknown_devices(limit: int) -> list[UUID]:
     """
-    Return claims with open allocations that were noted before their device was mirrored, and whose device is
-    there now. Claims and slices are watched apart, so the claim of a new device can be known first.
+    Return claims with open allocations that were recorded before their device was mirrored, and whose device
+    is mirrored now. Claims and slices are watched separately, so the claim of a new device can be known
+    first.
     """
     device = Device.objects.filter(
         cluster=OuterRef("claim__cluster"),
@@ -137,7 +139,9 @@ def claims_with_unknown_devices(limit: int) -> list[UUID]:
 
 
 def _complete(claim: Claim, seen: Observation) -> list[Allocation]:
-    """Copy devices into open allocations that were noted before their device was mirrored; return those."""
+    """
+    Copy devices into open allocations that were recorded before their device was mirrored; return those.
+    """
     held = {holding.key: holding for holding in seen.held}
     incomplete = [
         (row, holding)
@@ -158,7 +162,7 @@ def _complete(claim: Claim, seen: Observation) -> list[Allocation]:
 
 
 def device_columns(device: Device | None, consumed: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the columns of an Allocation that are kept of a device, which may change or vanish later."""
+    """Return the columns of an Allocation that are copied from a device, which may change or vanish later."""
     if device is None:
         return {}
     raw = {"name": device.name, "attributes": device.attributes, "capacity": device.capacity}
@@ -182,10 +186,10 @@ def _fraction(driver: str, raw: dict[str, Any], consumed: Mapping[str, str] | No
 
 def settle_charges(claim: Claim, seen: Observation) -> None:
     """
-    Bring the charges of a claim in line with the alternatives that its ResourceClaims have been given.
+    Adjust the charges of a claim to the alternatives that its ResourceClaims were allocated.
 
-    Called under the lock of the claim. Counting more again makes a quota scarcer, so it takes the lock that a
-    request counts under; a request that has counted before finds the quota over, and nothing is taken back.
+    Call under the lock of the claim. A charge that grows again makes a quota scarcer, so it takes the lock
+    that requests count under. A request that counted before finds the quota exceeded; nothing is taken back.
     """
     if not any(request.get("firstAvailable") for request in requests(claim.spec)):
         return
@@ -207,7 +211,7 @@ def settle_charges(claim: Claim, seen: Observation) -> None:
 
 
 def _class_charges(claim: Claim, requests_held: list[list[str]]) -> dict[str, int | None]:
-    """Return devices per class, None where the worst counts because nothing is held."""
+    """Return devices per class; None, for which the worst case counts, while nothing is held."""
     worst = quota.charge(claim.spec)
     if not requests_held:
         return dict.fromkeys(worst)
@@ -233,7 +237,7 @@ def _charged_devices(row: ClaimCharge | Alternative) -> int:
 
 
 def _lock_quotas(claim: Claim, charges: Iterable[ClaimCharge], options: Iterable[Alternative]) -> None:
-    """Take the rows of the quotas concerned, in the order in which a request takes them."""
+    """Lock the rows of the affected quotas, in the same order as a request."""
     classes = [row.device_class for row in charges]
     profiles = Alternative.objects.filter(pk__in=[row.pk for row in options])
     rows = Quota.objects.filter(team=claim.team_id).filter(
@@ -250,9 +254,9 @@ LOOK_FOR_MISSED_AFTER = timedelta(minutes=5)
 
 def reconcile_claims(claim_ids: Iterable[UUID]) -> None:
     """
-    Bring these claims up to date with the mirror, however often it is done.
+    Reconcile these claims with the mirror; safe to repeat.
 
-    One that cannot be settled holds up no other; what was wrong is raised in the end.
+    A claim that fails does not stop the others; the errors are raised at the end.
     """
     failed: dict[UUID, Exception] = {}
     for batch in batched(claim_ids, BATCH_SIZE):
@@ -272,9 +276,9 @@ def reconcile_claims(claim_ids: Iterable[UUID]) -> None:
 
 def _compare(claims: Sequence[Claim], failed: dict[UUID, Exception]) -> list[UUID]:
     """
-    Note what the mirror shows of these claims, where no more than that is to be done.
+    Store the observation of claims that need nothing else.
 
-    Return the ids of the others that are to be settled; put those that cannot be observed into `failed`.
+    Return the ids of the claims that need a change; put those that cannot be observed into `failed`.
     """
     try:
         seen = observe(claims, brief=True)
@@ -294,7 +298,7 @@ def _compare(claims: Sequence[Claim], failed: dict[UUID, Exception]) -> list[UUI
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is stored of an observation that calls for no step; `is_known` if it is stored already."""
+    """The columns to store for an observation without a change; `is_known` if they are stored already."""
 
     claim: Claim
     observation_hash: str
@@ -311,7 +315,7 @@ class Note:
 
 
 def _note(claim: Claim, seen: Observation) -> Note | None:
-    """Return what is to be noted, None if the claim is to be settled under its lock."""
+    """Return the columns to store, None if the claim needs a change under its lock."""
     digest, look_at = seen.digest(claim), _next_look(claim, seen)
     if digest == claim.observation_hash:
         return Note(claim, digest, claim.problem, look_at)
@@ -319,7 +323,7 @@ def _note(claim: Claim, seen: Observation) -> Note | None:
     if claim.is_final or ended or new_holdings or _next_step(claim, seen) is not None:
         return None
     if any(request.get("firstAvailable") for request in requests(claim.spec)):
-        return None  # what it is charged for may have changed
+        return None  # its charges may change
     drift = find_drift(claim, seen)
     if drift is not None and drift.is_told:
         return None
@@ -338,9 +342,9 @@ WHERE c.id = n.id AND c.version = n.version RETURNING c.id
 
 def _store_notes(notes: Iterable[Note]) -> set[UUID]:
     """
-    Store these and return the ids of their claims, without those that changed after they were read.
+    Store these and return the ids of their claims, without claims that changed after they were read.
 
-    No lock is needed: whatever changes a claim, another observation included, changes its version too.
+    No lock is needed: every change of a claim, also by another observation, changes its version.
     """
     changed = [note for note in notes if not note.is_stored]
     if not changed:
@@ -360,7 +364,7 @@ def _store_notes(notes: Iterable[Note]) -> set[UUID]:
 
 
 def _next_look(claim: Claim, seen: Observation) -> datetime | None:
-    """Return when to look again though nothing changes in the mirror, None if that would tell nothing new."""
+    """Return when to observe again although nothing changes in the mirror, None if time changes nothing."""
     if claim.state not in DELIVERED or not claim.object_uid:
         return None
     if seen.written is None:
@@ -371,7 +375,7 @@ def _next_look(claim: Claim, seen: Observation) -> datetime | None:
 
 @transaction.atomic
 def reconcile_claim(claim_id: UUID) -> None:
-    """Settle one claim under its lock, so that two sightings cannot overtake each other."""
+    """Reconcile one claim under its lock, so that two observations cannot overtake each other."""
     claim = lock_row(Claim.objects.select_related("cluster", "requested_by"), claim_id)
     seen = observe([claim])[claim.pk]
     sync_allocations(claim, seen)
@@ -381,7 +385,7 @@ def reconcile_claim(claim_id: UUID) -> None:
     if trouble is not None and trouble.is_told:
         notify_drift(claim, trouble)
     problem = claim_problem(claim, seen, trouble)
-    # Of what was looked at, not of what the mirror shows by now: that is for the next look.
+    # The hash of this observation, not of the mirror now: the next reconciliation handles that.
     seen.open = list(claim.allocations.filter(ended_at=None))
     digest = seen.digest(claim)
     Claim.objects.filter(pk=claim.pk).update(
@@ -393,13 +397,13 @@ def reconcile_claim(claim_id: UUID) -> None:
 
 
 def _advance(claim: Claim, seen: Observation) -> None:
-    """Take the steps that the observation calls for, each from the state that the step before led to."""
+    """Take the steps that the observation requires, each from the state after the step before."""
     while (step := _next_step(claim, seen)) and step():
         pass
 
 
 def _next_step(claim: Claim, seen: Observation) -> Callable[[], bool] | None:
-    """Return the change of state that the observation calls for, None if the state is right."""
+    """Return the change of state that the observation requires, None if the state is right."""
     if claim.state == ClaimState.APPROVED and seen.there() and seen.written is not None:
         return partial(transitions.mark_provisioned, claim, uid=seen.written.uid)
     if claim.state == ClaimState.PROVISIONED and seen.held:
@@ -416,7 +420,7 @@ def _next_step(claim: Claim, seen: Observation) -> Callable[[], bool] | None:
 
 
 def claim_problem(claim: Claim, seen: Observation, trouble: Drift | None) -> str:
-    """Return what somebody should know who looks at the claim, "" if all is well."""
+    """Return the problem that the page of the claim shows, "" for none."""
     if trouble is not None:
         return trouble.text
     if claim.state == ClaimState.FAILED:
@@ -439,8 +443,8 @@ def _deletion_sentence(claim: Claim) -> str:
 
 def release_predecessors(claim_ids: Collection[UUID]) -> list[UUID]:
     """
-    Release what these claims replace if they hold devices; return the ids of those whose objects are now to
-    be deleted. Safe to repeat; nothing is locked but the one row that moves.
+    Release the claims that these replace, if these hold devices; return the ids of those whose objects must
+    be deleted. Safe to repeat; only the row that moves is locked.
     """
     holding = Claim.objects.filter(pk__in=claim_ids, state=ClaimState.ALLOCATED, replaces__state__in=RUNNING)
     released = []

@@ -1,8 +1,8 @@
 """
-Celery entry points. Each takes ids, looks at the rows, and may run any number of times.
+Celery entry points. Each takes ids, reads the rows, and may run any number of times.
 
-Lost messages are repaired by `sweep`, which beat starts every 15 seconds; a lost `sweep` by the next one.
-It reads what changed, what is due, and a slice of the rest (`claims.delivery.changes`).
+`sweep`, which beat starts every 15 seconds, repairs lost messages; the next sweep repairs a lost one. It
+handles what changed, what is due, and a slice of the rest (`claims.delivery.changes`).
 """
 
 import time
@@ -27,16 +27,16 @@ from core.inputs import valid_ids
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 
 SWEEP_SECONDS = 15.0  # as in portal.celery
-RECONCILE_SECONDS = 10.0  # then changes that are left wait for the next message or sweep
+RECONCILE_SECONDS = 10.0  # then the remaining changes wait for the next message or sweep
 COMPLETED_AT_ONCE = 200  # claims whose devices became known
-MAX_RETRIES = 6  # with back-off about a minute; then it is left to the sweep
+MAX_RETRIES = 6  # about a minute with back-off; then the sweep takes over
 
 
 type AnyTask = Task[Any, Any]
 
 
 def run_with_retries(task: AnyTask, work: Callable[[str], None], claim_id: str, *, patient: bool) -> None:
-    """Try again with back-off while the cluster cannot be reached, and in the end leave it to the sweep."""
+    """Retry with back-off while the cluster cannot be reached, then leave the rest to the sweep."""
     try:
         work(claim_id)
     except Unreachable as error:
@@ -46,7 +46,7 @@ def run_with_retries(task: AnyTask, work: Callable[[str], None], claim_id: str, 
 
 @shared_task(bind=True)
 def deliver(self: AnyTask, claim_id: str, *, patient: bool = True) -> None:
-    """Make the object of an approved claim exist."""
+    """Create the object of an approved claim."""
     run_with_retries(self, delivery.deliver, claim_id, patient=patient)
 
 
@@ -58,13 +58,13 @@ def remove(self: AnyTask, claim_id: str, *, patient: bool = True) -> None:
 
 @shared_task(bind=True)
 def label(self: AnyTask, claim_id: str, *, patient: bool = True) -> None:
-    """Write the portal's labels on the object of an adopted claim, or put them back."""
+    """Write the portal's labels on the object of an adopted claim, or restore them."""
     run_with_retries(self, delivery.label, claim_id, patient=patient)
 
 
 @shared_task
 def sweep() -> None:
-    """Queue again what a lost message or a dead worker left behind, and reconcile what it left undone."""
+    """Queue again what a lost message or a dead worker left behind, and reconcile what is left."""
     for claim_id in Claim.objects.filter(state=ClaimState.APPROVED).values_list("pk", flat=True):
         queue_once(deliver, claim_id)
     for claim_id in claims_to_remove():
@@ -88,22 +88,22 @@ def sweep() -> None:
 
 @shared_task
 def reconcile_cluster(cluster_id: str) -> None:
-    """Reconcile the claims of what has changed in the mirror of a cluster."""
+    """Reconcile the claims affected by changes in the mirror of a cluster."""
     changes.ensure_rows()
     _reconcile_changes(UUID(cluster_id))
 
 
 @shared_task
 def reconcile_objects(cluster_id: str, names: list[str]) -> None:
-    """Reconcile the claims of these objects, each named "namespace/name", whether they changed or not."""
+    """Reconcile the claims of these objects, each named "namespace/name", changed or not."""
     _reconcile(valid_ids(owner_labels(UUID(cluster_id), names)))
 
 
 def _reconcile_changes(cluster_id: UUID) -> None:
     """
-    Reconcile what changed in a cluster, for a limited time: after a first listing every claim has changed.
+    Reconcile the changes of a cluster, for a limited time: after a first listing every claim has changed.
 
-    What cannot be settled is due again with the next sweep.
+    Claims that fail are due again with the next sweep.
     """
     errors: list[Exception] = []
     deadline = time.monotonic() + RECONCILE_SECONDS
@@ -118,7 +118,7 @@ def _reconcile_changes(cluster_id: UUID) -> None:
 
 
 def _reconcile(claim_ids: Collection[UUID]) -> None:
-    """Believe what the mirror says about these claims, and queue what follows from it."""
+    """Reconcile these claims with the mirror, and queue what follows."""
     try:
         reconcile.reconcile_claims(claim_ids)
     finally:
@@ -131,14 +131,14 @@ def _reconcile(claim_ids: Collection[UUID]) -> None:
 
 
 def release_replaced(claim_ids: Collection[UUID]) -> None:
-    """Delete the objects of claims that these replace, if they hold devices."""
+    """Release the predecessors of these claims that hold devices, and queue the deletion of their objects."""
     for claim_id in reconcile.release_predecessors(claim_ids):
         remove.delay(str(claim_id))
 
 
 @contextmanager
 def _collecting(errors: list[Exception]) -> Iterator[None]:
-    """Keep what goes wrong with one part of the work for the end: it holds up no other."""
+    """Collect the error of one part of the work for the end, so that it does not stop the others."""
     try:
         yield
     except ExceptionGroup as group:
@@ -158,16 +158,16 @@ def _remove_leftovers(claim_ids: Collection[UUID]) -> None:
 
 
 def queue_once(task: AnyTask, claim_id: UUID) -> None:
-    """Queue a task that does not retry and is void when the next sweep comes, so that nothing piles up."""
+    """Queue a task without retries that expires before the next sweep, so that nothing piles up."""
     task.apply_async((str(claim_id),), {"patient": False}, expires=SWEEP_SECONDS)
 
 
 def claims_to_remove() -> set[UUID]:
     """
-    Return ids of claims that are releasing, but not those for whose pods the cluster only waits.
+    Return ids of claims that are releasing, without those whose deletion waits only for pods.
 
-    Those are released by what the mirror sees; to ask the cluster about them for days would be of no use. A
-    label can be written by anybody: only objects in the claim's own place are waited for.
+    The mirror releases those; asking the cluster about them for days would be useless. Anybody can write a
+    label, so only objects in the claim's own namespace are waited for.
     """
     place = {"cluster": OuterRef("cluster"), "namespace": OuterRef("namespace")}
     own = {**place, "owner": OuterRef("label"), "gone_at": None}
@@ -182,7 +182,7 @@ def claims_to_remove() -> set[UUID]:
 
 
 def unlabeled_claims(claim_ids: Collection[UUID]) -> list[UUID]:
-    """Return the ids of those that are adopted and on whose object the portal's label was never written."""
+    """Return the ids of adopted claims whose object never got the portal's label."""
     bare = ResourceClaim.objects.filter(gone_at=None, owner="", uid=OuterRef("object_uid"))
     adopted = Claim.objects.filter(pk__in=claim_ids, origin=Claim.Origin.ADOPTED, state__in=DELIVERED)
     return list(adopted.filter(Exists(bare.filter(cluster=OuterRef("cluster")))).values_list("pk", flat=True))
@@ -190,9 +190,9 @@ def unlabeled_claims(claim_ids: Collection[UUID]) -> list[UUID]:
 
 def claims_with_leftovers(claim_ids: Collection[UUID]) -> set[UUID]:
     """
-    Return the ids of those that are over and whose object is still there.
+    Return the ids of claims that are over and whose object still exists.
 
-    It happens when a worker writes the object while somebody releases the claim, and dies before it looks
+    This happens if a worker creates the object while somebody releases the claim, and dies before it checks
     again.
     """
     over = Claim.objects.filter(state__in=FINAL, pk__in=claim_ids).values_list("pk", flat=True)

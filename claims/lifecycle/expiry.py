@@ -1,4 +1,4 @@
-"""What ends by the clock, and the reminders before it."""
+"""What expires (claims, requests, extensions), and the reminders before."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
@@ -26,16 +26,16 @@ RELATED = ("team", "cluster", "requested_by", "profile_version__profile")
 
 def end_overdue(now: datetime) -> list[UUID]:
     """
-    Move everything overdue on; return the ids of the claims whose objects are now to be deleted.
+    End everything that is overdue; return the ids of the claims whose objects must be deleted.
 
-    One that cannot be ended holds up no other; what was wrong is raised in the end.
+    A row that fails does not stop the others; the errors are raised at the end.
     """
     failed: list[Exception] = []
     undecided = Claim.objects.filter(state=ClaimState.REQUESTED, decide_by__lte=now)
     for claim in undecided.select_related(*RELATED):
         _end_or_collect_error(claim, lambda claim: _expire(claim, now), failed)
     ended = []
-    # In SQL: claims in their grace are many, and are not read every minute.
+    # In SQL: there are many claims in grace, too many to read every minute.
     deleted_before = ExpressionWrapper(Value(now) - F("profile_version__grace"), DateTimeField())
     overdue = Claim.objects.filter(state__in=RUNNING, expires_at__lte=now).filter(
         expires_at__lte=deleted_before
@@ -61,7 +61,7 @@ def _end_or_collect_error(claim: Claim, move: Callable[[Claim], bool], failed: l
 
 
 def _end(claim: Claim, move: Callable[[Claim], bool]) -> bool:
-    """Move it and tell of it in one transaction; an end that was put off in between is left alone."""
+    """End it and notify in one transaction; an end that was moved meanwhile stays."""
     with transaction.atomic():
         locked = Claim.objects.select_for_update(no_key=True).filter(pk=claim.pk)
         same = locked.filter(state=claim.state, expires_at=claim.expires_at, decide_by=claim.decide_by)
@@ -143,7 +143,7 @@ def remind(now: datetime) -> None:
 
 
 def _due_reminder(claim: Claim, now: datetime) -> str:
-    """Return the key of the announcement that is due now, "" if none is."""
+    """Return the key of the reminder that is due now, "" if none is."""
     if claim.expires_at is None:
         return ""
     whole, left = claim.expires_at - duration_start(claim), claim.expires_at - now
@@ -198,7 +198,7 @@ def _how_to_extend(claim: Claim) -> str:
 
 
 def _notify_undecided(claim: Claim, key: str) -> None:
-    """Tell who asked and those who decide that the request is about to expire."""
+    """Notify the requester and the deciders that the request is about to expire."""
     end = claim.decide_by
     if end is None:
         return

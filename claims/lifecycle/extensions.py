@@ -1,9 +1,9 @@
 """
-Until when a claim may be kept, and who has to be asked.
+Until when a claim may run, and who has to approve.
 
-The end of a claim may be moved at once to where it had been granted before; and, within the longest duration
-of its profile, by as much as its version lets people extend at a time, or as long as a rule approves such a
-claim at once. For anything else those who decide on the claim are asked.
+The end of a claim moves at once to any time granted before. Within the longest duration of its profile it
+moves at once by as much as the version allows at a time, or for as long as a rule approves such a claim
+automatically. Anything else needs a decision of those who decide on the claim.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ USUAL_EXTENSIONS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=3), 
 @dataclass(frozen=True, slots=True)
 class ExtensionOption:
     """
-    How a claim gets to an end at `until`: at once, because of `why`; or one of `who` has to decide.
+    How a claim gets to an end at `until`: at once, because of `why`; or after a decision of one of `who`.
 
     `sentence` says so, as a page shows it before anything is sent.
     """
@@ -49,7 +49,7 @@ class ExtensionOption:
 
 
 class ExtensionPolicy:
-    """What holds for one claim that has an end, as `by` asks; each thing is read once."""
+    """The extension rules of one claim with an end, for a request of `by`; everything is read once."""
 
     def __init__(self, claim: Claim, *, by: User) -> None:
         self.claim = claim
@@ -121,27 +121,27 @@ class ExtensionPolicy:
 
 
 def duration_start(claim: Claim) -> datetime:
-    """Return when the time of a claim began: at its approval, or when it was made without one."""
+    """Return when the duration of a claim began: at its approval, or when it was created without one."""
     return claim.decided_at or claim.created_at
 
 
 def deleted_at(claim: Claim) -> datetime | None:
-    """Return when the portal deletes the object: at the end of the claim and of its grace, None for never."""
+    """Return when the portal deletes the object: at the end of the claim and its grace, None for never."""
     return claim.expires_at + claim.profile_version.grace if claim.expires_at else None
 
 
 def in_grace(claim: Claim) -> bool:
-    """Tell whether the time of a claim is over that has not been deleted yet."""
+    """Return whether a claim has expired and is not deleted yet."""
     return claim.state in RUNNING and claim.expires_at is not None and claim.expires_at <= timezone.now()
 
 
 def pending_extension(claim: Claim) -> Extension | None:
-    """Return the extension that waits for a decision, of which a claim has one at most."""
+    """Return the pending extension of a claim; there is at most one."""
     return claim.extensions.filter(status=RequestStatus.WAITING).select_related("requested_by").first()
 
 
 def reason_not_to_extend(claim: Claim) -> str:
-    """Return why a claim whose time runs may not be extended by anybody, "" if it may; reads `successors`."""
+    """Return why nobody may extend this running claim, "" if it may be extended; reads `successors`."""
     if successor := next(
         (successor_claim for successor_claim in claim.successors.all() if not successor_claim.is_final), None
     ):
@@ -150,7 +150,7 @@ def reason_not_to_extend(claim: Claim) -> str:
 
 
 def extension_approvers(claim: Claim, *, requested_by: User) -> list[User]:
-    """Return who is asked about an extension: who decides on the claim, without whoever asks."""
+    """Return the people who decide on an extension: those who decide on the claim, without the requester."""
     effective_rule = authority.effective_rule_on(claim)
     stage, _consent = authority.approval_stage(claim, effective_rule)
     people = authority.without_requester(

@@ -1,6 +1,6 @@
 """
-What changes on the page of one claim while it is open: what is held, how healthy it is, who uses it, and an
-entity tag of it all. The actions of this package show it too, so it is below `claims.claim_page`.
+What changes on the page of one claim while it is open: held devices, health, users, and an entity tag of it
+all. The actions of this package show it too, so it is below `claims.claim_page`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from teams.access import role_in, role_of
 from teams.models import Role, User
 
 RESOURCES = (*OF_DEVICES, "pods")  # of the mirror, whose age the page shows
-AGE_STEP = 30  # seconds by which the mirror may grow newer before the page says so
+AGE_STEP = 30  # seconds; the page shows a newer mirror after this time
 
 
 @dataclass(frozen=True)
 class HeldDevice:
-    """An open allocation beside its device, which is None when the mirror no longer has it."""
+    """An open allocation and its device, which is None when the mirror no longer has it."""
 
     allocation: Allocation
     device: Device | None
@@ -53,7 +53,7 @@ class Facts:
     claim: Claim
     role: Role | None  # of the reader
     seen: Observation
-    age: Age | None  # of the mirror it stands on, None once it is over
+    age: Age | None  # of the mirror that it was read from, None once the claim is over
     stamp: str = ""  # of `claim_stamp`, read before the rest
 
     @cached_property
@@ -70,7 +70,7 @@ class Facts:
 
     @cached_property
     def successor(self) -> Claim | None:
-        """The claim that is to replace this one, or has; none that came to nothing."""
+        """The claim that replaces this one or will replace it; None if that request failed."""
         if self.claim.state == ClaimState.REQUESTED:
             return None
         return self.claim.successors.exclude(state__in=NEVER_APPROVED).order_by("-created_at").first()
@@ -89,7 +89,7 @@ class Facts:
         """
         Return a text that changes when the page would, relative times aside.
 
-        The page counts the age of the mirror on by itself, so it has to hear that the mirror is newer.
+        The page advances the age of the mirror by itself, so a newer mirror must change the text.
         """
         claim = self.claim
         parts = f"{claim.pk} {claim.version} {self.role} {claim.problem} {self.seen.digest(claim)}"
@@ -101,7 +101,7 @@ class Facts:
 
 
 def claim_facts(claim: Claim, user: User, *, stamp: str = "") -> Facts:
-    """Look a claim up in the mirror; the number of queries does not depend on how many devices it holds."""
+    """Observe a claim in the mirror; the number of queries does not depend on the number of its devices."""
     age = None if claim.is_final else ages(RESOURCES, cluster=claim.cluster)[0]
     return Facts(claim, role_in(user, claim.team), observe([claim])[claim.pk], age, stamp)
 
@@ -110,7 +110,7 @@ def claim_stamp(claim_id: UUID, user: User) -> str:
     """
     Return a text that changes whenever the page of the claim may change, from one query; 404 for an outsider.
 
-    It stands for the whole mirror of the cluster by its revision, so it changes more often than the page.
+    It contains the revision of the cluster's mirror, so it changes more often than the page.
     """
     rows = _stamps(is_admin=user.is_superuser).rows(claim_id, user.pk)
     if not rows:

@@ -16,14 +16,14 @@ OTHER_MOMENT = "other"
 
 
 class LocalMoment(forms.DateTimeField):
-    """An instant as the reader's clock shows it; a browser offers a calendar for it."""
+    """An instant in the reader's time zone; browsers offer a calendar for it."""
 
     widget = forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
     default_error_messages = {"invalid": "Write a date and a time, like 2026-11-20 18:00."}
 
 
 class ExtendForm(forms.Form):
-    """By how much longer, "24h", or "other" and until when. Cleaned, `until` is the instant."""
+    """The additional time, such as "24h", or "other" with an end. Cleaned, `until` is the instant."""
 
     span = forms.CharField(required=False)
     until = LocalMoment(required=False, label="Until")
@@ -31,7 +31,7 @@ class ExtendForm(forms.Form):
     key = forms.CharField(required=False, max_length=80, widget=forms.HiddenInput)
 
     def __init__(self, data: Any = None, *, end: datetime, span: timedelta | None = None) -> None:
-        """`end` is that of the claim, `span` what is proposed."""
+        """`end` is that of the claim, `span` the proposed one."""
         super().__init__(data)
         self.end = end
         self.initial = {

@@ -1,4 +1,4 @@
-"""Withdraw, release, extend, shorten, transfer, and repair what others did to a claim's object."""
+"""Withdraw, release, extend, shorten and transfer claims, and repair drift of a claim's object."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,7 +33,7 @@ from teams.models import Role, Team, User
 
 @transaction.atomic(durable=True)
 def withdraw(*, claim: Claim, by: User, reason: str = "") -> Claim:
-    """Take a request back before it is decided. Raises Forbidden, IllegalTransition, Conflict."""
+    """Withdraw a pending request. Raises Forbidden, IllegalTransition, Conflict."""
     claim = _lock_owned_claim(claim, by)
     if claim.state == ClaimState.WITHDRAWN:
         return claim
@@ -50,8 +50,7 @@ def withdraw(*, claim: Claim, by: User, reason: str = "") -> Claim:
 @transaction.atomic(durable=True)
 def release(*, claim: Claim, by: User, reason: str = "") -> Claim:
     """
-    Give devices back: the portal deletes the object, and pods that still use it keep the devices until they
-    end.
+    Give devices back: the portal deletes the object; pods that still use it keep the devices until they end.
 
     Raises Forbidden, IllegalTransition, Conflict.
     """
@@ -70,8 +69,7 @@ def release(*, claim: Claim, by: User, reason: str = "") -> Claim:
 
 def _lock_owned_claim(claim: Claim, by: User) -> Claim:
     """
-    Read the claim under its lock: whoever gives it back means it, whether a pod has got the devices at this
-    moment or not.
+    Read the claim under its lock: a release is meant whether or not a pod gets the devices at this moment.
     """
     role = require_role(by, claim.team, at_least=Role.MEMBER)
     claim = lock_row(Claim.objects.select_related("team", "requested_by"), claim.pk)
@@ -88,10 +86,10 @@ def _state_conflict(claim: Claim) -> Conflict:
 @transaction.atomic(durable=True)
 def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: str) -> Extension:
     """
-    Move the end of a claim to `until`, or ask for it; the same `key` of the same person asks once.
+    Move the end of a claim to `until`, or request it; the same `key` of the same person requests it once.
 
-    Raises Http404, PermissionDenied, Forbidden, Invalid for an end that is none, and Conflict for a claim
-    that is over, is being replaced, or for which an extension waits already.
+    Raises Http404, PermissionDenied, Forbidden, Invalid for an invalid end, and Conflict for a claim that is
+    over, is being replaced, or has a pending extension.
     """
     claim = lock_owned_claim(claim, by)
     if not key or len(key) > 80:
@@ -124,7 +122,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
                 **granted,
             )
     except IntegrityError:
-        if earlier := Extension.objects.filter(requested_by=by, key=key).first():  # at this moment
+        if earlier := Extension.objects.filter(requested_by=by, key=key).first():  # created at this moment
             return _earlier_extension(earlier, claim)
         _require_none_waiting(claim)
         raise
@@ -139,7 +137,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
 @transaction.atomic(durable=True)
 def approve_extension(*, extension: Extension, by: User, note: str = "") -> Extension:
     """
-    Let the claim be kept as asked. Approving twice is approving once.
+    Approve the extension as requested. Approving twice has the effect of once.
 
     Raises Forbidden for somebody who may not decide, Conflict if it is decided already or too late.
     """
@@ -204,7 +202,9 @@ def _earlier_extension(earlier: Extension, claim: Claim) -> Extension:
 
 
 def _to_decide(extension: Extension, by: User) -> tuple[Claim, Extension]:
-    """Read both anew, the claim under its lock; 404 for an outsider, Forbidden for one who may not decide."""
+    """
+    Read both again, the claim under its lock; 404 for an outsider, Forbidden for somebody who may not decide.
+    """
     require_role(by, extension.claim.team, at_least=Role.VIEWER)
     claim = lock_claim(extension.claim)
     extension = Extension.objects.select_related("requested_by", "decided_by").get(pk=extension.pk)
@@ -215,14 +215,14 @@ def _to_decide(extension: Extension, by: User) -> tuple[Claim, Extension]:
 
 
 def _decided_already(extension: Extension, by: User, wanted: RequestStatus) -> Extension:
-    """Return the extension if `by` decided the same before; else raise Conflict."""
+    """Return the extension if `by` made the same decision before; else raise Conflict."""
     if extension.decided_by_id == by.pk and extension.status == wanted:
         return extension
     raise Conflict(extension.decision_sentence)
 
 
 def _move_end(claim: Claim, until: datetime, *, why: str, by: User) -> None:
-    """Put the end to `until` unless it is later already, and say so in the history."""
+    """Move the end to `until` unless it is later already, and record it in the history."""
     end = claim.expires_at
     if end is not None and until <= end:
         return
@@ -251,7 +251,7 @@ def _notify_approvers(extension: Extension) -> None:
 
 
 def _notify_requester(extension: Extension, by: User) -> None:
-    """Tell who asked, and whose claim it is, unless they have just decided themselves."""
+    """Notify the requester and the owner, unless they have just decided themselves."""
     claim = extension.claim
     granted = extension.status == RequestStatus.APPROVED
     end = extension.until if granted else claim.expires_at
@@ -284,10 +284,10 @@ def _notify_requester(extension: Extension, by: User) -> None:
 @transaction.atomic(durable=True)
 def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
     """
-    Move the end of a claim forward to `until`. Twice is once.
+    Move the end of a claim forward to `until`. Repeating it changes nothing.
 
     Raises Http404, PermissionDenied, Forbidden, Conflict for a claim that is over, and Invalid for an end
-    that is past, which would be a release, or later than the one it has.
+    that is past (which would be a release) or later than the current one.
     """
     claim = lock_owned_claim(claim, by)
     require_date(until)
@@ -311,17 +311,17 @@ def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
     return claim
 
 
-TAKE_BACK_TIME = timedelta(minutes=10)  # so long whoever handed a claim over may take it back
+TAKE_BACK_TIME = timedelta(minutes=10)  # after a transfer, to take it back
 
 
 @transaction.atomic(durable=True)
 def transfer(*, claim: Claim, by: User, to: User) -> Claim:
     """
-    Make `to` the owner of a claim. Twice is once.
+    Make `to` the owner of a claim. Repeating it changes nothing.
 
-    Its owner or a lead may do this, and whoever just did may take it back. A request that still waits stays
-    with who asked: nobody may decide on their own. Raises Http404, PermissionDenied, Forbidden, Invalid for
-    somebody who is no member of the team, and Conflict for a claim that is not running.
+    The owner or a lead may do this; whoever just did may take it back. A pending extension stays with its
+    requester, because nobody may decide on their own. Raises Http404, PermissionDenied, Forbidden, Invalid if
+    `to` is no member of the team, and Conflict for a claim that is not running.
     """
     role = require_role(by, claim.team, at_least=Role.MEMBER)
     claim = lock_claim(claim)
@@ -336,7 +336,7 @@ def transfer(*, claim: Claim, by: User, to: User) -> Claim:
     if to not in eligible_owners(claim.team):
         raise Invalid(f"{to.label} is no member of {claim.team}, so {claim} cannot be theirs.")
     old = claim.requested_by
-    # The key of a request is its asker's; somebody else may have used the same.
+    # Keys are unique per requester; the new owner may have used the same one.
     key_in_use = Claim.objects.filter(requested_by=to, key=claim.key).exists()
     key = f"handed-over-{claim.pk}" if key_in_use else claim.key
     claim.remark(f"Handed over from {old.label} to {to.label}.", by=by, requested_by=to, key=key)
@@ -345,15 +345,15 @@ def transfer(*, claim: Claim, by: User, to: User) -> Claim:
 
 
 def eligible_owners(team: Team) -> list[User]:
-    """Return who may own a claim of the team."""
+    """Return the people who may own a claim of the team."""
     return people_in(team, at_least=Role.MEMBER)
 
 
 def _transferred_just_now(claim: Claim, by: User) -> bool:
     """
-    Tell whether the last thing that happened to the claim was that `by` gave it away.
+    Return whether the last entry of the history is that `by` transferred the claim.
 
-    Only its owner, besides leads, can have written a remark; and who is owner no more after it gave it away.
+    Only its owner, besides leads, can have written it; and they are no longer the owner afterwards.
     """
     last = claim.history.order_by("-at", "-pk").first()
     if last is None or last.old != last.new or last.by_id != by.pk:
@@ -385,7 +385,7 @@ def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
     """
     Accept the object that somebody recreated under the claim's name as the claim's own.
 
-    Only a platform admin may, and only while it asks for what was approved. Raises Forbidden, Conflict.
+    Only for platform admins, and only while it requests what was approved. Raises Forbidden, Conflict.
     """
     require_role(by, claim.team, at_least=Role.VIEWER)
     if not by.is_platform_admin:
@@ -405,9 +405,9 @@ def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
 @transaction.atomic(durable=True)
 def label_again(*, claim: Claim, by: User) -> Claim:
     """
-    Put the portal's labels back on the object of a claim. Doing it twice is doing it once.
+    Restore the portal's labels on the object of a claim. Repeating it changes nothing.
 
-    Raises Forbidden, Conflict for a claim that has no object.
+    Raises Forbidden, Conflict for a claim without an object.
     """
     role = require_role(by, claim.team, at_least=Role.MEMBER)
     claim = Claim.objects.select_related("team", "cluster", "requested_by").get(pk=claim.pk)
@@ -420,6 +420,6 @@ def label_again(*, claim: Claim, by: User) -> Claim:
 
 
 def _queue_reconcile(claim: Claim) -> None:
-    """Have the mirror believed anew; a lost message costs the seconds to the next sweep."""
+    """Queue a reconciliation; the next sweep repairs a lost message."""
     names = [f"{claim.namespace}/{claim.name}"]
     after_commit(tasks.reconcile_objects, str(claim.cluster_id), names)

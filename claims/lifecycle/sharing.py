@@ -1,8 +1,9 @@
 """
-How many pods share a named claim, how many more may, and what they have to know.
+How many pods share a named claim, how many more can, and what they need.
 
 A ResourceClaim can be reserved for 256 consumers at once (`ResourceClaimReservedForMaxSize` of
-resource.k8s.io/v1). All run on the node of its devices and see each whole: nothing divides memory or time.
+resource.k8s.io/v1). All of them run on the node of its devices and see each device in full: memory and time
+are not divided.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Pages that end, extend, shorten or transfer a claim: what will happen, then the button."""
+"""Pages that end, extend, shorten or transfer a claim: the effects, then the button."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def end_claim(
     ending_of: Callable[[Facts], EndAction],
     possible: tuple[ClaimState, ...],
 ) -> HttpResponse:
-    """Ask on GET, do on POST: 403 for those who may not, 409 where it is too late."""
+    """Show the effects on GET, end the claim on POST: 403 for those who may not, 409 if it is too late."""
     facts = claim_facts(visible_claim(request, claim_id), user_of(request))
     claim = facts.claim
     if reason := reason_not_to_release(user_of(request), claim, facts.role):
@@ -140,7 +140,7 @@ def end_claim(
 
 
 def show_ended(request: HttpRequest, facts: Facts, ending: EndAction) -> None:
-    """A request that was withdrawn cannot come back; the next best thing is the same one again."""
+    """A withdrawn request cannot be restored, so the page offers to request the same again."""
     if ending.service is services.withdraw:
         again = request_again_url(facts.claim, facts.alternatives)
         undo.offer(request, ending.done, again, "Request again", post=False)
@@ -165,7 +165,7 @@ def owned_claim(request: HttpRequest, claim_id: UUID) -> Claim:
 
 
 def reason_not_to_change_end(claim: Claim) -> PortalError | None:
-    """Return why the time of this claim cannot be changed at all, None if it can."""
+    """Return why the end of this claim cannot change at all, None if it can."""
     if claim.state not in RUNNING or claim.expires_at is None:
         return Conflict(f"{claim} is “{claim.get_state_display()}”; only a running claim has an end date.")
     return None
@@ -173,7 +173,7 @@ def reason_not_to_change_end(claim: Claim) -> PortalError | None:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    """Show usual steps with what each needs; with `until` in the address say what that needs."""
+    """Show the usual spans with what each needs; with `until` in the address show what that end needs."""
     claim, user = owned_claim(request, claim_id), user_of(request)
     refusal = reason_not_to_change_end(claim)
     if refusal is None and (reason := reason_not_to_extend(claim)):
@@ -212,7 +212,7 @@ def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 
 @require_POST
 def extend_undo(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    """Put the end back to where it was before it was shortened: the button of a toast."""
+    """Undo a shortening: the button of a toast."""
     claim = owned_claim(request, claim_id)
     until = parse_datetime(request.GET.get("until", ""))
     if until is None or until.tzinfo is None:
@@ -273,7 +273,7 @@ def transfer(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 
 @require_POST
 def transfer_undo(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    """Take back what was just handed over: the button of a toast. The service says whether it may be."""
+    """Undo a transfer: the button of a toast. The service decides whether it may be undone."""
     claim = visible_claim(request, claim_id)
     to = get_object_or_404(User, username=request.GET.get("to", ""), memberships__team=claim.team)
 
@@ -304,8 +304,8 @@ def ask_or_act(
     act: Callable[[], None] | None = None,
 ) -> HttpResponse:
     """
-    Ask on GET; on POST do it and go back to the claim, or say on the page why not: 422 for what is malformed,
-    409 for what is too late.
+    Show the form on GET; on POST act and return to the claim, or show the reason: 422 for malformed input,
+    409 if it is too late.
     """
     template, claim = f"claims/lifecycle/{name}.html", page["claim"]
     if request.method != "POST":

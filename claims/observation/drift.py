@@ -1,7 +1,8 @@
 """
-What others did to the objects of a claim: found by reconciliation, told once, with what can be done about it.
+Drift: changes of others to the objects of a claim, found by reconciliation, reported once, with possible
+actions.
 
-The uid says whether it is the object that the portal wrote, the hash whether it asks for what was approved.
+The uid shows whether it is the object that the portal wrote, the hash whether it requests what was approved.
 """
 
 from collections.abc import Mapping
@@ -36,9 +37,9 @@ TITLES: Mapping[str, str] = {
 @dataclass(frozen=True, slots=True)
 class Drift:
     """
-    What somebody should know of a claim. `code` is stable and for programs, `text` are whole sentences.
+    The drift of a claim. `code` is stable and for programs, `text` has whole sentences.
 
-    `about` names the object that it is about, so that the same trouble is told once; "" is not told at all.
+    `about` identifies the object, so that the same drift is reported once; "" is never reported.
     """
 
     code: str
@@ -52,7 +53,7 @@ class Drift:
 
 
 def find_drift(claim: Claim, seen: Observation) -> Drift | None:
-    """Return what was done to the objects of a delivered claim, None if all is well."""
+    """Return the drift of a delivered claim, None without any."""
     if claim.state == ClaimState.FAILED:
         return _drift_of_failed(claim, seen)
     if claim.state not in USABLE or seen.written is None:
@@ -61,7 +62,7 @@ def find_drift(claim: Claim, seen: Observation) -> Drift | None:
 
 
 def notify_drift(claim: Claim, trouble: Drift) -> None:
-    """Tell the owner of the claim and the platform admins, once for each thing that was done."""
+    """Notify the owner of the claim and the platform admins, once for each drift."""
     people = {claim.requested_by, *User.objects.filter(is_superuser=True, is_active=True)}
     notify(
         people,
@@ -74,7 +75,7 @@ def notify_drift(claim: Claim, trouble: Drift) -> None:
 
 
 def _drift_of_failed(claim: Claim, seen: Observation) -> Drift | None:
-    """The claim ended because its object was deleted: the last step of its history says so."""
+    """The claim failed because its object was deleted: the last entry of its history says so."""
     if not claim.object_uid or not seen.given_up():
         return None
     why = claim.history.order_by("-at", "-pk").values_list("reason", flat=True).first() or ""
@@ -115,7 +116,7 @@ def _object_drift(
 
 
 def mirrored_spec_hash(row: ResourceClaim | ResourceClaimTemplate) -> str:
-    """Return the hash of what an object asks for, hex SHA-256 of `dra.manifests`."""
+    """Return the hash of the spec of an object, hex SHA-256 of `dra.manifests`."""
     spec = row.raw.get("spec") or {}
     return spec_hash(spec.get("spec") or {} if isinstance(row, ResourceClaimTemplate) else spec)
 
@@ -151,7 +152,7 @@ def _recreation_drift(named: Mapping[str, Any], about: str, *, same: bool) -> Dr
 
 
 def _generated_drift(claim: Claim, seen: Observation) -> Drift | None:
-    """Look at the claims that Kubernetes made from a template."""
+    """Compare the claims that Kubernetes created from a template."""
     if claim.delivery != Delivery.TEMPLATE:
         return None
     strange = {
@@ -168,7 +169,7 @@ def _generated_drift(claim: Claim, seen: Observation) -> Drift | None:
             else f"{len(others)} claims of this template differ from what was approved: {names}. "
             "They were made while another template had its name; they go with their pods."
         )
-        # Told once for each specification: pods, and with them names, come and go all the time.
+        # Reported once per spec: pods and their names change all the time.
         about = ",".join(sorted(set(strange.values())))
         return Drift(GENERATED_DIFFER, text, about[:80])
     count = len(seen.holders)

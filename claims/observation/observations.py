@@ -1,4 +1,4 @@
-"""What the mirror shows of a claim: its object, the devices it holds, who reserves it."""
+"""What the mirror shows of a claim: its object, its devices, its consumers."""
 
 import hashlib
 import json
@@ -22,23 +22,23 @@ UUID_TEXT = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 
 def labeled_claim_id() -> Case:
     """
-    Return, for a mirrored claim or template, the id that its `owner` spells, null where it spells none:
-    anybody can write anything into a label.
+    Return, for a mirrored claim or template, the id in its `owner`, null for any other text: anybody can
+    write anything into a label.
 
-    Claims are looked up by it as an id. Compared as a text, every claim that ever was would be read.
+    Claims are looked up by id, which has an index. A comparison as text would read every claim.
     """
     return Case(When(owner__regex=UUID_TEXT, then=Cast("owner", UUIDField())), output_field=UUIDField())
 
 
-ENDED = ("Succeeded", "Failed")  # phases of a pod that uses no device any more
+ENDED = ("Succeeded", "Failed")  # phases of a pod that no longer uses devices
 
-# At most: a listing that ended later than this began when the object was there.
+# A listing that ended later than this began when the object existed.
 MAX_LISTING_TIME = timedelta(minutes=5)
-# Who deletes an object to make it again ("kubectl replace --force") does so within seconds.
+# Whoever deletes an object to recreate it ("kubectl replace --force") does so within seconds.
 RECREATION_TIME = timedelta(seconds=20)
 GONE_FIRST = F("gone_at").asc(nulls_last=True)
 
-# What a digest, and the assignment of rows to claims, read.
+# Columns that a digest and the assignment of rows to claims read.
 OF_CLAIMS = ("cluster", "uid", "namespace", "name", "owner", "resource_version", "gone_at", "origin")
 OF_PODS = ("cluster", "uid", "namespace", "name", "resource_version", "phase", "node_name", "message")
 
@@ -68,10 +68,10 @@ class Observation:
     """
     All that the mirror knows about one claim.
 
-    `written` is the ResourceClaim or template that delivers it, `None` if the mirror has none; it may be
-    gone. `holders` are the ResourceClaims that are there and hold devices for it: itself, or those made from
-    its template. `known` are all ResourceClaims of it by uid, those included that are gone and whose
-    allocations are still open.
+    `written` is the ResourceClaim or template that delivers it, None if the mirror has none; it may be gone.
+    `holders` are the existing ResourceClaims that hold devices for it: itself, or those created from its
+    template. `known` has all of its ResourceClaims by uid, also those that are gone and whose allocations are
+    still open.
     """
 
     written: ResourceClaim | ResourceClaimTemplate | None = None
@@ -95,11 +95,11 @@ class Observation:
         return self.written is not None and self.written.gone_at is None
 
     def vanished(self) -> bool:
-        """The object was seen and is gone, or was missed; one never seen may only not have been seen yet."""
+        """Whether the object was seen and is gone, or was missed; an object never seen may only be late."""
         return self.missed or (self.written is not None and self.written.gone_at is not None)
 
     def given_up(self) -> bool:
-        """It vanished, and so long ago that nobody is about to make it again."""
+        """Whether it vanished so long ago that nobody is about to recreate it."""
         gone_at = self.written.gone_at if self.written is not None else None
         return self.missed or (gone_at is not None and gone_at < timezone.now() - RECREATION_TIME)
 
@@ -115,10 +115,10 @@ class Observation:
 
 def observe(claims: Sequence[Claim], *, brief: bool = False) -> dict[UUID, Observation]:
     """
-    Return what the mirror shows of each claim, in a fixed number of queries however many there are.
+    Return the observation of each claim, in a fixed number of queries.
 
-    `brief` leaves out what only pages read, of pods and devices. What only a change needs is then read later,
-    for all rows at once.
+    `brief` leaves out columns of pods and devices that only pages read. What only a change needs is read
+    later, for all rows at once.
     """
     seen = {claim.pk: Observation() for claim in claims}
     by_id = {str(claim.pk): claim for claim in claims}
@@ -129,9 +129,9 @@ def observe(claims: Sequence[Claim], *, brief: bool = False) -> dict[UUID, Obser
         seen[allocation.claim_id].open.append(allocation)
     by_uid = {row.object_uid: claim for claim in claims for row in seen[claim.pk].open}
     by_uid |= {claim.object_uid: claim for claim in claims if claim.object_uid}
-    # By its uid too: somebody may have taken the label away.
+    # By uid too: somebody may have removed the label.
     mirrored = Q(cluster__in={claim.cluster_id for claim in claims}, uid__in=by_uid)
-    mine = Q(~Q(owner=""), owner__in=by_id, gone_at=None) | mirrored  # as the index says
+    mine = Q(~Q(owner=""), owner__in=by_id, gone_at=None) | mirrored  # as in the index
     rows = ResourceClaim.objects.filter(mine).defer("labels").order_by(GONE_FIRST, "pk")
     for row in rows.only(*OF_CLAIMS).fetch_mode(FETCH_PEERS) if brief else rows:
         _add_claim(seen, by_uid.get(row.uid) or by_id[row.owner], row)
@@ -145,9 +145,7 @@ def observe(claims: Sequence[Claim], *, brief: bool = False) -> dict[UUID, Obser
 
 
 def device_holdings(row: ResourceClaim) -> list[DeviceHolding]:
-    """
-    Return what a ResourceClaim holds. Without a time of the cluster's, it holds since the mirror saw it.
-    """
+    """Return what a ResourceClaim holds. Without a time of the cluster, it holds since the mirror saw it."""
     if row.gone_at is not None:
         return []
     allocation = (row.raw.get("status") or {}).get("allocation") or {}
@@ -173,20 +171,20 @@ def _stamp(row: ResourceClaim | ResourceClaimTemplate) -> tuple[str, str, str]:
 
 
 def _pod_stamp(pod: Pod) -> tuple[str, ...]:
-    """How often a thing was said of a pod is left out: only what is new is worth another look."""
+    """Without the counts of repeated events: only new facts need another reconciliation."""
     messages = sorted(f"{event.reason}: {event.message}" for event in pod.events.all())
     return pod.name, pod.uid, pod.resource_version, pod.phase, pod.node_name, pod.message, *messages
 
 
 def _is_in_place(claim: Claim, row: ResourceClaim | ResourceClaimTemplate) -> bool:
-    """A label can be written by anybody: only what stands in the claim's own namespace is the claim's."""
+    """Anybody can write a label: an object is only the claim's in the claim's own namespace."""
     return row.cluster_id == claim.cluster_id and row.namespace == claim.namespace
 
 
 def _add_written(
     seen: dict[UUID, Observation], claim: Claim, row: ResourceClaim | ResourceClaimTemplate
 ) -> None:
-    """Rows come gone ones first, so that what is there now stands."""
+    """Rows are sorted with gone ones first, so that the existing one wins."""
     if _is_in_place(claim, row) and row.name == claim.name:
         seen[claim.pk].written = row
 
@@ -205,7 +203,9 @@ def _add_claim(seen: dict[UUID, Observation], claim: Claim, row: ResourceClaim) 
 
 
 def _add_missed(seen: dict[UUID, Observation], claims: Sequence[Claim]) -> None:
-    """Find objects that came and went between two looks of the mirror, so that it has no row of them."""
+    """
+    Find objects that were created and deleted between two listings, so that the mirror has no row of them.
+    """
     unseen = [claim for claim in claims if claim.object_uid and seen[claim.pk].written is None]
     if not unseen:
         return
@@ -227,7 +227,7 @@ def _add_pods(seen: dict[UUID, Observation], claims: Sequence[Claim], *, brief: 
         if claim.delivery == Delivery.TEMPLATE:
             by_template_name[*place, claim.name].add(claim.pk)
     pods_with_users: dict[int, tuple[Pod, set[UUID]]] = {}
-    # Two queries, each of which has an index: together they would read every pod of the namespaces.
+    # Two queries, each with an index: one query would read every pod of the namespaces.
     for column, owners in (("claims", by_claim_name), ("templates", by_template_name)):
         for pod in _pods_with(column, owners, brief=brief):
             names = getattr(pod, column)
@@ -262,7 +262,7 @@ def _add_devices(seen: dict[UUID, Observation], *, brief: bool) -> None:
 
 def owner_labels(cluster_id: UUID, names: Iterable[str]) -> set[str]:
     """
-    Return the ids of the portal's claims that objects or pods, each named "namespace/name", have to do with.
+    Return the ids of the portal's claims that these objects or pods, each named "namespace/name", refer to.
     """
     pairs = [name.split("/", 1) for name in names if "/" in name]
     claim_ids: set[str] = set()
@@ -282,7 +282,7 @@ def owner_labels(cluster_id: UUID, names: Iterable[str]) -> set[str]:
 
 
 def claims_of_objects(cluster_id: UUID, uids: Collection[str]) -> list[UUID]:
-    """Return the ids of live claims whose objects have these uids, whatever stands in a label by now."""
+    """Return the ids of live claims whose objects have these uids, whatever their labels say."""
     live = Claim.objects.live().filter(cluster=cluster_id, object_uid__in=uids)
     return list(live.values_list("pk", flat=True)) if uids else []
 

@@ -1,9 +1,9 @@
 """
-Which mirrored objects are of a claim of the portal, kept in their rows, so that pages read an index.
+Which mirrored objects belong to a claim of the portal, stored in their rows, so that pages read an index.
 
-The sync calls `ownerships` (`settings.OBJECT_OWNERSHIP`) when it writes objects, and `refresh_claim` follows
-changes of a claim, each in its own transaction. `refresh` compares all rows with all claims, which repairs
-what two changes at the same instant have missed.
+The sync calls `ownerships` (`settings.OBJECT_OWNERSHIP`) when it writes objects; `refresh_claim` follows
+changes of a claim. Both run in the transaction of the change. `refresh` compares all rows with all claims,
+which repairs what two changes at the same instant missed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SLICE = 2000  # rows that are compared at once
 
 
 class OwnerKey(NamedTuple):
-    """The columns of a claim that tell which objects are its own."""
+    """The columns of a claim that identify its objects."""
 
     pk: UUID
     namespace: str
@@ -42,7 +42,7 @@ def ownerships(cluster_id: UUID, objects: Sequence[ObjectKey]) -> dict[str, Owne
     claims = Claim.objects.filter(cluster=cluster_id).order_by().values_list(*OwnerKey._fields)
     uids = [item.uid for item in objects]
     labels = valid_ids({item.owner for item in objects if item.owner})
-    # An array is one parameter: of thousands, preparing them would take longer than the query.
+    # An array is one parameter: preparing thousands of them would take longer than the query.
     of_labels = claims.filter(pk__in=RawSQL("SELECT unnest(%s::uuid[])", (labels,)))
     of_uids = claims.filter(object_uid__in=RawSQL("SELECT unnest(%s::text[])", (uids,)))
     named = {str(claim.pk): claim for claim in map(OwnerKey._make, of_labels)}
@@ -54,10 +54,11 @@ def ownerships(cluster_id: UUID, objects: Sequence[ObjectKey]) -> dict[str, Owne
 
 def _ownership(item: ObjectKey, named: OwnerKey | None, written: Iterable[OwnerKey]) -> Ownership:
     """
-    Compare an object with the claim that its label names, and with those that have its uid.
+    Compare an object with the claim that its label names, and with the claims that have its uid.
 
-    An object is a claim's only in the claim's own namespace. A label makes it the claim's under the claim's
-    own name, unless Kubernetes generates the names from a template; a uid does while the claim lives.
+    An object belongs to a claim only in the claim's own namespace. A label assigns it under the claim's own
+    name, or under any name if Kubernetes generates the names from a template; a uid assigns it while the
+    claim is live.
     """
     if named is not None and named.namespace != item.namespace:
         named = None
@@ -70,7 +71,7 @@ def _ownership(item: ObjectKey, named: OwnerKey | None, written: Iterable[OwnerK
 
 
 def refresh_claim(claim: Claim) -> None:
-    """Compare the objects that a claim has, or that name it, after a change of its state or of its object."""
+    """Compare the objects that a claim has, or that name it, after a change of its state or object."""
     own = Q(owner=str(claim.pk))
     if claim.object_uid:
         own |= Q(uid=claim.object_uid)
@@ -111,7 +112,7 @@ def _slices() -> Iterator[tuple[type[Owned], UUID, list[int]]]:
 def _refresh_rows[M: Owned](model: type[M], cluster_id: UUID, rows: QuerySet[M]) -> RowDifferences:
     changes, revision = _compare(cluster_id, rows)
     for (before, after), pks in changes.items():
-        # What the sync has written since, with a newer revision, it has compared itself.
+        # The sync has compared rows with a newer revision itself.
         unchanged = model._default_manager.filter(pk__in=pks, ownership=before, revision__lte=revision)
         unchanged.update(ownership=after)
     return _differences(changes)

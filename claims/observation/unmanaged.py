@@ -39,14 +39,14 @@ def unmanaged_objects[M: (ResourceClaim, ResourceClaimTemplate)](
     model: type[M], user: User | AnonymousUser
 ) -> QuerySet[M]:
     """
-    Return the objects in namespaces of teams that `user` may see which no claim of the portal owns.
+    Return the objects that no claim of the portal owns, in namespaces of teams that `user` may see.
 
-    Each has its cluster, and the slug of the team as `team`. A label can be written by anybody: an object is
-    a claim's only in the claim's own cluster and namespace.
+    Each has its cluster, and the slug of the team as `team`. Anybody can write a label: an object is a
+    claim's only in the claim's own cluster and namespace.
     """
     places = _places(Team.objects.visible_to(user))
     claims = Claim.objects.filter(cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
-    # Two conditions and not one with OR, for which no index would do.
+    # Two conditions: no index would serve one with OR.
     written, named = claims.filter(object_uid=OuterRef("uid")), claims.filter(pk=OuterRef("named"))
     unowned = ~Exists(written) & ~Exists(named)
     return (
@@ -65,9 +65,9 @@ def unmanaged_use_claims(
     """
     Return the ResourceClaims in the namespaces of these teams, or of any, that count as unmanaged use.
 
-    Anybody can write a label: it makes an object the portal's only in the claim's own namespace, and under
-    the claim's own name unless Kubernetes generates the names from a template. A claim of the team that had
-    the namespace before counts for that team alone.
+    Anybody can write a label: it assigns an object to the portal only in the claim's own namespace, and under
+    the claim's own name or, for a template, any name. A claim of the team that had the namespace before
+    counts for that team alone.
     """
     claims = Claim.objects.filter(cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
     same_name = Q(name=OuterRef("name")) | Q(delivery=Delivery.TEMPLATE)
@@ -82,7 +82,7 @@ def unmanaged_use_claims(
 
 
 def _places(teams: Collection[UUID] | QuerySet[Team] | None) -> QuerySet[TeamNamespace]:
-    """Return the namespace that an object is in, as a row of one of these teams, or of any."""
+    """Return the namespace of an object, as a row of one of these teams, or of any."""
     places = TeamNamespace.objects.filter(cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
     return places if teams is None else places.filter(team__in=teams)
 
@@ -129,13 +129,13 @@ class UnmanagedClaim:
 
     @property
     def maker(self) -> str:
-        """Return the name of the pod that it was made for, "" if it was made for none."""
+        """Return the name of the pod that it was created for, "" for none."""
         owners = self.row.raw.get("metadata", {}).get("ownerReferences") or []
         return next((owner["name"] for owner in owners if owner.get("kind") == "Pod"), "")
 
     @property
     def resources(self) -> list[str]:
-        """Return the extended resources that it stands for, as its pod names them."""
+        """Return the extended resources that it serves, as its pod names them."""
         names = set()
         for pod in self.users:
             made = (pod.raw.get("status") or {}).get("extendedResourceClaimStatus") or {}
@@ -145,7 +145,7 @@ class UnmanagedClaim:
 
     @property
     def explanation(self) -> str:
-        """Say where it came from, and what follows from that."""
+        """Where it came from, and what follows from that."""
         pod = self.maker or "a pod"
         match self.row.origin:
             case Origin.TEMPLATE:
@@ -174,5 +174,7 @@ class UnmanagedClaim:
 
     @property
     def is_adoptable(self) -> bool:
-        """A named claim can become one of the portal; one that comes and goes with its pod cannot."""
+        """
+        Whether it can become a claim of the portal: a named claim can, one that ends with its pod cannot.
+        """
         return self.row.origin in (Origin.FOREIGN, Origin.PORTAL) and self.row.deleting_since is None

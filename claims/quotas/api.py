@@ -22,7 +22,7 @@ from teams.models import Role
 
 
 class QuotaOut(serializers.Serializer[Any]):
-    """A quota and how it stands: `reserved` by pending requests, `over` beyond the limit."""
+    """A quota and its use: `reserved` by pending requests, `over` beyond the limit."""
 
     id = serializers.UUIDField(source="quota.id")
     team = serializers.CharField(source="team.slug")
@@ -71,7 +71,7 @@ class QuotaDetailOut(QuotaOut):
 
 
 class QuotaRequestOut(serializers.Serializer[Any]):
-    """A request for a limit of so many `devices` in all; `until` null is for good."""
+    """A request for a limit of `devices` in total; `until` null is permanent."""
 
     id = serializers.UUIDField()
     team = serializers.CharField(source="team.slug")
@@ -92,7 +92,7 @@ class QuotaRequestOut(serializers.Serializer[Any]):
 class QuotaViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Quota]
 ):
-    """Quotas of the asker's teams."""
+    """Quotas of your teams."""
 
     serializer_class = QuotaOut
     queryset = Quota.objects.none()
@@ -106,7 +106,7 @@ class QuotaViewSet(
 
     @extend_schema(responses=QuotaDetailOut)
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """One quota with everything that adds up to its figure."""
+        """One quota with all parts of its figure."""
         quota = self.get_object()
         shown = QuotaOut(quota_usage([quota])[0]).data
         parts = quota_breakdown(quota)
@@ -139,7 +139,7 @@ KEY = key("The same key asks once.")
 class QuotaRequestViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[QuotaRequest]
 ):
-    """Requests for more quota of the asker's teams, with their answers."""
+    """Quota requests of your teams, with their decisions."""
 
     keyed_by_service = frozenset(("create",))
     serializer_class = QuotaRequestOut
@@ -152,7 +152,7 @@ class QuotaRequestViewSet(
     @refuses(404)
     @extend_schema(request=api_types.QuotaRequestIn, responses={201: QuotaRequestOut}, parameters=[KEY])
     def create(self, request: Request) -> Response:
-        """Request a limit of `devices` for a team, until a moment or for good."""
+        """Request a limit of `devices` for a team, until a time or permanently."""
         user = user_of(request)
         fields = self._said(api_types.QuotaRequestIn)
         fields["team"] = team_for(user, fields["team"], at_least=Role.MEMBER)
@@ -173,7 +173,7 @@ class QuotaRequestViewSet(
     @extend_schema(request=api_types.DenyIn, responses=QuotaRequestOut)
     @action(detail=True, methods=["post"])
     def deny(self, request: Request, pk: str) -> Response:
-        """Say no, and why. Platform admins only."""
+        """Deny the request with a reason. Platform admins only."""
         fields = self._said(api_types.DenyIn)
         serializer = services.deny_quota_request(
             quota_request=self.get_object(), by=user_of(request), **fields
@@ -183,7 +183,7 @@ class QuotaRequestViewSet(
     @extend_schema(request=None, responses=QuotaRequestOut)
     @action(detail=True, methods=["post"])
     def withdraw(self, request: Request, pk: str) -> Response:
-        """Take it back before it is decided."""
+        """Withdraw the request before it is decided."""
         serializer = services.withdraw_quota_request(quota_request=self.get_object(), by=user_of(request))
         return Response(QuotaRequestOut(serializer).data)
 

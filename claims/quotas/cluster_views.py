@@ -1,4 +1,4 @@
-"""The ResourceQuotas that the portal keeps in a cluster, and the admission policies to go with them."""
+"""The ResourceQuotas that the portal writes in a cluster, and its admission policies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class NamespaceRow:
 
 @dataclass(frozen=True)
 class DeletedQuota:
-    """An object that is deleted, with the lines in it that are not the portal's."""
+    """A deleted object, with the lines in it that are not the portal's."""
 
     team_namespace: TeamNamespace
     others: list[str]
@@ -88,7 +88,7 @@ def cluster_quotas(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_POST
 def cluster_quotas_write(request: HttpRequest, name: str) -> HttpResponse:
-    """Have quotas kept there from now on."""
+    """Enforce quotas in the cluster from now on."""
     cluster = cluster_for(request, name)
     try:
         write_quotas(name=cluster.name, write=True)
@@ -101,7 +101,7 @@ def cluster_quotas_write(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def cluster_quotas_stop(request: HttpRequest, name: str) -> HttpResponse:
-    """Say which objects go and which stay, and take the quotas away."""
+    """Show which objects are deleted and which stay, then delete the quotas."""
     cluster = cluster_for(request, name)
     if request.method == "POST":
         write_quotas(name=cluster.name, write=False)
@@ -121,7 +121,7 @@ def cluster_quotas_stop(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_POST
 def cluster_quotas_repair(request: HttpRequest, name: str) -> HttpResponse:
-    """Look at every namespace now and put right what differs."""
+    """Check every namespace now and repair drift."""
     cluster = cluster_for(request, name)
     write_cluster.delay(str(cluster.pk))
     messages.success(request, f"The quotas of {cluster} are being looked at now.")
@@ -151,7 +151,7 @@ def namespace_row(
 
 
 def foreign_lines(row: WrittenQuota) -> list[str]:
-    """Return the lines in the portal's object that somebody else has written, as "pods: 10"."""
+    """Return the lines in the portal's object that somebody else wrote, as "pods: 10"."""
     return [f"{key}: {value}" for key, value in row.observed_hard.items() if key not in row.hard]
 
 
@@ -182,7 +182,7 @@ POLICY_TEXTS = {
 
 @require_safe
 def policies(request: HttpRequest, name: str) -> HttpResponse:
-    """The page; with `download` in the address the file. 403 for anybody but platform admins."""
+    """The page; with `download` in the address the file. 403 for everybody but platform admins."""
     cluster = get_object_or_404(Cluster.objects.defer("credentials"), name=name)
     if not is_platform_admin(request.user):
         raise PermissionDenied("Only platform admins prepare admission policies.")

@@ -62,9 +62,9 @@ CLAIM_COUNT = F("parallel") - Case(
 @dataclass(frozen=True, slots=True)
 class UnmanagedUse:
     """
-    One unmanaged object and the devices per class that it counts for; `claims` is 1 for a
-    ResourceClaim, and `node` is that of a pod. Of `charge`, no line of a ResourceQuota counts `unseen`: a pod
-    asks for it by a name that no class carries.
+    One unmanaged object and the devices per class that it counts for; `claims` is 1 for a ResourceClaim, and
+    `node` is that of a pod. ResourceQuota does not count the devices in `unseen`: a pod requests them by a
+    name that no class has.
     """
 
     kind: str  # "ResourceClaim" or "Pod"
@@ -99,7 +99,7 @@ def unmanaged_use(teams: Collection[UUID]) -> dict[UUID, list[UnmanagedUse]]:
 def used_by_all_teams(classes: Collection[str]) -> Counter[str]:
     """
     Return the devices of these classes that all teams hold, reserve and use unmanaged; one query, and one
-    more where pods ask by number.
+    more where pods request devices by number.
     """
     used: Counter[str] = Counter()
     pods: list[UseRow] = []
@@ -126,11 +126,13 @@ def _unmanaged_rows(teams: Collection[UUID]) -> QuerySet[Any, Any]:
     team = Subquery(_places().values("team")[:1])
     claims = unmanaged_use_claims(teams).order_by().annotate(kind=Value(CLAIM), team=team)
     rows = claims.annotate(part=KeyTextTransform("spec", "raw"), seen=Value(""), node=Value(""))
-    return rows.values_list(*OBJECT, "node").union(_asking_pods(teams), all=True).order_by("-kind", "name")
+    return (
+        rows.values_list(*OBJECT, "node").union(_requesting_pods(teams), all=True).order_by("-kind", "name")
+    )
 
 
-def _asking_pods(teams: Collection[UUID] | None = None) -> QuerySet[Any, Any]:
-    """Return the pods that ask for devices by number in the namespaces of these teams, of all without any."""
+def _requesting_pods(teams: Collection[UUID] | None = None) -> QuerySet[Any, Any]:
+    """Return the pods that request devices by number in the namespaces of these teams, or of all teams."""
     places = _places() if teams is None else _places().filter(team__in=teams)
     pods = Pod.objects.filter(gone_at=None).exclude(extended={}).exclude(phase__in=ENDED_PHASES)
     rows = (
@@ -156,12 +158,15 @@ UNMANAGED_ROWS = Prepared(lambda team: _unmanaged_rows([team]), UUID)
 
 
 def _used_by_all(classes: str) -> Statement:
-    """Return (kind, text, number): charges of a class, unmanaged claims by spec, pods that ask by number."""
+    """
+    Return (kind, text, number): charges of a class, unmanaged claims by spec, pods that request by number.
+    """
     charges = ClaimCharge.objects.filter(live=True, device_class=classes).order_by()
     charged = charges.values_list("device_class").annotate(total=Sum(CHARGED_DEVICES))
     specs = unmanaged_use_claims().order_by().values_list(KeyTextTransform("spec", "raw"))
     parts = [
-        rows.query.sql_with_params() for rows in (charged, specs.annotate(number=Count("pk")), _asking_pods())
+        rows.query.sql_with_params()
+        for rows in (charged, specs.annotate(number=Count("pk")), _requesting_pods())
     ]
     sql = """SELECT 'charged', device_class, total FROM ({}) AS charged(device_class, total)
              UNION ALL SELECT 'ResourceClaim', COALESCE(spec, '{{}}'), count FROM ({}) AS claim(spec, count)
@@ -192,7 +197,7 @@ def _unmanaged_uses(rows: Iterable[UseRow]) -> Iterator[tuple[UUID, UnmanagedUse
 def _charge_of_pod(
     extended: Mapping[str, int], status: Mapping[str, Any], names: dict[str, str]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the devices per class that a pod asks for by number, and those that ResourceQuota misses."""
+    """Return the devices per class that a pod requests by number, and those that ResourceQuota misses."""
     served = claimed_extended_resources({"status": status})
     counted, unseen = Counter[str](), Counter[str]()
     for resource, count in extended.items():
@@ -205,7 +210,7 @@ def _charge_of_pod(
 
 
 def mark_live_charges(*, check: bool = False) -> int:
-    """Correct `ClaimCharge.live` by the states of claims; return how many rows differ."""
+    """Correct `ClaimCharge.live` from the states of claims; return how many rows differ."""
     ended = ClaimCharge.objects.filter(live=True).exclude(claim__state__in=LIVE)
     running = ClaimCharge.objects.filter(live=False, claim__state__in=LIVE)
     if check:
@@ -235,7 +240,7 @@ def _extended_names(clusters: Collection[UUID]) -> dict[UUID, dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class QuotaCounts:
-    """Devices, or claims where the quota counts those; `raised` is what raises add to the limit now."""
+    """Devices, or claims where the quota counts those; `raised` is what increases add to the limit now."""
 
     held: int = 0
     reserved: int = 0
@@ -245,9 +250,8 @@ class QuotaCounts:
 
 def count_quotas(quotas: Iterable[Quota], unmanaged: UnmanagedByTeam | None = None) -> list[QuotaCounts]:
     """
-    Count what stands against these rows, in a number of queries that does not grow with them. Under their
-    lock what the portal itself gives out cannot grow. `unmanaged` is the unmanaged use of their teams, if the
-    caller has read it.
+    Count the use of these rows in a fixed number of queries. Under their lock the use by claims cannot grow.
+    `unmanaged` is the unmanaged use of their teams, if the caller has read it.
     """
     rows = list(quotas)
     teams = list({row.team_id for row in rows})

@@ -75,7 +75,7 @@ MOMENT = "%Y-%m-%dT%H:%M"
 
 
 class UntilField(forms.DateTimeField):
-    """A moment to come; empty is for good."""
+    """A future moment; empty is permanent."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -88,7 +88,7 @@ class UntilField(forms.DateTimeField):
 
 
 class QuotaRequestForm(forms.Form):
-    """How many more, until when, and what for. `limit` is what the team has now; it is not a field."""
+    """How many more, until when, and why. `limit` is the current limit of the team; it is not a field."""
 
     team = forms.ModelChoiceField(Team.objects.none(), to_field_name="slug", label="Team")
     device_class = forms.CharField(
@@ -139,7 +139,7 @@ class QuotaRequestForm(forms.Form):
 
 
 class QuotaGrantForm(forms.Form):
-    """What an admin may change of a request: how many in all, and until when."""
+    """What an admin may change of a request: the number in total, and the end."""
 
     devices = forms.IntegerField(min_value=1, max_value=100_000, required=False, label="Limit in all")
     until = UntilField()

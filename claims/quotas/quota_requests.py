@@ -1,4 +1,4 @@
-"""What a request for more quota would change, and what ends by the clock."""
+"""The effect of a quota request; expiry of quota requests and increases."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from teams.models import Role, Team, User
 @dataclass(frozen=True, slots=True)
 class QuotaImpact:
     """
-    `before` and `after` are limits of the team now and if approved. Of a device class, `granted` is what all
+    `before` and `after` are limits of the team now and if approved. For a device class, `granted` is what all
     teams may hold together after it, and `capacity` what the clusters publish (None: unknown).
     """
 
@@ -39,14 +39,14 @@ class QuotaImpact:
 
     @property
     def overcommitted(self) -> int:
-        """How many devices more are promised than there are."""
+        """How many more devices are granted than exist."""
         if self.capacity is None or self.granted is None:
             return 0
         return max(self.granted - self.capacity, 0)
 
 
 def named_quota(team: Team, *, device_class: str, profile_id: UUID | None, counts: str) -> Quota | None:
-    """Return the team's row for this thing, if there is one."""
+    """Return the team's quota for this class, profile or count, None without one."""
     rows = Quota.objects.select_related("team", "profile").filter(
         team=team, device_class=device_class, profile=profile_id, counts=counts
     )
@@ -99,14 +99,14 @@ def until_words(until: datetime | None, say: Callable[[datetime], str] = moment)
 
 
 NOTIFY_BEFORE = timedelta(days=1)
-NOTIFY_AFTER = timedelta(days=2)  # a raise that ended longer ago is not told of any more
+NOTIFY_AFTER = timedelta(days=2)  # no notice for an increase that ended longer ago
 
 
 def end_overdue(now: datetime) -> None:
-    """Let requests expire that nobody decided on in time."""
+    """Expire undecided requests whose time is over."""
     overdue = QuotaRequest.objects.filter(status=RequestStatus.WAITING, decide_by__lte=now)
     for quota_request in overdue.select_related("team", "requested_by"):
-        with transaction.atomic():  # nobody is left untold
+        with transaction.atomic():  # with its notice
             if quota_request.decide(RequestStatus.EXPIRED, by=None, note="Nobody decided in time."):
                 _notify_expired(quota_request)
 
@@ -122,7 +122,7 @@ def _notify_expired(quota_request: QuotaRequest) -> None:
 
 
 def notify_ends(now: datetime) -> None:
-    """Tell leads and whoever asked, a day before a raise ends and when it has. Told once each."""
+    """Notify leads and the requester once a day before an increase ends, and once after it."""
     raises = QuotaIncrease.objects.select_related("quota__team", "quota__profile", "request__requested_by")
     for increase in raises.filter(
         ends_at__gt=now - NOTIFY_AFTER, ends_at__lte=now + NOTIFY_BEFORE, starts_at__lte=now

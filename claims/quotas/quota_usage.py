@@ -1,8 +1,8 @@
 """
 The use of each quota: limit, held, reserved, unmanaged, free, guarantees, and the parts of each figure.
 
-A request within its team's guarantee is never refused for the guarantees of others. One beyond it may use
-only what is left once every other team has its guarantee.
+A request within its team's guarantee is never refused for the guarantees of others. A request beyond it may
+use only what is left when every other team has its guarantee.
 """
 
 import json
@@ -47,7 +47,9 @@ type Pool = tuple[UUID, str, str, int]  # cluster, driver, name, generation
 
 @dataclass(frozen=True, slots=True)
 class GuaranteeShare:
-    """A team's quota of one class: `guaranteed` devices, of which the rest of `used` is beyond."""
+    """
+    A team's quota of one class: `guaranteed` devices; `used` devices above that are beyond the guarantee.
+    """
 
     team: Team
     guaranteed: int
@@ -93,9 +95,9 @@ CAPACITIES = Prepared(_capacities)
 
 def device_capacity(classes: Iterable[str]) -> dict[str, int]:
     """
-    Return how many devices of each class could be held at once in the clusters in use; a class that none of
-    them shows is left out: unknown, which is not none. Of partitions that exclude one another only so many
-    count as fit beside each other (`dra.fragmentation`), on GPUs that nothing else holds.
+    Return how many devices of each class could be held at once in the clusters in use. A class that no
+    cluster publishes is left out: unknown, not 0. Of partitions that exclude one another, those count that
+    fit beside each other on free GPUs (`dra.fragmentation`).
     """
     return _capacity_of(CAPACITIES.rows(), classes)
 
@@ -147,7 +149,7 @@ def reason_for_guarantees(
     if capacity is None or beyond <= 0 or not guaranteed:
         return ""
     free = max(capacity - guarantees.used, 0)
-    own_unused = own.unused  # what of this request is within the guarantee is its own
+    own_unused = own.unused  # the part within the team's own guarantee is always allowed
     if beyond <= free - guaranteed - own_unused:
         return ""
     names = ", ".join(share.team.slug for share in others)
@@ -211,7 +213,7 @@ class QuotaUsage:
 
     @property
     def sentence(self) -> str:
-        """Say it as "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved by pending requests"."""
+        """ "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved by pending requests"."""
         sentence = _held_sentence(self.quota, self.held, self.limit)
         if self.unmanaged:
             sentence = f"{sentence}, plus {self.unmanaged} unmanaged"
@@ -232,7 +234,7 @@ class QuotaLine:
     standing: QuotaUsage | None
     needs: int
     fits: bool
-    sentence: str  # with the numbers, whether it fits or not
+    sentence: str  # with the numbers, also if it fits
     request_query: str = ""
 
     @property
@@ -249,7 +251,7 @@ class QuotaLine:
 
     @property
     def lacks(self) -> int:
-        """How much more the limit would have to be, 0 where the limit is not what stands in the way."""
+        """How much the limit would have to grow; 0 where the limit is not the obstacle."""
         return max(self.after - self.limit, 0)
 
 
@@ -266,7 +268,7 @@ def team_usage(teams: Iterable[Team]) -> list[QuotaUsage]:
 
 
 def quota_usage(quotas: Iterable[Quota], unmanaged: UnmanagedByTeam | None = None) -> list[QuotaUsage]:
-    """Count what stands against these quota rows. Under their lock the figures cannot grow."""
+    """Return the use of these quotas. Under their lock the use by claims cannot grow."""
     rows = list(quotas)
     return [
         QuotaUsage(row, counts.held, counts.reserved, counts.unmanaged, counts.raised)
@@ -275,7 +277,7 @@ def quota_usage(quotas: Iterable[Quota], unmanaged: UnmanagedByTeam | None = Non
 
 
 def charged_quotas(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Profile]) -> list[Quota]:
-    """Return the quota rows that a request counts against, in the order in which they are locked."""
+    """Return the quota rows that a request counts against, in locking order."""
     return list(
         Quota.objects.charged(team=team, classes=charge, profiles=profiles)
         .select_related("team", "profile")
@@ -285,11 +287,11 @@ def charged_quotas(*, team: Team, charge: Mapping[str, int], profiles: Iterable[
 
 def lock_quotas(*, team: Team, charge: Mapping[str, int], profiles: Iterable[Profile]) -> list[Quota]:
     """
-    Lock what makes the quota of a request scarcer and return the team's own rows of it, see docs/locking.md.
+    Lock the rows that limit a request and return those of the team, see docs/locking.md.
 
-    Where some teams have a guarantee of a class that is charged, their rows are locked as well, by every
-    request for it: what one team takes is what another may no longer. Called in a transaction, last thing
-    before counting.
+    If some teams have a guarantee of a charged class, every request for the class also locks their rows:
+    devices that one team takes are no longer free for another. Call it in a transaction, right before
+    counting.
     """
     profile_by_id: dict[UUID | None, Profile] = {profile.pk: profile for profile in profiles}
     charged = Quota.objects.charged(team=team, classes=charge, profiles=profile_by_id.values())
@@ -343,14 +345,14 @@ GUARANTEES = Prepared(_guarantees)
 
 
 def _guarantee_lines(team: Team, charge: Mapping[str, int]) -> list[QuotaLine]:
-    """Return a line for each class of which the request would take what is guaranteed to other teams."""
+    """Return a line for each class for which the request would use devices guaranteed to other teams."""
     clusters = GUARANTEES.rows()
     guaranteed: dict[str, int] = json.loads((clusters and clusters[0][-1]) or "{}")
     totals = {name: total for name, total in guaranteed.items() if charge.get(name)}
     if not totals:
         return []
     used, capacity = used_by_all_teams(totals), _capacity_of([row[:-1] for row in clusters], totals)
-    # Where as much is free as all guarantees together, it does not matter how much of each is used.
+    # If at least all guarantees together are free, the use of each does not matter.
     scarce = {
         name
         for name, total in totals.items()
@@ -389,7 +391,7 @@ def _quota_line(label: str, team_usage: QuotaUsage | None, team: Team, needs: in
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """One claim in the figure of a quota; `carried` of it is counted with the claim that it replaces."""
+    """One claim in the figure of a quota; `carried` devices count with the claim that it replaces."""
 
     claim: Claim
     devices: int
@@ -400,8 +402,8 @@ class Contribution:
 @dataclass(frozen=True, slots=True)
 class UnmanagedPart:
     """
-    One unmanaged object in the figure of a quota. `url` leads to its page, for a pod to that of its
-    node; "" if the reader may not see it or there is none.
+    One unmanaged object in the figure of a quota. `url` is its page, for a pod the page of its node; "" if
+    there is none or the reader may not see it.
     """
 
     use: UnmanagedUse
@@ -413,7 +415,7 @@ class UnmanagedPart:
 class QuotaBreakdown:
     claims: list[Contribution]
     unmanaged: list[UnmanagedPart]
-    raises: list[QuotaIncrease]  # what the limit is more than the quota says
+    raises: list[QuotaIncrease]  # increases of the limit
     page: Page[Claim] | None = None
 
 
@@ -428,10 +430,10 @@ def quota_breakdown(
     unmanaged: UnmanagedByTeam | None = None,
 ) -> QuotaBreakdown:
     """
-    Return all that adds up to the figure of `quota`, with links that `reader` may follow.
+    Return all parts of the figure of `quota`, with links that `reader` may follow.
 
-    With the `number` of a page only its claims are read; unmanaged use is on the last page.
-    `unmanaged` is the unmanaged use of the team, if the caller has read it.
+    With the `number` of a page only its claims are read; unmanaged use is on the last page. `unmanaged` is
+    the unmanaged use of the team, if the caller has read it.
     """
     claims = _contributing_claims(quota)
     page = None if number is None else Paginator(claims, PARTS_PER_PAGE).get_page(number)
@@ -445,7 +447,7 @@ def quota_breakdown(
 
 
 def contributions(quota: Quota) -> list[Contribution]:
-    """Return every claim that adds up to the figure of `quota`, oldest first, in two queries."""
+    """Return every claim in the figure of `quota`, oldest first, in two queries."""
     return _contributions(_contributing_claims(quota))
 
 
@@ -490,7 +492,7 @@ def unmanaged_parts(quota: Quota, unmanaged: UnmanagedByTeam | None = None) -> l
 
 
 def with_links(parts: Iterable[UnmanagedPart], reader: User | AnonymousUser) -> list[UnmanagedPart]:
-    """Return the parts with links to what `reader` may see, in one query."""
+    """Return the parts with links that `reader` may follow, in one query."""
     parts = list(parts)
     uids = [part.use.uid for part in parts if part.use.kind == "ResourceClaim"]
     seen = set(unmanaged_objects(ResourceClaim, reader).filter(uid__in=uids).values_list("uid", flat=True))

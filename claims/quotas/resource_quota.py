@@ -1,9 +1,10 @@
 """
 The ResourceQuota of a team in a cluster: its limits, and writing them.
 
-A quota holds over all clusters together, and no cluster knows the others. Each is told what exists in its
-namespace plus what the team has free over all clusters, so whatever is made in one takes from all others.
-Pending requests are reserved in none of them until their approval: nobody can take those devices by hand.
+A quota holds over all clusters together, but no cluster knows the others. Each gets as its limit what exists
+in its namespace plus what the team has free over all clusters, so a claim in one cluster lowers the limits in
+all others. Pending requests are reserved in no cluster before their approval: nobody can take those devices
+with kubectl.
 """
 
 import json
@@ -33,10 +34,10 @@ type Place = tuple[UUID, str]  # cluster, namespace
 @dataclass(slots=True)
 class NamespaceUsage:
     """
-    What the ResourceQuota of a namespace counts there: devices per class, claims, and templates.
+    What the ResourceQuota of a namespace counts: devices per class, claims, and templates.
 
-    A claim of the portal counts from its approval on, for as much as Kubernetes charges it: with its worst
-    alternative, and in full beside the claim that it replaces.
+    A claim of the portal counts from its approval on, for what Kubernetes charges: its worst alternative, and
+    in full beside the claim that it replaces.
     """
 
     classes: Counter[str] = field(default_factory=Counter)
@@ -64,8 +65,8 @@ class Headroom:
 
 def headrooms(team_namespaces: Collection[TeamNamespace]) -> dict[int, Headroom]:
     """
-    Return what may be in each of these namespaces, by primary key, in a number of queries that does not grow
-    with them. It has the classes that the cluster publishes or the team has a quota of.
+    Return the headroom of each of these namespaces by primary key, in a fixed number of queries, for the
+    classes that the cluster publishes or the team has a quota of.
     """
     current = _namespace_usage(team_namespaces)
     free: dict[UUID, dict[str, int]] = defaultdict(dict)
@@ -106,8 +107,8 @@ def _headroom(usage: NamespaceUsage, known: set[str], free: dict[str, int], clai
 
 def _namespace_usage(team_namespaces: Collection[TeamNamespace]) -> dict[Place, NamespaceUsage]:
     """
-    Count what exists in these namespaces, whichever team it belongs to: a claim stays where it is when its
-    namespace is given to another team. Other namespaces of the same clusters may be counted in part.
+    Count what exists in these namespaces, whichever team it belongs to: a claim stays in its namespace when
+    that is given to another team. Other namespaces of the same clusters may be counted in part.
     """
     usage: dict[Place, NamespaceUsage] = defaultdict(NamespaceUsage)
     here = {
@@ -140,13 +141,13 @@ def _namespace_usage(team_namespaces: Collection[TeamNamespace]) -> dict[Place, 
 
 
 NAME = "dragoman"
-REFUSAL = f"exceeded quota: {NAME},"  # in the sentence with which Kubernetes refuses
+REFUSAL = f"exceeded quota: {NAME},"  # in the refusal of Kubernetes
 MAX_NAMED = 3  # changed lines that a sentence names
 LABEL = ("gpu.dragoman.dev/quota", "team")  # only objects with this label are ever changed or deleted
 WRITTEN_ANNOTATION = (
-    "gpu.dragoman.dev/written"  # annotation: the lines as the portal wrote them, to know others' by
+    "gpu.dragoman.dev/written"  # annotation: the lines that the portal wrote, to detect lines of others
 )
-MAX_REWRITES = 5  # times that a limit which changed while it was written is written at once
+MAX_REWRITES = 5  # repeated writes at once if the limit changes meanwhile
 
 
 def hard_limits(team_namespace: TeamNamespace) -> dict[str, str]:
@@ -155,7 +156,7 @@ def hard_limits(team_namespace: TeamNamespace) -> dict[str, str]:
 
 
 def hard_limits_by_namespace(team_namespaces: Collection[TeamNamespace]) -> dict[int, dict[str, str]]:
-    """Return `spec.hard` for each of these namespaces, by primary key, in as many queries as for one."""
+    """Return `spec.hard` for each of these namespaces, by primary key; the number of queries is fixed."""
     extended: dict[object, list[tuple[str, str]]] = defaultdict(list)
     carried = DeviceClass.objects.filter(
         cluster__in={team_namespace.cluster_id for team_namespace in team_namespaces}, gone_at=None
@@ -200,10 +201,10 @@ def manifest_for(team_namespace: TeamNamespace, hard: dict[str, str]) -> Manifes
 
 def ensure(team_namespace: TeamNamespace, gateway: Gateway) -> WrittenQuota:
     """
-    Make the ResourceQuota of the namespace say what it should, and note what somebody else made of it.
+    Write the ResourceQuota of the namespace if it differs, and record drift.
 
-    What the cluster answers ends as a sentence in `problem`. Safe to race and to repeat: of two at once both
-    end with what was counted last. Raises Unreachable when that is noted: the next would wait as long.
+    A refusal of the cluster becomes a sentence in `problem`. Safe to race and to repeat: two at once both end
+    with the last count. Raises Unreachable after recording it: the next namespace would wait as long.
     """
     row = _note_limits(team_namespace)
     lost: Unreachable | None = None
@@ -234,9 +235,7 @@ def ensure(team_namespace: TeamNamespace, gateway: Gateway) -> WrittenQuota:
 
 @transaction.atomic
 def _note_limits(team_namespace: TeamNamespace) -> WrittenQuota:
-    """
-    Count and note what should stand there, one after the other: whoever notes last has counted last.
-    """
+    """Count and store the limits, one writer at a time: the last to store has the newest count."""
     WrittenQuota.objects.get_or_create(team_namespace=team_namespace)
     row = WrittenQuota.objects.select_for_update(no_key=True, of=("self",)).get(team_namespace=team_namespace)
     row.hard = hard_limits(team_namespace)
@@ -251,7 +250,7 @@ def _write(
     gateway: Gateway,
     again: int = MAX_REWRITES,
 ) -> Manifest:
-    """Write what is noted, and again while somebody else notes something newer. Raises ClusterError."""
+    """Write the stored limits, and again if somebody stores newer ones meanwhile. Raises ClusterError."""
     if (
         current is None
         or not is_ours(current)
@@ -268,7 +267,7 @@ def _write(
 
 
 def remove(row: WrittenQuota, gateway: Gateway) -> None:
-    """Delete the object if it is the portal's, and forget the row. It is tried again. Raises Unreachable."""
+    """Delete the object if it is the portal's, and its row. Safe to repeat. Raises Unreachable."""
     team_namespace = row.team_namespace
     try:
         current = gateway.get(RESOURCE_QUOTA, NAME, namespace=team_namespace.namespace)
@@ -277,7 +276,7 @@ def remove(row: WrittenQuota, gateway: Gateway) -> None:
                 RESOURCE_QUOTA, NAME, namespace=team_namespace.namespace, uid=current["metadata"]["uid"]
             )
     except ClusterConflict:
-        return  # replaced at this moment: the next round looks again
+        return  # replaced at this moment: the next round tries again
     except ClusterError as error:
         problem = f"{team_namespace.cluster}: {error}"
         WrittenQuota.objects.filter(pk=row.pk).update(problem=problem, checked_at=timezone.now())
@@ -292,7 +291,7 @@ def is_ours(current: Manifest) -> bool:
 
 
 def written_limits(current: Manifest) -> dict[str, str]:
-    """Return the lines as the portal wrote them last, {} where the object does not tell."""
+    """Return the lines as the portal wrote them last, {} if the object does not have them."""
     try:
         values = json.loads((current["metadata"].get("annotations") or {}).get(WRITTEN_ANNOTATION, "{}"))
     except ValueError:
@@ -301,29 +300,29 @@ def written_limits(current: Manifest) -> dict[str, str]:
 
 
 def differing_limits(current: Manifest, hard: dict[str, str], part: str = "spec") -> dict[str, str]:
-    """Return what the object says of our keys where it is something else ("" where it says nothing)."""
+    """Return the lines of our keys that differ from ours ("" for a missing line)."""
     values = (current.get(part) or {}).get("hard") or {}
     return {key: values.get(key, "") for key, value in hard.items() if not _equal(values.get(key, ""), value)}
 
 
 def is_current(row: WrittenQuota | None, hard: dict[str, str]) -> bool:
-    """Tell whether the object said just this when the portal last looked."""
+    """Return whether the object had exactly these lines when the portal last read it."""
     if row is None or row.problem or row.hard != hard:
         return False
     return all(_equal(row.observed_hard.get(key, ""), value) for key, value in hard.items())
 
 
 def raises_a_limit(row: WrittenQuota | None, hard: dict[str, str]) -> bool:
-    """Tell whether some line would allow more than the one that was written last."""
+    """Return whether some line allows more than the line that was written last."""
     before = row.hard if row else {}
     return any(int(value) > int(before.get(key, 0)) for key, value in hard.items())
 
 
 def counts_old_limit(team_namespace: TeamNamespace, gateway: Gateway) -> bool:
     """
-    Tell whether Kubernetes still counts by an older limit than the one that stands in the object.
+    Return whether Kubernetes still counts by an older limit than that in the object.
 
-    Admission goes by `status.hard`, which the quota controller copies from `spec.hard` a moment later.
+    Admission uses `status.hard`, which the quota controller copies from `spec.hard` a moment later.
     """
     current = gateway.get(RESOURCE_QUOTA, NAME, namespace=team_namespace.namespace)
     return (
@@ -334,12 +333,12 @@ def counts_old_limit(team_namespace: TeamNamespace, gateway: Gateway) -> bool:
 
 
 def _note_drift(row: WrittenQuota, current: Manifest | None) -> None:
-    """Note as drift where the object says something else than the portal wrote into it last."""
+    """Record drift: lines that differ from those that the portal wrote last."""
     if current is None:
         if row.observed_hard:
             row.drift, row.repaired_at = "Somebody deleted the ResourceQuota.", None
         return
-    # An object that does not tell was written by an older release: what was seen last is known of it.
+    # Without the annotation, an older release wrote it: the last observation is used.
     was = written_limits(current) or {
         key: value for key, value in row.observed_hard.items() if key in row.hard
     }

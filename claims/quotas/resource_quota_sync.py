@@ -1,4 +1,4 @@
-"""Bringing the ResourceQuotas of clusters in line: after a change, for a cluster, and all over."""
+"""When ResourceQuotas are written: after a change, for one cluster, and for all."""
 
 from collections.abc import Collection, Iterable
 from datetime import timedelta
@@ -17,33 +17,33 @@ from inventory.models import Cluster
 from notify.services import notify
 from teams.models import User
 
-MAX_LAG = timedelta(minutes=1)  # so long a cluster may count by what was
+MAX_LAG = timedelta(minutes=1)  # for this time a cluster may count by old limits
 
 
 class QuotaNotYetWritten(Unreachable):
-    """A cluster refused by a count that is over: worth trying again in a moment."""
+    """A cluster refused by an outdated count: worth retrying in a moment."""
 
 
 def write_teams(teams: Collection[UUID]) -> None:
     """
-    Bring the ResourceQuotas of these teams in line where they say something else than they should now.
+    Write the ResourceQuotas of these teams that differ.
 
-    What a team uses in one cluster it has less of in the others. So those in which nothing rises come first:
-    what moves from one cluster to another is taken away there before it is given here. One that cannot be
-    reached keeps nobody waiting; its row says so, and `write_all` tries again.
+    What a team uses in one cluster lowers its limits in the others. So clusters in which no limit rises come
+    first: a limit that moves between clusters is lowered before it is raised. An unreachable cluster delays
+    no other; its row says so, and `write_all` tries again.
     """
     keeping = Cluster.objects.filter(write_quotas=True)
     concerned = TeamNamespace.objects.filter(team__in=teams, cluster__in=keeping)
     team_namespaces = list(concerned.select_related("team", "cluster"))
     if not team_namespaces:
-        return  # before anything is counted: most portals have few clusters that keep quotas
+        return  # before anything is counted: in most portals few clusters enforce quotas
     _write_differing(team_namespaces)
 
 
 def write_changed(cluster_id: UUID, namespaces: Collection[str]) -> None:
     """
-    Do so for the teams in whose namespaces something has changed: their unmanaged use, or which
-    alternative a claim has taken.
+    Write the ResourceQuotas of teams whose namespaces changed: their unmanaged use, or the allocated
+    alternative of a claim.
     """
     enforced = TeamNamespace.objects.filter(team=OuterRef("team"), cluster__write_quotas=True)
     changed = TeamNamespace.objects.filter(Exists(enforced), cluster=cluster_id, namespace__in=namespaces)
@@ -74,7 +74,9 @@ def _write_differing(team_namespaces: Collection[TeamNamespace]) -> None:
 
 
 def write_all() -> None:
-    """Keep the ResourceQuotas of every cluster that has them, and take away those of clusters that had."""
+    """
+    Write the ResourceQuotas of every cluster that enforces them, and delete those of clusters that stopped.
+    """
     had = WrittenQuota.objects.values("team_namespace__cluster")
     for cluster in Cluster.objects.filter(write_quotas=True) | Cluster.objects.filter(pk__in=had):
         if is_writable(cluster):
@@ -82,11 +84,11 @@ def write_all() -> None:
 
 
 def write_cluster(cluster: Cluster) -> None:
-    """Keep or take away the ResourceQuotas of one cluster; those of namespaces that left are deleted."""
+    """Write or delete the ResourceQuotas of one cluster; those of namespaces that left are deleted."""
     try:
         with gateway_for(cluster) as gateway:
             _write_cluster(cluster, gateway)
-    except PortalError as error:  # of the connection: the rows keep what was seen, and say why
+    except PortalError as error:  # of the connection: the rows keep what was observed, and say why
         _note_problem(WrittenQuota.objects.filter(team_namespace__cluster=cluster), cluster, error)
 
 
@@ -95,7 +97,7 @@ def is_writable(cluster: Cluster) -> bool:
 
 
 def ensure(team_namespace: TeamNamespace, gateway: Gateway) -> WrittenQuota:
-    """Keep one, and tell platform admins what somebody else made of it, once a day. Raises Unreachable."""
+    """Write one, and notify platform admins of drift, once a day. Raises Unreachable."""
     row = resource_quota.ensure(team_namespace, gateway)
     if row.drift and row.repaired_at and row.repaired_at == row.written_at:
         notify(
@@ -113,10 +115,10 @@ def ensure(team_namespace: TeamNamespace, gateway: Gateway) -> WrittenQuota:
 
 def before_delivery(claim: Claim, gateway: Gateway) -> None:
     """
-    Write the quota first where it is not what it should be, or the cluster would refuse by an old one.
+    Write the quota first if it is outdated, or the cluster would refuse the claim by an old limit.
 
-    What the claim takes is taken away in the other clusters before it is given here. Those that could not be
-    written the last time are left to the next round: a claim does not wait for a cluster that is down.
+    The limits in the other clusters are lowered before this one is raised. Clusters that could not be written
+    the last time are left to the next round: a claim does not wait for a cluster that is down.
     """
     elsewhere = TeamNamespace.objects.filter(team=claim.team_id, cluster__write_quotas=True)
     elsewhere = elsewhere.exclude(cluster=claim.cluster_id).exclude(written_quota__problem__gt="")
@@ -132,11 +134,11 @@ def before_delivery(claim: Claim, gateway: Gateway) -> None:
 
 def may_count_old_limit(claim: Claim, gateway: Gateway, refusal: Refused) -> bool:
     """
-    Tell whether the cluster may have refused a claim by a count that is over.
+    Return whether the cluster may have refused a claim by an outdated count.
 
-    Its quota controller takes note of a new limit, and of an object that is gone, a moment later, and its API
-    servers another moment after that. So soon after the approval or a new limit nothing is believed; later
-    the limit that stands there is compared with the one that is counted by.
+    Its quota controller notices a new limit or a deleted object a moment later, and its API servers another
+    moment after that. Shortly after the approval or a new limit, no refusal is final; later, the limit in the
+    object is compared with the limit that is counted by.
     """
     team_namespace = _claim_place(claim)
     if team_namespace is None or resource_quota.REFUSAL not in str(refusal):
@@ -149,7 +151,7 @@ def may_count_old_limit(claim: Claim, gateway: Gateway, refusal: Refused) -> boo
 
 
 def _note_problem(rows: QuerySet[WrittenQuota], cluster: Cluster, error: PortalError) -> None:
-    """Say on the rows why nothing could be written; they keep what was seen."""
+    """Record on the rows why nothing could be written; they keep what was observed."""
     rows.update(problem=f"{cluster}: {error}")
 
 

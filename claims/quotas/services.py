@@ -35,8 +35,8 @@ def set_quota(
     guaranteed: int = 0,
 ) -> Quota:
     """
-    Let `team` hold so many devices at once, of a device class or of a profile; or have so many claims, where
-    `counts` says so. `guaranteed` of a device class are kept free for it.
+    Set the limit of `team` for a device class or a profile, or, with `counts`, for its number of claims.
+    `guaranteed` devices of a class are kept free for it.
 
     A quota lowered below what is held takes nothing away; it is shown as over. Raises Forbidden, Invalid.
     """
@@ -59,7 +59,7 @@ def set_quota(
 
 
 def require_quota(*, device_class: str, profile: Profile | None, counts: str, devices: int) -> None:
-    """Raise Invalid unless this names one thing that Kubernetes or the portal counts, and a sane number."""
+    """Raise Invalid unless this names exactly one thing to count, and a valid number."""
     named = [bool(device_class), profile is not None, counts == Quota.Counts.CLAIMS]
     if sum(named) != 1:
         raise Invalid("A quota is for one device class, for one profile, or for the number of claims.")
@@ -80,9 +80,9 @@ def save_quota(
     note: str = "",
 ) -> Quota:
     """
-    Write these columns of a team's quota, record who changed what, and have the clusters told.
+    Write these columns of a team's quota, record who changed what, and queue the ResourceQuotas.
 
-    Called in a transaction that has locked the team.
+    Call it in a transaction that has locked the team.
     """
     named = {"team": team, "device_class": device_class, "profile": profile, "counts": counts}
     before = Quota.objects.filter(**named).first() or Quota(devices=0)
@@ -116,10 +116,10 @@ def request_quota(
     key: str,
 ) -> QuotaRequest:
     """
-    Request a limit of `devices` for `team`, until `until` or for good; the same `key` requests it once.
+    Request a limit of `devices` for `team`, until `until` or permanently; the same `key` requests it once.
 
-    Raises Http404 for an outsider, PermissionDenied for a viewer, Invalid for what is no more than the team
-    has, and Conflict while an earlier request for the same thing waits.
+    Raises Http404 for an outsider, PermissionDenied for a viewer, Invalid for no more than the current limit,
+    and Conflict while an earlier request for the same quota is pending.
     """
     require_role(by, team, at_least=Role.MEMBER)
     require_quota(device_class=device_class, profile=profile, counts=counts, devices=devices)
@@ -155,7 +155,7 @@ def request_quota(
             )
             _notify_admins(quota_request)
     except IntegrityError:
-        if earlier := _earlier(by, key):  # the same message came twice at the same time
+        if earlier := _earlier(by, key):  # the same request was sent twice at the same time
             return earlier
         raise
     return quota_request
@@ -171,10 +171,10 @@ def approve_quota_request(
     note: str = "",
 ) -> QuotaRequest:
     """
-    Approve the requested limit, or `devices` in all, until the requested time, or `until`.
+    Approve the requested limit, or `devices` in total, until the requested time, or `until`.
 
-    For good it is a new limit, for a time a raise that ends by itself. Approving twice is approving once.
-    Raises Forbidden, Invalid, and Conflict if it is decided already.
+    A permanent one sets the limit; a temporary one is an increase that ends by itself. Approving twice has
+    the effect of once. Raises Forbidden, Invalid, and Conflict if it is decided already.
     """
     pending = _to_decide(quota_request, by)
     if pending.status != RequestStatus.WAITING:
@@ -182,7 +182,7 @@ def approve_quota_request(
     pending.devices = pending.devices if devices is None else devices
     pending.until = until or pending.until
     _require_future(pending.until)
-    _lock_team(pending.team)  # a team that has no such quota yet has no row of it to lock
+    _lock_team(pending.team)  # a team without this quota has no row to lock
     impact = request_impact(pending)
     if impact.more <= 0:
         raise Invalid(f"{pending.team} may have {impact.before} already; there is nothing left to approve.")
@@ -225,7 +225,7 @@ def deny_quota_request(*, quota_request: QuotaRequest, by: User, reason: str) ->
 @transaction.atomic(durable=True)
 def withdraw_quota_request(*, quota_request: QuotaRequest, by: User) -> QuotaRequest:
     """
-    Take a request back before it is decided: who asked, or a lead.
+    Withdraw a pending request: its requester, or a lead.
 
     Raises Http404, PermissionDenied, Forbidden, Conflict.
     """
@@ -249,7 +249,7 @@ def reason_not_to_withdraw(user: User, quota_request: QuotaRequest, role: Role |
 
 
 def _lock_team(team: Team) -> None:
-    """Let nobody else change what the team may hold until the end of the transaction."""
+    """Lock the quotas of the team until the end of the transaction."""
     Team.objects.select_for_update(no_key=True).get(pk=team.pk)
 
 
@@ -277,13 +277,15 @@ def _require_future(until: datetime | None) -> None:
 
 
 def _to_decide(quota_request: QuotaRequest, by: User) -> QuotaRequest:
-    """Read it anew under the lock of its row: of two who approve, the second sees what the first did."""
+    """
+    Read the request again under the lock of its row: the second of two approvers sees the first decision.
+    """
     require_admin(by)
     return lock_row(QuotaRequest.objects.select_related(*RELATED), quota_request.pk)
 
 
 def _decided_already(quota_request: QuotaRequest, by: User, wanted: RequestStatus) -> QuotaRequest:
-    """Return the request if `by` decided the same before; else raise Conflict."""
+    """Return the request if `by` made the same decision before; else raise Conflict."""
     quota_request = _read(quota_request)
     if quota_request.decided_by_id == by.pk and quota_request.status == wanted:
         return quota_request

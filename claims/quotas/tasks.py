@@ -1,4 +1,4 @@
-"""What quotas queue after a commit. `claims.tasks.maintain_quotas` repairs a lost message."""
+"""Tasks that quotas queue after a commit. `claims.tasks.maintain_quotas` repairs a lost message."""
 
 from contextlib import suppress
 from functools import partial
@@ -13,7 +13,7 @@ from claims.quotas import resource_quota_sync
 from core.transactions import queue
 from inventory.models import Cluster
 
-QUEUED_FOR = 30  # seconds; then a message that was lost stands in the way of no other
+QUEUED_FOR = 30  # seconds; then a lost message blocks no other
 
 
 def queue_team(team_id: UUID) -> None:
@@ -39,9 +39,9 @@ def _mark(team_id: str) -> str:
 
 @shared_task
 def write_team(team_id: str) -> None:
-    """Write the ResourceQuotas of a team that differ: its quota, or what counts against it, has changed."""
+    """Write the ResourceQuotas of a team that differ after a change of its quota or use."""
     with suppress(RedisError):
-        cache.delete(_mark(team_id))  # before anything is read: what changes from now on is queued again
+        cache.delete(_mark(team_id))  # before anything is read: later changes are queued again
     resource_quota_sync.write_teams([UUID(team_id)])
 
 

@@ -117,7 +117,7 @@ def datalist_options(values: Iterable[str]) -> SafeString:
 
 
 def chosen_teams(request: HttpRequest, teams: Iterable[Team]) -> list[Team]:
-    """Return the reader's teams, or those that the address asks for: one by `team`, or by words in `q`."""
+    """Return the reader's teams, or those in the address: one by `team`, or by words in `q`."""
     wanted, words = request.GET.get("team", ""), request.GET.get("q", "").lower().split()
     return [
         team
@@ -179,7 +179,7 @@ def quota_parts(request: HttpRequest, quota_id: UUID) -> HttpResponse:
 
 
 def usage_page(request: HttpRequest, quota: Quota) -> dict[str, Any]:
-    """Return the use of a quota, and the page of what adds up to it that the address names."""
+    """Return the use of a quota, and the page of its parts that the address names."""
     unmanaged = unmanaged_use([quota.team_id])
     number = request.GET.get("page", "1")
     parts = quota_breakdown(quota, request.user, number=number, unmanaged=unmanaged)
@@ -188,7 +188,7 @@ def usage_page(request: HttpRequest, quota: Quota) -> dict[str, Any]:
 
 @require_POST
 def quota_set(request: HttpRequest) -> HttpResponse:
-    """Make or change a limit. Asked here too, so that a stranger hears 403 before the form is read."""
+    """Create or change a limit. Permission is checked here too, so that 403 comes before form errors."""
     if not is_platform_admin(request.user):
         raise PermissionDenied("Only a platform admin sets quotas.")
     form = QuotaForm(request.POST)
@@ -219,13 +219,13 @@ COLUMNS: list[Column[QuotaRequest]] = [
 @require_http_methods(["GET", "HEAD", "POST"])
 def quota_request_new(request: HttpRequest) -> HttpResponse:
     """
-    The form, filled in from the address: a quota, or what a request did not find room for.
+    The form, filled in from the address: a quota, or what a request lacked.
 
     403 for a viewer, before they fill in the form.
     """
     require_member(request)
     if request.method != "POST":
-        form = form_for(request, initial=initial_of(request) | {"key": str(uuid4())})
+        form = form_for(request, initial=initial_values(request) | {"key": str(uuid4())})
         return render(request, "claims/quotas/quota_request_new.html", request_page(request, form))
     form = form_for(request, data=request.POST)
     if not form.is_valid():
@@ -246,7 +246,7 @@ def quota_request_new(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def quota_requests(request: HttpRequest) -> HttpResponseBase:
-    """Every request for more quota in the reader's teams, with its answer."""
+    """Every quota request of the reader's teams, with its decision."""
     rows = QuotaRequest.objects.visible_to(request.user)
     listing = Listing(
         request,
@@ -301,8 +301,8 @@ def request_page(request: HttpRequest, form: QuotaRequestForm) -> dict[str, obje
     return {"form": form, "row": row, "classes": classes.distinct().order_by("name")}
 
 
-def initial_of(request: HttpRequest) -> dict[str, object]:
-    """Read what the address says; a quota that the reader may not know of says nothing."""
+def initial_values(request: HttpRequest) -> dict[str, object]:
+    """Return the initial values from the address; a quota that the reader may not see gives none."""
     initial: dict[str, object] = {name: request.GET[name] for name in PREFILLED if request.GET.get(name)}
     try:
         wanted = UUID(request.GET.get("quota", ""))

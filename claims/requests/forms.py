@@ -110,7 +110,7 @@ DNS_LABEL = RegexValidator(
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a person may choose from for a request, in three queries; read once for all forms of a page."""
+    """What a person may select for a request, in three queries; read once for all forms of a page."""
 
     teams: Mapping[str, Team]  # of which they are a member, by slug
     profiles: Mapping[str, Profile]  # that are open to one of their teams, by slug; with their versions

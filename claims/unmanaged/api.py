@@ -32,7 +32,7 @@ class DeviceHoldingOut(serializers.Serializer[Any]):
 
 
 class UnmanagedClaimOut(serializers.Serializer[Any]):
-    """A ResourceClaim that no claim of the portal owns. `origin` says who made it."""
+    """A ResourceClaim that no claim of the portal owns. `origin` is how it was created."""
 
     uid = serializers.CharField(source="row.uid")
     name = serializers.CharField(source="row.name")
@@ -100,7 +100,9 @@ class AdoptView(IdempotentWrites):
 
 
 def _adopted_object(uid: str, user: User) -> ResourceClaim:
-    """Return an object that is adopted already, so that asking twice is answered twice; else 404."""
+    """
+    Return an object that is adopted already, so that a repeated request gets the same response; else 404.
+    """
     mine = Claim.objects.visible_to(user).filter(object_uid=uid, origin=Claim.Origin.ADOPTED)
     row = ResourceClaim.objects.filter(uid=uid, cluster__in=mine.values("cluster")).first()
     if row is None:

@@ -34,11 +34,11 @@ def adopt(
     over_quota: bool = False,
 ) -> Claim:
     """
-    Make a claim of `owner` of the ResourceClaim that the mirror shows as `row`; it ends after `duration`.
+    Create a claim of `owner` for the unmanaged ResourceClaim `row`; it ends after `duration`.
 
-    Nothing of the object changes but its labels, which are written on commit. Adopting twice is once. Raises
-    Forbidden for all but platform admins, Invalid for an object, owner, profile or duration that cannot be,
-    Conflict for one that is gone, QuotaExceeded unless `over_quota` says that it is known.
+    Only labels of the object change; they are written on commit. Adopting twice has the effect of once.
+    Raises Forbidden for everybody but platform admins, Invalid for an object, owner, profile or duration that
+    is not allowed, Conflict for an object that is gone, QuotaExceeded unless `over_quota` confirms it.
     """
     if not by.is_platform_admin:
         raise Forbidden("Only a platform admin may adopt a claim.")
@@ -64,12 +64,12 @@ def adopt(
 
 
 def adopted_claim(row: ResourceClaim) -> Claim | None:
-    """Return the claim that an object is known by, None for one that is of nobody."""
+    """Return the claim of an adopted object, None for an unmanaged one."""
     return Claim.objects.live().filter(cluster=row.cluster_id, object_uid=row.uid).first()
 
 
 def namespace_team(row: ResourceClaim) -> Team:
-    """Return the team of the namespace; Invalid if it is no team's."""
+    """Return the team of the namespace; raise Invalid without one."""
     place = TeamNamespace.objects.filter(cluster=row.cluster_id, namespace=row.namespace)
     namespace = place.select_related("team").first()
     if namespace is None:
@@ -78,7 +78,7 @@ def namespace_team(row: ResourceClaim) -> Team:
 
 
 def fitting_profiles(row: ResourceClaim, team: Team) -> list[Profile]:
-    """Return the profiles open to the team that ask for every device class that the object asks for."""
+    """Return the profiles open to the team that request every device class of the object."""
     needed = set(quota.charge(row.raw.get("spec") or {}))
     offered = Profile.objects.open_to(team).select_related("current").exclude(current=None)
     return [
@@ -89,7 +89,7 @@ def fitting_profiles(row: ResourceClaim, team: Team) -> list[Profile]:
 
 
 def adoption_lines(row: ResourceClaim, team: Team, profile: Profile) -> list[quota_usage.QuotaLine]:
-    """Return what adopting does to each quota, to show; the service counts again under lock."""
+    """Return the effect of an adoption on each quota, for display; the service counts again under lock."""
     charge, counted = _claim_charge(row, profile)
     return _lines(row, team, profile, quota_usage.charged_quotas(team=team, charge=charge, profiles=counted))
 
@@ -98,10 +98,10 @@ def _lines(
     row: ResourceClaim, team: Team, profile: Profile, rows: list[Quota]
 ) -> list[quota_usage.QuotaLine]:
     """
-    Hold the standing of each quota to its limit.
+    Compare the use of each quota with its limit.
 
-    Against classes and the number of claims the object counts already, as unmanaged use; only the
-    quota of the profile has it anew.
+    For classes and the number of claims, the object counts already, as unmanaged use; only the quota of the
+    profile counts it anew.
     """
     charge, counted = _claim_charge(row, profile)
     lines = []

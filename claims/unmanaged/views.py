@@ -171,7 +171,7 @@ def unmanaged_claim(request: HttpRequest, uid: str) -> ResourceClaim:
 
 
 def object_yaml(row: ResourceClaim | ResourceClaimTemplate) -> str:
-    """Return the object as kubectl would show it; the database keeps no order of keys."""
+    """Return the object in the key order of kubectl; the database stores no order."""
     order = ("apiVersion", "kind", "metadata", "spec", "status")
     return to_yaml({key: row.raw[key] for key in order if key in row.raw})
 
@@ -231,7 +231,7 @@ class AdoptForm(forms.Form):
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def adopt(request: HttpRequest, uid: str) -> HttpResponse:
-    """Ask on GET, saying what it does to the quota; do on POST. 403 for all but platform admins."""
+    """Show the effect on quotas on GET; adopt on POST. 403 for everybody but platform admins."""
     row = unmanaged_claim(request, uid)
     if not user_of(request).is_platform_admin:
         raise PermissionDenied("Only a platform admin may adopt a claim.")
@@ -253,8 +253,8 @@ def adopt(request: HttpRequest, uid: str) -> HttpResponse:
         "team": team,
         "form": form,
         "fitting": fitting,
-        "same": [profile for profile in fitting if _asks_for_the_same(row, profile)],
-        "alike": [profile for profile in fitting if not _asks_for_the_same(row, profile)],
+        "same": [profile for profile in fitting if _is_same_spec(row, profile)],
+        "alike": [profile for profile in fitting if not _is_same_spec(row, profile)],
         "lines": adoption_lines(row, team, first) if first else [],
         "people": people,
     }
@@ -272,6 +272,6 @@ def adopt(request: HttpRequest, uid: str) -> HttpResponse:
     return redirect("claims:detail", made.pk)
 
 
-def _asks_for_the_same(row: ResourceClaim, profile: Profile) -> bool:
-    """Tell whether the object asks for exactly what the profile asks for."""
+def _is_same_spec(row: ResourceClaim, profile: Profile) -> bool:
+    """Return whether the object has exactly the spec of the profile."""
     return profile.current is not None and spec_hash(row.raw.get("spec") or {}) == profile.current.spec_hash
