@@ -1,7 +1,8 @@
 """Times and durations as people read and write them: in text, and as `<time>` elements for pages."""
 
 import re
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, tzinfo
 from html import escape
 
 from django.utils import timezone
@@ -12,6 +13,7 @@ from core.errors import Invalid
 from core.text import DASH
 
 FIRST_YEAR, LAST_YEAR = 1970, 2200
+UTC_MOMENT = re.compile(r"\b[A-Z][a-z]{2} (\d{1,2} [A-Z][a-z]{2} \d{4}, \d\d:\d\d) UTC\b")  # of `utc_moment`
 # The symbols of the SI brochure, which are the same in every language.
 KINDS = {kind: format_html(' data-time="{}"', kind) if kind else "" for kind in ("", "relative", "elapsed")}
 UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
@@ -73,13 +75,38 @@ def relative(instant: datetime, *, now: datetime | None = None) -> str:
 
 def moment(instant: datetime) -> str:
     """Return "Fri 20 Nov 2026, 18:00" in the reader's zone."""
-    local = timezone.localtime(instant)
+    return moment_in(instant, None)
+
+
+def moment_in(instant: datetime, zone: tzinfo | None) -> str:
+    """Return "Fri 20 Nov 2026, 18:00" in a zone, None for the reader's."""
+    local = timezone.localtime(instant, zone)
     return f"{local:%a} {local.day} {local:%b %Y, %H:%M}"  # DATETIME_FORMAT of core.formats
 
 
-def moment_with_zone(instant: datetime) -> str:
-    """Return "Fri 20 Nov 2026, 18:00 CET", for text that people in several zones read."""
-    return f"{moment(instant)} {timezone.localtime(instant).tzname()}"
+def utc_moment(instant: datetime) -> str:
+    """Return "Fri 20 Nov 2026, 17:00 UTC", for stored text, which `local_times` shows."""
+    return f"{moment_in(instant, UTC)} UTC"
+
+
+def local_text(text: str) -> str:
+    """Return a stored text with its moments in the reader's zone, as "Fri 20 Nov 2026, 18:00 CET"."""
+    return _with_moments(text, lambda instant: f"{moment(instant)} {timezone.localtime(instant).tzname()}")
+
+
+def local_times(text: object) -> SafeString:
+    """Show a stored text with its moments in the reader's zone, the zone on hover."""
+    return mark_safe(_with_moments(escape(str(text)), at))  # noqa: S308 - escaped
+
+
+def _with_moments(text: str, show: Callable[[datetime], str]) -> str:
+    def shown(match: re.Match[str]) -> str:
+        try:
+            return show(datetime.strptime(match[1], "%d %b %Y, %H:%M").replace(tzinfo=UTC))
+        except (ValueError, OverflowError):  # somebody typed it: "31 Feb"
+            return match[0]
+
+    return UTC_MOMENT.sub(shown, text)
 
 
 def ago(instant: datetime | None) -> str:

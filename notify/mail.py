@@ -9,8 +9,10 @@ from django.core.mail import EmailMessage
 from django.db.models import Q
 from django.utils import timezone
 
+from core.times import local_text
 from notify.models import Notice
 from teams.models import User
+from teams.zones import zone_for
 
 BATCH = 100
 MAX_AGE = timedelta(days=1)  # after a longer outage of the mail server, readers get no flood
@@ -69,10 +71,12 @@ def message(notice: Notice) -> EmailMessage:
     """Return the mail of a notice: plain text, with a link to its page."""
     base = settings.PORTAL_URL
     link = f"{base}{notice.url}" if notice.url and base else ""
+    with timezone.override(zone_for(notice.user)):
+        title, body = local_text(notice.title), local_text(notice.body)
     footer = f"Mail settings: {base}/me/" if base else "Dragoman"
     return EmailMessage(
-        subject=" ".join(notice.title.split()),
-        body="\n\n".join(part for part in (notice.title, notice.body, link, "—", footer) if part),
+        subject=" ".join(title.split()),
+        body="\n\n".join(part for part in (title, body, link, "—", footer) if part),
         to=[notice.user.email],
         headers={"Auto-Submitted": "auto-generated"},  # RFC 3834: no answers by machines
     )

@@ -1,6 +1,7 @@
 """Notify people. The caller names the event, so that notifying twice adds one notice."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
+from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -10,33 +11,23 @@ from core.transactions import after_commit
 from notify import tasks
 from notify.models import Notice
 from teams.models import User
-from teams.zones import zone_for
-
-# A sentence that contains a moment is a function, called once per reader in their time zone.
-type Text = str | Callable[[], str]
 
 
 def notify(
-    people: Iterable[User], *, key: str, title: Text, body: Text = "", url: str = "", important: bool = False
+    people: Iterable[User], *, key: str, title: str, body: str = "", url: str = "", important: bool = False
 ) -> None:
     """
     Add a notice for each active person, once per `key`; it is mailed to those who want that.
 
     `url` is a path of the portal; `important` asks the reader to act. A title is cut at 200 characters.
+    Moments in title and body are written by `core.times.utc_moment` and shown in the reader's zone.
     """
-    rows = []
-    for person in {person.pk: person for person in people if person.is_active}.values():
-        with timezone.override(zone_for(person)):
-            row = Notice(user=person, key=key, title=rendered(title)[:200], body=rendered(body))
-        row.url, row.important = url, important
-        rows.append(row)
+    active = {person.pk: person for person in people if person.is_active}.values()
+    text: dict[str, Any] = {"title": title[:200], "body": body, "url": url, "important": important}
+    rows = [Notice(user=person, key=key, **text) for person in active]
     if rows:
         Notice.objects.bulk_create(rows, ignore_conflicts=True)
         after_commit(tasks.mail_notices)
-
-
-def rendered(text: Text) -> str:
-    return text if isinstance(text, str) else text()
 
 
 def unread_notices(user: User) -> QuerySet[Notice]:

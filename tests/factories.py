@@ -34,7 +34,7 @@ from claims.models import (
     TeamNamespace,
 )
 from claims.states import RUNNING, ClaimState
-from core.times import moment_with_zone
+from core.times import utc_moment
 from dra.manifests import spec_hash, with_count
 from dra.quota import charge
 from dra.quota import devices as devices_of
@@ -281,7 +281,7 @@ def make_extension(
     extension = Extension.objects.create(
         claim=claim, requested_by=requested_by, previous_end=end, until=until, **values
     )
-    claim.remark(f"Extension until {moment_with_zone(until)} requested.", by=requested_by)
+    claim.remark(f"Extension until {utc_moment(until)} requested.", by=requested_by)
     return extension
 
 

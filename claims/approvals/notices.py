@@ -26,7 +26,7 @@ from claims.approvals.rules import EffectiveRule, Rules
 from claims.models import Approval, Claim, Comment, Delegation, QuotaRequest
 from claims.plans.changes import claim_size
 from claims.states import ClaimState
-from core.times import duration, moment_with_zone
+from core.times import duration, utc_moment
 from notify.services import notify
 from teams.models import User
 
@@ -138,16 +138,12 @@ def notify_comment(comment: Comment, people: Iterable[User]) -> None:
 
 def notify_delegate(delegation: Delegation) -> None:
     """Notify the delegate of whose requests they decide on, from when to when."""
-
-    def body() -> str:
-        start, end = moment_with_zone(delegation.starts_at), moment_with_zone(delegation.ends_at)
-        return f"From {start} to {end} you also decide on requests of {delegation.team}, except your own."
-
+    start, end = utc_moment(delegation.starts_at), utc_moment(delegation.ends_at)
     notify(
         [delegation.to],
         key=f"delegated:{delegation.pk}",
         title=f"You are the delegate of {delegation.lead.label} in {delegation.team}",
-        body=body,
+        body=f"From {start} to {end} you also decide on requests of {delegation.team}, except your own.",
         url=reverse("claims:delegations"),
         important=True,
     )

@@ -15,7 +15,7 @@ from claims.observation.observations import observe
 from claims.plans.plan import delivery_kind
 from claims.states import RUNNING, ClaimState
 from core.times import duration as in_words
-from core.times import moment_with_zone
+from core.times import utc_moment
 from notify.models import Notice
 from notify.services import notify
 from teams.access import people_in
@@ -174,8 +174,8 @@ def _notify_end(claim: Claim, key: str, pods: list[str]) -> None:
     notify(
         [claim.requested_by],
         key=key,
-        title=lambda: f"{claim} ends on {moment_with_zone(end)}",
-        body=lambda: " ".join([_deletion_sentence(end, claim.profile_version.grace), *sentences]),
+        title=f"{claim} ends on {utc_moment(end)}",
+        body=" ".join([_deletion_sentence(end, claim.profile_version.grace), *sentences]),
         url=reverse("claims:extend", args=[claim.pk]),
         important=True,
     )
@@ -184,9 +184,9 @@ def _notify_end(claim: Claim, key: str, pods: list[str]) -> None:
 def _deletion_sentence(end: datetime, grace: timedelta) -> str:
     """Return the beginning of "On … the portal deletes …"."""
     if not grace:
-        return f"On {moment_with_zone(end)}"
-    deleted = moment_with_zone(end + grace)
-    return f"On {moment_with_zone(end)} its time is over; after a grace of {in_words(grace)}, on {deleted},"
+        return f"On {utc_moment(end)}"
+    deleted = utc_moment(end + grace)
+    return f"On {utc_moment(end)} its time is over; after a grace of {in_words(grace)}, on {deleted},"
 
 
 def _how_to_extend(claim: Claim) -> str:
@@ -206,7 +206,7 @@ def _notify_undecided(claim: Claim, key: str) -> None:
     notify(
         [claim.requested_by],
         key=key,
-        title=lambda: f"{claim} expires undecided on {moment_with_zone(end)}",
+        title=f"{claim} expires undecided on {utc_moment(end)}",
         body=f"Nobody has decided on it yet; ask {authority.join_names(deciders) or 'a platform admin'}.",
         url=reverse("claims:detail", args=[claim.pk]),
         important=True,
@@ -214,7 +214,7 @@ def _notify_undecided(claim: Claim, key: str) -> None:
     notify(
         deciders,
         key=key,
-        title=lambda: f"{claim} expires on {moment_with_zone(end)} if nobody decides",
+        title=f"{claim} expires on {utc_moment(end)} if nobody decides",
         body=f"{claim.requested_by.label} waits for your decision.",
         url=reverse("claims:approval", args=[claim.pk]),
         important=True,

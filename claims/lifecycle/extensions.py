@@ -20,7 +20,7 @@ from claims.approvals.rules import effective_rule_for, requested_profiles
 from claims.models import Approval, Claim, Extension, ProfileVersion, RequestStatus
 from claims.states import RUNNING
 from core.times import duration as in_words
-from core.times import moment, moment_with_zone
+from core.times import moment, utc_moment
 from teams.models import User
 
 USUAL_EXTENSIONS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=3), timedelta(days=7))
@@ -78,7 +78,7 @@ class ExtensionPolicy:
     def option(self, until: datetime) -> ExtensionOption:
         """Return what an extension until then needs: nothing, or an approval."""
         if until <= self.granted_until:
-            why = f"It was granted until {moment_with_zone(self.granted_until)} before."
+            why = f"It was granted until {utc_moment(self.granted_until)} before."
             return ExtensionOption(until, at_once=True, why=why)
         rule, objection = self._rule_for(until)
         if rule:

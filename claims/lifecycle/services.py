@@ -24,7 +24,7 @@ from claims.observation.ownership import refresh_claim
 from claims.states import RELEASE_STARTED, RUNNING, ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
 from core.times import duration as in_words
-from core.times import moment, moment_with_zone, require_date
+from core.times import moment, require_date, utc_moment
 from core.transactions import after_commit, lock_row
 from notify.services import notify
 from teams.access import people_in, require_role
@@ -129,7 +129,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     if option.at_once:
         _move_end(claim, until, why=option.why, by=by)
     else:
-        claim.remark(f"Extension until {moment_with_zone(until)} requested.", by=by)
+        claim.remark(f"Extension until {utc_moment(until)} requested.", by=by)
         _notify_approvers(extension)
     return extension
 
@@ -161,7 +161,7 @@ def deny_extension(*, extension: Extension, by: User, reason: str) -> Extension:
     if not reason.strip():
         raise Invalid(f"{extension.requested_by.label} needs to know why: give a reason.")
     if extension.decide(RequestStatus.DENIED, by=by, note=reason.strip()):
-        claim.remark(f"Not extended until {moment_with_zone(extension.until)}: {reason.strip()}", by=by)
+        claim.remark(f"Not extended until {utc_moment(extension.until)}: {reason.strip()}", by=by)
         _notify_requester(extension, by)
         return extension
     return _decided_already(extension, by, RequestStatus.DENIED)
@@ -226,25 +226,19 @@ def _move_end(claim: Claim, until: datetime, *, why: str, by: User) -> None:
     end = claim.expires_at
     if end is not None and until <= end:
         return
-    message = f"Extended by {in_words(until - end) if end else ''}, until {moment_with_zone(until)}. {why}"
+    message = f"Extended by {in_words(until - end) if end else ''}, until {utc_moment(until)}. {why}"
     claim.remark(message.strip(), by=by, expires_at=until)
 
 
 def _notify_approvers(extension: Extension) -> None:
     claim = extension.claim
-
-    def body() -> str:
-        message = (
-            f"Until {moment_with_zone(extension.until)}; it ends on "
-            f"{moment_with_zone(extension.previous_end)} if nobody decides before."
-        )
-        return " ".join(filter(None, (message, extension.reason)))
-
+    until, end = utc_moment(extension.until), utc_moment(extension.previous_end)
+    message = f"Until {until}; it ends on {end} if nobody decides before."
     notify(
         extension_approvers(claim, requested_by=extension.requested_by),
         key=f"extension:{extension.pk}:asked",
         title=f"{extension.requested_by.label} requests an extension of {claim}",
-        body=body,
+        body=" ".join(filter(None, (message, extension.reason))),
         url=reverse("claims:extension", args=[extension.pk]),
         important=True,
     )
@@ -255,28 +249,14 @@ def _notify_requester(extension: Extension, by: User) -> None:
     claim = extension.claim
     granted = extension.status == RequestStatus.APPROVED
     end = extension.until if granted else claim.expires_at
-
-    def body() -> str:
-        return " ".join(
-            filter(
-                None,
-                (
-                    (
-                        f"{by.label} approved: it ends on {moment_with_zone(end) if end else ''}."
-                        if granted
-                        else f"{by.label} said no. It ends on {moment_with_zone(end) if end else ''}."
-                    ),
-                    extension.decision_note,
-                ),
-            )
-        )
-
+    decision = f"{by.label} approved: it" if granted else f"{by.label} said no. It"
+    message = f"{decision} ends on {utc_moment(end) if end else ''}."
     people = [person for person in (extension.requested_by, claim.requested_by) if person != by]
     notify(
         people,
         key=f"extension:{extension.pk}:answer",
-        title=(f"{claim} is extended" if granted else f"{claim} is not extended"),
-        body=body,
+        title=f"{claim} is extended" if granted else f"{claim} is not extended",
+        body=" ".join(filter(None, (message, extension.decision_note))),
         url=reverse("claims:detail", args=[claim.pk]),
     )
 
@@ -298,14 +278,14 @@ def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
         raise Invalid(f"{moment(until)} is in the past; to end {claim} now, release it.")
     if until > end:
         raise Invalid(f"{claim} ends on {moment(end)} already; to keep it longer, extend it.")
-    message = f"Shortened by {in_words(end - until)}, until {moment_with_zone(until)}."
+    message = f"Shortened by {in_words(end - until)}, until {utc_moment(until)}."
     claim.remark(message, by=by, expires_at=until)
     if claim.requested_by != by:
         notify(
             [claim.requested_by],
             key=f"shortened:{claim.pk}:{until.isoformat()}",
             title=f"{claim} ends earlier",
-            body=lambda: f"{by.label} has moved its end to {moment_with_zone(until)}.",
+            body=f"{by.label} has moved its end to {utc_moment(until)}.",
             url=reverse("claims:detail", args=[claim.pk]),
         )
     return claim

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from uuid import UUID
 
 from django.db import transaction
@@ -13,7 +12,7 @@ from django.utils import timezone
 
 from claims.models import Quota, QuotaIncrease, QuotaRequest, RequestStatus
 from claims.quotas.quota_usage import QuotaUsage, device_capacity, quota_label, quota_usage
-from core.times import moment, moment_with_zone
+from core.times import moment, utc_moment
 from notify.services import notify
 from teams.access import people_in
 from teams.models import Role, Team, User
@@ -132,7 +131,7 @@ def notify_ends(now: datetime) -> None:
         notify(
             _people(increase),
             key=f"quota-raise-{'ended' if over else 'ends'}-{increase.pk}",
-            title=partial(_title, increase, over=over),
+            title=_title(increase, over=over),
             body=f"The limit is then {quota.devices}. What is held beyond it stays, and is shown as over.",
             url=reverse("claims:quota", args=[quota.pk]),
             important=not over,
@@ -141,7 +140,7 @@ def notify_ends(now: datetime) -> None:
 
 def _title(increase: QuotaIncrease, *, over: bool) -> str:
     more = f"The {increase.devices} more {quota_label(increase.quota)} of {increase.quota.team}"
-    return f"{more} have ended" if over else f"{more} end on {moment_with_zone(increase.ends_at)}"
+    return f"{more} have ended" if over else f"{more} end on {utc_moment(increase.ends_at)}"
 
 
 def _people(increase: QuotaIncrease) -> list[User]:

@@ -14,7 +14,7 @@ from claims.quotas.quota_requests import named_quota, quota_words, request_impac
 from claims.quotas.quota_usage import quota_usage
 from core.errors import Conflict, Forbidden, Invalid
 from core.models import record_change
-from core.times import moment, moment_with_zone, require_date
+from core.times import moment, require_date, utc_moment
 from core.transactions import lock_row
 from dra.quota import no_class_reason
 from notify.services import notify
@@ -308,12 +308,11 @@ def _notify_admins(quota_request: QuotaRequest) -> None:
 
 
 def _notify_requester(quota_request: QuotaRequest) -> None:
-    def title() -> str:
-        if quota_request.status != RequestStatus.APPROVED:
-            return f"{quota_request.team} gets no more {quota_words(quota_request)}"
-        until = until_words(quota_request.until, moment_with_zone)
-        return f"{quota_request.team} may have {quota_request.devices} × {quota_words(quota_request)} {until}"
-
+    words = quota_words(quota_request)
+    title = f"{quota_request.team} gets no more {words}"
+    if quota_request.status == RequestStatus.APPROVED:
+        until = until_words(quota_request.until, utc_moment)
+        title = f"{quota_request.team} may have {quota_request.devices} × {words} {until}"
     notify(
         [quota_request.requested_by],
         key=f"quota-request-decided-{quota_request.pk}",

@@ -15,7 +15,7 @@ from claims.approvals.rules import ExampleRow, Rule, RuleEffect, Rules, effectiv
 from claims.approvals.services import MAX_DELEGATION, editable_reasons, reasons_for
 from claims.models import Approval, ApprovalRule, Claim, Delegation, Profile, ReasonTemplate
 from core.errors import Conflict, Forbidden, Invalid
-from core.times import moment, moment_with_zone
+from core.times import moment, utc_moment
 from notify.models import Notice
 from teams.models import User
 from tests.factories import make_claim, make_profile, make_team, make_user
@@ -63,7 +63,7 @@ def test_delegation_writes_every_column_and_notifies_the_delegate(vision, lena, 
         }
     ]
     body = (
-        f"From {moment_with_zone(begin)} to {moment_with_zone(end)} you also decide on "
+        f"From {utc_moment(begin)} to {utc_moment(end)} you also decide on "
         "requests of vision, except your own."
     )
     told = Notice.objects.values_list("user__username", "title", "body", "url", "important")

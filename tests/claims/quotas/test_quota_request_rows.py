@@ -15,7 +15,7 @@ from claims.models import Quota, QuotaIncrease, QuotaRequest, RequestStatus
 from claims.quotas import quota_requests, services
 from claims.quotas.quota_requests import request_impact
 from core.errors import Conflict, Forbidden, Invalid
-from core.times import moment, moment_with_zone
+from core.times import moment, utc_moment
 from inventory.models import Device, DeviceClass, ResourceSlice
 from notify.models import Notice
 from tests.factories import (
@@ -198,7 +198,7 @@ def test_of_an_approval_for_a_time_request_and_raise_keep_everything(want, quota
         }
     ]
     assert list(Quota.objects.values_list("devices", "guaranteed")) == [(8, 4)]
-    title = f"vision may have 9 × gpu.nvidia.com until {moment_with_zone(now + 2 * DAY)}"
+    title = f"vision may have 9 × gpu.nvidia.com until {utc_moment(now + 2 * DAY)}"
     assert notices() == [("alice", title, "for now", page_of(asked), False)]
 
 
@@ -390,7 +390,7 @@ def test_the_end_of_a_raise_is_told_to_leads_and_the_asker_within_its_bounds(
     for _ in range(2):
         quota_requests.notify_ends(now)
     titles = {
-        "ends": f"The 2 more gpu.nvidia.com of vision end on {moment_with_zone(one.ends_at)}",
+        "ends": f"The 2 more gpu.nvidia.com of vision end on {utc_moment(one.ends_at)}",
         "ended": "The 2 more gpu.nvidia.com of vision have ended",
     }
     body = "The limit is then 8. What is held beyond it stays, and is shown as over."
