@@ -12,7 +12,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from core.errors import Invalid
-from core.times import moment_with_zone, require_date
+from core.times import require_date, utc_moment
 from teams.models import ApiToken, User
 
 PREFIX = "drg_"
@@ -46,7 +46,7 @@ def create_token(
         raise Invalid(f"A token lasts at most {MAX_LIFETIME.days} days.", field="expires_at")
     if latest and expires_at > latest:
         raise Invalid(
-            f"The token of this request expires on {moment_with_zone(latest)}; one that it creates cannot "
+            f"The token of this request expires on {utc_moment(latest)}; one that it creates cannot "
             "last longer.",
             field="expires_at",
         )

@@ -201,7 +201,7 @@ def approve_quota_request(
         )
         row.increases.filter(ends_at__gt=timezone.now()).delete()  # the new limit holds what they gave
     else:
-        note = f"{impact.more} more {until_words(pending.until, moment_with_zone)}, {requested}"
+        note = f"{impact.more} more {until_words(pending.until, utc_moment)}, {requested}"
         row = save_quota(by=by, team=pending.team, values={}, note=note, **named)
         QuotaIncrease.objects.create(
             quota=row, devices=impact.more, ends_at=pending.until, request=pending, by=by

@@ -17,7 +17,7 @@ from claims.states import ClaimState
 from claims.tasks import maintain_quotas
 from core.errors import Conflict, Forbidden, Invalid
 from core.models import recorded_changes
-from core.times import moment_with_zone
+from core.times import local_times, utc_moment
 from notify.models import Notice
 from tests.factories import GPU_CLASS, make_claim, make_quota, make_raise, make_team
 
@@ -57,14 +57,14 @@ def test_changes_of_a_limit_are_recorded_and_shown_on_its_page(want, root, alice
     services.set_quota(by=root, team=quota.team, counts=Quota.Counts.CLAIMS, devices=3)
     recorded = [
         "limit 10 → 6, guaranteed 0 → 2",
-        f"2 more until {moment_with_zone(until)}, requested by alice",
+        f"2 more until {utc_moment(until)}, requested by alice",
         "limit 8 → 10, requested by alice",
     ]
     client.force_login(alice)
     page = client.get(reverse("claims:quota", args=[quota.pk]))
     assert [entry.get_change_message() for entry in page.context["changes"]] == recorded
     assert {entry.user for entry in page.context["changes"]} == {root}
-    assert all(change in page.text for change in recorded)
+    assert all(str(local_times(change)) in page.text for change in recorded)
     of_claims = Quota.objects.get(counts=Quota.Counts.CLAIMS)
     assert [entry.change_message for entry in recorded_changes(of_claims)] == ["limit 0 → 3"]
 
