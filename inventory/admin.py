@@ -1,8 +1,8 @@
 """
-Django admin for platform admins: mirrored rows can be looked at, no more, for the cluster is the truth.
+Django admin for platform admins: mirrored rows are read-only, because the cluster is the truth.
 
-Of a Cluster what the portal decides can be changed; its credentials are neither shown nor typed in here
-(`manage.py cluster add` takes them).
+Settings of a Cluster can be changed; its credentials are neither shown nor entered here (`manage.py cluster
+add` reads them).
 """
 
 from typing import Any
@@ -102,7 +102,7 @@ class ClusterAdmin(ReadOnly):
         return admin.ModelAdmin.has_change_permission(self, request, obj)
 
     def save_model(self, request: HttpRequest, obj: Cluster, form: Any, change: bool) -> None:  # noqa: FBT001
-        """Update only what was changed: the sync writes other columns of the row meanwhile."""
+        """Update only the changed columns: the sync writes other columns of the row meanwhile."""
         obj.save(update_fields=form.changed_data)
 
 

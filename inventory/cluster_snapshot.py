@@ -2,8 +2,8 @@
 Snapshots of clusters for the allocator, from the mirror.
 
 Each process keeps the last snapshot: a page reads only the rows written since, and the snapshot with its
-caches stays the same object until one of them has changed. Only what the allocator reads of an object is
-kept, and equal parts once (docs/decisions/0007-cluster-snapshot-in-the-web-process.md).
+caches stays the same object until a row changes. Only what the allocator reads of an object is stored, and
+equal parts once (docs/decisions/0007-cluster-snapshot-in-the-web-process.md).
 """
 
 import gc
@@ -145,7 +145,11 @@ def _freeze(snapshot: ClusterSnapshot) -> None:
     """
     if len(snapshot.devices) < MIN_FROZEN_DEVICES:
         return
-    _ = snapshot.available, snapshot.node_runs.names, snapshot.claim_by_name  # made now, so that they count
+    _ = (
+        snapshot.available,
+        snapshot.node_runs.names,
+        snapshot.claim_by_name,
+    )  # created now, so that they count
     gc.collect()
     gc.freeze()
 

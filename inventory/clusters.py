@@ -37,7 +37,7 @@ def add_cluster(*, name: str, credentials: Credentials, **fields: str | bool) ->
     A cluster is identified by the UID of its kube-system namespace, whatever its name and address.
     """
     _check_new(name)
-    facts = _ask(credentials)
+    facts = _identity_and_version(credentials)
     _check_new(name, str(facts["uid"]))
     cluster = Cluster(name=name, credentials=seal(credentials), **facts, **fields)
     cluster.full_clean(exclude=["credentials"])
@@ -67,7 +67,7 @@ def _check_new(name: str, uid: str = "") -> None:
 def renew_credentials(*, name: str, credentials: Credentials) -> Cluster:
     """Replace the credentials of a cluster. Raises Invalid if the new ones lead to another cluster."""
     cluster = find_cluster(name)
-    facts = _ask(credentials)
+    facts = _identity_and_version(credentials)
     if cluster.uid and cluster.uid != facts["uid"]:
         raise Invalid(
             f"These credentials lead to another cluster than “{name}”: UID {facts['uid']} instead "
@@ -112,7 +112,7 @@ def find_cluster(name: str) -> Cluster:
     return cluster
 
 
-def _ask(credentials: Credentials) -> dict[str, str | bool]:
+def _identity_and_version(credentials: Credentials) -> dict[str, str | bool]:
     """Return identity and version of a cluster, over a new connection."""
     gateway = KubeGateway(credentials)
     try:

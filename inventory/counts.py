@@ -2,8 +2,8 @@
 How many devices each cluster has by product and state, stored after the mirror has changed.
 
 Counting 40,000 devices takes longer than a page may, so `inventory.tasks.count_fleet` stores the counts of
-clusters whose revision has changed since. `fleet_counts` returns them while they are current or less than a
-minute old, and counts otherwise.
+changed clusters. `fleet_counts` returns them while they are current or less than a minute old, and counts
+otherwise.
 """
 
 from collections.abc import Collection, Iterable
@@ -68,7 +68,7 @@ def with_device_counts(clusters: Iterable[Cluster]) -> list[Cluster]:
 
 
 def count_devices(clusters: Collection[UUID]) -> dict[UUID, FleetCount]:
-    """Count the devices of these clusters, in a number of queries that does not grow with them."""
+    """Count the devices of these clusters, in a fixed number of queries."""
     # The revision is read first: what is written meanwhile has a newer one, and is counted again.
     revisions = Cluster.objects.filter(pk__in=clusters).order_by().values_list("pk", "revision")
     counts = {
@@ -93,7 +93,7 @@ def count_devices(clusters: Collection[UUID]) -> dict[UUID, FleetCount]:
 
 
 def is_whole(counts: Iterable[FleetCount]) -> Q:
-    """Return the condition of a whole GPU: no parent, or the only partition and all of its GPU."""
+    """Return the condition of a whole GPU: no parent, or the only partition, which takes all of its GPU."""
     others = Device.objects.present().filter(
         Q(node_name__gt="") | Q(pool=OuterRef("pool")),
         ~Q(pk=OuterRef("pk")),
@@ -109,7 +109,7 @@ def is_whole(counts: Iterable[FleetCount]) -> Q:
 
 
 def _whole_shapes(devices: DeviceQuerySet) -> list[tuple[UUID, str, str, str]]:
-    """Return which partitions, by (cluster, driver, product, partition), are all of their GPU."""
+    """Return which partitions, by (cluster, driver, product, partition), take all of their GPU."""
     named = ("cluster", "driver", "product", "partition")
     one_of_each = devices.exclude(parent_uuid="").order_by(*named).distinct(*named)
     return [

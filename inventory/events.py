@@ -2,7 +2,7 @@
 Events of pods that wait or are being deleted: why a claim was not created, prepared or kept.
 
 A watch on all Events has as much traffic as the rest of the mirror, and few of them concern GPUs. So they are
-listed for pods that wait, less often the longer they wait, and once more after a pod is deleted.
+listed for waiting pods, less often the longer these wait, and once more after a pod is deleted.
 `inventory.tasks.sync_all` starts it; a page never does.
 """
 
@@ -21,7 +21,7 @@ from inventory.sync.rows import send_changed
 
 MIN_PAUSE, MAX_PAUSE = timedelta(seconds=15), timedelta(minutes=5)  # between two listings for one pod
 GONE_FOR = timedelta(minutes=10)  # Events of a pod that was deleted earlier are not listed
-MAX_NAMESPACES = 50  # per run, those first that have waited longest
+MAX_NAMESPACES = 50  # per run, those that have waited longest first
 MAX_SINGLE_PODS = 3  # more pods of a namespace get one listing together
 MAX_EVENTS = 6  # per pod
 
@@ -44,7 +44,7 @@ def read_events(cluster: Cluster, gateway: Gateway) -> None:
 
 
 def _due(cluster: Cluster, now: datetime) -> list[Pod]:
-    """Return the pods that are due, those first whose Events are oldest."""
+    """Return the due pods, those with the oldest Events first."""
     pods: QuerySet[Pod] = Pod.objects.filter(cluster=cluster).only(
         "uid", "name", "namespace", "created_at", "events_at"
     )
@@ -79,7 +79,7 @@ def _items(gateway: Gateway, namespace: str, selector: str) -> Iterator[Manifest
         for page in gateway.list(EVENT, namespace=namespace, field_selector=selector):
             yield from page.items
     except Expired:
-        return  # what came so far is true; the next reading has the rest
+        return  # the Events so far are valid; the next reading has the rest
 
 
 def _write(
@@ -103,7 +103,7 @@ def _write(
         PodEvent.objects.filter(pod__in=changed).delete()
         PodEvent.objects.bulk_create(made)
         Pod.objects.filter(pk__in=ids).update(events_at=now)
-        if moved:  # whoever reads what is new by its revision reads this too
+        if moved:  # readers of new revisions read this too
             Cluster.objects.filter(pk=cluster.pk).update(revision=F("revision") + 1)
             revision = Cluster.objects.values_list("revision", flat=True).get(pk=cluster.pk)
             Pod.objects.filter(pk__in=[pod.pk for pod in moved]).update(revision=revision)

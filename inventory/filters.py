@@ -1,4 +1,4 @@
-"""What devices and nodes can be filtered by, on pages and in the API."""
+"""Filters of devices and nodes, on pages and in the API."""
 
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from inventory.models.device import DeviceQuerySet
 from inventory.states import DeviceState
 
 GIB = 2**30
-# A card of "80 GB" publishes 79.6 GiB: what people ask for is a round number, so the bound lies below it.
+# A card of "80 GB" publishes 79.6 GiB: people enter a round number, so the bound is below it.
 MEMORY = [(str(size), f"≥ {size} GB") for size in (16, 24, 40, 48, 80, 141)]
 ROUNDED = 0.95
 

@@ -48,6 +48,8 @@ def physical_gpus_for(cluster: Cluster, devices: DeviceQuerySet) -> list[Physica
 
 @dataclass(frozen=True, slots=True)
 class PoolFacts:
+    """A pool as its newest slices describe it."""
+
     name: str
     generation: int
     slices: int  # in the mirror
@@ -70,7 +72,7 @@ def pool_facts(device: Device) -> PoolFacts | None:
 MAX_CELLS = 1000  # of the map; the table lists every device
 
 
-# Shown even at 0; other states only if there are any.
+# Shown even at 0; other states only above 0.
 USUAL = (DeviceState.IN_USE, DeviceState.FREE, DeviceState.TAINTED, DeviceState.UNHEALTHY)
 
 
@@ -169,7 +171,7 @@ class MapGpu:
 
 @dataclass(slots=True)
 class FleetRow:
-    """A node, or a pool without one."""
+    """A node, or a pool without a node."""
 
     name: str
     gpus: list[MapGpu] = field(default_factory=list)
@@ -231,7 +233,7 @@ def fleet_map(counts: Mapping[UUID, FleetCount], hits: DeviceQuerySet | None = N
     """
     Return the groups, whole GPUs first, with cells for the first MAX_CELLS devices.
 
-    `hits` are the devices that a filter matches, None without one: then groups without a match fall away.
+    `hits` are the devices that a filter matches, None without one; groups without a match are then left out.
     """
     devices = Device.objects.present()
     products = None
@@ -264,7 +266,7 @@ def fleet_map(counts: Mapping[UUID, FleetCount], hits: DeviceQuerySet | None = N
 def _group_counts(
     counts: Iterable[FleetCount], names: Mapping[UUID, str], products: Collection[str] | None
 ) -> dict[tuple[str, bool], FleetGroup]:
-    """Return the headings by (model, partitioned): all devices are counted, however many the map shows."""
+    """Return the headings by (model, partitioned), with counts of all devices, also those without a cell."""
     groups: dict[tuple[str, bool], FleetGroup] = {}
     rows = [(group, names[cluster]) for cluster, group in device_groups(counts)]
     for (product, whole, state, count), cluster in sorted(rows, key=lambda row: (*row[0][:2], row[1])):

@@ -21,7 +21,7 @@ from inventory.models import Cluster, Freshness
 OF_DEVICES = ("resourceslices", "resourceclaims")
 OF_NODES = ("nodes",)
 NEVER = float("inf")
-# Of a cluster, where its age is shown.
+# Resources whose age is shown for a cluster.
 COLUMNS = ("id", "name", "title", "simulated", "halt_reason", "prometheus_url", "metrics_url")
 
 
@@ -49,7 +49,7 @@ def is_stale(seen_at: datetime | None) -> bool:
 
 
 def ages(resources: Iterable[str], *, cluster: Cluster | None = None) -> list[Age]:
-    """Return an age per cluster that is synchronised, by name, or that of `cluster`; one query."""
+    """Return an age per synchronized cluster, by name, or that of `cluster`; one query."""
     wanted = sorted(set(resources))
     if cluster is not None:
         return [_age_of(cluster, _sightings_of_one(tuple(wanted)).rows(cluster.pk), len(wanted))]
@@ -72,7 +72,7 @@ def _sightings_of_one(resources: tuple[str, ...]) -> Prepared:
 
 @cache
 def _sightings(resources: tuple[str, ...]) -> Prepared:
-    """Return the query for the synchronised clusters by name, each with its rows of these resources."""
+    """Return the query for the synchronized clusters by name, each with its rows of these resources."""
     of_wanted = FilteredRelation("freshness", condition=Q(freshness__resource__in=resources))
     clusters = Cluster.objects.filter(enabled=True).annotate(row=of_wanted).order_by("name", "row__pk")
     columns = (*COLUMNS, "row__pk", "row__seen_at", "row__error")
@@ -90,7 +90,7 @@ class MirrorCollector(Collector):
     """Age of every mirrored resource, failures in a row, halted clusters, and devices by state."""
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: a collector that is registered must not ask the database."""
+        """Return nothing: registering a collector must not query the database."""
         return ()
 
     def collect(self) -> Iterator[Metric]:

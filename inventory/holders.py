@@ -22,7 +22,7 @@ HIDDEN = Holder("another team", masked=True)
 
 
 class HeldClaim(NamedTuple):
-    """What names a ResourceClaim as a holder, without the object."""
+    """The columns that identify a ResourceClaim as a holder."""
 
     pk: int
     owner: str

@@ -1,4 +1,4 @@
-"""How the mirror tells whoever stands above it that something moved, without knowing them."""
+"""How the mirror notifies the packages above it of changes, without importing them."""
 
 from django.dispatch import Signal
 

@@ -1,4 +1,4 @@
-"""In what state a device is, and how a state looks. As the cluster reports it."""
+"""The states of a device, as the cluster reports them, and how each is drawn."""
 
 from dataclasses import dataclass
 
@@ -44,7 +44,7 @@ LOOKS: dict[str, DeviceStateStyle] = {state.value: DeviceStateStyle(state.value)
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A claim that holds a device, in words for one reader; `url` leads to its page, if there is one."""
+    """A claim that holds a device, in words for one reader; `url` is its page, if there is one."""
 
     text: str
     url: str = ""

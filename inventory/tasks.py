@@ -26,7 +26,7 @@ from inventory.sync.session import MODELS, QUEUED_FOR, Halted, mirrored_kinds, r
 from inventory.sync.session import inspect as inspect_cluster
 
 KEEP = timedelta(days=90)
-KEEP_SHORT_LIVED = timedelta(days=7)  # of pods and claims there are thousands; claims have their own history
+KEEP_SHORT_LIVED = timedelta(days=7)  # there are thousands of pods and claims; claims have their own history
 
 
 def prune_history() -> int:
@@ -102,7 +102,7 @@ def read_pod_events(cluster_id: str) -> None:
 
 @shared_task
 def count_fleet() -> None:
-    """Count the devices of clusters that have changed; pages count themselves where a minute is missed."""
+    """Count the devices of changed clusters; pages count themselves if the counts are a minute old."""
     store_counts()
 
 

@@ -1,13 +1,8 @@
 """
-Pages: the fleet, devices, nodes, clusters.
+Pages of the inventory.
 
-The fleet: totals, age, and the map.
-
-Devices: the list, and one device with all that the cluster says of it.
-
-Nodes: the list, and one node with its devices.
-
-Clusters: what they are, how fresh their mirror is, and what the portal may not see there.
+Fleet: totals, age, and the map. Devices and nodes: the lists, and one of each with what the cluster
+publishes. Clusters: what they are, how fresh their mirror is, and which permissions the portal lacks.
 """
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""How allauth behaves here: people are made by an admin or by single sign-on, not by a sign-up form."""
+"""How allauth behaves here: an admin or single sign-on creates people; there is no sign-up form."""
 
 from allauth.account.adapter import DefaultAccountAdapter
 from django.http import HttpRequest

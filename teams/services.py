@@ -1,7 +1,7 @@
 """
 Manage members of a team: for its owners and platform admins. A team keeps at least one owner.
 
-`role_changed` tells the packages above.
+The signal `role_changed` notifies the packages above.
 """
 
 from __future__ import annotations

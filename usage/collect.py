@@ -1,12 +1,13 @@
 """
 One collection of a cluster's telemetry: source → measurements → claims that hold the devices → rollups.
 
-A source is a dcgm-exporter, in the text format of Prometheus, or the HTTP API of Prometheus.
-Format: https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
+A source is a dcgm-exporter, in the text format of Prometheus
+(https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format), or the HTTP API of
+Prometheus.
 
-Prometheus gets one instant query per metric for all claims of a cluster. `max by` drops pod and container,
-so that pods that share a device do not count twice; labels that a scrape renames (`exported_pod`,
-`Hostname`) are not used. Prometheus leaves out series without a sample in the last five minutes.
+Prometheus gets one instant query per metric for all claims of a cluster. `max by` drops pod and container, so
+that pods that share a device do not count twice; labels that a scrape renames (`exported_pod`, `Hostname`)
+are not used. Prometheus leaves out series without a sample in the last five minutes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
-Cost is allocated time × price per hour × fraction of the device. Nothing held, nothing billed.
+Cost is allocated time × price per hour × fraction of the device. What is not held costs nothing.
 
-Sums are integers of tiny units, hence exact however a span is split. Amounts on pages add up: money is
+Sums are integers of tiny units, so they are exact however a span is split. Amounts on pages add up: money is
 rounded once, per line (a claim's devices of one product), and all totals are sums of lines.
 """
 

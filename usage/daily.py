@@ -25,8 +25,8 @@ from usage.models import DailyActivity, DailyUse, Rollup, StoredDays
 from usage.rates import PriceGroup, RateCard
 
 DAY = timedelta(days=1)
-SETTLED_AFTER = timedelta(hours=1)  # after midnight: no transaction of the day before is still open then
-CHUNK = 30  # days that are computed at once
+SETTLED_AFTER = timedelta(hours=1)  # after midnight: then no transaction of the day before is open
+CHUNK = 30  # days computed at once
 KEY = ("claim_id", "day", "product", "partition", "currency")
 VALUES = ("team_id", "held", "unpriced", "amount")
 
@@ -148,10 +148,10 @@ def _total(row: dict[str, Any]) -> tuple[float, int]:
 
 def forget_from(instant: datetime, *, now: datetime) -> None:
     """
-    Note in the transaction of a change that the days from `instant` on are to be stored again.
+    Record, in the transaction of a change, that the days from `instant` on must be stored again.
 
-    The update takes the lock of the row even where it changes nothing, so that `store_days` of the same days
-    waits for this transaction, or this one for it.
+    The update locks the row even if it changes nothing, so that `store_days` of the same days waits for this
+    transaction, or this one for it.
     """
     if day_of(instant) < day_of(now):
         StoredDays.objects.update(until=Least("until", models.Value(day_of(instant))))
@@ -177,7 +177,7 @@ def store_days(*, now: datetime) -> int:
 
 
 def repair_chunk(number: int) -> RowDifferences:
-    """Compute one chunk of the stored days again; after as many calls as there are chunks, all of them."""
+    """Compute one chunk of the stored days again; repeated calls go through all of them."""
     with transaction.atomic():
         if StoredDays.objects.exists():
             until, first = _lock(), first_day()

@@ -1,4 +1,4 @@
-"""What `usage` does when the past changes: the days concerned are stored again."""
+"""What `usage` does when the past changes: the affected days are stored again."""
 
 from datetime import datetime
 from typing import Any

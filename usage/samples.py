@@ -1,8 +1,8 @@
 """
-From samples of an exporter to measurements of devices, and from devices to the claims that hold them; rollups
-of five minutes: samples of many devices are written by one statement, and old rows pruned.
+From samples of an exporter to measurements of devices, and from devices to the claims that hold them.
 
-Both sources, a dcgm-exporter and Prometheus, return `Sample`s, which are treated alike.
+Both sources, a dcgm-exporter and Prometheus, return `Sample`s, which are treated alike. Rollups of five
+minutes are written for many devices by one statement; old ones are pruned.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """
-The utilization of a claim's devices now: in use, idle, or no telemetry; and its measurements over time in
-equal bins, with the data of the graph. Observations, never states.
+The utilization of a claim's devices: now (in use, idle, or no telemetry), and over time in equal bins, with
+the data of the graph. Observations, never states.
 
 A claim is idle if all its buckets stayed below 10 % for at least 30 minutes without a gap, so that neither a
-new claim nor an exporter that stopped looks idle. The activity of a claim is the mean of its devices.
-
-A bin without samples is "no telemetry" if a device was held, else "not held"; neither is 0. The table below
-the graph shows the same points.
+new claim nor an exporter that stopped looks idle. The activity of a claim is the mean of its devices. A bin
+without samples is "no telemetry" if a device was held, else "not held"; neither is 0. The table below the
+graph shows the same points.
 """
 
 from __future__ import annotations

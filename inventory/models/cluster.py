@@ -37,8 +37,8 @@ class Cluster(models.Model):
     """
     A Kubernetes cluster that the portal mirrors.
 
-    It is known by `uid`, the uid of its `kube-system` namespace: credentials that suddenly lead to another
-    cluster set `halt_reason`, which stops its sync and leaves the mirror as it was.
+    `uid` is the uid of its `kube-system` namespace and identifies it: credentials that suddenly lead to
+    another cluster set `halt_reason`, which stops its sync and leaves the mirror as it was.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -51,7 +51,7 @@ class Cluster(models.Model):
     simulated = models.BooleanField(default=False)
     read_only = models.BooleanField(default=False)
     enabled = models.BooleanField(default=True)
-    write_quotas = models.BooleanField(default=False)  # teams' quotas are kept there as ResourceQuota
+    write_quotas = models.BooleanField(default=False)  # the portal enforces quotas there as ResourceQuota
     prometheus_url = models.CharField(max_length=200, blank=True, default="", validators=[validate_http_url])
     # Of a dcgm-exporter, where there is no Prometheus.
     metrics_url = models.CharField(max_length=200, blank=True, default="", validators=[validate_http_url])
@@ -82,12 +82,11 @@ class Cluster(models.Model):
 
 class Freshness(models.Model):
     """
-    How old the mirror of one resource of one cluster is.
+    The age of the mirror of one resource of one cluster.
 
-    `seen_at` is the last time the cluster said anything about it, a bookmark included; `error` is the
-    sentence of the last failure and empty while all is well. A resource that has never been listed has no
-    `listed_at`. `holder` and `held_until` are the lease of whoever follows the resource, see
-    `inventory.sync.session`.
+    `seen_at` is the time of the last response or event, a bookmark included; `error` is the message of the
+    last failure, empty after a success. A resource that was never listed has no `listed_at`. `holder` and
+    `held_until` are the lease of the worker that follows the resource, see `inventory.sync.session`.
     """
 
     cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="freshness")
@@ -133,7 +132,7 @@ class FleetCount(models.Model):
 
 
 class ObjectEvent(models.Model):
-    """One line of history of one mirrored object or device."""
+    """One entry of the history of a mirrored object or device."""
 
     class Change(models.TextChoices):
         APPEARED = "appeared"

@@ -19,7 +19,7 @@ from inventory.states import LOOKS, DeviceState, DeviceStateStyle, Holder
 
 
 class StoredColumn(models.GeneratedField):
-    """A generated column, whose check of the models needs no connection: PostgreSQL 12 and later store it."""
+    """A generated column whose model check needs no connection: PostgreSQL 12 and later store it."""
 
     def _check_supported(self, databases: object) -> list[CheckMessage]:
         return []
@@ -41,15 +41,15 @@ class DeviceQuerySet(models.QuerySet["Device"]):
 
     def with_state(self) -> Self:
         """
-        Annotate `state`, a `DeviceState`: what stands first in `STATES` wins, so that every device has one
-        state and the totals add up. A held device is in use whatever else is wrong with it.
+        Annotate `state`, a `DeviceState`: the first that applies in `STATES` wins, so every device has one
+        state and the totals add up. A held device is in use, whatever else is wrong with it.
         """
         cases = [When(condition, then=Value(state)) for state, condition in STATES.items()]
         field = models.CharField()
         return self.annotate(state=Case(*cases, default=Value(DeviceState.FREE), output_field=field))
 
     def in_state(self, *states: str) -> Self:
-        """Return the devices in one of these states, by conditions of which PostgreSQL has statistics."""
+        """Return the devices in one of these states, by conditions for which PostgreSQL has statistics."""
         wanted = Q(pk__in=[])
         before = Q()
         for state, condition in STATES.items():
@@ -65,7 +65,7 @@ class DeviceQuerySet(models.QuerySet["Device"]):
             yield (*(group[field] for field in fields), group["devices"])
 
     def for_list(self) -> Self:
-        """Load all that a row shows; reading anything else raises instead of querying."""
+        """Load everything that a row shows; reading anything else raises instead of querying."""
         return (
             self.select_related("cluster", "held_by")
             .defer("attributes", "capacity", "counters", "search", "cluster__credentials", "held_by__raw")
@@ -76,13 +76,13 @@ class DeviceQuerySet(models.QuerySet["Device"]):
 
 class Device(models.Model):
     """
-    A device, known by (cluster, driver, pool, name).
+    A device, identified by (cluster, driver, pool, name).
 
-    `product`, `memory_bytes`, `uuid`, `partition` and `parent_uuid` are read by `dra.devices.describe`;
-    unknown is empty or null, never 0. `taints` joins those of the slice and those of DeviceTaintRules, each
-    with its `source`. `pool_complete` is False while slices of the newest generation are missing: Kubernetes
-    then allocates none of them. `condition` sums the taints up. `held_by` is one claim that holds it; of a
-    shareable device there may be more.
+    `dra.devices.describe` reads `product`, `memory_bytes`, `uuid`, `partition` and `parent_uuid`; unknown is
+    empty or null, never 0. `taints` joins those of the slice and of DeviceTaintRules, each with its `source`.
+    `pool_complete` is False while slices of the newest generation are missing: Kubernetes then allocates none
+    of them. `condition` summarizes the taints. `held_by` is one claim that holds it; a shareable device may
+    have more.
     """
 
     class Condition(models.TextChoices):
@@ -110,11 +110,11 @@ class Device(models.Model):
     taints = models.JSONField(default=list)
     condition = models.CharField(max_length=9, choices=Condition, default=Condition.GOOD)
     shareable = models.BooleanField(default=False)
-    blocked = models.BooleanField(default=False)  # other partitions have taken what it needs of its GPU
+    blocked = models.BooleanField(default=False)  # other partitions use what it needs of its GPU
     pool_complete = models.BooleanField(default=True)
     classes = models.JSONField(default=list)  # names of DeviceClasses whose selectors it meets
     held_by = models.ForeignKey("inventory.ResourceClaim", models.SET_NULL, null=True, related_name="devices")
-    # What the list is searched in, lower-case: one text is compared several times as fast as seven columns.
+    # The searched text, lower-case: comparing one text is several times as fast as seven columns.
     search = StoredColumn(
         expression=Lower(
             Concat(

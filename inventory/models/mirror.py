@@ -16,9 +16,9 @@ class Mirrored(models.Model):
     """
     The last known state of a Kubernetes object. The row of a deleted object stays, with `gone_at`.
 
-    `raw` is the API object without `metadata.managedFields`; of pods and nodes it has only what the portal
-    reads. The UID is the identity: an object that is created again under the same name is another row.
-    `revision` is that of the cluster at the time of the write, so that readers can query only new rows.
+    `raw` is the API object without `metadata.managedFields`; for pods and nodes it has only what the portal
+    reads. The UID is the identity: an object that is recreated under the same name is another row. `revision`
+    is that of the cluster at the time of the write, so that readers can query only new rows.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -61,9 +61,9 @@ class Namespaced(Mirrored):
 
 class Ownership(models.IntegerChoices):
     """
-    Whether an object is of a claim of the portal: stored by the sync, which asks `settings.OBJECT_OWNERSHIP`.
+    Whether an object belongs to a claim of the portal; the sync stores it, from `settings.OBJECT_OWNERSHIP`.
 
-    Of an object that is not compared, readers compare it themselves.
+    Readers compare an object themselves if it is not compared yet.
     """
 
     NOT_COMPARED = 0
@@ -73,7 +73,7 @@ class Ownership(models.IntegerChoices):
 
 
 class ObjectKey(NamedTuple):
-    """What tells whose an object is. Anybody can write the label that `owner` comes from."""
+    """The columns that decide who owns an object. Anybody can write the label that `owner` comes from."""
 
     uid: str
     namespace: str
@@ -103,7 +103,7 @@ class Owned(Namespaced):
 
 
 class Namespace(Mirrored):
-    """Labels decide about adminAccess and admission policies."""
+    """Its labels decide on adminAccess and admission policies."""
 
 
 class Node(Mirrored):
@@ -118,7 +118,9 @@ class DeviceClass(Mirrored):
 
 
 class ResourceSlice(Mirrored):
-    """Only slices of the newest generation of a pool count, and only if `pool_slices` of them are seen."""
+    """
+    Only slices of the newest generation of a pool count, and only if `pool_slices` of them are mirrored.
+    """
 
     driver = models.CharField(max_length=63)
     pool = models.CharField(max_length=253)
@@ -166,7 +168,7 @@ class ResourceClaim(Owned):
 
 
 class ResourceClaimTemplate(Owned):
-    """Its claims have the names that Kubernetes generates."""
+    """Kubernetes generates the names of its claims."""
 
 
 class Pod(Namespaced):

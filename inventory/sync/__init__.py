@@ -1,1 +1,1 @@
-"""From what a cluster says to the rows of the mirror, and never the other way round. See docs/sync.md."""
+"""From the objects of a cluster to the rows of the mirror, in this direction only. See docs/sync.md."""

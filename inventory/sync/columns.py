@@ -1,14 +1,9 @@
 """
-What is kept of an object of each kind, as columns of its row.
+From an API object to the columns of its row. Pure functions.
 
-Devices that a pod asks for by number, as extended resources, instead of by claims.
-
-What of an API object is kept.
-
-A pod is cut down to what the portal reads: the values of its environment may be secrets, and nobody gave
-them to the portal to keep. A node loses its list of images, which is most of its bytes.
-
-From an API object to the columns of its row. Pure.
+A pod is trimmed to what the portal reads: its environment may have secrets, and the portal was not given them
+to store. A node loses its list of images, which is most of its bytes. Pods that request devices by number, as
+extended resources, are mirrored too.
 """
 
 from collections.abc import Callable
@@ -28,11 +23,11 @@ from inventory.models import (
     ResourceSlice,
 )
 
-IMPLICIT = "deviceclass.resource.kubernetes.io/"  # the name that a device class has by itself, KEP 5004
+IMPLICIT = "deviceclass.resource.kubernetes.io/"  # the implicit resource name of a device class, KEP 5004
 
 
 def is_extended(name: str) -> bool:
-    """Tell by the rule of Kubernetes: a name with a domain that is not one of Kubernetes' own."""
+    """Return whether Kubernetes counts it as extended: a name with a domain that is not one of its own."""
     domain, slash, _rest = name.partition("/")
     own = domain == "kubernetes.io" or domain.endswith(".kubernetes.io") or name.startswith("requests.")
     return name.startswith(IMPLICIT) or bool(slash and not own)
@@ -40,10 +35,10 @@ def is_extended(name: str) -> bool:
 
 def requested_resources(spec: dict[str, Any]) -> dict[str, int]:
     """
-    Return how many of each extended resource the spec of a pod takes while it runs.
+    Return how many of each extended resource a pod uses while it runs, from its spec.
 
-    The containers' add up; an init container runs before them, so only the largest counts beside them. A
-    quantity that is no whole number is refused by the API server and left out here.
+    The numbers of containers add up; init containers run before them, so only the largest one counts beside
+    them. The API server refuses a quantity that is no whole number; it is left out here.
     """
     total: dict[str, int] = {}
     for container in spec.get("containers") or ():
@@ -77,9 +72,9 @@ POD_STATUS = (
 
 def uses_claims(pod: Manifest) -> bool:
     """
-    Only such pods are mirrored: those with claims, and those that ask for devices by extended resources.
+    Return whether a pod is mirrored: pods with claims, and pods that request devices by extended resources.
 
-    Which of those resources are GPUs is asked when they are counted: a class may take up a name later.
+    Which of those resources are GPUs is decided when they are counted: a class may get such a name later.
     """
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     return bool(
@@ -88,7 +83,7 @@ def uses_claims(pod: Manifest) -> bool:
 
 
 def trim(model: type[Mirrored], manifest: Manifest) -> Manifest:
-    """Return a copy without what is noise or none of the portal's business."""
+    """Return a copy without noise and without what the portal must not store."""
     trimmed = dict(manifest)
     trimmed["metadata"] = _metadata(manifest["metadata"])
     if model is Pod:
@@ -137,7 +132,7 @@ type Columns = dict[str, Any]
 
 def columns(model: type[Mirrored], manifest: Manifest) -> Columns:
     """
-    Return every column of the object's row but those that the mirror itself keeps (seen, gone, revision).
+    Return every column of the object's row except those that the mirror itself writes (seen, gone, revision).
     """
     metadata = manifest["metadata"]
     common = {
@@ -159,7 +154,7 @@ def instant(text: str | None) -> datetime | None:
 
 
 def claim_state(claim: Manifest) -> str:
-    """Return what kubectl shows as STATE: there is no phase in the object itself."""
+    """Return what kubectl shows as STATE: the object has no phase."""
     status = claim.get("status") or {}
     deleted = "deletionTimestamp" in claim["metadata"]
     states = ["deleted"] if deleted else []
@@ -172,8 +167,8 @@ def claim_state(claim: Manifest) -> str:
 
 def claim_origin(metadata: Manifest) -> ResourceClaim.Origin:
     """
-    Return who made it; a claim generated from a template of the portal comes from a template (its owner says
-    whose).
+    Return how it was created; a claim from a template of the portal has the origin TEMPLATE, and its owner
+    names the claim.
     """
     annotations = metadata.get("annotations") or {}
     if annotations.get(FROM_EXTENDED) == "true":

@@ -1,17 +1,13 @@
 """
-What follows for devices from other objects: who holds them, and which are blocked.
+What other objects change on devices: their rows, classes, taints and nodes, their holders, and which are
+blocked.
 
-Which devices nobody holds and yet nobody can have: their GPU's counters are taken by other partitions.
+Blocked devices are held by nobody, but other partitions use the counters of their GPU. A GPU that can be
+partitioned in many ways publishes every possible partition as a device (KEP 4815); counting them as free
+would promise the same GPU many times.
 
-A GPU that may be cut in many ways publishes every possible partition as a device (KEP 4815). Counting them
-as free would promise the same GPU many times.
-
-Which claim holds a device: `Device.held_by`, from `status.allocation` of ResourceClaims.
-
-Admin access holds nothing (KEP 5018). Of a shareable device one of its claims is named, the oldest row
-first.
-
-What follows from a change of a mirrored kind: device rows, their classes, taints, nodes and holders.
+`Device.held_by` is the claim that holds a device, from `status.allocation` of ResourceClaims. Admin access
+holds nothing (KEP 5018). A shareable device has one of its claims, the oldest row first.
 """
 
 from collections import defaultdict
@@ -38,7 +34,7 @@ from inventory.sync.session import Lease, go_on
 
 
 def refresh_blocked(write: Write, keys: Iterable[PoolKey]) -> None:
-    """Bring `blocked` up to date in those of these pools whose devices consume counters."""
+    """Update `blocked` in those of these pools whose devices consume counters."""
     keys = set(keys)
     names = {pool for _, pool in keys}
     devices = Device.objects.present().filter(~Q(counters=[]), cluster=write.cluster_id, pool__in=names)
@@ -80,11 +76,11 @@ def _changes(
 
 
 def held_devices(claim: ResourceClaim) -> set[DeviceKey]:
-    """Return the devices that this claim takes from others; nothing once it is gone."""
+    """Return the devices that this claim holds, without admin access; none once it is gone."""
     return set() if claim.gone_at else _taken((claim.raw.get("status") or {}).get("allocation") or {})
 
 
-# Two searches, each with its index: by holder, and by name.
+# Two queries, each with its index: by holder, and by name.
 DEVICES_OF_CLAIMS = """
 SELECT id, driver, pool, name, held_by_id, shareable FROM inventory_device WHERE held_by_id = ANY(%s)
 UNION
@@ -96,7 +92,7 @@ JOIN inventory_device d ON d.cluster_id = %s AND d.driver = taken.driver AND d.p
 
 
 class Moved(NamedTuple):
-    """A device that changed hands."""
+    """A device whose holder changed."""
 
     pk: UUID
     key: DeviceKey
@@ -105,9 +101,9 @@ class Moved(NamedTuple):
 
 def follow_claims(write: Write, claims: Sequence[ResourceClaim]) -> set[PoolKey]:
     """
-    Bring `held_by` up to date with these claims, which have just been written or closed.
+    Update `held_by` from these claims, which have just been written or closed.
 
-    Return the pools in which a device changed hands.
+    Return the pools in which a device changed its holder.
     """
     held = {claim.pk: held_devices(claim) for claim in claims}
     owners = {key: pk for pk, keys in sorted(held.items(), reverse=True) for key in keys}
@@ -135,9 +131,9 @@ def follow_claims(write: Write, claims: Sequence[ResourceClaim]) -> set[PoolKey]
 
 def find_holders(write: Write, keys: Iterable[DeviceKey] | None = None) -> None:
     """
-    Look up who holds devices that are new to the mirror, or that one of several claims has let go.
+    Find the holders of devices that are new to the mirror, or that one of several claims has released.
 
-    Without `keys` all devices of the cluster are compared, and those that nobody holds are let go.
+    Without `keys` all devices of the cluster are compared, and those without a holder are released.
     """
     wanted = None if keys is None else set(keys)
     holders = holders_of_devices(write)
@@ -156,7 +152,7 @@ def find_holders(write: Write, keys: Iterable[DeviceKey] | None = None) -> None:
 
 
 def holders_of_devices(write: Write) -> dict[DeviceKey, int]:
-    """Return the claim that holds each device; of several that share one the oldest row."""
+    """Return the claim that holds each device; for shared devices the oldest row."""
     allocated = ResourceClaim.objects.filter(
         cluster=write.cluster_id, gone_at=None, raw__status__allocation__isnull=False
     ).order_by("pk")
@@ -179,12 +175,12 @@ def _save(write: Write, moved: Sequence[Moved]) -> None:
 
 
 POOLS_AT_ONCE = 100
-# After a full listing their devices are joined anew, whatever has changed: that also mends what a crash left.
+# After a full listing all devices are derived again, which also repairs what a crash left.
 JOINED: frozenset[type[Mirrored]] = frozenset({ResourceSlice, DeviceClass, DeviceTaintRule})
 
 
 def derive(write: Write, rows: Sequence[Mirrored]) -> None:
-    """Follow a batch of rows of one kind that have been written or closed."""
+    """Update devices after a batch of rows of one kind was written or closed."""
     if not rows:
         return
     slices = [row for row in rows if isinstance(row, ResourceSlice)]
@@ -212,11 +208,11 @@ def _join(write: Write, keys: Iterable[PoolKey]) -> None:
 
 def join_all(lease: Lease, *, first: bool) -> None:
     """
-    Join every device of the cluster anew, a transaction per hundred pools.
+    Derive every device of the cluster again, a transaction per hundred pools.
 
     Holders are compared for all devices at the end, in one pass over the claims: after a crash in between, a
-    lookup of what is new would miss what the last run had added. A first join stores the holders of its
-    beginning with the rows, which is cheaper than to update them.
+    lookup of only the new devices would miss those that the last run added. A first run stores the holders
+    with the rows, which is cheaper than an update.
     """
     with writing(lease) as write:
         keys = pool_keys(write)
@@ -233,7 +229,7 @@ def join_all(lease: Lease, *, first: bool) -> None:
 
 
 def link_nodes(write: Write, nodes: Sequence[Node]) -> None:
-    """Tie devices to the rows of their nodes; a node made again under its name is another row."""
+    """Link devices to the rows of their nodes; a recreated node is another row."""
     here = Device.objects.present().filter(cluster=write.cluster_id)
     here.filter(node__in=[node.pk for node in nodes if node.gone_at]).update(node=None)
     present = {node.name: node.pk for node in nodes if not node.gone_at}

@@ -74,7 +74,7 @@ def _list_once(lease: Lease, gateway: Gateway, kind: Kind) -> str:
         items = [item for item in page.items if model is not Pod or uses_claims(item)]
         seen.update(item["metadata"]["uid"] for item in items)
         with writing(lease) as write:
-            # Devices that are published meanwhile are joined with what is committed here.
+            # Devices published meanwhile are derived from what is committed here.
             follow = model not in JOINED and not (empty and _no_devices(lease))
             derive(write, upsert(write, model, items, listed=True, first=first, empty=empty, followed=follow))
     check_identity(lease.cluster_id, gateway)  # before rows are closed
@@ -150,7 +150,7 @@ def follow(lease: Lease, gateway: Gateway, kind: Kind, *, version: str, seconds:
             note_seen(lease, version)
             noted = now
         elif now - renewed < RENEW_EVERY:
-            continue  # a watch that is silent wakes every second: nothing to release
+            continue  # a silent watch wakes every second: nothing to release
         if now - renewed >= RENEW_EVERY:
             lease.renew()
             renewed = now

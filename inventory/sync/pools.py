@@ -1,17 +1,12 @@
 """
-Devices of the newest complete generation of every pool.
-
-From a device of a pool and the taint rules of its cluster to the columns of its row. Pure.
-
-Which DeviceClasses a device belongs to.
-
-A fleet has thousands of devices and a dozen shapes: each selector is evaluated once per shape, which is
-what it can see of a device. What CEL cannot decide here counts as no member, never as a guess.
-
 Device rows of pools: the newest generation, once it is complete.
 
-While slices of a new generation are still missing, the devices last known stay and say so. Called for a few
-pools after an event of a watch, and for all of them after a listing: the result is the same.
+While slices of a new generation are missing, the last known devices stay, marked as incomplete. It runs for a
+few pools after an event of a watch, and for all of them after a listing, with the same result.
+
+Each selector of a DeviceClass is evaluated once per shape, which is what it can see of a device: a fleet has
+thousands of devices and a dozen shapes. A device for which CEL cannot be evaluated here is no member of the
+class, never a guess.
 """
 
 from __future__ import annotations
@@ -35,7 +30,7 @@ from dra.taints import Taint, rule_taints
 from inventory.models import Device, DeviceClass, DeviceTaintRule, Node, ResourceSlice
 from inventory.sync.rows import Change, Write, update_rows, upsert_rows
 
-# What drivers call a broken device (NVIDIA's xid and gpu-lost, Intel's HealthIssues-*).
+# Taint keys of drivers for a broken device (NVIDIA's xid and gpu-lost, Intel's HealthIssues-*).
 BROKEN = re.compile(r"(^|[/-])(xid|gpu-lost)$|health", re.IGNORECASE)
 
 
@@ -61,7 +56,7 @@ def device_columns(device: PoolDevice, rules: Sequence[Manifest]) -> dict[str, A
 
 
 def condition(published: Sequence[Taint], ruled: Sequence[Taint]) -> Device.Condition:
-    """Sum up the taints of the slice and those of rules; the effect None keeps nobody away."""
+    """Summarize the taints of the slice and those of rules; the effect None repels nobody."""
     if any(taint.blocks and BROKEN.search(taint.key) for taint in published):
         return Device.Condition.UNHEALTHY
     if any(taint.blocks for taint in (*published, *ruled)):
@@ -79,7 +74,7 @@ def class_book(classes: Iterable[DeviceClass]) -> ClassBook:
 
 
 class ClassBook:
-    """The classes of one cluster, ready to be asked for many devices."""
+    """The classes of one cluster, compiled, to match many devices."""
 
     def __init__(self, classes: Iterable[tuple[str, tuple[str, ...]]]) -> None:
         self._selectors = {name: _compiled(texts) for name, texts in classes}
@@ -181,10 +176,10 @@ def refresh_pools(
     holders: Mapping[DeviceKey, int] = MappingProxyType({}),
 ) -> list[DeviceKey]:
     """
-    Bring the devices of these pools up to date with slices, rules, classes and nodes as they stand.
+    Update the devices of these pools from slices, rules, classes and nodes.
 
-    Return the devices that are new to the mirror: who holds them is still to be looked up, unless `holders`
-    has it.
+    Return the devices that are new to the mirror: the caller still has to find their holders, unless
+    `holders` has them.
     """
     keys = set(keys)
     in_pools = {"cluster": write.cluster_id, "pool__in": {pool for _, pool in keys}}
@@ -249,7 +244,7 @@ class _Surroundings:
 
 
 def _keep_last(known: dict[DeviceKey, Row], wanted: dict[DeviceKey, Row], incomplete: set[PoolKey]) -> None:
-    """Of an incomplete pool nothing is believed but that it is incomplete: its devices stay as they were."""
+    """Only mark an incomplete pool as such: its devices stay as they were."""
     for key, row in known.items():
         if key[:2] in incomplete and row["gone_at"] is None:
             wanted[key] = {name: row[name] for name in COLUMNS} | {"pool_complete": False}
@@ -292,7 +287,7 @@ def _save(
 
 
 def _row(write: Write, key: DeviceKey, values: Row) -> Row:
-    """`id`, `blocked` and `held_by_id` are those of a new row; one that was closed keeps its own."""
+    """`id`, `blocked` and `held_by_id` are those of a new row; a closed row keeps its own."""
     driver, pool, name = key
     return values | {
         "id": uuid7(),
@@ -330,7 +325,7 @@ def _close(write: Write, devices: Mapping[DeviceKey, Row]) -> None:
 
 
 def pools_meant(write: Write, rules: Iterable[DeviceTaintRule]) -> list[PoolKey]:
-    """Return the pools whose devices these rules taint now or have tainted so far."""
+    """Return the pools whose devices these rules taint now or have tainted before."""
     wanted = Q(pk__in=[])
     for rule in rules:
         wanted |= Q(taints__contains=[{"source": rule.name}])

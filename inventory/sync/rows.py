@@ -1,17 +1,12 @@
 """
-Writing rows: which version is newer, what has changed, what is gone, and one revision per batch.
+Writing rows of the mirror: which version is newer, what changed, what is gone, one revision per batch.
 
-Which of two resource versions of one object is newer (KEP 5504: integers, to be compared as such).
+Each batch is one transaction: fenced by the lease, serial per cluster, and signaled after its commit. Rows
+are upserted in bulk, and marked as gone, never deleted, when the object is gone.
 
-One transaction of the mirror: fenced by the lease, serial per cluster, and told to others after it is
-committed.
-
-Many rows in one statement, as one JSON text.
-
-A full listing writes thousands of rows. Handed over one value at a time, most of the time went into
-quoting; PostgreSQL takes a JSON array apart faster than a client can put parameters together.
-
-Rows of mirrored objects: upserted in bulk, closed and never deleted when the object is gone.
+Many rows are one statement with one JSON text. A full listing writes thousands of rows; with one parameter
+per value, most of the time went into quoting, while PostgreSQL parses a JSON array faster than a client
+builds parameters.
 """
 
 import json
@@ -52,7 +47,10 @@ from inventory.sync.session import Lease
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Return True where that cannot be told: taking a version twice harms nothing, missing one does."""
+    """
+    Return whether a version is newer (KEP 5504: integers, to be compared as such). True if that is unknown: a
+    repeated version does no harm, a missed one does.
+    """
     try:
         return int(version) > int(than)
     except ValueError:
@@ -108,9 +106,9 @@ def writing(lease: Lease) -> Iterator[Write]:
     """
     Open the transaction. Raise `LeaseLost` before anything is written.
 
-    The cluster's row is locked throughout: devices are joined from slices, classes, rules, nodes and claims,
-    which five holders follow, and each must see what the one before it has written. Others wait longer than a
-    page would.
+    The cluster's row is locked throughout: devices are derived from slices, classes, rules, nodes and claims,
+    which five workers follow, and each must see what the one before it wrote. The wait may be longer than a
+    page may take.
     """
     with transaction.atomic():
         with connection.cursor() as cursor:
@@ -134,7 +132,7 @@ def send_changed(cluster_id: UUID, kind: str, names: frozenset[str]) -> None:
     """
     Send `mirror_changed`.
 
-    A receiver that fails must not stop the mirror: it sweeps, so it will catch up.
+    A receiver that fails must not stop the mirror; its sweep repairs the missed signal.
     """
     for receiver, answer in mirror_changed.send_robust(None, cluster_id=cluster_id, kind=kind, names=names):
         if isinstance(answer, Exception):
@@ -153,11 +151,11 @@ def upsert_rows(
     returning: Sequence[str] = (),
 ) -> list[tuple[Any, ...]]:
     """
-    Insert rows, given by column, all with the same ones; where `unique` is taken, replace all but `kept`.
+    Insert rows, given by column, all with the same columns; on a conflict over `unique`, replace all columns
+    but `kept`.
 
-    Without `unique` every row is new.
-    Return the columns `returning` of every row, in no order. With `kept` being all columns a taken row stays
-    as it is, and is not returned.
+    Without `unique` every row is new. Return the columns `returning` of every row, in no order. If `kept` has
+    all columns, a conflicting row stays as it is, and is not returned.
     """
     if not rows:
         return []
@@ -182,13 +180,13 @@ def upsert_rows(
 
 
 def as_json(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Dates and ids as text, which PostgreSQL reads as it reads any other."""
+    """Dates and ids as text, which PostgreSQL parses."""
     return json.dumps(rows, default=_text, ensure_ascii=False, separators=(",", ":"))
 
 
 @lru_cache(maxsize=1000)
 def _text(value: object) -> str:
-    """The rows of a transaction have a few of these in common."""
+    """Cached: the rows of a transaction share a few of these values."""
     return str(value)
 
 
@@ -204,7 +202,7 @@ def _on_conflict(unique: Sequence[str], replaced: Sequence[str]) -> sql.Composab
 
 
 def update_rows(model: type[models.Model], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Set columns of rows that exist: each row is {"id": …, column: value, …}, all with the same columns."""
+    """Set columns of existing rows: each row is {"id": …, column: value, …}, all with the same columns."""
     if not rows:
         return
     table = sql.Identifier(model._meta.db_table)
@@ -218,13 +216,13 @@ def update_rows(model: type[models.Model], rows: Sequence[Mapping[str, Any]]) ->
             cursor.execute(statement, [as_json(rows[start : start + AT_ONCE])])
 
 
-# What counts as a change worth a line of history; devices have their own, and pods and claims would drown it.
+# Kinds with history; devices have their own, and pods and claims change too often.
 TRACKED: dict[type[Mirrored], tuple[str, ...]] = {
     Node: ("ready", "unschedulable"),
     DeviceClass: ("spec",),
     DeviceTaintRule: ("spec",),
 }
-# What of an object device rows are joined from. Of most changes, such as a heartbeat, nothing follows.
+# Parts of an object from which device rows are derived. Most changes, such as a heartbeat, affect none.
 JOINED_PARTS: dict[type[Mirrored], str] = {
     Node: "name",
     DeviceClass: "raw__spec",
@@ -252,13 +250,13 @@ def upsert(
     followed: bool = True,
 ) -> list[Mirrored]:
     """
-    Write what is news and return the rows that device rows are to follow, with their primary keys.
+    Write what is new and return the rows from which devices are derived, with their primary keys.
 
-    A listing is the truth: whatever differs from it is taken, older or not (a cluster restored from a backup
-    goes back in time), and what was closed by mistake is open again. Of a watch, only what is newer than the
-    row is taken, so events may come twice or in any order. `first` says that nothing was mirrored before:
-    then there is no history to tell. `empty` says that not even rows of these objects exist. Without
-    `followed` no row is returned.
+    A listing is the truth: every difference is written, older or not (a cluster restored from a backup goes
+    back in time), and rows closed by mistake are open again. From a watch, only versions newer than the row
+    are written, so events may be repeated and in any order. `first` says that nothing was mirrored before, so
+    no history is written. `empty` says that no row of these objects exists at all. Without `followed` no row
+    is returned.
     """
     fresh = {manifest["metadata"]["uid"]: columns(model, manifest) for manifest in manifests}
     known = {} if empty else {row.uid: row for row in _known(write, model, list(fresh))}
@@ -289,7 +287,10 @@ def upsert(
 def _joined_parts(
     write: Write, model: type[Mirrored], known: Iterable[Mirrored], rows: Iterable[Columns]
 ) -> dict[str, Any]:
-    """Return by uid what devices were joined from so far, of those among the known that are written again."""
+    """
+    Return by uid the values from which devices were derived before, for the known rows that are written
+    again.
+    """
     uids = list({row.uid for row in known} & {values["uid"] for values in rows})
     if not uids:
         return {}
@@ -306,7 +307,10 @@ def _part(row: Mirrored, path: Sequence[str]) -> Any:
 
 
 def close(write: Write, model: type[Mirrored], versions: dict[str, str]) -> list[Mirrored]:
-    """Mark as gone the rows of these uids (uid → version of the deletion, "" if unknown) that are not yet."""
+    """
+    Mark the rows of these uids as gone (uid → version of the deletion, "" if unknown), unless they are
+    already.
+    """
     rows = [row for row in _known(write, model, list(versions)) if row.gone_at is None]
     newer = [
         When(uid=row.uid, then=Value(versions[row.uid]))
@@ -332,9 +336,9 @@ def close(write: Write, model: type[Mirrored], versions: dict[str, str]) -> list
 
 def write_tombstones(write: Write, model: type[Mirrored], manifests: Iterable[Manifest]) -> None:
     """
-    Keep a row, gone from the start, of what was deleted before it was seen.
+    Write a row that is gone from the start for an object that was deleted before it was seen.
 
-    It stands in the way of an older event that arrives after the deletion.
+    It stops an older event that arrives after the deletion.
     """
     values = [columns(model, manifest) for manifest in manifests]
     rows = [_row(write, _dated(write, value, None)) | {"gone_at": write.now} for value in values]
@@ -351,7 +355,7 @@ def _row(write: Write, values: Columns) -> Columns:
 
 
 def _known(write: Write, model: type[Mirrored], uids: Sequence[str]) -> Iterable[Mirrored]:
-    # An array is one parameter: of hundreds, preparing them would take longer than the query.
+    # An array is one parameter: preparing hundreds of them would take longer than the query.
     stored = RawSQL("SELECT unnest(%s::text[])", (list(uids),))
     rows = model._default_manager.filter(cluster=write.cluster_id, uid__in=stored)
     return rows if model in TRACKED else rows.defer("raw", "labels")
@@ -366,9 +370,7 @@ def _is_news(before: Mirrored | None, values: Columns, *, listed: bool) -> bool:
 
 
 def _dated(write: Write, values: Columns, before: Mirrored | None) -> Columns:
-    """
-    Fill in when an allocation began: its timestamp is optional, and then it began when it was first seen.
-    """
+    """Fill in the start of an allocation: without its optional timestamp, the time when it was first seen."""
     if values.get("allocated_at") or "allocated" not in values.get("state", ""):
         return values
     earlier = before.allocated_at if isinstance(before, ResourceClaim) else None

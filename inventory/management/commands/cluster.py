@@ -136,7 +136,7 @@ class Command(BaseCommand):
         self.stdout.write(to_yaml(names, account=options["account"], action=action), ending="")
 
     def report(self, cluster: Cluster) -> int:
-        """Show the findings as a table as they are made; return how many are bad."""
+        """Show the findings as a table while they are made; return how many are bad."""
         credentials = unseal(cluster.credentials)
         gateway = KubeGateway(credentials)
         try:
