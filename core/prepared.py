@@ -28,11 +28,14 @@ class Prepared:
     """
     One query. `build` returns it for placeholders of the given types, as a queryset of values or as SQL.
 
-    Each placeholder differs from every other value, so that its places are found in the compiled query.
+    Each placeholder differs from every other value, so that its places are found in the compiled query. The
+    column `any_of`, which the query compares with one value, is compared with a list of values.
     """
 
-    def __init__(self, build: Callable[..., QuerySet[Any, Any] | Statement], *types: Parameter) -> None:
-        self.build = build
+    def __init__(
+        self, build: Callable[..., QuerySet[Any, Any] | Statement], *types: Parameter, any_of: str = ""
+    ) -> None:
+        self.build, self.any_of = build, any_of
         self.placeholders = [placeholder(kind, number) for number, kind in enumerate(types, 1)]
 
     @cached_property
@@ -40,6 +43,10 @@ class Prepared:
         """The SQL, and for each of its parameters which value it gets."""
         query = self.build(*self.placeholders)
         text, values = query.query.sql_with_params() if isinstance(query, QuerySet) else query
+        if self.any_of:
+            if text.count(comparison := f'"{self.any_of}" = ') != 1:
+                raise AssertionError(text)
+            text = text.replace(f"{comparison}%s", f"{comparison}ANY(%s)")
         head, *pieces = text.split("%s")
         order: list[int] = []
         for value, piece in zip(values, pieces, strict=True):

@@ -384,12 +384,13 @@ def entries(user: User, profiles: ProfileQuerySet, *, prices: bool = True) -> li
 
 
 def counted_entries(
-    user: User, profiles: Sequence[Profile], teams: list[Team], places: Iterable[tuple[UUID, UUID]]
+    user: User, profiles: Sequence[Any], teams: list[Team], places: Iterable[tuple[UUID, UUID]]
 ) -> list[CatalogueEntry]:
     """
-    Return the entries of these profiles without prices, waiting times and who approves, in three queries.
+    Return the entries of these profiles without prices, waiting times and who approves, in two queries.
 
-    `teams` are those of which `user` is a member, `places` their namespaces (team and cluster).
+    Each profile has the teams to which it is restricted as `allowed`. `teams` are those of which `user`
+    is a member, `places` their namespaces (team and cluster).
     """
     places = list(places)
     requester = _Requester(
@@ -398,14 +399,12 @@ def counted_entries(
         {cluster for _team, cluster in places},
         rules=None,
         with_namespace={team for team, _cluster in places},
+        allowed={profile.pk: set(profile.allowed) for profile in profiles if profile.allowed},
     )
     own = Q() if user.is_superuser else Q(team__in=[team.pk for team in teams])
     quotas = Quota.objects.filter(own, devices__gt=0).exclude(device_class="")
     for team, device_class in quotas.order_by().values_list("team", "device_class"):
         requester.classes.setdefault(team, set()).add(device_class)
-    restrictions = Profile.teams.through._default_manager.filter(profile__in=list(profiles))
-    for profile, team in restrictions.values_list("profile", "team"):
-        requester.allowed.setdefault(profile, set()).add(team)
     return _entries(profiles, requester)
 
 

@@ -157,11 +157,11 @@ def _places() -> QuerySet[TeamNamespace]:
 UNMANAGED_ROWS = Prepared(lambda team: _unmanaged_rows([team]), UUID)
 
 
-def _used_by_all(classes: str) -> Statement:
+def _used_by_all(device_class: str) -> Statement:
     """
     Return (kind, text, number): charges of a class, unmanaged claims by spec, pods that request by number.
     """
-    charges = ClaimCharge.objects.filter(live=True, device_class=classes).order_by()
+    charges = ClaimCharge.objects.filter(live=True, device_class=device_class).order_by()
     charged = charges.values_list("device_class").annotate(total=Sum(CHARGED_DEVICES))
     specs = unmanaged_use_claims().order_by().values_list(KeyTextTransform("spec", "raw"))
     parts = [
@@ -171,12 +171,11 @@ def _used_by_all(classes: str) -> Statement:
     sql = """SELECT 'charged', device_class, total FROM ({}) AS charged(device_class, total)
              UNION ALL SELECT 'ResourceClaim', COALESCE(spec, '{{}}'), count FROM ({}) AS claim(spec, count)
              UNION ALL SELECT 'Pod', row_to_json(pod)::text, 1 FROM ({}) AS pod"""
-    text = sql.format(*(text for text, _values in parts))
-    any_class = text.replace('"device_class" = %s', '"device_class" = ANY(%s)')
-    return any_class, tuple(chain.from_iterable(values for _text, values in parts))
+    values = chain.from_iterable(values for _text, values in parts)
+    return sql.format(*(text for text, _values in parts)), tuple(values)
 
 
-USED_BY_ALL = Prepared(_used_by_all, str)
+USED_BY_ALL = Prepared(_used_by_all, str, any_of="device_class")
 
 
 def _unmanaged_uses(rows: Iterable[UseRow]) -> Iterator[tuple[UUID, UnmanagedUse]]:

@@ -35,7 +35,7 @@ from claims.quotas.counts import (
     used_by_all_teams,
 )
 from claims.states import LIVE, ClaimState
-from core.prepared import Prepared, Statement
+from core.prepared import Prepared, PreparedObjects, Statement
 from core.text import counted
 from dra.fragmentation import max_concurrent
 from dra.pools import Amounts, CounterKey, amounts
@@ -263,8 +263,15 @@ def quota_label(quota: Quota) -> str:
 
 def team_usage(teams: Iterable[Team]) -> list[QuotaUsage]:
     """Return every quota of these teams with its use; the number of queries does not grow with them."""
-    rows = Quota.objects.filter(team__in=list(teams)).select_related("team", "profile")
-    return quota_usage(rows)
+    ids = [team.pk for team in teams]
+    if len(ids) == 1:
+        return quota_usage(QUOTAS_OF_TEAM.objects(*ids))
+    return quota_usage(Quota.objects.filter(team__in=ids).select_related("team", "profile"))
+
+
+QUOTAS_OF_TEAM: PreparedObjects[Quota] = PreparedObjects(
+    lambda team: Quota.objects.filter(team=team).select_related("team", "profile"), UUID
+)
 
 
 def quota_usage(quotas: Iterable[Quota], unmanaged: UnmanagedByTeam | None = None) -> list[QuotaUsage]:
@@ -311,11 +318,22 @@ def quota_lines(
     profiles: Mapping[Profile, int],
     claims: int = 1,
 ) -> list[QuotaLine]:
+    """Count what stands against these rows, and return `usage_lines`."""
+    return usage_lines(quota_usage(rows), team=team, charge=charge, profiles=profiles, claims=claims)
+
+
+def usage_lines(
+    standings: Sequence[QuotaUsage],
+    *,
+    team: Team,
+    charge: Mapping[str, int],
+    profiles: Mapping[Profile, int],
+    claims: int = 1,
+) -> list[QuotaLine]:
     """
     Return what a request does to each quota it counts against; a class without a row of the team does not
     fit. `charge` is devices per class, `profiles` devices per profile, `claims` how many claims it may make.
     """
-    standings = quota_usage(rows)
     of_claims = [usage for usage in standings if usage.quota.counts == Quota.Counts.CLAIMS]
     by_class = {usage.quota.device_class: usage for usage in standings if usage.quota.device_class}
     lines = [

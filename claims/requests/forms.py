@@ -6,13 +6,15 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, cast
 from uuid import UUID
 
 from django import forms
+from django.contrib.postgres.expressions import ArraySubquery
 from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
+from django.db.models import OuterRef, QuerySet
 from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
 from django.utils.html import format_html_join
@@ -23,9 +25,10 @@ from claims.models.limits import Delivery
 from claims.requests.manifest_import import MAX_FILE_LENGTH
 from claims.requests.suggestions import ClusterFit, cluster_fits
 from core.inputs import DurationText
+from core.prepared import PreparedObjects
 from core.times import parse_duration, spell_duration
 from inventory.models import Cluster
-from teams.access import teams_where
+from teams.access import team_rows_where, teams_where
 from teams.models import Role, Team, User
 
 MAX_DEVICES = 1024
@@ -128,25 +131,60 @@ class Choices:
         own = {
             team.slug: team for team in (teams_where(user, at_least=Role.MEMBER) if teams is None else teams)
         }
-        visible = Profile.objects.visible_to(user).filter(retired_at=None, current__isnull=False)
-        if slugs is not None:
-            visible = visible.filter(slug__in=slugs)
-        # By id: the rows of versions are too long to be compared with each other.
-        by_id = Profile.objects.filter(pk__in=visible.order_by().values("pk")).select_related("current")
-        profiles = {profile.slug: profile for profile in by_id}
-        spaces = TeamNamespace.objects.filter(cluster__enabled=True)
-        if not user.is_superuser:
-            spaces = spaces.filter(team__in=[team.pk for team in own.values()])
-        places = set(spaces.values_list("team", "cluster"))
-        clusters = Cluster.objects.filter(pk__in={cluster for _team, cluster in places})
-        for profile in profiles.values():
+        if slugs is None:
+            profiles = _profiles(is_admin=user.is_superuser).objects(user.pk)
+        else:
+            profiles = _profiles(is_admin=user.is_superuser, named=True).objects(user.pk, list(slugs))
+        for profile in profiles:
             if profile.current is not None:
                 profile.current.profile = profile
-        return cls(own, profiles, {cluster.name: cluster for cluster in clusters}, places)
+        clusters: list[Any] = _clusters(is_admin=user.is_superuser).objects(user.pk)
+        return cls(
+            own,
+            {profile.slug: profile for profile in profiles},
+            {cluster.name: cluster for cluster in clusters if cluster.team_ids},
+            {(team, cluster.pk) for cluster in clusters for team in cluster.team_ids},
+        )
 
     def clusters_of(self, team: Team) -> list[Cluster]:
         """Return the clusters in which the team has a namespace, by name."""
         return [cluster for cluster in self.clusters.values() if (team.pk, cluster.pk) in self.places]
+
+
+@cache
+def _profiles(*, is_admin: bool, named: bool = False) -> PreparedObjects[Profile]:
+    """
+    Return the query of `Choices.profiles` for a person, if `named` only with some slugs; `allowed` are the
+    teams to which a profile is restricted.
+    """
+
+    def rows(person: UUID, slug: str = "") -> QuerySet[Profile]:
+        visible = Profile.objects.visible_to(User(pk=person, is_superuser=is_admin))
+        visible = visible.filter(retired_at=None, current__isnull=False)
+        if named:
+            visible = visible.filter(slug=slug)
+        # By id: the rows of versions are too long to be compared with each other.
+        by_id = Profile.objects.filter(pk__in=visible.order_by().values("pk")).select_related("current")
+        allowed = Profile.teams.through._default_manager.filter(profile=OuterRef("pk")).values("team")
+        return by_id.annotate(allowed=ArraySubquery(allowed))
+
+    if named:
+        return PreparedObjects(rows, UUID, str, any_of="slug")
+    return PreparedObjects(rows, UUID)
+
+
+@cache
+def _clusters(*, is_admin: bool) -> PreparedObjects[Cluster]:
+    """Return the query of enabled clusters; `team_ids` are the teams of a person with a namespace there."""
+
+    def rows(person: UUID) -> QuerySet[Cluster]:
+        spaces = TeamNamespace.objects.filter(cluster=OuterRef("pk")).order_by()
+        if not is_admin:
+            reader = User(pk=person, is_superuser=False)
+            spaces = spaces.filter(team__in=team_rows_where(reader, at_least=Role.MEMBER).order_by())
+        return Cluster.objects.filter(enabled=True).annotate(team_ids=ArraySubquery(spaces.values("team")))
+
+    return PreparedObjects(rows, UUID)
 
 
 class RequestForm(forms.Form):

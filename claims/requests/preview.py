@@ -1,5 +1,6 @@
 """The preview of a request: matching devices, quota, approval, manifest and problems. It writes nothing."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Unpack
 
@@ -16,7 +17,7 @@ from claims.plans.plan import (
     planned_manifest,
 )
 from claims.quotas import quota_usage
-from claims.quotas.quota_usage import QuotaLine
+from claims.quotas.quota_usage import QuotaLine, QuotaUsage
 from claims.requests import replacement
 from claims.requests.suggestions import Suggestion, suggestions_for
 from dra import match
@@ -38,18 +39,24 @@ class PricedOption:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestPreview:
-    """The state at this moment; devices and quota may be used up before the request is sent."""
+class PlannedMatch:
+    """A planned request and the devices that match it in the snapshot."""
 
     plan: RequestPlan
     match: match.Preview
+    snapshot: ClusterSnapshot = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPreview(PlannedMatch):
+    """The state at this moment; devices and quota may be used up before the request is sent."""
+
     quota_lines: tuple[QuotaLine, ...]
     approval: ApprovalRoute
     manifest: str  # YAML
     kinds: frozenset[DeviceKind]  # of the matching devices, which determine the price
     parts: tuple[PricedOption, ...]  # of combined profiles, else empty
     problems: tuple[str, ...]
-    snapshot: ClusterSnapshot = field(repr=False)
     help: tuple[Relaxation, ...] = ()  # only if it does not fit, or on demand
     suggestions: tuple[Suggestion, ...] = ()  # likewise
 
@@ -63,23 +70,30 @@ class RequestPreview:
         return all(line.fits for line in self.quota_lines)
 
 
-def preview(
-    *,
-    by: User,
-    replaces: Claim | None = None,
-    with_help: bool | None = False,
-    **fields: Unpack[RequestFields],
-) -> RequestPreview:
+def planned_match(*, by: User, **fields: Unpack[RequestFields]) -> PlannedMatch:
     """
-    Return the preview of a request, with relaxations and suggestions if it does not fit or `with_help`; with
-    None never.
+    Return the plan of a request and its match.
 
     Raises Http404, PermissionDenied, and Conflict for a retired profile.
     """
     require_role(by, fields["team"], at_least=Role.MEMBER)
     plan = plan_request(**fields)
-    quotas = quota_usage.charged_quotas(team=plan.team, charge=plan.charge, profiles=plan.devices_by_profile)
-    lines = replacement.plan_quota_lines(quotas, plan, replacement.carried_from(replaces, plan))
+    snapshot = current_snapshot(plan.cluster)
+    return PlannedMatch(plan, match.preview(snapshot, plan.spec, claims=max(plan.parallel, 1)), snapshot)
+
+
+def preview(
+    *, by: User, replaces: Claim | None = None, with_help: bool = False, **fields: Unpack[RequestFields]
+) -> RequestPreview:
+    """
+    Return the preview of a request, with relaxations and suggestions if it does not fit or `with_help`.
+
+    Raises as `planned_match`.
+    """
+    planned = planned_match(by=by, **fields)
+    plan, funnel, snapshot = planned.plan, planned.match, planned.snapshot
+    standings = quota_usage.team_usage([plan.team])
+    lines = replacement.plan_quota_lines(standings, plan, replacement.carried_from(replaces, plan))
     route = authority.approval_route(
         by=by,
         team=plan.team,
@@ -87,9 +101,6 @@ def preview(
         duration=plan.duration,
         together=plan.together,
     )
-    snapshot = current_snapshot(plan.cluster)
-    claims = max(plan.parallel, 1)
-    funnel = match.preview(snapshot, plan.spec, claims=claims)
     result = RequestPreview(
         plan=plan,
         match=funnel,
@@ -101,16 +112,20 @@ def preview(
         problems=(*permission_problems(by, plan.spec), *plan.problems),
         snapshot=snapshot,
     )
-    if with_help is None or (funnel.fits and not with_help):
+    if funnel.fits and not with_help:
         return result
+    claims = max(plan.parallel, 1)
     relaxations = snapshot.derived(
         ("relaxations", plan.spec_hash, claims),
         lambda: find_relaxations(snapshot, plan.spec, claims, funnel),
     )
-    return replace(result, help=tuple(relaxations), suggestions=tuple(_suggestions(plan, snapshot)))
+    suggestions = _suggestions(plan, snapshot, standings)
+    return replace(result, help=tuple(relaxations), suggestions=tuple(suggestions))
 
 
-def _suggestions(plan: RequestPlan, snapshot: ClusterSnapshot) -> list[Suggestion]:
+def _suggestions(
+    plan: RequestPlan, snapshot: ClusterSnapshot, standings: Sequence[QuotaUsage]
+) -> list[Suggestion]:
     """Return other profiles that fit now; none for combined profiles, which have no alternatives."""
     if plan.together:
         return []
@@ -122,6 +137,7 @@ def _suggestions(plan: RequestPlan, snapshot: ClusterSnapshot) -> list[Suggestio
         devices=plan.options[0].typed,
         parallel=max(plan.parallel, 1),
         delivery=plan.delivery,
+        standings=standings,
     )
 
 

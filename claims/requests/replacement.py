@@ -8,13 +8,13 @@ carried to or from a claim with alternatives, because its charge changes with th
 Combined profiles carry only devices per class.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from claims.models import Claim, Quota
+from claims.models import Claim
 from claims.plans.plan import RequestPlan
 from claims.quotas import quota_usage
-from claims.quotas.quota_usage import QuotaLine
+from claims.quotas.quota_usage import QuotaLine, QuotaUsage
 from claims.states import FINAL, RUNNING
 from core.errors import Conflict, Invalid
 from dra.objects import requests
@@ -36,10 +36,12 @@ class Carried:
 NOTHING = Carried()
 
 
-def plan_quota_lines(quotas: Iterable[Quota], plan: RequestPlan, carried: Carried) -> list[QuotaLine]:
+def plan_quota_lines(
+    standings: Sequence[QuotaUsage], plan: RequestPlan, carried: Carried
+) -> list[QuotaLine]:
     """Return the effect of `plan` on each quota, less what is carried."""
-    return quota_usage.quota_lines(
-        quotas,
+    return quota_usage.usage_lines(
+        standings,
         team=plan.team,
         charge={name: count - carried.classes.get(name, 0) for name, count in plan.charge.items()},
         profiles={profile: count - carried.devices for profile, count in plan.devices_by_profile.items()},

@@ -102,7 +102,7 @@ def _reserve(plan: RequestPlan, *, by: User, reason: str, key: str, replaces: Cl
     old = lock_owned_claim(replaces, by) if replaces is not None else None
     quotas = quota_usage.lock_quotas(team=plan.team, charge=plan.charge, profiles=plan.devices_by_profile)
     carried = replacement.carried_from(old, plan)
-    lines = replacement.plan_quota_lines(quotas, plan, carried)
+    lines = replacement.plan_quota_lines(quota_usage.quota_usage(quotas), plan, carried)
     if refusals := [line.sentence for line in lines if not line.fits]:
         raise QuotaExceeded(" ".join(refusals))
     claim = _create(plan, by=by, reason=reason, key=key, old=old, carried=carried)

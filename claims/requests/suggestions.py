@@ -6,12 +6,17 @@ release would free enough devices.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from uuid import UUID
+
+from django.db.models import QuerySet
 
 from claims.catalogue import listing
 from claims.catalogue.listing import DeviceKind, kinds_among, kinds_for
 from claims.models import Profile, ProfileAvailability, ProfileVersion
 from claims.plans.plan import ProfileCount
 from claims.quotas import quota_usage
+from claims.quotas.quota_usage import QuotaUsage
+from core.prepared import PreparedObjects
 from dra import match, quota
 from dra.blockers import find_blockers
 from dra.cluster_snapshot import ClusterSnapshot
@@ -126,21 +131,18 @@ def suggestions_for(
     devices: int,
     parallel: int,
     delivery: str,
+    standings: Sequence[QuotaUsage] | None = None,
 ) -> list[Suggestion]:
     """
     Return profiles open to `team`, without the `chosen` ones, whose claims would all fit the cluster and the
     team's quota now: the cheapest first if all have a price, else the smallest first.
 
-    The number of queries does not depend on the number of profiles.
+    `standings` are the quotas of the team, if the caller has read them. The number of queries does not depend
+    on the number of profiles.
     """
-    candidates = (
-        Profile.objects.open_to(team)
-        .filter(current__isnull=False)
-        .exclude(pk__in=[profile.pk for profile in chosen])
-        .select_related("current")
-        .order_by("title")[:MAX_TRIED]
-    )
-    headroom = _QuotaHeadroom(team)
+    chosen_ids = {profile.pk for profile in chosen}
+    candidates = [row for row in OPEN_PROFILES.objects(team.pk) if row.pk not in chosen_ids][:MAX_TRIED]
+    headroom = _QuotaHeadroom(quota_usage.team_usage([team]) if standings is None else standings)
     suggestions = []
     for profile in candidates:
         version = profile.current
@@ -156,6 +158,15 @@ def suggestions_for(
             problem = _problem(chosen, profile, spec)
             suggestions.append(Suggestion(profile, version, count, free, kinds, memory * count, problem))
     return _sorted(suggestions)[:MAX_SHOWN]
+
+
+def _open_profiles(team: UUID) -> QuerySet[Profile]:
+    """Return the profiles open to a team, by title; by id, because rows with a spec are too long to compare."""
+    is_open = Profile.objects.open_to(Team(pk=team)).filter(current__isnull=False).order_by().values("pk")
+    return Profile.objects.filter(pk__in=is_open).select_related("current").order_by("title")
+
+
+OPEN_PROFILES: PreparedObjects[Profile] = PreparedObjects(_open_profiles, UUID)
 
 
 type _Offer = tuple[int, frozenset[DeviceKind], int]
@@ -181,10 +192,10 @@ def _offer(cluster: Cluster, snapshot: ClusterSnapshot, spec: Json, claims: int)
 class _QuotaHeadroom:
     """The free devices of a team's quotas."""
 
-    def __init__(self, team: Team) -> None:
+    def __init__(self, standings: Sequence[QuotaUsage]) -> None:
         self.by_class: dict[str, int] = {}
         self.by_profile: dict[object, int] = {}
-        for standing in quota_usage.team_usage([team]):
+        for standing in standings:
             if standing.quota.profile_id:
                 self.by_profile[standing.quota.profile_id] = standing.free
             else:

@@ -23,7 +23,7 @@ from claims.models import Claim, Draft, Profile
 from claims.plans.changes import current_parts, request_again_url
 from claims.requests.draft_views import draft_query, draft_url, keep_in_session, restore_from_session
 from claims.requests.forms import Choices, RequestForm, prefill_problems, sent_profiles
-from claims.requests.preview import RequestPreview, preview
+from claims.requests.preview import PlannedMatch, planned_match, preview
 from claims.requests.services import open_drafts, request_claim
 from claims.requests.suggestions import blockers_for
 from claims.states import ClaimState
@@ -164,12 +164,12 @@ def request_dropped(request: HttpRequest, step: int) -> HttpResponse:
     """
     Show the devices that a step of the match drops, with reasons; as a page, or as rows for the panel.
     """
-    page = panel_context(request, request.GET, choices_of(request, request.GET), suggest=False)
+    page = panel_context(request, request.GET, choices_of(request, request.GET), match_only=True)
     if page["panel"] is None:
         return render(request, "claims/dropped.html", page, status=422)
     if not 0 < step < len(page["funnel"]):
         raise Http404
-    result: RequestPreview = page["panel"]
+    result: PlannedMatch = page["panel"]
     cluster, spec = result.plan.cluster, result.plan.spec
     row = page["funnel"][step]
     page |= {
@@ -258,11 +258,11 @@ def form_as_query(form: RequestForm) -> QueryDict:
 
 
 def panel_context(
-    request: HttpRequest, data: QueryDict, choices: Choices, *, suggest: bool = True
+    request: HttpRequest, data: QueryDict, choices: Choices, *, match_only: bool = False
 ) -> dict[str, Any]:
     """
-    Return the context of the panel: the preview of `data`, or what is missing, field by field. Without
-    `suggest`, what would help is left out.
+    Return the context of the panel: the preview of `data`, if `match_only` only its plan and match, or what
+    is missing, field by field.
     """
     form = RequestForm(data, user=user_of(request), choices=choices)
     chosen = {"chosen": chosen_alternatives(form)}
@@ -280,21 +280,28 @@ def panel_context(
             return {"panel": None, "missing": missing} | chosen
     fields = {name: form.cleaned_data[name] for name in PREVIEW_FIELDS}
     try:
-        result = preview(by=user_of(request), **fields, with_help="help" in data if suggest else None)
+        if match_only:
+            del fields["replaces"]  # it changes the charge, not the match
+            return match_context(planned_match(by=user_of(request), **fields), data)
+        result = preview(by=user_of(request), **fields, with_help="help" in data)
     except PortalError as refusal:
         return {"panel": None, "missing": [refusal.message]} | chosen
-    (age,) = ages(OF_DEVICES, cluster=result.plan.cluster)
     form_url = request.build_absolute_uri(reverse("claims:request"))
     return {
-        "panel": result,
+        **match_context(result, data),
         "fits": form.fits,
-        "funnel": funnel_rows(result.match),
         "helps": relaxation_rows(result.help),
         "with_help": "help" in data,
-        "query": preview_query(data),
         "link": f"{form_url}?{preview_query(data, *LINK_FIELDS)}",
-        "age": age,
-    } | chosen
+        **chosen,
+    }
+
+
+def match_context(result: PlannedMatch, data: QueryDict) -> dict[str, Any]:
+    """Return the part of the context that a planned match has."""
+    (age,) = ages(OF_DEVICES, cluster=result.plan.cluster)
+    query = preview_query(data)
+    return {"panel": result, "funnel": funnel_rows(result.match), "query": query, "age": age}
 
 
 def chosen_alternatives(form: RequestForm) -> list[Profile]:
@@ -315,8 +322,8 @@ def preview_query(data: QueryDict, *more: str) -> str:
 @require_safe
 def request_blockers(request: HttpRequest) -> HttpResponse:
     """Show claims that would free enough devices; as a page, or as lines for the panel."""
-    page = panel_context(request, request.GET, choices_of(request, request.GET), suggest=False)
-    result: RequestPreview | None = page["panel"]
+    page = panel_context(request, request.GET, choices_of(request, request.GET), match_only=True)
+    result: PlannedMatch | None = page["panel"]
     if result is None:
         return render(request, "claims/requests/blockers.html", page, status=422)
     page["blockers"] = blockers_for(request.user, result.plan.cluster, result.snapshot, result.plan.spec)
