@@ -161,7 +161,7 @@ def suggestions_for(
 
 
 def _open_profiles(team: UUID) -> QuerySet[Profile]:
-    """Return the profiles open to a team, by title; by id, because rows with a spec are too long to compare."""
+    """Return the profiles open to a team; by id, because rows with a spec are too long to compare."""
     is_open = Profile.objects.open_to(Team(pk=team)).filter(current__isnull=False).order_by().values("pk")
     return Profile.objects.filter(pk__in=is_open).select_related("current").order_by("title")
 
