@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from claims.approvals.pending import Backlog, waiting_for
 from claims.models import Claim
-from core.prepared import Prepared
+from core.prepared import Prepared, Statement
 from inventory.freshness import OF_DEVICES, Age, ages
 from notify.services import unread_notices
 from teams.access import roles_of
@@ -69,25 +69,21 @@ class Counts:
 def counts_query(*, is_admin: bool) -> Prepared:
     """Return the query of `Counts`, for a person at a time."""
 
-    def statement(person: UUID, now: datetime) -> tuple[str, tuple[Any, ...]]:
-        reader = User(pk=person, is_superuser=is_admin)
-        live = Claim.objects.live() if is_admin else Claim.objects.live().filter(requested_by=reader)
-        undecided = waiting_for(reader, now=now).order_by().values("requested_at")
-        parts = [
-            rows.query.sql_with_params()
-            for rows in (
-                live.order_by().values("pk"),
-                unread_notices(reader).order_by().values("pk"),
-                undecided,
-            )
-        ]
-        sql = """SELECT (SELECT COUNT(*) FROM ({}) live), (SELECT COUNT(*) FROM ({}) unread),
-                 COUNT(*), MIN(requested_at) FROM ({}) undecided"""
-        return sql.format(*(text for text, values in parts)), tuple(
-            chain(*(values for text, values in parts))
-        )
+    return Prepared(lambda person, now: counts_statement(person, now, is_admin=is_admin), UUID, datetime)
 
-    return Prepared(statement, UUID, datetime)
+
+def counts_statement(person: UUID, now: datetime, *, is_admin: bool) -> Statement:
+    """Return the SQL of the fields of `Counts`, those of `undecided` last, in one row."""
+    reader = User(pk=person, is_superuser=is_admin)
+    live = Claim.objects.live() if is_admin else Claim.objects.live().filter(requested_by=reader)
+    undecided = waiting_for(reader, now=now).order_by().values("requested_at")
+    parts = [
+        rows.query.sql_with_params()
+        for rows in (live.order_by().values("pk"), unread_notices(reader).order_by().values("pk"), undecided)
+    ]
+    sql = """SELECT (SELECT COUNT(*) FROM ({}) live), (SELECT COUNT(*) FROM ({}) unread),
+             COUNT(*), MIN(requested_at) FROM ({}) undecided"""
+    return sql.format(*(text for text, values in parts)), tuple(chain(*(values for text, values in parts)))
 
 
 def counts_for(user: User) -> Counts:

@@ -59,7 +59,7 @@ MIDDLEWARE = [
     "core.middleware.ApiSlashMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "teams.sessions.UserMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "core.middleware.CachingMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -188,6 +188,7 @@ if BEHIND_PROXY:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 # How many of the addresses in X-Forwarded-For are of own proxies: failed sign-ins are limited per client.
 ALLAUTH_TRUSTED_PROXY_COUNT = env.int("TRUSTED_PROXY_COUNT", int(BEHIND_PROXY))
+SESSION_ENGINE = "teams.sessions"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_AGE = int(timedelta(days=14).total_seconds())

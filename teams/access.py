@@ -1,6 +1,7 @@
 """Who may see a team, and who may do what in it. No other module reads Membership for access."""
 
-from typing import cast
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
@@ -14,6 +15,7 @@ from core.prepared import Prepared
 from teams.models import Membership, Role, Team, TeamQuerySet, User
 
 TEAM_FIELDS = tuple(field.attname for field in Team._meta.concrete_fields)
+USER_FIELDS = tuple(field.attname for field in User._meta.concrete_fields)
 
 
 class UserRequest(HttpRequest):
@@ -34,7 +36,7 @@ def role_in(user: User | AnonymousUser, team: Team) -> Role | None:
     if user.is_superuser:
         return Role.OWNER
     if user.roles_read is not None:
-        return user.roles_read.get(team.pk)
+        return user.roles_read.get(team)
     for (role,) in ROLE.rows(user.pk, team.pk):
         return Role(role)
     return None
@@ -57,19 +59,27 @@ ROLES = Prepared(
 
 
 def roles_of(request: HttpRequest) -> dict[Team, Role]:
-    """
-    Return the teams that the reader is a member of, with their role in each; read once in a request, also
-    for `role_in` of its user.
-    """
-    roles: dict[Team, Role] | None = getattr(request, "team_roles", None)
-    if roles is None:
-        user = getattr(request, "user", None)
-        rows = ROLES.rows(user.pk) if user is not None and user.is_authenticated else []
-        roles = {Team.from_db("default", TEAM_FIELDS, values): Role(role) for role, *values in rows}
-        request.team_roles = roles  # type: ignore[attr-defined]
-        if isinstance(user, User):
-            user.roles_read = {team.pk: role for team, role in roles.items()}
+    """Return the teams that the reader is a member of, with their role in each; read once in a request."""
+    user = getattr(request, "user", None)
+    if user is None or not user.is_authenticated:
+        return {}
+    if user.roles_read is None:
+        user.roles_read = roles_from_rows(ROLES.rows(user.pk))
+    roles: dict[Team, Role] = user.roles_read
     return roles
+
+
+def roles_from_rows(rows: Iterable[Sequence[Any]]) -> dict[Team, Role]:
+    """Return the roles of one person, of rows of the role and the fields of the team."""
+    return {Team.from_db("default", TEAM_FIELDS, values): Role(role) for role, *values in rows}
+
+
+def roles_by_team(user: User) -> dict[UUID, Role]:
+    """Return the role of `user` in each of their teams, by the id of the team."""
+    if user.roles_read is not None:
+        return {team.pk: role for team, role in user.roles_read.items()}
+    rows = Membership.objects.filter(user=user).values_list("team", "role")
+    return {team: Role(role) for team, role in rows}
 
 
 def role_of(user: User, *, team: OuterRef) -> Combinable:
@@ -99,7 +109,9 @@ def require_role(user: User | AnonymousUser, team: Team, *, at_least: Role) -> R
 
 
 def teams_where(user: User | AnonymousUser, *, at_least: Role) -> list[Team]:
-    """Return the teams in which `user` has at least this role; one query."""
+    """Return the teams in which `user` has at least this role, by slug; one query, if they were not read."""
+    if user.is_authenticated and not user.is_superuser and user.roles_read is not None:
+        return [team for team, role in user.roles_read.items() if role.rank >= at_least.rank]
     return list(team_rows_where(user, at_least=at_least))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
-from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
 from django.db import models, transaction
@@ -50,8 +49,8 @@ class User(AbstractUser):
     )  # reported by the browser
     mail = models.CharField(max_length=9, choices=Mail, default=Mail.IMPORTANT)
 
-    # The roles by team, once `teams.access.roles_of` has read them for the request of this user.
-    roles_read: dict[UUID, Role] | None = None
+    # The roles by team, if they were read with the session: once in a request.
+    roles_read: dict[Team, Role] | None = None
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save; a new password revokes the API tokens, as it ends the sessions."""

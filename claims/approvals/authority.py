@@ -21,6 +21,7 @@ from claims.approvals.rules import EffectiveRule, Rules, effective_rule_for
 from claims.models import Approval, ApprovalStep, Claim, Delegation, ProfileVersion, Transition
 from claims.states import ClaimState
 from core.prepared import Prepared
+from teams.access import USER_FIELDS, roles_by_team
 from teams.models import Membership, Role, Team, User
 
 LEADS = tuple(role for role in Role if role.rank >= Role.LEAD.rank)
@@ -61,8 +62,7 @@ class ApprovalAuthority:
     def __init__(self, user: User, teams: Iterable[Team] | None = None) -> None:
         """Read the roles and delegations of `user`; `teams` limits which rules are read."""
         self.user = user
-        rows = Membership.objects.filter(user=user).values_list("team", "role")
-        self._roles = {team: Role(role) for team, role in rows}
+        self._roles = roles_by_team(user)
         self._delegators: dict[UUID, list[User]] = {}
         for delegation in active_delegations().filter(to=user):
             self._delegators.setdefault(delegation.team_id, []).append(delegation.lead)
@@ -267,7 +267,6 @@ def leads_and_delegates(team: Team, requester: User | None = None) -> tuple[list
     return leads, delegates
 
 
-USER_FIELDS = tuple(column.attname for column in User._meta.concrete_fields)
 NOBODY = UUID(int=0)
 
 

@@ -1,27 +1,28 @@
 """Home: the page, and the part of it that polls."""
 
 import hashlib
+import json
 import re
-from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models.functions import Extract
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.cache import patch_cache_control
 from django.views.decorators.http import require_safe
 
+from claims.approvals.pending import Backlog
 from claims.catalogue.listing import counted_at
-from claims.models import Claim, ClusterAvailability, PendingDecision, Profile
+from claims.models import ClusterAvailability, PendingDecision, Profile
 from claims.quotas.quota_usage import team_usage
-from core.prepared import Prepared
+from core.prepared import Prepared, Statement
 from inventory.counts import fleet_counts
 from inventory.fleet import totals
-from portal.context import Shell
+from portal.context import Counts, Shell, counts_statement
 from portal.home.needs import LONG_WAIT, expires_soon, needs
 from portal.home.parts import (
     SHOWN_AFTER_END,
@@ -99,44 +100,46 @@ def live_context(request: HttpRequest, shell: Shell, claims: MyClaims, stamp: st
 
 def home_stamp(shell: Shell, now: datetime) -> str:
     """
-    Return a text that changes whenever the part that polls may change, from the counts and two queries.
+    Return a text that changes whenever the part that polls may change; one query, which reads the counts too.
 
     Beside claims, rates and checks it has the last collection of telemetry, and the time in buckets.
     """
     user = user_of(shell.request)
+    stamps = _stamps(is_admin=user.is_superuser).rows(user.pk, now - SHOWN_AFTER_END, now)
+    ((live, unread, undecided, oldest, own, *shared),) = stamps
+    shell.counts = Counts(live, Backlog(undecided, oldest), unread)
     claims = []
-    for pk, state, expires_at, created_at, duration, *values in _own_claims(is_admin=user.is_superuser).rows(
-        user.pk, now - SHOWN_AFTER_END
-    ):
-        ends = expires_at and (expires_at, expires_at <= now, expires_at <= now + expires_soon(duration))
-        claims.append((pk, state, ends, created_at <= now - LONG_WAIT, values))
-    parts = (bucket_start(now), shell.undecided, sorted(claims), SHARED.rows())
+    for pk, state, expires_at, created_at, seconds, *values in map(dict.values, json.loads(own or "[]")):
+        ends_at = expires_at and datetime.fromisoformat(expires_at)
+        soon = now + expires_soon(timedelta(seconds=seconds))
+        ends = ends_at and (expires_at, ends_at <= now, ends_at <= soon)
+        waits = datetime.fromisoformat(created_at) <= now - LONG_WAIT
+        claims.append((pk, state, ends, waits, values))
+    parts = (bucket_start(now), shell.undecided, sorted(claims), shared)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:20]
 
 
 @cache
-def _own_claims(*, is_admin: bool) -> Prepared:
-    """Return the query of the claims of Home for their reader, and since when closed ones are shown."""
-
-    def rows(person: UUID, since: datetime) -> QuerySet[Claim, Any]:
-        claims = shown_claims(User(pk=person, is_superuser=is_admin), since)
-        return claims.order_by().values_list(
-            *("pk", "state", "expires_at", "created_at", "duration", "version", "problem", "observation_hash")
-        )
-
-    return Prepared(rows, UUID, datetime)
-
-
-def _shared() -> tuple[str, Sequence[object]]:
-    """Return the SQL of what all readers of Home share: telemetry, rates, the catalogue and its checks."""
+def _stamps(*, is_admin: bool) -> Prepared:
+    """
+    Return the query of the counts of a person, of their claims on Home, with those that ended after a time,
+    and of what all readers of Home share: telemetry, rates, the catalogue and its checks.
+    """
     digest = "(SELECT md5(string_agg(({})::text, ' ' ORDER BY {})) FROM {})"
-    parts = (
+    shared = (
         digest.format("sampled_at", "cluster_id", Collection._meta.db_table),
         digest.format("rate", "id", f"{Rate._meta.db_table} rate"),
         digest.format("computed_at", "cluster_id", ClusterAvailability._meta.db_table),
         digest.format("profile", "id", f"{Profile._meta.db_table} profile"),
     )
-    return f"SELECT {', '.join(parts)}", ()
 
+    def statement(person: UUID, since: datetime, now: datetime) -> Statement:
+        claims = shown_claims(User(pk=person, is_superuser=is_admin), since).order_by()
+        times = ("expires_at", "created_at", Extract("duration", "epoch"))
+        others = ("version", "problem", "observation_hash")
+        own, values = claims.values_list("pk", "state", *times, *others).query.sql_with_params()
+        counts, more = counts_statement(person, now, is_admin=is_admin)
+        sql = "SELECT counts.*, (SELECT json_agg(own)::text FROM ({}) own), {} FROM ({}) counts"
+        return sql.format(own, ", ".join(shared), counts), (*values, *more)
 
-SHARED = Prepared(_shared)
+    return Prepared(statement, UUID, datetime, datetime)
