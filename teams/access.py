@@ -63,9 +63,11 @@ def roles_of(request: HttpRequest) -> dict[Team, Role]:
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
         return {}
-    if user.roles_read is None:
-        user.roles_read = roles_from_rows(ROLES.rows(user.pk))
-    roles: dict[Team, Role] = user.roles_read
+    roles: dict[Team, Role] | None = user.roles_read
+    if roles is None:
+        roles = getattr(request, "team_roles", None)
+    if roles is None:
+        roles = request.team_roles = roles_from_rows(ROLES.rows(user.pk))  # type: ignore[attr-defined]
     return roles
 
 
