@@ -36,9 +36,7 @@ class Carried:
 NOTHING = Carried()
 
 
-def plan_quota_lines(
-    standings: Sequence[QuotaUsage], plan: RequestPlan, carried: Carried
-) -> list[QuotaLine]:
+def plan_quota_lines(standings: Sequence[QuotaUsage], plan: RequestPlan, carried: Carried) -> list[QuotaLine]:
     """Return the effect of `plan` on each quota, less what is carried."""
     return quota_usage.usage_lines(
         standings,
