@@ -30,7 +30,7 @@ def answers(monkeypatch) -> Callable[..., None]:
             wait()
             return {"uid": uid, "version": "v1.37.1", "simulated": False}
 
-        monkeypatch.setattr(clusters, "_ask", ask)
+        monkeypatch.setattr(clusters, "_identity_and_version", ask)
 
     return answer
 

@@ -34,7 +34,7 @@ def answer(monkeypatch):
         asked.append(credentials)
         return facts
 
-    monkeypatch.setattr(clusters, "_ask", ask)
+    monkeypatch.setattr(clusters, "_identity_and_version", ask)
     return facts, asked
 
 
@@ -263,7 +263,7 @@ def test_connection_to_a_new_cluster_is_closed(monkeypatch, fails):
     monkeypatch.setattr(clusters, "KubeGateway", Gateway)
     if fails:
         with pytest.raises(Invalid):
-            clusters._ask(NEW)
+            clusters._identity_and_version(NEW)
     else:
-        assert clusters._ask(NEW) == {"uid": "who", "version": "v1.36.0", "simulated": False}
+        assert clusters._identity_and_version(NEW) == {"uid": "who", "version": "v1.36.0", "simulated": False}
     assert len(closed) == 1
