@@ -39,7 +39,7 @@ from dra import quota
 from dra.allocator import AllocationError, capacity
 from dra.cel import CelError
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.devices import NAMING_ATTRIBUTES, describe, memory_share, share
+from dra.devices import NAMING_ATTRIBUTES, describe, memory_share, model_name, share
 from dra.match.funnel import funnel
 from dra.objects import Json, device_requests
 from dra.pools import PoolDevice
@@ -137,7 +137,7 @@ def max_prices(offers: Sequence[frozenset[DeviceKind]]) -> list[Decimal | None]:
     return prices
 
 
-MAX_NAMED = 3  # teams that a sentence names; the others are counted
+MAX_NAMED = 3  # teams or models that a sentence names; the others are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +318,12 @@ class CatalogueEntry:
     @property
     def products(self) -> list[str]:
         return sorted({kind.product for kind in self.kinds})
+
+    @property
+    def models(self) -> str:
+        """The models of the matching devices: "A100, H100" or "4 models"."""
+        names = sorted({model_name(product) for product in self.products})
+        return ", ".join(names) if len(names) <= MAX_NAMED else counted(len(names), "model")
 
     @property
     def may_request(self) -> bool:

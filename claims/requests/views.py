@@ -204,12 +204,17 @@ def form_response(
     """
     if form.is_bound:
         form.choices = choices_of(request)
+    shown = requestable_entries(request, form.choices)
     page = {
         "form": form,
         "draft": draft,
         "other_drafts": open_drafts(user_of(request)).exclude(key=form["key"].value() or "").count(),
         "prefill_problems": problems,
-        "entries": (shown := requestable_entries(request, form.choices)),
+        "open_entries": sorted(
+            (entry for entry in shown if entry.may_request),
+            key=lambda entry: (not entry.nodes, not entry.free),
+        ),
+        "locked_entries": [entry for entry in shown if not entry.may_request],
         "counted_at": counted_at(shown),
         "further_rows": further_rows(form, data),
         **panel_context(request, data, form.choices),

@@ -31,29 +31,13 @@ from usage.samples import BUCKET, bucket_start
 from usage.telemetry import Observation, measurements, observe
 
 FREE_ROWS = 6
-MAX_MODELS = 3  # that are named
-
-
-@dataclass(frozen=True, slots=True)
-class FreeRow:
-    entry: CatalogueEntry
-
-    @property
-    def taken(self) -> int:
-        return (self.entry.total or 0) - (self.entry.free or 0)
-
-    @property
-    def models(self) -> str:
-        """Return the models of the matching devices: "A100, H100" or "4 models"."""
-        names = sorted({model_name(product) for product in self.entry.products})
-        return ", ".join(names) if len(names) <= MAX_MODELS else f"{len(names)} models"
 
 
 @dataclass(frozen=True, slots=True)
 class FreeProfiles:
     """The profiles that are shown; `count` is the number of all that are not retired."""
 
-    rows: list[FreeRow]
+    rows: list[CatalogueEntry]
     count: int
 
 
@@ -68,7 +52,7 @@ def free_profiles(user: User, mine: Iterable[Claim]) -> FreeProfiles:
     def order(entry: CatalogueEntry) -> tuple[bool, bool, bool, str]:
         return not entry.may_request, entry.profile.pk not in used, not entry.free, entry.profile.title
 
-    return FreeProfiles([FreeRow(entry) for entry in sorted(entries, key=order)[:FREE_ROWS]], len(entries))
+    return FreeProfiles(sorted(entries, key=order)[:FREE_ROWS], len(entries))
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "team": shell.team,
         "free": free,
         "rates": card,
-        "counted_at": counted_at(row.entry for row in free.rows),
+        "counted_at": counted_at(free.rows),
         "may_request": shell.has_role(Role.MEMBER),
         "ages": [age for age in shell.freshness if age.is_stale],
     }
