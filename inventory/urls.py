@@ -7,6 +7,7 @@ from inventory import views
 app_name = "inventory"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("fleet/", views.fleet, name="fleet"),
+    path("fleet/freshness/", views.freshness, name="freshness"),
     path("clusters/", views.clusters, name="clusters"),
     path("clusters/<slug:name>/", views.cluster, name="cluster"),
     path("clusters/<slug:cluster>/nodes/<str:name>/", views.node, name="node"),

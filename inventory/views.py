@@ -38,6 +38,12 @@ FILTERS = ("cluster", "product", "state", "device_class", "memory")
 
 
 @require_safe
+def freshness(request: HttpRequest) -> HttpResponse:
+    """Render the ages of all clusters alone, which the frame of each page polls."""
+    return render(request, "_freshness.html")
+
+
+@require_safe
 def fleet(request: HttpRequest) -> HttpResponse:
     counts = fleet_counts()
     filterset = DeviceFilter(request.GET, Device.objects.present().with_state(), request=request)

@@ -148,6 +148,7 @@ PART_OF_ANOTHER_PAGE = {
     "usage:claim_fragment": "the utilization on the page of a claim",
     "teams:choose": "the teams in the menu of a platform admin, who may have hundreds",
     "notify:bell": "the number in the frame of every page",
+    "inventory:freshness": "the ages of the clusters in the frame of every page",
 }
 NO_PAGE = {
     "claims:catalogue_export": "a file",

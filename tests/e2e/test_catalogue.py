@@ -79,3 +79,22 @@ def test_a_profile_is_edited_in_yaml_compared_saved_retired_and_restored(people)
     page.get_by_role("button", name="Retire the profile").click()
     page.locator(".dg-toast", has_text="any-48g is retired").get_by_role("button", name="Undo").click()
     expect(page.get_by_text("any-48g is in the catalogue again.")).to_be_visible()
+
+
+def test_nothing_of_the_table_is_cut_and_cards_are_low(people):
+    page = people("engineer").page
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto("/catalogue/?view=table")
+    assert page.locator(".dg-scroll").evaluate("box => box.scrollWidth - box.clientWidth") <= 0
+    page.goto("/catalogue/")
+    heights = page.locator(".dg-pc").evaluate_all("cards => cards.map(card => card.offsetHeight)")
+    assert max(heights) <= 240, heights
+    assert len(set(heights)) == 1
+
+
+def test_the_sidebar_stays_while_a_long_page_scrolls(people):
+    page = people("engineer").page
+    page.goto("/catalogue/?view=table")
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    assert page.evaluate("window.scrollY") > 0
+    assert page.locator(".dg-side").bounding_box()["y"] == 0

@@ -4,6 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from cluster.protocol import RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory.models import Device, Freshness
@@ -157,6 +158,23 @@ def test_stale_cluster_still_shows_its_devices(as_alice, held):
     assert page.context["listing"].total == 3
     assert "fra-1 does not answer." in page.content.decode()
     assert "Stale" in as_alice.get(reverse("inventory:clusters")).content.decode()
+
+
+def test_ages_of_the_frame_renew_themselves_with_one_query(as_alice, held, django_assert_max_num_queries):
+    address = reverse("inventory:freshness")
+    page = as_alice.get(reverse("inventory:clusters")).text
+    assert f'data-poll="15" hx-get="{address}"' in page
+    Freshness.objects.update(seen_at=timezone.now())
+    with django_assert_max_num_queries(3):  # with session and user
+        fragment = as_alice.get(address).text
+    assert "<html" not in fragment
+    assert "Stale" not in fragment
+    Freshness.objects.update(seen_at="2026-01-01T00:00Z")
+    fragment = as_alice.get(address).text
+    assert 'datetime="2026-01-01T00:00:00+00:00"' in fragment
+    assert "Stale" in fragment
+    as_alice.logout()
+    assert as_alice.get(address).status_code == 302
 
 
 def test_credentials_are_on_no_page(as_root, held, fra):
