@@ -216,7 +216,8 @@ def from_kubeconfig(text: str, *, context: str = "") -> Credentials:
 
 @sensitive_variables()
 def seal(credentials: Credentials) -> bytes:
-    """Encrypt with the newest key."""
+    """Encrypt with the newest key. Raise `Invalid` without a key that is secret."""
+    _require_secret_key()
     return _keys().encrypt(json.dumps(asdict(credentials)).encode())
 
 
@@ -232,8 +233,18 @@ def unseal(sealed: bytes | memoryview) -> Credentials:
 
 
 def reseal(sealed: bytes | memoryview) -> bytes:
-    """Encrypt again with the newest key, after a key was added."""
+    """Encrypt again with the newest key, after a key was added. Raise `Invalid` without a secret key."""
+    _require_secret_key()
     return _keys().rotate(bytes(sealed))
+
+
+def _require_secret_key() -> None:
+    is_public = not settings.CREDENTIAL_KEYS and settings.SECRET_KEY == settings.DEVELOPMENT_KEY
+    if is_public and not settings.DEBUG:
+        raise Invalid(
+            "Set SECRET_KEY or CREDENTIAL_KEYS: without them credentials would be encrypted with a key that "
+            "everybody can read in the source."
+        )
 
 
 def _keys() -> MultiFernet:

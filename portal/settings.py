@@ -16,7 +16,8 @@ env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 DEBUG = env.bool("DEBUG", False)
-DEVELOPMENT_KEY = "insecure-development-key-do-not-use-in-production-0123456789"
+# `check --deploy` knows the prefix (security.W009); outside DEBUG nothing is served or encrypted with it.
+DEVELOPMENT_KEY = "django-insecure-development-key-do-not-use-in-production-0123456789"
 SECRET_KEY = env.str("SECRET_KEY", DEVELOPMENT_KEY)
 # Keys that encrypt cluster credentials at rest, newest first; old ones still decrypt.
 CREDENTIAL_KEYS: list[str] = env.list("CREDENTIAL_KEYS", default=[])

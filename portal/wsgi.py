@@ -8,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.wsgi import get_wsgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
-if settings.HTTPS and settings.SECRET_KEY == settings.DEVELOPMENT_KEY:
+if settings.SECRET_KEY == settings.DEVELOPMENT_KEY and not settings.DEBUG:
     raise ImproperlyConfigured("Set SECRET_KEY: whoever knows it can sign in as anybody.")
 application = get_wsgi_application()
 # A thread of the web server does not wait for a broker that hangs: the sweep does what was not queued.

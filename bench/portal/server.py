@@ -27,6 +27,7 @@ def portal(folder: Path | None) -> Iterator[None]:
     os.environ["DATABASE_URL"] = server.get_uri()
     os.environ["DJANGO_SETTINGS_MODULE"] = "bench.portal.settings"
     os.environ.setdefault("INSECURE_HTTP", "true")
+    os.environ.setdefault("SECRET_KEY", "of-the-benchmarks-0123456789-abcdefghijklmnopqrstuvwxyz")
     try:
         import django
         from django.core.management import call_command

@@ -74,6 +74,20 @@ def test_without_keys_one_is_derived_from_the_secret_key(settings):
         unseal(sealed)
 
 
+@pytest.mark.parametrize("encrypt", [lambda: seal(SECRET), lambda: reseal(b"")])
+def test_nothing_is_encrypted_with_the_key_of_the_source(settings, encrypt):
+    settings.CREDENTIAL_KEYS, settings.SECRET_KEY = [], settings.DEVELOPMENT_KEY
+    with pytest.raises(Invalid, match="Set SECRET_KEY or CREDENTIAL_KEYS"):
+        encrypt()
+
+
+def test_the_key_of_the_source_serves_for_development_or_beside_a_secret_one(settings):
+    settings.SECRET_KEY = settings.DEVELOPMENT_KEY
+    assert unseal(seal(SECRET)) == SECRET
+    settings.CREDENTIAL_KEYS, settings.DEBUG = [], True
+    assert unseal(seal(SECRET)) == SECRET
+
+
 def everything_in(error: BaseException) -> str:
     """Return what a careless logger could write: the chain, and the variables of each of our frames."""
     parts = ["".join(traceback.format_exception(error)), repr(error), repr(error.__dict__)]

@@ -4,6 +4,9 @@ import os
 import subprocess
 import sys
 
+import pytest
+from django.core.checks.security.base import check_secret_key
+
 
 def start(**env):
     given = {
@@ -20,12 +23,20 @@ def start(**env):
     )
 
 
-def test_in_production_it_asks_for_a_key():
-    done = start()
+@pytest.mark.parametrize("env", [{}, {"INSECURE_HTTP": "true"}])
+def test_outside_development_it_asks_for_a_key(env):
+    done = start(**env)
     assert done.returncode != 0
     assert "Set SECRET_KEY: whoever knows it can sign in as anybody." in done.stderr
 
 
-def test_with_a_key_it_starts():
-    done = start(SECRET_KEY="x" * 50)
+@pytest.mark.parametrize("env", [{"SECRET_KEY": "x" * 50}, {"DEBUG": "true"}])
+def test_with_a_key_or_for_development_it_starts(env):
+    done = start(**env)
     assert done.returncode == 0, done.stderr
+
+
+def test_check_of_a_deployment_warns_of_the_key_of_the_source(settings):
+    assert check_secret_key(None) == []
+    settings.SECRET_KEY = settings.DEVELOPMENT_KEY
+    assert [warning.id for warning in check_secret_key(None)] == ["security.W009"]
