@@ -1,5 +1,6 @@
 """
-Inputs of the API, with strict types: 0 is not a string and 1 is not true; and pages of its lists.
+Inputs of the API, with strict types: 0 is not a string and 1 is not true; pages of its lists; and the names
+that a query may have.
 
 DRF's fields read JSON like a form, where everything is text. A number instead of a string is a mistake of the
 client, which it should see. Pages are by cursor, which is stable while rows change, or by number for rows of
@@ -8,7 +9,7 @@ several tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -17,9 +18,11 @@ import django_filters as filters
 from django import forms
 from django.core.exceptions import ValidationError
 from django.http import QueryDict
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination, PageNumberPagination
+from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from core.errors import Invalid
@@ -178,6 +181,47 @@ def positive(request: Request, name: str) -> int | None:
     if not (text.isascii() and text.isdigit() and int(text[:20]) > 0):
         raise Invalid(f"{name} must be a whole number of at least 1, not “{text[:20]}”.", field=name)
     return int(text[:20])
+
+
+FORMAT = "format"  # of DRF: the media type of the response
+_query_parameters: dict[tuple[type, str], frozenset[str]] = {}
+
+
+class KnownParameters(BasePermission):
+    """Refuses a query with a parameter that the operation does not describe, and names those that it does."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        operation = getattr(view, "action", None) or (request.method or "").lower()
+        if not request.query_params or not hasattr(view, operation):
+            return True  # the second is 405
+        known = query_parameters(view, operation, request)
+        if unknown := sorted(set(request.query_params) - known - {FORMAT}):
+            names = ", ".join(sorted(known)) or "none"
+            raise Invalid(f"Unknown parameter {', '.join(unknown)}. Known: {names}.", field=unknown[0])
+        return True
+
+
+def query_parameters(view: Any, operation: str, request: Request) -> frozenset[str]:
+    """Return the names that the query of an operation may have: those in its description."""
+    key = (type(view), operation)
+    if key not in _query_parameters:
+        names = set(_described_parameters(view, getattr(view, operation), request))
+        if operation == "list" or (not hasattr(view, "action") and hasattr(view, "list")):
+            names |= {parameter["name"] for parameter in view.paginator.get_schema_operation_parameters(view)}
+            names |= set(getattr(getattr(view, "filterset_class", None), "base_filters", ()))
+        _query_parameters[key] = frozenset(names)
+    return _query_parameters[key]
+
+
+def _described_parameters(view: Any, handler: Any, request: Request) -> Iterator[str]:
+    """Yield the parameters of `@extend_schema`, the only place that names them."""
+    schema = getattr(handler, "kwargs", {}).get("schema", type(view.schema))()
+    schema.view, schema.method = view, request.method
+    for parameter in schema.get_override_parameters():
+        if not isinstance(parameter, OpenApiParameter):
+            yield from parameter().fields
+        elif parameter.location == OpenApiParameter.QUERY:
+            yield parameter.name
 
 
 def valid_ids(texts: Iterable[str]) -> list[UUID]:

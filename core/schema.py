@@ -59,7 +59,7 @@ MEANING = {
     409: "Conflict: already taken, used up, or changed in the meantime.",
     413: "The body is too large.",
     415: "The body has a media type other than application/json.",
-    422: "The request is malformed, or refers to something that does not exist.",
+    422: "The request is malformed, has an unknown parameter, or refers to something that does not exist.",
     429: "Too many requests; try again after the given seconds.",
 }
 HEADERS = {
@@ -96,7 +96,7 @@ class Schema(AutoSchema):
 
     def _refusals(self, operation: dict[str, Any]) -> Iterator[int]:
         parameters = operation.get("parameters", [])
-        yield 406
+        yield from (406, 422)  # of every operation: an unknown parameter
         if operation.get("security"):
             yield 401
         if self.view.throttle_classes:
@@ -105,10 +105,8 @@ class Schema(AutoSchema):
             yield 403
         if any(parameter["in"] == "path" for parameter in parameters):
             yield 404
-        if any(_may_be_malformed(parameter) for parameter in parameters):
-            yield 422
         if "requestBody" in operation:
-            yield from (413, 415, 422)
+            yield from (413, 415)
         if any(parameter["name"] == idempotency.HEADER for parameter in parameters):
             yield 409
         handler = getattr(self.view, getattr(self.view, "action", None) or self.method.lower(), None)
@@ -137,10 +135,3 @@ class Schema(AutoSchema):
         self.registry.register_on_missing(component)
         reference: dict[str, str] = component.ref
         return reference
-
-
-def _may_be_malformed(parameter: dict[str, Any]) -> bool:
-    """Return whether a value can be 422. A path without an object is 404, except for a NUL."""
-    kind: dict[str, Any] = parameter["schema"]
-    is_text = kind.get("type") == "string" and kind.get("format") != "uuid"
-    return bool(parameter["in"] != "path" or is_text)

@@ -242,8 +242,6 @@ def manifest_response(claim: Claim, request: Request) -> Any:
     Raises `Invalid` for an unknown option, and a ValidationError for a value that is not allowed.
     """
     query = ManifestIn(data=request.query_params)
-    if unknown := sorted(set(request.query_params) - {*query.fields, "format"}):
-        raise Invalid(f"Unknown option {', '.join(unknown)}. Options: {', '.join(query.fields)}.")
     query.is_valid(raise_exception=True)
     placement = placement_for(claim)
     form = SnippetForm(request.query_params, use=plan.claim_use(claim, placement), placement=placement)

@@ -6,6 +6,7 @@ import pytest
 from django.urls import resolve
 
 from core.schema import refuses
+from tests.factories import make_user
 
 PROMISED = (
     *("me", "clusters", "nodes", "devices", "device-classes", "profiles", "match", "claims"),
@@ -50,7 +51,7 @@ def test_every_operation_says_what_it_refuses_with(schema):
         (method, path)
         for path, methods in schema["paths"].items()
         for method in methods
-        if not refusals(schema, method, path) >= {401, 406, 429}
+        if not refusals(schema, method, path) >= {401, 406, 422, 429}
     ]
     assert silent == []
 
@@ -73,7 +74,7 @@ def test_every_operation_says_what_it_refuses_with(schema):
     ],
 )
 def test_refusals_follow_from_the_operation_and_what_it_declares(schema, method, path, more):
-    assert refusals(schema, method, path) == {401, 406, 429} | more
+    assert refusals(schema, method, path) == {401, 406, 422, 429} | more
 
 
 def test_a_refusal_is_described_as_a_problem(schema, client):
@@ -90,3 +91,35 @@ def test_a_refusal_is_described_as_a_problem(schema, client):
 def test_a_status_without_a_meaning_cannot_be_declared():
     with pytest.raises(ValueError, match="418"):
         refuses(418)
+
+
+SOME_ID = "01a1fd0e-cd81-741b-ad1f-8943d5325f9e"
+
+
+def test_every_operation_refuses_unknown_parameters_and_names_the_described_ones(schema, client):
+    client.force_login(make_user("root", admin=True))
+    wrong = []
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            parts = [SOME_ID if part.startswith("{") else part for part in path.split("/")]
+            described = sorted(one["name"] for one in operation.get("parameters", ()) if one["in"] == "query")
+            answer = getattr(client, method)(f"{'/'.join(parts)}?nonsense=1")
+            known = ", ".join(described) or "none"
+            if answer.json()["detail"] != f"Unknown parameter nonsense. Known: {known}.":
+                wrong.append((method, path, answer.status_code, answer.json()["detail"]))
+            assert answer.status_code == 422, (method, path)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("query", ["search=x", "team=vision", "limit=null", "limit=", "limit=0", "limit=1.5"])
+def test_unknown_filter_or_malformed_limit_of_a_list_is_refused(client, db, query):
+    client.force_login(make_user("alice"))
+    answer = client.get(f"/api/v1/quotas/?{query}")
+    assert (answer.status_code, answer.json()["field"]) == (422, query.partition("=")[0])
+
+
+def test_format_and_described_filters_are_no_unknown_parameters(client, db):
+    client.force_login(make_user("alice"))
+    assert client.get("/api/v1/claims/?format=json&team=x&state=released&limit=5").status_code == 200
+    assert client.head("/api/v1/claims/?team=x").status_code == 200
+    assert client.options("/api/v1/claims/?team=x").status_code in (200, 422)

@@ -64,7 +64,7 @@ def test_manifest_api_returns_all_kinds_by_default(get):
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ({"colour": "red"}, "Unknown option colour"),
+        ({"colour": "red"}, "Unknown parameter colour. Known: "),
         ({"kind": "cobol"}, "cobol"),
         ({"image": 'a"b'}, "Enter an image like"),
         ({"pods": "many"}, "integer"),
