@@ -1,4 +1,4 @@
-"""Machines on which each preset has something to refuse and something to take, as drivers publish them."""
+"""Machines with devices that each preset must refuse and devices that it gets, as drivers publish them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from demo.controlplane.machines import (
     resource_slice,
     stable_uuid,
 )
-from tests.scheduler.stage import Json
+from tests.scheduler.scenario import Json
 
 INTEL, GAUDI, TPU, NET = "gpu.intel.com", "gaudi.intel.com", "tpu.google.com", "dra.net"
 BROKEN = {"key": "example.com/broken", "effect": "NoSchedule"}

@@ -1,4 +1,4 @@
-"""What the scheduler said of pods that wait, as recorded in messages.jsonl."""
+"""The recorded messages of the scheduler about waiting pods, in messages.jsonl."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 RECORDING = Path(__file__).parent / "messages.jsonl"
 
-type Words = tuple[str, str]  # (reason, message)
+type Message = tuple[str, str]  # (reason, message)
 
 
-def recorded() -> dict[str, Words]:
-    """Return the words by situation. Each line is an object with `situation`, `reason` and `message`."""
+def recorded() -> dict[str, Message]:
+    """Return the messages by scenario. Each line is an object with `situation`, `reason` and `message`."""
     lines = map(json.loads, RECORDING.read_text().splitlines())
     return {line["situation"]: (line["reason"], line["message"]) for line in lines}
 
 
-def alike(words: Words) -> Words:
-    """Take out what depends on what else is in the cluster: how many nodes there are."""
-    reason, message = words
+def normalized(scheduled_condition: Message) -> Message:
+    """Replace the number of nodes, which depends on the rest of the cluster."""
+    reason, message = scheduled_condition
     return reason, re.sub(r"\b\d+(?= node\(s\))|(?<=\b0/)\d+", "N", message)

@@ -1,46 +1,46 @@
-"""Before a pod is made the engine says where it fits and what it gets; then the real scheduler decides."""
+"""The allocator predicts where a pod fits and what it gets; the real scheduler does the same."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from demo.controlplane.client import Client
-from tests.scheduler.judged import it_is_scheduled
-from tests.scheduler.messages import alike, recorded
-from tests.scheduler.play import Act, condition, play, strike
-from tests.scheduler.situations import every
+from tests.scheduler.checks import assert_scheduled_as_predicted
+from tests.scheduler.messages import normalized, recorded
+from tests.scheduler.runner import Outcome, condition, delete_all, run_scenarios
+from tests.scheduler.situations import all_scenarios
 
 pytestmark = pytest.mark.controlplane
-SITUATIONS = every()
+SITUATIONS = all_scenarios()
 
 
 @pytest.fixture(scope="module")
-def acts(controlplane, request) -> Iterator[dict[str, list[Act]]]:
-    """The situations that this run asks for, played all at once."""
+def outcomes(controlplane, request) -> Iterator[dict[str, list[Outcome]]]:
+    """The scenarios of this run, all at once."""
     mine = (item for item in request.session.items if item.path == request.path)
-    stages = [SITUATIONS[item.callspec.params["name"]] for item in mine]
+    scenarios = [SITUATIONS[item.callspec.params["name"]] for item in mine]
     client: Client = controlplane.client()
     try:
-        yield play(client, stages)
+        yield run_scenarios(client, scenarios)
     finally:
-        strike(client)
+        delete_all(client)
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_the_scheduler_does_as_foretold(acts, name):
-    assert acts[name]
-    for act in acts[name]:
-        if act.expected.waits:
-            it_waits(name, act)
+def test_scheduler_allocates_as_predicted(outcomes, name):
+    assert outcomes[name]
+    for outcome in outcomes[name]:
+        if outcome.expected.waits:
+            assert_waits_as_predicted(name, outcome)
         else:
-            it_is_scheduled(act)
+            assert_scheduled_as_predicted(outcome)
 
 
-def it_waits(name: str, act: Act) -> None:
-    assert not act.foretold.fits or act.foretold.refusals
-    assert bool(act.foretold.refusals) == act.expected.fails
-    assert act.foretold.previewed is not True
-    said = condition(act.pod)
-    assert said["status"] == "False"
-    assert alike((said["reason"], said["message"])) == alike(recorded()[name])
-    assert not act.node
+def assert_waits_as_predicted(name: str, outcome: Outcome) -> None:
+    assert not outcome.prediction.fits or outcome.prediction.refusals
+    assert bool(outcome.prediction.refusals) == outcome.expected.fails
+    assert outcome.prediction.previewed is not True
+    pod_condition = condition(outcome.pod)
+    assert pod_condition["status"] == "False"
+    assert normalized((pod_condition["reason"], pod_condition["message"])) == normalized(recorded()[name])
+    assert not outcome.node

@@ -1,4 +1,4 @@
-"""Words of Kubernetes that no allocation explains: what stands in conditions and events of pods that wait."""
+"""Messages of Kubernetes that no allocation explains: conditions and events of waiting pods."""
 
 import re
 from collections.abc import Iterator
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from demo.controlplane.client import Client, Json, eventually
-from tests.scheduler.play import condition, prepare, report, run, strike
-from tests.scheduler.stage import PLAIN, Stage, device, devices
+from tests.scheduler.runner import condition, delete_all, prepare, report, run_pods
+from tests.scheduler.scenario import PLAIN, Scenario, device, devices
 
 pytestmark = pytest.mark.controlplane
 
@@ -21,71 +21,73 @@ FORBIDDEN = (
 )
 
 
-def cordoned(at: Stage) -> None:
-    at.node(cordoned=True)
-    at.usual(*devices("gpu-0"))
-    at.claim("wish", at.exactly())
-    at.pod("wish")
+def cordoned(scenario: Scenario) -> None:
+    scenario.node(cordoned=True)
+    scenario.class_and_slice(*devices("gpu-0"))
+    scenario.claim("claim", scenario.exactly())
+    scenario.pod("claim")
 
 
-def anywhere(at: Stage) -> None:
-    at.usual(*devices("gpu-0"))
-    at.claim("wish", at.exactly(2))
-    at.pod("wish")
-    del at.pods[0].manifest["spec"]["nodeSelector"]
+def anywhere(scenario: Scenario) -> None:
+    scenario.class_and_slice(*devices("gpu-0"))
+    scenario.claim("claim", scenario.exactly(2))
+    scenario.pod("claim")
+    del scenario.pods[0].manifest["spec"]["nodeSelector"]
 
 
-def missing_claim(at: Stage) -> None:
-    at.pod("nowhere")
+def missing_claim(scenario: Scenario) -> None:
+    scenario.pod("nowhere")
 
 
-def missing_template(at: Stage) -> None:
-    at.pod("nowhere")
+def missing_template(scenario: Scenario) -> None:
+    scenario.pod("nowhere")
     use = {"name": "nowhere", "resourceClaimTemplateName": "nowhere"}
-    at.pods[0].manifest["spec"]["resourceClaims"] = [use]
+    scenario.pods[0].manifest["spec"]["resourceClaims"] = [use]
 
 
-def over_quota(at: Stage) -> None:
-    at.usual(*devices("gpu-0"))
-    at.quota("none", **{f"{at.klass}.deviceclass.resource.k8s.io/devices": "0"})
-    at.template("each", at.exactly())
-    at.pod("each")
+def over_quota(scenario: Scenario) -> None:
+    scenario.class_and_slice(*devices("gpu-0"))
+    scenario.quota("none", **{f"{scenario.class_name}.deviceclass.resource.k8s.io/devices": "0"})
+    scenario.template("each", scenario.exactly())
+    scenario.pod("each")
 
 
-def deleted_claim(at: Stage) -> None:
-    at.usual(*devices("gpu-0"))
-    at.claim("wish", at.exactly())
-    at.pod("wish", name="holder", gets=["gpu-0"], earlier=True)
-    at.pod("wish")
+def deleted_claim(scenario: Scenario) -> None:
+    scenario.class_and_slice(*devices("gpu-0"))
+    scenario.claim("claim", scenario.exactly())
+    scenario.pod("claim", name="holder", gets=["gpu-0"], earlier=True)
+    scenario.pod("claim")
 
 
-def unknown_resource(at: Stage) -> None:
-    at.pod(resources={"unknown.example.com/gpu": "1"})
+def unknown_resource(scenario: Scenario) -> None:
+    scenario.pod(resources={"unknown.example.com/gpu": "1"})
 
 
-def gated(at: Stage) -> None:
-    at.usual(*devices("gpu-0"))
-    at.claim("wish", at.exactly())
-    at.pod("wish")
-    at.pods[0].manifest["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
+def gated(scenario: Scenario) -> None:
+    scenario.class_and_slice(*devices("gpu-0"))
+    scenario.claim("claim", scenario.exactly())
+    scenario.pod("claim")
+    scenario.pods[0].manifest["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
 
 
-def evicted(at: Stage) -> None:
-    at.usual(device("gpu-0", raw={"taints": [{"key": "example.com/broken", "effect": "NoExecute"}]}))
-    at.claim("wish", at.exactly(tolerations=[{"operator": "Exists"}]))
-    at.pod("wish", gets=["gpu-0"])
+def evicted(scenario: Scenario) -> None:
+    scenario.class_and_slice(
+        device("gpu-0", raw={"taints": [{"key": "example.com/broken", "effect": "NoExecute"}]})
+    )
+    scenario.claim("claim", scenario.exactly(tolerations=[{"operator": "Exists"}]))
+    scenario.pod("claim", gets=["gpu-0"])
 
 
-def dry_run(at: Stage) -> None:
-    at.usual(*devices("gpu-0", "gpu-1"))
-    at.taint_rule("rule", "None")
+def dry_run(scenario: Scenario) -> None:
+    scenario.class_and_slice(*devices("gpu-0", "gpu-1"))
+    scenario.taint_rule("rule", "None")
 
 
-def never_attached(at: Stage) -> None:
+def never_attached(scenario: Scenario) -> None:
     conditions = {"bindingConditions": ["attached"], "bindingFailureConditions": ["broken"]}
-    at.usual(device("gpu-0", raw=conditions))
-    at.claim("wish", at.exactly())
-    at.pod("wish")
+    scenario.class_and_slice(device("gpu-0", raw=conditions))
+    scenario.claim("claim", scenario.exactly())
+    scenario.pod("claim")
 
 
 SITUATIONS = (
@@ -96,37 +98,39 @@ SITUATIONS = (
 
 @pytest.fixture(scope="module")
 def admin(controlplane) -> Iterator[Client]:
-    """The client of a cluster in which all of this is so, and in which the scheduler has seen every pod."""
+    """The client of a cluster with all scenarios, whose scheduler has seen every pod."""
     client: Client = controlplane.client()
-    stages = [Stage(situation.__name__.replace("_", "-")) for situation in SITUATIONS]
-    for stage, situation in zip(stages, SITUATIONS, strict=True):
-        situation(stage)
+    scenarios = [Scenario(situation.__name__.replace("_", "-")) for situation in SITUATIONS]
+    for scenario, situation in zip(scenarios, SITUATIONS, strict=True):
+        situation(scenario)
     try:
-        prepare(client, stages)
+        prepare(client, scenarios)
         eventually(lambda: used(client, "over-quota-none"), subject="a quota that is counted")
-        client.delete("ResourceClaim", "deleted-claim-wish", PLAIN)
-        for pod in (pod for stage in stages for pod in stage.pods if not pod.earlier):
+        client.delete("ResourceClaim", "deleted-claim-claim", PLAIN)
+        for pod in (pod for scenario in scenarios for pod in scenario.pods if not pod.earlier):
             client.create(pod.manifest)
-        last = Stage("last")
-        last.usual(*devices("gpu-0"))
-        last.claim("wish", last.exactly())
-        last.pod("wish", gets=["gpu-0"])
-        for one in last.objects:
-            client.create(one)
-        run(client, last.pods)
+        last = Scenario("last")
+        last.class_and_slice(*devices("gpu-0"))
+        last.claim("claim", last.exactly())
+        last.pod("claim", gets=["gpu-0"])
+        for manifest in last.objects:
+            client.create(manifest)
+        run_pods(client, last.pods)
         yield client
     finally:
-        strike(client)
+        delete_all(client)
 
 
 def used(client: Client, quota: str) -> Json | None:
     return client.get("ResourceQuota", quota, PLAIN)["status"].get("used")
 
 
-def words(admin: Client, pod: str) -> tuple[str, str]:
+def scheduled_condition(admin: Client, pod: str) -> tuple[str, str]:
     """Return reason and message of the condition, once there is one."""
-    said = eventually(lambda: condition(admin.get("Pod", pod, PLAIN)), subject=f"a condition of {pod}")
-    return said["reason"], said["message"]
+    pod_condition = eventually(
+        lambda: condition(admin.get("Pod", pod, PLAIN)), subject=f"a condition of {pod}"
+    )
+    return pod_condition["reason"], pod_condition["message"]
 
 
 def events(admin: Client, pod: str, reason: str = "") -> list[Json]:
@@ -136,18 +140,18 @@ def events(admin: Client, pod: str, reason: str = "") -> list[Json]:
 
 def event(admin: Client, pod: str, reason: str) -> str:
     """Return the message of the first event of this reason, once there is one."""
-    found = eventually(lambda: events(admin, pod, reason), subject=f"an event {reason} of {pod}")
-    return str(found[0]["message"])
+    matching = eventually(lambda: events(admin, pod, reason), subject=f"an event {reason} of {pod}")
+    return str(matching[0]["message"])
 
 
 def test_a_cordoned_node_is_counted(admin):
-    reason, message = words(admin, "cordoned-pod")
+    reason, message = scheduled_condition(admin, "cordoned-pod")
     assert reason == "Unschedulable"
     assert re.fullmatch(CANNOT.format(r"1 node\(s\) were unschedulable, " + ELSEWHERE), message)
 
 
 def test_every_node_without_enough_devices_is_counted_and_an_event_says_the_same(admin):
-    reason, message = words(admin, "anywhere-pod")
+    reason, message = scheduled_condition(admin, "anywhere-pod")
     assert reason == "Unschedulable"
     counted = r"1 node\(s\) were unschedulable, \d+ cannot allocate all claims"
     assert re.fullmatch(CANNOT.format(counted), message)
@@ -155,7 +159,7 @@ def test_every_node_without_enough_devices_is_counted_and_an_event_says_the_same
 
 
 def test_an_unknown_resource_is_insufficient(admin):
-    reason, message = words(admin, "unknown-resource-pod")
+    reason, message = scheduled_condition(admin, "unknown-resource-pod")
     assert reason == "Unschedulable"
     parts = r"1 Insufficient unknown\.example\.com/gpu, 1 node\(s\) were unschedulable, " + ELSEWHERE
     assert re.fullmatch(CANNOT.format(parts), message)
@@ -163,26 +167,26 @@ def test_an_unknown_resource_is_insufficient(admin):
 
 def test_a_gate_is_named(admin):
     blocked = "Scheduling is blocked due to non-empty scheduling gates"
-    assert words(admin, "gated-pod") == ("SchedulingGated", blocked)
+    assert scheduled_condition(admin, "gated-pod") == ("SchedulingGated", blocked)
 
 
 @pytest.mark.parametrize("name", ["missing-claim", "deleted-claim"])
 def test_a_claim_that_is_missing_or_being_deleted_is_passed_over_in_silence(admin, name):
-    found = admin.get("Pod", f"{name}-pod", PLAIN)
-    assert found["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+    pod = admin.get("Pod", f"{name}-pod", PLAIN)
+    assert pod["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
     assert events(admin, f"{name}-pod") == []
 
 
 def test_a_missing_template_is_an_event(admin):
-    said = event(admin, "missing-template-pod", "FailedResourceClaimCreation")
+    message = event(admin, "missing-template-pod", "FailedResourceClaimCreation")
     missing = 'resourceclaimtemplate.resource.k8s.io "nowhere" not found'
-    assert said == f'PodResourceClaim nowhere: resource claim template "nowhere": {missing}'
+    assert message == f'PodResourceClaim nowhere: resource claim template "nowhere": {missing}'
     assert condition(admin.get("Pod", "missing-template-pod", PLAIN)) == {}
 
 
 def test_a_quota_that_forbids_the_claim_is_an_event(admin):
-    said = event(admin, "over-quota-pod", "FailedResourceClaimCreation")
-    assert re.fullmatch(FORBIDDEN, said.removeprefix("(combined from similar events): "))
+    message = event(admin, "over-quota-pod", "FailedResourceClaimCreation")
+    assert re.fullmatch(FORBIDDEN, message.removeprefix("(combined from similar events): "))
     assert condition(admin.get("Pod", "over-quota-pod", PLAIN)) == {}
 
 
@@ -196,9 +200,13 @@ def test_a_rule_without_effect_counts_what_it_would_do(admin):
     def counted() -> list[Json]:
         return (admin.get("DeviceTaintRule", "dry-run-rule").get("status") or {}).get("conditions") or []
 
-    (said,) = eventually(counted, subject="a condition of the rule")
-    assert (said["type"], said["status"], said["reason"]) == ("EvictionInProgress", "False", "NoEffect")
-    assert said["message"] == (
+    (rule_condition,) = eventually(counted, subject="a condition of the rule")
+    assert (rule_condition["type"], rule_condition["status"], rule_condition["reason"]) == (
+        "EvictionInProgress",
+        "False",
+        "NoEffect",
+    )
+    assert rule_condition["message"] == (
         "2 published devices selected. 0 allocated devices selected. "
         "0 pods would be evicted in 0 different namespaces if the effect was NoExecute. "
         "This information will not be updated again. Recreate the DeviceTaintRule to trigger an update."
@@ -208,25 +216,25 @@ def test_a_rule_without_effect_counts_what_it_would_do(admin):
 def test_a_device_that_is_not_attached_is_waited_for_and_a_failure_is_told(admin):
     pending = event(admin, "never-attached-pod", "BindingConditionsPending")
     assert pending == "waiting for binding conditions for device on node common"
-    stage = Stage("never-attached")
-    never_attached(stage)
-    report(admin, stage.pods[0], "bindingFailureConditions")
-    said = event(admin, "never-attached-pod", "FailedScheduling")
-    failed = 'device binding failed: claim=never-attached-wish, reason=Seen, message="it is broken"'
-    assert said == f'running PreBind plugin "DynamicResources": {failed}'
+    scenario = Scenario("never-attached")
+    never_attached(scenario)
+    report(admin, scenario.pods[0], "bindingFailureConditions")
+    message = event(admin, "never-attached-pod", "FailedScheduling")
+    failed = 'device binding failed: claim=never-attached-claim, reason=Seen, message="it is broken"'
+    assert message == f'running PreBind plugin "DynamicResources": {failed}'
 
 
 def test_a_search_that_takes_too_long_is_given_up(admin):
     """Of 24 alike devices 25 are asked for: combination after combination is tried, and no other pod."""
-    stage = Stage("endless")
-    stage.usual(*devices(*(f"gpu-{number:02}" for number in range(24))))
-    stage.claim("wish", stage.exactly(25))
-    stage.pod("wish", fails=True)
-    prepare(admin, [stage])
+    scenario = Scenario("endless")
+    scenario.class_and_slice(*devices(*(f"gpu-{number:02}" for number in range(24))))
+    scenario.claim("claim", scenario.exactly(25))
+    scenario.pod("claim", fails=True)
+    prepare(admin, [scenario])
     try:
-        (pod,) = run(admin, stage.pods)
+        (pod,) = run_pods(admin, scenario.pods)
     finally:
         admin.delete("Pod", "endless-pod", PLAIN)
-    said = condition(pod)
+    pod_condition = condition(pod)
     timeout = 'running "DynamicResources" filter plugin: node common: timed out trying to allocate devices'
-    assert (said["reason"], said["message"]) == ("SchedulerError", timeout)
+    assert (pod_condition["reason"], pod_condition["message"]) == ("SchedulerError", timeout)

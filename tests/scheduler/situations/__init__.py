@@ -1,5 +1,6 @@
-"""Every situation by name: the functions of the modules of this folder, `two_of_three` as "two-of-three"."""
+"""All scenarios by name: the functions of the modules of this folder, `two_of_three` as "two-of-three"."""
 
+from tests.scheduler.scenario import Scenario, Situation
 from tests.scheduler.situations import (
     alternatives,
     constraints,
@@ -12,7 +13,6 @@ from tests.scheduler.situations import (
     sharing,
     taints,
 )
-from tests.scheduler.stage import Situation, Stage
 
 TOPICS = (
     alternatives,
@@ -28,16 +28,16 @@ TOPICS = (
 )
 
 
-def every() -> dict[str, Stage]:
-    found: dict[str, Stage] = {}
+def all_scenarios() -> dict[str, Scenario]:
+    scenarios: dict[str, Scenario] = {}
     for topic in TOPICS:
         for name, function in vars(topic).items():
             if getattr(function, "__module__", "") == topic.__name__ and not name.startswith("_"):
-                found[name.replace("_", "-")] = _staged(name.replace("_", "-"), function)
-    return found
+                scenarios[name.replace("_", "-")] = _scenario(name.replace("_", "-"), function)
+    return scenarios
 
 
-def _staged(name: str, situation: Situation) -> Stage:
-    stage = Stage(name)
-    situation(stage)
-    return stage
+def _scenario(name: str, situation: Situation) -> Scenario:
+    scenario = Scenario(name)
+    situation(scenario)
+    return scenario

@@ -1,106 +1,114 @@
 """Devices that are held, claims that are shared, templates, and configuration for drivers."""
 
-from tests.scheduler.stage import Json, Stage, device, devices
+from tests.scheduler.scenario import Json, Scenario, device, devices
 
 
-def _for(at: Stage, level: str, *requests: str) -> Json:
-    opaque = {"driver": at.driver, "parameters": {"apiVersion": "example.com/v1", "level": level}}
+def _for(scenario: Scenario, level: str, *requests: str) -> Json:
+    opaque = {"driver": scenario.driver, "parameters": {"apiVersion": "example.com/v1", "level": level}}
     return {"opaque": opaque} | ({"requests": list(requests)} if requests else {})
 
 
-def a_held_device(at: Stage) -> None:
-    at.usual(*devices("gpu-0", "gpu-1"))
-    at.claim("theirs", at.exactly())
-    at.pod("theirs", name="holder", gets=["gpu-0"], earlier=True)
-    at.claim("wish", at.exactly())
-    at.pod("wish", gets=["gpu-1"])
+def a_held_device(scenario: Scenario) -> None:
+    scenario.class_and_slice(*devices("gpu-0", "gpu-1"))
+    scenario.claim("theirs", scenario.exactly())
+    scenario.pod("theirs", name="holder", gets=["gpu-0"], earlier=True)
+    scenario.claim("claim", scenario.exactly())
+    scenario.pod("claim", gets=["gpu-1"])
 
 
-def every_device_is_held(at: Stage) -> None:
-    at.usual(*devices("gpu-0", "gpu-1"))
-    at.claim("theirs", at.exactly(2))
-    at.pod("theirs", name="holder", gets=["gpu-0", "gpu-1"], earlier=True)
-    at.claim("wish", at.exactly())
-    at.pod("wish")
+def every_device_is_held(scenario: Scenario) -> None:
+    scenario.class_and_slice(*devices("gpu-0", "gpu-1"))
+    scenario.claim("theirs", scenario.exactly(2))
+    scenario.pod("theirs", name="holder", gets=["gpu-0", "gpu-1"], earlier=True)
+    scenario.claim("claim", scenario.exactly())
+    scenario.pod("claim")
 
 
-def all_with_one_held(at: Stage) -> None:
-    at.usual(*devices("gpu-0", "gpu-1"))
-    at.claim("theirs", at.exactly())
-    at.pod("theirs", name="holder", gets=["gpu-0"], earlier=True)
-    at.claim("wish", at.exactly(allocationMode="All"))
-    at.pod("wish")
+def all_with_one_held(scenario: Scenario) -> None:
+    scenario.class_and_slice(*devices("gpu-0", "gpu-1"))
+    scenario.claim("theirs", scenario.exactly())
+    scenario.pod("theirs", name="holder", gets=["gpu-0"], earlier=True)
+    scenario.claim("claim", scenario.exactly(allocationMode="All"))
+    scenario.pod("claim")
 
 
-def a_shared_claim(at: Stage) -> None:
-    at.usual(*devices("gpu-0"))
-    at.claim("shared", at.exactly())
-    at.pod("shared", name="first", gets=["gpu-0"], earlier=True)
-    at.pod("shared", name="second", gets=["gpu-0"])
+def a_shared_claim(scenario: Scenario) -> None:
+    scenario.class_and_slice(*devices("gpu-0"))
+    scenario.claim("shared", scenario.exactly())
+    scenario.pod("shared", name="first", gets=["gpu-0"], earlier=True)
+    scenario.pod("shared", name="second", gets=["gpu-0"])
 
 
-def two_pods_for_one_new_claim(at: Stage) -> None:
-    at.usual(*devices("gpu-0"))
-    at.claim("shared", at.exactly())
-    at.pod("shared", name="one", gets=["gpu-0"])
-    at.pod("shared", name="other", gets=["gpu-0"])
+def two_pods_for_one_new_claim(scenario: Scenario) -> None:
+    scenario.class_and_slice(*devices("gpu-0"))
+    scenario.claim("shared", scenario.exactly())
+    scenario.pod("shared", name="one", gets=["gpu-0"])
+    scenario.pod("shared", name="other", gets=["gpu-0"])
 
 
-def a_claim_that_is_held_on_another_node(at: Stage) -> None:
-    at.node()
-    at.usual(*devices("gpu-0"))
-    at.node("b")
-    at.slice(*devices("gpu-0"), node="b")
-    at.claim("shared", at.exactly())
-    at.pod("shared", name="holder", gets=["gpu-0"], earlier=True, on="b")
-    at.claim("own", at.exactly())
-    at.pod("shared", "own", name="follower")
+def a_claim_that_is_held_on_another_node(scenario: Scenario) -> None:
+    scenario.node()
+    scenario.class_and_slice(*devices("gpu-0"))
+    scenario.node("b")
+    scenario.slice(*devices("gpu-0"), node="b")
+    scenario.claim("shared", scenario.exactly())
+    scenario.pod("shared", name="holder", gets=["gpu-0"], earlier=True, on="b")
+    scenario.claim("own", scenario.exactly())
+    scenario.pod("shared", "own", name="follower")
 
 
-def a_held_claim_beside_a_new_one(at: Stage) -> None:
-    at.node()
-    at.usual(*devices("gpu-0"))
-    at.node("b")
-    at.slice(*devices("gpu-0", "gpu-1"), node="b")
-    at.claim("shared", at.exactly())
-    at.pod("shared", name="holder", gets=["gpu-0"], earlier=True, on="b")
-    at.claim("own", at.exactly())
-    at.pod("shared", "own", name="follower", gets=["gpu-0", "gpu-1"])
+def a_held_claim_beside_a_new_one(scenario: Scenario) -> None:
+    scenario.node()
+    scenario.class_and_slice(*devices("gpu-0"))
+    scenario.node("b")
+    scenario.slice(*devices("gpu-0", "gpu-1"), node="b")
+    scenario.claim("shared", scenario.exactly())
+    scenario.pod("shared", name="holder", gets=["gpu-0"], earlier=True, on="b")
+    scenario.claim("own", scenario.exactly())
+    scenario.pod("shared", "own", name="follower", gets=["gpu-0", "gpu-1"])
 
 
-def a_template_for_each_pod(at: Stage) -> None:
-    at.usual(*devices("gpu-0", "gpu-1"))
-    at.template("each", at.exactly())
-    at.pod("each", name="first", gets=["gpu-0"], earlier=True)
-    at.pod("each", name="second", gets=["gpu-1"])
+def a_template_for_each_pod(scenario: Scenario) -> None:
+    scenario.class_and_slice(*devices("gpu-0", "gpu-1"))
+    scenario.template("each", scenario.exactly())
+    scenario.pod("each", name="first", gets=["gpu-0"], earlier=True)
+    scenario.pod("each", name="second", gets=["gpu-1"])
 
 
-def configuration_of_class_and_claim(at: Stage) -> None:
-    at.device_class(config=[_for(at, "class")])
-    at.slice(*devices("gpu-0"))
-    at.claim("wish", at.exactly(), config=[_for(at, "claim")])
-    at.pod("wish", gets=["gpu-0"])
+def configuration_of_class_and_claim(scenario: Scenario) -> None:
+    scenario.device_class(config=[_for(scenario, "class")])
+    scenario.slice(*devices("gpu-0"))
+    scenario.claim("claim", scenario.exactly(), config=[_for(scenario, "claim")])
+    scenario.pod("claim", gets=["gpu-0"])
 
 
-def configuration_of_one_request(at: Stage) -> None:
-    at.device_class(config=[_for(at, "first"), _for(at, "second")])
-    at.device_class("plain.example.com", f"device.driver == '{at.driver}'")
-    at.slice(*devices("gpu-0", "gpu-1", "gpu-2"))
+def configuration_of_one_request(scenario: Scenario) -> None:
+    scenario.device_class(config=[_for(scenario, "first"), _for(scenario, "second")])
+    scenario.device_class("plain.example.com", f"device.driver == '{scenario.driver}'")
+    scenario.slice(*devices("gpu-0", "gpu-1", "gpu-2"))
     requests = [
-        at.exactly(name="one"),
-        at.exactly(name="plain", klass="plain.example.com"),
-        at.exactly(name="two"),
+        scenario.exactly(name="one"),
+        scenario.exactly(name="plain", class_name="plain.example.com"),
+        scenario.exactly(name="two"),
     ]
-    at.claim("wish", *requests, config=[_for(at, "two", "two"), _for(at, "both", "one", "plain", "two")])
-    at.pod("wish", gets=["gpu-0", "gpu-1", "gpu-2"])
+    scenario.claim(
+        "claim",
+        *requests,
+        config=[_for(scenario, "two", "two"), _for(scenario, "both", "one", "plain", "two")],
+    )
+    scenario.pod("claim", gets=["gpu-0", "gpu-1", "gpu-2"])
 
 
-def configuration_of_an_alternative(at: Stage) -> None:
-    at.usual(device("gpu-0", size=40))
+def configuration_of_an_alternative(scenario: Scenario) -> None:
+    scenario.class_and_slice(device("gpu-0", size=40))
     alternatives = [
-        {"name": "large", **at.asks(1, at.has(size=80))},
-        {"name": "small", **at.asks(1, at.has(size=40))},
+        {"name": "large", **scenario.exact_request(1, scenario.has(size=80))},
+        {"name": "small", **scenario.exact_request(1, scenario.has(size=40))},
     ]
-    config = [_for(at, "large", "gpu/large"), _for(at, "small", "gpu/small"), _for(at, "any", "gpu")]
-    at.claim("wish", {"name": "gpu", "firstAvailable": alternatives}, config=config)
-    at.pod("wish", gets=["gpu-0"])
+    config = [
+        _for(scenario, "large", "gpu/large"),
+        _for(scenario, "small", "gpu/small"),
+        _for(scenario, "any", "gpu"),
+    ]
+    scenario.claim("claim", {"name": "gpu", "firstAvailable": alternatives}, config=config)
+    scenario.pod("claim", gets=["gpu-0"])

@@ -1,6 +1,6 @@
 """Devices that take of shared counters: a GPU as a whole, or cut into parts."""
 
-from tests.scheduler.stage import Json, Stage, device
+from tests.scheduler.scenario import Json, Scenario, device
 
 
 def _part(name: str, size: str, *slots: int) -> Json:
@@ -8,16 +8,16 @@ def _part(name: str, size: str, *slots: int) -> Json:
     return device(name, size=size, raw={"consumesCounters": [{"counterSet": "gpu-0", "counters": counters}]})
 
 
-def _cut(at: Stage, *parts: Json) -> None:
+def _cut(scenario: Scenario, *parts: Json) -> None:
     """A GPU of 40Gi in four slots; its counters stand in a slice of their own."""
-    at.usual(*parts, name="devices", of=2)
+    scenario.class_and_slice(*parts, name="devices", of=2)
     counters = {"memory": {"value": "40Gi"}, **{f"slot-{slot}": {"value": "1"} for slot in range(4)}}
-    at.slice(name="counters", of=2, sharedCounters=[{"name": "gpu-0", "counters": counters}])
+    scenario.slice(name="counters", of=2, sharedCounters=[{"name": "gpu-0", "counters": counters}])
 
 
-def _whole_and_parts(at: Stage) -> None:
+def _whole_and_parts(scenario: Scenario) -> None:
     _cut(
-        at,
+        scenario,
         _part("whole", "40Gi", 0, 1, 2, 3),
         _part("half-0", "20Gi", 0, 1),
         _part("half-2", "20Gi", 2, 3),
@@ -25,59 +25,61 @@ def _whole_and_parts(at: Stage) -> None:
     )
 
 
-def a_whole_leaves_no_part(at: Stage) -> None:
-    _whole_and_parts(at)
-    at.claim("theirs", at.exactly(1, at.has(size="40Gi")))
-    at.pod("theirs", name="holder", gets=["whole"], earlier=True)
-    at.claim("wish", at.exactly(1, at.has(size="10Gi")))
-    at.pod("wish")
+def a_whole_leaves_no_part(scenario: Scenario) -> None:
+    _whole_and_parts(scenario)
+    scenario.claim("theirs", scenario.exactly(1, scenario.has(size="40Gi")))
+    scenario.pod("theirs", name="holder", gets=["whole"], earlier=True)
+    scenario.claim("claim", scenario.exactly(1, scenario.has(size="10Gi")))
+    scenario.pod("claim")
 
 
-def a_part_leaves_no_whole(at: Stage) -> None:
-    _whole_and_parts(at)
-    at.claim("theirs", at.exactly(1, at.has(size="10Gi")))
-    at.pod("theirs", name="holder", gets=["quarter-1"], earlier=True)
-    at.claim("wish", at.exactly(1, at.has(size="40Gi")))
-    at.pod("wish")
+def a_part_leaves_no_whole(scenario: Scenario) -> None:
+    _whole_and_parts(scenario)
+    scenario.claim("theirs", scenario.exactly(1, scenario.has(size="10Gi")))
+    scenario.pod("theirs", name="holder", gets=["quarter-1"], earlier=True)
+    scenario.claim("claim", scenario.exactly(1, scenario.has(size="40Gi")))
+    scenario.pod("claim")
 
 
-def a_part_beside_a_part(at: Stage) -> None:
-    _whole_and_parts(at)
-    at.claim("theirs", at.exactly(1, at.has(size="10Gi")))
-    at.pod("theirs", name="holder", gets=["quarter-1"], earlier=True)
-    at.claim("wish", at.exactly(1, at.has(size="20Gi")))
-    at.pod("wish", gets=["half-2"])
+def a_part_beside_a_part(scenario: Scenario) -> None:
+    _whole_and_parts(scenario)
+    scenario.claim("theirs", scenario.exactly(1, scenario.has(size="10Gi")))
+    scenario.pod("theirs", name="holder", gets=["quarter-1"], earlier=True)
+    scenario.claim("claim", scenario.exactly(1, scenario.has(size="20Gi")))
+    scenario.pod("claim", gets=["half-2"])
 
 
-def parts_in_one_claim(at: Stage) -> None:
-    _whole_and_parts(at)
-    at.claim(
-        "wish", at.exactly(1, at.has(size="20Gi"), "half"), at.exactly(1, at.has(size="10Gi"), "quarter")
+def parts_in_one_claim(scenario: Scenario) -> None:
+    _whole_and_parts(scenario)
+    scenario.claim(
+        "claim",
+        scenario.exactly(1, scenario.has(size="20Gi"), "half"),
+        scenario.exactly(1, scenario.has(size="10Gi"), "quarter"),
     )
-    at.pod("wish", gets=["half-2", "quarter-1"])
+    scenario.pod("claim", gets=["half-2", "quarter-1"])
 
 
-def all_parts_do_not_fit(at: Stage) -> None:
-    _whole_and_parts(at)
-    at.claim("wish", at.exactly(allocationMode="All"))
-    at.pod("wish")
+def all_parts_do_not_fit(scenario: Scenario) -> None:
+    _whole_and_parts(scenario)
+    scenario.claim("claim", scenario.exactly(allocationMode="All"))
+    scenario.pod("claim")
 
 
-def the_first_part_that_counters_allow(at: Stage) -> None:
-    _whole_and_parts(at)
-    at.claim("wish", at.exactly(2))
-    at.pod("wish", gets=["half-0", "half-2"])
+def the_first_part_that_counters_allow(scenario: Scenario) -> None:
+    _whole_and_parts(scenario)
+    scenario.claim("claim", scenario.exactly(2))
+    scenario.pod("claim", gets=["half-0", "half-2"])
 
 
-def a_counter_that_the_pool_lacks(at: Stage) -> None:
-    at.node()
-    _cut(at, _part("half-0", "20Gi", 0, 1), _part("odd", "10Gi", 7))
-    at.claim("wish", at.exactly(1, at.has(size="20Gi")))
-    at.pod("wish")
+def a_counter_that_the_pool_lacks(scenario: Scenario) -> None:
+    scenario.node()
+    _cut(scenario, _part("half-0", "20Gi", 0, 1), _part("odd", "10Gi", 7))
+    scenario.claim("claim", scenario.exactly(1, scenario.has(size="20Gi")))
+    scenario.pod("claim")
 
 
-def counters_without_their_slice(at: Stage) -> None:
-    at.node()
-    at.usual(_part("whole", "40Gi", 0, 1, 2, 3), name="devices", of=2)
-    at.claim("wish", at.exactly())
-    at.pod("wish")
+def counters_without_their_slice(scenario: Scenario) -> None:
+    scenario.node()
+    scenario.class_and_slice(_part("whole", "40Gi", 0, 1, 2, 3), name="devices", of=2)
+    scenario.claim("claim", scenario.exactly())
+    scenario.pod("claim")

@@ -1,8 +1,9 @@
 """
-One situation as data: what is put into a cluster under names of its own, and what its pods get.
+One scenario as data: its objects, with names of their own, and what its pods get.
 
-Each situation has a driver and a class of its own, so they do not meet on the node that most of them share.
-Those with pools that are wrong, or with several nodes, bring nodes. All that is made is labelled `situation`.
+Each scenario has its own driver and class, so scenarios do not affect one another on the node that most of
+them share. Scenarios with wrong pools or several nodes have their own nodes. All objects have the label
+`situation`.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ COMMON = "common"  # the node of those that bring none
 @dataclass(frozen=True, slots=True)
 class Pod:
     """
-    A pod, and what is expected of it: the names of the devices of all its claims in order, or a wait.
+    A pod and its expected outcome: the names of the devices of all its claims in order, or a wait.
 
-    `fails` is a wait that trying again would not end: the engine refuses to search. A pod that `binds` late
-    is bound only when its driver has reported a condition of the device. One that is `pinned` names its node.
+    `fails` is a wait that a retry would not end: the allocator refuses to search. A pod that `binds` late is
+    bound only when its driver has reported a condition of the device. A `pinned` pod names its node.
     """
 
     manifest: Json
@@ -46,14 +47,14 @@ class Pod:
         return not self.gets
 
 
-class Stage:
-    """Collects the objects of one situation. Methods that make an object return nothing."""
+class Scenario:
+    """Collects the objects of one scenario. Methods that create an object return nothing."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.namespace = PLAIN
         self.home = COMMON
-        self.driver = self.klass = f"{name}.example.com"
+        self.driver = self.class_name = f"{name}.example.com"
         self.objects: list[Json] = []
         self.pods: list[Pod] = []
 
@@ -61,7 +62,7 @@ class Stage:
         self.namespace = PRIVILEGED
 
     def node(self, name: str = "", *, cordoned: bool = False, **labels: str) -> None:
-        """Bring a node; the nameless one is where slices are that name none."""
+        """Add a node; slices that name no node are on the nameless one."""
         name = self._full(name)
         self.home = self.name
         labels |= {"kubernetes.io/hostname": name}
@@ -70,7 +71,7 @@ class Stage:
     def device_class(self, name: str = "", expression: str = "", **spec: Any) -> None:
         expression = expression or f"device.driver == '{self.driver}'"
         selectors = [{"cel": {"expression": expression}}]
-        self._add("DeviceClass", name or self.klass, {"spec": {"selectors": selectors, **spec}})
+        self._add("DeviceClass", name or self.class_name, {"spec": {"selectors": selectors, **spec}})
 
     def slice(
         self, *devices: Json, node: str = "", pool: str = "", name: str = "0", of: int = 1, **spec: Any
@@ -85,8 +86,8 @@ class Stage:
         spec |= {"driver": self.driver, "pool": {"name": pool, **numbers}}
         self._add("ResourceSlice", f"{pool}-{name}", {"spec": spec})
 
-    def usual(self, *devices: Json, **slice_spec: Any) -> None:
-        """Publish devices and make a class of them."""
+    def class_and_slice(self, *devices: Json, **slice_spec: Any) -> None:
+        """Publish devices and add a class of them."""
         self.device_class()
         self.slice(*devices, **slice_spec)
 
@@ -102,17 +103,19 @@ class Stage:
         ]
         return " && ".join(parts)
 
-    def asks(self, count: int | None = None, where: str = "", klass: str = "", **more: Any) -> Json:
-        """Return what stands under `exactly`, or as an alternative."""
-        asked: Json = {"deviceClassName": klass or self.klass, **more}
+    def exact_request(
+        self, count: int | None = None, where: str = "", class_name: str = "", **more: Any
+    ) -> Json:
+        """Return the value of `exactly`, or an alternative."""
+        exact_body: Json = {"deviceClassName": class_name or self.class_name, **more}
         if count is not None:
-            asked["count"] = count
+            exact_body["count"] = count
         if where:
-            asked["selectors"] = [{"cel": {"expression": where}}]
-        return asked
+            exact_body["selectors"] = [{"cel": {"expression": where}}]
+        return exact_body
 
     def exactly(self, count: int | None = None, where: str = "", name: str = "gpu", **more: Any) -> Json:
-        return {"name": name, "exactly": self.asks(count, where, **more)}
+        return {"name": name, "exactly": self.exact_request(count, where, **more)}
 
     def claim(self, name: str, *requests: Json, **devices: Any) -> None:
         spec = {"devices": {"requests": list(requests), **devices}}
@@ -133,15 +136,15 @@ class Stage:
         on: str = "",
         resources: Json | None = None,
     ) -> None:
-        """Add a pod that uses claims and templates by name. An `earlier` one runs when the others come."""
+        """Add a pod that uses claims and templates by name. An `earlier` one runs before the others."""
         uses = [{"name": claim, self._source(claim): self._full(claim)} for claim in claims]
         amounts = {"requests": resources, "limits": resources} if resources else {}
-        asked = {"claims": [{"name": claim} for claim in claims], **amounts}
+        container_resources = {"claims": [{"name": claim} for claim in claims], **amounts}
         brought = {"situation": self.name} if self.home != COMMON else {"kubernetes.io/hostname": COMMON}
         where = {"kubernetes.io/hostname": self._full(on)} if on else brought
         spec: Json = {
             "nodeSelector": where,
-            "containers": [{"name": "main", "image": "example", "resources": asked}],
+            "containers": [{"name": "main", "image": "example", "resources": container_resources}],
             "resourceClaims": uses,
         }
         manifest = {"kind": "Pod", "metadata": self._metadata("Pod", name), "spec": spec}
@@ -166,23 +169,27 @@ class Stage:
         return f"{self.name}-{name}" if name else self.name
 
     def _source(self, claim: str) -> str:
-        names = (one["metadata"]["name"] for one in self.objects if one["kind"] == "ResourceClaimTemplate")
+        names = (
+            manifest["metadata"]["name"]
+            for manifest in self.objects
+            if manifest["kind"] == "ResourceClaimTemplate"
+        )
         return "resourceClaimTemplateName" if self._full(claim) in names else "resourceClaimName"
 
 
-type Situation = Callable[[Stage], None]
+type Situation = Callable[[Scenario], None]
 
 
 def device(name: str, capacity: Json | None = None, *, raw: Json | None = None, **attributes: Any) -> Json:
     """Return a device of a slice. A capacity is a quantity, or the whole entry with its policy."""
-    made: Json = {"name": name, **(raw or {})}
+    published: Json = {"name": name, **(raw or {})}
     if attributes:
-        made["attributes"] = {key: {_kind(value): value} for key, value in attributes.items()}
+        published["attributes"] = {key: {_kind(value): value} for key, value in attributes.items()}
     if capacity:
-        made["capacity"] = {
+        published["capacity"] = {
             key: value if isinstance(value, dict) else {"value": value} for key, value in capacity.items()
         }
-    return made
+    return published
 
 
 def devices(*names: str) -> list[Json]:
