@@ -347,7 +347,7 @@ VERSION = OpenApiParameter("version", int, description="The claim version that y
 
 
 class ClaimApiFilter(filters.FilterSet):
-    state = filters.MultipleChoiceFilter(choices=ClaimState.choices)
+    state = filters.MultipleChoiceFilter(choices=ClaimState.choices, distinct=False)
     team = filters.CharFilter(field_name="team__slug")
     cluster = filters.CharFilter(field_name="cluster__name")
     profile = filters.CharFilter(method="filter_profile", label="Slug of one of its profiles")
@@ -360,7 +360,7 @@ class ClaimApiFilter(filters.FilterSet):
         return queryset.filter(requested_by=self.request.user) if value else queryset
 
 
-class ClaimViewSet(LifecycleActions, mixins.ListModelMixin, mixins.RetrieveModelMixin):
+class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
     """Claims of your teams, from request to release."""
 
     serializer_class: type[BaseSerializer[Any]] = api_types.ClaimOut
@@ -369,18 +369,17 @@ class ClaimViewSet(LifecycleActions, mixins.ListModelMixin, mixins.RetrieveModel
     filterset_class = ClaimApiFilter
 
     def get_queryset(self) -> QuerySet[Claim]:
-        visible = Claim.objects.visible_to(user_of(self.request)).select_related("decided_by").for_list()
+        visible = Claim.objects.visible_to(user_of(self.request))
         if self.action == "list":
-            unread = (
-                "spec",
-                "original_request",
-                "profile_version__spec",
-                "cluster__discovery",
-                "cluster__credentials",
-            )
-            return visible.defer(*unread)
+            return visible
         held_now = Prefetch("allocations", Allocation.objects.filter(ended_at=None), to_attr="held_now")
-        return visible.prefetch_related(held_now)
+        return visible.select_related("decided_by").for_list().prefetch_related(held_now)
+
+    @extend_schema(responses=api_types.ClaimOut(many=True))
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Claims of your teams, from request to release."""
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset()).values("id"))
+        return self.get_paginated_response(api_types.claims_by_keys([row["id"] for row in page or ()]))
 
     @refuses(404)
     @extend_schema(request=api_types.ClaimIn, responses={201: api_types.ClaimDetailOut}, parameters=[KEY])

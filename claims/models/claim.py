@@ -77,10 +77,12 @@ class Claim(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=63)  # of the object in the cluster: a DNS label
     key = models.CharField(max_length=80)  # Idempotency-Key of the requester
-    team = models.ForeignKey(Team, models.PROTECT, related_name="claims")
+    team = models.ForeignKey(Team, models.PROTECT, related_name="claims", db_index=False)
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="claims")
     namespace = models.CharField(max_length=63)
-    profile_version = models.ForeignKey(ProfileVersion, models.PROTECT, related_name="claims")
+    profile_version = models.ForeignKey(
+        ProfileVersion, models.PROTECT, related_name="claims", db_index=False
+    )
     requested_by = models.ForeignKey(User, models.PROTECT, related_name="claims")
     delivery = models.CharField(max_length=8, choices=Delivery, default=Delivery.CLAIM)
     devices = models.PositiveIntegerField()  # per ResourceClaim, the worst case of dra.quota
@@ -121,14 +123,26 @@ class Claim(models.Model):
             models.UniqueConstraint(
                 fields=["cluster", "namespace", "name"],
                 condition=~Q(state__in=FINAL),
+                include=["id", "state", "parallel", "delivery"],  # what a ResourceQuota counts
                 name="claim_name_free",
             ),
             models.CheckConstraint(condition=Q(parallel__gt=0), name="claim_parallel_positive"),
             models.CheckConstraint(condition=Q(state__in=ClaimState.values), name="claim_state_known"),
         )
         indexes = (
-            models.Index(fields=["team", "state"], name="claim_team_state"),
-            models.Index(fields=["team"], condition=~Q(state__in=FINAL), name="claim_live"),
+            # Lists and quotas of a team read these two alone: its rows are spread over the whole table.
+            models.Index(
+                fields=["team", "state"],
+                include=["id", "created_at", "profile_version", "requested_by"],
+                name="claim_team_state",
+            ),
+            models.Index(
+                fields=["team", "state"],
+                include=["id", "profile_version", "devices", "parallel", "carried", "replaces"],
+                condition=~Q(state__in=FINAL),
+                name="claim_live",
+            ),
+            models.Index(fields=["profile_version", "id"], name="claim_profile_version"),
             models.Index(fields=["profile_version"], condition=~Q(state__in=FINAL), name="claim_by_version"),
             models.Index(fields=["state", "expires_at"], condition=~Q(state__in=FINAL), name="claim_expiry"),
             models.Index(fields=["id"], condition=Q(state__in=GRANTED), name="claim_granted"),

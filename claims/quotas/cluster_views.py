@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.db.models import Exists, OuterRef
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.models import TeamNamespace, WrittenQuota
-from claims.quotas.quota_usage import QuotaUsage, team_usage
+from claims.quotas.quota_usage import QuotaUsage
 from claims.quotas.resource_quota import Headroom, headrooms
 from claims.quotas.resource_quota_sync import is_writable
 from claims.quotas.tasks import write_cluster
@@ -21,6 +23,8 @@ from dra import quota
 from inventory.clusters import write_quotas
 from inventory.models import Cluster, Namespace
 from teams.access import is_platform_admin
+
+TEAMS_PER_PAGE = 10
 
 
 @dataclass(frozen=True)
@@ -57,31 +61,17 @@ class DeletedQuota:
 @require_safe
 def cluster_quotas(request: HttpRequest, name: str) -> HttpResponse:
     cluster = cluster_for(request, name)
-    team_namespaces = (
-        TeamNamespace.objects.filter(cluster=cluster).select_related("team").order_by("team__slug")
-    )
-    written = {
-        row.team_namespace_id: row for row in WrittenQuota.objects.filter(team_namespace__cluster=cluster)
-    }
-    by_team: dict[object, list[QuotaUsage]] = {}
-    for use in team_usage([team_namespace.team for team_namespace in team_namespaces]):
-        if use.quota.device_class:
-            by_team.setdefault(use.team.pk, []).append(use)
-    headroom = headrooms(team_namespaces)
-    rows = [
-        namespace_row(
-            team_namespace,
-            written.get(team_namespace.pk),
-            headroom[team_namespace.pk],
-            by_team.get(team_namespace.team_id, []),
-        )
-        for team_namespace in team_namespaces
-    ]
+    failing = WrittenQuota.objects.filter(team_namespace__cluster=cluster).exclude(problem="")
+    is_failing = Exists(failing.filter(team_namespace=OuterRef("pk")))
+    team_namespaces = TeamNamespace.objects.filter(cluster=cluster).select_related("team", "written_quota")
+    ordered = team_namespaces.alias(is_failing=is_failing).order_by("-is_failing", "team__slug", "pk")
+    shown = Paginator(ordered, TEAMS_PER_PAGE).get_page(request.GET.get("page"))
+    rooms = headrooms(shown.object_list)
     page = {
         "cluster": cluster,
-        "rows": rows,
-        "drifted": sum(bool(row.written and row.written.drift) for row in rows),
-        "failing": sum(bool(row.written and row.written.problem) for row in rows),
+        "rows": [namespace_row(team_namespace, rooms[team_namespace.pk]) for team_namespace in shown],
+        "page": shown,
+        "failing": failing.count(),
     }
     return render(request, "claims/quotas/cluster_quotas.html", page)
 
@@ -136,12 +126,11 @@ def cluster_for(request: HttpRequest, name: str) -> Cluster:
     return cluster
 
 
-def namespace_row(
-    team_namespace: TeamNamespace, written: WrittenQuota | None, room: Headroom, standings: list[QuotaUsage]
-) -> NamespaceRow:
+def namespace_row(team_namespace: TeamNamespace, room: Headroom) -> NamespaceRow:
+    written: WrittenQuota | None = getattr(team_namespace, "written_quota", None)
     observed_hard, observed_used = (written.observed_hard, written.observed_used) if written else ({}, {})
     lines = []
-    for use in standings:
+    for use in room.quotas:
         name = use.quota.device_class
         key = quota.class_quota_key(name)
         seen = (observed_hard.get(key, ""), observed_used.get(key, ""))

@@ -261,12 +261,12 @@ def quota_label(quota: Quota) -> str:
     return quota.device_class or str(quota.profile)
 
 
-def team_usage(teams: Iterable[Team]) -> list[QuotaUsage]:
+def team_usage(teams: Iterable[Team], unmanaged: UnmanagedByTeam | None = None) -> list[QuotaUsage]:
     """Return every quota of these teams with its use; the number of queries does not grow with them."""
     ids = [team.pk for team in teams]
     if len(ids) == 1:
-        return quota_usage(QUOTAS_OF_TEAM.objects(*ids))
-    return quota_usage(Quota.objects.filter(team__in=ids).select_related("team", "profile"))
+        return quota_usage(QUOTAS_OF_TEAM.objects(*ids), unmanaged)
+    return quota_usage(Quota.objects.filter(team__in=ids).select_related("team", "profile"), unmanaged)
 
 
 QUOTAS_OF_TEAM: PreparedObjects[Quota] = PreparedObjects(

@@ -9,7 +9,7 @@ with kubectl.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from uuid import UUID
@@ -20,8 +20,8 @@ from django.utils import timezone
 
 from claims.models import Claim, ClaimCharge, Delivery, Quota, TeamNamespace, WrittenQuota
 from claims.plans.plan import TEAM_LABEL
-from claims.quotas.counts import unmanaged_use
-from claims.quotas.quota_usage import team_usage
+from claims.quotas.counts import UnmanagedUse, unmanaged_use
+from claims.quotas.quota_usage import QuotaUsage, team_usage
 from claims.states import GRANTED
 from cluster.protocol import RESOURCE_QUOTA, ClusterConflict, ClusterError, Gateway, Manifest, Unreachable
 from dra import quota
@@ -50,11 +50,13 @@ class Headroom:
     """
     Devices by class: `present` in a namespace and `free` in the quota of the team; the limit is their sum.
 
-    `claims` and `templates` are the limits for those, None without a limit.
+    `claims` and `templates` are the limits for those, None without a limit. `quotas` are those of the team for
+    a class.
     """
 
     present: dict[str, int]
     free: dict[str, int]
+    quotas: Sequence[QuotaUsage]
     claims: int | None = None
     templates: int | None = None
 
@@ -68,16 +70,16 @@ def headrooms(team_namespaces: Collection[TeamNamespace]) -> dict[int, Headroom]
     Return the headroom of each of these namespaces by primary key, in a fixed number of queries, for the
     classes that the cluster publishes or the team has a quota of.
     """
-    current = _namespace_usage(team_namespaces)
-    free: dict[UUID, dict[str, int]] = defaultdict(dict)
+    teams = {team_namespace.team_id: team_namespace.team for team_namespace in team_namespaces}
+    unmanaged = unmanaged_use(teams)
+    current = _namespace_usage(team_namespaces, chain.from_iterable(unmanaged.values()))
+    quotas: dict[UUID, list[QuotaUsage]] = defaultdict(list)
     claims: dict[UUID, int] = {}
-    for use in team_usage(
-        {team_namespace.team_id: team_namespace.team for team_namespace in team_namespaces}.values()
-    ):
+    for use in team_usage(teams.values(), unmanaged):
         if use.quota.counts == Quota.Counts.CLAIMS:
             claims[use.team.pk] = use.free
         elif use.quota.device_class:
-            free[use.team.pk][use.quota.device_class] = use.free
+            quotas[use.team.pk].append(use)
     known: dict[UUID, set[str]] = defaultdict(set)
     published = DeviceClass.objects.filter(
         cluster__in={team_namespace.cluster_id for team_namespace in team_namespaces}, gone_at=None
@@ -88,27 +90,33 @@ def headrooms(team_namespaces: Collection[TeamNamespace]) -> dict[int, Headroom]
         team_namespace.pk: _headroom(
             current[team_namespace.cluster_id, team_namespace.namespace],
             known[team_namespace.cluster_id],
-            free[team_namespace.team_id],
+            quotas[team_namespace.team_id],
             claims.get(team_namespace.team_id),
         )
         for team_namespace in team_namespaces
     }
 
 
-def _headroom(usage: NamespaceUsage, known: set[str], free: dict[str, int], claims: int | None) -> Headroom:
+def _headroom(
+    usage: NamespaceUsage, known: set[str], quotas: Sequence[QuotaUsage], claims: int | None
+) -> Headroom:
+    free = {use.quota.device_class: use.free for use in quotas}
     names = sorted(known | free.keys())
     room = {name: free.get(name, 0) for name in names}
     present = {name: usage.classes[name] for name in names}
     if claims is None:
-        return Headroom(present, room)
+        return Headroom(present, room, quotas)
     most = claims + usage.claims
-    return Headroom(present, room, claims=most, templates=max(most, usage.templates))
+    return Headroom(present, room, quotas, claims=most, templates=max(most, usage.templates))
 
 
-def _namespace_usage(team_namespaces: Collection[TeamNamespace]) -> dict[Place, NamespaceUsage]:
+def _namespace_usage(
+    team_namespaces: Collection[TeamNamespace], unmanaged: Iterable[UnmanagedUse]
+) -> dict[Place, NamespaceUsage]:
     """
     Count what exists in these namespaces, whichever team it belongs to: a claim stays in its namespace when
-    that is given to another team. Other namespaces of the same clusters may be counted in part.
+    that is given to another team. `unmanaged` is the unmanaged use of their teams. Other namespaces of the
+    same clusters may be counted in part.
     """
     usage: dict[Place, NamespaceUsage] = defaultdict(NamespaceUsage)
     here = {
@@ -116,7 +124,8 @@ def _namespace_usage(team_namespaces: Collection[TeamNamespace]) -> dict[Place, 
         "namespace__in": {team_namespace.namespace for team_namespace in team_namespaces},
     }
     claims = Claim.objects.filter(**here, state__in=GRANTED).order_by()
-    charges = ClaimCharge.objects.filter(claim__in=claims).order_by()
+    of_claims = {f"claim__{name}": value for name, value in here.items()}
+    charges = ClaimCharge.objects.filter(**of_claims, claim__state__in=GRANTED).order_by()
     by_class = charges.values_list("claim__cluster", "claim__namespace", "device_class")
     for cluster, namespace, device_class, devices in by_class.annotate(total=Sum("devices")):
         usage[cluster, namespace].classes[device_class] += devices
@@ -130,9 +139,7 @@ def _namespace_usage(team_namespaces: Collection[TeamNamespace]) -> dict[Place, 
     by_namespace = unmanaged_templates.values_list("cluster", "namespace")
     for cluster, namespace, count in by_namespace.annotate(total=Count("pk")):
         usage[cluster, namespace].templates += count
-    for use in chain.from_iterable(
-        unmanaged_use({team_namespace.team_id for team_namespace in team_namespaces}).values()
-    ):
+    for use in unmanaged:
         counted = usage[use.cluster, use.namespace]
         counted.classes.update(use.charge)
         counted.classes.subtract(use.unseen)

@@ -1,11 +1,13 @@
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from rest_framework.test import APIClient
 
+from claims import api_types
 from claims.approvals.decide import approve
 from claims.claim_page import api
-from claims.models import Claim
+from claims.models import Alternative, Claim
 from claims.states import ClaimState
 from portal import api_urls
 from tests.factories import make_claim, make_cluster, make_profile, make_team
@@ -222,6 +224,30 @@ def test_list_filters_by_state_team_and_cluster(root, vision, fra, train, claim)
         rows = client(root).get(f"{CLAIMS}?{query}").json()["results"]
         assert {row["id"] for row in rows} == {str(one.pk) for one in found}, query
     assert client(root).get(f"{CLAIMS}?state=nonsense").status_code == 422
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
+def test_list_shows_each_claim_as_its_own_address_does(alice, lena, vision, fra, train, zone):
+    other = make_profile("nic")
+    states = (ClaimState.REQUESTED, ClaimState.ALLOCATED, ClaimState.DENIED, ClaimState.RELEASED)
+    claims = [make_claim(vision, by=alice, cluster=fra, profile=train, state=state) for state in states]
+    claims.append(make_claim(vision, by=lena, cluster=fra, profile=train, parallel=3, problem="It is gone."))
+    for claim, together in zip(claims[:2], (False, True), strict=True):
+        for position, profile in enumerate((other, train)):
+            Alternative.objects.create(
+                claim=claim,
+                position=position,
+                name=profile.slug,
+                profile_version=profile.current,
+                devices=1,
+                together=together,
+            )
+    with timezone.override(zone):
+        rows = {row["id"]: row for row in client(alice).get(CLAIMS).json()["results"]}
+        for claim in claims:
+            whole = client(alice).get(f"{CLAIMS}{claim.pk}/").json()
+            assert rows[str(claim.pk)] == {name: whole[name] for name in api_types.ClaimOut.Meta.fields}
+    assert len(rows) == len(claims)
 
 
 def test_list_hides_claims_of_other_teams(alice, eve, claim):

@@ -289,6 +289,23 @@ def test_only_platform_admins_see_the_page(client, lena, fra, quota):
     assert client.get(reverse("claims:cluster_quotas", args=["nowhere"])).status_code == 404
 
 
+def test_the_page_shows_ten_teams_and_first_those_whose_quota_could_not_be_written(client, root, fra):
+    for number in range(12):
+        team = make_team(f"team-{number:02}")
+        make_quota(team, number + 1)
+        TeamNamespace.objects.create(team=team, cluster=fra, namespace=team.slug)
+    failing = TeamNamespace.objects.get(namespace="team-11")
+    WrittenQuota.objects.create(team_namespace=failing, problem="fra-1: forbidden")
+    client.force_login(root)
+    first, second = client.get(PAGE), client.get(f"{PAGE}?page=2")
+    shown = [[row.team_namespace.namespace for row in page.context["rows"]] for page in (first, second)]
+    names = [*(f"team-{number:02}" for number in range(11)), "vision"]
+    assert shown == [["team-11", *names[:9]], names[9:]]
+    assert "1 quota could not be written; listed first." in first.text
+    assert "1 quota could not be written; listed first." in second.text
+    assert [line.free for line in second.context["rows"][1].lines] == [11]
+
+
 def test_profile_query_count_is_constant(client, root, fra, quota, written):
     maintain_quotas()
     client.force_login(root)
