@@ -80,9 +80,7 @@ class Claim(models.Model):
     team = models.ForeignKey(Team, models.PROTECT, related_name="claims", db_index=False)
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="claims")
     namespace = models.CharField(max_length=63)
-    profile_version = models.ForeignKey(
-        ProfileVersion, models.PROTECT, related_name="claims", db_index=False
-    )
+    profile_version = models.ForeignKey(ProfileVersion, models.PROTECT, related_name="claims", db_index=False)
     requested_by = models.ForeignKey(User, models.PROTECT, related_name="claims")
     delivery = models.CharField(max_length=8, choices=Delivery, default=Delivery.CLAIM)
     devices = models.PositiveIntegerField()  # per ResourceClaim, the worst case of dra.quota
