@@ -66,7 +66,7 @@ def cluster_quotas(request: HttpRequest, name: str) -> HttpResponse:
     team_namespaces = TeamNamespace.objects.filter(cluster=cluster).select_related("team", "written_quota")
     ordered = team_namespaces.alias(is_failing=is_failing).order_by("-is_failing", "team__slug", "pk")
     shown = Paginator(ordered, TEAMS_PER_PAGE).get_page(request.GET.get("page"))
-    rooms = headrooms(shown.object_list)
+    rooms = headrooms(list(shown))
     page = {
         "cluster": cluster,
         "rows": [namespace_row(team_namespace, rooms[team_namespace.pk]) for team_namespace in shown],

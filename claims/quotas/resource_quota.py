@@ -50,8 +50,8 @@ class Headroom:
     """
     Devices by class: `present` in a namespace and `free` in the quota of the team; the limit is their sum.
 
-    `claims` and `templates` are the limits for those, None without a limit. `quotas` are those of the team for
-    a class.
+    `claims` and `templates` are the limits for those, None without a limit. `quotas` are those of the team
+    for a class.
     """
 
     present: dict[str, int]
