@@ -301,7 +301,7 @@ class ConsumersView(APIView):
             "limit": slots.limit if slots else None,
             "sentence": slots.sentence if slots else "",
             "snippet": slots.snippet if slots else "",
-            "consumers": pod_views(claim, seen.users),
+            "consumers": pod_views(claim, seen.users, seen.holders),
         }
         context = {"reserved": slots.reserved if slots else frozenset()}
         return Response(ConsumersOut(content, context=context).data)

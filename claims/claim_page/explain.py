@@ -316,6 +316,8 @@ def current_step(claim: Claim, pods: Sequence[PodView], history: Sequence[Transi
         case ClaimState.ALLOCATED:
             started = [view for view in pods if view.stage in STARTING_STAGES]
             running = [view for view in pods if view.stage in (PodStage.RUNNING, PodStage.ENDING)]
+            if pods and not started and not running:
+                return "scheduler"  # no pod is bound to a node yet
             return "prepared" if started and not running else "used"
         case ClaimState.RELEASING:
             return "releasing"
@@ -495,7 +497,7 @@ def explain(
     if history is None:
         history = list(claim.history.select_related("by"))
     history = [step for step in history if step.old != step.new]  # remarks change no state
-    pods = pod_views(claim, [] if claim.is_final else seen.users)
+    pods = pod_views(claim, [] if claim.is_final else seen.users, seen.holders)
     queued = next((view for view in pods if view.stage == PodStage.SCHEDULER), None)
     needs_devices = claim.state in USABLE and (claim.delivery == Delivery.TEMPLATE or not seen.held)
     fit = check_fit(claim, queued.scheduler_message, age) if queued and needs_devices else None

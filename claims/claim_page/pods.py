@@ -5,7 +5,7 @@ Stages and diagnoses come from the mirrored pods and their Events; the fit comes
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
@@ -183,13 +183,14 @@ class PodView:
     One pod, its stage and the time at which the stage began.
 
     `missing` names ResourceClaims or templates that the pod refers to and that do not exist or are being
-    deleted.
+    deleted. `binding` is set while an allocated device is not ready for the pod.
     """
 
     pod: Pod
     stage: PodStage
     since: datetime | None
     missing: tuple[str, ...] = ()
+    binding: Diagnosis | None = None
 
     @property
     def label(self) -> str:
@@ -232,6 +233,8 @@ class PodView:
     def _known_cause(self) -> Diagnosis | None:
         from_events = [event.diagnosis for event in self.events if event.diagnosis.meaning]
         match self.stage:
+            case PodStage.SCHEDULER if self.binding:
+                return self.binding
             case PodStage.SCHEDULER:
                 message = self.scheduler_message
                 reason = message.main_reason if message else next(iter(from_events), None)
@@ -243,11 +246,63 @@ class PodView:
         return None
 
 
-def pod_views(claim: Claim, pods: Sequence[Pod]) -> list[PodView]:
-    """Return the views of pods that have not ended, those that need action first."""
+def pod_views(claim: Claim, pods: Sequence[Pod], holders: Iterable[ResourceClaim] = ()) -> list[PodView]:
+    """
+    Return the views of pods that have not ended, those that need action first.
+
+    `holders` are the ResourceClaims that hold devices for the claim.
+    """
+    bindings = {row.name: diagnosis for row in holders if (diagnosis := binding_diagnosis(row))}
     claims = present_claims(claim, {name for pod in pods for name in pod.claims})
     templates = present_templates(claim, {name for pod in pods for name in pod.templates})
-    return sorted((pod_view(pod, claims, templates) for pod in pods), key=urgency)
+    views = [pod_view(pod, claims, templates) for pod in pods]
+    if bindings:
+        views = [replace(view, binding=_first_binding(view.pod, bindings)) for view in views]
+    return sorted(views, key=urgency)
+
+
+def _first_binding(pod: Pod, bindings: Mapping[str, Diagnosis]) -> Diagnosis | None:
+    return next((bindings[name] for name in pod.claims if name in bindings), None)
+
+
+def binding_diagnosis(row: ResourceClaim) -> Diagnosis | None:
+    """
+    Return which device of an allocated claim keeps its pods from being bound, None if none does.
+
+    Before it binds the pod, the scheduler waits until all `bindingConditions` of a device are true in
+    `status.devices`, at most 10 minutes by default, or until a `bindingFailureConditions` is (KEP 5007).
+    """
+    status = row.raw.get("status") or {}
+    reported = {
+        _device_key(device): {
+            condition.get("type")
+            for condition in device.get("conditions") or ()
+            if condition.get("status") == "True"
+        }
+        for device in status.get("devices") or ()
+    }
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    for result in results:
+        true = reported.get(_device_key(result), set())
+        failed = [name for name in result.get("bindingFailureConditions") or () if name in true]
+        missing = [name for name in result.get("bindingConditions") or () if name not in true]
+        device = f"{result['device']} of {result['pool']}"
+        if failed:
+            meaning = f"The device {device} reports {failed[0]}: it does not become ready."
+            return Diagnosis("", meaning, "cluster", "The scheduler gives it back and looks for another.")
+        if missing:
+            meaning = (
+                f"The device {device} is allocated and not ready: its driver has not reported {missing[0]}."
+            )
+            next_step = (
+                "Then the pod is bound to its node. After 10 minutes the scheduler looks for another device."
+            )
+            return Diagnosis("", meaning, "cluster", next_step)
+    return None
+
+
+def _device_key(device: Mapping[str, Any]) -> tuple[object, ...]:
+    return tuple(device.get(name) or "" for name in ("driver", "pool", "device", "shareID"))
 
 
 def urgency(view: PodView) -> tuple[int, bool, str]:

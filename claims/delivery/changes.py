@@ -22,6 +22,7 @@ from django.db.models import Exists, F, Min, Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from claims.models import Allocation, Claim, ReconciledCluster, SweepRound
+from claims.observation.drift import Disruption
 from claims.observation.observations import claims_of_objects, owner_labels
 from claims.states import GRANTED
 from core.inputs import valid_ids
@@ -34,6 +35,7 @@ from inventory.models import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from inventory.sync.columns import disruption_reason
 
 HELD_FOR = timedelta(seconds=60)  # then another worker takes over from a dead one
 MAX_REVISIONS = 2  # at once, of up to 500 objects each: a crash repeats little, and a sweep ends
@@ -47,8 +49,8 @@ OURS = Q(deleting_since=None, origin=ResourceClaim.Origin.PORTAL)  # of Resource
 @dataclass(frozen=True, slots=True)
 class Changes:
     """
-    Changes in the mirror of a cluster after revision `after`, up to `until`: the affected claims, and the
-    namespaces of claims, templates and pods.
+    Changes in the mirror of a cluster after revision `after`, up to `until`: the affected claims, the namespaces
+    of claims, templates and pods, and the pods that Kubernetes ends.
     """
 
     cluster_id: UUID
@@ -56,6 +58,7 @@ class Changes:
     until: int
     claim_ids: set[UUID] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
+    disruptions: list[Disruption] = field(default_factory=list)
 
     @contextmanager
     def reconciling(self) -> Iterator[None]:
@@ -137,10 +140,15 @@ def _read_objects(changes: Changes) -> None:
             labels.add(owner)
             uids.add(uid)
     used: set[str] = set()
-    pods = Pod.objects.filter(**_in_span(changes)).values_list("namespace", "claims", "templates")
-    for namespace, claims, templates in pods:
+    columns = ("namespace", "name", "uid", "claims", "templates", "raw__status__conditions")
+    for namespace, name, uid, claims, templates, conditions in (
+        Pod.objects.filter(**_in_span(changes)).order_by("pk").values_list(*columns)
+    ):
         changes.namespaces.add(namespace)
-        used.update(f"{namespace}/{name}" for name in (*claims, *templates))
+        names = frozenset(f"{namespace}/{used_name}" for used_name in (*claims, *templates))
+        used.update(names)
+        if reason := disruption_reason(conditions or ()):
+            changes.disruptions.append(Disruption(name, uid, namespace, names, reason))
     labels |= owner_labels(changes.cluster_id, used)
     changes.claim_ids.update(valid_ids(labels), claims_of_objects(changes.cluster_id, uids))
 

@@ -19,6 +19,7 @@ from django.db.models.functions import Cast
 from claims.delivery import changes, reconcile
 from claims.delivery import deliver as delivery
 from claims.models import Claim, Delivery
+from claims.observation.drift import notify_disruptions
 from claims.observation.observations import owner_labels
 from claims.quotas import resource_quota_sync
 from claims.states import DELIVERED, FINAL, ClaimState
@@ -113,6 +114,8 @@ def _reconcile_changes(cluster_id: UUID) -> None:
                 with _collecting(errors):
                     _reconcile(batch)
                 changed.go_on()
+            with _collecting(errors):
+                notify_disruptions(cluster_id, changed.disruptions)
             resource_quota_sync.write_changed(cluster_id, changed.namespaces)
     _raise(errors)
 

@@ -1,20 +1,22 @@
 """
-Drift: changes of others to the objects of a claim, found by reconciliation, reported once, with possible
-actions.
+Drift: changes of others to the objects and pods of a claim, found by reconciliation, reported once, with
+possible actions.
 
 The uid shows whether it is the object that the portal wrote, the hash whether it requests what was approved.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.urls import reverse
 
 from claims.models import Claim, Delivery
-from claims.observation.observations import Observation
+from claims.observation.observations import Observation, owner_labels
 from claims.plans.plan import delivery_kind
 from claims.states import USABLE, ClaimState
+from core.inputs import valid_ids
 from dra.manifests import spec_hash
 from inventory.models import ResourceClaim, ResourceClaimTemplate
 from notify.services import notify
@@ -72,6 +74,45 @@ def notify_drift(claim: Claim, trouble: Drift) -> None:
         url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )
+
+
+# Reasons of the pod condition DisruptionTarget. A pod that somebody deletes has no such condition.
+DISRUPTIONS: Mapping[str, str] = {
+    "DeletionByDeviceTaintManager": "one of its devices has a NoExecute taint, so it is broken or drained.",
+    "DeletionByTaintManager": "its node has a NoExecute taint, often because it is not ready.",
+    "PreemptionByScheduler": "a pod of higher priority took its place.",
+    "EvictionByEvictionAPI": "somebody evicted it, for example to drain its node.",
+    "TerminationByKubelet": "its node ran out of memory or disk, or shuts down.",
+    "DeletionByPodGC": "its node does not exist any more.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Disruption:
+    """A pod that Kubernetes ends. `names` are "namespace/name" of its claims and templates."""
+
+    pod: str
+    uid: str
+    namespace: str
+    names: frozenset[str]
+    reason: str
+
+
+def notify_disruptions(cluster_id: UUID, disruptions: Iterable[Disruption]) -> None:
+    """Tell the owners of the claims that the pods use, once per pod."""
+    for disruption in disruptions:
+        ids = valid_ids(owner_labels(cluster_id, disruption.names))
+        here = Claim.objects.filter(cluster=cluster_id, namespace=disruption.namespace, state__in=USABLE)
+        why = DISRUPTIONS.get(disruption.reason, f"the cluster gives the reason {disruption.reason}.")
+        for claim in here.filter(pk__in=ids).select_related("requested_by"):
+            notify(
+                [claim.requested_by],
+                key=f"disrupted:{claim.pk}:{disruption.uid}",
+                title=f"Kubernetes stopped the pod {disruption.pod} of {claim}",
+                body=f"The reason: {why} Start it again, unless a Job or Deployment does. The claim stays.",
+                url=reverse("claims:detail", args=[claim.pk]),
+                important=True,
+            )
 
 
 def _drift_of_failed(claim: Claim, seen: Observation) -> Drift | None:

@@ -6,7 +6,7 @@ to store. A node loses its list of images, which is most of its bytes. Pods that
 extended resources, are mirrored too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -80,6 +80,18 @@ def uses_claims(pod: Manifest) -> bool:
     return bool(
         spec.get("resourceClaims") or status.get("extendedResourceClaimStatus") or requested_resources(spec)
     )
+
+
+def disruption_reason(conditions: Iterable[Manifest]) -> str:
+    """
+    Return why Kubernetes ends a pod, from its status.conditions; "" if it does not.
+
+    Taints, preemption, the Eviction API and the kubelet set DisruptionTarget (core/v1 `types.go`).
+    """
+    for condition in conditions:
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            return str(condition.get("reason") or condition["type"])
+    return ""
 
 
 def trim(model: type[Mirrored], manifest: Manifest) -> Manifest:

@@ -21,12 +21,12 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from cluster.protocol import Event, Expired, Gateway, Kind, Page
+from cluster.protocol import Event, Expired, Gateway, Kind, Manifest, Page
 from core.errors import PortalError
 from inventory.clusters import gateway_for
 from inventory.models import Cluster, Device, DeviceTaintRule, Mirrored, Pod
 from inventory.sync import session
-from inventory.sync.columns import uses_claims
+from inventory.sync.columns import disruption_reason, uses_claims
 from inventory.sync.derive import JOINED, derive, join_all
 from inventory.sync.rows import Write, close, is_newer, newest, upsert, write_tombstones, writing
 from inventory.sync.session import (
@@ -166,7 +166,8 @@ def apply_events(lease: Lease, kind: Kind, events: Sequence[Event], *, version: 
     objects = [
         event.object
         for event in newest_events.values()
-        if event.type != "DELETED" and (model is not Pod or uses_claims(event.object))
+        if (event.type != "DELETED" or _is_disrupted(model, event.object))
+        and (model is not Pod or uses_claims(event.object))
     ]
     deletions = [event for event in newest_events.values() if event.type == "DELETED"]
     gone = {event.object["metadata"]["uid"]: _resource_version(event) for event in deletions}
@@ -178,6 +179,14 @@ def apply_events(lease: Lease, kind: Kind, events: Sequence[Event], *, version: 
         )
         derive(write, rows)
         note_seen(lease, version)
+
+
+def _is_disrupted(model: type[Mirrored], manifest: Manifest) -> bool:
+    """
+    Return whether it is a pod that Kubernetes ended. Its last state is kept, which says why: a change and the
+    deletion can come in one batch.
+    """
+    return model is Pod and bool(disruption_reason((manifest.get("status") or {}).get("conditions") or ()))
 
 
 def note_seen(lease: Lease, version: str) -> None:

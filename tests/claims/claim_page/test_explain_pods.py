@@ -18,6 +18,7 @@ from tests.claims.explained import (
     now,
     waits_for_claim,
 )
+from tests.claims.mirror import result
 
 pytestmark = pytest.mark.django_db
 
@@ -87,6 +88,46 @@ def test_pending_binding_conditions_are_read_from_event(claim, mirror):
     message = "waiting for binding conditions for device on node node-1"
     event("train", "BindingConditionsPending", message, warning=False)
     assert "The scheduler has chosen devices on node-1." in explain(claim).next_action.sentence
+
+
+def binds(mirror, claim, *reported, failure=()):
+    """Let the claim hold gpu-0, which binds on two conditions, of which the driver has reported some."""
+    bound = result("gpu-0", bindingConditions=["attached", "ready"], bindingFailureConditions=["broken"])
+    row = mirror.claim("sam", claim, bound)
+    conditions = [{"type": name, "status": "True"} for name in (*reported, *failure)]
+    row.raw["status"]["devices"] = [
+        {"driver": "gpu.nvidia.com", "pool": "node-1", "device": "gpu-0", "conditions": conditions}
+    ]
+    row.save()
+    return Claim.objects.get(pk=claim.pk)
+
+
+@pytest.mark.parametrize(
+    ("reported", "failure", "words"),
+    [
+        ((), (), "gpu-0 of node-1 is allocated and not ready: its driver has not reported attached."),
+        (("attached",), (), "has not reported ready."),
+        (("attached", "ready"), ("broken",), "gpu-0 of node-1 reports broken: it does not become ready."),
+    ],
+)
+def test_wait_for_binding_is_explained_by_the_claim_itself(claim, mirror, reported, failure, words):
+    """Without an Event, which comes up to a minute later."""
+    claim = binds(mirror, claim, *reported, failure=failure)
+    mirror.pod("train", claims=["sam"], phase="Pending")
+    assert claim.state == ClaimState.ALLOCATED
+    found = explain(claim)
+    assert words in found.next_action.sentence
+    assert {step.key: step.status for step in found.steps if step.status in ("now", "ahead")} == {
+        "scheduler": "now", "prepared": "ahead", "used": "ahead", "releasing": "ahead", "released": "ahead",
+    }  # fmt: skip
+
+
+def test_nothing_waits_for_binding_once_all_conditions_are_true(claim, mirror):
+    claim = binds(mirror, claim, "attached", "ready")
+    mirror.pod("train", claims=["sam"], phase="Pending")
+    assert "The scheduler has not reported anything" in explain(claim).next_action.sentence
+    mirror.pod("train", claims=["sam"], phase="Running", node_name="node-1")
+    assert now(claim).key == "used"
 
 
 def test_repeated_event_with_another_name_is_shown_once(template, mirror):

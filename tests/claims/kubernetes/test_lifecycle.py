@@ -13,11 +13,14 @@ from claims.plans import plan
 from claims.requests.services import resize
 from claims.states import ClaimState
 from claims.tasks import expire
-from cluster.protocol import POD, RESOURCE_CLAIM
-from inventory.sync.list_watch import sync_once
+from cluster.protocol import DEVICE_TAINT_RULE_VERSIONS, POD, RESOURCE_CLAIM
+from demo.controlplane.client import eventually
+from inventory.sync.list_watch import follow, sync_once
+from inventory.sync.session import take
 from notify.models import Notice
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
+DEVICE_TAINT_RULE = DEVICE_TAINT_RULE_VERSIONS[0]
 
 
 def pod_for(claim, name):
@@ -76,3 +79,44 @@ def test_what_is_replaced_is_deleted_when_its_successor_holds_devices(
     until(old, ClaimState.RELEASED)
     new.refresh_from_db()
     assert (new.state, new.carried) == (ClaimState.ALLOCATED, 0)
+
+
+def test_owner_is_told_of_an_eviction_and_of_a_taint(
+    approved, gateway, admin, controlplane, fra, alice, until
+):
+    claim = approved()
+
+    def told(pod):
+        lease = take(fra.pk, POD.plural)
+        since = lease.rows().get().resource_version
+        follow(lease, gateway, POD, version=since, seconds=1)
+        lease.drop()
+        tasks.sweep()
+        rows = Notice.objects.filter(user=alice, key__startswith=f"disrupted:{claim.pk}")
+        return rows.filter(title__contains=pod).first()
+
+    admin.create(POD, pod_for(claim, "train-0"))
+    claim = until(claim, ClaimState.ALLOCATED)
+    pod = f"/api/v1/namespaces/{claim.namespace}/pods/train-0"
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "train-0"}}
+    controlplane.client().raw("POST", f"{pod}/eviction", json=eviction).raise_for_status()
+    assert "somebody evicted it" in eventually(lambda: told("train-0"), subject="the eviction").body
+
+    claim = until(claim, ClaimState.PROVISIONED)
+    admin.create(POD, pod_for(claim, "train-1"))
+    claim = until(claim, ClaimState.ALLOCATED)
+    held = claim.allocations.filter(ended_at=None).first()
+    rule = {
+        "metadata": {"name": "drain-it"},
+        "spec": {
+            "deviceSelector": {"driver": held.driver, "pool": held.pool, "device": held.device},
+            "taint": {"key": "example.com/broken", "effect": "NoExecute"},
+        },
+    }
+    admin.create(DEVICE_TAINT_RULE, rule)
+    try:
+        assert (
+            "devices has a NoExecute taint" in eventually(lambda: told("train-1"), subject="the taint").body
+        )
+    finally:
+        admin.delete(DEVICE_TAINT_RULE, "drain-it")

@@ -5,13 +5,13 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from claims.delivery import reconcile
+from claims.delivery import reconcile, tasks
 from claims.models import Claim
 from claims.observation import drift
 from claims.observation.drift import Drift, find_drift, mirrored_spec_hash, notify_drift
 from claims.observation.observations import observe
 from claims.states import ClaimState
-from inventory.models import ResourceClaim, ResourceClaimTemplate
+from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
 from notify.models import Notice
 from teams.models import User
 from tests.claims.mirror import NINE, Mirror, result
@@ -292,3 +292,58 @@ def test_a_settled_claim_shows_the_trouble_as_its_problem_and_no_more_once_it_is
     reconcile.reconcile_claim(claim.pk)
     assert Claim.objects.get(pk=claim.pk).problem == ""
     assert Notice.objects.count() == 2
+
+
+def ended_by(reason, *, status="True", kind="DisruptionTarget"):
+    return {"status": {"conditions": [{"type": kind, "status": status, "reason": reason}]}}
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("DeletionByDeviceTaintManager", "one of its devices has a NoExecute taint"),
+        ("DeletionByTaintManager", "its node has a NoExecute taint"),
+        ("PreemptionByScheduler", "a pod of higher priority"),
+        ("EvictionByEvictionAPI", "somebody evicted it"),
+        ("Meteorite", "the cluster gives the reason Meteorite"),
+    ],
+)
+def test_owner_is_told_once_why_a_pod_was_stopped(claim_in, mirror, alice, reason, words):
+    claim = claim_in(S.ALLOCATED)
+    mirror.claim("sam", claim, result("gpu-0"))
+    mirror.pod("train-0", claims=["sam"])
+    tasks.sweep()
+    assert not Notice.objects.filter(key__startswith="disrupted:").exists()
+    for columns in ({}, {"deleting_since": NINE}, {"gone_at": NINE}):
+        mirror.pod("train-0", claims=["sam"], raw=ended_by(reason), **columns)
+        tasks.sweep()
+    (notice,) = Notice.objects.filter(key__startswith="disrupted:")
+    assert (notice.user, notice.important) == (alice, True)
+    assert "train-0 of sam" in notice.title
+    assert words in notice.body
+
+
+@pytest.mark.parametrize(
+    "raw", [{}, ended_by("x", status="False"), ended_by("x", kind="Ready"), {"status": {"conditions": None}}]
+)
+def test_pod_that_nobody_disrupts_is_no_news(claim_in, mirror, raw):
+    mirror.claim("sam", claim_in(S.ALLOCATED), result("gpu-0"))
+    mirror.pod("train-0", claims=["sam"], raw=raw, gone_at=NINE)
+    tasks.sweep()
+    assert not Notice.objects.filter(key__startswith="disrupted:").exists()
+
+
+def test_disruption_of_a_template_is_told_and_of_other_namespaces_not(batch, mirror, alice):
+    mirror.pod("batch-0", templates=["batch"], raw=ended_by("PreemptionByScheduler"))
+    mirror.pod("stranger", templates=["batch"], raw=ended_by("PreemptionByScheduler"))
+    Pod.objects.filter(name="stranger").update(namespace="elsewhere")
+    tasks.sweep()
+    (notice,) = Notice.objects.filter(key__startswith="disrupted:")
+    assert (notice.user, "batch-0" in notice.title) == (alice, True)
+
+
+def test_claim_that_is_over_tells_of_no_disruption(claim_in, mirror, gateway):
+    mirror.claim("sam", claim_in(S.RELEASING), result("gpu-0"))
+    mirror.pod("train-0", claims=["sam"], raw=ended_by("EvictionByEvictionAPI"))
+    tasks.sweep()
+    assert not Notice.objects.filter(key__startswith="disrupted:").exists()
