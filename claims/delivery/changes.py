@@ -49,8 +49,8 @@ OURS = Q(deleting_since=None, origin=ResourceClaim.Origin.PORTAL)  # of Resource
 @dataclass(frozen=True, slots=True)
 class Changes:
     """
-    Changes in the mirror of a cluster after revision `after`, up to `until`: the affected claims, the namespaces
-    of claims, templates and pods, and the pods that Kubernetes ends.
+    Changes in the mirror of a cluster after revision `after`, up to `until`: the affected claims, the
+    namespaces of claims, templates and pods, and the pods that Kubernetes ends.
     """
 
     cluster_id: UUID
