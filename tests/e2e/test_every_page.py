@@ -139,3 +139,22 @@ def test_the_request_panel_follows_what_is_typed_and_works_without_javascript(pe
     plain.page.get_by_role("button", name="Check").click()
     expect(plain.page.locator("#panel")).to_contain_text(re.compile("count: 3"))
     plain.leaves()
+
+
+def test_a_cell_of_the_fleet_opens_its_device_in_a_drawer(people):
+    page = people("admin").page
+    page.goto("/fleet/")
+    cell = page.locator("a.dg-dev").first
+    cell.focus()
+    page.keyboard.press("Enter")
+    drawer = page.get_by_role("dialog", name="Device")
+    expect(drawer.get_by_role("heading", name="Attributes")).to_be_visible()
+    assert (
+        drawer.get_by_role("link", name="Open as a page")
+        .get_attribute("href")
+        .endswith(cell.get_attribute("href"))
+    )
+    assert page.url.endswith("/fleet/")
+    page.keyboard.press("Escape")
+    expect(drawer).not_to_be_visible()
+    expect(cell).to_be_focused()

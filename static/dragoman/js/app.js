@@ -105,6 +105,19 @@ document.addEventListener("click", (event) => {
   }
 });
 
+// data-drawer="id": a cell of the map opens its device in that <dialog>; with a modifier key, or without JavaScript, its page.
+document.addEventListener("click", (event) => {
+  const cell = event.target.closest("[data-drawer] a.dg-dev");
+  if (!cell || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const drawer = document.getElementById(cell.closest("[data-drawer]").dataset.drawer);
+  const body = drawer.querySelector("[data-body]");
+  drawer.querySelector("[data-page]").href = cell.href;
+  body.replaceChildren(Object.assign(document.createElement("p"), { textContent: "Loading…", role: "status" }));
+  drawer.showModal();
+  htmx.ajax("GET", cell.href, { source: body, target: body, select: "#device", swap: "innerHTML" });
+});
+
 // data-step="1": the buttons of a stepper.
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-step]");
