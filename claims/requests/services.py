@@ -25,6 +25,7 @@ from claims.requests import replacement
 from claims.requests.replacement import Carried
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, PortalError, QuotaExceeded, violated_constraint
+from core.prepared import PreparedObjects
 from core.text import counted
 from core.transactions import after_commit
 from dra.objects import requests
@@ -186,18 +187,30 @@ def _create(
 def _open_profiles(team: Team, profiles: Sequence[Profile]) -> list[Profile]:
     """Return the profiles, read again, in the same order. Raise Forbidden for one not open to the team."""
     ids = [profile.pk for profile in profiles]
-    is_closed = ~Exists(Profile.objects.open_to(team).filter(pk=OuterRef("pk")))
-    rows = Profile.objects.select_related("current").annotate(is_closed=is_closed).filter(pk__in=ids)
     profile_by_id: dict[UUID, Profile] = {}
-    for profile in rows:
+    for profile in PROFILES.objects(team.pk, ids):
         if profile.is_closed and profile.retired_at is None:  # type: ignore[attr-defined]
             raise Forbidden(f"The profile {profile} is not open to {team}.")
         profile_by_id[profile.pk] = profile
     return [profile_by_id[pk] for pk in ids]
 
 
+def _profiles(team: UUID, profile: UUID) -> QuerySet[Profile]:
+    is_closed = ~Exists(Profile.objects.open_to(Team(pk=team)).filter(pk=OuterRef("pk")))
+    rows = Profile.objects.select_related("current").annotate(is_closed=is_closed)
+    return rows.filter(pk=profile).order_by()
+
+
+PROFILES: PreparedObjects[Profile] = PreparedObjects(_profiles, UUID, UUID, any_of='claims_profile"."id')
+
+
 def _earlier_claim(by: User, key: str) -> Claim | None:
-    return Claim.objects.filter(requested_by=by, key=key).first()
+    return next(iter(CLAIM_WITH_KEY.objects(by.pk, key)), None)
+
+
+CLAIM_WITH_KEY: PreparedObjects[Claim] = PreparedObjects(
+    lambda by, key: Claim.objects.filter(requested_by=by, key=key).order_by(), UUID, str
+)
 
 
 def _same_request(earlier: Claim, *, team: Team, cluster: Cluster, profile: Profile) -> Claim:
