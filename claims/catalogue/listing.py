@@ -351,13 +351,21 @@ class _Requester:
         return self.teams if allowed is None else [team for team in self.teams if team.pk in allowed]
 
 
-def catalogue(user: User, *, prices: bool = True) -> list[CatalogueEntry]:
-    """Return every profile that `user` may see; without `prices` also without waiting times."""
-    return entries(user, Profile.objects.visible_to(user).filter(current__isnull=False), prices=prices)
+type Choice = Callable[[list[CatalogueEntry]], list[CatalogueEntry]]
 
 
-def entries(user: User, profiles: ProfileQuerySet, *, prices: bool = True) -> list[CatalogueEntry]:
-    """Return the entries of these profiles, in four queries; without `prices` also without waiting times."""
+def catalogue(user: User, *, choose: Choice | None = None) -> list[CatalogueEntry]:
+    """Return every profile that `user` may see, as `entries`."""
+    return entries(user, Profile.objects.visible_to(user).filter(current__isnull=False), choose=choose)
+
+
+def entries(user: User, profiles: ProfileQuerySet, *, choose: Choice | None = None) -> list[CatalogueEntry]:
+    """
+    Return the entries of these profiles, in four queries and those of prices and waiting times.
+
+    With `choose`, return those that it selects, without prices and waiting times: who approves is worked out
+    for them alone, over all teams of a platform admin.
+    """
     rows = Profile.objects.filter(pk__in=profiles.order_by().values("pk")).select_related("current")
     allowed = Profile.teams.through._default_manager.filter(profile=OuterRef("pk")).values("team")
     shown: list[Any] = list(rows.annotate(allowed=ArraySubquery(allowed)))
@@ -370,22 +378,26 @@ def entries(user: User, profiles: ProfileQuerySet, *, prices: bool = True) -> li
         clusters=ArraySubquery(places.values("cluster")), classes=ArraySubquery(quotas.values("device_class"))
     )
     teams: list[Any] = list(team_rows)
+    rules = Rules(None if user.is_superuser else teams)
     requester = _Requester(
         user,
         teams,
         {cluster for team in teams for cluster in team.clusters},
-        Rules(None if user.is_superuser else teams),
+        rules if choose is None else None,
         {team.pk: set(team.classes) for team in teams},
         {team.pk for team in teams if team.clusters},
         {profile.pk: set(profile.allowed) for profile in shown if profile.allowed},
     )
-    without_prices = _entries(shown, requester)
-    if not prices:
-        return without_prices
-    highest, waits_by_profile = max_prices([entry.kinds for entry in without_prices]), waits()
+    unpriced = _entries(shown, requester)
+    if choose is not None:
+        return [
+            replace(entry, who=who_approves(entry.version, requester.teams_open_to(entry.profile), rules))
+            for entry in choose(unpriced)
+        ]
+    highest, waits_by_profile = max_prices([entry.kinds for entry in unpriced]), waits()
     return [
         replace(entry, price=price, waits=waits_by_profile.get(entry.profile.pk, NO_WAITS))
-        for entry, price in zip(without_prices, highest, strict=True)
+        for entry, price in zip(unpriced, highest, strict=True)
     ]
 
 

@@ -46,13 +46,17 @@ def free_profiles(user: User, mine: Iterable[Claim]) -> FreeProfiles:
     Return the profiles that are of most use to the reader: those that `user` may request, first those of the
     shown claims, then those with free devices.
     """
-    entries = [entry for entry in catalogue(user, prices=False) if entry.profile.retired_at is None]
     used = {claim.profile_version.profile_id for claim in mine}
+    offered: list[CatalogueEntry] = []
 
     def order(entry: CatalogueEntry) -> tuple[bool, bool, bool, str]:
         return not entry.may_request, entry.profile.pk not in used, not entry.free, entry.profile.title
 
-    return FreeProfiles(sorted(entries, key=order)[:FREE_ROWS], len(entries))
+    def first(entries: list[CatalogueEntry]) -> list[CatalogueEntry]:
+        offered.extend(entry for entry in entries if entry.profile.retired_at is None)
+        return sorted(offered, key=order)[:FREE_ROWS]
+
+    return FreeProfiles(catalogue(user, choose=first), len(offered))
 
 
 @dataclass(frozen=True, slots=True)
