@@ -23,7 +23,7 @@ from core.transactions import lock_row
 from inventory.holders import Person
 from inventory.models import ResourceClaim
 from inventory.states import Holder
-from teams.access import has_role, require_role, roles_of, user_of
+from teams.access import has_role, reader_roles, require_role, user_of
 from teams.models import Role, Team, User
 
 RELATED = ("team", "cluster", "requested_by", "profile_version__profile")
@@ -71,7 +71,7 @@ def may_request(request: HttpRequest) -> bool:
     user = user_of(request)
     if user.is_superuser:
         return has_role(user, at_least=Role.MEMBER)
-    return any(role.rank >= Role.MEMBER.rank for role in roles_of(request).values())
+    return any(role.rank >= Role.MEMBER.rank for role in reader_roles(request).values())
 
 
 def require_member(request: HttpRequest) -> User:

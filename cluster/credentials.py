@@ -37,7 +37,7 @@ class KubeconfigEntry:
 
 
 @sensitive_variables()
-def entry_of(text: str, context: str = "") -> KubeconfigEntry:
+def kubeconfig_entry(text: str, context: str = "") -> KubeconfigEntry:
     """Return the entry of `context`, by default the current one. Raise `Invalid` if it is not allowed."""
     document = _document(text)
     context_name = context or document.get("current-context") or ""
@@ -200,7 +200,7 @@ IN_CLUSTER = Credentials(server="", in_cluster=True)
 @sensitive_variables()
 def from_kubeconfig(text: str, *, context: str = "") -> Credentials:
     """Read a context of a kubeconfig, the current one by default. Raise `Invalid` with a sentence."""
-    entry: KubeconfigEntry = entry_of(text, context)
+    entry: KubeconfigEntry = kubeconfig_entry(text, context)
     cluster, user = entry.cluster, entry.user
     return Credentials(
         server=cluster["server"].rstrip("/"),

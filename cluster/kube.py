@@ -71,9 +71,9 @@ class ApiCall:
         return text
 
 
-def error_of(code: int, body: bytes, call: ApiCall) -> ClusterError | Expired:  # noqa: PLR0911
+def cluster_error(code: int, body: bytes, call: ApiCall) -> ClusterError | Expired:  # noqa: PLR0911
     """Return the error for a response with status 400 or above."""
-    status = status_of(body)
+    status = error_status(body)
     message = str(status.get("message") or "").strip()
     match code:
         case 401:
@@ -109,7 +109,7 @@ def error_of(code: int, body: bytes, call: ApiCall) -> ClusterError | Expired:  
     )
 
 
-def status_of(body: bytes) -> dict[str, Any]:
+def error_status(body: bytes) -> dict[str, Any]:
     """Return the Status object of a response; {} for the page of a proxy."""
     try:
         status = json.loads(body)
@@ -136,7 +136,7 @@ def refusal(message: str, call: ApiCall) -> Refused:
 
 
 def conflict(status: dict[str, Any], message: str, call: ApiCall) -> ClusterConflict:
-    causes = causes_of(status)
+    causes = error_causes(status)
     if status.get("reason") == "AlreadyExists":
         return ClusterConflict(f"The cluster has {call.object} already.")
     if causes:
@@ -146,12 +146,12 @@ def conflict(status: dict[str, Any], message: str, call: ApiCall) -> ClusterConf
 
 
 def invalid(status: dict[str, Any], message: str, call: ApiCall) -> ClusterInvalid:
-    causes = causes_of(status) or unknown_fields(message)
+    causes = error_causes(status) or unknown_fields(message)
     why = "; ".join(f"{field}: {reason}" if field else reason for field, reason in causes) or message
     return ClusterInvalid(f"The cluster refused {call.object}: {why.rstrip('.')}.", causes)
 
 
-def causes_of(status: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def error_causes(status: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     details = status.get("details") or {}
     return tuple(
         (str(cause.get("field", "")), str(cause.get("message", ""))) for cause in details.get("causes") or ()
@@ -235,7 +235,7 @@ class KubeGateway:
             answer,
         ):
             if code >= 400:
-                raise error_of(code, answer.read(), call)
+                raise cluster_error(code, answer.read(), call)
             for line in self._lines(answer, until=time.monotonic() + patience):
                 yield _event(kind, _checked(200, line, call, key="object"), call)
 
@@ -313,7 +313,7 @@ class KubeGateway:
 def _checked(code: int, body: bytes, call: ApiCall, *, key: str = "kind") -> Manifest:
     """Return the object of a response, or raise its error. Without `key` it is not from Kubernetes."""
     if code >= 400:
-        raise error_of(code, body, call)
+        raise cluster_error(code, body, call)
     try:
         document = json.loads(body)
     except ValueError:
@@ -327,7 +327,7 @@ def _event(kind: Kind, line: Manifest, call: ApiCall) -> Event:
     """Raise `Expired`, or what else an ERROR event means."""
     event_type, manifest = line["type"], line["object"]
     if event_type == "ERROR":
-        raise error_of(int(manifest.get("code") or 500), json.dumps(manifest).encode(), call)
+        raise cluster_error(int(manifest.get("code") or 500), json.dumps(manifest).encode(), call)
     if event_type not in get_args(EventType.__value__):
         raise Unreachable(f"The cluster sent an event of the unknown type “{event_type}”.")
     return Event(event_type, _named(kind, manifest), str(manifest["metadata"]["resourceVersion"]))
@@ -406,7 +406,7 @@ def _get(transport: Transport, path: str, *, missing: dict[str, Any] | None = No
     if code == 404 and missing:
         return missing
     if code >= 400:
-        raise error_of(code, answer.data, ApiCall("get", VERSION))
+        raise cluster_error(code, answer.data, ApiCall("get", VERSION))
     try:
         document = json.loads(answer.data)
     except ValueError:

@@ -17,7 +17,7 @@ NVIDIA = 'device.attributes["gpu.nvidia.com"]'
 HOURS = timedelta(hours=1)
 
 
-def memory_of(driver: str, at_least: str) -> str:
+def memory_condition(driver: str, at_least: str) -> str:
     """Headroom below the round number: an "80 GB" H100 publishes 81559Mi."""
     return (
         f'device.capacity["{driver}"].?memory.orValue(quantity("0")).compareTo(quantity("{at_least}")) >= 0'
@@ -28,11 +28,11 @@ def product(start: str) -> str:
     return f'{NVIDIA}.?productName.orValue("").startsWith("{start}")'
 
 
-def slice_of(profile: str) -> str:
+def mig_condition(profile: str) -> str:
     return f'{NVIDIA}.?profile.orValue("") == "{profile}"'
 
 
-def asking(device_class: str, *expressions: str) -> dict[str, Any]:
+def one_device_spec(device_class: str, *expressions: str) -> dict[str, Any]:
     selectors = [{"cel": {"expression": expression}} for expression in expressions]
     exactly = {
         "deviceClassName": device_class,
@@ -48,14 +48,14 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "train-80g",
         "title": "Train 80 GB",
         "use": "Fine-tune 7B to 13B models, train vision models with large batches.",
-        "spec": asking("gpu.nvidia.com", memory_of("gpu.nvidia.com", "79Gi")),
+        "spec": one_device_spec("gpu.nvidia.com", memory_condition("gpu.nvidia.com", "79Gi")),
         "max_devices": 8,
         "approval": Approval.LEAD,
         "extension": 24 * HOURS,
         "grace": 2 * HOURS,
         # The version until twelve days ago: the H100 by name, no extension, no grace.
         "before": {
-            "spec": asking("gpu.nvidia.com", product("NVIDIA H100")),
+            "spec": one_device_spec("gpu.nvidia.com", product("NVIDIA H100")),
             "max_devices": 4,
             "extension": 0 * HOURS,
             "grace": 0 * HOURS,
@@ -65,7 +65,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "train-48g",
         "title": "Train 48 GB",
         "use": "LoRA of 7B models, diffusion, rendering.",
-        "spec": asking("gpu.nvidia.com", product("NVIDIA L40S")),
+        "spec": one_device_spec("gpu.nvidia.com", product("NVIDIA L40S")),
         "max_devices": 4,
         "approval": Approval.LEAD,
         "automatic_devices": 2,
@@ -76,7 +76,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "any-48g",
         "title": "Any GPU from 48 GB",
         "use": "Batch jobs that take whichever large GPU is free first.",
-        "spec": asking("gpu.nvidia.com", memory_of("gpu.nvidia.com", "45Gi")),
+        "spec": one_device_spec("gpu.nvidia.com", memory_condition("gpu.nvidia.com", "45Gi")),
         "max_devices": 4,
         "approval": Approval.LEAD,
     },
@@ -84,7 +84,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "notebook-24g",
         "title": "Notebook 24 GB",
         "use": "Interactive work, evaluation, small models.",
-        "spec": asking("gpu.nvidia.com", f'{NVIDIA}.?productName.orValue("") == "NVIDIA L4"'),
+        "spec": one_device_spec("gpu.nvidia.com", f'{NVIDIA}.?productName.orValue("") == "NVIDIA L4"'),
         "max_devices": 2,
         "approval": Approval.AUTOMATIC,
     },
@@ -92,7 +92,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "small-16g",
         "title": "Small 16 GB",
         "use": "Tests in CI, classic models, teaching.",
-        "spec": asking("gpu.nvidia.com", product("Tesla T4")),
+        "spec": one_device_spec("gpu.nvidia.com", product("Tesla T4")),
         "max_devices": 4,
         "approval": Approval.AUTOMATIC,
     },
@@ -100,7 +100,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "slice-40g",
         "title": "Slice 40 GB",
         "use": "Half an A100 with its own memory and engines.",
-        "spec": asking("mig.nvidia.com", slice_of("3g.40gb")),
+        "spec": one_device_spec("mig.nvidia.com", mig_condition("3g.40gb")),
         "max_devices": 2,
         "approval": Approval.AUTOMATIC,
     },
@@ -108,7 +108,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "slice-20g",
         "title": "Slice 20 GB",
         "use": "Sweeps of small models: many at once, each isolated.",
-        "spec": asking("mig.nvidia.com", slice_of("1g.20gb")),
+        "spec": one_device_spec("mig.nvidia.com", mig_condition("1g.20gb")),
         "max_devices": 4,
         "approval": Approval.LEAD,
         "automatic_devices": 4,
@@ -118,7 +118,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "slice-10g",
         "title": "Slice 10 GB",
         "use": "Notebooks that mostly wait for their author.",
-        "spec": asking("mig.nvidia.com", slice_of("1g.10gb")),
+        "spec": one_device_spec("mig.nvidia.com", mig_condition("1g.10gb")),
         "max_devices": 4,
         "approval": Approval.AUTOMATIC,
     },
@@ -126,7 +126,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "mi300x",
         "title": "MI300X 192 GB",
         "use": "Inference of 70B models on one device, ROCm images only.",
-        "spec": asking("gpu.amd.com", memory_of("gpu.amd.com", "180Gi")),
+        "spec": one_device_spec("gpu.amd.com", memory_condition("gpu.amd.com", "180Gi")),
         "max_devices": 8,
         "approval": Approval.ADMIN,
     },
@@ -134,7 +134,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "train-32g",
         "title": "Train 32 GB",
         "use": "The V100 nodes, which left in summer. Ask for Train 48 GB instead.",
-        "spec": asking("gpu.nvidia.com", product("Tesla V100")),
+        "spec": one_device_spec("gpu.nvidia.com", product("Tesla V100")),
         "max_devices": 8,
         "approval": Approval.LEAD,
         "retired": True,

@@ -179,7 +179,7 @@ def exact_value(device: Selectable, attribute: str) -> tuple[str, str] | None:
     return (kind, repr(raw_value))
 
 
-def capacity_of(raw: Json, name: str) -> Quantity | None:
+def exact_capacity(raw: Json, name: str) -> Quantity | None:
     """
     Return a capacity by the exact key of the slice, as requests name it: `memory` is not `driver/memory`.
     """

@@ -246,7 +246,7 @@ class _Site:
     @cached_property
     def _alone(self) -> ClusterSnapshot:
         """A snapshot of this node, so that each allocation reads few claims."""
-        pools = self.snapshot.device_index.pools_of(self.pools)
+        pools = self.snapshot.device_index.pools_for(self.pools)
         return ClusterSnapshot(
             classes=self.snapshot.classes,
             slices=[resource_slice for pool in pools for resource_slice in pool.slices],

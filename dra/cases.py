@@ -17,7 +17,7 @@ from dra.cluster_snapshot import ClusterSnapshot
 from dra.features import Features
 from dra.held import allocation_results
 from dra.objects import Json, Manifest
-from dra.quantity import QuantityError, form_of
+from dra.quantity import QuantityError, quantity_form
 
 __all__ = ["AllocationCase", "CaseError", "evaluate_case", "evaluate_line", "read_case", "serve"]
 
@@ -177,7 +177,7 @@ def quantity(value: Any, path: str) -> None:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise _wrong(value, path, "a quantity such as 80Gi or 500m")
     try:
-        form_of(str(value).strip())
+        quantity_form(str(value).strip())
     except QuantityError:
         raise _wrong(value, path, "a quantity such as 80Gi or 500m") from None
 

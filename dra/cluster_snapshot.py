@@ -13,12 +13,12 @@ from functools import cached_property
 from itertools import chain
 from typing import cast
 
-from dra.attributes import capacity_of
+from dra.attributes import exact_capacity
 from dra.device_index import DeviceIndex, PoolKey, remember
 from dra.features import NEWEST, Features
 from dra.held import HeldDevices, claim_name, held_devices, holdings
 from dra.node_pools import NodeRuns
-from dra.nodes import name_of
+from dra.nodes import name_of_node
 from dra.objects import Json, expressions
 from dra.pools import CounterKey, Pool, PoolDevice
 from dra.selector_results import DeviceMask, SelectorResults, pack, unpack
@@ -244,7 +244,7 @@ class ClusterSnapshot:
     @cached_property
     def node_by_name(self) -> dict[str, Json]:
         """All nodes, cordoned ones as well."""
-        return {name_of(node): node for node in self.nodes}
+        return {name_of_node(node): node for node in self.nodes}
 
     @cached_property
     def claim_by_name(self) -> dict[str, Json]:
@@ -299,7 +299,7 @@ class ClusterSnapshot:
             return device.shareable and not self._used_up(device)
         return not device.counters or self._counters_suffice(device)
 
-    def holder_of(self, device: PoolDevice) -> str:
+    def device_holder(self, device: PoolDevice) -> str:
         """
         Return "namespace/name" of the claim that holds the device or shares it first; "" if it is free.
         """
@@ -355,7 +355,7 @@ class ClusterSnapshot:
     def _used_up(self, device: PoolDevice) -> bool:
         consumed = self.held.consumed.get(device.key, {})
         return any(
-            (capacity := capacity_of(device.raw, name)) is not None and amount >= capacity
+            (capacity := exact_capacity(device.raw, name)) is not None and amount >= capacity
             for name, amount in consumed.items()
         )
 

@@ -17,7 +17,7 @@ from dra.attributes import exact_value, lookup
 from dra.cel import Selector, compile_selector
 from dra.features import NEWEST, Features
 from dra.node_pools import NodePools
-from dra.nodes import name_of, slice_reaches
+from dra.nodes import name_of_node, slice_reaches
 from dra.objects import Json
 from dra.pools import CounterKey, DeviceKey, Pool, PoolDevice, gather_pools
 from dra.selector_results import DeviceMask, SelectorResults, evaluate_devices, full_mask, pack, unpack
@@ -137,7 +137,7 @@ class DeviceIndex:
 
     def ranges_on(self, node: Json) -> list[range]:
         """Return the device indices that `node` reaches, as ascending ranges."""
-        local = self._local.get(name_of(node), [])
+        local = self._local.get(name_of_node(node), [])
         if not self.has_multi_node_devices:
             return local
         other = [
@@ -187,16 +187,16 @@ class DeviceIndex:
 
     def pools_in(self, run: range) -> list[tuple[int, int]]:
         """Return (consecutive devices, pool number) for the devices of a slice that consume counters."""
-        counted = self._pools_of.get(run.start)
+        counted = self._counted_pools.get(run.start)
         if counted is None:
             numbers = (self.pool_numbers[index] for index in run if self.devices[index].counters)
-            counted = self._pools_of[run.start] = [
+            counted = self._counted_pools[run.start] = [
                 (len(list(group)), number) for number, group in groupby(numbers)
             ]
         return counted
 
     @cached_property
-    def _pools_of(self) -> dict[int, list[tuple[int, int]]]:
+    def _counted_pools(self) -> dict[int, list[tuple[int, int]]]:
         return {}
 
     @cached_property
@@ -207,7 +207,7 @@ class DeviceIndex:
                 by_pool.setdefault((device.driver, device.pool), []).append(index)
         return by_pool
 
-    def pools_of(self, keys: Collection[PoolKey]) -> list[Pool]:
+    def pools_for(self, keys: Collection[PoolKey]) -> list[Pool]:
         """Return the pools with these keys, usable or not, in the order of `pools`."""
         positions = sorted(position for key in keys for position in self._positions.get(key, ()))
         return [self.pools[position] for position in positions]

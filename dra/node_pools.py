@@ -20,7 +20,7 @@ from itertools import zip_longest
 from operator import itemgetter
 
 from dra.features import Features
-from dra.nodes import check_node_selection, name_of, selects_node
+from dra.nodes import check_node_selection, name_of_node, selects_node
 from dra.objects import Json
 from dra.pools import (
     CounterKey,
@@ -97,10 +97,12 @@ class NodePools:
 
     def _reached(self, node: Json, features: Features) -> dict[PoolKey, list[PoolSlice]]:
         """Return the newest generation of each pool among the slices that reach the node."""
-        slices = [*self._local.get(name_of(node), ()), *self._shared]
+        slices = [*self._local.get(name_of_node(node), ()), *self._shared]
         if features.stable:
             # The stable allocator keeps the list order and reads slices with counters of any node.
-            slices += [pool_slice for pool_slice in self._counting if pool_slice.node_name != name_of(node)]
+            slices += [
+                pool_slice for pool_slice in self._counting if pool_slice.node_name != name_of_node(node)
+            ]
             slices.sort(key=lambda pool_slice: pool_slice.number)
         by_pool: dict[PoolKey, list[PoolSlice]] = {}
         for pool_slice in slices:
@@ -201,7 +203,7 @@ class NodeRuns:
 
     @cached_property
     def names(self) -> list[str]:
-        return [name_of(node) for node, _ in self.nodes]
+        return [name_of_node(node) for node, _ in self.nodes]
 
     def rows(self, columns: Sequence[tuple[bytes, int]]) -> list[tuple[bytes, ...]]:
         """Return per node what the columns say of its devices; each column has its width per device."""

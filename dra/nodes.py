@@ -19,7 +19,7 @@ class SelectorError(ValueError):
     """An invalid node selector; the message is a sentence."""
 
 
-def name_of(node: Json) -> str:
+def name_of_node(node: Json) -> str:
     return str((node.get("metadata") or {}).get("name") or "")
 
 
@@ -46,7 +46,7 @@ def slice_reaches(node: Json, resource_slice: Json) -> bool:
 def selects_node(node: Json, node_selection: Json) -> bool:
     """Return whether `nodeName`, `allNodes` or `nodeSelector` of a slice or device selects the node."""
     if node_selection.get("nodeName"):
-        return bool(node_selection["nodeName"] == name_of(node))
+        return bool(node_selection["nodeName"] == name_of_node(node))
     if node_selection.get("allNodes") is True:
         return True
     selector = node_selection.get("nodeSelector")
@@ -122,7 +122,7 @@ def _term(term: Json, node: Json) -> bool:
     if not expressions and not fields:
         return False
     return all(_holds(requirement, labels) for requirement in expressions) and all(
-        _field_holds(requirement, name_of(node)) for requirement in fields
+        _field_holds(requirement, name_of_node(node)) for requirement in fields
     )
 
 

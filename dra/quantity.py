@@ -139,7 +139,7 @@ class Form(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def form_of(text: str) -> Form | None:
+def quantity_form(text: str) -> Form | None:
     """
     Return the form of a quantity as it was written.
 

@@ -112,12 +112,12 @@ class WorkloadOptions:
         return sum(getattr(self, one.name) != getattr(usual, one.name) for one in fields(self))
 
 
-def pods_of(use: ClaimUse, options: WorkloadOptions) -> int:
+def pod_count(use: ClaimUse, options: WorkloadOptions) -> int:
     """Return how many pods run at once: what was chosen, else a claim each, or one pod of a named claim."""
     return options.pods or (use.parallel if use.template else 1)
 
 
-def devices_of(use: ClaimUse, options: WorkloadOptions) -> int | None:
+def container_device_count(use: ClaimUse, options: WorkloadOptions) -> int | None:
     """
     Return how many devices the container sees; None where that cannot be told.
 
@@ -127,7 +127,7 @@ def devices_of(use: ClaimUse, options: WorkloadOptions) -> int | None:
     return counts[0] if len(counts) == 1 else None
 
 
-def requests_of(spec: Json) -> tuple[tuple[str, int | None], ...]:
+def request_counts(spec: Json) -> tuple[tuple[str, int | None], ...]:
     """Return the requests of a claim's spec with their devices, for `Use`."""
     return tuple(
         (str(request.get("name") or ""), _count(alternatives(request))) for request in requests(spec)
@@ -251,7 +251,7 @@ class ContainerProgram:
     repeatable: bool = False
 
 
-def name_of(use: ClaimUse, suffix: str) -> str:
+def workload_name(use: ClaimUse, suffix: str) -> str:
     """Return a DNS label that starts with a letter, as the name of a Service has to."""
     base = use.name if use.name[:1].isalpha() else f"gpu-{use.name}"
     return f"{base[:BASE].strip('-')}-{suffix}"

@@ -24,24 +24,24 @@ from dra.workload_parts import (
     ContainerProgram,
     WorkloadOptions,
     claim_source,
+    container_device_count,
     container_security,
-    devices_of,
     environment,
     has_weights,
     labels,
     metadata,
     mounts,
-    name_of,
     placement,
+    pod_count,
     pod_security,
     pod_spec,
-    pods_of,
     policies,
     resources,
     service,
     tolerations,
     unlabelled,
     volumes,
+    workload_name,
 )
 
 # A new pod that comes before an old one has gone would want a claim more than the team was granted.
@@ -63,7 +63,7 @@ def shower(use: ClaimUse, options: WorkloadOptions, *, stays: bool = False) -> C
 
 
 def pod(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
-    name = name_of(use, "pod")
+    name = workload_name(use, "pod")
     spec = pod_spec(use, options, shower(use, options), restart="Never")
     manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata(name, use), "spec": spec}
     return [manifest, *policies(name, use, options)]
@@ -71,7 +71,7 @@ def pod(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
 
 def job(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
     """Return an Indexed Job: each pod finds its number in JOB_COMPLETION_INDEX."""
-    name, pods = name_of(use, "job"), pods_of(use, options)
+    name, pods = workload_name(use, "job"), pod_count(use, options)
     inner = pod_spec(use, options, shower(use, options), restart="Never")
     spec = {
         "completionMode": "Indexed",
@@ -85,13 +85,13 @@ def job(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
 
 
 def deployment(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
-    return deployed(name_of(use, "deployment"), use, options, shower(use, options, stays=True))
+    return deployed(workload_name(use, "deployment"), use, options, shower(use, options, stays=True))
 
 
 def deployed(name: str, use: ClaimUse, options: WorkloadOptions, program: ContainerProgram) -> list[Manifest]:
     """Return a Deployment of the program, with a Service if it serves something."""
     spec = {
-        "replicas": pods_of(use, options),
+        "replicas": pod_count(use, options),
         "strategy": ONE_BY_ONE,
         "selector": {"matchLabels": labels(name)},
         "template": {"metadata": {"labels": labels(name)}, "spec": pod_spec(use, options, program)},
@@ -103,10 +103,10 @@ def deployed(name: str, use: ClaimUse, options: WorkloadOptions, program: Contai
 
 def stateful_set(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
     """Return a StatefulSet with the Service that gives each pod a name of its own."""
-    name, program = name_of(use, "set"), shower(use, options, stays=True)
+    name, program = workload_name(use, "set"), shower(use, options, stays=True)
     spec = {
         "serviceName": name,
-        "replicas": pods_of(use, options),
+        "replicas": pod_count(use, options),
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": labels(name)},
         "template": {"metadata": {"labels": labels(name)}, "spec": pod_spec(use, options, program)},
@@ -135,7 +135,7 @@ def jupyter_program(use: ClaimUse) -> ContainerProgram:
 
 
 def jupyter(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
-    name, program = name_of(use, "lab"), jupyter_program(use)
+    name, program = workload_name(use, "lab"), jupyter_program(use)
     spec = pod_spec(use, options, program, restart="Never")
     manifests = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata(name, use), "spec": spec}
     further = service(name, use, program.ports)
@@ -147,7 +147,7 @@ def memory_utilization(use: ClaimUse, options: WorkloadOptions) -> Decimal | Non
     Return the part of a GPU's memory that each vLLM may take, so that all pods of the claim fit; None where
     it is the usual 0.9 (vLLM, `--gpu-memory-utilization`) or unknown.
     """
-    sharers = 1 if use.template else pods_of(use, options)
+    sharers = 1 if use.template else pod_count(use, options)
     if use.memory_part is None or (use.memory_part == 1 and sharers == 1):
         return None
     percent = int(VLLM_MEMORY * use.memory_part / sharers * 100)
@@ -157,7 +157,7 @@ def memory_utilization(use: ClaimUse, options: WorkloadOptions) -> Decimal | Non
 def vllm_program(use: ClaimUse, options: WorkloadOptions) -> ContainerProgram:
     """Return a server of the OpenAI protocol, over all devices of one claim where their number is known."""
     model = MODELS if has_weights(options) else MODEL
-    devices = devices_of(use, options)
+    devices = container_device_count(use, options)
     parallel = () if devices is None else (f"--tensor-parallel-size={devices}",)
     utilization = memory_utilization(use, options)
     memory = () if utilization is None else (f"--gpu-memory-utilization={utilization}",)
@@ -172,7 +172,7 @@ def vllm_program(use: ClaimUse, options: WorkloadOptions) -> ContainerProgram:
 
 
 def vllm(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
-    return deployed(name_of(use, "vllm"), use, options, vllm_program(use, options))
+    return deployed(workload_name(use, "vllm"), use, options, vllm_program(use, options))
 
 
 def triton(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
@@ -186,7 +186,7 @@ def triton(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
         user=JOVYAN,
         shm=True,
     )
-    return deployed(name_of(use, "triton"), use, options, program)
+    return deployed(workload_name(use, "triton"), use, options, program)
 
 
 MASTER_PORT = 23456  # of the training operator's rendezvous
@@ -195,7 +195,7 @@ SHOW = "import torch; print(torch.cuda.is_available(), torch.cuda.device_count()
 
 def notebook(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
     """Return a Notebook; its container has the notebook's name, and the controller labels the pod with it."""
-    name = name_of(use, "notebook")
+    name = workload_name(use, "notebook")
     program = replace(jupyter_program(use), container=name)
     spec = {"template": {"spec": pod_spec(use, options, program)}}
     manifest = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "metadata": metadata(name, use)}
@@ -205,7 +205,7 @@ def notebook(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
 
 def pytorch_job(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
     """Return a PyTorchJob of a master and as many workers as make up the pods at once."""
-    name, pods = name_of(use, "train"), pods_of(use, options)
+    name, pods = workload_name(use, "train"), pod_count(use, options)
     program = ContainerProgram(
         IMAGES[use.vendor].torch, ("python", "-c", SHOW), container="pytorch", shm=True
     )
@@ -214,7 +214,7 @@ def pytorch_job(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
     if pods > 1:
         worker = {"replicas": pods - 1, "restartPolicy": "OnFailure", "template": copy.deepcopy(template)}
         replicas["Worker"] = worker
-    devices = devices_of(use, options)
+    devices = container_device_count(use, options)
     spec: Manifest = {} if devices is None else {"nprocPerNode": str(devices)}
     manifest = {
         "apiVersion": "kubeflow.org/v1",
@@ -231,7 +231,7 @@ def inference_service(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]
 
     Knative, its other way, refuses `resources.claims` (knative/serving issue 15332).
     """
-    name, pods = name_of(use, "serve"), pods_of(use, options)
+    name, pods = workload_name(use, "serve"), pod_count(use, options)
     program = replace(vllm_program(use, options), container="kserve-container")
     predictor = {"minReplicas": pods, "maxReplicas": pods, **pod_spec(use, options, program)}
     about = metadata(name, use) | {"annotations": {"serving.kserve.io/deploymentMode": "RawDeployment"}}

@@ -65,7 +65,7 @@ def _rows(key: UUID) -> QuerySet[Device, Any]:
 ROWS = by_keys(_rows)
 
 
-def rows_of(person: Person, keys: Sequence[UUID]) -> list[DeviceRow]:
+def read_rows(person: Person, keys: Sequence[UUID]) -> list[DeviceRow]:
     """Return the rows in the order of `keys`, with the holders that this person may see."""
     width = len(FIELDS) - len(HOLDER_FIELDS)
     rows = {

@@ -52,7 +52,7 @@ def ages(resources: Iterable[str], *, cluster: Cluster | None = None) -> list[Ag
     """Return an age per synchronized cluster, by name, or that of `cluster`; one query."""
     wanted = sorted(set(resources))
     if cluster is not None:
-        return [_age_of(cluster, _sightings_of_one(tuple(wanted)).rows(cluster.pk), len(wanted))]
+        return [_oldest_age(cluster, _sightings_of_one(tuple(wanted)).rows(cluster.pk), len(wanted))]
     by_cluster: dict[Any, tuple[Cluster, list[tuple[datetime | None, str]]]] = {}
     for pk, *values, row, seen_at, error in _sightings(tuple(wanted)).rows():
         if pk not in by_cluster:
@@ -60,7 +60,7 @@ def ages(resources: Iterable[str], *, cluster: Cluster | None = None) -> list[Ag
             by_cluster[pk] = (partial_object(Cluster, columns), [])
         if row is not None:
             by_cluster[pk][1].append((seen_at, error))
-    return [_age_of(cluster, sightings, len(wanted)) for cluster, sightings in by_cluster.values()]
+    return [_oldest_age(cluster, sightings, len(wanted)) for cluster, sightings in by_cluster.values()]
 
 
 @cache
@@ -79,7 +79,7 @@ def _sightings(resources: tuple[str, ...]) -> Prepared:
     return Prepared(lambda: clusters.values_list(*columns))
 
 
-def _age_of(cluster: Cluster, sightings: Sequence[tuple[Any, ...]], wanted: int) -> Age:
+def _oldest_age(cluster: Cluster, sightings: Sequence[tuple[Any, ...]], wanted: int) -> Age:
     """Return the age of the oldest of `wanted` resources; a resource without a row was never listed."""
     seen = [seen_at for seen_at, _error in sightings if seen_at]
     oldest = min(seen) if len(seen) == wanted else None

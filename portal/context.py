@@ -18,7 +18,7 @@ from claims.models import Claim
 from core.prepared import Prepared, Statement
 from inventory.freshness import OF_DEVICES, Age, ages
 from notify.services import unread_notices
-from teams.access import roles_of
+from teams.access import reader_roles
 from teams.models import Role, Team, User
 
 TEAM_COOKIE = "team"
@@ -129,7 +129,7 @@ class Shell:
     @property
     def roles(self) -> dict[Team, Role]:
         """Return the teams that the reader is a member of, with their role in each."""
-        return roles_of(self.request)
+        return reader_roles(self.request)
 
     def has_role(self, at_least: Role) -> bool:
         """Return whether the reader has at least this role in some team; a platform admin has it in each."""

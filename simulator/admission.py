@@ -304,7 +304,7 @@ def _taint(taint: dict[str, Any]) -> Iterator[FieldCause]:
         yield FieldCause("spec.taint.effect", "FieldValueNotSupported", message)
 
 
-def charge_of(store: Store, resource: Resource, manifest: Manifest) -> Counter[str]:
+def quota_charge(store: Store, resource: Resource, manifest: Manifest) -> Counter[str]:
     """Return the keys that this object adds to. Templates cost nothing but their number."""
     if resource is CLAIMS:
         return Counter(keys(manifest["spec"], store.all(CLASSES)))
@@ -346,7 +346,7 @@ def admin_access(store: Store, resource: Resource, manifest: Manifest) -> Iterat
 def check_quota(store: Store, resource: Resource, manifest: Manifest) -> None:
     """Raise 403 in the words that people and programs know: `exceeded quota: q, requested: …`."""
     namespace = manifest["metadata"].get("namespace", "")
-    charge = charge_of(store, resource, manifest)
+    charge = quota_charge(store, resource, manifest)
     for quota in store.all(QUOTAS, namespace) if charge else []:
         status = quota.get("status") or {}
         hard, used = status.get("hard") or {}, status.get("used") or {}
@@ -366,7 +366,7 @@ def charge(store: Store, namespace: str) -> None:
         used: Counter[str] = Counter()
         for resource in (CLAIMS, TEMPLATES):
             for manifest in store.all(resource, namespace):
-                used.update(charge_of(store, resource, manifest))
+                used.update(quota_charge(store, resource, manifest))
         status = {"hard": hard, "used": {key: str(used[key]) for key in hard}}
         if quota.get("status") != status:
             store.put(QUOTAS, quota | {"status": status})

@@ -15,7 +15,7 @@ from simulator.controllers.pods import (
     QuotaController,
 )
 from simulator.controllers.scheduler import Scheduler
-from simulator.controllers.tenants import Tenants, seats_of
+from simulator.controllers.tenants import Tenants, cluster_seats
 from simulator.registry import Registry, WriteOptions
 from simulator.resources import NAMESPACES
 from simulator.store import Lister, Store
@@ -53,7 +53,7 @@ class SimulatedCluster:
         ]
         self.telemetry = Telemetry(self.store, seed)
         if tenants:
-            self.controllers.append(Tenants(self.context, seats_of(name), seed))
+            self.controllers.append(Tenants(self.context, cluster_seats(name), seed))
         self._looked: dict[int, int] = {}  # controller → the revision that it has seen
         self._found()
 

@@ -86,7 +86,7 @@ class PublishedDevice:
 
     @property
     def profile(self) -> str:
-        return text_of(self.device, "profile")
+        return attribute_text(self.device, "profile")
 
     @property
     def mebibytes(self) -> int:
@@ -125,7 +125,7 @@ def physical_gpus(store: Store, *, seed: int, now: float) -> Iterator[SimulatedG
             part = PublishedDevice(device, using, _load(device, using, seed, now))
             boards.setdefault(_key(device, node), []).append(part)
         for number, (key, node_gpus) in enumerate(boards.items()):
-            if model := MODELS.get(text_of(node_gpus[0].device, "productName")):
+            if model := MODELS.get(attribute_text(node_gpus[0].device, "productName")):
                 yield SimulatedGpu(node, driver, pool, number, key, model, _existing(node_gpus))
 
 
@@ -138,7 +138,7 @@ def _published(store: Store) -> dict[tuple[str, str, str], list[Device]]:
         if key[0] not in SILENT_NODES:
             by_pool.setdefault(key, []).extend(spec.get("devices") or [])
     for devices in by_pool.values():
-        devices.sort(key=lambda device: text_of(device, "resource.kubernetes.io/pciBusID"))
+        devices.sort(key=lambda device: attribute_text(device, "resource.kubernetes.io/pciBusID"))
     return by_pool
 
 
@@ -149,7 +149,7 @@ def _existing(parts: list[PublishedDevice]) -> list[PublishedDevice]:
     return [part for part in parts if part.profile and part.users] or parts[:1]
 
 
-def text_of(device: Device, attribute: str) -> str:
+def attribute_text(device: Device, attribute: str) -> str:
     return str((device.get("attributes", {}).get(attribute) or {}).get("string", ""))
 
 
@@ -184,7 +184,9 @@ def _activity(pod: Manifest) -> float | None:
 
 
 def _key(device: Device, node: str) -> str:
-    return text_of(device, "parentUUID") or text_of(device, "uuid") or f"{node}/{device['name']}"
+    return (
+        attribute_text(device, "parentUUID") or attribute_text(device, "uuid") or f"{node}/{device['name']}"
+    )
 
 
 type Labels = dict[str, str]
@@ -254,7 +256,7 @@ def _dcgm_labels(board: SimulatedGpu, part: PublishedDevice, instance: int) -> I
     base = {
         "gpu": str(board.number),
         "UUID": board.key,
-        "pci_bus_id": f"0000{text_of(part.device, 'resource.kubernetes.io/pciBusID').upper()}",
+        "pci_bus_id": f"0000{attribute_text(part.device, 'resource.kubernetes.io/pciBusID').upper()}",
         "device": f"nvidia{board.number}",
         "modelName": board.model.product,
     }
@@ -262,7 +264,7 @@ def _dcgm_labels(board: SimulatedGpu, part: PublishedDevice, instance: int) -> I
         base |= {"GPU_I_PROFILE": part.profile, "GPU_I_ID": str(instance)}
     base |= {"Hostname": board.node, "DCGM_FI_DRIVER_VERSION": "580.95.05"}
     # A partition made on demand has no uuid in its slice by which the exporter could find the claim.
-    if not part.users or (part.profile and not text_of(part.device, "uuid")):
+    if not part.users or (part.profile and not attribute_text(part.device, "uuid")):
         yield base
         return
     for user in part.users:
@@ -274,7 +276,10 @@ def _dcgm_labels(board: SimulatedGpu, part: PublishedDevice, instance: int) -> I
             "dra_device_name": part.device["name"],
         }
         if part.profile:
-            labels |= {"dra_mig_profile": part.profile, "dra_mig_device_uuid": text_of(part.device, "uuid")}
+            labels |= {
+                "dra_mig_profile": part.profile,
+                "dra_mig_device_uuid": attribute_text(part.device, "uuid"),
+            }
         if user.pod:
             labels |= {"pod": user.pod, "namespace": user.namespace, "container": user.container}
         yield labels

@@ -46,12 +46,12 @@ OLD_DRIVER_VERSIONS = {"driverVersion": {"version": "550.54.15"}, "cudaDriverVer
 MODELS = {model.product: model for model in (H100, A100, L40S, L4, T4, MI300X)}
 
 
-def uuid_of(*parts: object) -> str:
+def stable_uuid(*parts: object) -> str:
     """Return the same uuid for the same device in every run."""
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, ".".join(map(str, parts)) + ".simulator"))
 
 
-def bus_of(model: Model, index: int) -> tuple[str, str, int]:
+def pci_address(model: Model, index: int) -> tuple[str, str, int]:
     """Return the PCI bus id, the PCIe root and the NUMA node of a GPU."""
     root = 0x15 + 0x24 * (index // model.per_root)
     bus = root + 4 + index % model.per_root
@@ -61,7 +61,7 @@ def bus_of(model: Model, index: int) -> tuple[str, str, int]:
 def nvidia_gpu(model: Model, node: str, index: int) -> Device:
     attributes = nvidia_attributes(model, index) | {
         "type": {"string": "gpu"},
-        "uuid": {"string": f"GPU-{uuid_of(node, index)}"},
+        "uuid": {"string": f"GPU-{stable_uuid(node, index)}"},
         "addressingMode": {"string": "HMM"},
     }
     return {
@@ -73,7 +73,7 @@ def nvidia_gpu(model: Model, node: str, index: int) -> Device:
 
 def amd_gpu(model: Model, index: int) -> Device:
     """AMD publishes no uuid: telemetry is joined by node and PCI address."""
-    bus, root, numa = bus_of(model, index)
+    bus, root, numa = pci_address(model, index)
     card, render = index + 1, 128 + index
     return {
         "name": f"gpu-{card}-{render}",
@@ -100,7 +100,7 @@ def amd_gpu(model: Model, index: int) -> Device:
 
 def nvidia_attributes(model: Model, index: int) -> dict[str, Any]:
     """Return the attributes that a GPU and its partitions have in common."""
-    bus, root, numa = bus_of(model, index)
+    bus, root, numa = pci_address(model, index)
     return {
         "productName": {"string": model.product},
         "brand": {"string": model.brand},
@@ -186,7 +186,7 @@ def static_gpu(model: Model, node: str, index: int) -> list[Device]:
     devices = []
     for start in partition.starts:
         device = _partition(model, node, index, partition, start)
-        device["attributes"]["uuid"] = {"string": f"MIG-{uuid_of(node, index, start)}"}
+        device["attributes"]["uuid"] = {"string": f"MIG-{stable_uuid(node, index, start)}"}
         slices = {f"memorySlice{number}": "1" for number in partition.spans(start)}
         device["capacity"] |= _values(slices)
         devices.append(device)
@@ -212,7 +212,7 @@ def dynamic_gpu(model: Model, node: str, index: int) -> Iterator[Device]:
 def _partition(model: Model, node: str, index: int, partition: Partition, start: int) -> Device:
     attributes = nvidia_attributes(model, index) | {
         "type": {"string": "mig"},
-        "parentUUID": {"string": f"GPU-{uuid_of(node, index)}"},
+        "parentUUID": {"string": f"GPU-{stable_uuid(node, index)}"},
         "profile": {"string": partition.profile},
     }
     return {

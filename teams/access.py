@@ -58,7 +58,7 @@ ROLES = Prepared(
 )
 
 
-def roles_of(request: HttpRequest) -> dict[Team, Role]:
+def reader_roles(request: HttpRequest) -> dict[Team, Role]:
     """Return the teams that the reader is a member of, with their role in each; read once in a request."""
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
@@ -84,7 +84,7 @@ def roles_by_team(user: User) -> dict[UUID, Role]:
     return {team: Role(role) for team, role in rows}
 
 
-def role_of(user: User, *, team: OuterRef) -> Combinable:
+def role_subquery(user: User, *, team: OuterRef) -> Combinable:
     """Return `role_in` as part of a query whose rows have a team; null for an outsider."""
     if user.is_superuser:
         return Value(Role.OWNER)

@@ -36,7 +36,7 @@ def midnight(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
 
 
-def day_of(instant: datetime) -> date:
+def utc_day(instant: datetime) -> date:
     return instant.astimezone(UTC).date()
 
 
@@ -52,8 +52,8 @@ def split(span: Interval, until: date | None, *, now: datetime) -> tuple[date, d
     """Return the first and the end of the stored days that are entirely in `span`; None without any."""
     if until is None:
         return None
-    first = day_of(span.start) + (DAY if span.start > midnight(day_of(span.start)) else timedelta(0))
-    end = min(until, day_of(min(span.end, now)))
+    first = utc_day(span.start) + (DAY if span.start > midnight(utc_day(span.start)) else timedelta(0))
+    end = min(until, utc_day(min(span.end, now)))
     return (first, end) if first < end else None
 
 
@@ -85,8 +85,8 @@ def _around(team: Team, before: Interval, after: Interval, *, is_stored: bool) -
     """
     held_before = Q(started_at__lt=before.end) & _held_after(before.start)
     held_since = Q(started_at__lt=after.end) & _held_after(after.start)
-    last = day_of(after.start) - (timedelta(0) if is_stored else DAY)
-    holding = DailyUse.objects.filter(team=team, day__in={day_of(before.end) - DAY, last})
+    last = utc_day(after.start) - (timedelta(0) if is_stored else DAY)
+    holding = DailyUse.objects.filter(team=team, day__in={utc_day(before.end) - DAY, last})
     known = Allocation.objects.filter(held_before | held_since, claim__in=holding.values("claim")).order_by()
     if is_stored:
         return _intervals(known)
@@ -153,17 +153,17 @@ def forget_from(instant: datetime, *, now: datetime) -> None:
     The update locks the row even if it changes nothing, so that `store_days` of the same days waits for this
     transaction, or this one for it.
     """
-    if day_of(instant) < day_of(now):
-        StoredDays.objects.update(until=Least("until", models.Value(day_of(instant))))
+    if utc_day(instant) < utc_day(now):
+        StoredDays.objects.update(until=Least("until", models.Value(utc_day(instant))))
 
 
 def store_days(*, now: datetime) -> int:
     """Store the past days that have no rows yet; return their number. Each chunk is a transaction."""
-    end = day_of(now - SETTLED_AFTER)
+    end = utc_day(now - SETTLED_AFTER)
     earliest = Allocation.objects.aggregate(at=Min("started_at"))["at"]
     if earliest is None:
         return 0
-    StoredDays.objects.get_or_create(pk=1, defaults={"until": min(day_of(earliest), end)})
+    StoredDays.objects.get_or_create(pk=1, defaults={"until": min(utc_day(earliest), end)})
     stored = 0
     while True:
         with transaction.atomic():
@@ -203,7 +203,7 @@ def first_day() -> date:
     """Return the first day on which a claim held a device, or has a row."""
     earliest = Allocation.objects.aggregate(at=Min("started_at"))["at"]
     row = DailyUse.objects.aggregate(day=Min("day"))["day"]
-    days = [day for day in (earliest and day_of(earliest), row) if day]
+    days = [day for day in (earliest and utc_day(earliest), row) if day]
     return min(days, default=date.max)
 
 
@@ -248,7 +248,7 @@ def _expected_use(first: date, end: date) -> Iterator[DailyUse]:
     costs: dict[tuple[date, LineKey], Cost] = defaultdict(Cost)
     for interval in _intervals(allocations):
         start, stop = max(interval.start, span.start), min(interval.end or span.end, span.end)
-        day = day_of(start)
+        day = utc_day(start)
         while midnight(day) < stop:
             within = Interval(midnight(day), midnight(day + DAY))
             costs[day, interval.line].add(interval_cost(interval, card, until=within.end, within=within))

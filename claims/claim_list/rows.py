@@ -83,7 +83,7 @@ def _statement(key: UUID) -> tuple[str, Sequence[Any]]:
 ROWS = Prepared(_statement, UUID)
 
 
-def rows_of(keys: Sequence[UUID]) -> list[ClaimRow]:
+def claim_rows(keys: Sequence[UUID]) -> list[ClaimRow]:
     """Return the rows in the order of `keys`, which a query has chosen that the reader may see."""
     rows = {row[0]: ClaimRow(*row) for row in ROWS.rows(list(keys))} if keys else {}
     return [rows[key] for key in keys if key in rows]

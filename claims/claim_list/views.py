@@ -24,7 +24,7 @@ from django_filters import ChoiceFilter, FilterSet
 from claims.access import may_request
 from claims.claim_list import bulk
 from claims.claim_list.bulk import BulkAction
-from claims.claim_list.rows import rows_of, table_rows
+from claims.claim_list.rows import claim_rows, table_rows
 from claims.models import (
     Alternative,
     Claim,
@@ -200,7 +200,7 @@ def claim_listing(request: HttpRequest) -> Listing[Claim]:
     return Listing(
         request,
         Claim.objects.visible_to(request.user),
-        load=rows_of,
+        load=claim_rows,
         columns=COLUMNS,
         title="Claims",
         filters=ClaimFilter,

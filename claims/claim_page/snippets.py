@@ -30,7 +30,7 @@ from dra.workload_parts import (
     ClaimUse,
     WorkloadOptions,
     has_weights,
-    name_of,
+    workload_name,
 )
 from dra.workloads import MODEL
 from inventory.cluster_snapshot import current_snapshot
@@ -231,7 +231,7 @@ def kubectl_commands(claim: Claim, use: ClaimUse, options: WorkloadOptions) -> s
     """Return kubectl commands: inspect the claim, run a pod, open a shell, delete the pod."""
     kubectl = f"kubectl -n {quote(use.namespace)}"
     (pod, *_policy) = workloads.pod(use, options)
-    name, shell = pod["metadata"]["name"], name_of(use, "shell")
+    name, shell = pod["metadata"]["name"], workload_name(use, "shell")
     pod_spec = pod["spec"]
     container, *_others = pod_spec["containers"]
     pod_spec["containers"] = [container | {"name": shell, "stdin": True, "tty": True, "command": ["sh"]}]

@@ -25,7 +25,7 @@ from claims.states import NEVER_APPROVED, ClaimState
 from core.prepared import Prepared
 from inventory.freshness import OF_DEVICES, Age, ages, is_stale
 from inventory.models import Device, Freshness, Pod
-from teams.access import role_in, role_of
+from teams.access import role_in, role_subquery
 from teams.models import Role, User
 
 RESOURCES = (*OF_DEVICES, "pods")  # of the mirror, whose age the page shows
@@ -135,7 +135,7 @@ def _stamps(*, is_admin: bool) -> Prepared:
             .filter(pk=claim_id)
             .values_list(
                 *("state", "expires_at", "version", "problem", "observation_hash", "cluster__revision"),
-                *("cluster__halt_reason", role_of(user, team=OuterRef("team"))),
+                *("cluster__halt_reason", role_subquery(user, team=OuterRef("team"))),
                 Subquery(successors.order_by("-created_at").values("state")[:1]),
                 ArraySubquery(freshness.order_by("pk").values("error")),
                 ArraySubquery(freshness.order_by("pk").values("seen_at")),

@@ -36,7 +36,7 @@ from dra.workload_parts import (
     is_partial,
     is_separate,
     memory_part,
-    requests_of,
+    request_counts,
 )
 from inventory.models import Cluster, DeviceClass, Namespace, ResourceClaim, ResourceClaimTemplate
 from teams.access import is_platform_admin
@@ -418,7 +418,7 @@ def claim_use(claim: Claim, placement: Placement | None = None) -> ClaimUse:
         namespace=claim.namespace,
         template=claim.delivery == Delivery.TEMPLATE,
         parallel=claim.parallel,
-        requests=requests_of(claim.spec),
+        requests=request_counts(claim.spec),
         vendor=placement.vendor if placement else "",
         claim_id=str(claim.pk),
         separate=is_separate(claim.spec),

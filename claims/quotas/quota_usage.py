@@ -99,17 +99,17 @@ def device_capacity(classes: Iterable[str]) -> dict[str, int]:
     cluster publishes is left out: unknown, not 0. Of partitions that exclude one another, those count that
     fit beside each other on free GPUs (`dra.fragmentation`).
     """
-    return _capacity_of(CAPACITIES.rows(), classes)
+    return _total_capacity(CAPACITIES.rows(), classes)
 
 
-def _capacity_of(clusters: Sequence[tuple[Any, ...]], classes: Iterable[str]) -> dict[str, int]:
+def _total_capacity(clusters: Sequence[tuple[Any, ...]], classes: Iterable[str]) -> dict[str, int]:
     """Return `device_capacity` of rows of `CAPACITIES`."""
     shown = {name for _cluster, names, _capacity in clusters for name in names}
-    capacity_of = {cluster: json.loads(capacity or "{}") for cluster, _names, capacity in clusters}
+    capacity_by_cluster = {cluster: json.loads(capacity or "{}") for cluster, _names, capacity in clusters}
     total: dict[str, int] = {}
     for name in sorted(shown.intersection(classes)):
-        uncounted = [cluster for cluster, capacity in capacity_of.items() if name not in capacity]
-        total[name] = sum(capacity.get(name, 0) for capacity in capacity_of.values())
+        uncounted = [cluster for cluster, capacity in capacity_by_cluster.items() if name not in capacity]
+        total[name] = sum(capacity.get(name, 0) for capacity in capacity_by_cluster.values())
         total[name] += class_capacity(uncounted, name) if uncounted else 0
     return total
 
@@ -369,7 +369,7 @@ def _guarantee_lines(team: Team, charge: Mapping[str, int]) -> list[QuotaLine]:
     totals = {name: total for name, total in guaranteed.items() if charge.get(name)}
     if not totals:
         return []
-    used, capacity = used_by_all_teams(totals), _capacity_of([row[:-1] for row in clusters], totals)
+    used, capacity = used_by_all_teams(totals), _total_capacity([row[:-1] for row in clusters], totals)
     # If at least all guarantees together are free, the use of each does not matter.
     scarce = {
         name

@@ -146,7 +146,7 @@ class Choices:
             {(team, cluster.pk) for cluster in clusters for team in cluster.team_ids},
         )
 
-    def clusters_of(self, team: Team) -> list[Cluster]:
+    def team_clusters(self, team: Team) -> list[Cluster]:
         """Return the clusters in which the team has a namespace, by name."""
         return [cluster for cluster in self.clusters.values() if (team.pk, cluster.pk) in self.places]
 
@@ -324,7 +324,7 @@ class RequestForm(forms.Form):
 
     def best_cluster(self, team: Team, cleaned: dict[str, Any]) -> Cluster | None:
         """Return the cluster of the team where the request fits best now."""
-        clusters = self.choices.clusters_of(team)
+        clusters = self.choices.team_clusters(team)
         if not clusters:
             self.add_error(
                 "cluster", f"{team} has no namespace in any cluster. Ask a platform admin for one."
@@ -338,7 +338,7 @@ class RequestForm(forms.Form):
     def fits(self) -> list[ClusterFit]:
         """The clusters of the team, the one where the request fits best first; none for a single cluster."""
         cleaned = self.cleaned_data
-        clusters = self.choices.clusters_of(cleaned["team"])
+        clusters = self.choices.team_clusters(cleaned["team"])
         if len(clusters) < 2:
             return []
         return cluster_fits(

@@ -29,7 +29,7 @@ from claims.requests.suggestions import blockers_for
 from claims.states import ClaimState
 from core.errors import Forbidden, PortalError
 from inventory.freshness import OF_DEVICES, ages
-from teams.access import roles_of, team_for, user_of
+from teams.access import reader_roles, team_for, user_of
 from teams.models import Role
 
 LINK_FIELDS = ("reason",)  # in a link to the request, besides the preview fields
@@ -69,7 +69,7 @@ def request_form(request: HttpRequest) -> HttpResponse:
         if (draft := restore_from_session(request)) is not None:
             return redirect(draft_url(draft))
         return new_request_page(request)
-    choices = choices_of(request, request.POST)
+    choices = reader_choices(request, request.POST)
     slug = request.POST.get("team", "")
     if slug and slug not in choices.teams:
         team_for(user, slug, at_least=Role.MEMBER)  # says why not
@@ -91,7 +91,7 @@ def new_request_page(request: HttpRequest) -> HttpResponse:
     if "draft" in prefill:
         draft = get_object_or_404(open_drafts(user), pk=uuid_or_404(request.GET.get("draft", "")))
         prefill = draft_query(draft)
-    choices = choices_of(request)
+    choices = reader_choices(request)
     form = RequestForm(user=user, prefill=prefill, team=request.COOKIES.get(TEAM_COOKIE, ""), choices=choices)
     data = form_as_query(form)
     if "help" in request.GET:
@@ -100,11 +100,11 @@ def new_request_page(request: HttpRequest) -> HttpResponse:
     return form_response(request, form, data=data, problems=problems, draft=draft)
 
 
-def choices_of(request: HttpRequest, sent: QueryDict | None = None) -> Choices:
+def reader_choices(request: HttpRequest, sent: QueryDict | None = None) -> Choices:
     """Return what the reader may choose from; of profiles only those that are `sent`, if that is enough."""
     user, teams = user_of(request), None
     if not user.is_superuser:
-        roles = roles_of(request)
+        roles = reader_roles(request)
         teams = [team for team, role in roles.items() if role.rank >= Role.MEMBER.rank]
     return Choices.of(user, teams, slugs=None if sent is None else sent_profiles(sent))
 
@@ -144,7 +144,7 @@ def send_request(request: HttpRequest, form: RequestForm) -> HttpResponse:
 @require_safe
 def request_preview(request: HttpRequest) -> HttpResponse:
     """Return only the panel, for the fields typed so far."""
-    page = panel_context(request, request.GET, choices_of(request, request.GET))
+    page = panel_context(request, request.GET, reader_choices(request, request.GET))
     return render(request, "claims/requests/request.html#panel", page)
 
 
@@ -152,7 +152,7 @@ def request_preview(request: HttpRequest) -> HttpResponse:
 def request_further(request: HttpRequest) -> HttpResponse:
     """Return only the rows of additional profiles, with one row added or removed."""
     data = without_removed_row(request.GET)
-    form = RequestForm(data, user=user_of(request), choices=choices_of(request))
+    form = RequestForm(data, user=user_of(request), choices=reader_choices(request))
     page = {"form": form, "further_rows": further_rows(form, data)}
     answer = render(request, "claims/requests/_request_further.html", page)
     answer["HX-Trigger-After-Settle"] = "further-changed"
@@ -164,7 +164,7 @@ def request_dropped(request: HttpRequest, step: int) -> HttpResponse:
     """
     Show the devices that a step of the match drops, with reasons; as a page, or as rows for the panel.
     """
-    page = panel_context(request, request.GET, choices_of(request, request.GET), match_only=True)
+    page = panel_context(request, request.GET, reader_choices(request, request.GET), match_only=True)
     if page["panel"] is None:
         return render(request, "claims/dropped.html", page, status=422)
     if not 0 < step < len(page["funnel"]):
@@ -203,7 +203,7 @@ def form_response(
     sent has read only the profiles that it names; to be shown, it needs all.
     """
     if form.is_bound:
-        form.choices = choices_of(request)
+        form.choices = reader_choices(request)
     shown = requestable_entries(request, form.choices)
     page = {
         "form": form,
@@ -327,7 +327,7 @@ def preview_query(data: QueryDict, *more: str) -> str:
 @require_safe
 def request_blockers(request: HttpRequest) -> HttpResponse:
     """Show claims that would free enough devices; as a page, or as lines for the panel."""
-    page = panel_context(request, request.GET, choices_of(request, request.GET), match_only=True)
+    page = panel_context(request, request.GET, reader_choices(request, request.GET), match_only=True)
     result: PlannedMatch | None = page["panel"]
     if result is None:
         return render(request, "claims/requests/blockers.html", page, status=422)

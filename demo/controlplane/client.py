@@ -128,22 +128,24 @@ class Client:
         return self._http.request(method, path, **options)
 
     def get(self, kind: str, name: str, namespace: str = "") -> Json | None:
-        answer = self.raw("GET", path_of(kind, namespace, name))
+        answer = self.raw("GET", object_path(kind, namespace, name))
         return None if answer.status_code == 404 else _json(answer)
 
     def list(self, kind: str, namespace: str = "", **parameters: str) -> list[Json]:
-        items: list[Json] = _json(self.raw("GET", path_of(kind, namespace), params=parameters))["items"]
+        items: list[Json] = _json(self.raw("GET", object_path(kind, namespace), params=parameters))["items"]
         return items
 
     def create(self, manifest: Json) -> Json:
         metadata = manifest["metadata"]
-        path = path_of(manifest["kind"], metadata.get("namespace", ""), version=manifest.get("apiVersion"))
+        path = object_path(
+            manifest["kind"], metadata.get("namespace", ""), version=manifest.get("apiVersion")
+        )
         return _json(self.raw("POST", path, json=manifest, params={"fieldValidation": "Strict"}))
 
     def apply(self, manifest: Json) -> Json:
         metadata = manifest["metadata"]
         namespace = metadata.get("namespace", "")
-        path = path_of(manifest["kind"], namespace, metadata["name"], version=manifest.get("apiVersion"))
+        path = object_path(manifest["kind"], namespace, metadata["name"], version=manifest.get("apiVersion"))
         return _json(
             self.raw(
                 "PATCH",
@@ -156,20 +158,20 @@ class Client:
 
     def patch(self, kind: str, name: str, change: Json, namespace: str = "", subresource: str = "") -> Json:
         """Apply a JSON merge patch."""
-        path = path_of(kind, namespace, name) + (f"/{subresource}" if subresource else "")
+        path = object_path(kind, namespace, name) + (f"/{subresource}" if subresource else "")
         merge = {"Content-Type": "application/merge-patch+json"}
         return _json(self.raw("PATCH", path, json=change, headers=merge))
 
     def delete(self, kind: str, name: str, namespace: str = "") -> bool:
         """Delete without a period of grace; False if it was not there."""
         now = {"gracePeriodSeconds": "0", "propagationPolicy": "Background"}
-        answer = self.raw("DELETE", path_of(kind, namespace, name), params=now)
+        answer = self.raw("DELETE", object_path(kind, namespace, name), params=now)
         if answer.status_code != 404:
             _json(answer)
         return answer.status_code != 404
 
 
-def path_of(kind: str, namespace: str = "", name: str = "", *, version: str | None = None) -> str:
+def object_path(kind: str, namespace: str = "", name: str = "", *, version: str | None = None) -> str:
     version = version or VERSIONS[kind]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     inside = f"/namespaces/{namespace}" if namespace and kind not in CLUSTER_WIDE else ""

@@ -15,7 +15,7 @@ from dra.allocator.result import AllocationResult, DeviceResult, config_results,
 from dra.allocator.search import MAX_STEPS, NodeSearch
 from dra.allocator.site import AllocationError, NodeFailed, NodeSite, SearchGivenUp
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.nodes import SelectorError, name_of, selector_for
+from dra.nodes import SelectorError, name_of_node, selector_for
 from dra.objects import Json
 
 __all__ = [
@@ -58,9 +58,13 @@ def allocate(
     for plan, device_results_of_claim, chosen in zip(plans, search.taken, search.chosen, strict=True):
         devices = device_results(site, plan, device_results_of_claim)
         try:
-            selector = selector_for((result.device for result in devices), name_of(node), binding=not stable)
+            selector = selector_for(
+                (result.device for result in devices), name_of_node(node), binding=not stable
+            )
         except SelectorError as error:
             raise AllocationError(str(error)) from None
         config = config_results(snapshot, plan.spec, chosen)
-        allocation_results.append(AllocationResult(name_of(node), tuple(devices), tuple(config), selector))
+        allocation_results.append(
+            AllocationResult(name_of_node(node), tuple(devices), tuple(config), selector)
+        )
     return allocation_results

@@ -16,7 +16,7 @@ from dra.allocator.site import AllocationError, NodeSite
 from dra.held import HeldDevices
 from dra.objects import Json
 from dra.pools import CounterKey, PoolDevice
-from dra.quantity import NANO, ZERO, Form, Quantity, QuantityError, form_of
+from dra.quantity import NANO, ZERO, Form, Quantity, QuantityError, quantity_form
 
 MILLI = NANO // 1000
 MAX_INT64 = 2**63 - 1
@@ -39,7 +39,7 @@ class CapacityAmount:
 
 @lru_cache(maxsize=4096)
 def _read(text: str) -> CapacityAmount:
-    return CapacityAmount(Quantity.parse(text), form_of(text))
+    return CapacityAmount(Quantity.parse(text), quantity_form(text))
 
 
 class _Unfit(Exception):
@@ -227,7 +227,7 @@ class Counters:
     def take(self, index: int) -> Undo | None:
         """Consume the device's counters and return the undo function; None if the pool has too few."""
         number, device = self.site.pool_of[index], self.site.devices[index]
-        left, together = self._left_of(number), self._together_of(number)
+        left, together = self._remaining_counters(number), self._compatibility_groups(number)
         joined = self._joined(device, together)
         if joined is None:
             return None
@@ -265,7 +265,7 @@ class Counters:
             joined[name] = CompatibilityGroups.named_by(groups) if current is None else current.with_(groups)
         return joined
 
-    def _left_of(self, number: int) -> dict[CounterKey, int]:
+    def _remaining_counters(self, number: int) -> dict[CounterKey, int]:
         left = self._counters_left.get(number)
         if left is None:
             pool = self.site.pools[number]
@@ -275,7 +275,7 @@ class Counters:
                     left[counter] -= amount.nano
         return left
 
-    def _together_of(self, number: int) -> dict[str, CompatibilityGroups]:
+    def _compatibility_groups(self, number: int) -> dict[str, CompatibilityGroups]:
         together = self._together.get(number)
         if together is None:
             together = self._together[number] = {}

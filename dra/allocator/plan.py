@@ -23,7 +23,7 @@ from dra.pools import PoolDevice
 KIND_OF: dict[type, str] = {bool: "bool", int: "int", str: "string", Version: "version"}
 
 
-def expression_of(request: DeviceRequest, attribute: str) -> str | None:
+def derived_expression(request: DeviceRequest, attribute: str) -> str | None:
     """Return the expression of a derived attribute, the last one of equal names; None if there is none."""
     matching = [derived for derived in request.derived if derived.get("name") == attribute]
     return str(matching[-1].get("expression") or " ") if matching else None
@@ -113,7 +113,7 @@ class Constraint:
 
         Raise `AllocationError` if the request derives the attribute, and that fails.
         """
-        expression = expression_of(request, self.attribute)
+        expression = derived_expression(request, self.attribute)
         value = derive(self.attribute, expression, device) if expression else self.value(device)
         if value is None:
             return False

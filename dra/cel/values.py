@@ -19,7 +19,7 @@ import re2
 from dra.attributes import Version
 from dra.cel import types
 from dra.cel.types import Type
-from dra.quantity import NANO, Quantity, QuantityError, form_of
+from dra.quantity import NANO, Quantity, QuantityError, quantity_form
 
 LARGEST = 2**63
 DIGITS = frozenset("0123456789")
@@ -78,7 +78,7 @@ def amount(text: str) -> Amount:
     sign, rest = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
     bare = bool(text) and rest[:1] not in DIGITS
     try:
-        form = form_of(f"{sign}0{rest}" if bare else text)
+        form = quantity_form(f"{sign}0{rest}" if bare else text)
     except QuantityError:
         Quantity.parse(text)  # raises, too, and speaks of the text as it was written
         raise

@@ -104,12 +104,12 @@ DEFAULTS = {
 GIB, MIB = 2**30, 2**20
 
 
-def guarded(expression: str, kind_of: Callable[[Ref], str]) -> str:
+def guarded(expression: str, usual_kind: Callable[[Ref], str]) -> str:
     """Add `.?name.orValue(…)` to plain reads; `kind_of` returns the type of a name."""
     return replaced(
         expression,
         {
-            read.span: f"{read.table}.?{read.ref[2]}.orValue({DEFAULTS[kind_of(read.ref)]})"
+            read.span: f"{read.table}.?{read.ref[2]}.orValue({DEFAULTS[usual_kind(read.ref)]})"
             for read in _plain(expression)
         },
     )

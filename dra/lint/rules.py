@@ -101,19 +101,19 @@ class SelectorChecker:
         return self.found(LintCode.SELECTOR_FAILS, Severity.ERROR, message, stage.path, fix)
 
     def _types(self, stage: SelectorStage) -> str:
-        kinds = {ref: self.kind_of(ref, stage.failed) for ref in sorted(self._refs(stage))}
+        kinds = {ref: self.usual_kind(ref, stage.failed) for ref in sorted(self._refs(stage))}
         return ", ".join(
             f"{qualified_name(ref)} is published as {kind}" for ref, kind in kinds.items() if kind
         )
 
-    def kind_of(self, ref: Ref, groups: Groups | None = None) -> str:
+    def usual_kind(self, ref: Ref, groups: Groups | None = None) -> str:
         """Return the most frequent type of a name, "" if no device publishes it."""
         relevant = self.population.all if groups is None else groups
         samples = (self.population.samples[number] for number in self.population.numbers(relevant))
         return next((kind for kind, _ in published_kinds(ref, samples).most_common(1)), "")
 
     def _default_kind(self, ref: Ref) -> str:
-        kind = self.kind_of(ref)
+        kind = self.usual_kind(ref)
         return kind if kind in rewrite.DEFAULTS else "quantity" if ref[0] == "capacity" else "string"
 
     def _guarded(self, stage: SelectorStage) -> Fix | None:
@@ -133,7 +133,7 @@ class SelectorChecker:
 
     def _retyped(self, stage: SelectorStage) -> Fix | None:
         for ref, equality in rewrite.equalities(stage.expression):
-            published = self.kind_of(ref, stage.failed)
+            published = self.usual_kind(ref, stage.failed)
             if published in rewrite.DEFAULTS and published != equality.kind:
                 return self.fix(stage, rewrite.as_kind(stage.expression, equality, published))
         return None
@@ -150,7 +150,7 @@ class SelectorChecker:
     def _unlike_literals(self, stage: SelectorStage) -> Iterator[LintFinding]:
         """Yield `==` between different types, which is never true and no CEL error."""
         for ref, equality in rewrite.equalities(stage.expression) if not stage.failed else ():
-            published = self.kind_of(ref, stage.reaching)
+            published = self.usual_kind(ref, stage.reaching)
             if published not in rewrite.DEFAULTS or published == equality.kind:
                 continue
             message = (

@@ -31,7 +31,7 @@ from dra.match.funnel import (
     selector_conditions,
 )
 from dra.match.node_fit import fit, required_devices, snapshot_nodes
-from dra.nodes import name_of
+from dra.nodes import name_of_node
 from dra.objects import MAX_RESULTS, DeviceRequest, Json, constraints, device_requests
 from dra.pools import PoolDevice
 from dra.taints import Taint, untolerated
@@ -297,7 +297,7 @@ def explain_drop(snapshot: ClusterSnapshot, request: DeviceRequest, index: int) 
     if request.admin or snapshot.can_take(device):
         return None
     cause = DropCause.HELD if device.key in snapshot.held.holders else DropCause.USED_UP
-    return Drop(index, device, cause, holder=snapshot.holder_of(device))
+    return Drop(index, device, cause, holder=snapshot.device_holder(device))
 
 
 def dropped(snapshot: ClusterSnapshot, spec: Json, step: int, offset: int = 0, limit: int = 50) -> Dropped:
@@ -342,7 +342,7 @@ def _without_room(
         return Dropped([], 0)
     if fit_result.gave_up:
         return Dropped([], 0)
-    nodes = {name_of(node): node for node in snapshot_nodes(snapshot)}
+    nodes = {name_of_node(node): node for node in snapshot_nodes(snapshot)}
     reached = bytearray(len(snapshot.devices))
     for name in fit_result.node_names():
         for index in snapshot.indices_on(nodes[name]):

@@ -90,7 +90,7 @@ CUTTING = tuple(
 )
 
 
-def seats_of(cluster: str) -> list[Seat]:
+def cluster_seats(cluster: str) -> list[Seat]:
     seats: list[Seat] = []
     for device_class, expression, sizes in DEMANDS.get(cluster, ()):
         for size in sizes:

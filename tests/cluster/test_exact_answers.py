@@ -14,7 +14,7 @@ from cluster import kube
 from cluster import kube as connections
 from cluster.checkup import CheckupFinding, CheckupVerdict, checkup
 from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig, seal
-from cluster.kube import ApiCall, KubeGateway, error_of, status_of, unknown_fields
+from cluster.kube import ApiCall, KubeGateway, cluster_error, error_status, unknown_fields
 from cluster.protocol import (
     DEVICE_TAINT_RULE_VERSIONS,
     NODE,
@@ -170,7 +170,7 @@ ANSWERS: list[tuple[int, dict[str, Any], ApiCall, tuple[type, dict[str, Any]]]] 
 
 @pytest.mark.parametrize(("code", "body", "asked", "expected"), ANSWERS)
 def test_an_answer_is_an_error_with_its_sentence_and_what_follows_from_it(code, body, asked, expected):
-    error = error_of(code, json.dumps(body).encode(), asked)
+    error = cluster_error(code, json.dumps(body).encode(), asked)
     assert (type(error), facts(error)) == expected
 
 
@@ -179,13 +179,13 @@ def test_an_answer_is_an_error_with_its_sentence_and_what_follows_from_it(code, 
     [(410, "too old"), (500, "no RequestWatchProgress here"), (504, "Too large resource version: 7")],
 )
 def test_an_answer_that_says_list_again_is_no_error_to_show(code, message):
-    error = error_of(code, json.dumps({"message": message}).encode(), NODES)
+    error = cluster_error(code, json.dumps({"message": message}).encode(), NODES)
     assert (type(error), str(error)) == (Expired, message)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"7", b""])
 def test_a_page_of_a_proxy_is_no_status(body):
-    assert status_of(body) == {}
+    assert error_status(body) == {}
 
 
 def test_what_was_asked_is_told_with_the_parts_that_are_known():

@@ -119,6 +119,6 @@ def test_a_picture_after_a_change_keeps_its_devices():
     after = before.after(claims=[holds("gpu-0")])
     assert after.device_index is before.device_index
     assert len(after.free) == 7
-    assert after.holder_of(after.devices[0]) == "vision/theirs"
-    assert after.holder_of(after.devices[1]) == ""
+    assert after.device_holder(after.devices[0]) == "vision/theirs"
+    assert after.device_holder(after.devices[1]) == ""
     assert len(before.free) == 8

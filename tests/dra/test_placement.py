@@ -6,7 +6,7 @@ from demo.controlplane import machines
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.cuda import GpuCapability
 from dra.placement import CapacityType, NodePricing, claim_placement, node_pricing
-from dra.workload_parts import requests_of
+from dra.workload_parts import request_counts
 
 SPOT = {"karpenter.sh/capacity-type": "spot"}
 IS_H100 = "device.attributes['gpu.nvidia.com'].productName.contains('H100')"
@@ -137,7 +137,7 @@ def test_the_devices_of_each_request_where_they_are_known():
             ]
         }
     }
-    assert requests_of(spec) == (("gpu", 4), ("nic", None), ("one", 2), ("two", None))
+    assert request_counts(spec) == (("gpu", 4), ("nic", None), ("one", 2), ("two", None))
 
 
 def test_a_landing_is_told_with_every_figure():

@@ -14,11 +14,11 @@ from dra.workload_parts import (
     IMAGES,
     ClaimUse,
     WorkloadOptions,
-    devices_of,
+    container_device_count,
     is_partial,
     is_separate,
     memory_part,
-    pods_of,
+    pod_count,
 )
 from tests.dra.workload_manifests import GOLDEN, written
 
@@ -395,7 +395,10 @@ def test_options_have_limits(options, said):
     ],
 )
 def test_pods_and_devices_follow_the_claim_and_what_was_chosen(use, options, pods, devices):
-    assert (pods_of(use, WorkloadOptions(**options)), devices_of(use, WorkloadOptions(**options))) == (
+    assert (
+        pod_count(use, WorkloadOptions(**options)),
+        container_device_count(use, WorkloadOptions(**options)),
+    ) == (
         pods,
         devices,
     )

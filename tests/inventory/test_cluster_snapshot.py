@@ -29,7 +29,7 @@ def test_snapshot_has_free_devices(mirrored, fake, run_session):
     run_session("resourceclaims")
     found = cluster_snapshot.current_snapshot(mirrored)
     assert names(found.free) == ["gpu.nvidia.com/node-a/gpu-1", "gpu.nvidia.com/node-b/gpu-0"]
-    assert [found.holder_of(device) for device in found.devices] == ["default/mine", "", ""]
+    assert [found.device_holder(device) for device in found.devices] == ["default/mine", "", ""]
 
 
 def test_unchanged_snapshot_is_the_same_object_for_one_query(mirrored, django_assert_num_queries):
@@ -116,7 +116,7 @@ def test_snapshot_is_read_again_after_a_failure(mirrored, fake, run_session, mon
         with pytest.raises(OperationalError):
             cluster_snapshot.current_snapshot(mirrored)
     found = cluster_snapshot.current_snapshot(mirrored)
-    assert [found.holder_of(device) for device in found.devices] == ["default/mine", "", ""]
+    assert [found.device_holder(device) for device in found.devices] == ["default/mine", "", ""]
 
 
 def test_previous_snapshot_is_returned_during_an_update(mirrored, fake, run_session):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from dra.allocator import AllocationError, AllocationResult, NodeFailed, allocate
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.match import NoFitReason, preview
-from dra.nodes import name_of, selects
+from dra.nodes import name_of_node, selects
 from dra.objects import Json
 from dra.validation import problems
 from tests.scheduler.scenario import Pod, Scenario
@@ -50,7 +50,7 @@ def predict(snapshot: ClusterSnapshot, scenario: Scenario, pod: Pod) -> Predicti
             prediction.refusals.append(refusal.message)
             continue
         if results is not None:
-            prediction.fits[name_of(node)] = results
+            prediction.fits[name_of_node(node)] = results
     if len(claims) == len(unallocated) == 1 and not pod.pinned:  # the form knows one claim, and no node
         form = preview(snapshot, unallocated[0]["spec"])
         # The form warns of a selector that fails on any device; the scheduler may fit the claim before that.

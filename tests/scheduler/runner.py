@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from demo.controlplane.client import Client, eventually, path_of
+from demo.controlplane.client import Client, eventually, object_path
 from demo.controlplane.harness import is_ready
 from dra.cluster_snapshot import ClusterSnapshot
 from tests import patience
@@ -85,9 +85,9 @@ def delete_all(client: Client) -> None:
     ours = OURS | {"gracePeriodSeconds": "0"}
     for kind in ("Pod", "ResourceClaim", "ResourceClaimTemplate", "ResourceQuota"):
         for namespace in (PLAIN, PRIVILEGED):
-            client.raw("DELETE", path_of(kind, namespace), params=ours).raise_for_status()
+            client.raw("DELETE", object_path(kind, namespace), params=ours).raise_for_status()
     for kind in ("ResourceSlice", "DeviceClass", "DeviceTaintRule", "Node"):
-        client.raw("DELETE", path_of(kind), params=ours).raise_for_status()
+        client.raw("DELETE", object_path(kind), params=ours).raise_for_status()
     eventually(
         lambda: not client.list("ResourceClaim", **OURS),
         seconds=patience.SCHEDULER,

@@ -8,7 +8,7 @@ from dra.devices import describe
 from dra.pools import gather_pools
 from simulator.app import opened_clusters
 from simulator.cluster import SimulatedCluster
-from simulator.controllers.tenants import seats_of
+from simulator.controllers.tenants import cluster_seats
 from simulator.registry import WriteOptions
 from simulator.resources import CLAIMS, NAMESPACES, NODES, PODS, SLICES, TAINT_RULES
 from simulator.world import RACKS, populate
@@ -172,5 +172,5 @@ def test_a_new_cluster_has_a_past():
 
 def test_every_seat_has_a_name_of_its_own():
     for name in RACKS:
-        keys = [seat.key for seat in seats_of(name)]
+        keys = [seat.key for seat in cluster_seats(name)]
         assert len(set(keys)) == len(keys)

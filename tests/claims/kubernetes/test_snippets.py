@@ -13,7 +13,7 @@ from claims.claim_page.snippets import KINDS
 from cluster.credentials import from_kubeconfig
 from cluster.kube import KubeGateway
 from cluster.protocol import OPTIONAL
-from demo.controlplane.client import eventually, path_of
+from demo.controlplane.client import eventually, object_path
 from dra.manifests import resource_claim, resource_claim_template, to_yaml
 from dra.workload_parts import ASSUMED, ClaimUse, WorkloadOptions
 from tests.factories import make_spec
@@ -71,7 +71,7 @@ def pasted(kind, use, options):
 
 def create(admin, content, *, dry):
     kind, namespace = content["kind"], content["metadata"]["namespace"]
-    path = path_of(kind, namespace, version=content["apiVersion"])
+    path = object_path(kind, namespace, version=content["apiVersion"])
     plural = PLURALS.get(kind)
     if plural:
         path = path.rpartition("/")[0] + f"/{plural}"
