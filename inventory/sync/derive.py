@@ -11,7 +11,7 @@ holds nothing (KEP 5018). A shareable device has one of its claims, the oldest r
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from django.db import connection
 from django.db.models import Q
 
 from dra.cluster_snapshot import ClusterSnapshot
+from dra.pools import gather_pools
 from inventory.models import (
     Device,
     DeviceClass,
@@ -28,7 +29,15 @@ from inventory.models import (
     ResourceClaim,
     ResourceSlice,
 )
-from inventory.sync.pools import DeviceKey, PoolKey, pool_keys, pools_meant, refresh_pools
+from inventory.sync.pools import (
+    DeviceKey,
+    PoolKey,
+    PublishedSlice,
+    join_pools,
+    pool_keys,
+    pools_meant,
+    refresh_pools,
+)
 from inventory.sync.rows import Write, update_rows, writing
 from inventory.sync.session import Lease, go_on
 
@@ -136,31 +145,39 @@ def find_holders(write: Write, keys: Iterable[DeviceKey] | None = None) -> None:
     Without `keys` all devices of the cluster are compared, and those without a holder are released.
     """
     wanted = None if keys is None else set(keys)
-    holders = holders_of_devices(write)
-    devices = Device.objects.present().filter(cluster=write.cluster_id)
+    with connection.cursor() as cursor:
+        cursor.execute(MOVED_DEVICES, [write.cluster_id, write.cluster_id])
+        moved = [Moved(pk, tuple(key), holder) for pk, *key, holder in cursor]
     if wanted is not None:
-        devices = devices.filter(pool__in={pool for _, pool, _ in wanted & holders.keys()})
-    moved = []
-    for pk, held_by, driver, pool, name in devices.order_by().values_list(
-        "pk", "held_by_id", "driver", "pool", "name"
-    ):
-        key = (driver, pool, name)
-        holder = holders.get(key)
-        if holder != held_by and (wanted is None or (key in wanted and holder is not None)):
-            moved.append(Moved(pk, key, holder))
+        moved = [device for device in moved if device.key in wanted and device.holder is not None]
     _save(write, moved)
+
+
+# The database reads the allocations: sent to Python, thousands of them would take seconds.
+HOLDERS = """
+SELECT DISTINCT ON (1, 2, 3)
+  result->>'driver' AS driver, result->>'pool' AS pool, result->>'device' AS name, claim.id AS holder
+FROM inventory_resourceclaim claim
+CROSS JOIN LATERAL (SELECT claim.raw #> '{status,allocation,devices,results}' AS results OFFSET 0) allocation
+CROSS JOIN LATERAL jsonb_array_elements(
+  CASE jsonb_typeof(results) WHEN 'array' THEN results END
+) AS result
+WHERE claim.cluster_id = %s AND claim.gone_at IS NULL AND result->>'adminAccess' IS DISTINCT FROM 'true'
+ORDER BY 1, 2, 3, claim.id
+"""
+MOVED_DEVICES = f"""
+WITH holders AS MATERIALIZED ({HOLDERS})
+SELECT d.id, d.driver, d.pool, d.name, holders.holder
+FROM inventory_device d LEFT JOIN holders USING (driver, pool, name)
+WHERE d.cluster_id = %s AND d.gone_at IS NULL AND d.held_by_id IS DISTINCT FROM holders.holder
+"""  # noqa: S608, made of constants
 
 
 def holders_of_devices(write: Write) -> dict[DeviceKey, int]:
     """Return the claim that holds each device; for shared devices the oldest row."""
-    allocated = ResourceClaim.objects.filter(
-        cluster=write.cluster_id, gone_at=None, raw__status__allocation__isnull=False
-    ).order_by("pk")
-    holders: dict[DeviceKey, int] = {}
-    for pk, allocation in allocated.values_list("pk", "raw__status__allocation").iterator(chunk_size=1000):
-        for key in _taken(allocation or {}):
-            holders.setdefault(key, pk)
-    return holders
+    with connection.cursor() as cursor:
+        cursor.execute(HOLDERS, [write.cluster_id])
+        return {(driver, pool, name): holder for driver, pool, name, holder in cursor}
 
 
 def _taken(allocation: dict[str, Any]) -> set[DeviceKey]:
@@ -206,9 +223,36 @@ def _join(write: Write, keys: Iterable[PoolKey]) -> None:
     refresh_blocked(write, keys)
 
 
-def join_all(lease: Lease, *, first: bool) -> None:
+class PageJoin:
     """
-    Derive every device of the cluster again, a transaction per hundred pools.
+    Derives devices while the slices of an empty mirror are listed: those of a page are in memory already.
+
+    A pool that is not complete on one page is left to `join_all`.
+    """
+
+    def __init__(self) -> None:
+        self.joined: set[PoolKey] = set()
+        self._begun: set[PoolKey] = set()  # pools with a slice on an earlier page
+        self._holders: dict[DeviceKey, int] | None = None
+
+    def join(self, write: Write, rows: Iterable[ResourceSlice]) -> None:
+        """Store the devices of the pools that are complete on this page of slices."""
+        if self._holders is None:
+            self._holders = holders_of_devices(write)
+        slices = {row.name: PublishedSlice(row.name, row.pk, row.node_name, row.raw) for row in rows}
+        pools = {
+            (pool.driver, pool.name): pool for pool in gather_pools([row.raw for row in slices.values()])
+        }
+        self.joined -= pools.keys()  # they span pages
+        complete = {key: pool for key, pool in pools.items() if pool.usable and key not in self._begun}
+        self._begun |= pools.keys()
+        self.joined |= complete.keys()
+        join_pools(write, complete, complete.values(), slices, first=True, holders=self._holders)
+
+
+def join_all(lease: Lease, *, first: bool, joined: Collection[PoolKey] = ()) -> None:
+    """
+    Derive every device of the cluster again, except those of the pools `joined`: a transaction per 100 pools.
 
     Holders are compared for all devices at the end, in one pass over the claims: after a crash in between, a
     lookup of only the new devices would miss those that the last run added. A first run stores the holders
@@ -216,13 +260,14 @@ def join_all(lease: Lease, *, first: bool) -> None:
     """
     with writing(lease) as write:
         keys = pool_keys(write)
-        holders = holders_of_devices(write) if first and keys else {}
+        left = [key for key in keys if key not in joined]
+        holders = holders_of_devices(write) if first and left else {}
     if not keys:
         return
-    for start in range(0, len(keys), POOLS_AT_ONCE):
+    for start in range(0, len(left), POOLS_AT_ONCE):
         go_on()
         with writing(lease) as write:
-            refresh_pools(write, keys[start : start + POOLS_AT_ONCE], first=first, holders=holders)
+            refresh_pools(write, left[start : start + POOLS_AT_ONCE], first=first, holders=holders)
     with writing(lease) as write:
         find_holders(write)
         refresh_blocked(write, keys)

@@ -24,10 +24,10 @@ from django.utils import timezone
 from cluster.protocol import Event, Expired, Gateway, Kind, Manifest, Page
 from core.errors import PortalError
 from inventory.clusters import gateway_for
-from inventory.models import Cluster, Device, DeviceTaintRule, Mirrored, Pod
+from inventory.models import Cluster, Device, DeviceTaintRule, Mirrored, Pod, ResourceSlice
 from inventory.sync import session
 from inventory.sync.columns import disruption_reason, uses_claims
-from inventory.sync.derive import JOINED, derive, join_all
+from inventory.sync.derive import JOINED, PageJoin, derive, join_all
 from inventory.sync.rows import Write, close, is_newer, newest, upsert, write_tombstones, writing
 from inventory.sync.session import (
     HELD_FOR,
@@ -67,6 +67,7 @@ def _list_once(lease: Lease, gateway: Gateway, kind: Kind) -> str:
     model = MODELS[kind.plural]
     first = not lease.rows().filter(listed_at__isnull=False).exists()
     empty = first and _never_any(lease, model)
+    on_page = PageJoin() if empty and model is ResourceSlice else None
     seen: set[str] = set()
     version = ""
     for page in _pages(gateway, kind):
@@ -75,15 +76,19 @@ def _list_once(lease: Lease, gateway: Gateway, kind: Kind) -> str:
         seen.update(item["metadata"]["uid"] for item in items)
         with writing(lease) as write:
             # Devices published meanwhile are derived from what is committed here.
-            follow = model not in JOINED and not (empty and _no_devices(lease))
-            derive(write, upsert(write, model, items, listed=True, first=first, empty=empty, followed=follow))
+            follow = on_page is not None or (model not in JOINED and not (empty and _no_devices(lease)))
+            rows = upsert(write, model, items, listed=True, first=first, empty=empty, followed=follow)
+            if on_page is None:
+                derive(write, rows)
+            else:
+                on_page.join(write, [row for row in rows if isinstance(row, ResourceSlice)])
     check_identity(lease.cluster_id, gateway)  # before rows are closed
     with writing(lease) as write:
         gone = _close_unseen(write, model, seen)
         if model not in JOINED:
             derive(write, gone)
     if model in JOINED and not (model is DeviceTaintRule and _never_any(lease, model)):
-        join_all(lease, first=first)
+        join_all(lease, first=first, joined=on_page.joined if on_page else ())
     note_listed(lease, version)
     return version
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from dra.objects import expressions
 from dra.pools import Pool, PoolDevice, gather_pools
 from dra.taints import Taint, rule_taints
 from inventory.models import Device, DeviceClass, DeviceTaintRule, Node, ResourceSlice
-from inventory.sync.rows import Change, Write, update_rows, upsert_rows
+from inventory.sync.rows import Change, Write, insert_rows, update_rows
 
 # Taint keys of drivers for a broken device (NVIDIA's xid and gpu-lost, Intel's HealthIssues-*).
 BROKEN = re.compile(r"(^|[/-])(xid|gpu-lost)$|health", re.IGNORECASE)
@@ -146,7 +146,6 @@ COLUMNS = (
     "attributes", "capacity", "counters", "taints", "condition", "shareable", "pool_complete", "classes",
 )  # fmt: skip
 KNOWN = ("pk", "driver", "pool", "name", "appeared_at", "gone_at", *COLUMNS)
-ONCE = ("cluster_id", "driver", "pool", "name")
 # Columns whose changes the history shows; the others are derived from them or of no interest to people.
 HISTORY_COLUMNS = (
     "product",
@@ -182,20 +181,36 @@ def refresh_pools(
     `holders` has them.
     """
     keys = set(keys)
-    in_pools = {"cluster": write.cluster_id, "pool__in": {pool for _, pool in keys}}
-    slices: dict[str, _Slice] = {}
-    published = ResourceSlice.objects.filter(**in_pools, gone_at=None).order_by()
+    slices: dict[str, PublishedSlice] = {}
+    published = ResourceSlice.objects.filter(
+        cluster=write.cluster_id, pool__in={pool for _, pool in keys}, gone_at=None
+    ).order_by()
     for driver, pool_name, *row in published.values_list("driver", "pool", "name", "pk", "node_name", "raw"):
         if (driver, pool_name) in keys:
-            slices[row[0]] = _Slice(*row)
+            slices[row[0]] = PublishedSlice(*row)
+    pools = gather_pools([row.raw for row in slices.values()])
+    return join_pools(write, keys, pools, slices, first=first, holders=holders)
+
+
+def join_pools(
+    write: Write,
+    keys: Collection[PoolKey],
+    pools: Iterable[Pool],
+    slices: Mapping[str, PublishedSlice],
+    *,
+    first: bool,
+    holders: Mapping[DeviceKey, int],
+) -> list[DeviceKey]:
+    """Bring the devices of `keys` up to date with these pools and their slices, by name (`refresh_pools`)."""
     known: dict[DeviceKey, Row] = {}
-    for device in Device.objects.filter(**in_pools).order_by().values(*KNOWN):
+    in_pools = Device.objects.filter(cluster=write.cluster_id, pool__in={pool for _, pool in keys})
+    for device in in_pools.order_by().values(*KNOWN):
         if (device["driver"], device["pool"]) in keys:
             known[device["driver"], device["pool"], device["name"]] = device
     around = _Surroundings(write, slices)
     wanted: dict[DeviceKey, Row] = {}
     incomplete: set[PoolKey] = set()
-    for pool in gather_pools([row.raw for row in slices.values()]):
+    for pool in pools:
         wanted |= around.devices_in(pool)
         if not pool.usable:
             incomplete.add((pool.driver, pool.name))
@@ -205,7 +220,7 @@ def refresh_pools(
     return added
 
 
-class _Slice(NamedTuple):
+class PublishedSlice(NamedTuple):
     """The columns of a ResourceSlice that devices are joined from."""
 
     name: str
@@ -217,7 +232,7 @@ class _Slice(NamedTuple):
 class _Surroundings:
     """What a device row is joined from, read once for many pools."""
 
-    def __init__(self, write: Write, slices: Mapping[str, _Slice]) -> None:
+    def __init__(self, write: Write, slices: Mapping[str, PublishedSlice]) -> None:
         here = {"cluster": write.cluster_id, "gone_at": None}
         self.slices = slices
         self.rules: list[Manifest] = list(
@@ -258,7 +273,7 @@ def _save(
     *,
     first: bool,
 ) -> list[DeviceKey]:
-    rows, added = [], []
+    added, new, again = [], [], []
     changed: dict[tuple[str, ...], list[Row]] = defaultdict(list)
     for key, values in derived.items():
         before = stored.get(key)
@@ -269,37 +284,32 @@ def _save(
         write.touch("Device", full)
         if before is None or changes is None:
             added.append(key)
-            rows.append(_row(write, key, values | {"held_by_id": holders.get(key)}))
+            seen = {"appeared_at": write.at, "changed_at": write.at, "gone_at": None}
+            if before is None:
+                new.append(_new_row(write, key, values | seen | {"held_by_id": holders.get(key)}))
+            else:  # whoever held it, and whether it is blocked, is looked up
+                again.append({"id": before["pk"], **values, **seen})
             if not first:
                 write.remember("Device", full, Change.APPEARED, uid=values["uuid"])
             continue
         columns = tuple(sorted({name.split(".")[0] for name in changes}))
-        new = {name: values[name] for name in columns}
-        changed[columns].append({"id": before["pk"], "changed_at": write.now, **new})
+        current = {name: values[name] for name in columns}
+        changed[columns].append({"id": before["pk"], "changed_at": write.at, **current})
         if shown := {
             name: change for name, change in changes.items() if name.split(".")[0] in HISTORY_COLUMNS
         }:
             write.remember("Device", full, Change.CHANGED, uid=values["uuid"], detail=shown)
-    upsert_rows(Device, rows, unique=ONCE, kept=("id", "blocked", "held_by_id"))
+    insert_rows(Device, new)
+    update_rows(Device, again)
     for alike in changed.values():
         update_rows(Device, alike)
     return added
 
 
-def _row(write: Write, key: DeviceKey, values: Row) -> Row:
-    """`id`, `blocked` and `held_by_id` are those of a new row; a closed row keeps its own."""
+def _new_row(write: Write, key: DeviceKey, values: Row) -> Row:
     driver, pool, name = key
-    return values | {
-        "id": uuid7(),
-        "cluster_id": write.cluster_id,
-        "driver": driver,
-        "pool": pool,
-        "name": name,
-        "blocked": False,
-        "appeared_at": write.now,
-        "changed_at": write.now,
-        "gone_at": None,
-    }
+    own = {"id": str(uuid7()), "cluster_id": write.cluster, "driver": driver, "pool": pool, "name": name}
+    return values | own | {"blocked": False}
 
 
 def _changes(before: Row, values: Row) -> dict[str, list[Any]]:

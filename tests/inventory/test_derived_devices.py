@@ -1,5 +1,6 @@
 """Devices derived from more than one pool, driver, claim or rule: only what is meant changes, all of it."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -357,6 +358,43 @@ def test_a_claim_that_is_released_while_slices_are_listed_holds_nothing(fra, fak
     sync_once(fra, fake)
     assert (DRIVER, "node-z", "gpu-0") in reads[0]
     assert (DRIVER, "node-z", "gpu-0") not in held()
+
+
+def listed_one_by_one(fake, monkeypatch):
+    """Let the gateway send every object on a page of its own."""
+    whole = fake.list
+
+    def pages(kind):
+        for page in whole(kind):
+            for item in page.items or [None]:
+                yield replace(page, items=[item] if item else [])
+
+    monkeypatch.setattr(fake, "list", pages)
+
+
+def test_pools_that_span_pages_of_a_first_listing_are_joined_when_they_are_complete(fra, fake, monkeypatch):
+    fake.put(RESOURCE_SLICE, slice_of("node-x", [gpu(0)], name="x-1", count=2))
+    fake.put(RESOURCE_SLICE, slice_of("node-x", [gpu(1)], name="x-2", count=2))
+    fake.put(RESOURCE_SLICE, slice_of("node-y", [gpu(0), gpu(1)], name="y-1", generation=2))
+    fake.put(RESOURCE_SLICE, slice_of("node-y", [gpu(0), gpu(2)], name="y-2", generation=1))
+    fake.put(RESOURCE_CLAIM, claim_on("a", "node-x/gpu-1"))
+    refreshed = []
+    refresh = refresh_pools
+    monkeypatch.setattr(
+        derive, "refresh_pools", lambda *args, **how: refreshed.extend(args[1]) or refresh(*args, **how)
+    )
+    listed_one_by_one(fake, monkeypatch)
+    sync_once(fra, fake)
+    present = Device.objects.present().filter(pool__in=("node-x", "node-y"))
+    assert sorted(present.values_list("pool", "name", "pool_complete")) == [
+        ("node-x", "gpu-0", True),
+        ("node-x", "gpu-1", True),
+        ("node-y", "gpu-0", True),
+        ("node-y", "gpu-1", True),
+    ]
+    assert refreshed == [(DRIVER, "node-x"), (DRIVER, "node-y")]  # the others with their page
+    assert held() == {(DRIVER, "node-x", "gpu-1"): "a"}
+    assert not ObjectEvent.objects.exists()
 
 
 def test_many_pools_are_joined_in_parts(mirrored, fake, monkeypatch):

@@ -1,7 +1,7 @@
 """Many rows at once arrive as they were given, and cost as many statements as few."""
 
 import pytest
-from django.db import connection
+from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -11,7 +11,7 @@ from inventory.sync import derive as sync_derive
 from inventory.sync import list_watch, rows
 from inventory.sync.list_watch import sync_once
 from inventory.sync.pools import class_book
-from inventory.sync.rows import update_rows, upsert_rows
+from inventory.sync.rows import insert_rows, number_rows, update_rows
 from inventory.sync.session import take
 from tests.fakes import FakeGateway
 from tests.inventory.conftest import device_class, gpu, node, resource_claim, slice_of
@@ -37,37 +37,61 @@ def row(cluster, uid, name, **more):
     }
 
 
-def test_bulk_write_keeps_every_value(fra):
+def is_stored(given):
+    """Return whether each row is in the database as it was given."""
+    stored = {row.uid: row for row in Namespace.objects.all()}
+    return all({name: getattr(stored[row["uid"]], name) for name in row} == row for row in given) and len(
+        stored
+    ) == len(given)
+
+
+def test_bulk_insert_keeps_every_value(fra):
     given = [row(fra, f"uid-{number}", text) for number, text in enumerate(AWKWARD)]
-    ids = dict(upsert_rows(Namespace, given, unique=("cluster_id", "uid"), returning=("uid", "id")))
-    for wanted in given:
-        found = Namespace.objects.get(pk=ids[wanted["uid"]])
-        assert {name: getattr(found, name) for name in wanted} == wanted
+    number_rows(Namespace, given)
+    insert_rows(Namespace, given)
+    assert is_stored(given)
 
 
-def test_existing_row_is_replaced_except_kept_columns(fra):
-    unique = ("cluster_id", "uid")
-    upsert_rows(Namespace, [row(fra, "a", "old", revision=1)], unique=unique)
-    upsert_rows(Namespace, [row(fra, "a", "new", revision=2)], unique=unique, kept=("revision",))
-    assert Namespace.objects.values_list("name", "revision").get() == ("new", 1)
-    later = row(fra, "a", "newest", revision=3)
-    assert upsert_rows(Namespace, [later], unique=unique, kept=later, returning=("id",)) == []
-    assert Namespace.objects.get().name == "new"
+def test_bulk_update_keeps_every_value(fra):
+    before = [row(fra, f"uid-{number}", "before") for number in range(len(AWKWARD))]
+    number_rows(Namespace, before)
+    insert_rows(Namespace, before)
+    after = [was | row(fra, was["uid"], text) for was, text in zip(before, AWKWARD, strict=True)]
+    update_rows(Namespace, after)
+    assert is_stored(after)
+
+
+def test_update_changes_only_the_given_columns_of_the_given_rows(fra):
+    rows_before = [row(fra, "a", "old", revision=1), row(fra, "b", "other", revision=1)]
+    number_rows(Namespace, rows_before)
+    insert_rows(Namespace, rows_before)
+    update_rows(Namespace, [{"id": rows_before[0]["id"], "name": "new"}])
+    assert set(Namespace.objects.values_list("uid", "name", "revision")) == {
+        ("a", "new", 1),
+        ("b", "other", 1),
+    }
+
+
+def test_row_that_exists_is_not_inserted_again(fra):
+    insert_rows(Namespace, [row(fra, "a", "old")])
+    with pytest.raises(IntegrityError), transaction.atomic():
+        insert_rows(Namespace, [row(fra, "a", "new")])
 
 
 def test_no_rows_are_no_statement(fra, django_assert_num_queries):
     with django_assert_num_queries(0):
-        assert upsert_rows(Namespace, [], unique=("cluster_id", "uid")) == []
+        insert_rows(Namespace, [])
+        number_rows(Namespace, [])
         update_rows(Namespace, [])
 
 
 def test_rows_beyond_one_statement_are_all_written(fra, monkeypatch):
     monkeypatch.setattr(rows, "AT_ONCE", 3)
     given = [row(fra, f"uid-{number}", "old") for number in range(8)]
-    ids = dict(upsert_rows(Namespace, given, unique=("cluster_id", "uid"), returning=("uid", "id")))
-    assert len(ids) == 8
-    update_rows(Namespace, [{"id": pk, "name": uid} for uid, pk in ids.items()])
-    assert dict(Namespace.objects.values_list("name", "id")) == ids
+    number_rows(Namespace, given)
+    insert_rows(Namespace, given)
+    update_rows(Namespace, [{"id": new["id"], "name": new["uid"]} for new in given])
+    assert dict(Namespace.objects.values_list("name", "id")) == {new["uid"]: new["id"] for new in given}
 
 
 def statements(nodes):
