@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from fractions import Fraction
 
 from django.db.models import TextChoices
 
-from dra.cel.idioms import comparisons
+from dra.cel.idioms import comparison, comparisons, conjuncts
 from dra.objects import DeviceRequest, Json, constraints, device_requests
+from dra.quantity import Quantity, QuantityError
 
 PARTITION_CLASSES = ("mig.", "partition.")
 PARTITION_TYPES = ("mig", "partition", "amdgpu-partition")
@@ -51,6 +53,27 @@ def sharing_modes(spec: Json, fractions: Iterable[Fraction] = ()) -> list[Sharin
     partitioned = bool(parts) and all(part < 1 for part in parts)
     modes = {_sharing_mode(request, spec, partitioned=partitioned) for request in device_requests(spec)}
     return [mode for mode in Sharing if mode in modes]
+
+
+# Modes in which others compute on the same GPU.
+SHARED_MODES = frozenset((Sharing.SHARE, Sharing.TIME_SLICED, Sharing.MPS))
+
+
+def least_memory(spec: Json) -> int:
+    """Return the bytes of memory that each device of `spec` has at least by its selectors; 0 if unknown."""
+    return min((_memory_bound(request) for request in device_requests(spec)), default=0)
+
+
+def _memory_bound(request: DeviceRequest) -> int:
+    bounds = [0]
+    for expression in request.expressions:
+        for part in conjuncts(expression):
+            read = comparison(part)
+            is_memory = read is not None and read.ref is not None and read.ref[::2] == ("capacity", "memory")
+            if read is not None and is_memory and read.sign in (">=", ">", "=="):
+                with suppress(QuantityError):
+                    bounds.append(Quantity.parse(read.expected).bytes)
+    return max(bounds)
 
 
 def isolation_sentences(modes: Iterable[Sharing]) -> list[str]:

@@ -297,6 +297,10 @@ def timeline(
             at, by = done.at, done.by.label if done.by else ""
         elif status == "done" and key == "waiting":
             at = min((view.pod.created_at for view in pods if view.pod.created_at), default=None)
+        elif status == "done" and key == "prepared":
+            at = min(
+                (view.since for view in pods if view.stage == PodStage.RUNNING and view.since), default=None
+            )
         next_sentence = action.sentence if status == "now" else ""
         actor = action.actor if status == "now" else STEP_ACTORS[key]
         note = "" if status == "skipped" else notes.get(key, "")

@@ -186,9 +186,15 @@ def usage_page(request: HttpRequest, quota: Quota) -> dict[str, Any]:
     return {"row": quota_usage([quota], unmanaged)[0], "parts": parts}
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def quota_set(request: HttpRequest) -> HttpResponse:
-    """Create or change a limit. Permission is checked here too, so that 403 comes before form errors."""
+    """
+    Create or change a limit; GET leads to the page with the form, for a reload after an error.
+
+    Permission is checked here too, so that 403 comes before form errors.
+    """
+    if request.method != "POST":
+        return redirect("claims:quotas")
     if not is_platform_admin(request.user):
         raise PermissionDenied("Only a platform admin sets quotas.")
     form = QuotaForm(request.POST)

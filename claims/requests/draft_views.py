@@ -20,6 +20,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from claims.access import may_request, require_member
 from claims.catalogue.forms import YAML
+from claims.catalogue.listing import catalogue
 from claims.models import Approval, Delivery, Draft, Profile
 from claims.requests.forms import ManifestForm, RequestForm
 from claims.requests.manifest_import import ImportedClaim, ProfileMatch, import_claims
@@ -33,12 +34,19 @@ from dra.quota import devices
 from teams.access import user_of
 
 DRAFT_FIELDS = (*RequestForm.base_fields, "together_devices")  # the form fields that a draft saves
+TYPED_FIELDS = ("name", "reason", "duration_other", "together")
 UNSENT_KEY, DELETED_KEY = "unsent_request", "deleted_draft"  # in the session
 
 
 def typed_fields(data: QueryDict) -> dict[str, list[str]]:
     """Return the typed fields, without empty ones and without the key."""
     return {name: data.getlist(name) for name in DRAFT_FIELDS if name != "key" and any(data.getlist(name))}
+
+
+def is_typed(data: QueryDict) -> bool:
+    """Return whether somebody typed something: a text, a number of devices, or additional profiles."""
+    texts = any(text.strip() for name in TYPED_FIELDS for text in data.getlist(name))
+    return texts or data.get("devices", "1") not in ("", "1")
 
 
 def draft_query(draft: Draft) -> QueryDict:
@@ -55,7 +63,8 @@ def draft_query(draft: Draft) -> QueryDict:
 @require_POST
 def draft_save(request: HttpRequest) -> HttpResponse:
     """
-    Save the typed fields. Returns a status line to htmx; without htmx the form opens again.
+    Save the typed fields. Returns a status line to htmx; without htmx the form opens again. The form saves by
+    itself only what somebody typed: a look at profiles leaves no draft.
 
     If the session has ended, the fields are restored after signing in.
     """
@@ -65,7 +74,10 @@ def draft_save(request: HttpRequest) -> HttpResponse:
             return render(request, "claims/requests/_draft_status.html", {"signed_out": True})
         return redirect_to_login(reverse("claims:request"))
     key = request.POST.get("key", "")
-    draft = save_draft(by=require_member(request), key=key, fields=typed_fields(request.POST))
+    user, by_itself = require_member(request), bool(request.headers.get("HX-Request"))
+    if by_itself and not is_typed(request.POST) and not open_drafts(user).filter(key=key).exists():
+        return HttpResponse(status=204)  # leaves the status line as it is
+    draft = save_draft(by=user, key=key, fields=typed_fields(request.POST))
     if not request.headers.get("HX-Request"):
         return redirect(draft_url(draft) if draft else reverse("claims:list"))
     response = render(request, "claims/requests/_draft_status.html", {"draft": draft})
@@ -204,7 +216,10 @@ def request_import(request: HttpRequest) -> HttpResponse:
         profiles = Profile.objects.visible_to(user).filter(retired_at=None, current__isnull=False)
         try:
             claims = import_claims(
-                form.cleaned_data["manifest"], form.cleaned_data["source"], profiles.select_related("current")
+                form.cleaned_data["manifest"],
+                form.cleaned_data["source"],
+                profiles.select_related("current"),
+                {entry.profile.pk: entry.memory for entry in catalogue(user, prices=False)},
             )
         except Invalid as refusal:
             form.add_error(None, refusal.message)

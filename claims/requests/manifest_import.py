@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any
+from uuid import UUID
 
 import yaml
 
+from claims.catalogue.sharing import least_memory
 from claims.catalogue.versions import DiffLine, spec_diff
 from claims.models import Delivery, Profile, ProfileVersion
 from core.errors import Invalid
@@ -270,10 +273,13 @@ class ImportedClaim:
     nearest: tuple[ProfileMatch, ...]
 
 
-def import_claims(text: str, file: str, profiles: Iterable[Profile]) -> list[ImportedClaim]:
+def import_claims(
+    text: str, file: str, profiles: Iterable[Profile], memory: Mapping[UUID, int | None] | None = None
+) -> list[ImportedClaim]:
     """
     Return each claim of a file named `file` with the matching profiles, which are loaded with their current
-    version. Raise Invalid with the line of the error.
+    version. `memory` has the bytes of the smallest device of each profile, None if unknown: a profile with
+    less than a claim asks for is not near it. Raise Invalid with the line of the error.
     """
     _require_at_most(MAX_FILE_LENGTH, len(text), "characters", file)
     _require_plain(text, file)
@@ -283,7 +289,7 @@ def import_claims(text: str, file: str, profiles: Iterable[Profile]) -> list[Imp
     device_request_count = sum(1 for imported in specs for _ in device_requests(imported.spec))
     _require_at_most(MAX_DEVICE_REQUESTS, device_request_count, "device requests", file)
     candidates = _candidates(profiles)
-    return [_import_claim(imported, candidates) for imported in specs]
+    return [_import_claim(imported, candidates, memory or {}) for imported in specs]
 
 
 type Candidate = tuple[Profile, ProfileVersion, KnownProfile]
@@ -301,7 +307,9 @@ def _candidates(profiles: Iterable[Profile]) -> list[Candidate]:
     ]
 
 
-def _import_claim(imported: ImportedSpec, profiles: list[Candidate]) -> ImportedClaim:
+def _import_claim(
+    imported: ImportedSpec, profiles: list[Candidate], memory: Mapping[UUID, int | None]
+) -> ImportedClaim:
     kind, _space, name = imported.title.partition(" ")
     canonical = with_positional_names(imported.spec)
     matches = [
@@ -312,7 +320,8 @@ def _import_claim(imported: ImportedSpec, profiles: list[Candidate]) -> Imported
     exact = [match for match in matches if match.similarity.exact]
     combination = None if exact else find_combination(imported.spec, profiles)
     has_exact = bool(exact) or (combination is not None and combination.exact)
-    nearest = [] if has_exact else matches[:MAX_NEAREST]
+    enough = (match for match in matches if _is_enough(match, imported.spec, memory.get(match.profile.pk)))
+    nearest = [] if has_exact else list(islice(enough, MAX_NEAREST))
     return ImportedClaim(
         title=imported.title,
         name=name,
@@ -322,6 +331,12 @@ def _import_claim(imported: ImportedSpec, profiles: list[Candidate]) -> Imported
         combination=combination,
         nearest=tuple(replace(match, lines=_diff(match.similarity.spec, imported.spec)) for match in nearest),
     )
+
+
+def _is_enough(match: ProfileMatch, spec: Json, memory: int | None) -> bool:
+    """Return whether devices of the profile may have as much memory as `spec` asks for."""
+    least = memory or least_memory(match.version.spec)
+    return not least or least >= least_memory(spec)
 
 
 def find_combination(spec: Json, profiles: list[Candidate]) -> ProfileCombination | None:

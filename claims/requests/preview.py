@@ -138,6 +138,7 @@ def _suggestions(
         parallel=max(plan.parallel, 1),
         delivery=plan.delivery,
         standings=standings,
+        satisfying=plan.options[0].spec,
     )
 
 

@@ -3,6 +3,8 @@ Where a request fits, and suggestions for one that does not: other clusters and 
 release would free enough devices.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -12,6 +14,7 @@ from django.db.models import QuerySet
 
 from claims.catalogue import listing
 from claims.catalogue.listing import DeviceKind, kinds_among, kinds_for
+from claims.catalogue.sharing import SHARED_MODES, Sharing, least_memory, sharing_modes
 from claims.models import Profile, ProfileAvailability, ProfileVersion
 from claims.plans.plan import ProfileCount
 from claims.quotas import quota_usage
@@ -132,17 +135,20 @@ def suggestions_for(
     parallel: int,
     delivery: str,
     standings: Sequence[QuotaUsage] | None = None,
+    satisfying: Json | None = None,
 ) -> list[Suggestion]:
     """
     Return profiles open to `team`, without the `chosen` ones, whose claims would all fit the cluster and the
     team's quota now: the cheapest first if all have a price, else the smallest first.
 
+    `satisfying` is a spec: they give as many devices with as much memory, and are shared only if it is.
     `standings` are the quotas of the team, if the caller has read them. The number of queries does not depend
     on the number of profiles.
     """
     chosen_ids = {profile.pk for profile in chosen}
     candidates = [row for row in OPEN_PROFILES.objects(team.pk) if row.pk not in chosen_ids][:MAX_TRIED]
     headroom = _QuotaHeadroom(quota_usage.team_usage([team]) if standings is None else standings)
+    needs = _Needs.of(cluster, snapshot, satisfying) if satisfying is not None else _Needs()
     suggestions = []
     for profile in candidates:
         version = profile.current
@@ -155,9 +161,30 @@ def suggestions_for(
         offer = _offer(cluster, snapshot, spec, parallel)
         if offer is not None:
             free, kinds, memory = offer
+            if not needs.met_by(spec, count, memory):
+                continue
             problem = _problem(chosen, profile, spec)
             suggestions.append(Suggestion(profile, version, count, free, kinds, memory * count, problem))
     return _sorted(suggestions)[:MAX_SHOWN]
+
+
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """What a spec asks for: devices per claim, bytes of memory of each, and how they may be shared."""
+
+    devices: int = 0
+    memory: int = 0
+    sharing: frozenset[Sharing] = SHARED_MODES
+
+    @classmethod
+    def of(cls, cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) -> _Needs:
+        kinds = kinds_for(cluster.pk, snapshot, spec)
+        matching = min((kind.memory_bytes or 0 for kind in kinds), default=0)
+        return cls(quota.devices(spec), max(matching, least_memory(spec)), frozenset(sharing_modes(spec)))
+
+    def met_by(self, spec: Json, devices: int, memory: int) -> bool:
+        shared = SHARED_MODES.intersection(sharing_modes(spec))
+        return devices >= self.devices and memory >= self.memory and shared <= self.sharing
 
 
 def _open_profiles(team: UUID) -> QuerySet[Profile]:

@@ -68,6 +68,22 @@ def test_owner_acts_next_while_a_question_is_open(claim, alice, lena, client):
     assert explain(claim).next_action.headline == "lars or lena decides next."
 
 
+def test_prepared_has_the_time_at_which_the_first_pod_started(claim, fra):
+    claim = moved(claim, ClaimState.APPROVED, ClaimState.PROVISIONED, ClaimState.ALLOCATED)
+    started = timezone.now().replace(microsecond=0) - timedelta(minutes=5)
+    raw = {
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": started.isoformat()}],
+        }
+    }
+    pod(fra, phase="Running", raw=raw)
+    steps = {step.key: step for step in explain(claim).steps}
+    view = explain(claim).pods[0]
+    assert (steps["prepared"].status, steps["prepared"].at) == ("done", view.since)
+    assert view.since is not None
+
+
 def test_timeline_of_new_request(claim):
     assert statuses(claim) == {
         "requested": "done", "quota": "done", "approved": "now", "written": "ahead", "waiting": "ahead",

@@ -12,6 +12,13 @@ from tests.factories import make_claim, make_profile, make_quota, make_team
 
 pytestmark = pytest.mark.django_db
 
+
+def test_address_of_the_form_leads_back_to_the_page(client, alice, vision):
+    client.force_login(alice)
+    assert client.get(SET).url == PAGE
+    assert client.delete(SET).status_code == 405
+
+
 PAGE, SET = reverse("claims:quotas"), reverse("claims:quota_set")
 
 

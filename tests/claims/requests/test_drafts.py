@@ -40,6 +40,37 @@ def test_what_is_typed_is_kept_and_said(client, alice, request_fields):
     assert 'name="key" value="k-1"' in page
 
 
+@pytest.mark.parametrize(
+    ("fields", "is_kept"),
+    [
+        ({"profile": "train-80"}, False),
+        (
+            {"profile": "train-80", "devices": "1", "delivery": "template", "duration": "3d", "name": " "},
+            False,
+        ),
+        ({"devices": "2"}, True),
+        ({"reason": "Fine-tuning."}, True),
+        ({"name": "sam2"}, True),
+        ({"duration": "other", "duration_other": "36h"}, True),
+        ({"profile": "train-80", "together": "train-80"}, True),
+    ],
+)
+def test_a_look_at_profiles_leaves_no_draft(client, alice, vision, train, fields, is_kept):
+    client.force_login(alice)
+    answer = client.post(SAVE, {"key": "k-1", "team": "vision", "cluster": ""} | fields, headers=HTMX)
+    assert answer.status_code == (200 if is_kept else 204)
+    assert Draft.objects.exists() is is_kept
+    client.post(SAVE, {"key": "k-2"} | fields)  # the button without JavaScript
+    assert Draft.objects.filter(key="k-2").exists()
+
+
+def test_a_draft_follows_when_what_was_typed_is_deleted_again(client, alice, request_fields):
+    client.force_login(alice)
+    client.post(SAVE, request_fields, headers=HTMX)
+    client.post(SAVE, {"key": "k-1", "profile": "train-80", "devices": "1"}, headers=HTMX)
+    assert "reason" not in Draft.objects.get().fields
+
+
 def test_typing_on_changes_the_same_draft(client, alice, request_fields):
     client.force_login(alice)
     client.post(SAVE, request_fields, headers=HTMX)

@@ -15,6 +15,8 @@ from claims.models import Claim, Profile
 from claims.plans.plan import claim_manifest
 from claims.requests.manifest_import import import_claims
 from dra.manifests import resource_claim, to_yaml, with_count
+from tests.claims.published import mirrored
+from tests.dra.clusters import gpu, resource_slice
 from tests.factories import make_profile, make_spec, make_team
 
 pytestmark = pytest.mark.django_db
@@ -158,12 +160,31 @@ def test_a_file_that_is_no_text_is_refused(client, alice, vision):
     assert "a.png is not a text file." in answer.text
 
 
+def test_no_profile_with_less_memory_than_the_manifest_asks_for_is_suggested(
+    client, alice, vision, fra, fresh_availability
+):
+    smaller = [gpu(1, product="Tesla T4", memory="15Gi"), gpu(2, product="NVIDIA L4", memory="24Gi")]
+    mirrored(fra, resource_slice("node-a", [gpu(0), *smaller]))
+    model = 'device.attributes["gpu.nvidia.com"].productName == "{}"'
+    for slug, product in (("t4", "Tesla T4"), ("h100", "NVIDIA H100 80GB HBM3")):
+        make_profile(slug, spec=make_spec(selectors=[{"cel": {"expression": model.format(product)}}]))
+    make_profile("with-20", spec=make_spec(selectors=[{"cel": {"expression": at_least("20Gi")}}]))
+    client.force_login(alice)
+    spec = make_spec(selectors=[{"cel": {"expression": at_least("40Gi")}}])
+    (claim,) = client.post(PAGE, {"text": to_yaml(resource_claim("mine", "default", spec))}).context["claims"]
+    assert [option.match.profile.slug for option in claim.nearest] == ["h100"]
+
+
+def at_least(memory):
+    return f'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("{memory}")) >= 0'
+
+
 def test_a_profile_of_another_team_is_not_told(client, alice, vision):
     make_profile("closed", teams=(make_team("nlp"),))
     client.force_login(alice)
     page = client.post(PAGE, {"text": to_yaml(resource_claim("mine", "default", make_spec()))})
     assert "Closed" not in page.text
-    assert "No profile is open to your teams yet" in page.text
+    assert "No profile that is open to your teams gives what it asks for." in page.text
 
 
 def test_a_viewer_may_not_ask_and_other_methods_are_refused(client, alice, bob, vision):

@@ -82,7 +82,8 @@ def request_fields(cluster, vision, quota, gateway):
     exactly = {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 1}
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly | {"selectors": selectors}}]}}
     make_profile("train-80", spec=spec)
-    make_profile("any-gpu", spec={"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}})
+    large = exactly | {"selectors": [{"cel": {"expression": MEMORY.partition(" && ")[0]}}]}
+    make_profile("any-gpu", spec={"devices": {"requests": [{"name": "gpu", "exactly": large}]}})
     return {"profile": "train-80", "devices": 1, "team": "vision", "cluster": "fra-1", "name": "sam2"}
 
 
@@ -275,8 +276,8 @@ def test_offers_come_cheapest_first_and_by_memory_where_a_price_is_missing(
     DeviceClass.objects.all().delete()
     Device.objects.all().delete()
     ResourceClaim.objects.all().delete()
-    mirrored(fra, [gpu(0, product="NVIDIA L4", memory="24Gi"), gpu(1, product="NVIDIA A100", memory="39Gi")])
-    for slug, memory in (("small", "20Gi"), ("large", "30Gi")):
+    mirrored(fra, [gpu(0, product="NVIDIA L4", memory="44Gi"), gpu(1, product="NVIDIA A100", memory="59Gi")])
+    for slug, memory in (("small", "40Gi"), ("large", "50Gi")):
         selectors = [{"cel": {"expression": MEMORY.partition(" && ")[0].replace("40Gi", memory)}}]
         make_profile(slug, spec=make_spec(selectors=selectors))
 
@@ -287,6 +288,26 @@ def test_offers_come_cheapest_first_and_by_memory_where_a_price_is_missing(
 
     assert offered([Decimal(9), Decimal(1), Decimal(5)]) == ["large", "small"]
     assert offered([Decimal(9), Decimal(1), None]) == ["small", "large"]
+
+
+def test_alternatives_give_what_the_request_asks_for(alice, fra, vision, request_fields):
+    ResourceSlice.objects.all().delete()
+    DeviceClass.objects.all().delete()
+    Device.objects.all().delete()
+    ResourceClaim.objects.all().delete()
+    mirrored(fra, [*(gpu(number) for number in range(4)), gpu(4, product="NVIDIA L4", memory="24Gi")])
+    memory = [{"cel": {"expression": MEMORY.partition(" && ")[0]}}]
+    make_profile("with-24", spec=make_spec())
+    make_profile("one-only", spec=make_spec(selectors=memory), max_devices=1)
+    shared = make_spec(selectors=memory)
+    parameters = {"kind": "GpuConfig", "sharing": {"strategy": "MPS"}}
+    opaque = {"driver": "gpu.nvidia.com", "parameters": parameters}
+    shared["devices"]["config"] = [{"opaque": opaque}]
+    make_profile("shared", spec=shared)
+    make_profile("twin", spec=make_spec(selectors=memory))
+    fields = request_fields | {"devices": 2, "help": True}
+    offers = api(alice).post(API, fields, format="json").json()["alternatives"]
+    assert {offer["profile"] for offer in offers} == {"any-gpu", "twin"}
 
 
 def api(user):
