@@ -98,7 +98,7 @@ def test_only_a_platform_admin_sets_quotas(client, lena, used):
     sent = {"team": "vision", "device_class": "gpu.nvidia.com", "devices": "99"}
     assert client.post(SET, sent).status_code == 403
     assert "Set a quota" not in client.get(PAGE).text
-    assert client.get(SET).status_code == 405
+    assert client.put(SET).status_code == 405
     assert client.post(PAGE).status_code == 405
 
 
