@@ -219,7 +219,7 @@ def request_import(request: HttpRequest) -> HttpResponse:
                 form.cleaned_data["manifest"],
                 form.cleaned_data["source"],
                 profiles.select_related("current"),
-                {entry.profile.pk: entry.memory for entry in catalogue(user, prices=False)},
+                {entry.profile.pk: entry.memory for entry in catalogue(user, choose=list)},
             )
         except Invalid as refusal:
             form.add_error(None, refusal.message)
