@@ -20,7 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 INTERVAL = 0.0005  # seconds between two samples
-MOST = 3  # lines
+MAX_LINES = 3  # lines
 WIDTH = 90  # characters of a statement
 RUNS = 3  # of a path that misses its budget
 COLUMNS = re.compile(r"^SELECT (?:DISTINCT )?.*?(?= FROM )", re.DOTALL)
@@ -56,7 +56,7 @@ class Costs:
         shares = ", ".join(f"{kind}s {100 * count / total:.0f} %" for kind, count in kinds.most_common())
         places = [
             f"{100 * count / total:.0f} % {name if kind == FUNCTION else f'{kind} {name}'}"
-            for (kind, name), count in self.counts.most_common(MOST)
+            for (kind, name), count in self.counts.most_common(MAX_LINES)
         ]
         return [shares, *places] if places else []
 

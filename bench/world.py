@@ -91,8 +91,8 @@ def _shared(cluster: World, rng: random.Random, node: str, number: int) -> None:
         devices.append(device)
         if rng.random() < TAKEN:
             amount = f"{rng.choice((5, 10, 15, 20))}Gi"
-            taken = {"shareID": _uuid(rng), "consumedCapacity": {"memory": amount}}
-            cluster.claims.append(_claim(rng, node, _result(node, device["name"]) | taken))
+            consumption = {"shareID": _uuid(rng), "consumedCapacity": {"memory": amount}}
+            cluster.claims.append(_claim(rng, node, _result(node, device["name"]) | consumption))
     cluster.slices.append(_slice(rng, node, devices=devices))
 
 

@@ -311,9 +311,9 @@ def _attribute(attributes: Json, spellings: tuple[str, ...]) -> Any:
 
 
 def _capacity(capacities: Json, driver: str, name: str) -> Quantity | None:
-    found = lookup(capacities, driver, *qualified(driver, name))
+    raw_capacity = lookup(capacities, driver, *qualified(driver, name))
     try:
-        return None if found is None else capacity(found)
+        return None if raw_capacity is None else capacity(raw_capacity)
     except (Malformed, QuantityError):
         return None
 

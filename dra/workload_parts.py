@@ -27,8 +27,8 @@ LABEL = re.compile(rf"({QUALIFIED})=({VALUE})", re.ASCII)
 CUDA = re.compile(r"(\d{1,2})\.(\d{1,2})(?:\.\d{1,3})?", re.ASCII)
 ASSUMED = "assumed"  # on-demand, because no label says otherwise
 PARTITION_CLASSES = ("mig.", "partition.")
-LONGEST_NAME, LONGEST_REFERENCE = 253, 512
-MOST_PODS, MOST_COMPLETIONS, LAST_PORT = 1024, 100_000, 65_535
+MAX_NAME_LENGTH, MAX_REFERENCE_LENGTH = 253, 512
+MAX_PODS, MAX_COMPLETIONS, LAST_PORT = 1024, 100_000, 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,32 +84,32 @@ class WorkloadOptions:
 
     def __post_init__(self) -> None:
         shapes = {
-            "image": (REFERENCE, LONGEST_REFERENCE),
-            "weights_image": (REFERENCE, LONGEST_REFERENCE),
-            "request": (SUBDOMAIN, LONGEST_NAME),
-            "priority": (SUBDOMAIN, LONGEST_NAME),
-            "weights_claim": (SUBDOMAIN, LONGEST_NAME),
+            "image": (REFERENCE, MAX_REFERENCE_LENGTH),
+            "weights_image": (REFERENCE, MAX_REFERENCE_LENGTH),
+            "request": (SUBDOMAIN, MAX_NAME_LENGTH),
+            "priority": (SUBDOMAIN, MAX_NAME_LENGTH),
+            "weights_claim": (SUBDOMAIN, MAX_NAME_LENGTH),
             "cuda": (CUDA, 9),
         }
-        for name, (shape, longest) in shapes.items():
+        for name, (shape, max_length) in shapes.items():
             text = getattr(self, name)
-            if text and (len(text) > longest or not shape.fullmatch(text)):
+            if text and (len(text) > max_length or not shape.fullmatch(text)):
                 raise ValueError(f"“{text}” cannot be the {name} of a manifest.")
-        if wrong := [one for one in self.tolerate if not TAINT.fullmatch(one)]:
+        if wrong := [taint for taint in self.tolerate if not TAINT.fullmatch(taint)]:
             raise ValueError(f"“{wrong[0]}” is not a taint such as gpu=yes:NoSchedule.")
         if self.capacity not in ("", ASSUMED) and not LABEL.fullmatch(self.capacity):
             raise ValueError(f"“{self.capacity}” is not a label such as karpenter.sh/capacity-type=spot.")
         if self.weights_claim and self.weights_image:
             raise ValueError("Weights come from a volume claim or from an image, not from both.")
-        for name, most in (("pods", MOST_PODS), ("completions", MOST_COMPLETIONS), ("port", LAST_PORT)):
-            if not 0 <= getattr(self, name) <= most:
-                raise ValueError(f"{name} has to be from 0 to {most}.")
+        for name, maximum in (("pods", MAX_PODS), ("completions", MAX_COMPLETIONS), ("port", LAST_PORT)):
+            if not 0 <= getattr(self, name) <= maximum:
+                raise ValueError(f"{name} has to be from 0 to {maximum}.")
 
     @property
     def chosen(self) -> int:
         """How many options differ from the usual."""
-        usual = WorkloadOptions()
-        return sum(getattr(self, one.name) != getattr(usual, one.name) for one in fields(self))
+        defaults = WorkloadOptions()
+        return sum(getattr(self, option.name) != getattr(defaults, option.name) for option in fields(self))
 
 
 def pod_count(use: ClaimUse, options: WorkloadOptions) -> int:
@@ -176,8 +176,8 @@ def _memory_amounts(capacity: Json) -> list[str]:
     return [str(amount) for name, amount in capacity.items() if name.rpartition("/")[2] == "memory"]
 
 
-def _count(asked: Sequence[DeviceRequest]) -> int | None:
-    counts = {None if ask.all else ask.count for ask in asked}
+def _count(alternatives: Sequence[DeviceRequest]) -> int | None:
+    counts = {None if alternative.all else alternative.count for alternative in alternatives}
     return counts.pop() if len(counts) == 1 else None
 
 
@@ -277,8 +277,8 @@ def pod_spec(
         spec["securityContext"] = pod_security(program)
     spec["resourceClaims"] = [claim_source(use)]
     spec["containers"] = containers(use, options, program)
-    found = volumes(options, program)
-    return spec | ({"volumes": found} if found else {})
+    pod_volumes = volumes(options, program)
+    return spec | ({"volumes": pod_volumes} if pod_volumes else {})
 
 
 def pod_security(program: ContainerProgram) -> Manifest:
@@ -343,15 +343,15 @@ def container(use: ClaimUse, options: WorkloadOptions, program: ContainerProgram
     manifest["resources"] = resources(use, options)
     if options.restricted:
         manifest["securityContext"] = container_security()
-    found = mounts(options, program)
-    return manifest | ({"volumeMounts": found} if found else {})
+    volume_mounts = mounts(options, program)
+    return manifest | ({"volumeMounts": volume_mounts} if volume_mounts else {})
 
 
 def placement(options: WorkloadOptions) -> Manifest:
     """Return nodeSelector, affinity and tolerations as chosen."""
     scheduling: Manifest = {}
-    if found := LABEL.fullmatch(options.capacity):
-        scheduling["nodeSelector"] = {found[1]: found[2]}
+    if match := LABEL.fullmatch(options.capacity):
+        scheduling["nodeSelector"] = {match[1]: match[2]}
     elif options.capacity == ASSUMED:
         required = {"nodeSelectorTerms": [unlabelled()]}
         scheduling["affinity"] = {
@@ -369,15 +369,15 @@ def unlabelled() -> Manifest:
 
 
 def tolerations(options: WorkloadOptions) -> list[Manifest]:
-    return [toleration(one) for one in options.tolerate]
+    return [toleration(taint) for taint in options.tolerate]
 
 
 def toleration(taint: str) -> Manifest:
     """Return what tolerates exactly this taint. Raise `ValueError` for a text that is none."""
-    found = TAINT.fullmatch(taint)
-    if found is None:
+    parsed = TAINT.fullmatch(taint)
+    if parsed is None:
         raise ValueError(f"“{taint}” is not a taint.")
-    key, value, effect = found.groups()
+    key, value, effect = parsed.groups()
     match = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
     return {"key": key, **match, "effect": effect}
 

@@ -252,8 +252,8 @@ def config(use: ClaimUse, options: WorkloadOptions) -> str:
     """Return lines for jupyterhub_config.py; what other lines set is added to, not replaced."""
     program = jupyter_program(use)
     lines = [_assigned("image", options.image or program.image), *_settings(use, options)]
-    if found := volumes(options, program):
-        lines.append(_added("volumes", "extend", found))
+    if pod_volumes := volumes(options, program):
+        lines.append(_added("volumes", "extend", pod_volumes))
         lines.append(_added("volume_mounts", "extend", mounts(options, program)))
     return "\n".join(lines) + "\n"
 
@@ -263,8 +263,8 @@ def values(use: ClaimUse, options: WorkloadOptions) -> Manifest:
     program = jupyter_program(use)
     name, tag = _split(options.image or program.image)
     user: Manifest = {"image": {"name": name, "tag": tag}}
-    if found := volumes(options, program):
-        user["storage"] = {"extraVolumes": found, "extraVolumeMounts": mounts(options, program)}
+    if pod_volumes := volumes(options, program):
+        user["storage"] = {"extraVolumes": pod_volumes, "extraVolumeMounts": mounts(options, program)}
     python = "\n".join(_settings(use, options))
     return {"singleuser": user, "hub": {"extraConfig": {"gpu-claim": python}}}
 

@@ -27,11 +27,11 @@ def say(text):
 
 
 def find_uv():
-    found = shutil.which("uv")
-    if found:
-        return found
-    own = os.path.join(TOOLS, "bin", "uv")
-    if not os.path.exists(own):
+    path = shutil.which("uv")
+    if path:
+        return path
+    local_uv = os.path.join(TOOLS, "bin", "uv")
+    if not os.path.exists(local_uv):
         say("uv is not installed; installing it from PyPI into .tools/ …")
         pip = [
             sys.executable,
@@ -45,9 +45,9 @@ def find_uv():
             "ignore",
             "uv",
         ]
-        if subprocess.run(pip, stderr=subprocess.DEVNULL).returncode or not os.path.exists(own):
-            download_uv(own)
-    return own
+        if subprocess.run(pip, stderr=subprocess.DEVNULL).returncode or not os.path.exists(local_uv):
+            download_uv(local_uv)
+    return local_uv
 
 
 def download_uv(target):

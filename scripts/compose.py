@@ -21,36 +21,40 @@ NOT_PASSED = {"DEBUG"}  # never in production
 
 def complaints(services: dict[str, dict[str, object]], settings: set[str]) -> list[str]:
     """Return a sentence for each rule that is broken."""
-    found = [f"service {name} is missing" for name in ("db", "redis", *sorted(OURS)) if name not in services]
+    sentences = [
+        f"service {name} is missing" for name in ("db", "redis", *sorted(OURS)) if name not in services
+    ]
     for name, service in services.items():
         if "healthcheck" not in service and name not in RUN_ONCE:
-            found.append(f"{name} has no health check")
+            sentences.append(f"{name} has no health check")
         if name in OURS | RUN_ONCE and service.get("read_only") is not True:
-            found.append(f"{name} has a writable file system")
+            sentences.append(f"{name} has a writable file system")
         environment = service.get("environment")
         if name in OURS - {"simulator"} and isinstance(environment, dict):
-            found += [f"{name} does not get {setting}" for setting in sorted(settings - environment.keys())]
-    return found
+            sentences += [
+                f"{name} does not get {setting}" for setting in sorted(settings - environment.keys())
+            ]
+    return sentences
 
 
 def main() -> int:
     names = set(re.findall(r'env\.\w+\(\s*"(\w+)"', Path("portal/settings.py").read_text()))
     services = yaml.safe_load(Path("docker-compose.yml").read_text())["services"]
-    found = complaints(services, names - NOT_PASSED)
+    sentences = complaints(services, names - NOT_PASSED)
     version = ["docker", "compose", "version"]
     if shutil.which("docker") and not subprocess.run(version, capture_output=True).returncode:
         command = ["docker", "compose", "--profile", "simulator", "config", "--quiet"]
         secrets = dict.fromkeys(("SECRET_KEY", "CREDENTIAL_KEYS", "POSTGRES_PASSWORD"), "only-for-this-check")
         done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **secrets})
         if done.returncode:
-            found.append(done.stderr.strip())
+            sentences.append(done.stderr.strip())
     if caddy := shutil.which("caddy"):
         command = [caddy, "validate", "--adapter", "caddyfile", "--config", "deploy/compose/Caddyfile"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            found.append(done.stderr.strip().splitlines()[-1])
-    print("\n".join(found))
-    return bool(found)
+            sentences.append(done.stderr.strip().splitlines()[-1])
+    print("\n".join(sentences))
+    return bool(sentences)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ class Mutant:
 
 def mutants_of(path: Path, text: str) -> list[Mutant]:
     """Return every mutant of the code within functions; what runs at import is not mutated."""
-    return sorted(_Finder(path, text).found(), key=lambda one: (one.start, one.what))
+    return sorted(_Finder(path, text).found(), key=lambda mutant: (mutant.start, mutant.what))
 
 
 class _Finder:
@@ -147,8 +147,8 @@ class _Finder:
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in SWAPPED:
                 yield node.func, SWAPPED[name], name
-                for one in node.args if len(node.args) > 1 else ():
-                    yield node, f"({self._text(one)})", "bound dropped"
+                for argument in node.args if len(node.args) > 1 else ():
+                    yield node, f"({self._text(argument)})", "bound dropped"
             case ast.Call(func=ast.Attribute(value=rows, attr="select_for_update")):
                 yield node, self._text(rows), "lock removed"
             case ast.Call(func=ast.Name(id="lock_row"), args=[rows, pk]):  # core.transactions
@@ -160,20 +160,22 @@ class _Finder:
     def _of_keywords(self, node: ast.Call) -> Iterator[Change]:
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         if name in CONDITIONS | WRITES:
-            what = "condition" if name in CONDITIONS else "column"
-            yield from self._without_each_keyword(node, what)
+            part_name = "condition" if name in CONDITIONS else "column"
+            yield from self._without_each_keyword(node, part_name)
         for keyword in node.keywords:
             if keyword.arg == "update_fields" and isinstance(keyword.value, ast.List | ast.Tuple):
-                for one in keyword.value.elts:
-                    kept = ", ".join(self._text(part) for part in keyword.value.elts if part is not one)
-                    yield keyword.value, f"[{kept}]", "column not saved"
+                for element in keyword.value.elts:
+                    remaining = ", ".join(
+                        self._text(part) for part in keyword.value.elts if part is not element
+                    )
+                    yield keyword.value, f"[{remaining}]", "column not saved"
 
-    def _without_each_keyword(self, node: ast.Call, what: str) -> Iterator[Change]:
+    def _without_each_keyword(self, node: ast.Call, part_name: str) -> Iterator[Change]:
         parts: list[Placed] = [*node.args, *node.keywords]
-        for one in node.keywords:
-            if one.arg is not None:
-                kept = ", ".join(self._text(part) for part in parts if part is not one)
-                yield node, f"{self._text(node.func)}({kept})", f"{what} {one.arg} removed"
+        for keyword in node.keywords:
+            if keyword.arg is not None:
+                remaining = ", ".join(self._text(part) for part in parts if part is not keyword)
+                yield node, f"{self._text(node.func)}({remaining})", f"{part_name} {keyword.arg} removed"
 
     def _between(self, before: Placed, after: Placed) -> tuple[int, int]:
         """Return the place of the operator between two operands, without their parentheses."""

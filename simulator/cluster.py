@@ -21,7 +21,7 @@ from simulator.resources import NAMESPACES
 from simulator.store import Lister, Store
 from simulator.telemetry import Telemetry
 
-MOST_ROUNDS = 50  # controllers that never come to rest are a bug; time goes on all the same
+MAX_ROUNDS = 50  # controllers that never come to rest are a bug; time goes on all the same
 
 
 class SimulatedCluster:
@@ -79,7 +79,7 @@ class SimulatedCluster:
         One that fails does not keep the others from their work: what went wrong is raised when they are done.
         """
         failures: list[Exception] = []
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             before = self.store.revision
             for number, controller in enumerate(self.controllers):
                 newest = max(self.store.changed[kind.plural] for kind in controller.watches)

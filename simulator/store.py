@@ -322,7 +322,7 @@ def _too_large(requested: int, current: int) -> ApiError:
 
 
 BOOKMARK_SECONDS = 20.0
-LONGEST_SECONDS = 1800.0
+MAX_SECONDS = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +360,7 @@ def parsed(resource: Resource, namespace: str | None, query: Mapping[str, str]) 
         labels=label_matcher(query.get("labelSelector", "")),
         fields=field_matcher(resource, query.get("fieldSelector", "")),
         revision=0 if initial else int(revision),
-        seconds=float(query.get("timeoutSeconds") or LONGEST_SECONDS),
+        seconds=float(query.get("timeoutSeconds") or MAX_SECONDS),
         bookmarks=query.get("allowWatchBookmarks") in {"true", "1"},
         initial=initial,
     )

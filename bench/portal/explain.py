@@ -14,7 +14,7 @@ from bench.portal.pages import signed_in
 from bench.portal.population import READERS
 from bench.portal.traffic import POLLS, pages_of, renewed
 
-MOST = 10  # queries
+MAX_QUERIES = 10  # queries
 READS = re.compile(r"\s*(SELECT|WITH)\b", re.IGNORECASE)
 COLUMNS = re.compile(
     r'^(SELECT(?: DISTINCT)?) "(\w+)"\."\w+"(?: AS "\w+")?(?:, "\w+"\."\w+")+(?= FROM)', re.M
@@ -65,7 +65,7 @@ def frequent_queries() -> list[FrequentQuery]:
                         examples.setdefault(LITERALS.sub("?", text), text)
     return [
         FrequentQuery(examples[shape], 100 * count / requests, explained(examples[shape]))
-        for shape, count in counts.most_common(MOST)
+        for shape, count in counts.most_common(MAX_QUERIES)
     ]
 
 

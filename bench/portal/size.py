@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from bench.world import PER_NODE
 
-LEAST_TEAMS = 3  # one team for each reader of the pages
-LEAST_PROFILES = 8  # one of each kind
+MIN_TEAMS = 3  # one team for each reader of the pages
+MIN_PROFILES = 8  # one of each kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Size:
             self,
             devices=self.devices // by // PER_NODE * PER_NODE,
             claims=self.claims // by,
-            teams=max(self.teams // by, LEAST_TEAMS),
-            profiles=max(self.profiles // by, LEAST_PROFILES),
-            requested=max(self.requested // by, LEAST_TEAMS),
+            teams=max(self.teams // by, MIN_TEAMS),
+            profiles=max(self.profiles // by, MIN_PROFILES),
+            requested=max(self.requested // by, MIN_TEAMS),
             waiting=max(self.waiting // by, 1),
         )
 

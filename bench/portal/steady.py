@@ -88,7 +88,7 @@ def results(devices: int) -> Iterator[Result]:
 
 
 def _delivery(devices: int, seconds: list[float]) -> Result:
-    milliseconds = sorted(1000 * each for each in seconds)
+    milliseconds = sorted(1000 * duration for duration in seconds)
     p99 = milliseconds[int(0.99 * len(milliseconds))]
     median = statistics.median(milliseconds)
     path = "steady: approval until its object exists, p99"

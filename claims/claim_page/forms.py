@@ -14,10 +14,10 @@ from dra.workload_parts import (
     ASSUMED,
     CUDA,
     LAST_PORT,
-    LONGEST_NAME,
-    LONGEST_REFERENCE,
-    MOST_COMPLETIONS,
-    MOST_PODS,
+    MAX_COMPLETIONS,
+    MAX_NAME_LENGTH,
+    MAX_PODS,
+    MAX_REFERENCE_LENGTH,
     REFERENCE,
     SUBDOMAIN,
     ClaimUse,
@@ -46,7 +46,9 @@ CAPACITY_TYPES = {
 class SnippetForm(forms.Form):
     """The fields of `dra.workload_parts.WorkloadOptions`; `options` returns them."""
 
-    image = forms.CharField(required=False, max_length=LONGEST_REFERENCE, validators=[IMAGE], label="Image")
+    image = forms.CharField(
+        required=False, max_length=MAX_REFERENCE_LENGTH, validators=[IMAGE], label="Image"
+    )
     cuda = forms.CharField(
         required=False,
         validators=[CUDA_VERSION],
@@ -54,9 +56,9 @@ class SnippetForm(forms.Form):
         help_text="Leave empty to read it from the image tag.",
     )
     request = forms.ChoiceField(required=False, label="Device request of the container")
-    pods = forms.IntegerField(required=False, min_value=1, max_value=MOST_PODS, label="Concurrent pods")
+    pods = forms.IntegerField(required=False, min_value=1, max_value=MAX_PODS, label="Concurrent pods")
     completions = forms.IntegerField(
-        required=False, min_value=1, max_value=MOST_COMPLETIONS, label="Total pods of the Job"
+        required=False, min_value=1, max_value=MAX_COMPLETIONS, label="Total pods of the Job"
     )
     port = forms.IntegerField(
         required=False,
@@ -66,7 +68,7 @@ class SnippetForm(forms.Form):
         help_text="Served by a Deployment or StatefulSet.",
     )
     priority = forms.CharField(
-        required=False, max_length=LONGEST_NAME, validators=[NAME], label="PriorityClass"
+        required=False, max_length=MAX_NAME_LENGTH, validators=[NAME], label="PriorityClass"
     )
     capacity = forms.ChoiceField(required=False, label="Nodes")
     tolerate = forms.MultipleChoiceField(
@@ -92,14 +94,14 @@ class SnippetForm(forms.Form):
     )
     weights_claim = forms.CharField(
         required=False,
-        max_length=LONGEST_NAME,
+        max_length=MAX_NAME_LENGTH,
         validators=[NAME],
         label="Model weights: PersistentVolumeClaim",
         help_text="Must be readable from several nodes.",
     )
     weights_image = forms.CharField(
         required=False,
-        max_length=LONGEST_REFERENCE,
+        max_length=MAX_REFERENCE_LENGTH,
         validators=[IMAGE],
         label="Model weights: OCI image",
     )

@@ -15,19 +15,19 @@ from typing import NamedTuple
 from dra.cel.syntax import Literal, Node
 from dra.cel.types import Type
 
-MOST = 2**64 - 1
+MAX_UINT64 = 2**64 - 1
 TRAVERSAL = 0.1  # cost of each character that is gone over
 PATTERN = 0.25  # and of each character of a pattern
 
 
 def capped(value: int) -> int:
-    return min(value, MOST)
+    return min(value, MAX_UINT64)
 
 
 def scaled(size: int, factor: float) -> int:
     """Return a cost for `size` units."""
     cost = float(size) * factor
-    return MOST if cost >= 2.0**64 else math.ceil(cost)
+    return MAX_UINT64 if cost >= 2.0**64 else math.ceil(cost)
 
 
 class Size(NamedTuple):
@@ -46,7 +46,7 @@ class Size(NamedTuple):
         return Size(min(self.least, size.least), max(self.most, size.most))
 
 
-UNKNOWN, ONE, NOTHING_YET = Size(0, MOST), Size(1, 1), Size(MOST, 0)
+UNKNOWN, ONE, NOTHING_YET = Size(0, MAX_UINT64), Size(1, 1), Size(MAX_UINT64, 0)
 
 type Path = tuple[str, ...]
 
@@ -258,11 +258,11 @@ def _slice(call: CostCall) -> Estimate:
 
 
 def _flatten(call: CostCall) -> Estimate:
-    return _new_list(float(_number(call, 1, MOST)) if len(call.parts) > 1 else 1.0, call.size(0))
+    return _new_list(float(_number(call, 1, MAX_UINT64)) if len(call.parts) > 1 else 1.0, call.size(0))
 
 
 def _range(call: CostCall) -> Estimate:
-    count = _number(call, 0, MOST)
+    count = _number(call, 0, MAX_UINT64)
     return _new_list(1, Size(count, count))
 
 

@@ -117,7 +117,7 @@ def _container_requests(
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
-LONGEST_BASE = 57  # of a generated name: 63 less a hyphen and five random characters
+MAX_BASE_LENGTH = 57  # of a generated name: 63 less a hyphen and five random characters
 RETRY_TICKS = 10
 
 
@@ -254,8 +254,8 @@ def _claim(pod: Manifest, pod_claim: dict[str, Any], template: Manifest) -> Mani
 
 def _base(pod: str, claim: str) -> str:
     """Return the start of the generated name; both parts are cut in proportion if they are too long."""
-    if len(pod) + len(claim) + 2 > LONGEST_BASE:
-        room = LONGEST_BASE - 2
+    if len(pod) + len(claim) + 2 > MAX_BASE_LENGTH:
+        room = MAX_BASE_LENGTH - 2
         for_pod = len(pod) * room // (len(pod) + len(claim))
         pod, claim = pod[:for_pod], claim[: room - for_pod]
     return f"{pod}-{claim}-"

@@ -32,7 +32,7 @@ from simulator.resources import CLAIMS, CLASSES, NODES, PODS, SLICES, TAINT_RULE
 SOURCE = "default-scheduler"
 BY_SCHEDULER = WriteOptions(manager="kube-scheduler")
 MAX_CONSUMERS = 256  # of one claim
-MOST_DEVICES = 32
+MAX_DEVICES = 32
 FAILS = re.compile(
     r"Selector (?P<number>\d+) of (class (?P<name>\S+)|request \S+) fails on (?P<device>\S+): (?P<why>.*)"
 )
@@ -171,8 +171,8 @@ class Scheduler(Reacting):
                         why = f"request {request['name']}: {missing}"
                         raise Refusal("Unschedulable", _available(len(snapshot.nodes), why))
                 count = (request.get("exactly") or {}).get("count") or 0
-                if total + count > MOST_DEVICES:
-                    why = f"adding {count} devices exceeds the claim limit of {MOST_DEVICES}"
+                if total + count > MAX_DEVICES:
+                    why = f"adding {count} devices exceeds the claim limit of {MAX_DEVICES}"
                     where = f"{_claim(claim)}, request {request['name']}"
                     already = f"with {total} already accounted for"
                     raise Refusal("SchedulerError", _plugin(f"{where}: {why}, {already}"))

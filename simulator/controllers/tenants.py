@@ -16,8 +16,8 @@ from simulator.registry import WriteOptions
 from simulator.resources import CLAIMS, NAMESPACES, PODS, TEMPLATES, ApiError, Manifest
 from simulator.world import CUT_ON_DEMAND, SILENT_NODES, SPOT_TAINT, TENANTS
 
-SHORTEST_RUN, LONGEST_RUN = 240, 2400  # simulated seconds
-SHORTEST_PAUSE, LONGEST_PAUSE = 30, 420
+MIN_RUN_SECONDS, MAX_RUN_SECONDS = 240, 2400  # simulated seconds
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 30, 420
 HELD_AT_FIRST = 0.85
 KINDS_OF_WORK = ("train", "finetune", "eval", "serve", "notebook", "render", "embed")
 
@@ -107,8 +107,8 @@ def drawn(seed: int, seat: Seat, number: int) -> Round:
     random = Random(f"{seed}/{seat.key}/{number}")  # noqa: S311 – a repeatable world, no secrets
     return Round(
         work=random.choice(KINDS_OF_WORK),
-        run=random.randint(SHORTEST_RUN, LONGEST_RUN),
-        pause=random.randint(SHORTEST_PAUSE, LONGEST_PAUSE),
+        run=random.randint(MIN_RUN_SECONDS, MAX_RUN_SECONDS),
+        pause=random.randint(MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS),
         named=seat.shared > 1 or random.random() < 0.4,
         busy_at_first=random.random() < HELD_AT_FIRST,
         done_at_first=random.random(),

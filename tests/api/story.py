@@ -28,7 +28,7 @@ from tests.factories import make_token
 from usage.models import Rate
 from usage.services import save_rate
 
-LONGEST_WORD = 40  # what is longer was made to be too long
+MAX_WORD_LENGTH = 40  # what is longer was made to be too long
 SOON = (timezone.now() + timedelta(days=2)).isoformat()
 LATER = (timezone.now() + timedelta(days=3)).isoformat()
 # What stands for a text that only some values of are understood, wherever it has this name.
@@ -109,7 +109,7 @@ def collection_of(path: str) -> tuple[str, str]:
 
 
 def is_word(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= LONGEST_WORD
+    return isinstance(value, str) and 0 < len(value) <= MAX_WORD_LENGTH
 
 
 def read(admin: User) -> Story:

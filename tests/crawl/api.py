@@ -14,7 +14,7 @@ from tests.crawl import checks, known
 
 type Json = dict[str, Any]
 
-MOST_ROWS = 6  # of one list whose own addresses are read; one of each state comes first
+MAX_ROWS = 6  # of one list whose own addresses are read; one of each state comes first
 TELLS_APART = ("state", "status", "sharing", "kind", "origin")  # what makes rows of a list different in kind
 DOCUMENTS = {"spec", "manifest", "raw", "text", "fix"}  # of Kubernetes, not prose
 # A query for which no description names a value: a value, or the list and field that have one.
@@ -129,7 +129,7 @@ def some_of(rows: list[Json]) -> list[Json]:
     for row in rows:
         kinds.setdefault(tuple(str(row.get(name)) for name in TELLS_APART), row)
     chosen = list(kinds.values())
-    return (chosen + [row for row in rows if row not in chosen])[: max(MOST_ROWS, len(chosen))]
+    return (chosen + [row for row in rows if row not in chosen])[: max(MAX_ROWS, len(chosen))]
 
 
 def texts(said: Any) -> Iterator[str]:

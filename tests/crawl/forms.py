@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from tests.crawl.tree import Element
 
-MOST_CHOICES = 4  # of one select, or of one group of radio buttons
+MAX_CHOICES = 4  # of one select, or of one group of radio buttons
 # What a person would type, by the name of a field and else by its type.
 TYPED = {"q": "gpu", "month": "2026-10", "devices": "2"}
 TYPED_BY_TYPE = {
@@ -143,7 +143,7 @@ def variants(page: Element, form: Element, fields: list[Element], filled: Pairs)
     for one in fields:
         if one.tag == "select":
             values = [value_of(option) for option in one.all("option")]
-            yield from (changed(filled, one["name"], value) for value in values[:MOST_CHOICES])
+            yield from (changed(filled, one["name"], value) for value in values[:MAX_CHOICES])
         elif one.tag == "button" or one["type"] == "submit":
             if not one["formaction"] and one["formmethod"] != "post":
                 yield [*filled, (one["name"], one["value"])]
@@ -153,7 +153,7 @@ def variants(page: Element, form: Element, fields: list[Element], filled: Pairs)
             yield changed(filled, one["name"], typed(one))
     for (name, kind), values in groups.items():
         if kind == "radio":
-            yield from (changed(filled, name, value) for value in values[:MOST_CHOICES])
+            yield from (changed(filled, name, value) for value in values[:MAX_CHOICES])
         else:
             yield from (changed(filled, name, *values[:count]) for count in (0, 1, 2, len(values)))
 

@@ -37,7 +37,7 @@ from inventory.cluster_snapshot import current_snapshot
 from inventory.clusters import find_cluster
 from inventory.models import Cluster, ResourceClaim, ResourceClaimTemplate
 
-MOST = 5  # endings shown
+MAX_BLOCKERS = 5  # shown
 
 
 class Command(BaseCommand):
@@ -113,15 +113,15 @@ def conclusion(report: SpecReport) -> list[str]:
     if report.fits:
         lines = [f"[green]✓ {'fits now'}[/]"]
     else:
-        lines = [f"[yellow]! {'does not fit now'}[/]  {escape(report.match.problem)}"]
+        lines = [f"[yellow]! does not fit now[/]  {escape(report.match.problem)}"]
     for finding in report.findings:
         lines.append(f"[red]{finding.severity}[/] {finding.code}: {escape(finding.message)}")
         if finding.fix:
             lines.append("  " + f"Try: {escape(finding.fix.after)}")
     if report.blockers.sentence:
         lines.append(escape(report.blockers.sentence))
-    for ending in report.blockers.blockers[:MOST]:
-        lines.append(f"It would fit on {escape(ending.node)} if {escape(', '.join(ending.claims))} ended.")
+    for blocker in report.blockers.blockers[:MAX_BLOCKERS]:
+        lines.append(f"It would fit on {escape(blocker.node)} if {escape(', '.join(blocker.claims))} ended.")
     return [*lines, ""]
 
 

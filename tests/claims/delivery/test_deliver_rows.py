@@ -58,7 +58,7 @@ def releasing(claim_in, gateway):
     return row_of(claim)
 
 
-def foreign(name="sam", **metadata):
+def object_of_others(name="sam", **metadata):
     return {"metadata": {"name": name, "namespace": "vision", **metadata}, "spec": make_spec()}
 
 
@@ -167,14 +167,14 @@ def test_what_goes_back_to_people_has_no_decision_left_and_its_whole_time_again(
     assert None not in (claim.decided_by, claim.decided_at, claim.expires_at)
     assert claim.approved_hash == claim.spec_hash
     if why == "stranger":
-        gateway.create(RESOURCE_CLAIM, foreign())
+        gateway.create(RESOURCE_CLAIM, object_of_others())
     elif why == "full":
         monkeypatch.setattr(gateway, "create", refuse(FULL))
     elif why == "full beside a stranger":  # who came between the look and the refusal
         create = gateway.create
 
         def come_between(kind, _manifest):
-            create(kind, foreign())
+            create(kind, object_of_others())
             raise FULL
 
         monkeypatch.setattr(gateway, "create", come_between)
@@ -290,7 +290,7 @@ def test_of_an_object_that_came_between_look_and_creation_its_label_decides(
 
     def conflict(kind, manifest):
         if comes != "nothing":  # which was made and deleted at this moment: the sweep looks again
-            create(kind, manifest if comes == "ours" else foreign())
+            create(kind, manifest if comes == "ours" else object_of_others())
         raise ClusterConflict("resourceclaims “sam” exists already.")
 
     monkeypatch.setattr(gateway, "create", conflict)
@@ -368,7 +368,7 @@ def test_only_of_a_claim_that_is_leaving_or_over_the_object_is_deleted(claim_in,
 )  # fmt: skip
 def test_an_object_is_the_claims_by_its_label_or_its_uid(claim_in, gateway, labels, known, goes):
     claim = claim_in(S.RELEASING, object_uid="")
-    made = gateway.create(RESOURCE_CLAIM, claim_manifest(claim) if labels else foreign())
+    made = gateway.create(RESOURCE_CLAIM, claim_manifest(claim) if labels else object_of_others())
     if known:
         Claim.objects.filter(pk=claim.pk).update(object_uid=made["metadata"]["uid"])
     tasks.remove(str(claim.pk))
@@ -378,7 +378,7 @@ def test_an_object_is_the_claims_by_its_label_or_its_uid(claim_in, gateway, labe
 
 def test_a_label_of_another_claim_makes_an_object_not_ours(claim_in, gateway):
     claim = claim_in(S.RELEASING)
-    gateway.create(RESOURCE_CLAIM, foreign(labels={CLAIM_LABEL: str(uuid4())}))
+    gateway.create(RESOURCE_CLAIM, object_of_others(labels={CLAIM_LABEL: str(uuid4())}))
     tasks.remove(str(claim.pk))
     assert standing(gateway) is not None
 
@@ -421,7 +421,7 @@ def test_one_made_anew_right_after_the_deletion_is_a_strangers(releasing, gatewa
 
     def delete_and_replace(*args, **more):
         assert delete(*args, **more)
-        gateway.create(RESOURCE_CLAIM, foreign())
+        gateway.create(RESOURCE_CLAIM, object_of_others())
         return True
 
     monkeypatch.setattr(gateway, "delete", delete_and_replace)
@@ -436,7 +436,7 @@ def test_a_template_waits_for_its_own_generated_claims_alone(claim_in, gateway, 
     claim = claim_in(S.RELEASING, delivery="template", problem="fra-1 cannot be reached.")
     gateway.put(NAMESPACE, {"metadata": {"name": "audio"}})
     labels = {"ours": {CLAIM_LABEL: str(claim.pk)}, "another's": {CLAIM_LABEL: str(uuid4())}}
-    made = foreign("job-1-gpu", labels=labels.get(owner, {}))
+    made = object_of_others("job-1-gpu", labels=labels.get(owner, {}))
     made["metadata"]["namespace"] = namespace
     gateway.create(RESOURCE_CLAIM, made)
     tasks.remove(str(claim.pk))
@@ -496,7 +496,7 @@ def test_a_label_that_cannot_be_written_is_said_only_where_somebody_can_mend_it(
     claim_in, gateway, monkeypatch, error, said
 ):
     claim = claim_in(S.PROVISIONED, object_uid="")
-    made = gateway.create(RESOURCE_CLAIM, foreign())
+    made = gateway.create(RESOURCE_CLAIM, object_of_others())
     Claim.objects.filter(pk=claim.pk).update(object_uid=made["metadata"]["uid"])
     before = row_of(claim)
     monkeypatch.setattr(gateway, "apply", refuse(error))
@@ -514,7 +514,7 @@ def test_a_label_for_an_unreachable_cluster_is_tried_again_without_a_word(claim_
 
 def test_an_object_of_another_uid_is_looked_at_and_not_labelled(claim_in, gateway):
     claim = claim_in(S.PROVISIONED)
-    gateway.create(RESOURCE_CLAIM, foreign())
+    gateway.create(RESOURCE_CLAIM, object_of_others())
     gateway.calls.clear()
     deliver.label(str(claim.pk))
     assert verbs(gateway) == ["get"]

@@ -10,7 +10,7 @@ from claims.quotas import quota_usage, services
 from claims.states import ClaimState
 from core.errors import Invalid, QuotaExceeded
 from inventory.models import Cluster, Device, DeviceClass, ResourceSlice
-from tests.claims.quotas.test_quota_usage import foreign
+from tests.claims.quotas.test_quota_usage import make_unmanaged
 from tests.factories import GPU_CLASS, make_claim, make_cluster, make_quota, make_team, make_user
 from tests.threads import Race, without_lock
 
@@ -95,7 +95,7 @@ def test_what_a_team_uses_of_its_guarantee_is_not_kept_twice(ask, quota, publish
     make_cluster("fra-1", teams=(nlp,))
     guarantee(nlp, 4)
     if use == "unmanaged":
-        foreign(fra, "by-hand", 3, namespace="nlp")
+        make_unmanaged(fra, "by-hand", 3, namespace="nlp")
     else:
         state = ClaimState.ALLOCATED if use == "held" else ClaimState.REQUESTED
         make_claim(nlp, cluster=fra, devices=3, state=state)

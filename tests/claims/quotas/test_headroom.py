@@ -9,7 +9,7 @@ from claims.models import Quota, TeamNamespace
 from claims.quotas.resource_quota import headrooms
 from claims.states import ClaimState
 from inventory.models import DeviceClass, ResourceClaimTemplate
-from tests.claims.quotas.test_quota_usage import foreign, plugin_pod
+from tests.claims.quotas.test_quota_usage import make_unmanaged, plugin_pod
 from tests.factories import GPU_CLASS, make_claim, make_cluster, make_quota, make_spec, make_team
 
 pytestmark = pytest.mark.django_db
@@ -38,7 +38,7 @@ def devices():
 def test_what_is_held_in_one_cluster_is_less_in_the_other(vision, fra, osl, train, quota):
     assert devices() == {"fra-1": 8, "osl-1": 8}
     make_claim(vision, cluster=fra, profile=train, devices=3, state=ClaimState.ALLOCATED)
-    foreign(osl, "by-hand", 1)
+    make_unmanaged(osl, "by-hand", 1)
     assert devices() == {"fra-1": 7, "osl-1": 5}
 
 
@@ -53,7 +53,7 @@ def test_what_stands_there_beyond_the_limit_may_stay_and_nothing_is_added(vision
     """Kubernetes makes claims of a template anew with each pod: they must not be refused."""
     template = {"profile": train, "delivery": "template", "parallel": 3, "state": ClaimState.PROVISIONED}
     make_claim(vision, cluster=fra, devices=2, **template)
-    foreign(osl, "by-hand", 1)
+    make_unmanaged(osl, "by-hand", 1)
     Quota.objects.update(devices=2)
     assert devices() == {"fra-1": 6, "osl-1": 1}
 
@@ -78,7 +78,7 @@ def test_claims_and_templates_are_counted_over_all_clusters_too(vision, fra, osl
     make_claim(
         vision, cluster=fra, profile=train, delivery="template", parallel=3, state=ClaimState.PROVISIONED
     )
-    foreign(osl, "by-hand", 1)
+    make_unmanaged(osl, "by-hand", 1)
     found = headrooms(places())
     assert [(found[place.pk].claims, found[place.pk].templates) for place in places()] == [(4, 4), (2, 2)]
 
@@ -137,7 +137,7 @@ def test_counting_costs_the_same_for_one_team_and_for_many(
 ):
     def fill(team):
         make_claim(team, cluster=fra, profile=train, state=ClaimState.ALLOCATED)
-        foreign(fra, f"hand-{team}", 1, namespace=team.slug)
+        make_unmanaged(fra, f"hand-{team}", 1, namespace=team.slug)
         plugin_pod(fra, f"pod-{team}", namespace=team.slug, nvidia_com__gpu=1)
 
     fill(vision)

@@ -14,7 +14,7 @@ from claims.models import Quota, QuotaRequest, RequestStatus, TeamNamespace, Wri
 from claims.quotas.forms import QuotaForm, QuotaGrantForm
 from claims.states import ClaimState
 from inventory.models import Cluster, DeviceClass, Namespace
-from tests.claims.quotas.test_quota_usage import foreign
+from tests.claims.quotas.test_quota_usage import make_unmanaged
 from tests.factories import (
     GPU_CLASS,
     make_claim,
@@ -51,7 +51,7 @@ def used(vision, fra, train, quota):
     runs = make_claim(vision, cluster=fra, profile=train, devices=3, state=ClaimState.ALLOCATED, name="runs")
     next_ = make_claim(vision, cluster=fra, profile=train, devices=3, replaces=runs, name="next", carried=1)
     next_.charges.update(carried=1)
-    foreign(fra, "by-hand", 6)
+    make_unmanaged(fra, "by-hand", 6)
     return quota
 
 

@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from claims.models import Quota
 from claims.states import ClaimState
-from tests.claims.quotas.test_quota_usage import foreign
+from tests.claims.quotas.test_quota_usage import make_unmanaged
 from tests.factories import make_claim, make_profile, make_quota, make_team
 
 pytestmark = pytest.mark.django_db
@@ -160,7 +160,7 @@ def test_parts_of_a_figure_are_paged_with_unmanaged_use_on_the_last_page(
 ):
     monkeypatch.setattr("claims.quotas.quota_usage.PARTS_PER_PAGE", 2)
     claims = [make_claim(vision, by=alice, cluster=fra, profile=train) for _ in range(3)]
-    foreign(fra, "by-hand", 2)
+    make_unmanaged(fra, "by-hand", 2)
     client.force_login(alice)
 
     def parts(**query):

@@ -9,7 +9,7 @@ from claims.models import Claim, Quota
 from claims.quotas.quota_usage import quota_breakdown
 from claims.states import ClaimState
 from inventory.models import Pod, ResourceClaim
-from tests.claims.quotas.test_quota_usage import foreign, plugin_pod
+from tests.claims.quotas.test_quota_usage import make_unmanaged, plugin_pod
 from tests.factories import make_claim
 
 pytestmark = pytest.mark.django_db
@@ -23,7 +23,7 @@ def page(request, client, bob, quota):
 
 
 def test_a_claim_made_by_hand_leads_to_its_page(page, client, fra):
-    row = foreign(fra, "by-hand", 2)
+    row = make_unmanaged(fra, "by-hand", 2)
     address = reverse("claims:unmanaged_claim", args=[row.uid])
     assert f'<a class="dg-link dg-break" href="{address}">vision/by-hand</a>' in page()
     assert client.get(address).status_code == 200
@@ -41,12 +41,12 @@ def test_a_pod_of_a_device_plugin_leads_to_its_node(page, fra):
 def test_what_has_no_page_is_named_without_a_link(page, vision, fra, train):
     """Under another name than the claim whose label it carries it counts, and the list leaves it out."""
     own = make_claim(vision, cluster=fra, profile=train, state=ClaimState.ALLOCATED)
-    foreign(fra, "labelled", 1, owner=str(own.pk), origin="portal")
+    make_unmanaged(fra, "labelled", 1, owner=str(own.pk), origin="portal")
     assert '<span class="dg-break">vision/labelled</span>' in page()
 
 
 def test_links_are_only_for_those_who_may_follow_them(fra, vision, quota, bob, eve):
-    foreign(fra, "by-hand", 2)
+    make_unmanaged(fra, "by-hand", 2)
     assert [bool(part.url) for part in quota_breakdown(quota, bob).unmanaged] == [True]
     assert [bool(part.url) for part in quota_breakdown(quota, eve).unmanaged] == [False]
 
@@ -58,7 +58,7 @@ def test_the_page_costs_the_same_for_one_part_and_for_many(client, bob, vision, 
 
     def fill(number):
         make_claim(vision, cluster=fra, profile=train)
-        foreign(fra, f"hand-{number}", 1)
+        make_unmanaged(fra, f"hand-{number}", 1)
         plugin_pod(fra, f"pod-{number}", nvidia_com__gpu=1)
 
     fill(0)

@@ -20,7 +20,7 @@ from tests.factories import make_claim, make_quota, make_raise, make_spec, make_
 pytestmark = pytest.mark.django_db
 
 
-def foreign(cluster, name, count, *, namespace="vision", device_class="gpu.nvidia.com", **columns):
+def make_unmanaged(cluster, name, count, *, namespace="vision", device_class="gpu.nvidia.com", **columns):
     raw = {"metadata": {"name": name}, "spec": make_spec(count, device_class=device_class)}
     fields = {"namespace": namespace, "name": name, "raw": raw, "origin": "foreign", **columns}
     return ResourceClaim.objects.create(cluster=cluster, uid=f"uid-{cluster}-{name}", **fields)
@@ -53,7 +53,7 @@ def test_a_quota_of_claims_counts_a_template_for_as_many_as_it_may_make(vision, 
     quota = quota_of_claims(vision, 10)
     make_claim(vision, cluster=fra, profile=train, parallel=4, delivery="template")
     make_claim(vision, cluster=fra, profile=train, devices=3, state=ClaimState.ALLOCATED)
-    foreign(fra, "by-hand", 2)
+    make_unmanaged(fra, "by-hand", 2)
     (row,) = quota_usage([quota])
     assert (row.held, row.reserved, row.unmanaged, row.free) == (1, 4, 1, 4)
     assert row.sentence.startswith("vision has 1 of 10 claims")
@@ -78,11 +78,11 @@ def test_a_raise_adds_to_the_limit_while_it_runs(vision, quota):
 
 def test_claims_of_kubectl_count_as_unmanaged_and_the_portals_own_do_not(vision, fra, train, quota):
     own = make_claim(vision, cluster=fra, profile=train, devices=2, state=ClaimState.ALLOCATED)
-    foreign(fra, own.name, 2, owner=str(own.pk), origin="portal")
-    foreign(fra, "by-hand", 3)
-    foreign(fra, "gone", 3, gone_at=timezone.now())
-    foreign(fra, "elsewhere", 3, namespace="somebody")
-    foreign(fra, "labelled", 1, owner=str(own.pk), origin="portal")  # not the object of that claim
+    make_unmanaged(fra, own.name, 2, owner=str(own.pk), origin="portal")
+    make_unmanaged(fra, "by-hand", 3)
+    make_unmanaged(fra, "gone", 3, gone_at=timezone.now())
+    make_unmanaged(fra, "elsewhere", 3, namespace="somebody")
+    make_unmanaged(fra, "labelled", 1, owner=str(own.pk), origin="portal")  # not the object of that claim
     (row,) = quota_usage([quota])
     assert (row.held, row.unmanaged, row.free) == (2, 4, 2)
     assert "plus 4 unmanaged" in row.sentence
@@ -105,15 +105,15 @@ def left_behind(vision, fra, train, quota):
 @pytest.mark.parametrize("is_mirrored", [True, False])
 def test_a_namespace_of_another_team_admits_what_exists_there_beside_the_quota(left_behind, fra, is_mirrored):
     if is_mirrored:
-        foreign(fra, left_behind.name, 3, owner=str(left_behind.pk), origin="portal")
-    foreign(fra, "by-hand", 1)
+        make_unmanaged(fra, left_behind.name, 3, owner=str(left_behind.pk), origin="portal")
+    make_unmanaged(fra, "by-hand", 1)
     place = TeamNamespace.objects.select_related("team").get(cluster=fra)
     room = resource_quota.headrooms([place])[place.pk]
     assert room.devices == {"gpu.nvidia.com": 7}  # 3 of vision, 1 by hand, 3 free
 
 
 def test_a_claim_counts_for_its_own_team_alone_when_its_namespace_changes_hands(left_behind, vision, fra):
-    foreign(fra, left_behind.name, 3, owner=str(left_behind.pk), origin="portal")
+    make_unmanaged(fra, left_behind.name, 3, owner=str(left_behind.pk), origin="portal")
     usage = {
         row.team.slug: (row.held, row.unmanaged)
         for row in team_usage([vision, *Team.objects.filter(slug="nlp")])
@@ -124,7 +124,7 @@ def test_a_claim_counts_for_its_own_team_alone_when_its_namespace_changes_hands(
 
 
 def test_object_of_an_adopted_claim_is_not_unmanaged_use(vision, fra, train, quota):
-    row = foreign(fra, "by-hand", 3)
+    row = make_unmanaged(fra, "by-hand", 3)
     make_claim(
         vision, cluster=fra, profile=train, name="by-hand", devices=3, origin="adopted",
         object_uid=row.uid, state=ClaimState.ALLOCATED,
@@ -135,7 +135,7 @@ def test_object_of_an_adopted_claim_is_not_unmanaged_use(vision, fra, train, quo
 
 def test_claims_generated_from_a_template_of_the_portal_are_its_own(vision, fra, train, quota):
     own = make_claim(vision, cluster=fra, profile=train, delivery="template", parallel=2)
-    row = foreign(fra, "pod-1-gpu-x", 1, origin="template")
+    row = make_unmanaged(fra, "pod-1-gpu-x", 1, origin="template")
     assert quota_usage([quota])[0].unmanaged == 1
     ResourceClaim.objects.filter(pk=row.pk).update(owner=str(own.pk))
     assert quota_usage([quota])[0].unmanaged == 0
@@ -147,7 +147,7 @@ def test_pods_of_a_device_plugin_count_and_pods_with_a_claim_of_the_scheduler_on
     plugin_pod(fra, "network", vpc_amazonaws_com__eni=1)
     mapped = {"requestMappings": [{"resourceName": "nvidia.com/gpu"}], "resourceClaimName": "made"}
     plugin_pod(fra, "served", status={"extendedResourceClaimStatus": mapped}, nvidia_com__gpu=1)
-    foreign(fra, "made", 1, origin="extended-resource")
+    make_unmanaged(fra, "made", 1, origin="extended-resource")
     assert quota_usage([quota])[0].unmanaged == 3
     found = {part.use.name: (part.use.kind, part.devices) for part in quota_breakdown(quota).unmanaged}
     assert found == {"legacy": ("Pod", 2), "made": ("ResourceClaim", 1)}
@@ -189,7 +189,7 @@ def test_the_parts_add_up_to_the_figure(vision, fra, train, quota, claims, unman
                 claim=made, position=0, name="gpu/a", profile_version=version, devices=devices, settled=None
             )
     for number, count in enumerate(unmanaged):
-        foreign(fra, f"hand-{number}", count)
+        make_unmanaged(fra, f"hand-{number}", count)
     ends = timezone.now() + timedelta(hours=1)
     for devices in raises:
         make_raise(quota, devices, ends_at=ends)
@@ -208,7 +208,7 @@ def test_counting_costs_the_same_for_one_team_and_for_many(
         make_quota(team, 1, profile=train)
         quota_of_claims(team, 3)
         make_claim(team, cluster=fra, profile=train)
-        foreign(fra, f"hand-{team}", 1, namespace=team.slug)
+        make_unmanaged(fra, f"hand-{team}", 1, namespace=team.slug)
         plugin_pod(fra, f"pod-{team}", namespace=team.slug, nvidia_com__gpu=1)
 
     fill(vision)

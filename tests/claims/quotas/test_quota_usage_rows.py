@@ -25,7 +25,7 @@ from claims.quotas.quota_usage import (
 )
 from claims.states import ClaimState
 from teams.models import Team
-from tests.claims.quotas.test_quota_usage import foreign, plugin_pod
+from tests.claims.quotas.test_quota_usage import make_unmanaged, plugin_pod
 from tests.factories import GPU_CLASS, make_claim, make_profile, make_quota, make_team
 
 MIG = "mig.nvidia.com"
@@ -250,10 +250,10 @@ def test_guarantees_of_a_class_count_what_all_teams_use(vision, fra, train, quot
     make_quota(nlp, 9, device_class=MIG)
     make_claim(vision, cluster=fra, profile=train, devices=2, state=ClaimState.ALLOCATED)
     make_claim(vision, cluster=fra, profile=train, devices=1)
-    foreign(fra, "by-hand", 4)
+    make_unmanaged(fra, "by-hand", 4)
     other = make_team("other")
     TeamNamespace.objects.create(team=other, cluster=fra, namespace="other")
-    foreign(fra, "as-by-hand", 2, namespace="other")
+    make_unmanaged(fra, "as-by-hand", 2, namespace="other")
     ended = make_claim(other, cluster=fra, profile=train, devices=4)
     ended.advance(ClaimState.WITHDRAWN, why="Not needed.")
     rows = Quota.objects.filter(guaranteed__gt=0).select_related("team")
@@ -336,8 +336,8 @@ def test_alternatives_count_for_their_own_profiles_and_teams(vision, fra, train,
 def test_unmanaged_use_counts_against_classes_and_claims_and_no_profile(vision, fra, train, quota):
     profile_quota = make_quota(vision, 9, profile=train)
     claims_quota = Quota.objects.create(team=vision, counts="claims", devices=9)
-    foreign(fra, "by-hand", 2)
-    foreign(fra, "other-class", 3, device_class=MIG)
+    make_unmanaged(fra, "by-hand", 2)
+    make_unmanaged(fra, "other-class", 3, device_class=MIG)
     plugin_pod(fra, "legacy", nvidia_com__gpu=4)
 
     def parts(row):

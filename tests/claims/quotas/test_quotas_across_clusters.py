@@ -18,7 +18,7 @@ from claims.tasks import maintain_quotas
 from cluster.protocol import NAMESPACE, RESOURCE_CLAIM, RESOURCE_QUOTA, Refused, Unreachable
 from core.errors import QuotaExceeded
 from inventory.models import Cluster, ResourceClaim
-from tests.claims.quotas.test_quota_usage import foreign
+from tests.claims.quotas.test_quota_usage import make_unmanaged
 from tests.factories import GPU_CLASS, make_cluster, make_raise, make_spec
 from tests.fakes import FakeGateway
 
@@ -53,7 +53,7 @@ class Two:
             self.gateways[cluster.name].create(RESOURCE_CLAIM, requested)
         except Refused:
             return False
-        foreign(cluster, name, count)
+        make_unmanaged(cluster, name, count)
         return True
 
     def held(self):

@@ -15,7 +15,7 @@ from claims.tasks import maintain_quotas
 from cluster.protocol import NAMESPACE, RESOURCE_QUOTA, ClusterConflict, Refused, Unreachable
 from inventory.models import Cluster, DeviceClass, ResourceClaimTemplate
 from notify.models import Notice
-from tests.claims.quotas.test_quota_usage import foreign
+from tests.claims.quotas.test_quota_usage import make_unmanaged
 from tests.claims.quotas.test_quotas_across_clusters import Two
 from tests.factories import GPU_CLASS, make_claim, make_cluster, make_quota, make_team, make_user
 
@@ -311,7 +311,7 @@ def test_the_lines_of_two_teams_in_two_clusters_are_their_own(place, fra, osl, v
     make_quota(nlp, 5)
     Quota.objects.create(team=nlp, counts="claims", devices=2)
     make_claim(nlp, cluster=osl, devices=2, state=ClaimState.ALLOCATED)
-    foreign(osl, "by-hand", 1, namespace="nlp")
+    make_unmanaged(osl, "by-hand", 1, namespace="nlp")
     assert resource_quota.hard_limits_by_namespace([place, theirs]) == {
         place.pk: HARD,
         theirs.pk: {

@@ -10,7 +10,7 @@ from claims.quotas.counts import UnmanagedUse, unmanaged_use
 from claims.quotas.quota_usage import device_capacity, quota_usage
 from claims.states import ClaimState
 from inventory.models import Device, DeviceClass, ResourceSlice
-from tests.claims.quotas.test_quota_usage import foreign, plugin_pod
+from tests.claims.quotas.test_quota_usage import make_unmanaged, plugin_pod
 from tests.factories import GPU_CLASS, make_claim, make_cluster, make_quota, make_team
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +29,7 @@ def names(team):
 
 
 def test_each_object_is_told_with_its_place_and_what_it_counts_for(vision, fra):
-    row = foreign(fra, "by-hand", 2, origin="template")
+    row = make_unmanaged(fra, "by-hand", 2, origin="template")
     DeviceClass.objects.create(cluster=fra, uid="m", name=MIG, extended_resource="example.com/mig")
     plugin_pod(fra, "legacy", nvidia_com__gpu=2, example_com__mig=1)
     assert unmanaged_use([vision.pk]) == {
@@ -68,7 +68,7 @@ def test_an_object_counts_for_the_team_whose_namespace_of_that_cluster_it_is_in(
     TeamNamespace.objects.filter(cluster=osl).update(namespace="vision-osl")
     TeamNamespace.objects.create(team=nlp, cluster=osl, namespace="vision")
     for cluster, namespace in ((fra, "vision"), (osl, "vision"), (osl, "vision-osl"), (fra, "nlp")):
-        foreign(cluster, f"claim-{namespace}", 1, namespace=namespace)
+        make_unmanaged(cluster, f"claim-{namespace}", 1, namespace=namespace)
         plugin_pod(cluster, f"pod-{cluster}-{namespace}", namespace=namespace, nvidia_com__gpu=1)
     assert names(vision) == [
         "fra-1/vision/claim-vision",
@@ -139,7 +139,7 @@ def test_a_label_makes_an_object_the_portals_only_in_the_claims_place_under_its_
         delivery=delivery,
     )
     name = "another" if what in ("another name", "of a template under any name") else claim.name
-    foreign(fra, name, 1, owner=str(claim.pk), origin="portal")
+    make_unmanaged(fra, name, 1, owner=str(claim.pk), origin="portal")
     assert (names(vision) == []) is ours
 
 
@@ -148,7 +148,7 @@ def test_a_label_makes_an_object_the_portals_only_in_the_claims_place_under_its_
     [(ClaimState.PROVISIONED, True), (ClaimState.ALLOCATED, True), (ClaimState.RELEASED, False)],
 )
 def test_an_adopted_object_is_the_portals_while_its_claim_lives(vision, fra, train, state, ours):
-    row = foreign(fra, "by-hand", 1)
+    row = make_unmanaged(fra, "by-hand", 1)
     make_claim(
         vision, cluster=fra, profile=train, name="by-hand", origin="adopted", object_uid=row.uid, state=state
     )
@@ -159,9 +159,9 @@ def test_unmanaged_use_is_read_once_for_any_number_of_quotas_and_teams(vision, f
     nlp = make_team("nlp")
     make_cluster("fra-1", teams=(nlp,))
     rows = [quota, make_quota(vision, 3, device_class=MIG), make_quota(nlp, 3)]
-    foreign(fra, "one", 2)
-    foreign(fra, "two", 1, device_class=MIG)
-    foreign(fra, "three", 3, namespace="nlp")
+    make_unmanaged(fra, "one", 2)
+    make_unmanaged(fra, "two", 1, device_class=MIG)
+    make_unmanaged(fra, "three", 3, namespace="nlp")
     assert [row.unmanaged for row in quota_usage(rows)] == [2, 1, 3]
     assert [row.unmanaged for row in quota_usage([Quota.objects.get(pk=quota.pk)])] == [2]
 

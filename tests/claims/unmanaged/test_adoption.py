@@ -46,7 +46,7 @@ def queued(monkeypatch):
     return calls
 
 
-def foreign(cluster, name="by-hand", *, devices=2, spec=None, **columns):
+def make_unmanaged(cluster, name="by-hand", *, devices=2, spec=None, **columns):
     raw = {"metadata": {"name": name}, "spec": spec or make_spec(devices)}
     values = {"uid": f"uid-{name}", "namespace": "vision", "raw": raw, "origin": "foreign", **columns}
     return ResourceClaim.objects.create(cluster=cluster, name=name, **values)
@@ -60,7 +60,7 @@ def with_nics(spec, count):
 
 @pytest.fixture
 def row(fra, gateway, quota, train, queued):
-    return foreign(fra)
+    return make_unmanaged(fra)
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_every_class_that_is_asked_for_is_charged(adoption, fra, vision, train):
     spec = with_nics(make_spec(2), 3)
     make_quota(vision, 3, device_class="nic.example.com")
     both = make_profile("both", spec=spec)
-    claim = adopt(**adoption | {"row": foreign(fra, "both", spec=spec), "profile": both})
+    claim = adopt(**adoption | {"row": make_unmanaged(fra, "both", spec=spec), "profile": both})
     assert claim.devices == 5
     assert set(claim.charges.values_list("device_class", "devices")) == {
         ("gpu.nvidia.com", 2), ("nic.example.com", 3),
@@ -299,7 +299,7 @@ def test_only_what_stays_is_adopted(adoption, row, columns, may):
     ("name", "may"), [("a" * 63, True), ("a" * 64, False), ("a.b", False), ("a-", False), ("0", True)]
 )
 def test_a_name_is_a_dns_label(adoption, fra, name, may):
-    adoption = adoption | {"row": foreign(fra, name, uid="another")}
+    adoption = adoption | {"row": make_unmanaged(fra, name, uid="another")}
     if may:
         assert adopt(**adoption).name == name
     else:
@@ -353,7 +353,7 @@ def test_profiles_fit_that_are_open_to_the_team_and_ask_for_every_class(row, fra
     Profile.objects.filter(slug="empty").update(current=None)
     fitting = [profile.slug for profile in fitting_profiles(row, vision)]
     assert fitting == ["more", "ours", "train-80"]  # by title
-    wider = foreign(fra, "wider", spec=both)
+    wider = make_unmanaged(fra, "wider", spec=both)
     assert fitting_profiles(wider, vision) == [made["more"]]
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 LIST = "/claims/unmanaged/"
 
 
-def foreign(fra, name="by-hand", *, uid="", devices=2, held=(), origin="foreign", **columns):
+def make_unmanaged(fra, name="by-hand", *, uid="", devices=2, held=(), origin="foreign", **columns):
     """A ResourceClaim in the namespace of vision that the portal did not make."""
     results = [
         {"request": "gpu", "driver": "gpu.nvidia.com", "pool": "node-1", "device": device} for device in held
@@ -44,11 +44,11 @@ def page_of(client, person, path=LIST):
 
 def test_what_no_claim_owns_is_listed_and_what_one_owns_is_not(client, alice, vision, fra, train):
     mine = make_claim(vision, by=alice, cluster=fra, name="of-portal", object_uid="uid-known")
-    foreign(fra, "labelled", owner=str(mine.pk), origin="portal")
-    foreign(fra, "known", uid="uid-known")
-    foreign(fra, "by-hand", held=("gpu-0", "gpu-1"))
-    foreign(fra, "stray", owner="0190f5d4-0000-7000-8000-000000000000", origin="portal")
-    foreign(fra, "over", gone_at=timezone.now())
+    make_unmanaged(fra, "labelled", owner=str(mine.pk), origin="portal")
+    make_unmanaged(fra, "known", uid="uid-known")
+    make_unmanaged(fra, "by-hand", held=("gpu-0", "gpu-1"))
+    make_unmanaged(fra, "stray", owner="0190f5d4-0000-7000-8000-000000000000", origin="portal")
+    make_unmanaged(fra, "over", gone_at=timezone.now())
     text = page_of(client, alice).text
     assert "by-hand" in text
     assert "stray" in text
@@ -58,12 +58,12 @@ def test_what_no_claim_owns_is_listed_and_what_one_owns_is_not(client, alice, vi
 
 def test_a_label_of_a_claim_of_another_namespace_makes_nothing_the_portals(client, alice, vision, fra, eve):
     other = make_claim(make_team("nlp", members=(eve,)), by=eve, cluster=fra, name="elsewhere")
-    foreign(fra, "pretends", owner=str(other.pk), origin="portal")
+    make_unmanaged(fra, "pretends", owner=str(other.pk), origin="portal")
     assert "pretends" in page_of(client, alice).text
 
 
 def test_others_see_none_of_it(client, alice, eve, root, fra):
-    row = foreign(fra)
+    row = make_unmanaged(fra)
     address = reverse("claims:unmanaged_claim", args=[row.uid])
     assert "by-hand" not in page_of(client, eve).text
     assert client.get(address).status_code == 404
@@ -72,8 +72,8 @@ def test_others_see_none_of_it(client, alice, eve, root, fra):
 
 
 def test_the_list_is_narrowed_and_downloaded(client, alice, fra):
-    foreign(fra, "by-hand", held=("gpu-0",))
-    foreign(fra, "=made", origin="extended-resource")
+    make_unmanaged(fra, "by-hand", held=("gpu-0",))
+    make_unmanaged(fra, "=made", origin="extended-resource")
     assert "by-hand" not in page_of(client, alice, f"{LIST}?origin=extended-resource").text
     assert "by-hand" in client.get(f"{LIST}?q=hand&team=vision&cluster=fra-1").text
     lines = b"".join(client.get(f"{LIST}?format=csv&sort=name")).decode().splitlines()
@@ -83,12 +83,12 @@ def test_the_list_is_narrowed_and_downloaded(client, alice, fra):
 
 
 def test_the_list_costs_the_same_for_one_and_for_many(client, alice, fra):
-    foreign(fra, "first", held=("gpu-0",))
+    make_unmanaged(fra, "first", held=("gpu-0",))
     page_of(client, alice)
     with CaptureQueriesContext(connection) as one:
         client.get(LIST)
     for number in range(12):
-        foreign(fra, f"more-{number}")
+        make_unmanaged(fra, f"more-{number}")
     with CaptureQueriesContext(connection) as many:
         client.get(LIST)
     assert len(many) == len(one)
@@ -103,7 +103,7 @@ def test_the_list_costs_the_same_for_one_and_for_many(client, alice, fra):
     ],
 )
 def test_the_page_explains_where_it_came_from(client, alice, fra, origin, sentence):
-    row = foreign(fra, "it", origin=origin, held=("gpu-0",))
+    row = make_unmanaged(fra, "it", origin=origin, held=("gpu-0",))
     row.raw["metadata"]["ownerReferences"] = [{"kind": "Pod", "name": "train-0"}]
     row.save(update_fields=["raw"])
     made = {"resourceClaimName": "it", "requestMappings": [{"resourceName": "nvidia.com/gpu"}]}
@@ -128,10 +128,10 @@ def test_templates_have_a_list_and_a_page(client, alice, eve, fra):
 
 @pytest.fixture
 def row(fra, gateway, quota, train):
-    """A foreign claim that holds two devices, in the mirror and in the cluster."""
+    """An unmanaged claim that holds two devices, in the mirror and in the cluster."""
     wished = {"metadata": {"name": "by-hand", "namespace": "vision"}, "spec": make_spec(2)}
     made = gateway.create(RESOURCE_CLAIM, wished)
-    return foreign(fra, uid=made["metadata"]["uid"], held=("gpu-0", "gpu-1"))
+    return make_unmanaged(fra, uid=made["metadata"]["uid"], held=("gpu-0", "gpu-1"))
 
 
 def adopt(row, root, alice, train, **more):
@@ -188,7 +188,7 @@ def test_who_and_what_does_not_fit_is_refused(row, root, alice, eve, lena, train
     other = make_profile("other", spec=make_spec(1, device_class="mig.nvidia.com"))
     with pytest.raises(Invalid, match="requests other classes"):
         adopt(row, root, alice, other)
-    generated = foreign(fra, "pod-made", origin="template")
+    generated = make_unmanaged(fra, "pod-made", origin="template")
     with pytest.raises(Conflict, match="comes and goes with its pod"):
         adopt(generated, root, alice, train)
     assert not Claim.objects.exists()

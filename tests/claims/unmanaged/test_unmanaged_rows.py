@@ -30,7 +30,7 @@ def audio(fra, eve):
     return team
 
 
-def foreign(cluster, name="by-hand", model=ResourceClaim, **columns):
+def make_unmanaged(cluster, name="by-hand", model=ResourceClaim, **columns):
     spec = make_spec(2)
     raw = {"metadata": {"name": name}, "spec": spec if model is ResourceClaim else {"spec": spec}}
     values = {"uid": f"uid-{name}", "namespace": "vision", "raw": raw, **columns}
@@ -52,12 +52,12 @@ def test_everybody_sees_what_stands_in_the_namespaces_of_their_teams(
     fra, audio, alice, bob, eve, root, model
 ):
     osl = make_cluster("osl-1", teams=(audio,))
-    foreign(fra, "of-vision", model)
-    foreign(fra, "of-audio", model, namespace="audio")
-    foreign(osl, "of-audio-in-osl", model, namespace="audio")
-    foreign(osl, "of-nobody", model)  # vision has no namespace there
-    foreign(fra, "of-system", model, namespace="kube-system")
-    foreign(fra, "gone", model, gone_at=NOON)
+    make_unmanaged(fra, "of-vision", model)
+    make_unmanaged(fra, "of-audio", model, namespace="audio")
+    make_unmanaged(osl, "of-audio-in-osl", model, namespace="audio")
+    make_unmanaged(osl, "of-nobody", model)  # vision has no namespace there
+    make_unmanaged(fra, "of-system", model, namespace="kube-system")
+    make_unmanaged(fra, "gone", model, gone_at=NOON)
     both = ["of-audio", "of-audio-in-osl"]
     seen = {
         person.username: names(unmanaged_objects(model, person))
@@ -78,7 +78,7 @@ def test_what_a_claim_of_that_place_knows_is_of_the_portal(vision, fra, alice, m
     """Also once it is over: then it is on its way out, and no object of a stranger."""
     claim = make_claim(vision, by=alice, cluster=fra, state=state, object_uid="uid-known")
     columns = {"uid": "uid-known"} if known_by == "uid" else {"owner": str(claim.pk)}
-    foreign(fra, "known", model, **columns)
+    make_unmanaged(fra, "known", model, **columns)
     assert names(unmanaged_objects(model, alice)) == []
     for place in ({"namespace": "other"}, {"namespace": "vision", "cluster": make_cluster("osl-1")}):
         Claim.objects.filter(pk=claim.pk).update(**place)
@@ -90,7 +90,7 @@ def test_what_a_claim_of_that_place_knows_is_of_the_portal(vision, fra, alice, m
 )
 def test_object_with_the_label_of_no_claim_is_unmanaged(vision, fra, alice, owner):
     make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
-    foreign(fra, owner=owner)
+    make_unmanaged(fra, owner=owner)
     assert names(unmanaged_objects(ResourceClaim, alice)) == ["by-hand"]
 
 
@@ -105,7 +105,7 @@ def pod(cluster, name, **columns):
 
 
 def test_its_users_are_pods_that_name_it_in_its_place_and_have_not_ended(fra):
-    found = UnmanagedClaim(foreign(fra))
+    found = UnmanagedClaim(make_unmanaged(fra))
     pod(fra, "b", claims=["another", "by-hand"])
     pod(fra, "a", phase="Pending")
     pod(fra, "c", phase="")
@@ -139,7 +139,7 @@ def test_its_maker_is_the_first_pod_that_owns_it(owners, maker):
 
 
 def test_its_resources_are_those_that_pods_mapped_to_it(fra):
-    row = foreign(fra)
+    row = make_unmanaged(fra)
 
     def status(name, *resources):
         mappings = [{"resourceName": one} for one in resources]
@@ -191,7 +191,7 @@ STRAY = (
     ],
 )
 def test_where_it_came_from_is_said(fra, origin, is_full, origin_said, text):
-    row = foreign(fra, origin=origin, owner="an-id")
+    row = make_unmanaged(fra, origin=origin, owner="an-id")
     if is_full:
         row.raw["metadata"] |= {
             "ownerReferences": [{"kind": "Pod", "name": "p-0"}],
@@ -244,13 +244,13 @@ def several(fra, audio, vision):
             "reservedFor": [{"name": "a"}],
         },
     }
-    foreign(
+    make_unmanaged(
         fra, "full", raw=full, state="allocated,reserved", origin="template", allocated_at=NOON,
         created_at=NOON - timedelta(hours=1),
     )  # fmt: skip
-    foreign(osl, "plain", created_at=NOON + timedelta(hours=1))
-    foreign(fra, "of-audio", namespace="audio", created_at=NOON)
-    foreign(fra, "undated")
+    make_unmanaged(osl, "plain", created_at=NOON + timedelta(hours=1))
+    make_unmanaged(fra, "of-audio", namespace="audio", created_at=NOON)
+    make_unmanaged(fra, "undated")
 
 
 def csv_of(client, path, **query):
@@ -357,9 +357,11 @@ def test_the_api_says_all_of_an_object(client, alice, several):
 
 
 def test_templates_have_a_list_of_their_own_with_what_they_ask_for(client, root, fra, audio):
-    foreign(fra, "tpl-1", ResourceClaimTemplate, created_at=NOON)
-    foreign(fra, "tpl-2", ResourceClaimTemplate, namespace="audio", created_at=NOON + timedelta(hours=1))
-    foreign(fra, "claim")
+    make_unmanaged(fra, "tpl-1", ResourceClaimTemplate, created_at=NOON)
+    make_unmanaged(
+        fra, "tpl-2", ResourceClaimTemplate, namespace="audio", created_at=NOON + timedelta(hours=1)
+    )
+    make_unmanaged(fra, "claim")
     client.force_login(root)
     head, *rows = csv_of(client, f"{LIST}templates/")
     assert head == ["Template", "Requested devices", "Team", "Namespace", "Cluster", "Created"]
@@ -381,8 +383,8 @@ def test_the_page_has_its_own_object_as_kubectl_shows_it(client, alice, root, fr
         "status": {"reservedFor": []}, "kind": "ResourceClaim", "metadata": {"name": "by-hand"},
         "spec": make_spec(2), "apiVersion": "resource.k8s.io/v1", "extra": 1,
     }  # fmt: skip
-    row = foreign(fra, raw=raw)
-    foreign(fra, "another", uid="a-uid-before")
+    row = make_unmanaged(fra, raw=raw)
+    make_unmanaged(fra, "another", uid="a-uid-before")
     client.force_login(alice)
     shown = client.get(f"{LIST}{row.uid}/").context
     assert (shown["row"], shown["unmanaged"], shown["may_adopt"]) == (row, UnmanagedClaim(row), False)
@@ -396,8 +398,8 @@ def test_the_page_has_its_own_object_as_kubectl_shows_it(client, alice, root, fr
 
 
 def test_the_page_of_a_template_is_of_that_template(client, alice, fra):
-    foreign(fra, "another", ResourceClaimTemplate, uid="a")
-    row = foreign(fra, "tpl", ResourceClaimTemplate)
+    make_unmanaged(fra, "another", ResourceClaimTemplate, uid="a")
+    row = make_unmanaged(fra, "tpl", ResourceClaimTemplate)
     client.force_login(alice)
     shown = client.get(f"{LIST}templates/{row.uid}/").context
     assert (shown["row"], shown["requested_devices"]) == (row, 2)
@@ -407,8 +409,8 @@ def test_the_page_of_a_template_is_of_that_template(client, alice, fra):
 
 @pytest.mark.parametrize("path", [LIST, f"{LIST}templates/", f"{LIST}uid-by-hand/", f"{LIST}templates/t/"])
 def test_pages_are_read_only(client, alice, fra, path):
-    foreign(fra)
-    foreign(fra, "tpl", ResourceClaimTemplate, uid="t")
+    make_unmanaged(fra)
+    make_unmanaged(fra, "tpl", ResourceClaimTemplate, uid="t")
     client.force_login(alice)
     assert client.get(path).status_code == client.head(path).status_code == 200
     assert client.post(path).status_code == 405
@@ -436,8 +438,8 @@ def freshness(fra):
     ],
 )
 def test_a_page_says_how_old_what_it_shows_is(client, alice, fra, freshness, path, hour, of_all):
-    foreign(fra)
-    foreign(fra, "tpl", ResourceClaimTemplate, uid="t")
+    make_unmanaged(fra)
+    make_unmanaged(fra, "tpl", ResourceClaimTemplate, uid="t")
     client.force_login(alice)
 
     def ages():
