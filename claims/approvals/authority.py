@@ -46,6 +46,15 @@ def active_delegations(now: datetime | None = None) -> QuerySet[Delegation]:
     )
 
 
+def _delegators(to: UUID, now: datetime) -> QuerySet[Delegation, Any]:
+    columns = [f"lead__{name}" for name in USER_FIELDS]
+    return active_delegations(now).filter(to=to).values_list("team", *columns)
+
+
+# The team and the lead of each delegation in effect to a person.
+DELEGATORS = Prepared(_delegators, UUID, datetime)
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalRoute:
     """How a request would be approved: automatically or by one of `deciders`; `rule` is its sentence."""
@@ -64,8 +73,9 @@ class ApprovalAuthority:
         self.user = user
         self._roles = roles_by_team(user)
         self._delegators: dict[UUID, list[User]] = {}
-        for delegation in active_delegations().filter(to=user):
-            self._delegators.setdefault(delegation.team_id, []).append(delegation.lead)
+        for team, *values in DELEGATORS.rows(user.pk, timezone.now()):
+            lead = User.from_db("default", USER_FIELDS, values)
+            self._delegators.setdefault(team, []).append(lead)
         self._rule_teams = teams
 
     @cached_property

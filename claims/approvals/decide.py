@@ -8,12 +8,15 @@ that names the first.
 from __future__ import annotations
 
 from datetime import datetime
+from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
 from django.db import transaction
+from django.db.models import Prefetch, prefetch_related_objects
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from claims.access import RELATED
 from claims.approvals import notices, pending
 from claims.approvals.authority import (
     ApprovalAuthority,
@@ -30,6 +33,7 @@ from claims.plans.changes import RequestChange, WantedChange, additional_usage, 
 from claims.quotas import quota_usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
+from core.prepared import PreparedObjects
 from core.times import duration as in_words
 from core.times import moment
 from core.transactions import after_commit, lock_row
@@ -92,12 +96,15 @@ def load_for_decision(
     """
     require_role(by, claim.team, at_least=Role.VIEWER)
     authority = ApprovalAuthority(by, [claim.team])
-    related = ("team", "cluster", "requested_by", "profile_version__profile")
-    claims = Claim.objects.select_related(*related).with_profiles()
-    claim = claims.get(pk=claim.pk)
+    rows = TO_DECIDE.objects(claim.pk)
+    if not rows:
+        raise Claim.DoesNotExist
+    alternatives = Alternative.objects.select_related("profile_version__profile")
+    prefetch_related_objects(rows, Prefetch("alternatives", alternatives))
+    (claim,) = rows
     effective_rule = authority.rules.for_claim(claim)
     if effective_rule.approval == Approval.BOTH:
-        claim = lock_row(claims, claim.pk)
+        claim = lock_row(Claim.objects.select_related(*RELATED).with_profiles(), claim.pk)
     # A lead who is too late learns what was decided, not that they may not decide.
     is_late = claim.state != ClaimState.REQUESTED and effective_rule.approval == Approval.BOTH
     if is_late and claim.team_id in authority.teams:
@@ -113,6 +120,11 @@ def load_for_decision(
         if first_approval is None or not repeats or first_approval.spec_hash != spec_hash:
             raise Forbidden(reason)
     return claim, effective_rule, authority.delegator(claim)
+
+
+TO_DECIDE: PreparedObjects[Claim] = PreparedObjects(
+    lambda claim: Claim.objects.select_related(*RELATED).filter(pk=claim).order_by(), UUID
+)
 
 
 def require_same_spec(claim: Claim, spec_hash: str) -> None:
