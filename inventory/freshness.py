@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db.models import FilteredRelation, Q
+from django.http import HttpRequest
 from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -61,6 +62,14 @@ def ages(resources: Iterable[str], *, cluster: Cluster | None = None) -> list[Ag
         if row is not None:
             by_cluster[pk][1].append((seen_at, error))
     return [_oldest_age(cluster, sightings, len(wanted)) for cluster, sightings in by_cluster.values()]
+
+
+def ages_for(request: HttpRequest) -> list[Age]:
+    """Return the ages of devices in all synchronised clusters, read once in a request."""
+    read: list[Age] | None = getattr(request, "ages", None)
+    if read is None:
+        read = request.ages = ages(OF_DEVICES)  # type: ignore[attr-defined]
+    return read
 
 
 @cache

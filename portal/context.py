@@ -16,7 +16,7 @@ from django.utils import timezone
 from claims.approvals.pending import Backlog, waiting_for
 from claims.models import Claim
 from core.prepared import Prepared, Statement
-from inventory.freshness import OF_DEVICES, Age, ages
+from inventory.freshness import Age, ages_for
 from notify.services import unread_notices
 from teams.access import reader_roles
 from teams.models import Role, Team, User
@@ -166,7 +166,7 @@ class Shell:
     @cached_property
     def freshness(self) -> list[Age]:
         """Return for each cluster the age of the resources from which devices are read."""
-        return ages(OF_DEVICES)
+        return ages_for(self.request)
 
     @property
     def is_stale(self) -> bool:

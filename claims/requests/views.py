@@ -28,7 +28,7 @@ from claims.requests.services import open_drafts, request_claim
 from claims.requests.suggestions import blockers_for
 from claims.states import ClaimState
 from core.errors import Forbidden, PortalError
-from inventory.freshness import OF_DEVICES, ages
+from inventory.freshness import OF_DEVICES, ages, ages_for
 from teams.access import reader_roles, team_for, user_of
 from teams.models import Role
 
@@ -287,13 +287,13 @@ def panel_context(
     try:
         if match_only:
             del fields["replaces"]  # it changes the charge, not the match
-            return match_context(planned_match(by=user_of(request), **fields), data)
+            return match_context(request, planned_match(by=user_of(request), **fields), data)
         result = preview(by=user_of(request), **fields, with_help="help" in data)
     except PortalError as refusal:
         return {"panel": None, "missing": [refusal.message]} | chosen
     form_url = request.build_absolute_uri(reverse("claims:request"))
     return {
-        **match_context(result, data),
+        **match_context(request, result, data),
         "fits": form.fits,
         "helps": relaxation_rows(result.help),
         "with_help": "help" in data,
@@ -302,9 +302,11 @@ def panel_context(
     }
 
 
-def match_context(result: PlannedMatch, data: QueryDict) -> dict[str, Any]:
+def match_context(request: HttpRequest, result: PlannedMatch, data: QueryDict) -> dict[str, Any]:
     """Return the part of the context that a planned match has."""
-    (age,) = ages(OF_DEVICES, cluster=result.plan.cluster)
+    cluster = result.plan.cluster
+    of_cluster = [age for age in ages_for(request) if age.cluster == cluster]
+    (age,) = of_cluster or ages(OF_DEVICES, cluster=cluster)  # of one that was disabled this moment
     query = preview_query(data)
     return {"panel": result, "funnel": funnel_rows(result.match), "query": query, "age": age}
 
