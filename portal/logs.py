@@ -44,6 +44,8 @@ def configure(*, json: bool, level: str) -> dict[str, Any]:
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
             "django.server": {"handlers": ["stderr"], "level": level, "propagate": False},
+            # A 4xx is told by `request_finished` with its code; Django would add a line and a traceback.
+            "django.request": {"level": "ERROR"},
             "celery": {"handlers": ["stderr"], "level": level, "propagate": False},
         },
     }

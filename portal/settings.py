@@ -1,5 +1,6 @@
 """Settings, all of them from the environment; without one, those of a developer's machine."""
 
+import logging
 from datetime import timedelta
 from pathlib import Path
 
@@ -240,6 +241,7 @@ SPECTACULAR_SETTINGS = {
     },
 }
 
+DJANGO_STRUCTLOG_STATUS_START_LOG_LEVEL = logging.DEBUG  # one line per request, when it is finished
 LOGGING = logs.configure(json=env.str("LOG_FORMAT", "json") == "json", level=env.str("LOG_LEVEL", "INFO"))
 
 # Functions that a package calls in one above it, which it must not import.

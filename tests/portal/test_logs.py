@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from portal import logs
+from tests.factories import make_user
 
 
 def line_of(message, *args, exc_info=None):
@@ -41,3 +42,29 @@ def test_every_answer_of_the_portal_is_logged_with_an_id(caplog, client):
     finished = [line for line in said if line["event"] == "request_finished"]
     assert len(finished) == 1
     assert finished[0]["request_id"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [("/help/", 200), ("/nonsense/", 404), ("/teams/", 403), ("/quotas/set/", 405), ("/api/v1/x/", 404),
+     ("/api/v1/claims/?limit=0", 422), ("/api/v1/profiles/lint/", 403)],
+)  # fmt: skip
+def test_request_is_one_line_without_a_traceback(caplog, client, path, code):
+    client.force_login(make_user("alice"))
+    for name, logger in logs.configure(json=True, level="INFO")["loggers"].items():
+        caplog.set_level(logger["level"], logger=name)
+    caplog.set_level("INFO", logger="django_structlog")
+    assert client.get(path).status_code == code
+    (record,) = caplog.records
+    assert (record.msg["event"], record.msg["code"], record.exc_info) == ("request_finished", code, None)
+    assert record.levelname == ("INFO" if code == 200 else "WARNING")
+
+
+@pytest.mark.django_db
+def test_error_of_the_portal_is_logged_with_its_traceback(caplog, client, monkeypatch):
+    client.force_login(make_user("alice"))
+    client.raise_request_exception = False
+    monkeypatch.setattr("portal.help.render", None)
+    assert client.get("/help/").status_code == 500
+    assert any(record.exc_info or record.msg.get("exc_info") for record in caplog.records)
