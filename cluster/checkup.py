@@ -9,7 +9,7 @@ them, and the tests use only the portal's identity. Never granted: `resourceclai
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -19,42 +19,63 @@ from cluster.protocol import DRA, ClusterError, Discovery, Gateway, Permission
 READ = ("get", "list", "watch")
 WRITE = ("create", "patch", "delete")
 
-# (group, resources) that every portal reads, and that one which delivers claims also writes.
+CLAIMS = (DRA, ("resourceclaims", "resourceclaimtemplates"))
+QUOTAS = ("", ("resourcequotas",))
+QUOTA_NAME = "dragoman"  # of the ResourceQuota in each namespace of a team
+
+# (group, resources) that every portal reads.
 READS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (DRA, ("deviceclasses", "resourceslices", "devicetaintrules")),
-    (DRA, ("resourceclaims", "resourceclaimtemplates")),
+    CLAIMS,
     ("", ("namespaces", "nodes", "pods", "events")),
-    ("", ("resourcequotas",)),
-)
-WRITES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (DRA, ("resourceclaims", "resourceclaimtemplates")),
-    ("", ("resourcequotas",)),
+    QUOTAS,
 )
 
 HEAD = """\
-# Permissions that Dragoman needs in this cluster ({scope}).
-# Apply it as a cluster admin, then create a token for its kubeconfig:
+# Permissions that Dragoman needs in this cluster ({what}).
+# Apply it as a cluster admin, then create a token of 90 days for its kubeconfig:
 #   kubectl apply -f this-file.yaml
-#   kubectl create token {name} --namespace {namespace} --duration 8760h
+#   kubectl create token {name} --namespace {namespace} --duration 2160h
+# Before the token expires, put a new one into the kubeconfig and give it to the portal:
+#   manage.py cluster add NAME --renew --kubeconfig FILE
 """
 
 
-def permissions(*, read_only: bool = False) -> list[Permission]:
+class Rule(NamedTuple):
+    """A rule of a role; without `names` for all objects."""
+
+    group: str
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+
+def permissions(*, read_only: bool = False, write_quotas: bool = False) -> list[Permission]:
     """Return the permissions that `manifest` grants, in every namespace."""
     return [
-        Permission(verb, resource, group)
-        for group, resources, verbs in _rules(read_only=read_only)
-        for resource in resources
-        for verb in verbs
+        Permission(verb, resource, rule.group, name=name)
+        for rule in _rules(read_only=read_only, write_quotas=write_quotas)
+        for resource in rule.resources
+        for verb in rule.verbs
+        for name in rule.names or ("",)
     ]
 
 
-def manifest(*, read_only: bool = False, name: str = "dragoman", namespace: str = "dragoman") -> str:
+def manifest(
+    *,
+    read_only: bool = False,
+    write_quotas: bool = False,
+    name: str = "dragoman",
+    namespace: str = "dragoman",
+) -> str:
     """Return the YAML that a cluster admin applies: namespace, service account, role and binding."""
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-    scope = "read-only: inventory" if read_only else "full: also creates and deletes claims and writes quotas"
-    return HEAD.format(scope=scope, name=name, namespace=namespace) + yaml.safe_dump_all(
+    scope = "read-only: inventory" if read_only else "full: also creates and deletes claims"
+    scope += " and writes quotas" if write_quotas and not read_only else ""
+    rules = _rules(read_only=read_only, write_quotas=write_quotas)
+    head = HEAD.format(what=scope, name=name, namespace=namespace)
+    return head + yaml.safe_dump_all(
         [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
             {
@@ -62,22 +83,27 @@ def manifest(*, read_only: bool = False, name: str = "dragoman", namespace: str 
                 "kind": "ServiceAccount",
                 "metadata": {"name": name, "namespace": namespace},
             },
-            {**_rbac("ClusterRole", name), "rules": [_rule(*rule) for rule in _rules(read_only=read_only)]},
+            {**_rbac("ClusterRole", name), "rules": list(map(_written, rules))},
             {**_rbac("ClusterRoleBinding", name), "roleRef": role, "subjects": [subject]},
         ],
         sort_keys=False,
     )
 
 
-def _rules(*, read_only: bool) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    return [
-        (group, resources, READ if read_only or (group, resources) not in WRITES else READ + WRITE)
-        for group, resources in READS
+def _rules(*, read_only: bool, write_quotas: bool) -> list[Rule]:
+    """Return the rules. Kubernetes cannot limit "create" to names: they are not known yet."""
+    rules = [
+        Rule(*resources, READ + WRITE if resources == CLAIMS and not read_only else READ)
+        for resources in READS
     ]
+    if write_quotas and not read_only:
+        rules += [Rule(*QUOTAS, ("create",)), Rule(*QUOTAS, ("patch", "delete"), (QUOTA_NAME,))]
+    return rules
 
 
-def _rule(group: str, resources: tuple[str, ...], verbs: tuple[str, ...]) -> dict[str, list[str]]:
-    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+def _written(rule: Rule) -> dict[str, list[str]]:
+    names = {"resourceNames": list(rule.names)} if rule.names else {}
+    return {"apiGroups": [rule.group], "resources": list(rule.resources), **names, "verbs": list(rule.verbs)}
 
 
 def _rbac(kind: str, name: str) -> dict[str, Any]:
@@ -126,7 +152,7 @@ def needed_permissions(discovery: Discovery, *, read_only: bool) -> list[Permiss
     """Return the permissions that the portal needs, without kinds that the cluster does not serve."""
     return [
         permission
-        for permission in permissions(read_only=read_only)
+        for permission in permissions(read_only=read_only, write_quotas=True)
         if permission.resource != "devicetaintrules" or discovery.taint_rules is not None
     ]
 
@@ -171,13 +197,16 @@ def _writes_quotas(permission: Permission) -> bool:
 
 def _permission(gateway: Gateway, permission: Permission, *, needed: bool) -> CheckupFinding:
     resource = ".".join(filter(None, (permission.resource, permission.group)))
-    description = f"{permission.verb} {resource}"
+    description = f"{permission.verb} {resource}" + (f" “{permission.name}”" if permission.name else "")
     if gateway.allowed(permission):
         return CheckupFinding(CheckupVerdict.GOOD, description, "allowed")
     if not needed:
         return CheckupFinding(
             CheckupVerdict.NOTE, description, "missing; needed where quotas are written to the cluster"
         )
+    option = " --write-quotas" if _writes_quotas(permission) else ""
     return CheckupFinding(
-        CheckupVerdict.BAD, description, "missing; “manage.py cluster rbac” prints the role that grants it"
+        CheckupVerdict.BAD,
+        description,
+        f"missing; “manage.py cluster rbac{option}” prints the role that grants it",
     )

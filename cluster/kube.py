@@ -281,6 +281,7 @@ class KubeGateway:
                     "resource": permission.resource,
                     "subresource": permission.subresource,
                     "namespace": permission.namespace,
+                    "name": permission.name,
                 }
             },
         }

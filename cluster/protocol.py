@@ -170,6 +170,7 @@ class Permission:
     group: str = ""
     namespace: str = ""  # "" is all namespaces
     subresource: str = ""
+    name: str = ""  # "" is all objects
 
 
 class Gateway(Protocol):

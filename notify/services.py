@@ -5,29 +5,49 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
+from django.db.models.signals import post_delete
+from django.dispatch import receiver
 from django.utils import timezone
 
 from core.transactions import after_commit
 from notify import tasks
 from notify.models import Notice
-from teams.models import User
+from teams.access import readers_among
+from teams.models import Membership, User
 
 
 def notify(
-    people: Iterable[User], *, key: str, title: str, body: str = "", url: str = "", important: bool = False
+    people: Iterable[User],
+    *,
+    key: str,
+    title: str,
+    team_id: UUID | None = None,
+    body: str = "",
+    url: str = "",
+    important: bool = False,
 ) -> None:
     """
     Add a notice for each active person, once per `key`; it is mailed to those who want that.
 
+    A notice about something of a team is only for those who may see the team: a claim stays with it when its
+    owner leaves.
     `url` is a path of the portal; `important` asks the reader to act. A title is cut at 200 characters.
     Moments in title and body are written by `core.times.utc_moment` and shown in the reader's zone.
     """
-    active = {person.pk: person for person in people if person.is_active}.values()
+    active = list({person.pk: person for person in people if person.is_active}.values())
+    readers = readers_among(active, team_id) if team_id else active
     text: dict[str, Any] = {"title": title[:200], "body": body, "url": url, "important": important}
-    rows = [Notice(user=person, key=key, **text) for person in active]
+    rows = [Notice(user=person, key=key, team_id=team_id, **text) for person in readers]
     if rows:
         Notice.objects.bulk_create(rows, ignore_conflicts=True)
         after_commit(tasks.mail_notices)
+
+
+@receiver(post_delete, sender=Membership, dispatch_uid="notify.former_member")
+def delete_notices_of_former_member(*, instance: Membership, **_: Any) -> None:
+    """They name claims and people that the reader may no longer know of."""
+    notices = Notice.objects.filter(user=instance.user_id, team=instance.team_id)
+    notices.exclude(user__is_superuser=True).delete()
 
 
 def unread_notices(user: User) -> QuerySet[Notice]:

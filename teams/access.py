@@ -137,6 +137,13 @@ def people_in(team: Team, *, at_least: Role) -> list[User]:
     return list(people.distinct().order_by("username"))
 
 
+def readers_among(people: Iterable[User], team_id: UUID) -> list[User]:
+    """Return those of `people` who may see the team; one query."""
+    people = list(people)
+    members = set(Membership.objects.filter(team=team_id, user__in=people).values_list("user", flat=True))
+    return [person for person in people if person.is_superuser or person.pk in members]
+
+
 def is_platform_admin(user: User | AnonymousUser) -> bool:
     return user.is_authenticated and user.is_superuser
 

@@ -1,6 +1,6 @@
 """API of approval rules, delegations and reasons to deny."""
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, viewsets
 from rest_framework.request import Request
@@ -113,9 +113,7 @@ class DelegationViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.Generi
     queryset = Delegation.objects.none()
 
     def get_queryset(self) -> QuerySet[Delegation]:
-        user = user_of(self.request)
-        mine = Delegation.objects.filter(Q(lead=user) | Q(to=user))
-        return mine.select_related("team", "lead", "to")
+        return services.delegations_of(user_of(self.request))
 
     @refuses(404)
     @extend_schema(request=DelegationIn, responses={201: DelegationOut})

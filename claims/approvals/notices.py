@@ -52,6 +52,7 @@ def notify_deciders(
     notify(
         deciders_on(claim, effective_rule, leads),
         key=f"ask:{claim.pk}:{stage}:{claim.state_since.timestamp():.0f}:{claim.spec_hash[:8]}",
+        team_id=claim.team_id,
         title=f"{claim} waits for your decision",
         body=" ".join(filter(None, body)),
         url=reverse("claims:approval", args=[claim.pk]),
@@ -83,6 +84,7 @@ def notify_decision(claim: Claim, *, changes: Iterable[str] = (), note: str = ""
     notify(
         [claim.requested_by],
         key=f"decided:{claim.pk}:{claim.version}",
+        team_id=claim.team_id,
         title=title,
         body=" ".join(filter(None, body)),
         url=reverse("claims:detail", args=[claim.pk]),
@@ -95,6 +97,7 @@ def notify_change(claim: Claim, by: User, changes: Iterable[str]) -> None:
     notify(
         [claim.requested_by],
         key=f"changed:{claim.pk}:{claim.spec_hash[:8]}:{int(claim.duration.total_seconds())}",
+        team_id=claim.team_id,
         title=f"{claim} was changed and still waits for approval",
         body=f"{by.label} changed it: {'; '.join(changes)}. You can withdraw it.",
         url=reverse("claims:detail", args=[claim.pk]),
@@ -107,6 +110,7 @@ def notify_escalation(claim: Claim, admins: Iterable[User], *, waited: str) -> N
     notify(
         admins,
         key=f"escalated:{claim.pk}",
+        team_id=claim.team_id,
         title=f"{claim} of {claim.team} has waited for a decision for {waited}",
         body=f"The leads of {claim.team} have not decided. Now it waits for you too.",
         url=reverse("claims:approval", args=[claim.pk]),
@@ -125,6 +129,7 @@ def notify_comment(comment: Comment, people: Iterable[User]) -> None:
     notify(
         (person for person in people if person.pk != comment.by_id),
         key=f"comment:{comment.pk}",
+        team_id=subject.team_id,
         title=(
             f"{comment.by.label} has a question about {subject}"
             if comment.question
@@ -142,6 +147,7 @@ def notify_delegate(delegation: Delegation) -> None:
     notify(
         [delegation.to],
         key=f"delegated:{delegation.pk}",
+        team_id=delegation.team_id,
         title=f"You are the delegate of {delegation.lead.label} in {delegation.team}",
         body=f"From {start} to {end} you also decide on requests of {delegation.team}, except your own.",
         url=reverse("claims:delegations"),

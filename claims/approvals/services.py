@@ -60,6 +60,12 @@ def delegate(*, by: User, team: Team, to: User, starts_at: datetime, ends_at: da
     return delegation
 
 
+def delegations_of(user: User) -> QuerySet[Delegation]:
+    """Return the delegations that `user` gave or received, in teams that they may still see."""
+    mine = Delegation.objects.filter(Q(lead=user) | Q(to=user), team__in=Team.objects.visible_to(user))
+    return mine.select_related("team", "lead", "to")
+
+
 @transaction.atomic(durable=True)
 def end_delegation(*, by: User, delegation: Delegation) -> Delegation:
     """

@@ -9,7 +9,6 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
@@ -21,7 +20,7 @@ from claims.approvals.authority import LEADS
 from claims.approvals.forms import DelegationForm, ReasonForm, RuleForm
 from claims.approvals.rules import rule_effect, rule_name
 from claims.approvals.services import default_reasons, editable_reasons
-from claims.models import ApprovalRule, Delegation, ReasonTemplate
+from claims.models import ApprovalRule, ReasonTemplate
 from core.errors import Conflict, Invalid
 from core.listing import Column, Listing
 from core.times import duration
@@ -172,8 +171,8 @@ def delegations(request: HttpRequest) -> HttpResponse:
 @require_POST
 def delegation_end(request: HttpRequest, delegation_id: UUID) -> HttpResponse:
     user = user_of(request)
-    visible = Delegation.objects.filter(Q(lead=user) | Q(to=user)).select_related("team", "lead", "to")
-    delegation = services.end_delegation(by=user, delegation=get_object_or_404(visible, pk=delegation_id))
+    delegation = get_object_or_404(services.delegations_of(user), pk=delegation_id)
+    delegation = services.end_delegation(by=user, delegation=delegation)
     messages.success(request, f"{delegation.to.label} is no longer the delegate of {delegation.lead.label}.")
     return redirect("claims:delegations")
 
@@ -183,7 +182,7 @@ def delegations_context(
 ) -> dict[str, Any]:
     user, now = user_of(request), timezone.now()
     memberships = Membership.objects.filter(user=user, role__in=LEADS).select_related("team")
-    mine = Delegation.objects.filter(Q(lead=user) | Q(to=user)).select_related("team", "lead", "to")
+    mine = services.delegations_of(user)
     return {
         "forms": [
             (row.team, bound if bound and team == row.team else delegation_form(user, row.team))

@@ -75,6 +75,7 @@ def _expire(claim: Claim, now: datetime) -> bool:
     notify(
         [claim.requested_by],
         key=f"expired:{claim.pk}",
+        team_id=claim.team_id,
         title=f"{claim} expired undecided",
         body=f"{undecided}; its quota is free again. You can ask again from its page.",
         url=reverse("claims:detail", args=[claim.pk]),
@@ -108,6 +109,7 @@ def _release(claim: Claim) -> bool:
     notify(
         people,
         key=f"ended:{claim.pk}:{end.isoformat()}",
+        team_id=claim.team_id,
         title=f"The time of {claim} is over",
         body=f"{why} {body}",
         url=reverse("claims:detail", args=[claim.pk]),
@@ -174,6 +176,7 @@ def _notify_end(claim: Claim, key: str, pods: list[str]) -> None:
     notify(
         [claim.requested_by],
         key=key,
+        team_id=claim.team_id,
         title=f"{claim} ends on {utc_moment(end)}",
         body=" ".join([_deletion_sentence(end, claim.profile_version.grace), *sentences]),
         url=reverse("claims:extend", args=[claim.pk]),
@@ -206,6 +209,7 @@ def _notify_undecided(claim: Claim, key: str) -> None:
     notify(
         [claim.requested_by],
         key=key,
+        team_id=claim.team_id,
         title=f"{claim} expires undecided on {utc_moment(end)}",
         body=f"Nobody has decided on it yet; ask {authority.join_names(deciders) or 'a platform admin'}.",
         url=reverse("claims:detail", args=[claim.pk]),
@@ -214,6 +218,7 @@ def _notify_undecided(claim: Claim, key: str) -> None:
     notify(
         deciders,
         key=key,
+        team_id=claim.team_id,
         title=f"{claim} expires on {utc_moment(end)} if nobody decides",
         body=f"{claim.requested_by.label} waits for your decision.",
         url=reverse("claims:approval", args=[claim.pk]),

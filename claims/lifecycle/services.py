@@ -237,6 +237,7 @@ def _notify_approvers(extension: Extension) -> None:
     notify(
         extension_approvers(claim, requested_by=extension.requested_by),
         key=f"extension:{extension.pk}:asked",
+        team_id=claim.team_id,
         title=f"{extension.requested_by.label} requests an extension of {claim}",
         body=" ".join(filter(None, (message, extension.reason))),
         url=reverse("claims:extension", args=[extension.pk]),
@@ -255,6 +256,7 @@ def _notify_requester(extension: Extension, by: User) -> None:
     notify(
         people,
         key=f"extension:{extension.pk}:answer",
+        team_id=claim.team_id,
         title=f"{claim} is extended" if granted else f"{claim} is not extended",
         body=" ".join(filter(None, (message, extension.decision_note))),
         url=reverse("claims:detail", args=[claim.pk]),
@@ -284,6 +286,7 @@ def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
         notify(
             [claim.requested_by],
             key=f"shortened:{claim.pk}:{until.isoformat()}",
+            team_id=claim.team_id,
             title=f"{claim} ends earlier",
             body=f"{by.label} has moved its end to {utc_moment(until)}.",
             url=reverse("claims:detail", args=[claim.pk]),
@@ -347,6 +350,7 @@ def _notify_transfer(claim: Claim, by: User, old: User, to: User) -> None:
     notify(
         [person for person in (to,) if person != by],
         key=f"handed-over:{line}",
+        team_id=claim.team_id,
         title=f"{claim} is yours now",
         body=message,
         url=reverse("claims:detail", args=[claim.pk]),
@@ -354,6 +358,7 @@ def _notify_transfer(claim: Claim, by: User, old: User, to: User) -> None:
     notify(
         [person for person in (old,) if person != by],
         key=f"handed-over:{line}",
+        team_id=claim.team_id,
         title=f"{claim} is {to.label}'s now",
         body=message,
         url=reverse("claims:detail", args=[claim.pk]),

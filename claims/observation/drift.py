@@ -69,6 +69,7 @@ def notify_drift(claim: Claim, trouble: Drift) -> None:
     notify(
         people,
         key=f"behind:{claim.pk}:{trouble.code}:{trouble.about}",
+        team_id=claim.team_id,
         title=TITLES[trouble.code] % {"claim": claim},
         body=trouble.text,
         url=reverse("claims:detail", args=[claim.pk]),

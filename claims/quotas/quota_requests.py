@@ -114,6 +114,7 @@ def _notify_expired(quota_request: QuotaRequest) -> None:
     notify(
         [quota_request.requested_by],
         key=f"quota-request-decided-{quota_request.pk}",
+        team_id=quota_request.team_id,
         title=f"Quota request of {quota_request.team} expired",
         body="Request again if it is still needed.",
         url=reverse("claims:quota_request_decision", args=[quota_request.pk]),
@@ -131,6 +132,7 @@ def notify_ends(now: datetime) -> None:
         notify(
             _people(increase),
             key=f"quota-raise-{'ended' if over else 'ends'}-{increase.pk}",
+            team_id=increase.quota.team_id,
             title=_title(increase, over=over),
             body=f"The limit is then {quota.devices}. What is held beyond it stays, and is shown as over.",
             url=reverse("claims:quota", args=[quota.pk]),

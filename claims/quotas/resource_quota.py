@@ -23,6 +23,7 @@ from claims.plans.plan import TEAM_LABEL
 from claims.quotas.counts import UnmanagedUse, unmanaged_use
 from claims.quotas.quota_usage import QuotaUsage, team_usage
 from claims.states import GRANTED
+from cluster.checkup import QUOTA_NAME
 from cluster.protocol import RESOURCE_QUOTA, ClusterConflict, ClusterError, Gateway, Manifest, Unreachable
 from dra import quota
 from dra.quantity import Quantity, QuantityError
@@ -147,7 +148,7 @@ def _namespace_usage(
     return usage
 
 
-NAME = "dragoman"
+NAME = QUOTA_NAME  # the printed role allows changes of this name only
 REFUSAL = f"exceeded quota: {NAME},"  # in the refusal of Kubernetes
 MAX_NAMED = 3  # changed lines that a sentence names
 LABEL = ("gpu.dragoman.dev/quota", "team")  # only objects with this label are ever changed or deleted

@@ -103,6 +103,7 @@ def ensure(team_namespace: TeamNamespace, gateway: Gateway) -> WrittenQuota:
         notify(
             User.objects.filter(is_superuser=True, is_active=True),
             key=f"quota-drift-{row.pk}-{row.repaired_at:%Y-%m-%d}",
+            team_id=team_namespace.team_id,
             title=(
                 f"The quota of {team_namespace.team} in {team_namespace.cluster} "
                 "was changed outside the portal"

@@ -297,6 +297,7 @@ def _notify_admins(quota_request: QuotaRequest) -> None:
     notify(
         admins,
         key=f"quota-request-{quota_request.pk}",
+        team_id=quota_request.team_id,
         title=(
             f"{quota_request.requested_by.label} requests more quota for {quota_request.team}: "
             f"{quota_words(quota_request)}"
@@ -316,6 +317,7 @@ def _notify_requester(quota_request: QuotaRequest) -> None:
     notify(
         [quota_request.requested_by],
         key=f"quota-request-decided-{quota_request.pk}",
+        team_id=quota_request.team_id,
         title=title,
         body=quota_request.decision_note,
         url=reverse("claims:quota_request_decision", args=[quota_request.pk]),

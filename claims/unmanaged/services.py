@@ -207,6 +207,7 @@ def _notify_owner(claim: Claim, by: User) -> None:
     notify(
         [claim.requested_by],
         key=f"adopted:{claim.pk}",
+        team_id=claim.team_id,
         title=f"{claim.name} is now your claim",
         body=f"{by.label} adopted ResourceClaim {claim.name} of {claim.namespace} in "
         f"{claim.cluster} for you.",

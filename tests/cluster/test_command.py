@@ -145,6 +145,7 @@ def test_a_cluster_is_removed_when_its_name_is_typed(run, fra, monkeypatch):
 
 def test_the_role_is_printed_as_yaml(run):
     assert run("rbac") == run("rbac", "--full") == manifest()
+    assert run("rbac", "--write-quotas") == manifest(write_quotas=True)
     documents = list(yaml.safe_load_all(run("rbac", "--read-only", "--name", "viewer", "--namespace", "gpu")))
     assert [item["metadata"]["name"] for item in documents] == ["gpu", "viewer", "viewer", "viewer"]
     assert documents[-1]["subjects"][0]["namespace"] == "gpu"

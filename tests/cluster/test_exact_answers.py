@@ -372,7 +372,9 @@ def test_an_object_that_is_not_there_is_none_and_a_cluster_without_kube_system_i
 @pytest.mark.parametrize("allowed", [True, False])
 def test_a_permission_is_asked_for_in_full(server, gateway, allowed):
     server.answers = [Answer(201, {"kind": "SelfSubjectAccessReview", "status": {"allowed": allowed}})]
-    fields = Permission("list", "resourceclaims", "resource.k8s.io", subresource="status", namespace="ml")
+    fields = Permission(
+        "list", "resourceclaims", "resource.k8s.io", subresource="status", namespace="ml", name="sam2"
+    )
     assert gateway.allowed(fields) is allowed
     [(method, path, body)] = asked(server)
     assert (method, path) == ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
@@ -382,6 +384,7 @@ def test_a_permission_is_asked_for_in_full(server, gateway, allowed):
         "resource": "resourceclaims",
         "subresource": "status",
         "namespace": "ml",
+        "name": "sam2",
     }
 
 
@@ -491,7 +494,7 @@ def test_a_checkup_of_a_sound_cluster_finds_everything_good():
 
 
 def test_a_checkup_tells_what_is_missing_and_what_is_only_needed_for_quotas():
-    lacks = ("create resourcequotas", "list resourcequotas", "delete resourceclaims")
+    lacks = ("create resourcequotas", "patch resourcequotas", "list resourcequotas", "delete resourceclaims")
 
     def missing(**how: Any) -> dict[str, tuple[str, str]]:
         return {
@@ -501,13 +504,16 @@ def test_a_checkup_tells_what_is_missing_and_what_is_only_needed_for_quotas():
         }
 
     role = " “manage.py cluster rbac” prints the role that grants it"
+    quota_role = role.replace("rbac", "rbac --write-quotas")
     bad = {
-        "create resourcequotas": ("bad", role),
+        "create resourcequotas": ("bad", quota_role),
+        "patch resourcequotas “dragoman”": ("bad", quota_role),
         "list resourcequotas": ("bad", role),
         "delete resourceclaims.resource.k8s.io": ("bad", role),
     }
     assert missing() == bad
-    note = {"create resourcequotas": ("note", " needed where quotas are written to the cluster")}
+    needed = ("note", " needed where quotas are written to the cluster")
+    note = {"create resourcequotas": needed, "patch resourcequotas “dragoman”": needed}
     assert missing(write_quotas=False) == bad | note
 
 

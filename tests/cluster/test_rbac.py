@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from claims.quotas.resource_quota import NAME
 from cluster.checkup import manifest, permissions
 from cluster.protocol import Permission
 
@@ -14,31 +15,50 @@ DEPLOY = Path(__file__).parents[2] / "deploy/kubernetes"
 def granted(text: str) -> set[Permission]:
     (role,) = (item for item in yaml.safe_load_all(text) if item["kind"] == "ClusterRole")
     return {
-        Permission(verb, resource, group)
+        Permission(verb, resource, group, name=name)
         for rule in role["rules"]
+        for name in rule.get("resourceNames", [""])
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
 
 
-@pytest.mark.parametrize("read_only", [True, False])
-def test_the_manifest_grants_exactly_what_is_checked(read_only):
-    assert granted(manifest(read_only=read_only)) == set(permissions(read_only=read_only))
+ROLES = [{"read_only": True}, {"read_only": False}, {"write_quotas": True}]
+
+
+@pytest.mark.parametrize("role", [*ROLES, {"read_only": True, "write_quotas": True}])
+def test_the_manifest_grants_exactly_what_is_checked(role):
+    assert granted(manifest(**role)) == set(permissions(**role))
 
 
 def test_reading_is_get_list_and_watch():
     assert {permission.verb for permission in permissions(read_only=True)} == {"get", "list", "watch"}
 
 
-def test_only_claims_templates_and_quotas_are_written():
+def test_only_claims_and_templates_are_written():
     written = set(permissions()) - set(permissions(read_only=True))
-    resources = {"resourceclaims", "resourceclaimtemplates", "resourcequotas"}
-    assert {permission.resource for permission in written} == resources
+    assert {permission.resource for permission in written} == {"resourceclaims", "resourceclaimtemplates"}
     assert {permission.verb for permission in written} == {"create", "patch", "delete"}
 
 
-@pytest.mark.parametrize("text", [manifest(), manifest(read_only=True)])
+def test_quotas_are_written_on_request_only_and_only_those_of_the_portal():
+    more = set(permissions(write_quotas=True)) - set(permissions())
+    assert {(permission.verb, permission.resource, permission.name) for permission in more} == {
+        ("create", "resourcequotas", ""),
+        ("patch", "resourcequotas", NAME),
+        ("delete", "resourcequotas", NAME),
+    }
+    assert permissions(read_only=True, write_quotas=True) == permissions(read_only=True)
+
+
+def test_the_suggested_token_lasts_90_days_and_is_renewed_with_a_command():
+    head = manifest().partition("apiVersion")[0]
+    assert "--duration 2160h" in head
+    assert "manage.py cluster add NAME --renew --kubeconfig FILE" in head
+
+
+@pytest.mark.parametrize("text", [manifest(**role) for role in ROLES])
 def test_nothing_is_granted_that_would_be_too_much(text):
     permissions_of_text = list(granted(text))
     assert permissions_of_text
@@ -48,6 +68,9 @@ def test_nothing_is_granted_that_would_be_too_much(text):
         assert permission.resource not in {"secrets", "serviceaccounts", "clusterroles"}
 
 
-@pytest.mark.parametrize(("file", "read_only"), [("rbac.yaml", False), ("rbac-read-only.yaml", True)])
-def test_the_files_to_apply_are_what_the_command_prints(file, read_only):
-    assert (DEPLOY / file).read_text() == manifest(read_only=read_only)
+@pytest.mark.parametrize(
+    ("file", "role"),
+    list(zip(("rbac-read-only.yaml", "rbac.yaml", "rbac-write-quotas.yaml"), ROLES, strict=True)),
+)
+def test_the_files_to_apply_are_what_the_command_prints(file, role):
+    assert (DEPLOY / file).read_text() == manifest(**role)

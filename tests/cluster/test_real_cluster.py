@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from kubernetes.config import incluster_config
 
-from cluster.checkup import permissions
+from cluster.checkup import QUOTA_NAME, permissions
 from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig, seal
 from cluster.kube import KubeGateway, connect
 from cluster.protocol import (
@@ -23,6 +23,7 @@ from cluster.protocol import (
     Expired,
     Kind,
     Manifest,
+    Permission,
     Refused,
     Unreachable,
 )
@@ -73,11 +74,24 @@ def test_the_printed_role_is_enough_to_deliver_and_to_take_back(portal):
         assert portal.delete(kind, "delivered", namespace="vision", uid=made["metadata"]["uid"])
 
 
-@pytest.mark.parametrize(("user", "read_only"), [("portal", False), ("reader", True)])
-def test_the_cluster_confirms_every_permission_of_the_printed_role(controlplane, user, read_only):
+@pytest.mark.parametrize(
+    ("user", "role"), [("portal", {"write_quotas": True}), ("reader", {"read_only": True})]
+)
+def test_the_cluster_confirms_every_permission_of_the_printed_role(controlplane, user, role):
     asking = gateway(controlplane, user)
-    assert [wanted for wanted in permissions(read_only=read_only) if not asking.allowed(wanted)] == []
+    assert [wanted for wanted in permissions(**role) if not asking.allowed(wanted)] == []
     asking.close()
+
+
+def test_the_portal_writes_its_own_quotas_and_no_others(portal):
+    def quota(name: str) -> Manifest:
+        return {"metadata": {"name": name, "namespace": "vision"}, "spec": {"hard": {"pods": "1000"}}}
+
+    assert not portal.allowed(Permission("patch", "resourcequotas"))
+    with pytest.raises(Refused, match="they lack “patch” on “resourcequotas”"):
+        portal.apply(RESOURCE_QUOTA, quota("of-somebody-else"))
+    made = portal.apply(RESOURCE_QUOTA, quota(QUOTA_NAME))
+    assert portal.delete(RESOURCE_QUOTA, QUOTA_NAME, namespace="vision", uid=made["metadata"]["uid"])
 
 
 def test_the_read_only_role_delivers_nothing(controlplane):

@@ -29,6 +29,7 @@ def test_notice_row_has_every_field(alice):
         notify([alice], key="claim:1", title="x" * 300, body="More.", url="/claims/1/", important=True)
     assert row(Notice.objects.get()) == {
         "user_id": alice.pk,
+        "team_id": None,
         "key": "claim:1",
         "title": "x" * 200,
         "body": "More.",

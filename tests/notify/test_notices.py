@@ -1,9 +1,11 @@
 """Telling people: once per event, behind the bell, and by mail to those who want it."""
 
+import ast
 import smtplib
 from datetime import timedelta
 
 import pytest
+from django.conf import settings as settings_of_project
 from django.core import mail
 from django.core.exceptions import ImproperlyConfigured
 from django.core.mail.backends.locmem import EmailBackend
@@ -14,6 +16,8 @@ from notify.models import Notice
 from notify.services import mark_read, notify, unread_count
 from portal.mailers import mailer
 from teams.models import User
+from teams.services import remove_member
+from tests.factories import make_team
 
 PAGE, READ, API = "/me/notices/", "/me/notices/read/", "/api/v1/notices/"
 
@@ -40,6 +44,35 @@ def test_inactive_people_get_no_notice(alice):
         alice.is_active = is_active
         notify([alice], key="k", title="t")
         assert Notice.objects.count() == told
+
+
+def test_notice_about_a_team_is_for_those_who_see_it(alice, eve, root, vision):
+    notify([alice, eve, root], key="k", title="t", team_id=vision.pk)
+    assert {notice.user for notice in Notice.objects.filter(team=vision)} == {alice, root}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_former_member_loses_the_notices_about_the_team(alice, bob, olga, root, vision, browse, api):
+    other = make_team("nlp", members=(alice,))
+    vision.memberships.create(user=root)
+    for key, team_id in (("a", vision.pk), ("b", other.pk), ("c", None)):
+        notify([alice, bob, root], key=key, title=f"notice {key}", team_id=team_id)
+    remove_member(by=olga, team=vision, member=vision.memberships.get(user=alice))
+    vision.memberships.filter(user=root).delete()
+    assert [row["title"] for row in api(alice).get(API).json()["results"]] == ["notice c", "notice b"]
+    assert "notice a" not in browse(alice).get(PAGE).text
+    assert (unread_count(bob), unread_count(root)) == (2, 3)
+
+
+def test_every_notice_of_claims_names_its_team():
+    calls = [
+        (path.name, node.lineno, {keyword.arg for keyword in node.keywords})
+        for path in (settings_of_project.BASE_DIR / "claims").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "notify"
+    ]
+    assert len(calls) > 20
+    assert [call for call in calls if "team_id" not in call[2]] == []
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ class Command(BaseCommand):
         rights = rbac.add_mutually_exclusive_group()
         rights.add_argument("--read-only", action="store_true", help="to show what there is")
         rights.add_argument("--full", action="store_true", help="to deliver claims as well; the default")
+        rbac.add_argument("--write-quotas", action="store_true", help="to write ResourceQuotas as well")
         rbac.add_argument("--name", default="dragoman", help="of the service account and its role")
         rbac.add_argument("--namespace", default="dragoman")
         change = actions.add_parser("set", help="change how the portal treats a cluster")
@@ -119,7 +120,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{name} is forgotten. Nothing was changed in the cluster itself.")
 
     def do_rbac(self, options: dict[str, Any]) -> None:
-        wanted = ("read_only", "name", "namespace")
+        wanted = ("read_only", "write_quotas", "name", "namespace")
         self.stdout.write(manifest(**{key: options[key] for key in wanted}), ending="")
 
     def do_set(self, options: dict[str, Any]) -> None:

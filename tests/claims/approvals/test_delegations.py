@@ -6,6 +6,7 @@ import pytest
 import time_machine
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
+from django.urls import reverse
 from django.utils import timezone
 
 from claims.approvals.authority import reason_not_to_decide
@@ -53,6 +54,18 @@ def test_history_names_the_delegating_lead(ask, mira, away):
         approve(claim=claim, by=mira, spec_hash=claim.spec_hash, note="Fine.")
     step = claim.history.last()
     assert (step.new, step.by, step.reason) == (ClaimState.APPROVED, mira, "Fine. As delegate of lena.")
+
+
+def test_former_member_sees_no_delegation_of_the_team(client, vision, lena, mira, away):
+    page, api = reverse("claims:delegations"), "/api/v1/delegations/"
+    client.force_login(mira)
+    assert "lena" in client.get(page).text
+    assert len(client.get(api).json()["results"]) == 1
+    vision.memberships.filter(user=mira).delete()
+    assert "lena" not in client.get(page).text
+    assert client.get(api).json()["results"] == []
+    assert client.post(reverse("claims:delegation_end", args=[away.pk])).status_code == 404
+    assert not Notice.objects.filter(user=mira)
 
 
 def test_delegate_is_notified_like_a_lead(ask, mira, away):
