@@ -1,6 +1,7 @@
 """The role of the portal: what it says, and that nothing more stands in it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -24,7 +25,7 @@ def granted(text: str) -> set[Permission]:
     }
 
 
-ROLES = [{"read_only": True}, {"read_only": False}, {"write_quotas": True}]
+ROLES: list[dict[str, Any]] = [{"read_only": True}, {"read_only": False}, {"write_quotas": True}]
 
 
 @pytest.mark.parametrize("role", [*ROLES, {"read_only": True, "write_quotas": True}])
