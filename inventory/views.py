@@ -128,7 +128,7 @@ COLUMNS: list[Column[Any]] = [  # rows carry the annotations of `nodes_for_list`
 
 def _devices(which: Q) -> Coalesce:
     here = Device.objects.present().filter(which, node=OuterRef("pk")).order_by()
-    return Coalesce(Subquery(here.values("node").annotate(count=Count("pk")).values("count")), 0)
+    return Coalesce(Subquery(here.values("node").annotate(count=Count("*")).values("count")), 0)
 
 
 def nodes_for_list() -> QuerySet[Node]:

@@ -17,6 +17,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from claims.access import NO_CLAIM
 from claims.models import Alternative, Claim, Delivery, join_profiles
 from claims.states import FINAL, LOOK, ClaimState
 from core.prepared import Prepared
@@ -25,7 +26,6 @@ from core.text import DASH
 from core.times import ago, duration
 
 REASON_LENGTH = 60
-NO_CLAIM = UUID(int=0)
 
 
 class ClaimRow(NamedTuple):

@@ -1,10 +1,11 @@
 """API of the inbox, of bulk decisions and of comments."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -58,7 +59,12 @@ class ApprovalOut(serializers.Serializer[Any]):
     decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
     decided_at = serializers.DateTimeField(allow_null=True)
     url = serializers.CharField(help_text="Path of its page")
-    claim = api_types.ClaimOut(allow_null=True)
+    claim = serializers.SerializerMethodField(allow_null=True)
+
+    @extend_schema_field(api_types.ClaimOut(allow_null=True))
+    def get_claim(self, item: Item) -> dict[str, Any] | None:
+        claims: dict[str, dict[str, Any]] = self.context["claims"]
+        return claims.get(str(item.pk))
 
 
 class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
@@ -81,8 +87,10 @@ class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
             raise Invalid(f"tab is one of {', '.join(TABS)}.", field="tab")
         search = InboxSearch(*(query.get(name, "").strip()[:200] for name in ("q", "team", "profile")))
         inbox = Inbox(user_of(request), search)
-        page = inbox.with_claims(self.paginate_queryset(inbox.tab(tab)) or [])
-        return self.get_paginated_response(ApprovalOut(page, many=True).data)
+        page: Sequence[Item] = self.paginate_queryset(inbox.tab(tab)) or []
+        claims = api_types.claims_by_keys([item.pk for item in page if item.kind == "claim"])
+        context = {"claims": {claim["id"]: claim for claim in claims}}
+        return self.get_paginated_response(ApprovalOut(page, many=True, context=context).data)
 
 
 KIND_CHOICES = [("claim", "claim"), ("extension", "extension"), ("quota", "quota")]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, cached_property, reduce
 from itertools import chain
@@ -79,7 +79,6 @@ class Item:
     decision: str = ""
     decided_at: datetime | None = None
     decided_by: User | None = None
-    claim: Claim | None = None
 
     @property
     def label(self) -> str:
@@ -215,12 +214,6 @@ class Inbox:
             for row in query.rows(list(ids[kind]))
         )
         return {item.pk: item for item in items}
-
-    def with_claims(self, items: Iterable[Item]) -> list[Item]:
-        """Return the items of claims with their `claim`, in a fixed number of queries."""
-        items = list(items)
-        claims = self.claims().in_bulk([item.pk for item in items if item.kind == "claim"])
-        return [replace(item, claim=claims.get(item.pk)) for item in items]
 
 
 class PendingRow(NamedTuple):

@@ -27,6 +27,10 @@ class Migration(migrations.Migration):
             model_name='claim',
             name='claim_live',
         ),
+        migrations.RemoveIndex(
+            model_name='claim',
+            name='claim_decided',
+        ),
         migrations.AlterField(
             model_name='claim',
             name='profile_version',
@@ -48,6 +52,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='claim',
             index=models.Index(fields=['profile_version', 'id'], name='claim_profile_version'),
+        ),
+        migrations.AddIndex(
+            model_name='claim',
+            index=models.Index(condition=models.Q(models.Q(('decided_at', None), _negated=True), models.Q(('state', 'requested'), _negated=True)), fields=['-decided_at'], include=('id', 'team'), name='claim_decided'),
         ),
         migrations.AddConstraint(
             model_name='claim',

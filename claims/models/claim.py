@@ -151,7 +151,12 @@ class Claim(models.Model):
             models.Index(fields=["state", "-created_at", "-id"], name="claim_newest_in_state"),
             GinIndex(Trigrams("name", "reason"), name="claim_text"),
             models.Index(fields=["object_uid"], name="claim_object"),
-            models.Index(fields=["-decided_at"], condition=~Q(decided_at=None), name="claim_decided"),
+            models.Index(
+                fields=["-decided_at"],
+                include=["id", "team"],
+                condition=~Q(decided_at=None) & ~Q(state=ClaimState.REQUESTED),
+                name="claim_decided",
+            ),
         )
 
     def __str__(self) -> str:
