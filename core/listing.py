@@ -348,7 +348,7 @@ def _streamed(heads: Sequence[object], rows: Generator[list[object]]) -> Iterato
 
 def _batches(rows: QuerySet[Any, Any]) -> Iterator[list[Any]]:
     """Yield the rows in lists of at most BATCH, read from one cursor; the first list is short."""
-    cursor = rows.iterator(chunk_size=BATCH if rows._prefetch_related_lookups else LINES)
+    cursor = rows.iterator(chunk_size=BATCH)
     size = LINES
     while batch := list(islice(cursor, size)):
         yield batch

@@ -10,11 +10,14 @@ from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from django.db.models import Prefetch
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from claims.models import Allocation, Claim, ProfileVersion
+from claims.models import Allocation, Alternative, Claim, join_profiles
 from core.errors import Invalid
+from core.prepared import by_keys, partial_object
+from inventory.models import Cluster
 from teams.models import Team, User
 from usage.cost import Cost, CostLine, Interval, UsageInterval, lines, per_hour, rounded_lines, total
 from usage.daily import team_costs
@@ -111,9 +114,11 @@ def active_zone() -> ZoneInfo:
 
 @dataclass(frozen=True, slots=True)
 class BilledLine:
-    """A cost line with its claim."""
+    """A cost line with its claim; `slugs` and `titles` are those of `Claim`, without reading more."""
 
     claim: Claim
+    slugs: str
+    titles: str
     product: str
     partition: str
     cost: Cost
@@ -127,6 +132,7 @@ class CostRow:
     label: str
     cost: Cost = field(default_factory=Cost)
     claim: Claim | None = None
+    titles: str = ""  # of the profiles of the claim
     person: User | None = None
     claims: set[UUID] = field(default_factory=set)
 
@@ -159,22 +165,47 @@ UNREAD = (
 )
 
 
-# What reports and their CSV show of a claim.
-REPORTED = ("name", "requested_by", "profile_version", "cluster__name")
+ALTERNATIVES = Alternative.objects.filter(claim=OuterRef("pk")).order_by("position")
+# What reports and their CSV show of a claim: many claims, and few people, clusters and profiles.
+CLAIMS = by_keys(
+    lambda key: Claim.objects.filter(pk=key).values_list(
+        *("pk", "name", "cluster", "cluster__name", "requested_by"),
+        *(f"requested_by__{name}" for name in ("username", "first_name", "last_name")),
+        *("profile_version__profile__slug", "profile_version__profile__title"),
+        ArraySubquery(ALTERNATIVES.values("profile_version__profile__slug")),
+        ArraySubquery(ALTERNATIVES.values("profile_version__profile__title")),
+        Exists(ALTERNATIVES.filter(together=True).order_by()),
+    )
+)
+
+
+def billed_lines(cost_lines: Sequence[CostLine]) -> list[BilledLine]:
+    """Return the lines with their claims, each with its name, cluster and requester; one query."""
+    claims: dict[UUID, tuple[Claim, str, str]] = {}
+    clusters: dict[UUID, Cluster] = {}
+    people: dict[UUID, User] = {}
+    keys = list({line.claim_id for line in cost_lines})
+    for pk, name, cluster, cluster_name, person, *row in CLAIMS.rows(keys) if keys else ():
+        username, first, last, slug, title, slugs, titles, together = row
+        if cluster not in clusters:
+            clusters[cluster] = partial_object(Cluster, {"id": cluster, "name": cluster_name})
+        if person not in people:
+            names = {"username": username, "first_name": first, "last_name": last}
+            people[person] = partial_object(User, {"id": person, **names})
+        claim = partial_object(
+            Claim, {"id": pk, "name": name, "cluster_id": cluster, "requested_by_id": person}
+        )
+        claim.cluster, claim.requested_by = clusters[cluster], people[person]
+        joined_slugs = join_profiles(slugs, together=together) or slug
+        claims[pk] = claim, joined_slugs, join_profiles(titles, together=together) or title
+    return [
+        BilledLine(*claims[line.claim_id], line.product, line.partition, line.cost) for line in cost_lines
+    ]
 
 
 def report(team: Team, month: Month, *, now: datetime) -> CostReport:
     """Return the report of a team's month, in a fixed number of queries for any number of claims and days."""
-    cost_lines = month_lines(team, month, RateCard.load(), now=now)
-    claims = Claim.objects.filter(pk__in=[line.claim_id for line in cost_lines]).only(*REPORTED)
-    # People and versions are few and claims are many: each of them is read once.
-    versions = ProfileVersion.objects.select_related("profile").only("profile")
-    related = ("requested_by", Prefetch("profile_version", versions))
-    claims_by_pk = claims.select_related("cluster").prefetch_related(*related).with_profiles().in_bulk()
-    billed = [
-        BilledLine(claims_by_pk[line.claim_id], line.product, line.partition, line.cost)
-        for line in cost_lines
-    ]
+    billed = billed_lines(month_lines(team, month, RateCard.load(), now=now))
     return CostReport(
         team=team,
         month=month,
@@ -194,7 +225,7 @@ def month_lines(team: Team, month: Month, card: RateCard, *, now: datetime) -> l
 
 
 def claim_row(line: BilledLine) -> CostRow:
-    return CostRow(str(line.claim.pk), line.claim.name, claim=line.claim)
+    return CostRow(str(line.claim.pk), line.claim.name, claim=line.claim, titles=line.titles)
 
 
 def person_row(line: BilledLine) -> CostRow:

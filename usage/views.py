@@ -125,7 +125,7 @@ def csv_lines(report: CostReport) -> Iterator[str]:
             claim.name,
             str(claim.pk),
             claim.requested_by.username,
-            claim.slugs,
+            line.slugs,
             claim.cluster.name,
             line.product,
             line.partition,

@@ -4,9 +4,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from claims.models import Alternative, Profile
 from claims.states import ClaimState
 from core.errors import Invalid
-from tests.factories import make_claim, make_team
+from tests.factories import make_claim, make_profile, make_team
 from tests.usage.conftest import H100, NOON, hold, price
 from usage.cost import Interval
 from usage.reports import Month, report
@@ -77,7 +78,7 @@ def test_the_number_of_queries_is_fixed(vision, alice, fra, django_assert_num_qu
     price("1")
     for _ in range(5):
         hold(make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASED), NOON - timedelta(hours=1))
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(4):
         found = report(vision, NOVEMBER, now=NOON)
         assert len(found.by_claim) == 5
 
@@ -170,6 +171,29 @@ def test_lines_of_a_month_name_claim_product_and_partition(vision, alice, lena, 
         (f"{H100} 1g.10gb", Decimal("0.13"), 1),
         ("unknown product", Decimal("1.00"), 1),
     ]
+
+
+@pytest.mark.parametrize("together", [None, False, True])
+def test_lines_name_all_profiles_of_their_claim(vision, alice, fra, together, django_assert_num_queries):
+    claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False)
+    hold(claim, NOON - timedelta(hours=2))
+    for position, slug in enumerate(("train-80", "nic") if together is not None else ()):
+        profile = Profile.objects.filter(slug=slug).first() or make_profile(slug)
+        Alternative.objects.create(
+            claim=claim,
+            position=position,
+            name=slug,
+            profile_version=profile.current,
+            devices=1,
+            together=together,
+        )
+    found = report(vision, NOVEMBER, now=NOON)
+    with django_assert_num_queries(0):
+        (line,), (row,) = found.lines, found.by_claim
+        shown = line.slugs, line.titles, row.titles, line.claim.name, line.claim.cluster.name
+        person = line.claim.requested_by.label
+    assert shown == (claim.slugs, claim.titles, claim.titles, claim.name, "fra-1")
+    assert person == "alice"
 
 
 def test_rows_are_in_order_of_cost_then_hours_then_label(vision, alice, fra):
