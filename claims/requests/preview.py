@@ -18,7 +18,7 @@ from claims.plans.plan import (
 )
 from claims.quotas import quota_usage
 from claims.quotas.quota_usage import QuotaLine, QuotaUsage
-from claims.requests import replacement
+from claims.requests.services import carried_from, plan_quota_lines
 from claims.requests.suggestions import Suggestion, suggestions_for
 from dra import match
 from dra.cluster_snapshot import ClusterSnapshot
@@ -93,7 +93,7 @@ def preview(
     planned = planned_match(by=by, **fields)
     plan, funnel, snapshot = planned.plan, planned.match, planned.snapshot
     standings = quota_usage.team_usage([plan.team])
-    lines = replacement.plan_quota_lines(standings, plan, replacement.carried_from(replaces, plan))
+    lines = plan_quota_lines(standings, plan, carried_from(replaces, plan))
     route = authority.approval_route(
         by=by,
         team=plan.team,

@@ -1,9 +1,10 @@
-"""Request and resize claims, save drafts: check access first, then the fields, then quota under lock."""
+"""Request, replace and resize claims, save drafts: first access, then fields, then quota under lock."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -21,9 +22,8 @@ from claims.models import Alternative, Claim, ClaimCharge, Delivery, Draft, Prof
 from claims.plans.changes import CurrentPart, current_parts, typed_count
 from claims.plans.plan import ProfileCount, RequestPlan, plan_request, require_permission, require_valid
 from claims.quotas import quota_usage
-from claims.requests import replacement
-from claims.requests.replacement import Carried
-from claims.states import ClaimState
+from claims.quotas.quota_usage import QuotaLine, QuotaUsage
+from claims.states import FINAL, RUNNING, ClaimState
 from core.errors import Conflict, Forbidden, Invalid, PortalError, QuotaExceeded, violated_constraint
 from core.prepared import PreparedObjects
 from core.text import counted
@@ -102,8 +102,8 @@ def _reserve(plan: RequestPlan, *, by: User, reason: str, key: str, replaces: Cl
     """
     old = lock_owned_claim(replaces, by) if replaces is not None else None
     quotas = quota_usage.lock_quotas(team=plan.team, charge=plan.charge, profiles=plan.devices_by_profile)
-    carried = replacement.carried_from(old, plan)
-    lines = replacement.plan_quota_lines(quota_usage.quota_usage(quotas), plan, carried)
+    carried = carried_from(old, plan)
+    lines = plan_quota_lines(quota_usage.quota_usage(quotas), plan, carried)
     if refusals := [line.sentence for line in lines if not line.fits]:
         raise QuotaExceeded(" ".join(refusals))
     claim = _create(plan, by=by, reason=reason, key=key, old=old, carried=carried)
@@ -223,6 +223,81 @@ def _same_request(earlier: Claim, *, team: Team, cluster: Cluster, profile: Prof
     if not same or (earlier.team_id, earlier.cluster_id) != (team.pk, cluster.pk):
         raise Invalid(f"This key was already used for the request {earlier}.")
     return earlier
+
+
+# A claim that replaces another: another count, profile or duration, requested like any claim.
+#
+# While both exist, the quota counts only the devices of the new claim beyond those of the old one
+# (`Claim.carried`, `ClaimCharge.carried`); `Claim.advance` ends that in the transaction in which the old
+# claim stops counting. Once the new claim holds its devices, the portal releases the old one. Nothing is
+# carried to or from a claim with alternatives, because its charge changes with the allocation.
+# Combined profiles carry only devices per class.
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """
+    What the new claim does not count again: devices of the profile, devices per class, and claims.
+
+    `devices` is above 0 only if both claims have the same profile.
+    """
+
+    devices: int = 0
+    classes: Mapping[str, int] = field(default_factory=dict)
+    claims: int = 0  # as a quota of claims counts them
+
+
+NOTHING = Carried()
+
+
+def plan_quota_lines(standings: Sequence[QuotaUsage], plan: RequestPlan, carried: Carried) -> list[QuotaLine]:
+    """Return the effect of `plan` on each quota, less what is carried."""
+    return quota_usage.usage_lines(
+        standings,
+        team=plan.team,
+        charge={name: count - carried.classes.get(name, 0) for name, count in plan.charge.items()},
+        profiles={profile: count - carried.devices for profile, count in plan.devices_by_profile.items()},
+        claims=plan.parallel - carried.claims,
+    )
+
+
+def carried_from(old: Claim | None, plan: RequestPlan) -> Carried:
+    """
+    Return the part of `plan` for which the replaced claim `old` already counts.
+
+    Raises Conflict or Invalid if `plan` cannot replace that claim; the result is stable while it is locked.
+    """
+    if old is None:
+        return NOTHING
+    if reason := reason_not_to_replace(old):
+        raise Conflict(reason)
+    if old.team_id != plan.team.pk:
+        raise Invalid(f"{old} belongs to {old.team}; its replacement must belong to the same team.")
+    multiple = len(plan.options) > 1
+    old_has_alternatives = any(request.get("firstAvailable") for request in requests(old.spec))
+    if old_has_alternatives or (multiple and not plan.together):
+        return NOTHING
+    counted = dict(old.charges.values_list("device_class", "devices"))
+    single_profiles = not multiple and not old.alternatives.exists()
+    same_profile = single_profiles and old.profile_version.profile_id == plan.profile.pk
+    devices = min(old.devices * old.parallel, plan.total_devices) if same_profile else 0
+    return Carried(
+        devices=devices,
+        claims=min(old.parallel, plan.parallel) if devices else 0,
+        classes={name: min(count, counted.get(name, 0)) for name, count in plan.charge.items()},
+    )
+
+
+def reason_not_to_replace(old: Claim) -> str:
+    """Return why this claim cannot be replaced now, "" if it can."""
+    if old.state not in RUNNING:
+        return f"{old} is “{old.get_state_display()}”; only a running claim can be replaced."
+    if successor := old.successors.live().first():
+        return f"{old} is already being replaced by {successor}."
+    if old.replaces is not None and old.replaces.state not in FINAL:
+        # It still shares its charge with the claim before it, so the charge cannot be carried on.
+        return f"{old} itself replaces {old.replaces}; wait until {old.replaces} is released."
+    return ""
 
 
 def resize(

@@ -11,7 +11,7 @@ from claims.lifecycle import expiry
 from claims.lifecycle.services import approve_extension, deny_extension, extend
 from claims.models import Claim, Extension, PendingRequest, ProfileVersion, Quota, RequestStatus
 from claims.quotas import quota_usage
-from claims.requests import replacement
+from claims.requests import services as requests_services
 from claims.states import ClaimState
 from core.errors import Conflict
 from tests.factories import make_profile, make_quota, make_spec
@@ -52,7 +52,7 @@ def test_of_two_replacements_at_once_one_is_made(ask, held, vision, monkeypatch,
     small = make_profile("slice-10", spec=make_spec(device_class="mig.nvidia.com"))
     old = held(4, "old")
     race = Race(monkeypatch)
-    race.hold_after(replacement, "reason_not_to_replace")
+    race.hold_after(requests_services, "reason_not_to_replace")
     if not locked:
         without_lock(monkeypatch, "claims.access.lock_claim")
     first, second = race.run(
@@ -70,7 +70,7 @@ def test_what_is_carried_is_given_up_however_late_the_old_claim_was_read(ask, he
     """The old claim ends between being read and being replaced: nothing of it may be carried on."""
     old = held(4, "old")
     race = Race(monkeypatch)
-    race.hold_after(replacement, "reason_not_to_replace")
+    race.hold_after(requests_services, "reason_not_to_replace")
     if not locked:
         without_lock(monkeypatch, "claims.access.lock_claim")
     made, _nothing = race.run(
