@@ -196,3 +196,40 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 def _metadata(name: str, namespace: str, labels: Mapping[str, str] | None) -> Manifest:
     metadata: Manifest = {"name": name, "namespace": namespace}
     return metadata | ({"labels": dict(labels)} if labels else {})
+
+
+GROUP, VERSION = "resource.k8s.io", "v1"
+# Versions whose fields differ from v1 (resource/*/types.go), and those that only have another name.
+FLAT_VERSIONS, SAME_VERSIONS = ("v1alpha3", "v1beta1"), ("v1beta2",)
+REQUEST_FIELDS = (
+    "deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity",
+)  # fmt: skip
+
+
+def converted(manifest: Json) -> Manifest | None:
+    """
+    Return a claim or template of an older version of resource.k8s.io as version v1; None if it is not older.
+
+    Before v1beta2 a request had the fields of `exactly` beside its name. What is malformed stays as it is.
+    """
+    group, _slash, version = str(manifest.get("apiVersion") or "").partition("/")
+    if group != GROUP or version not in (*FLAT_VERSIONS, *SAME_VERSIONS):
+        return None
+    result: Manifest = copy.deepcopy(dict(manifest)) | {"apiVersion": f"{GROUP}/{VERSION}"}
+    spec = result.get("spec")
+    if manifest.get("kind") == "ResourceClaimTemplate" and isinstance(spec, dict):
+        spec = spec.get("spec")
+    devices = spec.get("devices") if isinstance(spec, dict) else None
+    listed = devices.get("requests") if isinstance(devices, dict) else None
+    if version in FLAT_VERSIONS and isinstance(devices, dict) and isinstance(listed, list):
+        devices["requests"] = [_nested(request) for request in listed]
+    return result
+
+
+def _nested(request: Any) -> Any:
+    """Return a request with its device fields under `exactly`."""
+    if not isinstance(request, dict) or "exactly" in request:
+        return request
+    device_fields = {name: request[name] for name in REQUEST_FIELDS if name in request}
+    others = {name: value for name, value in request.items() if name not in REQUEST_FIELDS}
+    return others | ({"exactly": device_fields} if device_fields else {})

@@ -41,8 +41,13 @@ def spec_diff(before: Json, after: Json, *, old: str = "", new: str = "") -> lis
 
     `old` and `new` are the names of the two sides.
     """
-    old_lines, new_lines = canonical_yaml(before).splitlines(), canonical_yaml(after).splitlines()
-    lines = list(unified_diff(old_lines, new_lines, fromfile=old, tofile=new, n=3, lineterm=""))
+    return text_diff(canonical_yaml(before), canonical_yaml(after), old=old, new=new)
+
+
+def text_diff(before: str, after: str, *, old: str = "", new: str = "") -> list[DiffLine]:
+    """Return the unified diff of two texts; `old` and `new` are their names."""
+    texts = before.splitlines(), after.splitlines()
+    lines = list(unified_diff(*texts, fromfile=old, tofile=new, n=3, lineterm=""))
     return [DiffLine(line[:1], line[1:]) if line[:1] in "+- " else DiffLine("@", line) for line in lines[2:]]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -12,16 +14,19 @@ from uuid import UUID
 import yaml
 
 from claims.catalogue.sharing import least_memory
-from claims.catalogue.versions import DiffLine, spec_diff
+from claims.catalogue.versions import DiffLine, spec_diff, text_diff
 from claims.models import Delivery, Profile, ProfileVersion
 from core.errors import Invalid
+from dra import quota
 from dra.blockers import Blockers, find_blockers
 from dra.cluster_snapshot import ClusterSnapshot, flatten_lists
 from dra.combination import KnownProfile, SpecSimilarity, decompose, with_positional_names
 from dra.lint import LintFinding, NamedSpec, Subject, lint
+from dra.manifests import converted, to_yaml
 from dra.match import Drop, FunnelStep, Preview, StepKind, dropped, preview
 from dra.objects import Json, device_requests
 from dra.validation import problems
+from inventory.sync.columns import requested_resources
 
 CLAIM, TEMPLATE, POD = "ResourceClaim", "ResourceClaimTemplate", "Pod"
 # The path to the pod spec in each workload kind.
@@ -38,11 +43,17 @@ type Finder = Callable[[str, str, str], Json | None]
 
 @dataclass(frozen=True, slots=True)
 class ImportedSpec:
-    """A claim spec of the file; `title` is its kind and name, `line` the first line of its document."""
+    """
+    A claim spec of the file; `title` is its kind and name, `line` the first line of its document.
+
+    `note` says what was changed to read it, "" if nothing was, and `changes` are the lines of that.
+    """
 
     title: str
     spec: Json
     line: int
+    note: str = ""
+    changes: tuple[DiffLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +104,8 @@ def requested_specs(documents: list[Document], name: str, elsewhere: Finder) -> 
         if kind in (CLAIM, TEMPLATE):
             specs.setdefault(_key(document.content), _imported_spec(document, name))
         elif kind in POD_SPECS:
+            if proposal := _proposed_spec(document, name):
+                specs.setdefault(_key(document.content), proposal)
             for key in _named(document.content, POD_SPECS[kind]):
                 if key in in_file:
                     specs.setdefault(key, _imported_spec(in_file[key], name))
@@ -125,27 +138,102 @@ def _key(content: Json) -> tuple[str, str, str]:
 
 def _named(content: Json, path: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
     """Yield the keys of the claims and templates that a pod references."""
-    spec: Any = content
-    for step in path:
-        spec = spec.get(step) if isinstance(spec, dict) else None
     namespace = _key(content)[1]
-    for reference in (spec or {}).get("resourceClaims") or ():
+    for entry in _pod_spec(content, path).get("resourceClaims") or ():
+        reference = entry | (entry.get("source") or {})  # `source` until Kubernetes 1.30
         if reference.get("resourceClaimName"):
             yield (CLAIM, namespace, str(reference["resourceClaimName"]))
         elif reference.get("resourceClaimTemplateName"):
             yield (TEMPLATE, namespace, str(reference["resourceClaimTemplateName"]))
 
 
+def _pod_spec(content: Json, path: tuple[str, ...]) -> dict[str, Any]:
+    spec: Any = content
+    for step in path:
+        spec = spec.get(step) if isinstance(spec, dict) else None
+    return spec if isinstance(spec, dict) else {}
+
+
+MIG_RESOURCE = re.compile(r"nvidia\.com/mig-(\d+g\.\d+gb(?:\.me)?)", re.ASCII)
+
+
+def _proposed_spec(document: Document, name: str) -> ImportedSpec | None:
+    """
+    Return a claim spec for the GPUs that a pod requests by number, from a device plugin; None without any.
+
+    `changes` are the lines of its pod spec that change with it.
+    """
+    kind, _namespace, object_name = _key(document.content)
+    pod_spec = _pod_spec(document.content, POD_SPECS[kind])
+    try:
+        numbers = {
+            resource: (count, quota.class_of_resource(resource, {}))
+            for resource, count in requested_resources(pod_spec).items()
+            if count
+        }
+    except (AttributeError, TypeError):
+        raise Invalid(f"{name}, line {document.line}: the containers are malformed.") from None
+    resources = {resource: row for resource, row in numbers.items() if row[1]}
+    if not resources:
+        return None
+    names = ["gpu"] if len(resources) == 1 else [f"gpu-{number}" for number in range(1, len(resources) + 1)]
+    requests = []
+    for request_name, (resource, (count, class_name)) in zip(names, resources.items(), strict=True):
+        device_request: dict[str, Any] = {"deviceClassName": class_name, "count": count}
+        if match := MIG_RESOURCE.fullmatch(resource):
+            expression = f'device.attributes["gpu.nvidia.com"].?profile.orValue("") == "{match[1]}"'
+            device_request["selectors"] = [{"cel": {"expression": expression}}]
+        requests.append({"name": request_name, "exactly": device_request})
+    claim_name = object_name or "gpu"
+    changed = _with_claim(pod_spec, set(resources), claim_name, template=kind != POD)
+    listed = ", ".join(f"{resource}: {count}" for resource, (count, _class) in resources.items())
+    note = (
+        f"{kind} {object_name} requests {listed} from a device plugin. This claim requests the same devices; "
+        "the pod refers to it instead."
+    )
+    return ImportedSpec(
+        f"{TEMPLATE if kind != POD else CLAIM} {claim_name}",
+        {"devices": {"requests": requests}},
+        document.line,
+        note,
+        tuple(text_diff(to_yaml(pod_spec), to_yaml(changed))),
+    )
+
+
+def _with_claim(pod_spec: Json, resources: set[str], claim_name: str, *, template: bool) -> Json:
+    """Return a pod spec that refers to the claim where it requested `resources`."""
+    changed = copy.deepcopy(dict(pod_spec))
+    source = "resourceClaimTemplateName" if template else "resourceClaimName"
+    changed["resourceClaims"] = [*(changed.get("resourceClaims") or ()), {"name": "gpu", source: claim_name}]
+    for container in [*(changed.get("initContainers") or ()), *(changed.get("containers") or ())]:
+        wanted = container.get("resources") or {}
+        for part in ("limits", "requests"):
+            left = {key: value for key, value in (wanted.get(part) or {}).items() if key not in resources}
+            if len(left) < len(wanted.get(part) or {}):
+                wanted["claims"] = [{"name": "gpu"}]
+                wanted |= {part: left} if left else {}
+                if not left:
+                    del wanted[part]
+    return changed
+
+
 def _imported_spec(document: Document, name: str) -> ImportedSpec:
     kind, _namespace, object_name = _key(document.content)
     title = f"{kind} {object_name}".strip()
-    spec = document.content.get("spec")
+    newer = converted(document.content)
+    note = ""
+    changes: tuple[DiffLine, ...] = ()
+    if newer is not None:
+        note = f"Converted from {document.content['apiVersion']}: Kubernetes 1.38 no longer serves v1beta1."
+        changes = tuple(text_diff(to_yaml(document.content), to_yaml(newer)))
+    content = document.content if newer is None else newer
+    spec = content.get("spec")
     if kind == TEMPLATE and isinstance(spec, dict):
         spec = spec.get("spec")
     spec = spec if isinstance(spec, dict) else {}
     if messages := [str(problem) for problem in problems(spec) if not problem.path.endswith(".expression")]:
         raise Invalid(f"{name}, line {document.line}: {title} is invalid. {' '.join(messages)}")
-    return ImportedSpec(title, spec, document.line)
+    return ImportedSpec(title, spec, document.line, note, changes)
 
 
 MAX_EXAMPLES = 1  # dropped devices shown per step
@@ -261,13 +349,15 @@ class ImportedClaim:
 
     `exact` are the profiles with the same spec. If there are none, `combination` are profiles that give it
     together, exactly or nearly, and `nearest` the single profiles with the fewest differences; `nearest` is
-    empty if the combination is exact.
+    empty if the combination is exact. `note` and `changes` are those of `ImportedSpec`.
     """
 
     title: str
     name: str
     delivery: str
     spec: Json
+    note: str
+    changes: tuple[DiffLine, ...]
     exact: tuple[ProfileMatch, ...]
     combination: ProfileCombination | None
     nearest: tuple[ProfileMatch, ...]
@@ -327,6 +417,8 @@ def _import_claim(
         name=name,
         delivery=Delivery.TEMPLATE if kind == TEMPLATE else Delivery.CLAIM,
         spec=imported.spec,
+        note=imported.note,
+        changes=imported.changes,
         exact=tuple(exact),
         combination=combination,
         nearest=tuple(replace(match, lines=_diff(match.similarity.spec, imported.spec)) for match in nearest),

@@ -166,8 +166,6 @@ class TypeChecker:
         if prefix and (full := f"{prefix}.{node.function}".lstrip(".")) in self.functions:
             node.function, node.target = full, None
             return self._resolve(node, full)
-        if prefix == "format":
-            raise not_here(f"format.{node.function}")
         self.check(node.target)
         return self._resolve(node, node.function)
 

@@ -103,6 +103,7 @@ def size_at(path: Path | None, device: VariablePart) -> Size | None:
 
 
 ADDRESS = Size(4, 16)  # bytes
+FORMAT_PATTERN, FORMAT_SIZE = 128, 64  # apiserver `pkg/cel/limits.go`
 
 
 class Estimate(NamedTuple):
@@ -238,8 +239,15 @@ def _holds(call: CostCall) -> Estimate:
     return Estimate(cost)
 
 
+def _validate(call: CostCall) -> Estimate:
+    """Estimate by the text's length; upstream takes every format for a pattern of 128 characters."""
+    return Estimate(scaled(scaled(call.size(1).most, TRAVERSAL), FORMAT_PATTERN * PATTERN))
+
+
 def _equality(call: CostCall) -> Estimate | None:
     left, right = (part.type for part in call.parts)
+    if left.name == right.name == "kubernetes.NamedFormat":
+        return Estimate(scaled(FORMAT_SIZE, TRAVERSAL))
     return Estimate(1) if left.name == right.name and left.name in SMALL else None
 
 
@@ -335,6 +343,7 @@ BY_FUNCTION: dict[str, Callable[[CostCall], Estimate | None]] = {
     "find": _find,
     "findAll": _find,
     "containsIP": _holds,
+    "validate": _validate,
     "containsCIDR": _holds,
     "_==_": _equality,
 }

@@ -16,6 +16,7 @@ from typing import Any
 
 from dra.attributes import Version, VersionError
 from dra.cel import values
+from dra.cel.name_formats import FORMAT_FUNCTIONS
 from dra.cel.standard_functions import CONVERSIONS, OPTIONAL_FUNCTIONS, checked
 from dra.cel.syntax import NotPreviewable
 from dra.cel.values import (
@@ -435,5 +436,6 @@ OVERLOADS: dict[str, Callable[..., Any]] = (
     | LIST_FUNCTIONS
     | QUANTITY_FUNCTIONS
     | NETWORK_FUNCTIONS
+    | FORMAT_FUNCTIONS
     | OPTIONAL_FUNCTIONS
 )

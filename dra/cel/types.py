@@ -354,6 +354,21 @@ containsCIDR .cidr_contains_cidr_string(net.CIDR, string) bool
 containsCIDR .cidr_contains_cidr(net.CIDR, net.CIDR) bool
 prefixLength .cidr_prefix_length(net.CIDR) int
 masked .cidr_masked(net.CIDR) net.CIDR
+validate .format-validate(kubernetes.NamedFormat, string) optional_type(list(string))
+format.named format-named(string) optional_type(kubernetes.NamedFormat)
+format.dns1123Label format.dns1123Label() kubernetes.NamedFormat
+format.dns1123Subdomain format.dns1123Subdomain() kubernetes.NamedFormat
+format.dns1035Label format.dns1035Label() kubernetes.NamedFormat
+format.qualifiedName format.qualifiedName() kubernetes.NamedFormat
+format.dns1123LabelPrefix format.dns1123LabelPrefix() kubernetes.NamedFormat
+format.dns1123SubdomainPrefix format.dns1123SubdomainPrefix() kubernetes.NamedFormat
+format.dns1035LabelPrefix format.dns1035LabelPrefix() kubernetes.NamedFormat
+format.labelValue format.labelValue() kubernetes.NamedFormat
+format.uri format.uri() kubernetes.NamedFormat
+format.uuid format.uuid() kubernetes.NamedFormat
+format.byte format.byte() kubernetes.NamedFormat
+format.date format.date() kubernetes.NamedFormat
+format.datetime format.datetime() kubernetes.NamedFormat
 """
 
 
@@ -376,7 +391,7 @@ NAMED = {
     named.name: named
     for named in (
         *(DYN, BOOL, INT, UINT, DOUBLE, STRING, BYTES),
-        *(TIMESTAMP, DURATION, QUANTITY, SEMVER, IP, CIDR),
+        *(TIMESTAMP, DURATION, QUANTITY, SEMVER, IP, CIDR, FORMAT),
     )
 }
 WORD = re.compile(r"[\w.]+|[(),]")
@@ -466,12 +481,12 @@ def _functions(*tables: str) -> dict[str, list[Overload]]:
 FUNCTIONS = _functions(STANDARD, EXTENSIONS)
 WITH_LISTS = _functions(STANDARD, EXTENSIONS, LIST_TYPE_ATTRIBUTES)
 OVERLOADS = {overload.name: overload for overloads in WITH_LISTS.values() for overload in overloads}
-# Times, string formats, URLs and named formats exist upstream; nothing of a device is made of them. Functions
+# Times, string formats and URLs exist upstream; nothing of a device is made of them. Functions
 # that need an `authorizer` exist too, but no selector has one.
 NOT_HERE = frozenset(
     (
         *("timestamp", "duration", "getFullYear", "getMonth", "getDayOfYear", "getDayOfMonth", "getDate"),
-        *("getDayOfWeek", "getHours", "getMinutes", "getSeconds", "getMilliseconds", "format", "validate"),
+        *("getDayOfWeek", "getHours", "getMinutes", "getSeconds", "getMilliseconds", "format"),
         *("url", "isURL", "getScheme", "getHost", "getHostname", "getPort", "getEscapedPath", "getQuery"),
         *(
             "path",

@@ -202,6 +202,12 @@ class Prefix(NamedTuple):
         return f"{self.ip}/{self.bits}"
 
 
+class Format(NamedTuple):
+    """A named format of texts, by its name in `format.<name>()`."""
+
+    name: str
+
+
 class TypeValue(NamedTuple):
     """What type() gives; types are told apart by name alone."""
 
@@ -295,6 +301,7 @@ NAMES: dict[type, Type] = {
     Version: types.SEMVER,
     Address: types.IP,
     Prefix: types.CIDR,
+    Format: types.FORMAT,
     TypeValue: types.TYPE,
 }
 

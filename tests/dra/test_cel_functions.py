@@ -58,6 +58,37 @@ isCIDR('10.0.0.0/8')
 [1, 2, 3].reverse() == [3, 2, 1]
 [3, 1, 2].sort() == [1, 2, 3]
 [1, 1, 2].distinct() == [1, 2]
+!format.dns1123Label().validate('a-1').hasValue()
+format.dns1123Label().validate('a.b').value() == ['must not contain dots']
+format.dns1123Label().validate('A').value()[0].startsWith('a lowercase RFC 1123 label must')
+format.dns1123Label().validate('A').value()[0].endsWith("is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')")
+format.named('dns1123Label').value() == format.dns1123Label()
+!(format.dns1123Label() == format.dns1123Subdomain())
+!format.named('dns1123label').hasValue()
+format.dns1123Subdomain().validate('').hasValue()
+!format.dns1123Subdomain().validate('a.b').hasValue()
+format.dns1035Label().validate('1a').hasValue()
+!format.dns1123LabelPrefix().validate('ab-').hasValue()
+format.dns1123Label().validate('ab-').hasValue()
+!format.qualifiedName().validate('example.com/Name').hasValue()
+format.qualifiedName().validate('/').value().size() == 3
+format.qualifiedName().validate('a/b/c').value().size() == 1
+!format.labelValue().validate('').hasValue()
+format.labelValue().validate('-').hasValue()
+!format.uuid().validate('123e4567-e89b-12d3-a456-426614174000').hasValue()
+format.uuid().validate('GPU-1').value() == ['does not match the UUID format']
+!format.byte().validate('aGVsbG8=').hasValue()
+format.byte().validate('').value() == ['invalid base64']
+!format.date().validate('2024-02-29').hasValue()
+format.date().validate('2023-02-29').hasValue()
+!format.datetime().validate('2021-01-01T23:59:59Z').hasValue()
+format.datetime().validate('2021-01-01T24:00:00Z').value() == ['invalid datetime']
+!format.uri().validate('http://example.com/a?b').hasValue()
+!format.uri().validate('/path').hasValue()
+format.uri().validate('example.com').value() == ['parse "example.com": invalid URI for request']
+format.uri().validate('http://a b/').value() == ['parse "http://a b/": invalid character " " in host name']
+format.uri().validate('http://a/%zz').value() == ['parse "http://a/%zz": invalid URL escape "%zz"']
+format.uri().validate('http://a:x/').value() == ['parse "http://a:x/": invalid port ":x" after host']
 [[1], [2, 3]].flatten() == [1, 2, 3]
 lists.range(3) == [0, 1, 2]
 'a-b-c'.split('-', 2) == ['a', 'b-c']

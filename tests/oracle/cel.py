@@ -24,6 +24,7 @@ from tests.oracle.cel_expressions import expression
 from tests.oracle.upstream import ask
 
 SLACK = 100  # upstream's own estimate is a unit short for each `[?x]` of a list
+UNDERESTIMATED = "uri"  # upstream runs it as a pattern of 1,103 characters and estimates it as one of 128
 DEVICES = 4  # that each expression is tried on
 SWITCHES = (
     {"ConsumableCapacity": True},
@@ -102,7 +103,7 @@ def _on_device(
     except EvaluationError as error:
         ours = error
     seen["failed" if failed else str(verdict["matches"]).lower()] += 1
-    if verdict["cost"] > selector.cost + SLACK:
+    if verdict["cost"] > selector.cost + SLACK and UNDERESTIMATED not in case["expression"]:
         yield Difference(
             "costs more than estimated", {**case, "devices": [one]}, verdict["cost"], selector.cost
         )

@@ -8,7 +8,16 @@ import random
 from collections.abc import Callable
 
 from tests.oracle.cel_values import Values
-from tests.oracle.cel_words import AMOUNTS, DRIVER, NAMES, PATTERNS, PLACES, VERSIONS
+from tests.oracle.cel_words import (
+    AMOUNTS,
+    DRIVER,
+    FORMATS,
+    FORMATTED,
+    NAMES,
+    PATTERNS,
+    PLACES,
+    VERSIONS,
+)
 
 
 class Expressions(Values):
@@ -58,6 +67,15 @@ class Expressions(Values):
         ]
         return self.dice.choice([*choices, *self.searches(depth)])()
 
+    def format(self) -> str:
+        """Return a named format, one of ten through its name."""
+        name = self.one(*FORMATS)
+        return self.one(*([f"format.{name}()"] * 9), f"format.named('{name}').value()")
+
+    def formatted(self, depth: int) -> str:
+        """Return a text that a format accepts or nearly does."""
+        return self.one(self.of("string", depth), *(repr(text) for text in FORMATTED))
+
     def searches(self, depth: int) -> list[Callable[[], str]]:
         """Return rules about lists, maps and what is in them."""
         of = self.of
@@ -95,6 +113,15 @@ class Expressions(Values):
             lambda: f"{of('cidr', depth)}.containsIP({self.one(of('ip', depth), of('string', depth))})",
             lambda: f"{of('cidr', depth)}.containsCIDR({of('cidr', depth)})",
             lambda: f'ip.isCanonical("{self.one(*PLACES)}")',
+            lambda: f"{self.format()}.validate({self.formatted(depth)}).hasValue()",
+            lambda: (
+                f"{self.format()}.validate({self.formatted(depth)}).orValue([]) == {of('strings', depth)}"
+            ),
+            lambda: (
+                f"{self.format()}.validate({self.formatted(depth)}).orValue(['']).join('|').size() > {self.one('0', '20', '100', '250')}"
+            ),
+            lambda: f"{self.format()} {self.one('==', '==', '!=')} {self.format()}",
+            lambda: f"format.named({self.one(of('string', depth), *map(repr, FORMATS))}).hasValue()",
             lambda: f"bool({of('string', depth)})",
             lambda: (
                 f"type({of(other, depth)}) == {self.one('string', 'int', 'map', 'list', 'bool', 'net.IP', 'type', 'uint')}"

@@ -77,6 +77,7 @@ class Command(BaseCommand):
                 {
                     "title": document.title,
                     "line": document.line,
+                    "note": document.note,
                     "clusters": [report.as_json() for report in document_reports],
                 }
                 for document, document_reports in reports
@@ -92,6 +93,9 @@ class Command(BaseCommand):
 
     def explain(self, wanted: ImportedSpec, reports: list[SpecReport]) -> None:
         show(self.stdout, f"[bold]{escape(wanted.title)}[/]")
+        if wanted.note:
+            show(self.stdout, escape(wanted.note))
+            show(self.stdout, *(escape(f"{line.sign} {line.text}") for line in wanted.changes))
         if not reports:
             self.stdout.write("There is no cluster to look at.")
         for report in reports:

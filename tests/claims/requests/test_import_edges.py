@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+import yaml
 from django.contrib.messages import get_messages
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.http import QueryDict
@@ -451,3 +452,120 @@ def test_a_selector_that_does_not_compile_is_compared_and_not_refused(db):
     (found,) = found_for(claim_yaml(spec=make_spec(selectors=[{"cel": {"expression": "device."}}])))
     assert [near.profile.slug for near in found.nearest] == ["gpu"]
     assert "is invalid" in refusal_of(found_for, claim_yaml(spec=make_spec(-1)))
+
+
+# Older versions, and pods that request GPUs by number.
+
+FLAT = """apiVersion: resource.k8s.io/{version}
+kind: {kind}
+metadata: {{name: mine}}
+spec: {spec}
+"""
+FLAT_REQUEST = "{devices: {requests: [{name: gpu, deviceClassName: gpu.nvidia.com, count: 2}]}}"
+V1_SPEC = {
+    "devices": {
+        "requests": [
+            {
+                "name": "gpu",
+                "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2},
+            }
+        ]
+    }
+}
+
+
+def specs_in(text):
+    return requested_specs(read_documents(text, "f"), "f", lambda *_key: None)
+
+
+@pytest.mark.parametrize("version", ["v1alpha3", "v1beta1"])
+@pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])
+def test_flat_requests_of_older_versions_are_converted(version, kind):
+    spec = FLAT_REQUEST if kind == "ResourceClaim" else "{spec: " + FLAT_REQUEST + "}"
+    (imported,) = specs_in(FLAT.format(version=version, kind=kind, spec=spec))
+    assert imported.spec == V1_SPEC
+    assert f"Converted from resource.k8s.io/{version}" in imported.note
+    signs = {(line.sign, line.text.strip()) for line in imported.changes}
+    assert ("-", f"apiVersion: resource.k8s.io/{version}") in signs
+    assert ("+", "apiVersion: resource.k8s.io/v1") in signs
+    assert ("+", "exactly:") in signs
+
+
+def test_v1beta2_differs_from_v1_in_its_name_only():
+    text = to_yaml(resource_claim("mine", "default", V1_SPEC)).replace("k8s.io/v1", "k8s.io/v1beta2")
+    (imported,) = specs_in(text)
+    assert imported.spec == V1_SPEC
+    assert [line.sign for line in imported.changes if line.sign in "+-"] == ["-", "+"]
+
+
+def test_flat_request_of_v1_is_an_error_as_in_kubernetes():
+    text = FLAT.format(version="v1", kind="ResourceClaim", spec=FLAT_REQUEST)
+    assert "The API has no field deviceClassName here" in refusal_of(specs_in, text)
+
+
+@pytest.mark.parametrize(
+    "spec", ["[]", "{devices: []}", "{devices: {requests: {}}}", "{devices: {requests: [1]}}"]
+)
+def test_malformed_claim_of_an_older_version_is_refused(spec):
+    text = FLAT.format(version="v1beta1", kind="ResourceClaim", spec=spec)
+    assert "ResourceClaim mine is invalid." in refusal_of(specs_in, text)
+
+
+def test_alternatives_of_v1beta1_are_converted():
+    spec = (
+        "{devices: {requests: [{name: gpu, firstAvailable: [{name: a, deviceClassName: gpu.nvidia.com}]}]}}"
+    )
+    (imported,) = specs_in(FLAT.format(version="v1beta1", kind="ResourceClaim", spec=spec))
+    (request,) = imported.spec["devices"]["requests"]
+    assert request == {"name": "gpu", "firstAvailable": [{"name": "a", "deviceClassName": "gpu.nvidia.com"}]}
+
+
+def test_reference_to_a_claim_in_the_old_form_is_read():
+    source = "{name: gpu, source: {resourceClaimName: mine}}"
+    pod = f"kind: Pod\nmetadata: {{name: p}}\nspec: {{resourceClaims: [{source}]}}\n"
+    assert wanted(joined(pod, claim_yaml()))[0][0] == "ResourceClaim mine"
+
+
+def by_number(kind="Pod", **resources):
+    container = {"name": "main", "resources": {"limits": {"cpu": "4", **resources}}}
+    spec = {"containers": [container]}
+    body = spec if kind == "Pod" else {"template": {"spec": spec}}
+    return yaml.safe_dump({"kind": kind, "metadata": {"name": "train"}, "spec": body})
+
+
+@pytest.mark.parametrize(
+    ("resource", "device_class", "expression"),
+    [
+        ("nvidia.com/gpu", "gpu.nvidia.com", None),
+        ("amd.com/gpu", "gpu.amd.com", None),
+        ("gpu.intel.com/i915", "gpu.intel.com", None),
+        (
+            "nvidia.com/mig-3g.40gb",
+            "mig.nvidia.com",
+            'device.attributes["gpu.nvidia.com"].?profile.orValue("") == "3g.40gb"',
+        ),
+    ],
+)
+def test_pod_with_gpus_by_number_gets_a_claim_proposed(resource, device_class, expression):
+    (proposal,) = specs_in(by_number(**{resource: 2}))
+    (request,) = proposal.spec["devices"]["requests"]
+    assert (request["exactly"]["deviceClassName"], request["exactly"]["count"]) == (device_class, 2)
+    assert [row["cel"]["expression"] for row in request["exactly"].get("selectors", ())] == (
+        [expression] if expression else []
+    )
+    assert proposal.title == "ResourceClaim train"
+    assert f"Pod train requests {resource}: 2 from a device plugin." in proposal.note
+    signs = {(line.sign, line.text.strip()) for line in proposal.changes}
+    assert {("-", f"{resource}: 2"), ("+", "resourceClaimName: train"), ("+", "claims:")} <= signs
+
+
+def test_workload_with_gpus_by_number_gets_a_template_proposed():
+    (proposal,) = specs_in(by_number("Deployment", **{"nvidia.com/gpu": 1, "amd.com/gpu": 1}))
+    assert proposal.title == "ResourceClaimTemplate train"
+    assert [row["name"] for row in proposal.spec["devices"]["requests"]] == ["gpu-1", "gpu-2"]
+
+
+def test_pod_without_gpus_still_requests_no_devices():
+    assert refusal_of(specs_in, by_number(**{"example.com/foo": 1})) == "f requests no devices."
+    malformed = "kind: Pod\nmetadata: {name: p}\nspec: {containers: [1]}\n"
+    assert refusal_of(specs_in, malformed) == "f, line 1: the containers are malformed."

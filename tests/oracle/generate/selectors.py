@@ -26,6 +26,8 @@ def _expression(world: World) -> str:
         'device.attributes["resource.kubernetes.io"].?numaNode.orValue(0) == 0': 5,
         'device.attributes["resource.kubernetes.io"].?pcieRoot.orValue("").endsWith("1")': 2,
         f'"{driver}" in device.attributes || device.driver == "other"': 2,
+        f'!format.dns1123Label().validate({attributes}.?model.orValue("a.b")).hasValue()': 1.5,
+        f'format.named("dns1035Label").value().validate({attributes}.?model.orValue("a")).hasValue()': 1.5,
         "true": 2,
         "false": 0.6,
         # These fail on a device without the attribute, or of another type.

@@ -95,13 +95,17 @@ def draw_world(dice: Dice, always: str = "") -> World:
 
 def _features(dice: Dice, topics: set[str]) -> dict[str, bool]:
     """Return mostly what the topics need, in sets that let each of upstream's three allocators run."""
-    kind = dice.weighted({"default": 40, "needed": 25, "stable": 12, "random": 18, "everything": 5})
+    weights = {"default": 35, "needed": 22, "stable": 11, "random": 17, "everything": 5, "lacking": 10}
+    kind = dice.weighted(weights)
     if kind == "default":
         on = set(INCUBATING)
     elif kind == "stable":
         on = set(STABLE)
     elif kind == "everything":
         on = set(EXPERIMENTAL)
+    elif kind == "lacking":  # what a topic needs, so that a request of the case is an error
+        needed = [SWITCHES[topic] for topic in sorted(topics) if topic in SWITCHES]
+        on = set(INCUBATING) - {dice.choice([*needed, "ConsumableCapacity"])}
     elif kind == "needed":
         on = {SWITCHES[topic] for topic in topics if topic in SWITCHES}
     else:
