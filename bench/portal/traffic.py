@@ -129,9 +129,9 @@ def _worker(devices: int, redis_url: str) -> Result:
         fresh = memory(family(process.pid))
         with app.connection_for_write(redis_url.replace("unix://", "redis+socket://")) as connection:
             for entry in (*app.conf.beat_schedule.values(),) * 2:
-                queue = "sync" if entry["task"].startswith("inventory.") else "default"
-                if queue == "default":
-                    app.send_task(entry["task"], connection=connection, queue=queue)
+                # What builds snapshots of clusters is routed to the worker `sync`.
+                if app.amqp.router.route({}, entry["task"])["queue"].name == "default":
+                    app.send_task(entry["task"], connection=connection, queue="default")
         time.sleep(WORKER_SECONDS)
         size = memory(family(process.pid))
     result = Result("memory: worker", devices, "after every periodic task", [size], "MiB", WORKER)

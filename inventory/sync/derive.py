@@ -32,10 +32,10 @@ from inventory.models import (
 from inventory.sync.pools import (
     DeviceKey,
     PoolKey,
-    PublishedSlice,
     join_pools,
     pool_keys,
     pools_meant,
+    published,
     refresh_pools,
 )
 from inventory.sync.rows import Write, update_rows, writing
@@ -205,7 +205,7 @@ def derive(write: Write, rows: Sequence[Mirrored]) -> None:
     nodes = [row for row in rows if isinstance(row, Node)]
     claims = [row for row in rows if isinstance(row, ResourceClaim)]
     if slices:
-        _join(write, {(row.driver, row.pool) for row in slices})
+        _join(write, {(row.driver, row.pool) for row in slices}, slices)
     if rules:
         _join(write, pools_meant(write, rules))
     if isinstance(rows[0], DeviceClass):
@@ -216,9 +216,9 @@ def derive(write: Write, rows: Sequence[Mirrored]) -> None:
         refresh_blocked(write, follow_claims(write, claims))
 
 
-def _join(write: Write, keys: Iterable[PoolKey]) -> None:
+def _join(write: Write, keys: Iterable[PoolKey], written: Iterable[ResourceSlice] = ()) -> None:
     keys = set(keys)
-    if added := refresh_pools(write, keys):
+    if added := refresh_pools(write, keys, written=written):
         find_holders(write, added)
     refresh_blocked(write, keys)
 
@@ -239,7 +239,7 @@ class PageJoin:
         """Store the devices of the pools that are complete on this page of slices."""
         if self._holders is None:
             self._holders = holders_of_devices(write)
-        slices = {row.name: PublishedSlice(row.name, row.pk, row.node_name, row.raw) for row in rows}
+        slices = {row.name: published(row) for row in rows}
         pools = {
             (pool.driver, pool.name): pool for pool in gather_pools([row.raw for row in slices.values()])
         }

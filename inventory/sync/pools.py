@@ -11,6 +11,7 @@ class, never a guess.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -18,7 +19,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from django.db.models import Q
+from django.db.models import Q, TextField
+from django.db.models.functions import Cast
 
 from cluster.protocol import Manifest
 from core.models import uuid7
@@ -145,7 +147,9 @@ COLUMNS = (
     "slice_id", "node_id", "node_name", "product", "kind", "partition", "uuid", "parent_uuid", "memory_bytes",
     "attributes", "capacity", "counters", "taints", "condition", "shareable", "pool_complete", "classes",
 )  # fmt: skip
-KNOWN = ("pk", "driver", "pool", "name", "appeared_at", "gone_at", *COLUMNS)
+SHARED = ("capacity", "counters", "taints", "classes")  # JSON that is the same for many devices
+TEXTS = {f"{name}_text": Cast(name, TextField()) for name in SHARED}
+KNOWN = ("pk", "driver", "pool", "name", "gone_at", *(name for name in COLUMNS if name not in SHARED))
 # Columns whose changes the history shows; the others are derived from them or of no interest to people.
 HISTORY_COLUMNS = (
     "product",
@@ -171,21 +175,24 @@ def refresh_pools(
     write: Write,
     keys: Iterable[PoolKey],
     *,
+    written: Iterable[ResourceSlice] = (),
     first: bool = False,
     holders: Mapping[DeviceKey, int] = MappingProxyType({}),
 ) -> list[DeviceKey]:
     """
-    Update the devices of these pools from slices, rules, classes and nodes.
+    Update the devices of these pools from slices, rules, classes and nodes; `written` are slices as they were
+    just written, which need not be read again.
 
     Return the devices that are new to the mirror: the caller still has to find their holders, unless
     `holders` has them.
     """
     keys = set(keys)
-    slices: dict[str, PublishedSlice] = {}
-    published = ResourceSlice.objects.filter(
+    slices = {row.name: published(row) for row in written if row.gone_at is None}
+    others = ResourceSlice.objects.filter(
         cluster=write.cluster_id, pool__in={pool for _, pool in keys}, gone_at=None
-    ).order_by()
-    for driver, pool_name, *row in published.values_list("driver", "pool", "name", "pk", "node_name", "raw"):
+    ).exclude(pk__in=[row.pk for row in slices.values()])
+    columns = ("driver", "pool", *PublishedSlice._fields)
+    for driver, pool_name, *row in others.order_by().values_list(*columns):
         if (driver, pool_name) in keys:
             slices[row[0]] = PublishedSlice(*row)
     pools = gather_pools([row.raw for row in slices.values()])
@@ -204,8 +211,11 @@ def join_pools(
     """Bring the devices of `keys` up to date with these pools and their slices, by name (`refresh_pools`)."""
     known: dict[DeviceKey, Row] = {}
     in_pools = Device.objects.filter(cluster=write.cluster_id, pool__in={pool for _, pool in keys})
-    for device in in_pools.order_by().values(*KNOWN):
+    for device in in_pools.order_by().values(*KNOWN, **TEXTS):
         if (device["driver"], device["pool"]) in keys:
+            for text in TEXTS:
+                name, _, _ = text.partition("_text")
+                device[name] = _decoded(device.pop(text))
             known[device["driver"], device["pool"], device["name"]] = device
     around = _Surroundings(write, slices)
     wanted: dict[DeviceKey, Row] = {}
@@ -220,6 +230,12 @@ def join_pools(
     return added
 
 
+@lru_cache(maxsize=1000)
+def _decoded(text: str) -> Any:
+    """Decode a JSON column that most devices have in common. Callers do not change the value."""
+    return json.loads(text)
+
+
 class PublishedSlice(NamedTuple):
     """The columns of a ResourceSlice that devices are joined from."""
 
@@ -227,6 +243,10 @@ class PublishedSlice(NamedTuple):
     pk: int
     node_name: str
     raw: Manifest
+
+
+def published(row: ResourceSlice) -> PublishedSlice:
+    return PublishedSlice(row.name, row.pk, row.node_name, row.raw)
 
 
 class _Surroundings:
