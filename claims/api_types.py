@@ -327,8 +327,8 @@ class ClaimDetailOut(ClaimOut):
     def get_problem_code(self, claim: Claim) -> str:
         if not claim.problem:
             return ""
-        trouble = find_drift(claim, observe([claim])[claim.pk])
-        return trouble.code if trouble else ""
+        drift = find_drift(claim, observe([claim])[claim.pk])
+        return drift.code if drift else ""
 
     @extend_schema_field(AlternativeOut(many=True))
     def get_alternatives(self, claim: Any) -> Any:  # Any: a query has set `held_now`

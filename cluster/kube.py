@@ -78,7 +78,7 @@ def cluster_error(code: int, body: bytes, call: ApiCall) -> ClusterError | Expir
     match code:
         case 401:
             sentence = "The cluster does not know the credentials: they are wrong, or have run out."
-            return Refused(sentence, mendable=True)
+            return Refused(sentence, fixable=True)
         case 403:
             return refusal(message, call)
         case 404 | 405:
@@ -129,7 +129,7 @@ def refusal(message: str, call: ApiCall) -> Refused:
             f"The credentials may not {verb} {call.object}: they lack “{verb}” on “{full}”.",
             verb=verb,
             resource=resource,
-            mendable=True,
+            fixable=True,
         )
     sentence = f"The cluster does not allow to {call.verb} {call.object}: {message.rstrip('.') or '403'}."
     return Refused(sentence, verb=call.verb, resource=call.kind.plural)

@@ -31,7 +31,7 @@ class Refused(ClusterError):
     """
     401 or 403. `verb` and `resource` are what the credentials lack.
 
-    `quota` is True for an exceeded ResourceQuota; the message is then the cluster's own sentence. `mendable`
+    `quota` is True for an exceeded ResourceQuota; the message is then the cluster's own sentence. `fixable`
     is True where the credentials lack something that a platform admin can give them, and also while an API
     server starts, which refuses everybody until it has read its roles.
     """
@@ -40,13 +40,13 @@ class Refused(ClusterError):
     status = 502
 
     def __init__(
-        self, message: str, *, verb: str = "", resource: str = "", quota: bool = False, mendable: bool = False
+        self, message: str, *, verb: str = "", resource: str = "", quota: bool = False, fixable: bool = False
     ) -> None:
         super().__init__(message)
         self.verb = verb
         self.resource = resource
         self.quota = quota
-        self.mendable = mendable
+        self.fixable = fixable
 
 
 class ClusterConflict(ClusterError):

@@ -237,7 +237,7 @@ class FakeGateway:
             raise self._failures.pop(0)
         if ("patch" if verb == "apply" else verb, plural) in self.denied:
             told = f"The credentials may not {verb} {plural}."
-            raise Refused(told, verb=verb, resource=plural, mendable=True)
+            raise Refused(told, verb=verb, resource=plural, fixable=True)
 
     def _key(self, kind: Kind, manifest: Manifest) -> tuple[str, str, str]:
         return kind.plural, _namespace(manifest), str(manifest["metadata"]["name"])

@@ -200,7 +200,7 @@ def parse_spec(text: str) -> dict[str, Any]:
 
 
 def _require_plain(text: str) -> None:
-    """Raise ValueError for aliases, a few lines of which can fill the memory, and for deep nesting."""
+    """Raise ValueError for aliases (a few lines of them can fill the memory) and for deep nesting."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):

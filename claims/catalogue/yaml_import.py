@@ -75,7 +75,7 @@ def _documents(text: str, name: str) -> list[_Document]:
 
 
 def _require_plain(text: str, name: str) -> None:
-    """Raise Invalid for aliases, a few lines of which can fill the memory, and for deep nesting."""
+    """Raise Invalid for aliases (a few lines of them can fill the memory) and for deep nesting."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         line = event.start_mark.line + 1 if event.start_mark else 1

@@ -128,7 +128,7 @@ def stopped_sentence(lost_pods: Sequence[PodView]) -> str:
 
 
 def pod_action(claim: Claim, pods: Sequence[PodView], fit: FitCheck | None) -> NextAction:
-    """Return what has to be done about the first of these pods, and by whom."""
+    """Return the next action for the first of these pods, and who takes it."""
     first = pods[0]
     diagnosis = first.diagnosis
     sentences = [waiting_sentence(pods), diagnosis.meaning]

@@ -130,7 +130,7 @@ def _ensure_object(claim: Claim, gateway: Gateway) -> None:
     try:
         manifest = _find_or_create(claim, gateway, kind)
     except Refused as error:
-        if error.mendable:
+        if error.fixable:
             note_problem(claim, f"{claim.cluster} refused it: {error} The portal keeps trying.")
         elif error.quota and (own_manifest := _own_object(claim, gateway, kind)):
             _record_object(

@@ -325,7 +325,7 @@ def _note(claim: Claim, seen: Observation) -> Note | None:
     if any(request.get("firstAvailable") for request in requests(claim.spec)):
         return None  # its charges may change
     drift = find_drift(claim, seen)
-    if drift is not None and drift.is_told:
+    if drift is not None and drift.is_notified:
         return None
     return Note(claim, digest, claim_problem(claim, seen, drift), look_at)
 
@@ -381,10 +381,10 @@ def reconcile_claim(claim_id: UUID) -> None:
     sync_allocations(claim, seen)
     settle_charges(claim, seen)
     _advance(claim, seen)
-    trouble = find_drift(claim, seen)
-    if trouble is not None and trouble.is_told:
-        notify_drift(claim, trouble)
-    problem = claim_problem(claim, seen, trouble)
+    drift = find_drift(claim, seen)
+    if drift is not None and drift.is_notified:
+        notify_drift(claim, drift)
+    problem = claim_problem(claim, seen, drift)
     # The hash of this observation, not of the mirror now: the next reconciliation handles that.
     seen.open = list(claim.allocations.filter(ended_at=None))
     digest = seen.digest(claim)
@@ -419,10 +419,10 @@ def _next_step(claim: Claim, seen: Observation) -> Callable[[], bool] | None:
     return None
 
 
-def claim_problem(claim: Claim, seen: Observation, trouble: Drift | None) -> str:
+def claim_problem(claim: Claim, seen: Observation, drift: Drift | None) -> str:
     """Return the problem that the page of the claim shows, "" for none."""
-    if trouble is not None:
-        return trouble.text
+    if drift is not None:
+        return drift.text
     if claim.state == ClaimState.FAILED:
         last = claim.history.order_by("-at", "-pk").values_list("reason", flat=True).first()
         return last or claim.problem

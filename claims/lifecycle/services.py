@@ -377,8 +377,8 @@ def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
         raise Forbidden(f"Only a platform admin may accept another object for {claim}.")
     claim = lock_claim(claim)
     seen = observe([claim])[claim.pk]
-    trouble = drift.find_drift(claim, seen)
-    if trouble is None or trouble.code != drift.REPLACED or seen.written is None:
+    found_drift = drift.find_drift(claim, seen)
+    if found_drift is None or found_drift.code != drift.REPLACED or seen.written is None:
         raise Conflict(f"{claim} has no new object with the approved spec.")
     why = reason.strip() or "Accepted the object that somebody else recreated."
     claim.remark(why, by=by, object_uid=seen.written.uid, observation_hash="", problem="")

@@ -107,7 +107,7 @@ class Claim(models.Model):
     )  # of the claim or template in the cluster
     problem = models.TextField(blank=True, default="")
     observation_hash = models.CharField(max_length=64, blank=True, default="")  # hash of the last observation
-    # When it is to be reconciled although nothing of it changes in the mirror: at once after each step.
+    # When to reconcile it although nothing changes in the mirror: at once after each step.
     reconcile_at = models.DateTimeField(null=True, default=timezone.now, editable=False)
     replaces = models.ForeignKey("self", models.SET_NULL, null=True, related_name="successors")
     carried = models.PositiveIntegerField(default=0)

@@ -49,8 +49,10 @@ class Drift:
     about: str = ""
 
     @property
-    def is_told(self) -> bool:
-        """People are told of what others did; that a team uses more than it asked for, they see."""
+    def is_notified(self) -> bool:
+        """
+        Whether people are notified: of changes by others, but not of a team that uses more than it requested.
+        """
         return self.code in TITLES and bool(self.about)
 
 
@@ -63,15 +65,15 @@ def find_drift(claim: Claim, seen: Observation) -> Drift | None:
     return _object_drift(claim, seen, seen.written) or _generated_drift(claim, seen)
 
 
-def notify_drift(claim: Claim, trouble: Drift) -> None:
+def notify_drift(claim: Claim, drift: Drift) -> None:
     """Notify the owner of the claim and the platform admins, once for each drift."""
     people = {claim.requested_by, *User.objects.filter(is_superuser=True, is_active=True)}
     notify(
         people,
-        key=f"behind:{claim.pk}:{trouble.code}:{trouble.about}",
+        key=f"drift:{claim.pk}:{drift.code}:{drift.about}",
         team_id=claim.team_id,
-        title=TITLES[trouble.code] % {"claim": claim},
-        body=trouble.text,
+        title=TITLES[drift.code] % {"claim": claim},
+        body=drift.text,
         url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )

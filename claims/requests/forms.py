@@ -115,7 +115,7 @@ DNS_LABEL = RegexValidator(
 class Choices:
     """What a person may select for a request, in three queries; read once for all forms of a page."""
 
-    teams: Mapping[str, Team]  # of which they are a member, by slug
+    teams: Mapping[str, Team]  # in which they are a member, by slug
     profiles: Mapping[str, Profile]  # that are open to one of their teams, by slug; with their versions
     clusters: Mapping[str, Cluster]  # that are enabled and have a namespace of one of the teams, by name
     places: Collection[tuple[UUID, UUID]]  # of a team and a cluster where it has a namespace

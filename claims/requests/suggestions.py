@@ -36,8 +36,8 @@ from teams.models import Team
 @dataclass(frozen=True, slots=True)
 class ClusterFit:
     """
-    What a cluster has for the first profile of a request, as of the last computation; None is unknown,
-    never 0. `option` is the place of the first alternative of which all claims fit there, None if none does.
+    What a cluster has for the first profile of a request, as of the last computation; None is unknown, never
+    0. `option` is the position of the first alternative whose claims all fit there, None without one.
     """
 
     cluster: Cluster

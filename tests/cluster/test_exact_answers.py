@@ -41,7 +41,7 @@ def facts(error: Any) -> dict[str, Any]:
 
 
 def refused(message: str, **more: Any) -> tuple[type, dict[str, Any]]:
-    plain = {"verb": "", "resource": "", "quota": False, "mendable": False}
+    plain = {"verb": "", "resource": "", "quota": False, "fixable": False}
     return Refused, {"message": message, **plain, **more}
 
 
@@ -55,7 +55,7 @@ ANSWERS: list[tuple[int, dict[str, Any], ApiCall, tuple[type, dict[str, Any]]]] 
         {},
         NODES,
         refused(
-            "The cluster does not know the credentials: they are wrong, or have run out.", mendable=True
+            "The cluster does not know the credentials: they are wrong, or have run out.", fixable=True
         ),
     ),
     (
@@ -66,7 +66,7 @@ ANSWERS: list[tuple[int, dict[str, Any], ApiCall, tuple[type, dict[str, Any]]]] 
             f"The credentials may not create {IT}: they lack “create” on “pods”.",
             verb="create",
             resource="pods",
-            mendable=True,
+            fixable=True,
         ),
     ),
     (
@@ -77,7 +77,7 @@ ANSWERS: list[tuple[int, dict[str, Any], ApiCall, tuple[type, dict[str, Any]]]] 
             "The credentials may not list nodes: they lack “list” on “resourceclaims.resource.k8s.io”.",
             verb="list",
             resource="resourceclaims",
-            mendable=True,
+            fixable=True,
         ),
     ),
     (

@@ -168,7 +168,7 @@ def test_every_answer_becomes_one_of_four_errors_with_a_sentence(server, gateway
 
 
 @pytest.mark.parametrize(
-    ("answer", "mendable"),
+    ("answer", "fixable"),
     [
         (status(401, "Unauthorized"), True),
         (status(403, 'User "p" cannot create resource "pods" in API group ""'), True),
@@ -176,11 +176,11 @@ def test_every_answer_becomes_one_of_four_errors_with_a_sentence(server, gateway
         (status(403, "exceeded quota: q, requested: a=1, used: a=1, limited: a=1"), False),
     ],
 )
-def test_only_what_the_credentials_lack_can_be_mended_by_waiting(server, gateway, answer, mendable):
+def test_only_what_the_credentials_lack_can_be_mended_by_waiting(server, gateway, answer, fixable):
     server.answers = [answer]
     with pytest.raises(Refused) as problem:
         list(gateway.list(NODE))
-    assert problem.value.mendable == mendable
+    assert problem.value.fixable == fixable
 
 
 def test_silent_server_is_unreachable(server, gateway, monkeypatch):

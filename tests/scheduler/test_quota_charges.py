@@ -164,7 +164,7 @@ def test_a_class_that_is_missing_is_charged_too(admin):
     )
 
 
-def test_a_template_costs_nothing_but_its_number(admin):
+def test_template_is_charged_only_for_its_number(admin):
     scenario = Scenario("template-cost")
     scenario.device_class()
     number = "count/resourceclaimtemplates.resource.k8s.io"

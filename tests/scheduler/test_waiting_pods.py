@@ -171,7 +171,7 @@ def test_a_gate_is_named(admin):
 
 
 @pytest.mark.parametrize("name", ["missing-claim", "deleted-claim"])
-def test_a_claim_that_is_missing_or_being_deleted_is_passed_over_in_silence(admin, name):
+def test_missing_or_deleted_claim_has_neither_condition_nor_event(admin, name):
     pod = admin.get("Pod", f"{name}-pod", PLAIN)
     assert pod["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
     assert events(admin, f"{name}-pod") == []
@@ -213,7 +213,7 @@ def test_a_rule_without_effect_counts_what_it_would_do(admin):
     )
 
 
-def test_a_device_that_is_not_attached_is_waited_for_and_a_failure_is_told(admin):
+def test_unattached_device_is_waited_for_and_its_failure_is_an_event(admin):
     pending = event(admin, "never-attached-pod", "BindingConditionsPending")
     assert pending == "waiting for binding conditions for device on node common"
     scenario = Scenario("never-attached")
@@ -224,7 +224,7 @@ def test_a_device_that_is_not_attached_is_waited_for_and_a_failure_is_told(admin
     assert message == f'running PreBind plugin "DynamicResources": {failed}'
 
 
-def test_a_search_that_takes_too_long_is_given_up(admin):
+def test_long_search_times_out(admin):
     """Of 24 alike devices 25 are asked for: combination after combination is tried, and no other pod."""
     scenario = Scenario("endless")
     scenario.class_and_slice(*devices(*(f"gpu-{number:02}" for number in range(24))))

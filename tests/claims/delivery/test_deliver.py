@@ -196,7 +196,7 @@ def test_what_the_cluster_refuses_fails_with_its_sentence(approved, gateway, ret
 def test_a_permission_that_is_missing_is_waited_for(approved, gateway):
     """An API server that starts refuses everybody until it has read its roles."""
     claim = approved()
-    gateway.fail(Refused("The credentials may not create resourceclaims.", mendable=True))
+    gateway.fail(Refused("The credentials may not create resourceclaims.", fixable=True))
     tasks.deliver(str(claim.pk))
     claim.refresh_from_db()
     assert claim.state == ClaimState.APPROVED

@@ -83,7 +83,7 @@ def test_a_deletion_is_told_when_nobody_makes_it_again(claim_in, mirror, is_abou
     )
     found = trouble(claim)
     assert found == Drift("deleted", text, "uid-1" if is_about else "")
-    assert found.is_told is is_about
+    assert found.is_notified is is_about
 
 
 def test_a_template_that_is_deleted_while_pods_go_on_is_told_at_once(batch, mirror):
@@ -95,7 +95,7 @@ def test_a_template_that_is_deleted_while_pods_go_on_is_told_at_once(batch, mirr
     )
     found = trouble(batch)
     assert found == Drift("deleted", text, "uid-t")
-    assert found.is_told
+    assert found.is_notified
 
 
 def test_an_object_that_somebody_deletes_is_told_before_all_else(claim_in, mirror):
@@ -226,13 +226,13 @@ def test_more_claims_at_once_than_were_asked_for_are_said(batch, mirror, paralle
         mirror.claim(f"p{number}", batch, uid=f"u{number}", origin="template")
     found = trouble(batch)
     assert found == (text and Drift("over-use", text, ""))
-    assert found is None or not found.is_told
+    assert found is None or not found.is_notified
 
 
 def test_only_what_is_about_something_and_has_a_title_is_told():
-    told = [(code, Drift(code, "text", about).is_told) for code in drift.TITLES for about in ("", "uid")]
-    assert told == [(code, is_told) for code in drift.TITLES for is_told in (False, True)]
-    assert not Drift(drift.OVER_USE, "text", "uid").is_told
+    told = [(code, Drift(code, "text", about).is_notified) for code in drift.TITLES for about in ("", "uid")]
+    assert told == [(code, is_notified) for code in drift.TITLES for is_notified in (False, True)]
+    assert not Drift(drift.OVER_USE, "text", "uid").is_notified
 
 
 @pytest.mark.parametrize(
