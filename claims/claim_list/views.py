@@ -206,6 +206,7 @@ def claim_listing(request: HttpRequest) -> Listing[Claim]:
         filters=ClaimFilter,
         search=(ClaimSearch(request.user),),
         sort="-created",
+        scan_once=not request.user.is_superuser,
     )
 
 

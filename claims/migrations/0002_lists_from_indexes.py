@@ -2,6 +2,7 @@
 
 import django.db.models.deletion
 from django.conf import settings
+import django.db.models.expressions
 from django.db import migrations, models
 
 
@@ -56,6 +57,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='claim',
             index=models.Index(condition=models.Q(models.Q(('decided_at', None), _negated=True), models.Q(('state', 'requested'), _negated=True)), fields=['-decided_at'], include=('id', 'team'), name='claim_decided'),
+        ),
+        migrations.AddIndex(
+            model_name='claim',
+            index=models.Index(models.expressions.OrderBy(models.F('expires_at'), descending=True, nulls_last=True), models.expressions.OrderBy(models.F('id'), descending=True), name='claim_by_end'),
         ),
         migrations.AddConstraint(
             model_name='claim',
