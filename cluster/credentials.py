@@ -93,7 +93,7 @@ def _refuse_plugins(entry: KubeconfigEntry) -> None:
         if key in entry.user:
             raise Invalid(
                 f"The kubeconfig gets its token from a program (“{key}”), which the portal does not "
-                "run. Make a token of a service account instead; “manage.py cluster rbac” says how."
+                "run. Create a token of a service account instead; “manage.py cluster rbac” says how."
             )
     for key in FILES:
         if key in entry.user or key in entry.cluster:

@@ -128,7 +128,7 @@ def framework_problem(exception: Exception, status: int, request: Request) -> di
     if isinstance(exception, exceptions.ParseError):
         return document(422, "invalid", "The request is malformed", str(exception.detail), request)
     if isinstance(exception, Http404 | exceptions.NotFound):
-        sentence = "Page not found, or you may not know of it."
+        sentence = "Not found, or you do not have access."
         return document(404, "not-found", phrase(404), sentence, request)
     if isinstance(exception, PermissionDenied | exceptions.PermissionDenied):
         sentence = str(exception) or "Your role does not allow this."

@@ -54,7 +54,7 @@ PROBLEM = {
 MEANING = {
     401: "Nobody is signed in, or the token is unknown, expired or revoked.",
     403: "Your role does not allow this, or a write with a session came without its CSRF token.",
-    404: "Page not found, or you may not know of it.",
+    404: "Not found, or you do not have access.",
     406: "The requested media type is not available.",
     409: "Conflict: already taken, used up, or changed in the meantime.",
     413: "The body is too large.",

@@ -189,7 +189,7 @@ def _deletion_sentence(end: datetime, grace: timedelta) -> str:
     if not grace:
         return f"On {utc_moment(end)}"
     deleted = utc_moment(end + grace)
-    return f"On {utc_moment(end)} its time is over; after a grace of {in_words(grace)}, on {deleted},"
+    return f"On {utc_moment(end)} it expires; after a grace period of {in_words(grace)}, on {deleted},"
 
 
 def _how_to_extend(claim: Claim) -> str:
@@ -197,7 +197,7 @@ def _how_to_extend(claim: Claim) -> str:
     end, free = claim.expires_at, policy.at_a_time
     if free and end is not None and policy.option(end + free).at_once:
         return f"You may extend it by up to {in_words(free)} without approval."
-    return "To keep it longer, ask for an extension."
+    return "To keep it longer, request an extension."
 
 
 def _notify_undecided(claim: Claim, key: str) -> None:
@@ -210,7 +210,7 @@ def _notify_undecided(claim: Claim, key: str) -> None:
         [claim.requested_by],
         key=key,
         team_id=claim.team_id,
-        title=f"{claim} expires undecided on {utc_moment(end)}",
+        title=f"{claim} expires on {utc_moment(end)} if nobody decides",
         body=f"Nobody has decided on it yet; ask {authority.join_names(deciders) or 'a platform admin'}.",
         url=reverse("claims:detail", args=[claim.pk]),
         important=True,

@@ -250,7 +250,7 @@ def _notify_requester(extension: Extension, by: User) -> None:
     claim = extension.claim
     granted = extension.status == RequestStatus.APPROVED
     end = extension.until if granted else claim.expires_at
-    decision = f"{by.label} approved: it" if granted else f"{by.label} said no. It"
+    decision = f"{by.label} approved: it" if granted else f"{by.label} denied the extension. It"
     message = f"{decision} ends on {utc_moment(end) if end else ''}."
     people = [person for person in (extension.requested_by, claim.requested_by) if person != by]
     notify(
@@ -315,7 +315,7 @@ def transfer(*, claim: Claim, by: User, to: User) -> Claim:
         raise Forbidden(reason)
     if claim.state not in RUNNING:
         state = claim.get_state_display()
-        raise Conflict(f"{claim} is “{state}”; only a claim that runs can be handed over.")
+        raise Conflict(f"{claim} is “{state}”; only a running claim can be transferred.")
     if to not in eligible_owners(claim.team):
         raise Invalid(f"{to.label} is no member of {claim.team}, so {claim} cannot be theirs.")
     old = claim.requested_by
@@ -345,7 +345,7 @@ def _transferred_just_now(claim: Claim, by: User) -> bool:
 
 
 def _notify_transfer(claim: Claim, by: User, old: User, to: User) -> None:
-    message = f"{by.label} handed {claim} over from {old.label} to {to.label}."
+    message = f"{by.label} transferred {claim} from {old.label} to {to.label}."
     line = claim.history.order_by("-at", "-pk").values_list("pk", flat=True).first()
     notify(
         [person for person in (to,) if person != by],

@@ -259,7 +259,7 @@ def transfer(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     page: Page = {"claim": claim, "form": form, "nobody": not people}
     if claim.state not in RUNNING:
         page["refusal"] = Conflict(
-            f"{claim} is “{claim.get_state_display()}”; only a claim that runs can be handed over."
+            f"{claim} is “{claim.get_state_display()}”; only a running claim can be transferred."
         )
 
     def act() -> None:

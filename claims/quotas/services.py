@@ -310,7 +310,7 @@ def _notify_admins(quota_request: QuotaRequest) -> None:
 
 def _notify_requester(quota_request: QuotaRequest) -> None:
     words = quota_words(quota_request)
-    title = f"{quota_request.team} gets no more {words}"
+    title = f"{quota_request.team}: request for more {words} denied"
     if quota_request.status == RequestStatus.APPROVED:
         until = until_words(quota_request.until, utc_moment)
         title = f"{quota_request.team} may have {quota_request.devices} × {words} {until}"

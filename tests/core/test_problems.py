@@ -85,7 +85,7 @@ def test_each_kind_of_refusal_has_its_status_and_a_code_for_programs(raised, sta
 def test_404_says_the_same_whatever_its_reason():
     told = answer_to(Http404("No Team matches the given query.")).data
     assert told == answer_to(exceptions.NotFound("Of another team.")).data
-    assert told["detail"] == "Page not found, or you may not know of it."
+    assert told["detail"] == "Not found, or you do not have access."
 
 
 def test_throttled_request_has_retry_after():

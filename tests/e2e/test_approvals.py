@@ -112,3 +112,17 @@ def test_a_rule_says_what_it_would_do(people):
     expect(effect.get_by_text("Effect of this rule")).to_be_visible()
     expect(effect.get_by_role("cell", name="nobody").first).to_be_visible()
     expect(effect.get_by_text(re.compile("of the last 30 days"))).to_be_visible()
+
+
+@pytest.mark.parametrize("height", [600, 900])
+def test_the_buttons_of_a_decision_are_in_sight_and_cover_no_note(people, height):
+    page = people("lead").page
+    page.set_viewport_size({"width": 1440, "height": height})
+    page.goto("/approvals/")
+    note, approve = page.locator("#note"), page.locator("[data-approve]")
+    expect(page.get_by_role("heading", name="Price")).to_be_attached()
+    for position in (0, 100, 10_000):
+        page.evaluate(f"window.scrollTo(0, {position})")
+        field, button = note.bounding_box(), approve.bounding_box()
+        assert field["y"] + field["height"] <= button["y"]
+        assert 0 < button["y"] + button["height"] <= height

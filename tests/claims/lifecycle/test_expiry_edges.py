@@ -329,7 +329,7 @@ def test_every_end_that_is_near_is_announced_to_its_owner_with_its_own_pods(begu
     for _again in range(2):
         remind(NOON)
     when = "On Sun 1 Nov 2026, 13:00 UTC the portal deletes the ResourceClaim"
-    ask = "To keep it longer, ask for an extension."
+    ask = "To keep it longer, request an extension."
     title = "ends on Sun 1 Nov 2026, 13:00 UTC"
     assert {(row[0], row[2], row[3]) for row in told()} == {
         ("alice", f"one {title}", f"{when} one in fra-1. The pod p-1 keeps its devices until it ends. {ask}"),
@@ -370,8 +370,8 @@ def test_what_is_being_replaced_is_announced_without_an_offer_to_extend(begun, v
     ("limits", "said"),
     [
         ({"extension": HOUR}, "You may extend it by up to 1 h without approval."),
-        ({"extension": 40 * DAY}, "To keep it longer, ask for an extension."),  # beyond the longest duration
-        ({}, "To keep it longer, ask for an extension."),
+        ({"extension": 40 * DAY}, "To keep it longer, request an extension."),  # beyond the longest duration
+        ({}, "To keep it longer, request an extension."),
     ],
 )
 def test_an_announcement_says_how_it_can_be_kept(begun, limits, said):
@@ -404,7 +404,7 @@ def test_a_wait_is_announced_to_the_asker_and_to_each_who_decides_in_their_own_w
         (
             "alice",
             key,
-            "sam expires undecided on Mon 2 Nov 2026, 12:00 UTC",
+            "sam expires on Mon 2 Nov 2026, 12:00 UTC if nobody decides",
             "Nobody has decided on it yet; ask lars or lena.",
             f"/claims/{claim.pk}/",
             True,

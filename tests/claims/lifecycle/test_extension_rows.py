@@ -179,7 +179,7 @@ def test_a_denial_leaves_the_end_and_tells_the_asker_and_the_owner(running, alic
     said = (
         f"extension:{requested.pk}:answer",
         "sam is not extended",
-        "lars said no. It ends on Mon 2 Nov 2026, 06:00 UTC. Others wait.",
+        "lars denied the extension. It ends on Mon 2 Nov 2026, 06:00 UTC. Others wait.",
         f"/claims/{claim.pk}/",
         False,
     )
@@ -529,7 +529,7 @@ def test_handing_over_changes_the_owner_alone(running, alice, mona):
     assert columns(claim) == before | changed
     assert lines(claim) == [remark(claim, "Handed over from alice to mona.", "alice")]
     line = claim.history.last().pk
-    body = "alice handed sam over from alice to mona."
+    body = "alice transferred sam from alice to mona."
     address = f"/claims/{claim.pk}/"
     assert told() == [("mona", f"handed-over:{line}", "sam is yours now", body, address, False)]
 
@@ -546,7 +546,7 @@ def test_a_lead_who_hands_over_tells_both_and_one_who_takes_it_the_old_owner_alo
     Notice.objects.all().delete()
     transfer(claim=two, by=lena, to=lena)
     assert [(row[0], row[2], row[3]) for row in told()] == [
-        ("alice", "two is lena's now", "lena handed two over from alice to lena.")
+        ("alice", "two is lena's now", "lena transferred two from alice to lena.")
     ]
 
 

@@ -106,9 +106,9 @@ def test_a_grace_period_is_announced_too(begun, clock, alice):
     clock.move_to(claim.expires_at - HOUR / 2)
     expire()
     assert Notice.objects.get(user=alice).body == (
-        "On Sun 1 Nov 2026, 16:00 UTC its time is over; after a grace of 1 h, on Sun 1 Nov 2026, 17:00 UTC, "
+        "On Sun 1 Nov 2026, 16:00 UTC it expires; after a grace period of 1 h, on Sun 1 Nov 2026, 17:00 UTC, "
         "the portal deletes the ResourceClaim sam in fra-1. No pod uses it now. "
-        "To keep it longer, ask for an extension."
+        "To keep it longer, request an extension."
     )
 
 
@@ -206,7 +206,7 @@ def test_an_undecided_request_is_told_a_day_before_and_when_it_expires(clock, vi
     clock.move_to(NOON + 6 * DAY + HOUR)
     expire()
     expire()
-    assert titles(alice) == ["sam expires undecided on Sun 8 Nov 2026, 12:00 UTC"]
+    assert titles(alice) == ["sam expires on Sun 8 Nov 2026, 12:00 UTC if nobody decides"]
     assert "ask lars or lena" in Notice.objects.get(user=alice).body
     for person in (lena, lars):
         assert titles(person) == ["sam expires on Sun 8 Nov 2026, 12:00 UTC if nobody decides"]

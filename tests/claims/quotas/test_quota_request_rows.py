@@ -300,7 +300,13 @@ def test_a_denial_keeps_the_reason_changes_nothing_and_tells_the_asker(want, quo
     }
     assert Quota.objects.get().devices == 8
     assert notices() == [
-        ("alice", "vision gets no more gpu.nvidia.com", "the fleet is full", page_of(asked), False)
+        (
+            "alice",
+            "vision: request for more gpu.nvidia.com denied",
+            "the fleet is full",
+            page_of(asked),
+            False,
+        )
     ]
     with pytest.raises(Conflict, match="This request was already denied by root"):
         services.deny_quota_request(quota_request=asked, by=ada, reason="no")
