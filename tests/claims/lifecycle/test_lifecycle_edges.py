@@ -562,5 +562,5 @@ def test_people_are_called_by_their_names_in_all_that_is_told_of_a_claim(claim, 
     assert told == {
         "sam is extended": "Lena Ott approved: it ends on Tue 3 Nov 2026, 06:00 UTC.",
         "sam ends earlier": "Lena Ott has moved its end to Mon 2 Nov 2026, 05:00 UTC.",
-        "sam is Mona Ott's now": "Lena Ott handed sam over from Alice Ott to Mona Ott.",
+        "sam is Mona Ott's now": "Lena Ott transferred sam from Alice Ott to Mona Ott.",
     }

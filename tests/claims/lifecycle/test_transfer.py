@@ -44,7 +44,7 @@ def test_the_owner_hands_it_over_and_the_new_one_hears_of_it(claim, alice, mona)
 def test_a_lead_hands_it_over_and_both_hear_of_it(claim, alice, lena, mona):
     transfer(claim=claim, by=lena, to=mona)
     assert Notice.objects.get(user=alice).title == "sam is mona's now"
-    assert Notice.objects.get(user=mona).body == "lena handed sam over from alice to mona."
+    assert Notice.objects.get(user=mona).body == "lena transferred sam from alice to mona."
 
 
 def test_who_has_just_given_it_away_may_take_it_back_and_nobody_else(claim, alice, mona, lena):
