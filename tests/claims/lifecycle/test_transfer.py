@@ -99,7 +99,7 @@ def test_a_request_stays_with_who_asked_and_what_is_over_with_who_had_it(
     vision, fra, train, alice, mona, state
 ):
     claim = make_claim(vision, by=alice, cluster=fra, state=state)
-    with pytest.raises(Conflict, match="only a claim that runs"):
+    with pytest.raises(Conflict, match="only a running claim"):
         transfer(claim=claim, by=alice, to=mona)
 
 
