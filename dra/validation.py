@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dra.cel import CompileError, NotPreviewable, compile_selector
+from dra.cel.idioms import comparisons
 from dra.objects import MAX_RESULTS
 from dra.quantity import Quantity, QuantityError
 
@@ -156,9 +157,41 @@ def check_selector(findings: Findings, path: str, raw: Any) -> None:
     try:
         compile_selector(expression)
     except CompileError as error:
-        findings.add(f"{path}.cel.expression", f"The API server rejects this selector: {error.message}")
+        suggestion = suggested_selector(expression)
+        advice = f" Try: {suggestion}" if suggestion else ""
+        findings.add(
+            f"{path}.cel.expression", f"The API server rejects this selector: {error.message}{advice}"
+        )
     except NotPreviewable:
         return
+
+
+# device.attributes["gpu.nvidia.com/model"]: the domain is one key, and the name another.
+QUALIFIED_KEY = re.compile(
+    r"device\.(attributes|capacity)\[([\"'])([a-z0-9.-]+)/([A-Za-z_][A-Za-z0-9_]*)\2\]", re.ASCII
+)
+
+
+def suggested_selector(expression: str) -> str:
+    """
+    Return what a selector that does not compile probably means, "" if that is unknown.
+
+    Quantities and versions have no `>=`, but `compareTo`; a domain and a name are two keys.
+    """
+    text = QUALIFIED_KEY.sub(r'device.\1["\3"].\4', expression)
+    rewritten = text
+    for comparison in sorted(comparisons(text), key=lambda row: row.span, reverse=True):
+        if comparison.operator and comparison.kind in ("quantity", "version"):
+            start, end = comparison.span
+            method = f"{comparison.left}.compareTo({comparison.right}) {comparison.sign} 0"
+            rewritten = rewritten[:start] + method + rewritten[end:]
+    for candidate in (text, rewritten):
+        try:
+            compile_selector(candidate)
+        except (CompileError, NotPreviewable):
+            continue
+        return candidate
+    return ""
 
 
 def _class(findings: Findings, path: str, name: Any, classes: Collection[str] | None) -> None:

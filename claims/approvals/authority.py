@@ -156,7 +156,10 @@ class ApprovalAuthority:
             return f"Only platform admins decide on requests for {claim.slugs}."
         if first_approval is not None and first_approval.by_id == self.user.pk:
             return "You gave the first approval as a lead. Another platform admin must give the second."
-        return self._objection_to_own(requester_id, allowed=effective_rule.self_approval)
+        allowed = effective_rule.self_approval
+        if not allowed and requester_id == self.user.pk and effective_rule.approval == Approval.ADMIN:
+            allowed = is_sole_admin(self.user)  # nobody else could decide
+        return self._objection_to_own(requester_id, allowed=allowed)
 
     def _objection_as_lead(self, claim: Claim, effective_rule: EffectiveRule, requester_id: UUID) -> str:
         if self._leads_team(claim.team_id):
@@ -236,6 +239,8 @@ def approval_route(
         sentence = f"A platform admin decides: {admin_names}."
         if not admins:
             sentence = "No platform admin can decide on this."
+        elif admins == [by]:
+            sentence = "You are the only platform admin: you decide on your own request; its history says so."
     elif effective_rule.approval == Approval.BOTH:
         people = leads or admins
         sentence = (
@@ -292,8 +297,24 @@ def _leads_and_delegates(team: UUID, requester: UUID, now: datetime) -> QuerySet
 LEADS_AND_DELEGATES = Prepared(_leads_and_delegates, UUID, UUID, datetime)
 
 
+def other_admins(person: User) -> QuerySet[User]:
+    return User.objects.filter(is_active=True, is_superuser=True).exclude(pk=person.pk).order_by()
+
+
+def is_sole_admin(person: User) -> bool:
+    """Return whether nobody else is an active platform admin."""
+    return person.is_superuser and not other_admins(person).exists()
+
+
 def without_requester(people: Iterable[User], requester: User, effective_rule: EffectiveRule) -> list[User]:
-    """Return `people` without the requester, unless the rule lets people decide on their own requests."""
+    """
+    Return `people` without the requester, unless the rule lets people decide on their own requests.
+
+    Where only platform admins decide and the requester is the only one, nobody else could.
+    """
+    people = list(people)
+    if effective_rule.approval == Approval.ADMIN and people == [requester]:
+        return people
     return [person for person in people if effective_rule.self_approval or person != requester]
 
 

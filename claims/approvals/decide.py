@@ -22,6 +22,7 @@ from claims.approvals.authority import (
     ApprovalAuthority,
     approval_stage,
     effective_rule_on,
+    is_sole_admin,
     last_decision,
     person_label,
 )
@@ -140,9 +141,12 @@ def grant(claim: Claim, by: User, delegator: User | None, note: str, **fields: o
     """Approve the claim, with `fields` changed in the same step; return False if somebody decided first."""
     now = timezone.now()
     duration = fields.get("duration", claim.duration)
+    why = with_delegator(note.strip() or "Approved.", delegator)
+    if claim.requested_by_id == by.pk and is_sole_admin(by):
+        why += " Decided by the requester, the only platform admin."
     moved = claim.advance(
         ClaimState.APPROVED,
-        why=with_delegator(note.strip() or "Approved.", delegator),
+        why=why,
         by=by,
         decided_by=by,
         decided_at=now,

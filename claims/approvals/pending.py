@@ -16,7 +16,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet
 
-from claims.approvals.authority import LEADS, active_delegations, approval_stage
+from claims.approvals.authority import LEADS, active_delegations, approval_stage, other_admins
 from claims.approvals.rules import EffectiveRule, Rules
 from claims.models import (
     Approval,
@@ -62,7 +62,11 @@ def waits_for(user: User, *, now: datetime | None = None) -> Q:
         second_approver = Q(first_approver=None) | ~Q(first_approver=user)
         as_admin = Q(for_admins=True) & second_approver
         as_delegate = delegated & Q(two_approvals=False)
-        return (as_lead | as_admin | as_delegate) & (Q(self_approval=True) | not_own)
+        # Where only platform admins decide, the only one decides on their own requests too.
+        for_sole_admin = (
+            ~Q(kind=Kind.QUOTA) & Q(for_leads=False, two_approvals=False) & ~Q(Exists(other_admins(user)))
+        )
+        return (as_lead | as_admin | as_delegate) & (Q(self_approval=True) | not_own | for_sole_admin)
     # A delegate does not decide on a request of the lead who delegated, unless leads may decide on their own.
     of_others = delegations.filter(team=OuterRef("team")).exclude(lead=OuterRef("requester"))
     return as_lead & (Q(self_approval=True) | not_own) | delegated & not_own & (

@@ -232,6 +232,39 @@ def test_selectors_of_a_class_are_checked_too():
     assert "<input>:1:7: undefined field 'name'" in str(problem)
 
 
+MEMORY = 'device.capacity["gpu.nvidia.com"].memory'
+
+
+@pytest.mark.parametrize(
+    ("mistake", "fix"),
+    [
+        (f'{MEMORY} >= quantity("40Gi")', f'{MEMORY}.compareTo(quantity("40Gi")) >= 0'),
+        (
+            f'{MEMORY} > quantity("1Gi") && {MEMORY} < quantity("9Gi")',
+            f'{MEMORY}.compareTo(quantity("1Gi")) > 0 && {MEMORY}.compareTo(quantity("9Gi")) < 0',
+        ),
+        (
+            'device.attributes["gpu.nvidia.com/model"] == "H100"',
+            'device.attributes["gpu.nvidia.com"].model == "H100"',
+        ),
+        (
+            'device.capacity["gpu.nvidia.com/memory"] >= quantity("40Gi")',
+            f'{MEMORY}.compareTo(quantity("40Gi")) >= 0',
+        ),
+    ],
+)
+def test_common_mistake_in_a_selector_gets_a_fix_that_compiles(mistake, fix):
+    (problem,) = class_problems({"selectors": [{"cel": {"expression": mistake}}]})
+    assert problem.message.endswith(f" Try: {fix}")
+    assert class_problems({"selectors": [{"cel": {"expression": fix}}]}) == []
+
+
+def test_mistake_without_a_known_fix_gets_none():
+    for mistake in ("device.name == 'x'", "1 +", 'device.attributes["a/b"'):
+        (problem,) = class_problems({"selectors": [{"cel": {"expression": mistake}}]})
+        assert "Try:" not in problem.message
+
+
 trees = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=4)),
     lambda inner: st.one_of(

@@ -1,7 +1,9 @@
 import pytest
 from django.http import Http404
 
+from claims.approvals.authority import approval_route
 from claims.approvals.decide import approve, deny
+from claims.approvals.pending import waiting_for
 from claims.lifecycle.services import withdraw
 from claims.models import Approval, ApprovalRule
 from claims.states import ClaimState
@@ -59,6 +61,32 @@ def test_nobody_approves_their_own_request_unless_a_rule_says_so(ask, lena, visi
     ApprovalRule.objects.create(team=vision, approval="", self_approval=True)
     own = ask(by=lena)
     assert approve(claim=own, by=lena, spec_hash=own.spec_hash).state == ClaimState.APPROVED
+
+
+def test_only_platform_admin_may_decide_on_their_own_request(ask, vision, fra):
+    """Nobody else could; a rule of leads still wants another person."""
+    root = make_user("root", is_superuser=True)
+    monitoring = make_profile("monitoring", approval=Approval.ADMIN)
+    own = ask(by=root, profile=monitoring)
+    requested = [(own.profile_version, 1)]
+    route = approval_route(by=root, team=vision, requested=requested, duration=own.duration)
+    assert "You are the only platform admin" in route.sentence
+    assert waiting_for(root).filter(claim=own).exists()
+    claim = approve(claim=own, by=root, spec_hash=own.spec_hash)
+    assert claim.state == ClaimState.APPROVED
+    step = claim.history.get(new=ClaimState.APPROVED)
+    assert step.by == root
+    assert step.reason.endswith("Decided by the requester, the only platform admin.")
+
+
+@pytest.mark.parametrize("approval", [Approval.ADMIN, Approval.LEAD, Approval.BOTH])
+def test_platform_admin_beside_another_does_not_decide_on_their_own_request(ask, vision, fra, approval):
+    root = make_user("root", is_superuser=True)
+    if approval == Approval.ADMIN:
+        make_user("second", is_superuser=True)
+    own = ask(by=root, profile=make_profile("strict", approval=approval))
+    with pytest.raises(Forbidden):
+        approve(claim=own, by=root, spec_hash=own.spec_hash)
 
 
 def test_members_and_viewers_do_not_decide(requested, bob, vision):

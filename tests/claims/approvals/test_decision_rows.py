@@ -516,7 +516,11 @@ def test_approval_route_names_deciders_without_the_requester(vision, train, alic
 
     assert route(alice, "automatic") == (True, "The rule of vision requires no approval.", [])
     assert route(lena, "lead") == (False, "A lead of vision decides: lars.", ["lars"])
-    assert route(root, "admin") == (False, "No platform admin can decide on this.", [])
+    assert route(root, "admin") == (
+        False,
+        "You are the only platform admin: you decide on your own request; its history says so.",
+        ["root"],
+    )
     assert route(lena, "both") == (
         False,
         "First approval: a lead of vision (lars). Second: a platform admin (root).",
