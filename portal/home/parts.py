@@ -19,7 +19,7 @@ from django.utils import timezone
 from claims.catalogue.listing import CatalogueEntry, catalogue
 from claims.inbox.comments import OPEN_QUESTION
 from claims.models import Allocation, Claim, ClaimQuerySet
-from claims.states import FINAL, ClaimState
+from claims.states import FINAL, LIVE, ClaimState
 from dra.devices import model_name
 from inventory.freshness import Age
 from teams.models import Team, User
@@ -119,10 +119,6 @@ def forecast(month: Month, until: datetime, spent: Cost) -> dict[str, Decimal]:
 
 MAX_CLAIMS = 16  # that can need the reader
 SHOWN_CLAIMS = 6
-STATE_ORDER = (  # those that cost money first, closed ones last
-    *(ClaimState.ALLOCATED, ClaimState.RELEASING, ClaimState.PROVISIONED, ClaimState.APPROVED),
-    ClaimState.REQUESTED,
-)
 SHOWN_AFTER_END = timedelta(days=7)  # how long a closed claim stays on the page
 SPARKLINE_SPAN = timedelta(hours=2)
 
@@ -194,11 +190,12 @@ def shown_claims(user: User, since: datetime) -> ClaimQuerySet:
 def my_claims(user: User, card: RateCard, *, now: datetime) -> MyClaims:
     """Return the claims of `user`, in four queries for any number of claims."""
     listed = shown_claims(user, now - SHOWN_AFTER_END)
-    ranks = [When(state=state, then=Value(rank)) for rank, state in enumerate(STATE_ORDER)]
+    # Those that cost money first, closed ones last.
+    ranks = [When(state=state, then=Value(rank)) for rank, state in enumerate(reversed(LIVE))]
     question = Subquery(OPEN_QUESTION.order_by("-at").values("text")[:1])
     is_open = When(state=ClaimState.REQUESTED, then=question)
     ordered = listed.annotate(
-        rank=Case(*ranks, default=Value(len(STATE_ORDER)), output_field=IntegerField()),
+        rank=Case(*ranks, default=Value(len(LIVE)), output_field=IntegerField()),
         number=Window(Count("pk")),
         question=Case(is_open, default=Value(""), output_field=TextField()),
     ).order_by("rank", F("expires_at").asc(nulls_last=True), "-created_at", "-id")

@@ -20,7 +20,7 @@ def test_a_question_is_answered_before_it_is_decided(people):
 
     expect(mira.page.locator("#thread-lines").get_by_text("Would a smaller one do?")).to_be_visible()
     mira.page.reload()
-    mira.page.get_by_label(re.compile("^Text")).fill("No, the batch does not fit.")
+    mira.page.get_by_label(re.compile("^Answer to")).fill("No, the batch does not fit.")
     mira.page.get_by_role("button", name="Send", exact=True).click()
     expect(mira.page.get_by_text("Waiting for Mira")).to_have_count(0)
 

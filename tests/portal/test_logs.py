@@ -47,7 +47,8 @@ def test_every_answer_of_the_portal_is_logged_with_an_id(caplog, client):
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("path", "code"),
-    [("/help/", 200), ("/nonsense/", 404), ("/teams/", 403), ("/quotas/set/", 405), ("/api/v1/x/", 404),
+    [("/help/", 200), ("/nonsense/", 404), ("/teams/", 403), ("/claims/drafts/save/", 405),
+     ("/api/v1/x/", 404),
      ("/api/v1/claims/?limit=0", 422), ("/api/v1/profiles/lint/", 403)],
 )  # fmt: skip
 def test_request_is_one_line_without_a_traceback(caplog, client, path, code):

@@ -47,7 +47,13 @@ CARD: Row = {"comment": MEMBERS, **INBOX, **HIDDEN}
 # form of that page is sent.
 TABLE: dict[str, Row] = {
     "help": {"teams:tokens": EVERYBODY},
-    "home": {"request": EVERYBODY - VIEWER, "release": ASKER, "lint": ADMIN},
+    "home": {
+        "request": EVERYBODY - VIEWER,
+        "request_like_last": ASKER | LEAD,  # who has requested before
+        "extend": ASKER,
+        "release": ASKER,
+        "lint": ADMIN,
+    },
     # Claims
     "claims:list": {"request": EVERYBODY - VIEWER, "drafts": ASKER},
     "claims:detail asked": WAITING,
