@@ -110,6 +110,7 @@ def notify_disruptions(cluster_id: UUID, disruptions: Iterable[Disruption]) -> N
         for claim in here.filter(pk__in=ids).select_related("requested_by"):
             notify(
                 [claim.requested_by],
+                team_id=claim.team_id,
                 key=f"disrupted:{claim.pk}:{disruption.uid}",
                 title=f"Kubernetes stopped the pod {disruption.pod} of {claim}",
                 body=f"The reason: {why} Start it again, unless a Job or Deployment does. The claim stays.",
