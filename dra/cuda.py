@@ -63,7 +63,8 @@ IMAGE_TAGS = (
 )
 # NGC images are released monthly, and all frameworks of one month have the same CUDA: (first month, last
 # month, version). Source: "is based on CUDA" in the release notes of PyTorch and Triton at docs.nvidia.com,
-# read on 2026-11-23. Months between two versions whose notes were not read are left out.
+# read on 2026-11-23, except for 22.09, 23.01, 23.03, 24.08 and 25.01. Months between two versions whose notes
+# were not read are left out.
 NGC_IMAGES = re.compile(
     r"nvidia/(?:pytorch|tensorflow|tritonserver|tensorrt|jax|cuda-dl-base):(\d\d)\.(\d\d)(?![0-9.])", re.ASCII
 )
@@ -86,8 +87,8 @@ NGC_MONTHS: tuple[tuple[Numbers, Numbers, str], ...] = (
     ((26, 8), (26, 10), "13.4"),
 )
 # Release numbers: (image, first release, version), the newest first. Sources, read on 2026-11-23: ARG
-# CUDA_VERSION of vLLM's docker/Dockerfile, its release notes and issue 42738 (a tag with another CUDA says
-# so: "-cu129"). For tags of TensorFlow with "-gpu": "Tested build configurations" of
+# CUDA_VERSION of vLLM's docker/Dockerfile, release notes except 0.11.1, and issue 42738 (a tag with another
+# CUDA says so: "-cu129"). For tags of TensorFlow with "-gpu": "Tested build configurations" of
 # tensorflow.org/install/source as of TensorFlow 2.20, not compared with the images.
 RELEASES: tuple[tuple[re.Pattern[str], tuple[tuple[Numbers, str], ...]], ...] = (
     (
