@@ -13,7 +13,6 @@ from django.core.paginator import Page, Paginator
 from core.text import counted
 from dra.cel.idioms import conjuncts
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.help import Relaxation, RelaxationKind
 from dra.match import (
     ConditionDifference,
     Drop,
@@ -30,6 +29,7 @@ from dra.match import (
 )
 from dra.match.funnel import in_words
 from dra.objects import DeviceRequest, Json, alternatives, requests
+from dra.relaxations import Relaxation, RelaxationKind
 from inventory.holders import Person, name_holders
 from inventory.models import Cluster, Device
 from inventory.states import Holder

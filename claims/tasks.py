@@ -13,7 +13,7 @@ from claims.catalogue import availability, waits
 from claims.delivery.tasks import remove
 from claims.lifecycle import expiry
 from claims.observation import ownership
-from claims.quotas import quota_requests, resource_quota_sync
+from claims.quotas import quota_requests, resource_quota_rounds
 from claims.requests import services as requests
 
 
@@ -69,4 +69,4 @@ def maintain_quotas() -> None:
     """End increases and quota requests whose time is over, and write every ResourceQuota that differs."""
     quota_requests.end_overdue(timezone.now())
     quota_requests.notify_ends(timezone.now())
-    resource_quota_sync.write_all()
+    resource_quota_rounds.write_all()

@@ -37,7 +37,7 @@ CLASS_SOURCES = (
     *(
         "claims/**/rows.py",
         "claims/inbox/views.py",
-        "inventory/device_rows.py",
+        "inventory/device_list.py",
         "inventory/fleet.py",
         "portal/help.py",
     ),

@@ -39,7 +39,7 @@ from claims.quotas.services import approve_quota_request, request_quota, set_quo
 from claims.requests.services import resize, save_draft
 from claims.states import ClaimState
 from cluster.protocol import POD, RESOURCE_CLAIM, ClusterConflict, Kind, Manifest
-from demo.past import backdate
+from demo.backdate import backdate
 from demo.people import people_gateway, people_patch
 from demo.scenario import DAY, HOUR
 from inventory.clusters import write_quotas

@@ -19,7 +19,7 @@ from claims.plans import plan
 from claims.requests.services import request_claim
 from claims.states import ClaimState
 from cluster.protocol import POD, ClusterConflict
-from demo.past import age_in_cluster, backdate
+from demo.backdate import age_in_cluster, backdate
 from demo.people import DECIDERS, people_gateway
 from demo.scenario import SCENES, TURNS, Scene
 from dra.match import preview

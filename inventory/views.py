@@ -18,7 +18,7 @@ from django.views.decorators.http import require_safe
 
 from core.listing import Column, Listing, csv_response, wants_csv
 from inventory.counts import fleet_counts, with_device_counts
-from inventory.device_rows import CsvHolders, device_columns, read_rows, table_rows
+from inventory.device_list import CsvHolders, device_columns, read_rows, table_rows
 from inventory.filters import DeviceFilter, NodeFilter
 from inventory.fleet import fleet_map, physical_gpus_for, pool_facts, totals
 from inventory.freshness import OF_DEVICES, OF_NODES, ages, is_stale

@@ -42,9 +42,9 @@ from core.errors import Conflict, PortalError
 from core.listing import Column, Listing
 from core.times import duration
 from dra import match, validation
-from dra.help import find_relaxations
 from dra.manifests import in_key_order, to_yaml
 from dra.objects import Json, device_requests
+from dra.relaxations import find_relaxations
 from inventory.cluster_snapshot import current_snapshot
 from inventory.freshness import OF_DEVICES, ages
 from inventory.models import Cluster, DeviceClass

@@ -11,7 +11,7 @@ from django.db.models import F
 from claims.delivery import transitions
 from claims.models import Claim, Delivery, TeamNamespace
 from claims.plans import plan
-from claims.quotas import resource_quota_sync
+from claims.quotas import resource_quota_rounds
 from claims.states import DELIVERED, REMOVABLE, RUNNING, ClaimState
 from cluster.protocol import (
     RESOURCE_CLAIM,
@@ -45,7 +45,7 @@ def deliver(claim_id: str) -> None:
     try:
         with gateway_for(claim.cluster) as gateway:
             _ensure_object(claim, gateway)
-    except resource_quota_sync.QuotaNotYetWritten:
+    except resource_quota_rounds.QuotaNotYetWritten:
         raise  # temporary: nothing to show
     except Unreachable as error:
         note_problem(claim, f"{claim.cluster} cannot be reached: {error} The portal keeps trying.")
@@ -126,7 +126,7 @@ def _is_namespace_of_team(claim: Claim) -> bool:
 
 def _ensure_object(claim: Claim, gateway: Gateway) -> None:
     kind = plan.delivery_kind(claim.delivery)
-    resource_quota_sync.before_delivery(claim, gateway)
+    resource_quota_rounds.before_delivery(claim, gateway)
     try:
         manifest = _find_or_create(claim, gateway, kind)
     except Refused as error:
@@ -136,8 +136,8 @@ def _ensure_object(claim: Claim, gateway: Gateway) -> None:
             _record_object(
                 claim, gateway, kind, own_manifest
             )  # another worker created it, which filled the quota
-        elif error.quota and resource_quota_sync.may_count_old_limit(claim, gateway, error):
-            raise resource_quota_sync.QuotaNotYetWritten(
+        elif error.quota and resource_quota_rounds.may_count_old_limit(claim, gateway, error):
+            raise resource_quota_rounds.QuotaNotYetWritten(
                 "The cluster still counts by the quota of a moment ago."
             ) from error
         elif error.quota:

@@ -21,7 +21,7 @@ from claims.delivery import deliver as delivery
 from claims.models import Claim, Delivery
 from claims.observation.drift import notify_disruptions
 from claims.observation.observations import owner_labels
-from claims.quotas import resource_quota_sync
+from claims.quotas import resource_quota_rounds
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.protocol import Unreachable
 from core.inputs import valid_ids
@@ -116,7 +116,7 @@ def _reconcile_changes(cluster_id: UUID) -> None:
                 changed.go_on()
             with _collecting(errors):
                 notify_disruptions(cluster_id, changed.disruptions)
-            resource_quota_sync.write_changed(cluster_id, changed.namespaces)
+            resource_quota_rounds.write_changed(cluster_id, changed.namespaces)
     _raise(errors)
 
 

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from claims.models import TeamNamespace, WrittenQuota
 from claims.quotas.quota_usage import QuotaUsage
 from claims.quotas.resource_quota import Headroom, headrooms
-from claims.quotas.resource_quota_sync import is_writable
+from claims.quotas.resource_quota_rounds import is_writable
 from claims.quotas.tasks import write_cluster
 from cluster.policies import ACCOUNT, MODE, POLICIES, PolicyAction, to_yaml
 from core.errors import Invalid, PortalError

@@ -9,7 +9,7 @@ from django.core.cache import cache
 from django.db import transaction
 from redis.exceptions import RedisError
 
-from claims.quotas import resource_quota_sync
+from claims.quotas import resource_quota_rounds
 from core.transactions import queue
 from inventory.models import Cluster
 
@@ -42,12 +42,12 @@ def write_team(team_id: str) -> None:
     """Write the ResourceQuotas of a team that differ after a change of its quota or use."""
     with suppress(RedisError):
         cache.delete(_mark(team_id))  # before anything is read: later changes are queued again
-    resource_quota_sync.write_teams([UUID(team_id)])
+    resource_quota_rounds.write_teams([UUID(team_id)])
 
 
 @shared_task
 def write_cluster(cluster_id: str) -> None:
     """Write the ResourceQuotas of a cluster that differ."""
     cluster = Cluster.objects.filter(pk=cluster_id).first()
-    if cluster is not None and resource_quota_sync.is_writable(cluster):
-        resource_quota_sync.write_cluster(cluster)
+    if cluster is not None and resource_quota_rounds.is_writable(cluster):
+        resource_quota_rounds.write_cluster(cluster)

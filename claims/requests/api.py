@@ -16,8 +16,8 @@ from claims.match_page import DEVICES_PER_PAGE, excluded_devices
 from claims.requests.preview import RequestPreview, preview
 from core.errors import Invalid
 from core.schema import refuses
-from dra.help import RelaxationKind
 from dra.match import Drop, DropCause, dropped
+from dra.relaxations import RelaxationKind
 from teams.access import team_for, user_of
 from teams.models import Role, User
 

@@ -22,8 +22,8 @@ from claims.requests.services import carried_from, plan_quota_lines
 from claims.requests.suggestions import Suggestion, suggestions_for
 from dra import match
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.help import Relaxation, find_relaxations
 from dra.manifests import to_yaml
+from dra.relaxations import Relaxation, find_relaxations
 from inventory.cluster_snapshot import current_snapshot
 from teams.access import require_role
 from teams.models import Role, User

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dra.allocator.node_search import AllocationError, NodeFailed, NodeSite, SearchGivenUp
 from dra.allocator.plan import plan_claim
 from dra.allocator.result import AllocationResult, DeviceResult, config_results, device_results
 from dra.allocator.search import MAX_STEPS, NodeSearch
-from dra.allocator.site import AllocationError, NodeFailed, NodeSite, SearchGivenUp
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.nodes import SelectorError, name_of_node, selector_for
 from dra.objects import Json

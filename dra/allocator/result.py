@@ -16,8 +16,8 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from dra.allocator.capacity import CapacityAmount
+from dra.allocator.node_search import NodeSite
 from dra.allocator.plan import Candidate, ClaimPlan
-from dra.allocator.site import NodeSite
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.features import Implementation
 from dra.objects import DeviceRequest, Json, Manifest, alternatives, requests

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from dra.allocator.capacity import CapacityAmount, Counters, is_left, share
+from dra.allocator.node_search import AllocationError, NodeSite, SearchGivenUp
 from dra.allocator.plan import Candidate, ClaimPlan, Constraint, accepts, compile_derived
 from dra.allocator.result import InternalDeviceResult
-from dra.allocator.site import AllocationError, NodeSite, SearchGivenUp
 from dra.cel import CelError, Selector
 from dra.cel.selector import compile_stored
 from dra.features import Implementation

@@ -61,7 +61,7 @@ def api(demo_database, db, monkeypatch):
 
     for module in (
         "claims.delivery.deliver",
-        "claims.quotas.resource_quota_sync",
+        "claims.quotas.resource_quota_rounds",
         "inventory.sync.list_watch",
         "inventory.tasks",
     ):

@@ -3,9 +3,9 @@
 import pytest
 
 from dra.allocator import AllocationError, allocate
+from dra.allocator.node_search import NodeSite
 from dra.allocator.plan import plan_claim
 from dra.allocator.search import NodeSearch
-from dra.allocator.site import NodeSite
 from tests.dra.clusters import NODE, PCIE, ask, claim, exactly, given, gpu, resource_slice, snapshot, spec
 
 

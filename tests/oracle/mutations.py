@@ -10,9 +10,9 @@ from dra import objects as dra_objects
 from dra.allocator import capacity, plan, result, search, site
 from dra.allocator import result as config
 from dra.allocator.capacity import Counters
+from dra.allocator.node_search import NodeSite
 from dra.allocator.plan import Constraint
 from dra.allocator.search import NodeSearch
-from dra.allocator.site import NodeSite
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.features import Features
 from dra.held import HeldDevices

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from claims.approvals import pending
-from demo import actions, past, story
+from demo import actions, backdate, story
 
 
 class Command(BaseCommand):
@@ -19,5 +19,5 @@ class Command(BaseCommand):
         story.play(folder, self.stdout.write)
         actions.lay_out(folder)
         actions.do(folder)
-        past.load_past()
+        backdate.load_past()
         pending.refresh()  # requests were moved into the past

@@ -228,7 +228,7 @@ def test_what_failed_half_way_is_done_again_by_the_next_sweep(fra, mirror, settl
     mirror.claim("sam", settled, result("gpu-0"))
     with monkeypatch.context() as fault:
         fault.setattr(reconcile, step, lambda _ids: 1 / 0)
-        fault.setattr(tasks.resource_quota_sync, "write_changed", lambda *_: 1 / 0)
+        fault.setattr(tasks.resource_quota_rounds, "write_changed", lambda *_: 1 / 0)
         with pytest.raises(ExceptionGroup):
             tasks.sweep()
     assert revision_of(fra) == before

@@ -11,7 +11,7 @@ from django.utils import timezone
 from claims.delivery import deliver, tasks, transitions
 from claims.models import ApprovalStep, Claim, TeamNamespace
 from claims.plans.plan import CLAIM_LABEL, claim_manifest
-from claims.quotas import resource_quota_sync
+from claims.quotas import resource_quota_rounds
 from claims.states import DELIVERED, FINAL, ClaimState
 from cluster.protocol import (
     NAMESPACE,
@@ -253,10 +253,10 @@ def test_a_cluster_that_counts_by_a_quota_of_a_moment_ago_is_tried_again_without
         asked.append(args)
         return True
 
-    monkeypatch.setattr(resource_quota_sync, "may_count_old_limit", is_behind)
+    monkeypatch.setattr(resource_quota_rounds, "may_count_old_limit", is_behind)
     monkeypatch.setattr(gateway, "create", refuse(FULL))
     with pytest.raises(
-        resource_quota_sync.QuotaNotYetWritten, match="still counts by the quota of a moment ago"
+        resource_quota_rounds.QuotaNotYetWritten, match="still counts by the quota of a moment ago"
     ):
         deliver.deliver(str(claim.pk))
     assert asked == [(claim, gateway, FULL)]
@@ -265,7 +265,9 @@ def test_a_cluster_that_counts_by_a_quota_of_a_moment_ago_is_tried_again_without
 
 def test_only_a_full_quota_is_held_to_the_one_of_a_moment_ago(claim_in, gateway, monkeypatch):
     claim = claim_in(S.APPROVED)
-    monkeypatch.setattr(resource_quota_sync, "may_count_old_limit", lambda *_: pytest.fail("It is no quota."))
+    monkeypatch.setattr(
+        resource_quota_rounds, "may_count_old_limit", lambda *_: pytest.fail("It is no quota.")
+    )
     monkeypatch.setattr(gateway, "create", refuse(Refused("No.")))
     deliver.deliver(str(claim.pk))
     assert row_of(claim).state == S.FAILED
@@ -274,7 +276,7 @@ def test_only_a_full_quota_is_held_to_the_one_of_a_moment_ago(claim_in, gateway,
 def test_the_quota_of_the_cluster_is_written_before_the_object(approved, gateway, monkeypatch):
     told = []
     monkeypatch.setattr(
-        resource_quota_sync, "before_delivery", lambda *args: told.append((args, verbs(gateway)))
+        resource_quota_rounds, "before_delivery", lambda *args: told.append((args, verbs(gateway)))
     )
     tasks.deliver(str(approved.pk))
     assert told == [((approved, gateway), [])]

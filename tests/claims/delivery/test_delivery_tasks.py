@@ -10,7 +10,7 @@ from django.utils import timezone
 from claims.delivery import deliver as delivery
 from claims.delivery import reconcile, tasks
 from claims.models import Claim
-from claims.quotas import resource_quota_sync
+from claims.quotas import resource_quota_rounds
 from claims.states import DELIVERED, FINAL, RUNNING, ClaimState
 from cluster.protocol import Refused, Unreachable
 from inventory.models import ResourceClaim, ResourceClaimTemplate
@@ -304,7 +304,7 @@ def test_a_message_settles_releases_and_writes_quotas_in_this_order(claim_in, fr
     Mirror(fra).claim("sam", claim)
     monkeypatch.setattr(reconcile, "reconcile_claims", lambda ids: done.append(("settled", *ids)))
     monkeypatch.setattr(reconcile, "release_predecessors", lambda ids: done.append(("released", *ids)) or [])
-    monkeypatch.setattr(resource_quota_sync, "write_changed", lambda *args: done.append(("quota", *args)))
+    monkeypatch.setattr(resource_quota_rounds, "write_changed", lambda *args: done.append(("quota", *args)))
     tasks.reconcile_cluster(str(fra.pk))
     assert done == [("settled", claim.pk), ("released", claim.pk), ("quota", fra.pk, {"vision"})]
 

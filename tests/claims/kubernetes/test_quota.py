@@ -28,7 +28,7 @@ DEVICES = f"{GPU_CLASS}.deviceclass.resource.k8s.io/devices"
 def kept(gateway, fra, namespace, monkeypatch):
     """`fra` keeps quotas; call it to bring them in line, and to wait until Kubernetes counts by them."""
     Cluster.objects.filter(pk=fra.pk).update(write_quotas=True)
-    monkeypatch.setattr("claims.quotas.resource_quota_sync.gateway_for", deliver.gateway_for)
+    monkeypatch.setattr("claims.quotas.resource_quota_rounds.gateway_for", deliver.gateway_for)
     sync_once(fra, gateway)
 
     def keep():

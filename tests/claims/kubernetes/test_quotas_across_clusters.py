@@ -71,7 +71,7 @@ def follow(gateway, namespace, fra, osl, monkeypatch):
     def connected(cluster):
         yield gateways[cluster.name]
 
-    for module in ("claims.quotas.resource_quota_sync", "claims.delivery.deliver"):
+    for module in ("claims.quotas.resource_quota_rounds", "claims.delivery.deliver"):
         monkeypatch.setattr(f"{module}.gateway_for", connected)
 
     def counted(row):

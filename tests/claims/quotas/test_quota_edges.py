@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.models import Quota, QuotaRequest, RequestStatus, TeamNamespace, WrittenQuota
-from claims.quotas import resource_quota_sync, services
+from claims.quotas import resource_quota_rounds, services
 from claims.quotas.forms import QuotaForm, QuotaRequestForm
 from claims.quotas.quota_usage import device_capacity, quota_breakdown, quota_usage
 from claims.states import ClaimState
@@ -135,7 +135,7 @@ def test_whether_a_refusal_is_believed_depends_on_the_claims_own_place(gateway, 
     claim = make_claim(vision, cluster=Cluster.objects.get(), state=ClaimState.APPROVED)
     claim.state_since = now - HOUR
     refusal = Refused("exceeded quota: dragoman, requested: 1")
-    assert resource_quota_sync.may_count_old_limit(claim, gateway, refusal) is False
+    assert resource_quota_rounds.may_count_old_limit(claim, gateway, refusal) is False
 
 
 # Forms and pages.

@@ -12,7 +12,7 @@ from claims.approvals import decide as approvals_decide
 from claims.delivery import deliver
 from claims.lifecycle.services import release, withdraw
 from claims.models import Claim, Quota, QuotaIncrease, WrittenQuota
-from claims.quotas import resource_quota_sync
+from claims.quotas import resource_quota_rounds
 from claims.states import ClaimState
 from claims.tasks import maintain_quotas
 from cluster.protocol import NAMESPACE, RESOURCE_CLAIM, RESOURCE_QUOTA, Refused, Unreachable
@@ -72,7 +72,7 @@ def osl(vision):
 def two(fra, osl, gateway, monkeypatch):
     Cluster.objects.update(write_quotas=True)
     world = Two()
-    monkeypatch.setattr("claims.quotas.resource_quota_sync.gateway_for", world.connected)
+    monkeypatch.setattr("claims.quotas.resource_quota_rounds.gateway_for", world.connected)
     monkeypatch.setattr("claims.delivery.deliver.gateway_for", world.connected)
     return world
 
@@ -104,7 +104,7 @@ def test_each_step_of_a_claim_is_told_to_the_other_cluster(two, ask, approve, al
 def test_what_is_made_by_hand_is_less_in_the_other_cluster_once_it_is_seen(two, ask, fra, osl):
     maintain_quotas()
     assert two.by_hand(osl, "by-hand", 6)
-    resource_quota_sync.write_changed(osl.pk, {"vision"})
+    resource_quota_rounds.write_changed(osl.pk, {"vision"})
     assert (two.hard("fra-1"), two.hard("osl-1")) == (2, 8)
     assert not two.by_hand(fra, "too-much", 3)
 
@@ -123,7 +123,7 @@ def test_what_moves_is_taken_away_in_one_cluster_before_it_is_given_in_the_other
         Claim.objects.filter(pk=there.pk).update(state=ClaimState.APPROVED)
     assert (two.hard(before), two.hard(after)) == (8, 0)
     two.order.clear()
-    resource_quota_sync.write_teams([vision.pk])
+    resource_quota_rounds.write_teams([vision.pk])
     assert two.order == [before, after]
     assert (two.hard(before), two.hard(after)) == (0, 8)
 
@@ -148,7 +148,7 @@ def test_a_cluster_that_is_down_keeps_no_claim_of_another_waiting(two, ask, appr
     assert claim.state == ClaimState.PROVISIONED
     assert WrittenQuota.objects.get(team_namespace__cluster=osl).problem == "osl-1: no answer"
     two.order.clear()
-    resource_quota_sync.before_delivery(claim, two.gateways["fra-1"])
+    resource_quota_rounds.before_delivery(claim, two.gateways["fra-1"])
     assert two.order == []
     two.down = set()
     maintain_quotas()
@@ -171,9 +171,9 @@ def test_nothing_is_counted_for_teams_that_no_cluster_keeps_quotas_of(
 ):
     Cluster.objects.update(write_quotas=False)
     with django_assert_num_queries(1):
-        resource_quota_sync.write_teams([vision.pk])
+        resource_quota_rounds.write_teams([vision.pk])
     with django_assert_num_queries(1):
-        resource_quota_sync.write_changed(fra.pk, {"vision"})
+        resource_quota_rounds.write_changed(fra.pk, {"vision"})
     assert two.order == []
 
 
@@ -194,7 +194,7 @@ def test_both_together_admit_what_the_limit_says_and_never_more(two, ask, vision
     two.__init__()
     Quota.objects.filter(pk=quota.pk).update(devices=8)
     clusters, made = (fra, osl), []
-    resource_quota_sync.write_teams([vision.pk])
+    resource_quota_rounds.write_teams([vision.pk])
     for number, (action, where, count) in enumerate(steps):
         limit = Quota.objects.get(pk=quota.pk).devices + sum(
             one.devices for one in QuotaIncrease.objects.all()
@@ -226,7 +226,7 @@ def test_both_together_admit_what_the_limit_says_and_never_more(two, ask, vision
             Quota.objects.filter(pk=quota.pk).update(devices=count * 2)
         elif action == "raise" and not QuotaIncrease.objects.all().delete()[0]:
             make_raise(quota, count, ends_at=timezone.now() + timedelta(days=1))
-        resource_quota_sync.write_teams([vision.pk])
+        resource_quota_rounds.write_teams([vision.pk])
         reserved = Claim.objects.filter(state=ClaimState.REQUESTED)
         after = two.held() + sum(claim.devices for claim in reserved)
         if action not in ("limit", "raise"):

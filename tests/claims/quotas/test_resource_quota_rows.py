@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.models import Delivery, Quota, TeamNamespace, WrittenQuota
-from claims.quotas import resource_quota, resource_quota_sync, tasks
+from claims.quotas import resource_quota, resource_quota_rounds, tasks
 from claims.states import ClaimState
 from claims.tasks import maintain_quotas
 from cluster.protocol import NAMESPACE, RESOURCE_QUOTA, ClusterConflict, Refused, Unreachable
@@ -50,7 +50,7 @@ def look(place, gateway, monkeypatch):
     def connected(cluster):
         yield gateway
 
-    monkeypatch.setattr("claims.quotas.resource_quota_sync.gateway_for", connected)
+    monkeypatch.setattr("claims.quotas.resource_quota_rounds.gateway_for", connected)
     return maintain_quotas
 
 
@@ -65,7 +65,7 @@ def two(fra, osl, monkeypatch):
         cluster.write_quotas = True
         cluster.save(update_fields=["write_quotas"])
     world = Two()
-    monkeypatch.setattr("claims.quotas.resource_quota_sync.gateway_for", world.connected)
+    monkeypatch.setattr("claims.quotas.resource_quota_rounds.gateway_for", world.connected)
     return world
 
 
@@ -492,10 +492,10 @@ def test_a_changed_team_is_written_in_the_clusters_that_keep_quotas_and_no_other
     make_cluster("sto-1", teams=(vision,))
     make_cluster("fra-1", teams=(make_team("nlp"),))
     make_quota(make_team("nlp"), 3)
-    resource_quota_sync.write_teams([vision.pk])
+    resource_quota_rounds.write_teams([vision.pk])
     assert places() == {("fra-1", "vision"): ("8", ""), ("osl-1", "vision"): ("8", "")}
     two.order.clear()
-    resource_quota_sync.write_teams([vision.pk])
+    resource_quota_rounds.write_teams([vision.pk])
     assert two.order == []  # it says so already
 
 
@@ -504,18 +504,18 @@ def test_a_cluster_without_a_connection_holds_up_no_other_in_two_sweeps(two, vis
     """And only its own row says so."""
     other = {"fra-1": "osl-1", "osl-1": "fra-1"}[down]
     two.gateways[other].put(NAMESPACE, {"metadata": {"name": "nlp"}})
-    resource_quota_sync.write_all()
+    resource_quota_rounds.write_all()
     two.down = {down}
     for devices in (5, 6):
         Quota.objects.update(devices=devices)
-        resource_quota_sync.write_all()
+        resource_quota_rounds.write_all()
         assert {name: said for (name, _), (_, said) in places().items()} == {
             down: f"{down}: no answer",
             other: "",
         }
         assert two.hard(other) == devices
     two.down = set()
-    resource_quota_sync.write_all()
+    resource_quota_rounds.write_all()
     assert {said for _, said in places().values()} == {""}
     assert (two.hard("fra-1"), two.hard("osl-1")) == (6, 6)
 
@@ -526,10 +526,10 @@ def test_a_changed_limit_reaches_the_other_cluster_though_one_is_down(two, visio
     make_cluster(down, teams=(nlp,))
     two.gateways[down].put(NAMESPACE, {"metadata": {"name": "nlp"}})
     make_quota(nlp, 3)
-    resource_quota_sync.write_all()
+    resource_quota_rounds.write_all()
     two.down = {down}
     Quota.objects.filter(team=vision).update(devices=5)
-    resource_quota_sync.write_teams([vision.pk])
+    resource_quota_rounds.write_teams([vision.pk])
     other = {"fra-1": "osl-1", "osl-1": "fra-1"}[down]
     assert places() == {
         (other, "vision"): ("5", ""),
@@ -545,9 +545,9 @@ def test_no_way_to_write_a_quota_leads_to_a_cluster_that_may_not_be_written_to(
     two, vision, osl, quota, state
 ):
     Cluster.objects.filter(pk=osl.pk).update(**state)
-    resource_quota_sync.write_teams([vision.pk])
+    resource_quota_rounds.write_teams([vision.pk])
     tasks.write_cluster(str(osl.pk))
-    resource_quota_sync.write_all()
+    resource_quota_rounds.write_all()
     assert set(two.order) == {"fra-1"}
     assert set(places()) == {("fra-1", "vision")}
 
@@ -560,21 +560,21 @@ def test_a_look_at_one_cluster_is_none_at_others_and_an_unknown_one_is_nothing(t
 
 
 def test_a_cluster_that_kept_quotas_is_tidied_and_one_that_never_did_is_not_asked(two, fra, osl, quota):
-    resource_quota_sync.write_all()
+    resource_quota_rounds.write_all()
     Cluster.objects.update(write_quotas=False)
     make_cluster("sto-1")
     two.order.clear()
-    resource_quota_sync.write_all()
+    resource_quota_rounds.write_all()
     assert sorted(two.order) == ["fra-1", "osl-1"]
     two.order.clear()
-    resource_quota_sync.write_all()
+    resource_quota_rounds.write_all()
     assert two.order == []
 
 
 def test_a_cluster_that_stops_keeps_the_quotas_of_the_other(two, fra, quota):
-    resource_quota_sync.write_all()
+    resource_quota_rounds.write_all()
     Cluster.objects.filter(pk=fra.pk).update(write_quotas=False)
-    resource_quota_sync.write_all()
+    resource_quota_rounds.write_all()
     assert two.gateways["fra-1"].get(RESOURCE_QUOTA, "dragoman", namespace="vision") is None
     assert two.hard("osl-1") == 8
     assert set(places()) == {("osl-1", "vision")}
@@ -588,7 +588,7 @@ def test_of_changed_objects_the_team_of_their_namespace_in_that_cluster_is_writt
     TeamNamespace.objects.create(team=speech, cluster=fra, namespace="speech")
     for team in (vision, nlp, speech):
         make_quota(team, 8)
-    resource_quota_sync.write_changed(fra.pk, {"vision", "unknown"})
+    resource_quota_rounds.write_changed(fra.pk, {"vision", "unknown"})
     assert set(places()) == {("fra-1", "vision")}
 
 
@@ -599,11 +599,11 @@ def test_before_a_delivery_the_teams_other_clusters_come_first_then_its_own_plac
     make_cluster("osl-1", teams=(make_team("nlp"),))
     make_quota(make_team("nlp"), 3)
     claim = make_claim(vision, cluster=fra, devices=2, state=ClaimState.APPROVED)
-    resource_quota_sync.before_delivery(claim, two.gateways["fra-1"])
+    resource_quota_rounds.before_delivery(claim, two.gateways["fra-1"])
     assert places() == {("osl-1", "vision"): ("6", ""), ("fra-1", "vision"): ("8", "")}
     two.gateways["fra-1"].calls.clear()
     two.order.clear()
-    resource_quota_sync.before_delivery(claim, two.gateways["fra-1"])
+    resource_quota_rounds.before_delivery(claim, two.gateways["fra-1"])
     assert (two.order, two.gateways["fra-1"].calls) == ([], [])
 
 
@@ -615,10 +615,10 @@ def test_a_claim_in_a_place_without_a_quota_has_none_written_for_it(two, fra, vi
     else:
         Cluster.objects.filter(pk=fra.pk).update(write_quotas=False)
     claim.refresh_from_db()
-    resource_quota_sync.before_delivery(claim, two.gateways["fra-1"])
+    resource_quota_rounds.before_delivery(claim, two.gateways["fra-1"])
     assert set(places()) == {("osl-1", "vision")}
     refusal = Refused("exceeded quota: dragoman, requested: 1")
-    assert resource_quota_sync.may_count_old_limit(claim, two.gateways["fra-1"], refusal) is False
+    assert resource_quota_rounds.may_count_old_limit(claim, two.gateways["fra-1"], refusal) is False
 
 
 @pytest.mark.parametrize(
@@ -646,7 +646,7 @@ def test_a_refusal_by_quota_is_believed_once_the_cluster_counts_by_what_stands_t
     claim.state_since = now - waited
 
     def told_by(sentence):
-        return resource_quota_sync.may_count_old_limit(claim, gateway, Refused(sentence))
+        return resource_quota_rounds.may_count_old_limit(claim, gateway, Refused(sentence))
 
     assert told_by("exceeded quota: dragoman, requested: 1") is behind
     assert told_by("exceeded quota: own, requested: 1") is False

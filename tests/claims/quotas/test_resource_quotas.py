@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from claims.approvals.decide import approve
 from claims.models import Quota, TeamNamespace, WrittenQuota
-from claims.quotas import resource_quota, resource_quota_sync
+from claims.quotas import resource_quota, resource_quota_rounds
 from claims.quotas.services import set_quota
 from claims.states import ClaimState
 from claims.tasks import maintain_quotas
@@ -48,7 +48,7 @@ def written(gateway, fra, monkeypatch):
     def connected(cluster):
         yield gateway
 
-    monkeypatch.setattr("claims.quotas.resource_quota_sync.gateway_for", connected)
+    monkeypatch.setattr("claims.quotas.resource_quota_rounds.gateway_for", connected)
 
     def read(namespace="vision"):
         found = gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace)
@@ -228,7 +228,7 @@ def test_a_delivery_looks_at_what_is_written_for_its_own_team(vision, fra, gatew
     for slug, limit in (("vision", 9), ("nlp", 9), ("nlp", 10), ("vision", 10)):
         Quota.objects.filter(team=teams[slug]).update(devices=limit)  # and the message is lost
         claim = make_claim(teams[slug], cluster=fra, state=ClaimState.APPROVED)
-        resource_quota_sync.before_delivery(claim, gateway)
+        resource_quota_rounds.before_delivery(claim, gateway)
         assert written(slug)[DEVICES] == str(limit)
 
 

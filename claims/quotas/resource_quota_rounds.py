@@ -66,7 +66,7 @@ def _write_differing(team_namespaces: Collection[TeamNamespace]) -> None:
     ):
         try:
             with gateway_for(team_namespace.cluster) as gateway:
-                ensure(team_namespace, gateway)
+                ensure_and_notify(team_namespace, gateway)
         except PortalError as error:  # of the connection
             _note_problem(
                 WrittenQuota.objects.filter(team_namespace=team_namespace), team_namespace.cluster, error
@@ -96,7 +96,7 @@ def is_writable(cluster: Cluster) -> bool:
     return cluster.enabled and not cluster.read_only and not cluster.halt_reason
 
 
-def ensure(team_namespace: TeamNamespace, gateway: Gateway) -> WrittenQuota:
+def ensure_and_notify(team_namespace: TeamNamespace, gateway: Gateway) -> WrittenQuota:
     """Write one, and notify platform admins of drift, once a day. Raises Unreachable."""
     row = resource_quota.ensure(team_namespace, gateway)
     if row.drift and row.repaired_at and row.repaired_at == row.written_at:
@@ -130,7 +130,7 @@ def before_delivery(claim: Claim, gateway: Gateway) -> None:
         return
     row = WrittenQuota.objects.filter(team_namespace=team_namespace).first()
     if not resource_quota.is_current(row, resource_quota.hard_limits(team_namespace)):
-        ensure(team_namespace, gateway)
+        ensure_and_notify(team_namespace, gateway)
 
 
 def may_count_old_limit(claim: Claim, gateway: Gateway, refusal: Refused) -> bool:
@@ -167,7 +167,7 @@ def _write_cluster(cluster: Cluster, gateway: Gateway) -> None:
     team_namespaces = list(TeamNamespace.objects.filter(cluster=cluster).select_related("team", "cluster"))
     if cluster.write_quotas:
         for team_namespace in team_namespaces:
-            ensure(team_namespace, gateway)
+            ensure_and_notify(team_namespace, gateway)
     else:
         for row in WrittenQuota.objects.filter(team_namespace__cluster=cluster).select_related(
             "team_namespace__cluster"

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra import help
-from dra.help import RelaxationKind, find_relaxations
+from dra import relaxations
 from dra.match import preview
+from dra.relaxations import RelaxationKind, find_relaxations
 from tests.dra.clusters import NVIDIA, PCIE, exactly, gpu, holds, resource_slice, snapshot, spec
 
 TAINT = {"key": "example.com/maintenance", "value": "true", "effect": "NoSchedule"}
@@ -111,11 +111,11 @@ def test_nothing_helps_where_nothing_can_be_told(claim_spec):
 
 def test_number_of_previews_is_bounded(monkeypatch):
     times = []
-    monkeypatch.setattr(help, "preview", lambda *args: times.append(args) or preview(*args))
+    monkeypatch.setattr(relaxations, "preview", lambda *args: times.append(args) or preview(*args))
     conditions = [f'device.attributes["{NVIDIA}"].?productName.orValue("") != "{n}"' for n in range(60)]
     seen = snapshot([resource_slice(devices=[gpu(0)])], holds("gpu-0"))
     assert find_relaxations(seen, spec(exactly(4, " && ".join(conditions)))) == []
-    assert len(times) == help.MAX_PREVIEWS + 1
+    assert len(times) == relaxations.MAX_PREVIEWS + 1
 
 
 devices = st.builds(

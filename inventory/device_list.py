@@ -1,8 +1,9 @@
 """
-The rows of the list of devices: read by their keys in one query that is planned once, and written with
-`format_html`; a template takes several times as long for fifty rows.
+The list of devices: its columns and its rows.
 
-The CSV reads the columns that it has. Neither makes a model of a device.
+The rows are read by their keys in one query that is planned once, and written with `format_html`; a template
+takes several times as long for fifty rows. The CSV reads the columns that it has. Neither makes a model of a
+device.
 """
 
 from __future__ import annotations
