@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dra.allocator.node_search import AllocationError, NodeFailed, NodeSite, SearchGivenUp
+from dra.allocator.node import AllocationError, NodeFailed, NodeSite, SearchGivenUp
 from dra.allocator.plan import plan_claim
 from dra.allocator.result import AllocationResult, DeviceResult, config_results, device_results
 from dra.allocator.search import MAX_STEPS, NodeSearch

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dra.allocator.node_search import AllocationError, NodeSite
+from dra.allocator.node import AllocationError, NodeSite
 from dra.held import HeldDevices
 from dra.objects import Json
 from dra.pools import CounterKey, PoolDevice

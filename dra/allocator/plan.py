@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dra.allocator.capacity import CapacityAmount, share
-from dra.allocator.node_search import AllocationError, NodeSite, selector_error
+from dra.allocator.node import AllocationError, NodeSite, selector_error
 from dra.attributes import Malformed, Version, entries, lookup
 from dra.cel import CelError, Selector
 from dra.cel.selector import compile_stored

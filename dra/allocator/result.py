@@ -16,7 +16,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from dra.allocator.capacity import CapacityAmount
-from dra.allocator.node_search import NodeSite
+from dra.allocator.node import NodeSite
 from dra.allocator.plan import Candidate, ClaimPlan
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.features import Implementation

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from dra.allocator.capacity import CapacityAmount, Counters, is_left, share
-from dra.allocator.node_search import AllocationError, NodeSite, SearchGivenUp
+from dra.allocator.node import AllocationError, NodeSite, SearchGivenUp
 from dra.allocator.plan import Candidate, ClaimPlan, Constraint, accepts, compile_derived
 from dra.allocator.result import InternalDeviceResult
 from dra.cel import CelError, Selector

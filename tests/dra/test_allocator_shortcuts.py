@@ -3,7 +3,7 @@
 import pytest
 
 from dra.allocator import AllocationError, allocate
-from dra.allocator.node_search import NodeSite
+from dra.allocator.node import NodeSite
 from dra.allocator.plan import plan_claim
 from dra.allocator.search import NodeSearch
 from tests.dra.clusters import NODE, PCIE, ask, claim, exactly, given, gpu, resource_slice, snapshot, spec

@@ -7,10 +7,10 @@ import pytest
 
 from dra import node_pools, nodes
 from dra import objects as dra_objects
-from dra.allocator import capacity, plan, result, search, site
+from dra.allocator import capacity, node, plan, result, search
 from dra.allocator import result as config
 from dra.allocator.capacity import Counters
-from dra.allocator.node_search import NodeSite
+from dra.allocator.node import NodeSite
 from dra.allocator.plan import Constraint
 from dra.allocator.search import NodeSearch
 from dra.cluster_snapshot import ClusterSnapshot
@@ -117,7 +117,7 @@ RULES: Mapping[str, Patch] = {
     "devices are tried in their order": _devices_backwards,
     "slices are tried by name": _slices_as_they_come,
     "configuration goes with the allocation": _always(config, "_entry", {}),
-    "an allocation says on which nodes it holds": _always(site, "selects_node", True),
+    "an allocation says on which nodes it holds": _always(node, "selects_node", True),
     "tolerations go with the allocation": _always(result, "_toleration", {}),
     "a switch that is off refuses what needs it": _always(plan, "_check_features", None),
     "mode All needs all": _always(plan, "_large_enough", False),
