@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 from bench.costs import costs_of
 from bench.measure import Result
 from bench.portal.pages import sampled
+from claims.catalogue import waits
 from claims.delivery import changes, tasks
 from claims.models import Claim, SweepRound
 from claims.states import DELIVERED
@@ -25,7 +26,8 @@ UNTIL_SETTLED = 3  # sweeps: the first one stores what it observes
 
 
 def recompute(devices: int, only: str) -> Iterator[Result]:
-    """Yield a line per kind of stored rows."""
+    """Yield a line per kind of stored rows, after the task that stores the waits of the approvals before."""
+    waits.refresh()
     for name in SUBJECTS:
         path = f"recompute: {name}"
         if only in path:
