@@ -17,7 +17,7 @@ install: ## Install uv, Python packages and web assets (the other targets do it 
 	@$(PYTHON3) scripts/bootstrap.py
 	@$(BIN)/python -m core.assets
 
-demo: install ## Run the whole portal on this machine: PORT=8000, DEMO_HOME=.demo, CLUSTER=sim|real
+demo: install ## Run the whole portal on this machine: PORT=8000, DEMO_HOME=.demo, CLUSTER=sim|real, EMPTY=1
 	@exec $(BIN)/python -m demo
 
 demo-reset: ## Delete the data of the demo

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from functools import cache
-from typing import cast
+from typing import Any, cast
 from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
-from django.db.models import Prefetch, QuerySet, prefetch_related_objects
+from django.db.models import Exists, OuterRef, Prefetch, QuerySet, prefetch_related_objects
 from django.http import Http404, HttpRequest
 from django.urls import reverse
 
-from claims.models import Alternative, Claim, TeamNamespace
+from claims.models import Alternative, Claim, Comment, Extension, TeamNamespace
 from claims.states import RUNNING
 from core.errors import Conflict, Forbidden
 from core.inputs import valid_ids
-from core.prepared import PreparedObjects
+from core.prepared import Prepared, PreparedObjects
 from core.transactions import lock_row
 from inventory.holders import Person
 from inventory.models import ResourceClaim
@@ -75,22 +75,33 @@ def may_request(request: HttpRequest) -> bool:
     return any(role.rank >= Role.MEMBER.rank for role in reader_roles(request).values())
 
 
-def require_member(request: HttpRequest) -> User:
-    """Return the user; 403 if they are a member of no team, before they fill in a form."""
-    if not may_request(request):
-        raise PermissionDenied("You are not a member of any team. Ask a team owner to add you first.")
+def require_member(request: HttpRequest, teams: Collection[object] | None = None) -> User:
+    """
+    Return the user; 403 if they are a member of no team, before they fill in a form. `teams` are those of
+    which they are a member, if the caller has read them.
+    """
+    if not (may_request(request) if teams is None else teams):
+        raise PermissionDenied("You need the role “member” in a team to request devices. Ask a team owner.")
     return user_of(request)
 
 
 def visible_claim(request: HttpRequest, claim_id: UUID) -> Claim:
-    """Return the claim with the related rows that its page shows; 404 for a user outside its team."""
+    """
+    Return the claim with the related rows that its page shows; 404 for a user outside its team.
+
+    `has_alternatives`, `has_comments`, `has_extensions` and `has_successors` say whether it had such rows.
+    """
     user = user_of(request)
     claims = _visible_claims(is_admin=user.is_superuser).objects(claim_id, user.pk)
     if not claims:
         raise Http404
-    alternatives = Alternative.objects.select_related("profile_version__profile")
-    prefetch_related_objects(claims, Prefetch("alternatives", alternatives))
-    return claims[0]
+    (claim,) = claims
+    if claim.has_alternatives:  # type: ignore[attr-defined]
+        alternatives = Alternative.objects.select_related("profile_version__profile")
+        prefetch_related_objects(claims, Prefetch("alternatives", alternatives))
+    else:
+        claim.listed_alternatives = []  # type: ignore[attr-defined]
+    return claim
 
 
 @cache
@@ -99,32 +110,60 @@ def _visible_claims(*, is_admin: bool) -> PreparedObjects[Claim]:
 
     def rows(claim_id: UUID, person: UUID) -> QuerySet[Claim]:
         claims = Claim.objects.visible_to(User(pk=person, is_superuser=is_admin)).filter(pk=claim_id)
-        return claims.order_by().select_related(
-            "team", "cluster", "profile_version__profile", "requested_by", "decided_by", "replaces"
+        related = "team", "cluster", "profile_version__profile", "requested_by", "decided_by", "replaces"
+        return (
+            claims.order_by()
+            .select_related(*related)
+            .annotate(
+                has_alternatives=Exists(Alternative.objects.filter(claim=OuterRef("pk"))),
+                has_comments=Exists(Comment.objects.filter(claim=OuterRef("pk")).order_by()),
+                has_extensions=Exists(Extension.objects.filter(claim=OuterRef("pk")).order_by()),
+                has_successors=Exists(Claim.objects.filter(replaces=OuterRef("pk")).order_by()),
+            )
         )
 
     return PreparedObjects(rows, UUID, UUID)
 
 
+@cache
+def _named_claims(*, is_admin: bool) -> Prepared:
+    """Return the query of the claims of a list of ids that a person may see, with their names."""
+
+    def rows(person: UUID, claim_id: UUID) -> QuerySet[Claim, Any]:
+        claims = Claim.objects.visible_to(User(pk=person, is_superuser=is_admin)).filter(pk=claim_id)
+        return claims.order_by().values_list("pk", "cluster", "namespace", "name")
+
+    return Prepared(rows, UUID, UUID, any_of="pk")
+
+
+OWN_NAMESPACES = Prepared(
+    lambda person: (
+        TeamNamespace.objects.filter(team__in=Team.objects.visible_to(User(pk=person)))
+        .order_by()
+        .values_list("cluster", "namespace")
+    ),
+    UUID,
+)
+
+
 def visible_holders(person: Person, held: Iterable[ResourceClaim]) -> dict[int, Holder]:
     """
     Return the holders that `person` may see, by primary key: managed claims with a link to their page, others
-    by namespace and name (`settings.DEVICE_HOLDERS`). Two queries for any number of claims.
+    by namespace and name (`settings.DEVICE_HOLDERS`). At most two queries for any number of claims.
     """
     held, reader = list(held), cast(User | AnonymousUser, person)
-    claims = Claim.objects.visible_to(reader).filter(pk__in=valid_ids({row.owner for row in held})).order_by()
-    names = {
-        (str(pk), cluster, namespace): name
-        for pk, cluster, namespace, name in claims.values_list("pk", "cluster", "namespace", "name")
-    }
-    spaces = TeamNamespace.objects.filter(team__in=Team.objects.visible_to(reader))
-    own = set(spaces.values_list("cluster", "namespace"))
+    if not reader.is_authenticated:
+        return {}
+    ids = valid_ids({row.owner for row in held})
+    claims = _named_claims(is_admin=reader.is_superuser).rows(reader.pk, ids) if ids else []
+    names = {(str(pk), cluster, namespace): name for pk, cluster, namespace, name in claims}
+    own = set() if reader.is_superuser else set(OWN_NAMESPACES.rows(reader.pk))
     holders: dict[int, Holder] = {}
     address = reverse("claims:detail", args=[NO_CLAIM])
     for row in held:
         name = names.get((row.owner, row.cluster_id, row.namespace))
         if name is not None:
             holders[row.pk] = Holder(name, address.replace(str(NO_CLAIM), row.owner))
-        elif (row.cluster_id, row.namespace) in own:
+        elif reader.is_superuser or (row.cluster_id, row.namespace) in own:
             holders[row.pk] = Holder(f"{row.namespace}/{row.name}")
     return holders

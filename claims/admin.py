@@ -1,14 +1,10 @@
 """
 Django admin for platform admins. Claims and their history are read-only here: the services change them.
 
-Profiles, quotas, rules and reasons are changed on their pages, which check what is saved. Here is what has no
-page.
+Profiles, quotas, rules, reasons and namespaces are changed on their pages, which check what is saved.
 """
 
-from typing import Any
-
 from django.contrib import admin
-from django.http import HttpRequest
 
 from claims.models import (
     Allocation,
@@ -20,38 +16,26 @@ from claims.models import (
     TeamNamespace,
     Transition,
 )
+from teams.admin import ReadOnly
 
 
-class Looking:
-    """Look, do not touch."""
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-
-class TransitionInline(Looking, admin.TabularInline):  # type: ignore[type-arg]
+class TransitionInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg]
     model = Transition
     fields = ("at", "old", "new", "by", "reason")
 
 
-class ChargeInline(Looking, admin.TabularInline):  # type: ignore[type-arg]
+class ChargeInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg]
     model = ClaimCharge
 
 
-class VersionInline(Looking, admin.TabularInline):  # type: ignore[type-arg]
+class VersionInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg]
     model = ProfileVersion
     fk_name = "profile"
     fields = ("number", "spec_hash", "approval", "max_devices", "max_duration", "created_by", "created_at")
 
 
 @admin.register(Claim)
-class ClaimAdmin(Looking, admin.ModelAdmin):  # type: ignore[type-arg]
+class ClaimAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = (
         "name",
         "team",
@@ -70,14 +54,14 @@ class ClaimAdmin(Looking, admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 @admin.register(Allocation)
-class AllocationAdmin(Looking, admin.ModelAdmin):  # type: ignore[type-arg]
+class AllocationAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("device", "pool", "product", "claim", "started_at", "ended_at")
     list_select_related = ("claim",)
     search_fields = ("device", "pool", "uuid", "claim__name")
 
 
 @admin.register(Profile)
-class ProfileAdmin(Looking, admin.ModelAdmin):  # type: ignore[type-arg]
+class ProfileAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("slug", "title", "current", "retired_at")
     list_select_related = ("current__profile",)
     search_fields = ("slug", "title")
@@ -85,16 +69,14 @@ class ProfileAdmin(Looking, admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 @admin.register(Quota)
-class QuotaAdmin(Looking, admin.ModelAdmin):  # type: ignore[type-arg]
+class QuotaAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("team", "device_class", "profile", "devices")
     list_filter = ("team",)
     list_select_related = ("team", "profile")
 
 
 @admin.register(TeamNamespace)
-class TeamNamespaceAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """The namespaces of teams; they have no other page."""
-
+class TeamNamespaceAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("team", "cluster", "namespace")
     list_filter = ("cluster", "team")
     list_select_related = ("team", "cluster")

@@ -25,6 +25,7 @@ from core.inputs import Input
 from core.prepared import by_keys
 from core.times import MAX_DURATION, parse_duration
 from inventory.models import Cluster
+from inventory.states import EndPolicy
 from teams.models import User
 
 
@@ -310,6 +311,12 @@ class ClaimDetailOut(ClaimOut):
     alternatives = serializers.SerializerMethodField(
         help_text="In order of preference, or all together; empty for a claim with one profile"
     )
+    end_policy = serializers.ChoiceField(
+        choices=EndPolicy.choices, help_text="What happens to pods that still hold devices at its end"
+    )
+    evict_at = serializers.DateTimeField(
+        allow_null=True, help_text="When such pods are evicted, once that is announced"
+    )
 
     class Meta:
         model = Claim
@@ -321,6 +328,8 @@ class ClaimDetailOut(ClaimOut):
             "replaces",
             "allocations",
             "alternatives",
+            "end_policy",
+            "evict_at",
         )
         read_only_fields = fields
 

@@ -268,20 +268,24 @@ class DroppedPage:
 
 @dataclass(frozen=True)
 class RelaxationRow:
-    """A relaxation of the request, and what it gains."""
+    """A relaxation of the request, and what it gains; `devices` is the number to request for it, or 0."""
 
     words: str
     gain: str
     fits: bool
+    devices: int = 0
 
 
-def relaxation_rows(relaxations: Sequence[Relaxation]) -> list[RelaxationRow]:
+def relaxation_rows(relaxations: Sequence[Relaxation], *, with_count: bool = False) -> list[RelaxationRow]:
+    """Return a row for each; `with_count` is whether the reader can change the number of devices."""
     with_request_name = len({relaxation.request for relaxation in relaxations if relaxation.request}) > 1
     rows = []
     for relaxation in relaxations:
         words = relaxation_text(relaxation)
         named = f"{relaxation.request}: {words}" if with_request_name and relaxation.request else words
-        rows.append(RelaxationRow(named, gain_text(relaxation), relaxation.fits))
+        is_count = with_count and relaxation.kind == RelaxationKind.COUNT
+        devices = int(relaxation.proposed or 1) if is_count else 0
+        rows.append(RelaxationRow(named, gain_text(relaxation), relaxation.fits, devices))
     return rows
 
 

@@ -38,6 +38,7 @@ NEXT: dict[str, frozenset[ClaimState]] = {
 }
 FINAL = tuple(state for state, following in NEXT.items() if not following)
 LIVE = tuple(state for state in NEXT if state not in FINAL)  # counts against the portal's quota
+UNDELIVERED = (S.REQUESTED, S.APPROVED)  # its object is not in the cluster yet
 USABLE = (S.PROVISIONED, S.ALLOCATED)  # its object is in the cluster; pods may use it
 RUNNING = (S.APPROVED, *USABLE)  # its time runs; it can be extended, replaced and released
 DELIVERED = (*USABLE, S.RELEASING)  # its object may exist in the cluster
@@ -47,6 +48,7 @@ RELEASE_STARTED = (S.RELEASING, S.RELEASED)  # another release changes nothing
 REMOVABLE = (S.RELEASING, *FINAL)  # the portal deletes its object
 QUEUED = (S.REQUESTED, S.PROVISIONED)  # waits for approval or for devices
 NEVER_APPROVED = (S.DENIED, S.WITHDRAWN, S.EXPIRED)
+OUTCOMES = (S.ALLOCATED, S.RELEASED, S.DENIED, S.FAILED)  # a day is summed up by how many claims reached them
 UNAPPROVED = (S.REQUESTED, *NEVER_APPROVED)  # it has never had an object, devices or usage
 
 # state → (color family, icon); the family says who acts next

@@ -19,13 +19,14 @@ from claims.requests import services as requests
 
 @shared_task
 def expire() -> None:
-    """Expire undecided requests, release expired claims, and remind owners of the coming end."""
+    """Expire undecided requests, release expired claims, and notify people of ends and overstays."""
     now = timezone.now()
     try:
         for claim_id in expiry.end_overdue(now):
             remove.delay(str(claim_id))
     finally:
         expiry.remind(now)
+        expiry.report_overstays(now)
 
 
 @shared_task

@@ -3,7 +3,7 @@
 from django.urls import URLPattern, URLResolver, path
 
 from claims.approvals import views as approvals_views
-from claims.catalogue import admin_views, edit_views
+from claims.catalogue import admin_views, profile_views
 from claims.catalogue import views as catalogue_views
 from claims.claim_list import views as claim_list_views
 from claims.claim_page import views as claim_page_views
@@ -20,7 +20,7 @@ app_name = "claims"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("catalogue/", catalogue_views.catalogue_page, name="catalogue"),
     path("catalogue/compare/", catalogue_views.catalogue_compare, name="catalogue_compare"),
-    path("catalogue/<slug:slug>/", edit_views.profile, name="profile"),
+    path("catalogue/<slug:slug>/", profile_views.profile, name="profile"),
     path("claims/", claim_list_views.claim_list, name="list"),
     path("claims/request/", requests_views.request_form, name="request"),
     path("claims/drafts/", draft_views.drafts, name="drafts"),
@@ -28,7 +28,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/drafts/restore/", draft_views.draft_restore, name="draft_restore"),
     path("claims/drafts/<uuid:draft_id>/delete/", draft_views.draft_delete, name="draft_delete"),
     path("claims/request/last/", requests_views.request_like_last, name="request_like_last"),
-    path("claims/request/import/", draft_views.request_import, name="request_import"),
+    path("claims/request/import/", requests_views.request_import, name="request_import"),
     path("claims/request/further/", requests_views.request_further, name="request_further"),
     path("claims/request/preview/", requests_views.request_preview, name="request_preview"),
     path("claims/request/dropped/<int:step>/", requests_views.request_dropped, name="request_dropped"),
@@ -50,6 +50,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/<uuid:claim_id>/release/", lifecycle_views.release, name="release"),
     path("claims/<uuid:claim_id>/extend/", lifecycle_views.extend, name="extend"),
     path("claims/<uuid:claim_id>/extend/undo/", lifecycle_views.extend_undo, name="extend_undo"),
+    path("claims/<uuid:claim_id>/evict/", lifecycle_views.evict, name="evict"),
     path("claims/<uuid:claim_id>/shorten/", lifecycle_views.shorten, name="shorten"),
     path("claims/<uuid:claim_id>/transfer/", lifecycle_views.transfer, name="transfer"),
     path("claims/<uuid:claim_id>/transfer/undo/", lifecycle_views.transfer_undo, name="transfer_undo"),
@@ -129,20 +130,20 @@ urlpatterns: list[URLPattern | URLResolver] = [
     ),
     path("quotas/<uuid:quota_id>/", quotas_views.quota, name="quota"),
     path("quotas/<uuid:quota_id>/claims/", quotas_views.quota_parts, name="quota_parts"),
-    path("profiles/", edit_views.profiles, name="profiles"),
-    path("profiles/new/", edit_views.profile_new, name="profile_new"),
+    path("profiles/", profile_views.profiles, name="profiles"),
+    path("profiles/new/", profile_views.profile_new, name="profile_new"),
     path("profiles/export/", admin_views.catalogue_export, name="catalogue_export"),
     path("profiles/import/", admin_views.catalogue_import, name="catalogue_import"),
     path("profiles/presets/", admin_views.presets_page, name="presets"),
-    path("profiles/match/", edit_views.profile_match, name="profile_match"),
+    path("profiles/match/", profile_views.profile_match, name="profile_match"),
     path("profiles/lint/", admin_views.lint_page, name="lint"),
     path("profiles/<slug:slug>/lint/<slug:key>/", admin_views.lint_fix, name="lint_fix"),
-    path("profiles/<slug:slug>/", edit_views.profile_edit, name="profile_edit"),
-    path("profiles/<slug:slug>/retire/", edit_views.profile_retire, name="profile_retire"),
-    path("profiles/<slug:slug>/restore/", edit_views.profile_restore, name="profile_restore"),
+    path("profiles/<slug:slug>/", profile_views.profile_edit, name="profile_edit"),
+    path("profiles/<slug:slug>/retire/", profile_views.profile_retire, name="profile_retire"),
+    path("profiles/<slug:slug>/restore/", profile_views.profile_restore, name="profile_restore"),
     path(
         "profiles/<slug:slug>/versions/<int:before>/diff/<int:after>/",
-        edit_views.profile_diff,
+        profile_views.profile_diff,
         name="profile_diff",
     ),
 ]

@@ -8,19 +8,31 @@ them, and the tests use only the portal's identity. Never granted: `resourceclai
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import yaml
 
 from cluster.credentials import Credentials
-from cluster.protocol import DRA, ClusterError, Discovery, Gateway, Permission
+from cluster.protocol import (
+    DRA,
+    ClusterError,
+    ClusterInvalid,
+    Discovery,
+    Gateway,
+    Permission,
+    Refused,
+    Unreachable,
+)
+from core.times import relative
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "patch", "delete")
 
 CLAIMS = (DRA, ("resourceclaims", "resourceclaimtemplates"))
 QUOTAS = ("", ("resourcequotas",))
+EVICTIONS = ("", ("pods/eviction",))
 QUOTA_NAME = "dragoman"  # of the ResourceQuota in each namespace of a team
 
 # (group, resources) that every portal reads.
@@ -36,12 +48,12 @@ HEAD = """\
 # Apply it as a cluster admin, then create a token of 90 days for its kubeconfig:
 #   kubectl apply -f this-file.yaml
 #   kubectl create token {name} --namespace {namespace} --duration 2160h
-# Before the token expires, put a new one into the kubeconfig and give it to the portal:
+# Before the token expires, give the portal a new one: on the settings page of the cluster, or with
 #   manage.py cluster add NAME --renew --kubeconfig FILE
 """
 
 
-class Rule(NamedTuple):
+class RbacRule(NamedTuple):
     """A rule of a role; without `names` for all objects."""
 
     group: str
@@ -50,12 +62,14 @@ class Rule(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-def permissions(*, read_only: bool = False, write_quotas: bool = False) -> list[Permission]:
+def permissions(
+    *, read_only: bool = False, write_quotas: bool = False, evict_pods: bool = False
+) -> list[Permission]:
     """Return the permissions that `manifest` grants, in every namespace."""
     return [
-        Permission(verb, resource, rule.group, name=name)
-        for rule in _rules(read_only=read_only, write_quotas=write_quotas)
-        for resource in rule.resources
+        Permission(verb, resource, rule.group, subresource=subresource, name=name)
+        for rule in _rules(read_only=read_only, write_quotas=write_quotas, evict_pods=evict_pods)
+        for resource, _slash, subresource in (path.partition("/") for path in rule.resources)
         for verb in rule.verbs
         for name in rule.names or ("",)
     ]
@@ -65,6 +79,7 @@ def manifest(
     *,
     read_only: bool = False,
     write_quotas: bool = False,
+    evict_pods: bool = False,
     name: str = "dragoman",
     namespace: str = "dragoman",
 ) -> str:
@@ -73,7 +88,8 @@ def manifest(
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
     scope = "read-only: inventory" if read_only else "full: also creates and deletes claims"
     scope += " and writes quotas" if write_quotas and not read_only else ""
-    rules = _rules(read_only=read_only, write_quotas=write_quotas)
+    scope += " and evicts pods" if evict_pods and not read_only else ""
+    rules = _rules(read_only=read_only, write_quotas=write_quotas, evict_pods=evict_pods)
     head = HEAD.format(what=scope, name=name, namespace=namespace)
     return head + yaml.safe_dump_all(
         [
@@ -90,18 +106,23 @@ def manifest(
     )
 
 
-def _rules(*, read_only: bool, write_quotas: bool) -> list[Rule]:
+def _rules(*, read_only: bool, write_quotas: bool, evict_pods: bool) -> list[RbacRule]:
     """Return the rules. Kubernetes cannot limit "create" to names: they are not known yet."""
     rules = [
-        Rule(*resources, READ + WRITE if resources == CLAIMS and not read_only else READ)
+        RbacRule(*resources, READ + WRITE if resources == CLAIMS and not read_only else READ)
         for resources in READS
     ]
     if write_quotas and not read_only:
-        rules += [Rule(*QUOTAS, ("create",)), Rule(*QUOTAS, ("patch", "delete"), (QUOTA_NAME,))]
+        rules += [
+            RbacRule(*QUOTAS, ("create",)),
+            RbacRule(*QUOTAS, ("patch", "delete"), (QUOTA_NAME,)),
+        ]
+    if evict_pods and not read_only:
+        rules.append(RbacRule(*EVICTIONS, ("create",)))
     return rules
 
 
-def _written(rule: Rule) -> dict[str, list[str]]:
+def _written(rule: RbacRule) -> dict[str, list[str]]:
     names = {"resourceNames": list(rule.names)} if rule.names else {}
     return {"apiGroups": [rule.group], "resources": list(rule.resources), **names, "verbs": list(rule.verbs)}
 
@@ -118,9 +139,24 @@ class CheckupVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckupFinding:
+    """What was checked, with what result; `remedy` is a sentence on what to do, empty if nothing."""
+
     verdict: CheckupVerdict
     subject: str
     detail: str
+    remedy: str = ""
+
+
+RENEWAL = timedelta(days=14)  # before credentials expire, the check says so
+APPLY_AGAIN = (
+    "Apply the permissions again: they are on the settings page of the cluster, and "
+    "“manage.py cluster rbac{option}” prints them."
+)
+REMEDIES: dict[type[ClusterError], str] = {
+    Unreachable: "Compare the address with that of the API server, and check that this portal reaches it.",
+    Refused: "Apply the permissions again. If the token has expired, replace the credentials.",
+    ClusterInvalid: "The oldest Kubernetes that works is 1.34.",
+}
 
 
 def checkup(
@@ -130,29 +166,34 @@ def checkup(
     uid: str = "",
     read_only: bool = False,
     write_quotas: bool = True,
+    evict_pods: bool = True,
 ) -> Iterator[CheckupFinding]:
     """
     Yield findings, the way there first. Ends early where nothing more can be known. Raises nothing.
 
-    Without `write_quotas` it is only noted that the portal may not write quotas.
+    Without `write_quotas` it is only noted that the portal may not write quotas; with `evict_pods` alike.
     """
+    opted_in = {"write_quotas": write_quotas, "evict_pods": evict_pods}
     yield from _way(credentials)
+    yield from _validity(credentials)
     try:
         discovery = gateway.discover()
         yield CheckupFinding(CheckupVerdict.GOOD, "Kubernetes", discovery.version)
         yield _identity(gateway.identity(), uid)
         yield _taint_rules(discovery)
         for permission in needed_permissions(discovery, read_only=read_only):
-            yield _permission(gateway, permission, needed=write_quotas or not _writes_quotas(permission))
+            option = _option_of(permission)
+            yield _permission(gateway, permission, option, needed=option is None or opted_in[option.name])
     except ClusterError as problem:
-        yield CheckupFinding(CheckupVerdict.BAD, str(problem.title), problem.message)
+        remedy = REMEDIES.get(type(problem), "")
+        yield CheckupFinding(CheckupVerdict.BAD, str(problem.title), problem.message, remedy)
 
 
 def needed_permissions(discovery: Discovery, *, read_only: bool) -> list[Permission]:
     """Return the permissions that the portal needs, without kinds that the cluster does not serve."""
     return [
         permission
-        for permission in permissions(read_only=read_only, write_quotas=True)
+        for permission in permissions(read_only=read_only, write_quotas=True, evict_pods=True)
         if permission.resource != "devicetaintrules" or discovery.taint_rules is not None
     ]
 
@@ -161,16 +202,35 @@ def _way(credentials: Credentials) -> Iterator[CheckupFinding]:
     description = "Address"
     if credentials.server.startswith("http:"):
         yield CheckupFinding(
-            CheckupVerdict.NOTE, description, f"{credentials.address}: without TLS; others can read along"
+            CheckupVerdict.NOTE,
+            description,
+            f"{credentials.address}: without TLS; others can read along",
+            "Use an address that starts with https://.",
         )
     elif credentials.insecure:
         yield CheckupFinding(
             CheckupVerdict.NOTE,
             description,
             f"{credentials.address}: its certificate is not checked; anybody can pretend to be it",
+            "Put the certificate of its CA into the credentials.",
         )
     else:
         yield CheckupFinding(CheckupVerdict.GOOD, description, credentials.address)
+
+
+def _validity(credentials: Credentials) -> Iterator[CheckupFinding]:
+    """Yield how long the credentials are valid, if they say it."""
+    expires_at, now = credentials.expires_at, datetime.now(UTC)
+    if expires_at is None:
+        return
+    detail = f"expire {relative(expires_at, now=now)}"
+    remedy = "Replace the credentials on the settings page of the cluster."
+    if expires_at <= now:
+        yield CheckupFinding(CheckupVerdict.BAD, "Credentials", detail.replace("expire ", "expired "), remedy)
+    elif expires_at <= now + RENEWAL:
+        yield CheckupFinding(CheckupVerdict.NOTE, "Credentials", detail, remedy)
+    else:
+        yield CheckupFinding(CheckupVerdict.GOOD, "Credentials", detail)
 
 
 def _identity(uid: str, known_as: str) -> CheckupFinding:
@@ -180,6 +240,7 @@ def _identity(uid: str, known_as: str) -> CheckupFinding:
             CheckupVerdict.BAD,
             description,
             f"kube-system has uid {uid}, and the mirror is of {known_as}: this is another cluster",
+            "Upload credentials of the cluster that was added, or add this one under its own name.",
         )
     return CheckupFinding(CheckupVerdict.GOOD, description, uid)
 
@@ -191,22 +252,39 @@ def _taint_rules(discovery: Discovery) -> CheckupFinding:
     return CheckupFinding(CheckupVerdict.GOOD, subject, discovery.taint_rules.api_version)
 
 
-def _writes_quotas(permission: Permission) -> bool:
-    return permission.resource == "resourcequotas" and permission.verb not in READ
+class RbacOption(NamedTuple):
+    """A permission that is granted on request only: the option of the command, and where it is needed."""
+
+    name: str
+    needed_where: str
+
+    @property
+    def flag(self) -> str:
+        return f" --{self.name.replace('_', '-')}"
 
 
-def _permission(gateway: Gateway, permission: Permission, *, needed: bool) -> CheckupFinding:
-    resource = ".".join(filter(None, (permission.resource, permission.group)))
+WRITE_QUOTAS = RbacOption("write_quotas", "quotas are written to the cluster")
+EVICT_PODS = RbacOption("evict_pods", "the end policy is to evict pods, or to ask before")
+
+
+def _option_of(permission: Permission) -> RbacOption | None:
+    if permission.subresource == "eviction":
+        return EVICT_PODS
+    writes_quotas = permission.resource == "resourcequotas" and permission.verb not in READ
+    return WRITE_QUOTAS if writes_quotas else None
+
+
+def _permission(
+    gateway: Gateway, permission: Permission, option: RbacOption | None, *, needed: bool
+) -> CheckupFinding:
+    path = "/".join(filter(None, (permission.resource, permission.subresource)))
+    resource = ".".join(filter(None, (path, permission.group)))
     description = f"{permission.verb} {resource}" + (f" “{permission.name}”" if permission.name else "")
     if gateway.allowed(permission):
         return CheckupFinding(CheckupVerdict.GOOD, description, "allowed")
-    if not needed:
+    if option is not None and not needed:
         return CheckupFinding(
-            CheckupVerdict.NOTE, description, "missing; needed where quotas are written to the cluster"
+            CheckupVerdict.NOTE, description, f"missing; needed where {option.needed_where}"
         )
-    option = " --write-quotas" if _writes_quotas(permission) else ""
-    return CheckupFinding(
-        CheckupVerdict.BAD,
-        description,
-        f"missing; “manage.py cluster rbac{option}” prints the role that grants it",
-    )
+    remedy = APPLY_AGAIN.format(option=option.flag if option else "")
+    return CheckupFinding(CheckupVerdict.BAD, description, "missing", remedy)

@@ -11,11 +11,13 @@ import base64
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import Any, NoReturn, cast
 from urllib.parse import SplitResult, urlsplit
 
 import yaml
+from cryptography import x509
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 from django.views.decorators.debug import sensitive_variables
@@ -193,6 +195,21 @@ class Credentials:
         """Return host and port, for sentences."""
         return urlsplit(self.server).netloc or "the cluster that the portal runs in"
 
+    @property
+    @sensitive_variables()
+    def expires_at(self) -> datetime | None:
+        """Return when the token (`exp`, RFC 7519 §4.1.4) or certificate expires; None if it does not say."""
+        try:
+            if self.token:
+                claims = self.token.split(".")[1]
+                payload = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+                return datetime.fromtimestamp(payload["exp"], UTC)
+            if self.certificate:
+                return x509.load_pem_x509_certificate(self.certificate.encode()).not_valid_after_utc
+        except (IndexError, KeyError, TypeError, ValueError, OverflowError, OSError):
+            pass  # a token of another form, which need not say it
+        return None
+
 
 IN_CLUSTER = Credentials(server="", in_cluster=True)
 
@@ -212,6 +229,27 @@ def from_kubeconfig(text: str, *, context: str = "") -> Credentials:
         key=_pem(user, "client-key-data"),
         proxy=_text(cluster, "proxy-url"),
     )
+
+
+@sensitive_variables()
+def from_token(server: str, token: str, *, authority: str = "") -> Credentials:
+    """
+    Return the credentials of a service account, by the rules of a kubeconfig. Raise `Invalid`.
+
+    `authority` is the certificate of the CA: as PEM, or in base64 as a kubeconfig has it.
+    """
+    encoded = authority.strip()
+    if encoded.startswith("-----"):
+        encoded = base64.b64encode(encoded.encode()).decode()
+    cluster = {"server": server.strip()} | ({"certificate-authority-data": encoded} if encoded else {})
+    document = {
+        "kind": "Config",
+        "current-context": "portal",
+        "contexts": [{"name": "portal", "context": {"cluster": "portal", "user": "portal"}}],
+        "clusters": [{"name": "portal", "cluster": cluster}],
+        "users": [{"name": "portal", "user": {"token": token.strip()}}],
+    }
+    return from_kubeconfig(yaml.safe_dump(document))
 
 
 @sensitive_variables()

@@ -24,8 +24,10 @@ from cluster.credentials import Credentials, unseal
 from cluster.protocol import (
     DEVICE_TAINT_RULE_VERSIONS,
     DRA,
+    EVICTION,
     NAMESPACE,
     OPTIONAL,
+    POD,
     RESOURCE_CLAIM,
     ClusterConflict,
     ClusterError,
@@ -33,6 +35,7 @@ from cluster.protocol import (
     Discovery,
     Event,
     EventType,
+    EvictionRefused,
     Expired,
     Gateway,
     Kind,
@@ -158,6 +161,12 @@ def error_causes(status: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     )
 
 
+def budget_refusal(status: dict[str, Any]) -> str:
+    """Return what a PodDisruptionBudget says against an eviction; "" for an overloaded server, also a 429."""
+    causes = (status.get("details") or {}).get("causes") or ()
+    return next((str(cause["message"]) for cause in causes if cause.get("reason") == "DisruptionBudget"), "")
+
+
 def unknown_fields(message: str) -> tuple[tuple[str, str], ...]:
     """A strict decoding error comes without causes: the fields stand in the text."""
     strict = [(field, "unknown field") for _what, field in UNKNOWN_FIELD.findall(message)]
@@ -268,6 +277,21 @@ class KubeGateway:
         if code == 404:
             return False
         _checked(code, body, ApiCall("delete", kind, name, namespace or ""))
+        return True
+
+    def evict(self, name: str, *, namespace: str, uid: str) -> bool:
+        eviction: Manifest = {
+            "apiVersion": EVICTION.api_version,
+            "kind": EVICTION.kind,
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        code, body = self._ask("POST", f"{POD.path(namespace, name)}/eviction", body=eviction)
+        if code == 404:
+            return False
+        if code == 429 and (refusal := budget_refusal(error_status(body))):
+            raise EvictionRefused(refusal)
+        _checked(code, body, ApiCall("create", EVICTION, name, namespace))
         return True
 
     def allowed(self, permission: Permission) -> bool:

@@ -56,6 +56,12 @@ class ClusterConflict(ClusterError):
     status = 409
 
 
+class EvictionRefused(ClusterConflict):
+    """429 of the Eviction API: a PodDisruptionBudget does not allow it now. The message is the cluster's."""
+
+    code = "cluster-eviction-refused"
+
+
 class ClusterInvalid(ClusterError):
     """400 or 422: `causes` are (field, reason) pairs as the API server words them."""
 
@@ -97,6 +103,7 @@ DRA = "resource.k8s.io"
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
 POD = Kind("", "v1", "Pod", "pods", namespaced=True)
+EVICTION = Kind("policy", "v1", "Eviction", "pods/eviction", namespaced=True)
 EVENT = Kind("", "v1", "Event", "events", namespaced=True)
 RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", namespaced=True)
 DEVICE_CLASS = Kind(DRA, "v1", "DeviceClass", "deviceclasses", namespaced=False)
@@ -225,6 +232,13 @@ class Gateway(Protocol):
 
     def delete(self, kind: Kind, name: str, *, namespace: str | None = None, uid: str | None = None) -> bool:
         """Delete, with `uid` only that object (else ClusterConflict). Return False if it did not exist."""
+
+    def evict(self, name: str, *, namespace: str, uid: str) -> bool:
+        """
+        Evict the pod with this uid (policy/v1), with its own grace period. Return False if there is none.
+
+        Raise `EvictionRefused` where a PodDisruptionBudget refuses, `ClusterConflict` for another uid.
+        """
 
     def allowed(self, permission: Permission) -> bool:
         """Ask the cluster by SelfSubjectAccessReview."""

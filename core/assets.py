@@ -36,10 +36,10 @@ CLASS_SOURCES = (
     *(f"{app}/**/forms.py" for app in ("claims", "inventory", "notify", "teams", "usage")),
     *(
         "claims/**/rows.py",
-        "claims/inbox/views.py",
-        "inventory/device_list.py",
-        "inventory/fleet.py",
+        "claims/**/views.py",
+        "inventory/*.py",
         "portal/help.py",
+        "portal/setup/teams.py",
     ),
     *(f"{app}/templatetags/*.py" for app in ("core", "usage")),
 )

@@ -1,12 +1,13 @@
 """Forms: options are written without a template for each, since a choice of teams may have hundreds."""
 
-import html
 from collections.abc import Mapping
 from typing import Any
 
 from django.forms.renderers import DjangoTemplates
 from django.http import HttpRequest
 from django.utils.safestring import SafeString, mark_safe
+
+from core.markup import attributes, escape
 
 
 class FormRenderer(DjangoTemplates):
@@ -50,18 +51,3 @@ def checkbox_list(widget: Mapping[str, Any]) -> SafeString:
             parts.append("</div>")
     parts.append("</div>")
     return mark_safe("\n".join(parts))  # noqa: S308 - every part has been escaped above
-
-
-def attributes(values: Mapping[str, object]) -> str:
-    """Return ` name="value"` for each attribute; True is a name without a value, False is left out."""
-    return "".join(
-        f" {escape(name)}" if value is True else f' {escape(name)}="{escape(value)}"'
-        for name, value in values.items()
-        if value is not False
-    )
-
-
-def escape(value: object) -> str:
-    """Escape a text as `conditional_escape` does, without its wrapper for lazy texts."""
-    text = str(value)
-    return text if isinstance(text, SafeString) else html.escape(text)

@@ -233,3 +233,10 @@ def valid_ids(texts: Iterable[str]) -> list[UUID]:
         except ValueError:
             continue
     return uuids
+
+
+class PersonField(forms.ModelChoiceField):  # type: ignore[type-arg]  # not generic while it runs
+    """A choice of people, shown by their full names."""
+
+    def label_from_instance(self, obj: Any) -> str:
+        return str(obj.label)

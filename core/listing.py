@@ -24,7 +24,7 @@ from django.core.exceptions import FieldDoesNotExist
 from django.core.paginator import Page, Paginator
 from django.db import transaction
 from django.db.models import F, Model, Q, QuerySet
-from django.db.models.expressions import Combinable, OrderBy
+from django.db.models.expressions import Combinable, Expression, OrderBy
 from django.http import HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -54,6 +54,7 @@ def _lines(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[s
 
 PER_PAGE = 50
 MAX_COUNT = 10_000  # rows that a list counts before it shows "10,000+"
+MAX_COMPARED = 1_000  # of a search that compares row after row; counting more takes longer than the page
 LAST = "last"  # ?page=last
 LINES = 200  # of a CSV that are sent at once
 BATCH = 1000  # rows of a CSV that are read at once
@@ -63,7 +64,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # start of a formula in a spre
 @dataclass(frozen=True)
 class Column[M: Model]:
     """
-    One column: `value` returns its cell in the CSV; `sort` names the fields to order by, if it is sortable.
+    One column: `value` returns its cell in the CSV; `sort` has the fields to order by, if it is sortable.
 
     `value` gets the row, or with `fields` their values: a CSV whose columns all have them makes no models.
     A `fixed` column cannot be hidden; a column that is not `shown` is hidden until the reader chooses it.
@@ -72,7 +73,7 @@ class Column[M: Model]:
     name: str
     label: str
     value: Callable[..., object]
-    sort: str | tuple[str, ...] = ()
+    sort: str | tuple[str | Expression, ...] = ()
     numeric: bool = False
     fixed: bool = False
     shown: bool = True
@@ -118,15 +119,16 @@ class Listing[M: Model]:
         prepare: Callable[[list[M]], None] | None = None,
         load: Callable[[Sequence[Any]], list[Any]] | None = None,
         read_batch: Callable[[Sequence[tuple[Any, ...]], Mapping[str, int]], None] | None = None,
-        scan_once: bool = False,
+        scan_once: Callable[[], bool] | None = None,
     ) -> None:
         """
         `sort` is the column to sort by, with "-" for descending; "" keeps the order of the queryset. `search`
         has fields that may contain a word, and functions that return a condition for it. `prepare` completes
         the rows of a page, and those of a CSV in batches. `load` reads the rows of a page by their keys, in
         their order, in place of the queryset. `read_batch` reads what the columns of a CSV without models
-        need beside their fields: it gets the values of a batch, and where each field is. `scan_once` counts a
-        search by its keys in order, for a search that reads all rows anyway.
+        need beside their fields: it gets the values of a batch, and where each field is. `scan_once` is for a
+        search that compares many rows: it returns whether all of them are read anyway, so that their keys are
+        counted in order; else MAX_COMPARED of them are counted.
         """
         self.request = request
         self.query: QueryDict = request.GET
@@ -183,13 +185,16 @@ class Listing[M: Model]:
         name = self.sort.removeprefix("-")
         fields = next(column.sort for column in self.all_columns if column.name == name)
         for field in (*((fields,) if isinstance(fields, str) else fields), "pk"):
-            last = True if may_be_null(self.queryset.model, field) else None
-            yield OrderBy(F(field), descending=self.sort.startswith("-"), nulls_last=last)
+            last = True if isinstance(field, str) and may_be_null(self.queryset.model, field) else None
+            expression = F(field) if isinstance(field, str) else field
+            yield OrderBy(expression, descending=self.sort.startswith("-"), nulls_last=last)
 
     @cached_property
     def page(self) -> Page[M]:
         pages = Pages(self.rows, self.queryset, self.per_page, self.load)
-        pages.scan_once = self.scan_once and bool(self.q)
+        if self.q and self.scan_once:
+            pages.scan_once = self.scan_once()
+            pages.most = MAX_COUNT if pages.scan_once else MAX_COMPARED
         page = pages.get_page(self.query.get("page", 1))
         if self.prepare:
             self.prepare(list(page.object_list))
@@ -202,12 +207,12 @@ class Listing[M: Model]:
 
     @property
     def total(self) -> int:
-        """Return the number of matching rows; MAX_COUNT + 1 stands for more, see `total_text`."""
+        """Return the number of matching rows; one more than are counted stands for more, see `total_text`."""
         return self.page.paginator.count
 
     @property
     def total_text(self) -> str:
-        return f"{MAX_COUNT:,}+" if self.is_open else str(self.total)
+        return f"{self.total - 1:,}+" if self.is_open else str(self.total)
 
     @property
     def is_open(self) -> bool:
@@ -314,7 +319,7 @@ class Listing[M: Model]:
             for column, width, end in zip(self.columns, widths, ends, strict=True)
         ]
         places = {name: place for place, name in enumerate(names) if isinstance(name, str)}
-        for batch in _batches(self.rows.prefetch_related(None).values_list(*names)):
+        for batch in _batches(self.rows.prefetch_related(None).values_list(*names), LINES):
             if self.read_batch:
                 self.read_batch(batch, places)
             for values in batch:
@@ -323,7 +328,7 @@ class Listing[M: Model]:
 
 def _streamed(heads: Sequence[object], rows: Generator[list[object]]) -> Iterator[str]:
     """
-    Yield the lines of a CSV, the head first, in the time zone of whoever calls.
+    Yield the lines of a CSV, the head first, LINES at a time, in the time zone of whoever calls.
 
     The transaction keeps the cursor open on the server, so that neither side holds all rows. It ends with the
     last line, or when the response is closed.
@@ -335,20 +340,20 @@ def _streamed(heads: Sequence[object], rows: Generator[list[object]]) -> Iterato
             buffer = io.StringIO()
             writer = csv.writer(buffer)
             writer.writerow(heads)
-            for number, row in enumerate(rows):
+            for number, row in enumerate(rows, 1):
+                writer.writerow(map(escape_formula, row))
                 if number % LINES == 0:
                     yield buffer.getvalue()
                     buffer.seek(0)
                     buffer.truncate()
-                writer.writerow(map(escape_formula, row))
             yield buffer.getvalue()
 
     return lines()
 
 
-def _batches(rows: QuerySet[Any, Any]) -> Iterator[list[Any]]:
-    """Yield the rows in lists of at most BATCH, read from one cursor; the first list is short."""
-    cursor = rows.iterator(chunk_size=BATCH)
+def _batches(rows: QuerySet[Any, Any], fetched: int = BATCH) -> Iterator[list[Any]]:
+    """Yield the rows in lists of at most BATCH, the first of LINES; a cursor fetches `fetched` at a time."""
+    cursor = rows.iterator(chunk_size=fetched)
     size = LINES
     while batch := list(islice(cursor, size)):
         yield batch
@@ -359,7 +364,7 @@ class Pages[M: Model](Paginator[M]):
     """
     Pages that cost what they show, however long the list is.
 
-    Rows are counted up to MAX_COUNT; only a page behind that, or the last one, counts all of them. Keys are
+    Rows are counted up to `most`; only a page behind that, or the last one, counts all of them. Keys are
     sorted without the rows, and from the end if the page is nearer to it. `source` loads the rows of a page.
     """
 
@@ -373,22 +378,23 @@ class Pages[M: Model](Paginator[M]):
         super().__init__(rows, per_page)
         self.rows, self.source, self.load = rows, source, load
         self.is_open = self.scan_once = False
+        self.most = MAX_COUNT
 
     @cached_property
     def first_keys(self) -> list[Any]:
         """The keys of the rows that are counted, in order."""
-        return list(self.rows.values_list("pk", flat=True)[: MAX_COUNT + 1])
+        return list(self.rows.values_list("pk", flat=True)[: self.most + 1])
 
     @cached_property
     def count(self) -> int:
-        rows = self.rows.order_by()[: MAX_COUNT + 1]
+        rows = self.rows.order_by()[: self.most + 1]
         count = len(self.first_keys) if self.scan_once else rows.count()
-        self.is_open = count > MAX_COUNT
+        self.is_open = count > self.most
         return count
 
     def get_page(self, number: Any) -> Page[M]:
-        behind = str(number).isdecimal() and int(str(number)[:12]) * self.per_page > MAX_COUNT
-        if (behind or number == LAST) and self.count > MAX_COUNT:
+        behind = str(number).isdecimal() and int(str(number)[:12]) * self.per_page > self.most
+        if (behind or number == LAST) and self.count > self.most:
             self.is_open = False
             self.__dict__.update(count=self.rows.order_by().count())
             self.__dict__.pop("num_pages", None)

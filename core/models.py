@@ -1,5 +1,6 @@
 """
-Primary keys of all models, differences of computed rows, records of changes, responses of the API to repeat.
+Primary keys of all models, differences of computed rows, records of changes, settings of the installation,
+responses of the API to repeat.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from django.conf import settings
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import models
+from django.db.models import Q
 from django.utils import timezone
+
+from core.text import DEFAULT_CURRENCY
 
 
 def uuid7() -> uuid.UUID:
@@ -68,6 +72,36 @@ class RowDifferences:
         """Return "2 missing, 1 altered"."""
         kinds = {"missing": self.missing, "altered": self.altered, "obsolete": self.obsolete}
         return ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
+
+
+class Installation(models.Model):
+    """
+    What platform admins choose for the whole portal, in one row; none while everything is as it comes.
+
+    `timezone` is a name of the IANA database, "" for TIME_ZONE. `logo` is a PNG and `logo_digest` the start
+    of its SHA-256 in hex, both empty without one.
+    """
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
+    name = models.CharField(max_length=40, default="Dragoman")
+    currency = models.CharField(max_length=3, default=DEFAULT_CURRENCY)
+    timezone = models.CharField(max_length=64, blank=True, default="")
+    logo = models.BinaryField(blank=True, default=b"")
+    logo_digest = models.CharField(max_length=16, blank=True, default="")
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(condition=Q(pk=1), name="installation_one"),
+            models.CheckConstraint(condition=Q(currency__regex="^[A-Z]{3}$"), name="installation_currency"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def load(cls) -> Installation:
+        """Return the row without its logo, or one with the defaults; one query."""
+        return cls.objects.defer("logo").first() or cls()
 
 
 class StoredResponse(models.Model):

@@ -8,8 +8,9 @@ still sees the condition of a partial index.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -20,7 +21,7 @@ from django.db.backends.postgresql.psycopg_any import sql as composable
 from django.db.models import FETCH_ONE, Model, QuerySet
 from django.db.models.query import get_related_populators
 
-type Parameter = type[UUID] | type[datetime] | type[str]
+type Parameter = type[UUID] | type[datetime] | type[date] | type[int] | type[str]
 type Statement = tuple[str, Sequence[Any]]
 
 
@@ -29,11 +30,15 @@ class Prepared:
     One query. `build` returns it for placeholders of the given types, as a queryset of values or as SQL.
 
     Each placeholder differs from every other value, so that its places are found in the compiled query. The
-    column `any_of`, which the query compares with one value, is compared with a list of values.
+    columns `any_of` ("pk": the primary key), each compared with one value, are compared with lists, wherever
+    they stand.
     """
 
     def __init__(
-        self, build: Callable[..., QuerySet[Any, Any] | Statement], *types: Parameter, any_of: str = ""
+        self,
+        build: Callable[..., QuerySet[Any, Any] | Statement],
+        *types: Parameter,
+        any_of: str | tuple[str, ...] = (),
     ) -> None:
         self.build, self.any_of = build, any_of
         self.placeholders = [placeholder(kind, number) for number, kind in enumerate(types, 1)]
@@ -43,8 +48,13 @@ class Prepared:
         """The SQL, and for each of its parameters which value it gets."""
         query = self.build(*self.placeholders)
         text, values = query.query.sql_with_params() if isinstance(query, QuerySet) else query
-        if self.any_of:
-            if text.count(comparison := f'"{self.any_of}" = ') != 1:
+        for column in (self.any_of,) if isinstance(self.any_of, str) else self.any_of:
+            comparison = f'"{column}" = '
+            if column == "pk" and isinstance(query, QuerySet):
+                options = query.query.get_meta()
+                comparison = f'"{options.db_table}"."{options.pk.column}" = '
+            text = text.replace(f'"{column}" IN (%s)', f"{comparison}%s")
+            if text.count(f"{comparison}%s") not in map(list(values).count, self.placeholders):
                 raise AssertionError(text)
             text = text.replace(f"{comparison}%s", f"{comparison}ANY(%s)")
         head, *pieces = text.split("%s")
@@ -98,24 +108,13 @@ class PreparedObjects[M: Model](Prepared):
 def partial_object[M: Model](model: type[M], columns: Mapping[str, Any]) -> M:
     """Return a row of which only these columns were read; the others are deferred."""
     names = [field.attname for field in model._meta.concrete_fields if field.attname in columns]
-    return model.from_db(
-        DEFAULT_DB_ALIAS, names, [columns[name] for name in names]
-    )  # in the order of the fields
+    values = [columns[name] for name in names]  # in the order of the fields, as `from_db` reads them
+    return model.from_db(DEFAULT_DB_ALIAS, names, values)
 
 
-def by_keys(build: Callable[[UUID], QuerySet[Any, Any]]) -> Prepared:
+def by_keys(build: Callable[[Any], QuerySet[Any, Any]], kind: Parameter = UUID) -> Prepared:
     """Return the query of rows by a list of their keys; `build` returns that of a row by its key."""
-
-    def statement(key: UUID) -> Statement:
-        query = build(key).order_by().query
-        text, values = query.sql_with_params()
-        options = query.get_meta()
-        column = f'"{options.db_table}"."{options.pk.column}" = '
-        if text.count(f"{column}%s") != 1:
-            raise AssertionError(text)
-        return text.replace(f"{column}%s", f"{column}ANY(%s)"), values
-
-    return Prepared(statement, UUID)
+    return Prepared(lambda key: build(key).order_by(), kind, any_of="pk")
 
 
 def cursor_of_server() -> Any:
@@ -126,9 +125,13 @@ def cursor_of_server() -> Any:
     return database._prepare_cursor(ServerBindingCursor(database.connection))  # type: ignore[call-arg]
 
 
-def placeholder(kind: Parameter, number: int) -> UUID | datetime | str:
+def placeholder(kind: Parameter, number: int) -> UUID | date | int | str:
     if kind is datetime:
         return datetime(1, 1, number, tzinfo=UTC)
+    if kind is date:
+        return date(1, 1, number)
+    if kind is int:
+        return sys.maxsize - number
     return UUID(int=number) if kind is UUID else f"\x00{number}"
 
 

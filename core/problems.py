@@ -189,7 +189,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ErrorPage:
     """What people and programs are told of an error that no view expected."""
 
     status: HTTPStatus
@@ -198,14 +198,14 @@ class Failure:
     sentence: str
 
 
-INTERNAL = Failure(
+INTERNAL = ErrorPage(
     HTTPStatus.INTERNAL_SERVER_ERROR,
     "internal",
     "Internal error",
     "This is a fault of the portal; it was logged. No change was saved in part. Try again, or contact a "
     "platform admin.",
 )
-UNAVAILABLE = Failure(
+UNAVAILABLE = ErrorPage(
     HTTPStatus.SERVICE_UNAVAILABLE,
     "unavailable",
     "The database does not respond",

@@ -45,6 +45,10 @@ def bring_up(supervisor: Supervisor) -> None:
     for wait in [part(supervisor) for part in (services.clusters, services.database, services.redis)]:
         wait()
     names = services.REAL if config.real else services.SIMULATED
+    if config.empty:
+        supervisor.run("Tables, and the account of the platform admin", "demo_prepare", "--empty", *names)
+        services.portal(supervisor)()
+        return
     prepare = ("Tables, people, teams, profiles and quotas", "demo_prepare", *names)
     story_loaded = config.home / "story-loaded"  # exists once the story is in the database
     if story_loaded.exists():  # the tables are there: the portal may start while they are checked
@@ -69,6 +73,11 @@ def ready(supervisor: Supervisor) -> None:
     supervisor.say("")
     supervisor.say(f"Dragoman is ready: {url}")
     supervisor.say("")
+    if supervisor.config.empty:
+        folder = supervisor.config.home / "clusters"
+        supervisor.say(f"Sign in as admin, password demo, and set it up. Kubeconfigs are in {folder}.")
+        supervisor.say("Ctrl-C stops everything; `make demo-reset` deletes the data.")
+        return
     supervisor.say("Sign in as      password  and see")
     supervisor.say(f"  engineer      demo      request a GPU: {url}/claims/request/")
     supervisor.say(f"  lead          demo      decide on requests: {url}/approvals/")

@@ -15,7 +15,7 @@ from pathlib import Path
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from claims.delivery.reconcile import device_columns
+from claims.delivery.reconcile import allocation_columns
 from claims.models import Allocation, Claim, Profile, Transition
 from claims.states import ClaimState
 from cluster.protocol import RESOURCE_CLAIM
@@ -113,14 +113,18 @@ DEVICES = {
 
 
 def curve(seed: str, start: datetime, end: datetime, mean: float) -> Iterator[tuple[datetime, float]]:
-    """Five-minute means around `mean` with a slow wave and some noise; the same every time for one seed."""
+    """
+    Five-minute means around `mean` with a slow wave and some noise; the same every time for one seed.
+
+    A claim that does almost nothing stays idle: its wave is small.
+    """
     noise = random.Random(seed)  # noqa: S311, not for secrets
     phase = noise.random() * math.tau
     at = start - timedelta(minutes=start.minute % 5, seconds=start.second, microseconds=start.microsecond)
-    step = 0
+    step, size = 0, min(1.0, mean / 0.2)
     while at < end:
         wave = 0.08 * math.sin(step / 14 + phase)
-        yield at, min(1.0, max(0.0, mean + wave + noise.uniform(-0.05, 0.05)))
+        yield at, min(1.0, max(0.0, mean + size * (wave + noise.uniform(-0.05, 0.05))))
         at, step = at + BUCKET, step + 1
 
 
@@ -247,7 +251,7 @@ def hold(claim: Claim, device: Device, start: datetime, end: datetime) -> Alloca
         device=device.name,
         started_at=start,
         ended_at=end,
-        **device_columns(device),
+        **allocation_columns(device),
     )
 
 

@@ -41,20 +41,26 @@ def load_people() -> None:
     teams = {}
     for series, (slug, title) in enumerate(TEAMS.items(), start=1):
         teams[slug], _ = Team.objects.get_or_create(slug=slug, defaults={"title": title, "series": series})
-    for username, (first_name, roles) in PEOPLE.items():
-        chief = username == "admin"
-        user, _ = User.objects.get_or_create(
-            username=username,
-            defaults={
-                "first_name": first_name,
-                "email": f"{username}@example.org",
-                "password": hashed,
-                "is_staff": chief,
-                "is_superuser": chief,
-            },
-        )
+    for username, (_first_name, roles) in PEOPLE.items():
+        user = load_person(username, hashed)
         for slug, role in roles.items():
             Membership.objects.get_or_create(user=user, team=teams[slug], defaults={"role": role})
+
+
+def load_person(username: str, hashed: str) -> User:
+    """Create one of `PEOPLE` with the hash of a password, or return their account."""
+    is_admin = username == "admin"
+    user, _ = User.objects.get_or_create(
+        username=username,
+        defaults={
+            "first_name": PEOPLE[username][0],
+            "email": f"{username}@example.org",
+            "password": hashed,
+            "is_staff": is_admin,
+            "is_superuser": is_admin,
+        },
+    )
+    return user
 
 
 def load_namespaces(cluster: Cluster) -> None:

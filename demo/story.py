@@ -13,6 +13,7 @@ from pathlib import Path
 from django.utils import timezone
 
 from claims.approvals.decide import approve, deny
+from claims.catalogue.lint import catalogue_report, enabled_clusters
 from claims.lifecycle.services import release, withdraw
 from claims.models import Claim, Profile
 from claims.plans import plan
@@ -59,7 +60,13 @@ def play(folder: Path, say: Callable[[str], None]) -> None:  # noqa: C901
     for scene, claim in fresh:
         if scene.ago and (not scene.pods or grown_old(scene, claim)):
             backdate(claim, scene.ago, scene.activity)
+    wait_until(availability_computed, PATIENCE)
     say(f"{len(fresh)} claims created" if fresh else "The claims of the demo exist already")
+
+
+def availability_computed() -> bool:
+    """Return whether the portal has computed what the catalogue offers in each cluster."""
+    return len(catalogue_report().checked) == enabled_clusters().count()
 
 
 def exists(scene: Scene, cluster: Cluster) -> bool:

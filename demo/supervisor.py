@@ -37,6 +37,7 @@ class Config:
     home: Path
     port: int
     real: bool  # the real control plane instead of the simulator
+    empty: bool  # nothing is set up but the account of the platform admin
 
     @property
     def url(self) -> str:
@@ -58,15 +59,17 @@ class Config:
 
 
 def from_environment() -> Config:
-    """Read PORT, DEMO_HOME and CLUSTER; raise DemoFailure for an invalid value."""
+    """Read PORT, DEMO_HOME, CLUSTER and EMPTY; raise DemoFailure for an invalid value."""
     port, kind = os.environ.get("PORT", "8000"), os.environ.get("CLUSTER", "sim")
+    empty = os.environ.get("EMPTY", "") not in ("", "0", "false")
     if not port.isdigit() or not 0 < int(port) < 65536:
         raise DemoFailure(f"PORT is {port!r}; it must be a number from 1 to 65535.")
     if kind not in {"sim", "real"}:
         raise DemoFailure(f"CLUSTER is {kind!r}; it must be sim or real.")
     home = (ROOT / os.environ.get("DEMO_HOME", ".demo")).resolve()
     # The two kinds of cluster have different devices: each has its own database.
-    return Config(home=home / kind, port=int(port), real=kind == "real")
+    folder = f"{kind}-empty" if empty else kind
+    return Config(home=home / folder, port=int(port), real=kind == "real", empty=empty)
 
 
 _output = Lock()

@@ -9,11 +9,11 @@ Versions follow Semantic Versioning 2.0 as Kubernetes' CEL library reads it (api
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, total_ordering
 from typing import Any, Protocol, Self
 
+from dra.objects import Json
 from dra.quantity import Quantity, QuantityError
 
 NUMBER = r"(0|[1-9][0-9]*)"
@@ -88,7 +88,6 @@ def _normalized(text: str) -> str:
 
 
 type Ref = tuple[str, str, str]  # ("attributes" | "capacity", domain, name)
-type Json = Mapping[str, Any]
 
 
 class Malformed(ValueError):

@@ -11,13 +11,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import cast
+from typing import Any, cast
 
 from dra.attributes import exact_capacity
-from dra.device_index import DeviceIndex, PoolKey, remember
+from dra.device_index import DeviceIndex, remember
 from dra.features import NEWEST, Features
 from dra.held import HeldDevices, claim_name, held_devices, holdings
-from dra.node_pools import NodeRuns
+from dra.node_pools import NodeRuns, PoolKey
 from dra.nodes import name_of_node
 from dra.objects import Json, expressions
 from dra.pools import CounterKey, Pool, PoolDevice
@@ -27,7 +27,7 @@ from dra.taints import Taint, rule_taints, tolerates
 MAX_INCREMENTAL_DEVICES = 1000  # with more changed devices, a full sum is as fast
 
 MAX_TOLERATIONS = 20  # lists of tolerations; each takes a byte per device
-MAX_DERIVED = 300  # results
+MAX_DERIVED = 500  # results
 
 # Cached properties, and the list that each depends on besides the devices.
 SOURCES = {
@@ -41,6 +41,7 @@ SOURCES = {
     "_untainted": "taint_rules",
     "node_ranges": "nodes",
     "node_runs": "nodes",
+    "_nodes_by": "nodes",
     "node_by_name": "nodes",
     "claim_by_name": "claims",
     "class_by_name": "classes",
@@ -240,6 +241,20 @@ class ClusterSnapshot:
         nodes = self.nodes or [{"metadata": {"name": name}} for name in names]
         schedulable = (node for node in nodes if not (node.get("spec") or {}).get("unschedulable"))
         return [(node, self.device_index.ranges_on(node)) for node in schedulable]
+
+    def nodes_by[Group: Hashable](self, group: Callable[[Json], Group]) -> tuple[Sequence[int], list[Group]]:
+        """Return the group number of each node of `node_ranges`, and the groups; cached per function."""
+        if group not in self._nodes_by:
+            groups: dict[Group, int] = {}
+            numbers = array(
+                "i", (groups.setdefault(group(node), len(groups)) for node, _ in self.node_ranges)
+            )
+            self._nodes_by[group] = numbers, list(groups)
+        return self._nodes_by[group]
+
+    @cached_property
+    def _nodes_by(self) -> dict[Callable[[Json], Any], tuple[Sequence[int], list[Any]]]:
+        return {}
 
     @cached_property
     def node_by_name(self) -> dict[str, Json]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 type Numbers = tuple[int, ...]
 
@@ -166,11 +167,22 @@ def image_cuda_version(image: str) -> str:
 
 
 def check(version: str, devices: Iterable[tuple[GpuCapability, int]]) -> CudaCheck:
-    """Check a version against (device, number) pairs; UNKNOWN without devices."""
-    counts: dict[CudaVerdict, int] = {}
+    """
+    Check a version against (device, number) pairs; UNKNOWN without devices.
+
+    Where devices publish which CUDA version their driver supports, the version of the driver does not matter:
+    those of several drivers get one verdict, which names no driver.
+    """
+    drivers_by_gpu: dict[tuple[str, str, str, str], dict[str, int]] = {}
     for gpu, number in devices:
-        verdict = judge(version, gpu)
-        counts[verdict] = counts.get(verdict, 0) + number
+        driver = "" if _numbers(gpu.cuda) else gpu.driver
+        drivers = drivers_by_gpu.setdefault((gpu.product, gpu.cuda, driver, gpu.capability), {})
+        drivers[gpu.driver] = drivers.get(gpu.driver, 0) + number
+    counts: dict[CudaVerdict, int] = {}
+    for (product, supported, _driver, capability), drivers in drivers_by_gpu.items():
+        driver = next(iter(drivers)) if len(drivers) == 1 else ""
+        verdict = judge(version, GpuCapability(product, supported, driver, capability))
+        counts[verdict] = counts.get(verdict, 0) + sum(drivers.values())
     parts = sorted(
         (VerdictCount(verdict, number) for verdict, number in counts.items()),
         key=lambda part: SEVERITY.index(part.verdict.level),
@@ -241,6 +253,7 @@ def _by_table(version: str, image: Numbers, driver: str) -> CudaVerdict:
     return CudaVerdict(Level.OK, sentence)
 
 
+@lru_cache(maxsize=1024)
 def _numbers(text: str) -> Numbers:
     """Return "580.95.05" as numbers; () if it is not a version."""
     parts = text.split(".")

@@ -16,13 +16,12 @@ from itertools import chain, compress, count, groupby
 from dra.attributes import exact_value, lookup
 from dra.cel import Selector, compile_selector
 from dra.features import NEWEST, Features
-from dra.node_pools import NodePools
+from dra.node_pools import NodePools, PoolKey
 from dra.nodes import name_of_node, slice_reaches
 from dra.objects import Json
 from dra.pools import CounterKey, DeviceKey, Pool, PoolDevice, gather_pools
 from dra.selector_results import DeviceMask, SelectorResults, evaluate_devices, full_mask, pack, unpack
 
-type PoolKey = tuple[str, str]
 type GroupKey = Callable[[PoolDevice], Hashable]
 type DeviceGroups = Sequence[tuple[PoolDevice, DeviceMask]]
 
@@ -31,6 +30,7 @@ MAX_STATES = 100_000  # of remaining capacity and counters
 MISSING = -1  # number of an absent value
 NOTHING: Json = {}
 NAMES, WHOLE = "names", "whole"  # an expression reads the names of a map, or the whole map
+COMBINED = "combined"  # several attributes together
 
 
 @dataclass(frozen=True)
@@ -257,6 +257,15 @@ class DeviceIndex:
             )
             remember(self._values, attribute, values)
         return values
+
+    def combined_values(self, attributes: tuple[str, ...]) -> array[int]:
+        """Return one number per device, equal for equal values of all attributes, in order of appearance."""
+        entry = (COMBINED, *attributes)
+        column = self._read.get(entry)
+        if column is None:
+            column = _numbered(zip(*map(self.values, attributes), strict=True))
+            remember(self._read, entry, column)
+        return column
 
     def selector_results(self, expression: str, features: Features = NEWEST) -> SelectorResults:
         """

@@ -34,7 +34,7 @@ from dra.pools import (
 from dra.quantity import Quantity, QuantityError
 from dra.selector_results import DeviceMask, pack, unpack
 
-type PoolKey = tuple[str, str]
+type PoolKey = tuple[str, str]  # driver, pool name
 
 
 @dataclass(frozen=True, slots=True)

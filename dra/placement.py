@@ -140,15 +140,22 @@ def claim_placement(snapshot: ClusterSnapshot, spec: Json) -> Placement:
         return Placement(problem=refusal.message)
     flags = unpack(accepted, len(snapshot.devices))
     vendors: Counter[str] = Counter()
-    for pool, number in Counter(compress(snapshot.device_index.pool_numbers, flags)).items():
-        driver, _name = snapshot.device_index.pool_keys[pool]
-        vendors[vendor_by_driver(driver).name] += number
-    reached = (
-        node for node, runs in snapshot.node_ranges if any(any(flags[run.start : run.stop]) for run in runs)
-    )
+    for device, alike in snapshot.device_index.groups_by(_driver):
+        if alike & accepted:
+            vendors[vendor_by_driver(device.driver).name] += (alike & accepted).bit_count()
     vendor = vendors.most_common(1)[0][0] if vendors else ""
-    groups = tuple(_node_groups(reached).items())
-    return Placement(vendor, tuple(_gpus(snapshot, flags)), groups, _largest_memory(snapshot, spec, accepted))
+    numbers, groups = snapshot.nodes_by(_node_group)
+    nodes = Counter(compress(numbers, snapshot.node_runs.counts(accepted)))
+    return Placement(
+        vendor,
+        tuple(_gpus(snapshot, flags)),
+        tuple((groups[number], count) for number, count in nodes.items()),
+        _largest_memory(snapshot, spec, accepted),
+    )
+
+
+def _driver(device: PoolDevice) -> str:
+    return device.driver
 
 
 def _largest_memory(snapshot: ClusterSnapshot, spec: Json, accepted: DeviceMask) -> int:
@@ -165,13 +172,14 @@ def _memory_key(device: PoolDevice) -> tuple[str, str]:
 
 
 def _gpus(snapshot: ClusterSnapshot, flags: bytes) -> Iterator[tuple[GpuCapability, int]]:
-    """Yield (kind, number) of the flagged devices, from cached attribute values."""
-    columns = [snapshot.device_index.values(f"{NVIDIA}/{name}") for name in PUBLISHED]
-    published = list(zip(*(compress(column, flags) for column in columns), strict=True))
-    numbers = Counter(published)
-    indices = list(compress(range(len(flags)), flags))
-    for kind, index in dict(zip(reversed(published), reversed(indices), strict=True)).items():
-        yield GpuCapability(*(_text(snapshot.devices[index], name) for name in PUBLISHED)), numbers[kind]
+    """Yield (kind, number) of the flagged devices; the attributes of one device of each kind are read."""
+    kinds = snapshot.device_index.combined_values(tuple(f"{NVIDIA}/{name}" for name in PUBLISHED))
+    numbers = Counter(compress(kinds, flags))
+    first = 0
+    for kind in sorted(numbers):  # numbers ascend in the order of their first devices
+        first = kinds.index(kind, first)
+        device = snapshot.devices[first]
+        yield GpuCapability(*(_text(device, name) for name in PUBLISHED)), numbers[kind]
 
 
 def _text(device: PoolDevice, name: str) -> str:
@@ -180,22 +188,6 @@ def _text(device: PoolDevice, name: str) -> str:
         return "" if entry is None else str(attribute(entry))
     except Malformed:
         return ""
-
-
-def _node_groups(nodes: Iterable[Json]) -> Counter[NodeGroup]:
-    """Count the nodes of each group; a group is read from one node of each kind, since many are equal."""
-    kinds: Counter[tuple[object, ...]] = Counter()
-    examples: dict[tuple[object, ...], Json] = {}
-    for node in nodes:
-        labels = (node.get("metadata") or {}).get("labels") or {}
-        taints = (node.get("spec") or {}).get("taints")
-        kind = (repr(taints) if taints else "", *map(labels.get, LABELS))
-        kinds[kind] += 1
-        examples.setdefault(kind, node)
-    groups: Counter[NodeGroup] = Counter()
-    for kind, number in kinds.items():
-        groups[_node_group(examples[kind])] += number
-    return groups
 
 
 def _node_group(node: Json) -> NodeGroup:

@@ -353,7 +353,7 @@ def placement(options: WorkloadOptions) -> Manifest:
     if match := LABEL.fullmatch(options.capacity):
         scheduling["nodeSelector"] = {match[1]: match[2]}
     elif options.capacity == ASSUMED:
-        required = {"nodeSelectorTerms": [unlabelled()]}
+        required = {"nodeSelectorTerms": [unlabeled()]}
         scheduling["affinity"] = {
             "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
         }
@@ -362,7 +362,7 @@ def placement(options: WorkloadOptions) -> Manifest:
     return scheduling
 
 
-def unlabelled() -> Manifest:
+def unlabeled() -> Manifest:
     """Return the term of a node selector for nodes whose labels do not say how they are paid for."""
     says = [{"key": key, "operator": "NotIn", "values": list(meanings)} for key, meanings in LABELS.items()]
     return {"matchExpressions": says}

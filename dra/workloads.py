@@ -39,7 +39,7 @@ from dra.workload_parts import (
     resources,
     service,
     tolerations,
-    unlabelled,
+    unlabeled,
     volumes,
     workload_name,
 )
@@ -281,7 +281,7 @@ def _settings(use: ClaimUse, options: WorkloadOptions) -> list[str]:
     if selector := placement(options).get("nodeSelector"):
         lines.append(_added("node_selector", "update", selector))
     if options.capacity == ASSUMED:
-        lines.append(_added("node_affinity_required", "extend", [unlabelled()]))
+        lines.append(_added("node_affinity_required", "extend", [unlabeled()]))
     if options.tolerate:
         lines.append(_added("tolerations", "extend", tolerations(options)))
     if options.restricted:

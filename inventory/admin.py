@@ -1,14 +1,9 @@
 """
-Django admin for platform admins: mirrored rows are read-only, because the cluster is the truth.
-
-Settings of a Cluster can be changed; its credentials are neither shown nor entered here (`manage.py cluster
-add` reads them).
+Django admin for platform admins, read-only: mirrored rows, because the cluster is the truth, and clusters,
+because their settings page checks and records what is changed.
 """
 
-from typing import Any
-
 from django.contrib import admin
-from django.http import HttpRequest
 
 from inventory.models import (
     Cluster,
@@ -25,22 +20,10 @@ from inventory.models import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from teams.admin import ReadOnly
 
 
-class ReadOnly(admin.ModelAdmin[Any]):
-    """Look, do not touch."""
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-
-class MirroredAdmin(ReadOnly):
+class MirroredAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("name", "cluster", "seen_at", "gone_at")
     list_filter = ("cluster",)
     list_select_related = ("cluster",)
@@ -48,7 +31,7 @@ class MirroredAdmin(ReadOnly):
     show_full_result_count = False
 
 
-class NamespacedAdmin(ReadOnly):
+class NamespacedAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("name", "namespace", "cluster", "seen_at", "gone_at")
     list_filter = ("cluster",)
     list_select_related = ("cluster",)
@@ -57,7 +40,7 @@ class NamespacedAdmin(ReadOnly):
 
 
 @admin.register(Device)
-class DeviceAdmin(ReadOnly):
+class DeviceAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("name", "node_name", "product", "cluster", "condition", "gone_at")
     list_filter = ("cluster", "condition", "product")
     list_select_related = ("cluster",)
@@ -66,13 +49,13 @@ class DeviceAdmin(ReadOnly):
 
 
 @admin.register(Freshness)
-class FreshnessAdmin(ReadOnly):
+class FreshnessAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("resource", "cluster", "seen_at", "listed_at", "failures", "error")
     list_filter = ("cluster",)
 
 
 @admin.register(ObjectEvent)
-class ObjectEventAdmin(ReadOnly):
+class ObjectEventAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("at", "change", "kind", "name", "cluster")
     list_filter = ("cluster", "kind", "change")
     list_select_related = ("cluster",)
@@ -81,29 +64,14 @@ class ObjectEventAdmin(ReadOnly):
 
 
 @admin.register(Cluster)
-class ClusterAdmin(ReadOnly):
+class ClusterAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
+    """Without the addresses of telemetry, which may contain a password."""
+
     list_display = ("name", "title", "version", "enabled", "read_only", "halt_reason")
     fields = (
-        "name",
-        "title",
-        "enabled",
-        "read_only",
-        "prometheus_url",
-        "metrics_url",
-        "simulated",
-        "uid",
-        "version",
-        "halt_reason",
-        "checked_at",
+        *("name", "title", "enabled", "read_only", "write_quotas", "end_policy", "simulated"),
+        *("uid", "version", "halt_reason", "checked_at"),
     )
-    readonly_fields = ("name", "simulated", "uid", "version", "halt_reason", "checked_at")
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return admin.ModelAdmin.has_change_permission(self, request, obj)
-
-    def save_model(self, request: HttpRequest, obj: Cluster, form: Any, change: bool) -> None:  # noqa: FBT001
-        """Update only the changed columns: the sync writes other columns of the row meanwhile."""
-        obj.save(update_fields=form.changed_data)
 
 
 CLUSTER_WIDE: tuple[type[Mirrored], ...] = (Namespace, Node, DeviceClass, ResourceSlice, DeviceTaintRule)

@@ -86,6 +86,7 @@ class ClusterOut(serializers.ModelSerializer[Cluster]):
             "version",
             "simulated",
             "read_only",
+            "end_policy",
             "enabled",
             "halt_reason",
             "missing",

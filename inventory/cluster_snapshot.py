@@ -71,7 +71,7 @@ PARTS = {
     "nodes": _Part(Node, ("name", "labels", "raw__spec"), _node),
 }
 
-type Changes = list[tuple[Manifest | None, Manifest | None]]  # an object before and after
+type ObjectChanges = list[tuple[Manifest | None, Manifest | None]]  # an object before and after
 
 
 @dataclass(slots=True)
@@ -91,12 +91,16 @@ class _Cache:
 _caches: dict[UUID, _Cache] = {}
 
 
-def current_snapshot(cluster: Cluster) -> ClusterSnapshot:
+def current_snapshot(cluster: Cluster, read: tuple[int, str] | None = None) -> ClusterSnapshot:
     """
-    Return the snapshot as of the last committed change of the mirror; one query if nothing changed.
+    Return the snapshot as of the last committed change of the mirror; one query if nothing changed, none if
+    the caller has just `read` the revision and version of the cluster.
 
     While another thread updates it, the previous snapshot is returned at once.
     """
+    cache = _caches.get(cluster.pk)
+    if read and cache and (cache.revision, cache.snapshot.features) == (read[0], cluster_features(read[1])):
+        return cache.snapshot
     return _current(cluster, wait=False)[1]
 
 
@@ -161,7 +165,7 @@ def cluster_features(version: str) -> Features:
     return Features.of_version(int(minor)) if minor.isdecimal() else NEWEST
 
 
-def _next(cache: _Cache, changes: dict[str, Changes], features: Features) -> ClusterSnapshot:
+def _next(cache: _Cache, changes: dict[str, ObjectChanges], features: Features) -> ClusterSnapshot:
     """Return the same snapshot if nothing changed; one with the same devices if no slice changed."""
 
     def objects(part: str) -> list[Any] | None:
@@ -182,14 +186,14 @@ def _next(cache: _Cache, changes: dict[str, Changes], features: Features) -> Clu
     )
 
 
-def _read(cluster: Cluster, cache: _Cache, name: str) -> Changes:
+def _read(cluster: Cluster, cache: _Cache, name: str) -> ObjectChanges:
     """Update one list of objects; return its changes."""
     part = PARTS[name]
     rows = part.model._default_manager.filter(cluster=cluster, revision__gt=cache.revision)
     if cache.revision < 0:
         rows = rows.filter(gone_at=None)
     objects = cache.objects[name]
-    changes: Changes = []
+    changes: ObjectChanges = []
     columns = rows.values_list("pk", "gone_at", *part.columns)
     for number, (pk, gone_at, *row) in enumerate(columns.iterator(chunk_size=CHUNK)):
         if number % CHUNK == 0:

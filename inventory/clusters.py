@@ -1,16 +1,28 @@
-"""Clusters: add, renew credentials, remove, and connect."""
+"""Clusters: connect, check, add, change, pause and remove; pages and commands use the same services."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
+from urllib.parse import urlsplit
 
+import structlog
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
+from django.views.decorators.debug import sensitive_variables
 
-from cluster.credentials import Credentials, seal
+from cluster.checkup import CheckupFinding, checkup
+from cluster.credentials import Credentials, reseal, seal, unseal
 from cluster.kube import KubeGateway, connect
 from cluster.protocol import Gateway
 from core.errors import Conflict, Invalid, PortalError
+from core.models import record_change
 from inventory.models import Cluster
+from inventory.states import EndPolicy
+from teams.access import require_admin
+from teams.models import User
+
+log = structlog.get_logger(__name__)
 
 
 class Unknown(PortalError):
@@ -30,12 +42,34 @@ def gateway_for(cluster: Cluster) -> Iterator[Gateway]:
     yield connect(cluster.credentials)
 
 
-def add_cluster(*, name: str, credentials: Credentials, **fields: str | bool) -> Cluster:
+def check_cluster(cluster: Cluster) -> list[CheckupFinding]:
+    """Return what works in a cluster, and what does not with its remedy. Raises Invalid (credentials)."""
+    credentials = unseal(cluster.credentials)
+    gateway = KubeGateway(credentials)
+    modes = {
+        "read_only": cluster.read_only,
+        "write_quotas": cluster.write_quotas,
+        "evict_pods": cluster.end_policy != EndPolicy.RUN,
+    }
+    try:
+        return list(checkup(credentials, gateway, uid=cluster.uid, **modes))
+    finally:
+        gateway.close()
+
+
+# Services: `by` is the person on a page; None is a command on the server, which has no account.
+
+
+@sensitive_variables()
+def add_cluster(
+    *, name: str, credentials: Credentials, by: User | None = None, **fields: str | bool
+) -> Cluster:
     """
     Add a cluster after a connection to it. Raises `Conflict` if it exists, and the errors of the connection.
 
     A cluster is identified by the UID of its kube-system namespace, whatever its name and address.
     """
+    _require_admin(by)
     _check_new(name)
     facts = _identity_and_version(credentials)
     _check_new(name, str(facts["uid"]))
@@ -45,6 +79,8 @@ def add_cluster(*, name: str, credentials: Credentials, **fields: str | bool) ->
     try:
         with transaction.atomic(durable=True):
             cluster.save(force_insert=True)
+            mode = "read-only" if cluster.read_only else "full"
+            _record(by, cluster, f"added: {credentials.address}, {mode}")
     except IntegrityError:
         is_duplicate = True
     if is_duplicate:  # another request was faster
@@ -56,7 +92,9 @@ def add_cluster(*, name: str, credentials: Credentials, **fields: str | bool) ->
 def _check_new(name: str, uid: str = "") -> None:
     """Raise `Conflict` if a cluster has this name or this UID."""
     if Cluster.objects.filter(name=name).exists():
-        raise Conflict(f"A cluster “{name}” exists already. Use --renew to replace its credentials.")
+        raise Conflict(
+            f"A cluster “{name}” exists already. Its settings page, or --renew, replaces its credentials."
+        )
     twin = Cluster.objects.exclude(uid="").filter(uid=uid).first()
     if twin is not None:
         raise Conflict(
@@ -64,8 +102,28 @@ def _check_new(name: str, uid: str = "") -> None:
         )
 
 
-def renew_credentials(*, name: str, credentials: Credentials) -> Cluster:
+@sensitive_variables()
+def credentials_expiry(cluster: Cluster) -> datetime | None:
+    """Return when the credentials expire; None if they do not say it, or no key opens them."""
+    try:
+        return unseal(cluster.credentials).expires_at
+    except Invalid:
+        return None
+
+
+def reseal_credentials() -> int:
+    """Encrypt all credentials with the newest key, return their number. Raises Invalid without their key."""
+    resealed = 0
+    for pk, sealed in Cluster.objects.values_list("pk", "credentials"):
+        unchanged = Cluster.objects.filter(pk=pk, credentials=sealed)  # not replaced meanwhile
+        resealed += unchanged.update(credentials=reseal(sealed))
+    return resealed
+
+
+@sensitive_variables()
+def renew_credentials(*, name: str, credentials: Credentials, by: User | None = None) -> Cluster:
     """Replace the credentials of a cluster. Raises Invalid if the new ones lead to another cluster."""
+    _require_admin(by)
     cluster = find_cluster(name)
     facts = _identity_and_version(credentials)
     if cluster.uid and cluster.uid != facts["uid"]:
@@ -73,35 +131,108 @@ def renew_credentials(*, name: str, credentials: Credentials) -> Cluster:
             f"These credentials lead to another cluster than “{name}”: UID {facts['uid']} instead "
             f"of {cluster.uid}."
         )
-    Cluster.objects.filter(pk=cluster.pk).update(credentials=seal(credentials), halt_reason="", **facts)
+    with transaction.atomic(durable=True):
+        Cluster.objects.filter(pk=cluster.pk).update(credentials=seal(credentials), halt_reason="", **facts)
+        _record(by, cluster, f"credentials replaced: {credentials.address}")
     cluster.refresh_from_db()
     return cluster
 
 
-def remove_cluster(*, name: str) -> None:
+CHANGEABLE = ("title", "read_only", "end_policy", "prometheus_url", "metrics_url")
+
+
+def change_cluster(*, name: str, by: User | None = None, **fields: str | bool) -> Cluster:
+    """
+    Change fields of `CHANGEABLE`; the same values again change nothing. Raises Conflict and ValidationError.
+
+    The sync writes other columns of the row meanwhile, so only the changed ones are saved.
+    """
+    _require_admin(by)
+    cluster = find_cluster(name)
+    changed = [key for key in CHANGEABLE if key in fields and getattr(cluster, key) != fields[key]]
+    before = {key: getattr(cluster, key) for key in changed}
+    for key in changed:
+        setattr(cluster, key, fields[key])
+    if "read_only" in changed and cluster.read_only and cluster.write_quotas:
+        raise Conflict(f"The portal writes quotas in “{name}”. Stop that first, then make it read-only.")
+    cluster.full_clean(exclude=["credentials"])
+    if changed:
+        unchanged = Cluster.objects.filter(pk=cluster.pk, write_quotas=cluster.write_quotas, **before)
+        with transaction.atomic(durable=True):
+            if not unchanged.update(**{key: getattr(cluster, key) for key in changed}):
+                raise Conflict(f"Somebody else has just changed “{name}”. Look again.")
+            changes = (f"{key} {_recorded(before[key])} → {_recorded(fields[key])}" for key in changed)
+            _record(by, cluster, ", ".join(changes))
+    return cluster
+
+
+def _recorded(value: object) -> str:
+    """Return a value for the record; of an address only its host, since the rest may hold a secret."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    text = str(value)
+    return (urlsplit(text).hostname if "://" in text else text) or "–"
+
+
+USER_AND_PASSWORD = re.compile(r"(?<=//)[^/?#]*@")
+
+
+def masked_url(url: str) -> str:
+    """Return an address with dots in place of its user and password."""
+    return USER_AND_PASSWORD.sub("••••@", url)
+
+
+def set_enabled(*, name: str, enabled: bool, by: User | None = None) -> Cluster:
+    """Pause or resume a cluster: a paused one is neither read nor written. Repeating it changes nothing."""
+    _require_admin(by)
+    cluster = find_cluster(name)
+    with transaction.atomic(durable=True):
+        if Cluster.objects.filter(pk=cluster.pk, enabled=not enabled).update(enabled=enabled):
+            cluster.enabled = enabled
+            cluster.save(update_fields=["enabled"])  # its signal counts the availability of the cluster
+            _record(by, cluster, "resumed" if enabled else "paused")
+    return cluster
+
+
+def remove_cluster(*, name: str, by: User | None = None) -> None:
     """Remove a cluster and its mirror from the portal. Raises Conflict if it has claims."""
+    _require_admin(by)
     cluster = find_cluster(name)
     held = 0
     try:
         with transaction.atomic(durable=True):
+            _record(by, cluster, "removed")
             cluster.delete()
     except ProtectedError as protected:
         held = len(protected.protected_objects)
     if held:
-        raise Conflict(
-            f"“{name}” has {held} claims, whose history would be lost. Disable it in the admin instead "
-            "(“enabled”)."
-        )
+        raise Conflict(f"“{name}” has {held} claims, whose history would be lost. Pause it instead.")
 
 
-def write_quotas(*, name: str, write: bool) -> Cluster:
+def write_quotas(*, name: str, write: bool, by: User | None = None) -> Cluster:
     """Switch ResourceQuotas in a cluster on or off. Raises Conflict for a read-only cluster."""
+    _require_admin(by)
     cluster = find_cluster(name)
     if write and cluster.read_only:
         raise Conflict(f"“{name}” is read-only: the portal cannot write quotas there.")
-    Cluster.objects.filter(pk=cluster.pk).update(write_quotas=write)
+    unchanged = Cluster.objects.filter(pk=cluster.pk, write_quotas=not write, read_only=cluster.read_only)
+    with transaction.atomic(durable=True):
+        if unchanged.update(write_quotas=write):
+            _record(by, cluster, "ResourceQuotas on" if write else "ResourceQuotas off")
     cluster.write_quotas = write
     return cluster
+
+
+def _require_admin(by: User | None) -> None:
+    if by is not None:
+        require_admin(by)
+
+
+def _record(by: User | None, cluster: Cluster, change: str) -> None:
+    """Record a change with its author; that of a command is in the log."""
+    log.info("cluster_changed", cluster=cluster.name, change=change, by=by.username if by else "command")
+    if by is not None:
+        record_change(by=by, of=cluster, change=change)
 
 
 def find_cluster(name: str) -> Cluster:

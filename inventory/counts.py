@@ -6,19 +6,22 @@ changed clusters. `fleet_counts` returns them while they are current or less tha
 otherwise.
 """
 
-from collections.abc import Collection, Iterable
-from datetime import timedelta
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import CharField, Count, Exists, F, OuterRef, Q, Value
 from django.db.models.functions import Cast, Coalesce, NullIf
 from django.utils import timezone
 
 from dra.devices import describe
-from inventory.models import Cluster, Device, FleetCount
+from dra.pools import DeviceKey
+from inventory.models import Cluster, Device, DeviceUtilization, FleetCount
 from inventory.models.device import DeviceQuerySet
-from inventory.states import DeviceState
+from inventory.states import DeviceState, DeviceUse
 
 MAX_AGE = timedelta(minutes=1)
 
@@ -147,6 +150,33 @@ def find_differences() -> int:
         row.values() != _stored_values(pk)
         for pk, row in count_devices(list(Cluster.objects.values_list("pk", flat=True))).items()
     )
+
+
+def store_uses(cluster_id: UUID, uses: Mapping[DeviceKey, tuple[DeviceUse, datetime]]) -> None:
+    """
+    Store which held devices of a cluster are idle or not measured, and since when; the rest is in use.
+
+    A row that says the same of the same holder keeps its time.
+    """
+    held = Device.objects.present().filter(cluster=cluster_id).exclude(held_by=None).order_by()
+    rows: dict[UUID, DeviceUtilization] = {}
+    for pk, held_by, driver, pool, name in held.values_list("pk", "held_by", "driver", "pool", "name"):
+        if use := uses.get((driver, pool, name)):
+            rows[pk] = DeviceUtilization(device_id=pk, held_by_id=held_by, use=use[0], since=use[1])
+    stored = DeviceUtilization.objects.filter(device__cluster=cluster_id)
+    with transaction.atomic():
+        kept = {row.pk: row for row in stored.filter(pk__in=rows)}
+        stored.exclude(pk__in=rows).delete()
+        DeviceUtilization.objects.bulk_create(
+            [row for pk, row in rows.items() if pk not in kept or not row.says_same(kept[pk])],
+            update_conflicts=True,
+            unique_fields=["device"],
+            update_fields=["held_by", "use", "since"],
+        )
+        counted = Counter(row.use for row in rows.values())
+        FleetCount.objects.filter(cluster=cluster_id).update(
+            uses={use.value: counted[use] for use in DeviceUse}
+        )
 
 
 def _stored_values(cluster_id: UUID) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """
 The list of devices: its columns and its rows.
 
-The rows are read by their keys in one query that is planned once, and written with `format_html`; a template
+The rows are read by their keys in one query that is planned once, and written with `core.markup`; a template
 takes several times as long for fifty rows. The CSV reads the columns that it has. Neither makes a model of a
 device.
 """
@@ -17,24 +17,25 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 from django.urls import reverse
-from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from core.listing import Column
+from core.markup import joined, markup
 from core.prepared import by_keys
 from core.templatetags.ui import icon, short_id, state_badge
 from core.text import DASH, gib
 from core.times import ago
 from inventory.holders import HeldClaim, Person, holders_for
 from inventory.models import Device
-from inventory.states import LOOKS, DeviceState, Holder
+from inventory.models.device import STATE
+from inventory.states import LOOKS, Holder
 
 NO_DEVICE = UUID(int=0)
 UUID_LENGTH = 12
 HOLDER_FIELDS = tuple(f"held_by{name}" for name in ("", "__owner", "__cluster", "__namespace", "__name"))
 FIELDS = (
-    *("pk", "name", "node_name", "pool", "product", "partition", "memory_bytes", "state", "cluster__name"),
-    *("uuid", "driver", "changed_at", "classes", "taints", *HOLDER_FIELDS),
+    *("pk", "name", "node_name", "pool", "product", "partition", "memory_bytes", "state", "use"),
+    *("cluster__name", "uuid", "driver", "changed_at", "classes", "taints", *HOLDER_FIELDS),
 )
 
 
@@ -49,6 +50,7 @@ class DeviceRow(NamedTuple):
     partition: str
     memory_bytes: int | None
     state: str
+    use: str  # of a held device, for platform admins
     cluster: str
     uuid: str
     driver: str
@@ -60,7 +62,7 @@ class DeviceRow(NamedTuple):
 
 
 def _rows(key: UUID) -> QuerySet[Device, Any]:
-    return Device.objects.filter(pk=key).with_state().values_list(*FIELDS)
+    return Device.objects.filter(pk=key).with_state().with_use().values_list(*FIELDS)
 
 
 ROWS = by_keys(_rows)
@@ -74,8 +76,11 @@ def read_rows(person: Person, keys: Sequence[UUID]) -> list[DeviceRow]:
         for row in (ROWS.rows(list(keys)) if keys else ())
     }
     holders = holders_for(person, {row.held_by for row in rows.values() if row.held_by})
+    with_uses = person.is_superuser
     return [
-        row._replace(holder=holders[row.held_by.pk] if row.held_by else None)
+        row._replace(
+            holder=holders[row.held_by.pk] if row.held_by else None, use=row.use if with_uses else ""
+        )
         for row in (rows[key] for key in keys if key in rows)
     ]
 
@@ -122,7 +127,7 @@ def device_columns(holders: CsvHolders) -> list[Column[Device]]:
         ),
         _column("product", "Product", sort=("product", "partition")),
         _column("memory", "Memory", sort="memory_bytes", fields=("memory_bytes",), numeric=True),
-        _column("state", "State", lambda state: LOOKS[state].label),
+        _column("state", "State", lambda state: LOOKS[state].label, sort=(STATE,), fields=(STATE,)),
         Column("holder", "Held by", holders.text, fields=HOLDER_FIELDS),
         _column("cluster", "Cluster", sort="cluster__name", fields=("cluster__name",)),
         Column("classes", "Classes", " ".join, shown=False, fields=("classes",)),
@@ -157,85 +162,85 @@ def table_rows(rows: Iterable[DeviceRow], shows: Mapping[str, bool]) -> SafeStri
     shown = [cell for column, cell in CELLS.items() if shows[column]]
     name = '<td><a class="dg-link" href="{}"><code>{}</code></a></td>'
 
-    def cells(row: DeviceRow) -> Iterator[tuple[SafeString]]:
-        yield (format_html(name, address.replace(str(NO_DEVICE), str(row.pk)), row.name),)
+    def cells(row: DeviceRow) -> Iterator[SafeString]:
+        yield markup(name, address.replace(str(NO_DEVICE), str(row.pk)), row.name)
         for cell in shown:
-            yield (cell(row),)
+            yield cell(row)
 
-    return format_html_join("\n", "<tr>{}</tr>", ((format_html_join("", "{}", cells(row)),) for row in rows))
+    return joined("\n", (markup("<tr>{}</tr>", joined("", cells(row))) for row in rows))
 
 
 def node_cell(row: DeviceRow) -> SafeString:
     if not row.node:
-        return format_html('<td><span class="dg-id">{}</span></td>', row.pool)
+        return markup('<td><span class="dg-id">{}</span></td>', row.pool)
     url = reverse("inventory:node", args=[row.cluster, row.node])
-    return format_html('<td><a class="dg-id" href="{}">{}</a></td>', url, row.node)
+    return markup('<td><a class="dg-id" href="{}">{}</a></td>', url, row.node)
 
 
 def product_cell(row: DeviceRow) -> SafeString:
     product = row.product or "unknown"
     if not row.partition:
-        return format_html('<td class="wide">{}</td>', product)
+        return markup('<td class="wide">{}</td>', product)
     cell = '<td class="wide">{} <span class="dg-tag mono">{}</span></td>'
-    return format_html(cell, product, row.partition)
+    return markup(cell, product, row.partition)
 
 
 @cache  # not at import: the address of an icon needs the built assets
-def state_cell(state: DeviceState) -> SafeString:
+def state_cell(state: str) -> SafeString:
     look = LOOKS[state]
-    return format_html("<td>{}</td>", state_badge(look.family, look.icon, look.label))
+    return markup("<td>{}</td>", state_badge(look.family, look.icon, look.label))
 
 
 def holder_cell(row: DeviceRow) -> SafeString:
     holder = row.holder
     if holder is None:
-        return format_html('<td class="mr"><span class="dg-3">{}</span></td>', DASH)
+        return markup('<td class="mr"><span class="dg-3">{}</span></td>', DASH)
     if holder.masked:
         masked = '<td class="mr"><span class="dg-3">{} {}</span></td>'
-        return format_html(masked, icon("lock", "s"), holder.text)
+        return markup(masked, icon("lock", "s"), holder.text)
     if holder.url:
-        return format_html('<td class="mr"><a href="{}">{}</a></td>', holder.url, holder.text)
-    return format_html('<td class="mr"><span class="dg-id">{}</span></td>', holder.text)
+        return markup('<td class="mr"><a href="{}">{}</a></td>', holder.url, holder.text)
+    return markup('<td class="mr"><span class="dg-id">{}</span></td>', holder.text)
 
 
 @cache
 def cluster_cell(name: str) -> SafeString:
-    return format_html('<td><a href="{}">{}</a></td>', reverse("inventory:cluster", args=[name]), name)
+    return markup('<td><a href="{}">{}</a></td>', reverse("inventory:cluster", args=[name]), name)
 
 
 def classes_cell(row: DeviceRow) -> SafeString:
-    names = [(name,) for name in json.loads(row.classes)]
-    return format_html("<td>{}</td>", format_html_join("", '<span class="dg-tag mono">{}</span> ', names))
+    tags = (markup('<span class="dg-tag mono">{}</span> ', name) for name in json.loads(row.classes))
+    return markup("<td>{}</td>", joined("", tags))
 
 
 def taints_cell(row: DeviceRow) -> SafeString:
-    taints = [(taint["effect"], taint["key"]) for taint in json.loads(row.taints)]
-    tags = format_html_join("", '<span class="dg-tag mono" title="{}">{}</span> ', taints)
-    return format_html("<td>{}</td>", tags or DASH)
+    tag = '<span class="dg-tag mono" title="{}">{}</span> '
+    tags = (markup(tag, taint["effect"], taint["key"]) for taint in json.loads(row.taints))
+    return markup("<td>{}</td>", joined("", tags) or DASH)
 
 
 def uuid_cell(row: DeviceRow) -> SafeString:
     shown = short_id(row.uuid, length=UUID_LENGTH) if row.uuid else DASH
-    return format_html('<td class="dg-nowrap">{}</td>', shown)
+    return markup('<td class="dg-nowrap">{}</td>', shown)
 
 
 def id_cell(label: str, value: str) -> SafeString:
-    return format_html('<td data-l="{}"><span class="dg-id">{}</span></td>', label, value)
+    return markup('<td data-l="{}"><span class="dg-id">{}</span></td>', label, value)
 
 
 # The cells behind the name, by the names of their columns and in their order.
 CELLS: dict[str, Callable[[DeviceRow], SafeString]] = {
     "node": node_cell,
     "product": product_cell,
-    "memory": lambda row: format_html('<td class="dg-n" data-l="Memory">{}</td>', gib(row.memory_bytes)),
-    "state": lambda row: state_cell(DeviceState(row.state)),
+    "memory": lambda row: markup('<td class="dg-n" data-l="Memory">{}</td>', gib(row.memory_bytes)),
+    "state": lambda row: state_cell(row.use or row.state),
     "holder": holder_cell,
     "cluster": lambda row: cluster_cell(row.cluster),
     "classes": classes_cell,
-    "partition": lambda row: format_html('<td data-l="Partition">{}</td>', row.partition or DASH),
+    "partition": lambda row: markup('<td data-l="Partition">{}</td>', row.partition or DASH),
     "uuid": uuid_cell,
     "pool": lambda row: id_cell("Pool", row.pool),
     "driver": lambda row: id_cell("Driver", row.driver),
     "taints": taints_cell,
-    "changed": lambda row: format_html('<td class="dg-nowrap" data-l="Changed">{}</td>', ago(row.changed_at)),
+    "changed": lambda row: markup('<td class="dg-nowrap" data-l="Changed">{}</td>', ago(row.changed_at)),
 }

@@ -1,6 +1,7 @@
 """Filters of devices and nodes, on pages and in the API."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
+from uuid import UUID
 
 from django import forms
 from django.db.models import QuerySet
@@ -8,19 +9,32 @@ from django.http import HttpRequest
 from django_filters import ChoiceFilter, FilterSet
 
 from core.filters import RowFilter
+from core.prepared import Prepared
 from inventory.counts import device_groups, fleet_counts
 from inventory.models import Cluster, Device, DeviceClass, Node
-from inventory.models.device import DeviceQuerySet
-from inventory.states import DeviceState
+from inventory.models.device import CURRENT_USE, DeviceQuerySet
+from inventory.states import DeviceState, DeviceUse
+from teams.access import is_platform_admin
 
 GIB = 2**30
 # A card of "80 GB" publishes 79.6 GiB: people enter a round number, so the bound is below it.
 MEMORY = [(str(size), f"≥ {size} GB") for size in (16, 24, 40, 48, 80, 141)]
 ROUNDED = 0.95
+# Platform admins see which held devices are idle or not measured; to others, every held device is in use.
+HELD = "held"
+ADMIN_STATES = [
+    (HELD, "Held"),
+    DeviceState.choices[0],
+    *DeviceUse.choices,
+    *DeviceState.choices[1:],
+]
 
 
-def clusters(request: HttpRequest | None) -> QuerySet[Cluster]:
-    return Cluster.objects.defer("credentials")
+CLUSTERS = Prepared(lambda: Cluster.objects.order_by("name").values_list("name", "pk"))
+
+
+def clusters(request: HttpRequest | None) -> dict[str, UUID]:
+    return dict(CLUSTERS.rows())
 
 
 def product_choices() -> list[tuple[str, str]]:
@@ -36,7 +50,7 @@ def class_choices() -> list[tuple[str, str]]:
 class DeviceFilter(FilterSet):
     """The names of its fields are those of the API's parameters."""
 
-    cluster = RowFilter(label="Cluster", queryset=clusters, to_field_name="name", empty_label="Any cluster")
+    cluster = RowFilter(Cluster, clusters, label="Cluster", to_field_name="name", empty_label="Any cluster")
     product = ChoiceFilter(label="Product", choices=product_choices, empty_label="Any product")
     state = ChoiceFilter(
         label="State", choices=DeviceState.choices, method="by_state", empty_label="Any state"
@@ -51,18 +65,29 @@ class DeviceFilter(FilterSet):
         fields: ClassVar[tuple[str, ...]] = ()
         form = forms.Form
 
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.with_uses = self.request is not None and is_platform_admin(self.request.user)
+        if self.with_uses:
+            self.filters["state"].extra["choices"] = ADMIN_STATES
+
     def by_class(self, devices: DeviceQuerySet, name: str, value: str) -> DeviceQuerySet:
         return devices.filter(classes__contains=[value])
 
     def by_state(self, devices: DeviceQuerySet, name: str, value: str) -> DeviceQuerySet:
-        return devices.in_state(value)
+        if value in DeviceUse:
+            return devices.in_use(value)
+        if value == HELD:
+            return devices.in_state(DeviceState.IN_USE)
+        states = devices.in_state(value)
+        return states.exclude(CURRENT_USE) if value == DeviceState.IN_USE and self.with_uses else states
 
     def by_memory(self, devices: DeviceQuerySet, name: str, value: str) -> DeviceQuerySet:
         return devices.filter(memory_bytes__gte=int(int(value) * GIB * ROUNDED))
 
 
 class NodeFilter(FilterSet):
-    cluster = RowFilter(label="Cluster", queryset=clusters, to_field_name="name", empty_label="Any cluster")
+    cluster = RowFilter(Cluster, clusters, label="Cluster", to_field_name="name", empty_label="Any cluster")
     state = ChoiceFilter(
         label="State",
         choices=[

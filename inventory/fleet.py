@@ -24,7 +24,7 @@ from inventory.cluster_snapshot import current_snapshot
 from inventory.counts import device_groups, is_whole
 from inventory.models import Cluster, Device, FleetCount, ResourceSlice
 from inventory.models.device import DeviceQuerySet
-from inventory.states import LOOKS, DeviceState, DeviceStateStyle
+from inventory.states import LOOKS, DeviceState, DeviceStateStyle, DeviceUse
 
 
 def physical_gpus_for(cluster: Cluster, devices: DeviceQuerySet) -> list[PhysicalGpu]:
@@ -76,6 +76,9 @@ MAX_CELLS = 1000  # of the map; the table lists every device
 USUAL = (DeviceState.IN_USE, DeviceState.FREE, DeviceState.TAINTED, DeviceState.UNHEALTHY)
 
 
+HELD = (DeviceState.IN_USE, DeviceUse.IDLE, DeviceUse.NO_TELEMETRY)
+
+
 class FleetFigure(NamedTuple):
     look: DeviceStateStyle
     devices: int
@@ -84,7 +87,7 @@ class FleetFigure(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """Every device has one state, so the figures add up to `devices`, as `held` and `not_held` do."""
+    """Every device has one figure, so they add up to `devices`, as `held` and `not_held` do."""
 
     devices: int
     gpus: int
@@ -94,22 +97,31 @@ class Totals:
 
     @property
     def held(self) -> int:
-        return sum(figure.devices for figure in self.figures if figure.look.state == DeviceState.IN_USE)
+        return sum(self._held_parts)
 
     @property
     def not_held(self) -> int:
         return self.devices - self.held
 
     @property
+    def sum_of_held(self) -> str:
+        """Return "129 + 18 + 5 = ", "" if all held devices are in use."""
+        return f"{' + '.join(map(str, self._held_parts))} = " if len(self._held_parts) > 1 else ""
+
+    @property
     def sum_of_not_held(self) -> str:
         """Return "92 + 4 + 2"."""
-        rest = [str(f.devices) for f in self.figures if f.look.state != DeviceState.IN_USE and f.devices]
+        rest = [str(f.devices) for f in self.figures if f.look.state not in HELD and f.devices]
         return " + ".join(rest)
+
+    @property
+    def _held_parts(self) -> list[int]:
+        return [f.devices for f in self.figures if f.look.state in HELD and f.devices]
 
 
 FIELDS = (
     "pk", "name", "product", "partition", "parent_uuid", "node_name", "pool", "state", "cluster",
-    "is_whole",
+    "is_whole", "use",
 )  # fmt: skip
 
 
@@ -126,6 +138,11 @@ class MapDevice(NamedTuple):
     state: DeviceState
     cluster: UUID
     is_whole: bool
+    use: str
+
+    @property
+    def look(self) -> DeviceStateStyle:
+        return LOOKS[self.use or self.state]
 
     @property
     def place(self) -> str:
@@ -214,11 +231,17 @@ class FleetGroup:
         return sum(len(gpu.cells) for row in self.rows for gpu in row.gpus)
 
 
-def totals(counts: Iterable[FleetCount]) -> Totals:
+def totals(counts: Iterable[FleetCount], *, with_uses: bool = False) -> Totals:
+    """Return the figures; held devices are divided by their use if the reader may see it."""
     counts = list(counts)
     by_state = Counter[str]()
     for _cluster, group in device_groups(counts):
         by_state[group.state] += group.devices
+    for use in DeviceUse if with_uses else ():
+        # Telemetry is collected every half minute: a device may have been released since.
+        measured = min(sum(row.uses.get(use, 0) for row in counts), by_state[DeviceState.IN_USE])
+        by_state[use] = measured
+        by_state[DeviceState.IN_USE] -= measured
     count = sum(by_state.values())
     figures = [
         FleetFigure(look, by_state[state], by_state[state] / count if count else 0.0)
@@ -229,11 +252,14 @@ def totals(counts: Iterable[FleetCount]) -> Totals:
     return Totals(count, sum(row.gpus for row in counts), sum(row.nodes for row in counts), clusters, figures)
 
 
-def fleet_map(counts: Mapping[UUID, FleetCount], hits: DeviceQuerySet | None = None) -> list[FleetGroup]:
+def fleet_map(
+    counts: Mapping[UUID, FleetCount], hits: DeviceQuerySet | None = None, *, with_uses: bool = False
+) -> list[FleetGroup]:
     """
     Return the groups, whole GPUs first, with cells for the first MAX_CELLS devices.
 
     `hits` are the devices that a filter matches, None without one; groups without a match are then left out.
+    `with_uses` is whether the reader may see which held devices are idle.
     """
     devices = Device.objects.present()
     products = None
@@ -243,7 +269,11 @@ def fleet_map(counts: Mapping[UUID, FleetCount], hits: DeviceQuerySet | None = N
     names = dict(Cluster.objects.values_list("pk", "name"))
     groups = _group_counts(counts.values(), names, products)
     # By cluster, not by its name: the index has the order, and only the cells of the map are read.
-    ordered = devices.order_by("product", "cluster", "node_name", "pool", "name").with_state()
+    ordered = (
+        devices.order_by("product", "cluster", "node_name", "pool", "name")
+        .with_state()
+        .with_use(visible=with_uses)
+    )
     shown = [
         MapDevice(*values)
         for values in ordered.annotate(is_whole=is_whole(counts.values())).values_list(*FIELDS)[:MAX_CELLS]
@@ -292,7 +322,5 @@ def _rows(devices: Iterable[MapDevice], names: Mapping[UUID, str], hits: set[UUI
         if device.gpu not in gpus:
             gpu = MapGpu(names[device.cluster], device.place, device.parent)
             row.gpus.append(gpus.setdefault(device.gpu, gpu))
-        gpus[device.gpu].cells.append(
-            Cell(device.pk, device.name, LOOKS[device.state], device.partition, width, hit)
-        )
+        gpus[device.gpu].cells.append(Cell(device.pk, device.name, device.look, device.partition, width, hit))
     return list(rows.values())

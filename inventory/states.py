@@ -15,9 +15,26 @@ class DeviceState(models.TextChoices):
     BLOCKED = "blocked", "Taken by partitions"
 
 
-# state → (colour family, icon, letter in a cell of the map, shape of that cell)
+class EndPolicy(models.TextChoices):
+    """What happens to pods that still hold devices when their claim ends; the default of a cluster."""
+
+    RUN = "run", "let pods run"
+    ASK = "ask", "ask before eviction"
+    EVICT = "evict", "evict pods"
+
+
+class DeviceUse(models.TextChoices):
+    """What telemetry says of a held device, where that is not simply "in use"."""
+
+    IDLE = "idle", "Idle"
+    NO_TELEMETRY = "no-telemetry", "No telemetry"
+
+
+# state or use → (colour family, icon, letter in a cell of the map, shape of that cell)
 LOOK: dict[str, tuple[str, str, str, str]] = {
     DeviceState.IN_USE: ("held", "cpu", "U", "U"),
+    DeviceUse.IDLE: ("wait", "zzz", "I", "I"),
+    DeviceUse.NO_TELEMETRY: ("over", "help", "?", "Q"),
     DeviceState.FREE: ("over", "circle", "F", "F"),
     DeviceState.TAINTED: ("over", "ban", "T", "T"),
     DeviceState.UNHEALTHY: ("bad", "alert-triangle", "!", "X"),
@@ -28,18 +45,18 @@ LOOK: dict[str, tuple[str, str, str, str]] = {
 
 
 class DeviceStateStyle:
-    """How a state is drawn, by name for templates."""
+    """How a state, or a use of a held device, is drawn; by name for templates."""
 
-    def __init__(self, state: str) -> None:
-        self.state = DeviceState(state)
+    def __init__(self, state: DeviceState | DeviceUse) -> None:
+        self.state, self.label = state.value, str(state.label)
         self.family, self.icon, self.letter, self.cell = LOOK[state]
 
-    @property
-    def label(self) -> str:
-        return str(self.state.label)
 
-
-LOOKS: dict[str, DeviceStateStyle] = {state.value: DeviceStateStyle(state.value) for state in DeviceState}
+STATES_AND_USES = (*DeviceState, *DeviceUse)
+# In the order of LOOK, in which the figures of the fleet stand.
+LOOKS: dict[str, DeviceStateStyle] = {
+    state.value: DeviceStateStyle(state) for state in sorted(STATES_AND_USES, key=list(LOOK).index)
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,11 @@ Fleet: totals, age, and the map. Devices and nodes: the lists, and one of each w
 publishes. Clusters: what they are, how fresh their mirror is, and which permissions the portal lacks.
 """
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from django.db.models import Case, CharField, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.functions import Coalesce
@@ -14,12 +17,17 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from core.listing import Column, Listing, csv_response, wants_csv
+from core.markup import joined, markup
+from core.prepared import by_keys
+from core.templatetags.ui import state_badge
+from core.times import ago
 from inventory.counts import fleet_counts, with_device_counts
-from inventory.device_list import CsvHolders, device_columns, read_rows, table_rows
-from inventory.filters import DeviceFilter, NodeFilter
+from inventory.device_list import CsvHolders, cluster_cell, device_columns, read_rows, table_rows
+from inventory.filters import HELD, DeviceFilter, NodeFilter
 from inventory.fleet import fleet_map, physical_gpus_for, pool_facts, totals
 from inventory.freshness import OF_DEVICES, OF_NODES, ages, is_stale
 from inventory.history import (
@@ -32,7 +40,9 @@ from inventory.history import (
 )
 from inventory.holders import name_holders
 from inventory.models import Cluster, Device, Freshness, Node, ObjectEvent
+from inventory.states import DeviceState
 from inventory.sync.session import OPTIONAL, mirrored_kinds
+from teams.access import is_platform_admin
 
 FILTERS = ("cluster", "product", "state", "device_class", "memory")
 
@@ -48,9 +58,10 @@ def fleet(request: HttpRequest) -> HttpResponse:
     counts = fleet_counts()
     filterset = DeviceFilter(request.GET, Device.objects.present().with_state(), request=request)
     filtering = any(request.GET.get(name) for name in FILTERS) and filterset.is_valid()
-    groups = fleet_map(counts, filterset.qs if filtering else None)
+    with_uses = is_platform_admin(request.user)
+    groups = fleet_map(counts, filterset.qs if filtering else None, with_uses=with_uses)
     context = {
-        "totals": totals(counts.values()),
+        "totals": totals(counts.values(), with_uses=with_uses),
         "groups": groups,
         "hits": filterset.qs.count() if filtering else None,
         "filterset": filterset,
@@ -67,7 +78,7 @@ def devices(request: HttpRequest) -> HttpResponseBase:
     holders = CsvHolders(request.user)
     listing = Listing(
         request,
-        Device.objects.present().with_state(),
+        Device.objects.present(),  # its state would join the node where no column needs it
         columns=device_columns(holders),
         title="Devices",
         filters=DeviceFilter,
@@ -75,7 +86,7 @@ def devices(request: HttpRequest) -> HttpResponseBase:
         sort="node",
         load=partial(read_rows, request.user),
         read_batch=holders.read,
-        scan_once=True,
+        scan_once=lambda: True,
     )
     context = {
         "rows": lambda: table_rows(listing.loaded, listing.shows),
@@ -91,7 +102,8 @@ def devices(request: HttpRequest) -> HttpResponseBase:
 def device(request: HttpRequest, pk: str) -> HttpResponse:
     device_row = get_object_or_404(
         Device.objects.with_state()
-        .select_related("cluster", "held_by", "node", "slice")
+        .with_use(visible=is_platform_admin(request.user))
+        .select_related("cluster", "held_by", "node", "slice", "utilization")
         .defer("cluster__credentials"),
         pk=pk,
     )
@@ -101,7 +113,12 @@ def device(request: HttpRequest, pk: str) -> HttpResponse:
         of_gpu = Device.objects.present().filter(
             cluster=device_row.cluster, parent_uuid=device_row.parent_uuid
         )
-        siblings = of_gpu.with_state().exclude(pk=device_row.pk).order_by(F("name"))
+        siblings = (
+            of_gpu.with_state()
+            .with_use(visible=is_platform_admin(request.user))
+            .exclude(pk=device_row.pk)
+            .order_by(F("name"))
+        )
     context = {
         "device": device_row,
         "attributes": attribute_rows(device_row.driver, device_row.attributes),
@@ -152,6 +169,77 @@ def nodes_for_list() -> QuerySet[Node]:
     )
 
 
+class NodeRow(NamedTuple):
+    """What a row shows."""
+
+    pk: int
+    name: str
+    cluster: str
+    ready: bool
+    unschedulable: bool
+    devices: int
+    held: int
+    free: int
+    created_at: datetime | None
+
+
+def _node_row(key: int) -> QuerySet[Node, Any]:
+    return (
+        nodes_for_list()
+        .filter(pk=key)
+        .values_list(
+            *("pk", "name", "cluster__name", "ready", "unschedulable"),
+            *("device_count", "held_count", "free_count", "created_at"),
+        )
+    )
+
+
+NODE_ROWS = by_keys(_node_row, int)
+
+
+def node_rows(keys: Sequence[int]) -> list[NodeRow]:
+    """Return the rows in the order of `keys`."""
+    rows = {row[0]: NodeRow(*row) for row in (NODE_ROWS.rows(list(keys)) if keys else ())}
+    return [rows[key] for key in keys if key in rows]
+
+
+def node_state_cell(row: NodeRow) -> SafeString:
+    if not row.ready:
+        return markup("<td>{}</td>", state_badge("bad", "server-off", "Not ready"))
+    if row.unschedulable:
+        return markup("<td>{}</td>", state_badge("wait", "tool", "Cordoned"))
+    return markup("<td>{}</td>", state_badge("over", "circle-check", "Ready", quiet=True))
+
+
+def node_devices_cell(row: NodeRow) -> SafeString:
+    address = f"{reverse('inventory:devices')}?{urlencode({'cluster': row.cluster, 'q': row.name})}"
+    return markup('<td class="dg-n" data-l="Devices"><a href="{}">{}</a></td>', address, row.devices)
+
+
+# The cells behind the name, by the names of their columns and in their order.
+NODE_CELLS: dict[str, Callable[[NodeRow], SafeString]] = {
+    "state": node_state_cell,
+    "cluster": lambda row: cluster_cell(row.cluster),
+    "devices": node_devices_cell,
+    "held": lambda row: markup('<td class="dg-n" data-l="In use">{}</td>', row.held),
+    "free": lambda row: markup('<td class="dg-n" data-l="Free">{}</td>', row.free),
+    "created": lambda row: markup('<td class="dg-nowrap">{}</td>', ago(row.created_at)),
+}
+
+
+def node_table_rows(rows: Iterable[NodeRow], shows: Mapping[str, bool]) -> SafeString:
+    """Return a `<tr>` per row, with a cell for each shown column."""
+    shown = [cell for column, cell in NODE_CELLS.items() if shows[column]]
+    name = '<td><a class="dg-link" href="{}"><code>{}</code></a></td>'
+
+    def cells(row: NodeRow) -> Iterator[SafeString]:
+        yield markup(name, reverse("inventory:node", args=[row.cluster, row.name]), row.name)
+        for cell in shown:
+            yield cell(row)
+
+    return joined("\n", (markup("<tr>{}</tr>", joined("", cells(row))) for row in rows))
+
+
 @require_safe
 def nodes(request: HttpRequest) -> HttpResponseBase:
     listing = Listing(
@@ -162,8 +250,10 @@ def nodes(request: HttpRequest) -> HttpResponseBase:
         filters=NodeFilter,
         search=("name", "cluster__name"),
         sort="name",
+        load=node_rows,
     )
     context = {
+        "rows": lambda: node_table_rows(listing.loaded, listing.shows),
         "ages": ages(OF_NODES),
         "empty_icon": "server",
         "empty_title": "No nodes yet",
@@ -208,7 +298,10 @@ def clusters(request: HttpRequest) -> HttpResponse:
         )
         return csv_response("clusters", heads, cells)
     by_cluster = {age.cluster.pk: age for age in ages(("resourceslices", "resourceclaims", "deviceclasses"))}
-    context = {"rows": [(cluster, by_cluster.get(cluster.pk)) for cluster in rows]}
+    context = {
+        "rows": [(cluster, by_cluster.get(cluster.pk)) for cluster in rows],
+        "held_state": HELD if is_platform_admin(request.user) else DeviceState.IN_USE,
+    }
     return render(request, "inventory/clusters.html", context)
 
 

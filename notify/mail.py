@@ -60,6 +60,20 @@ def send_unsent() -> None:
             return
 
 
+def send_now(*, to: str, subject: str, body: str) -> str:
+    """Send a mail to one address at once; return why that failed, "" if the server took it."""
+    if not settings.MAIL_URL:
+        return "This portal sends no mail: EMAIL_URL is not set."
+    footer = settings.PORTAL_URL or "Dragoman"
+    mail = EmailMessage(subject=subject, body=f"{body}\n\n—\n\n{footer}", to=[to])
+    try:
+        mail.send()
+    except (*REFUSED, OSError) as error:
+        log.warning("mail_failed", error=str(error))
+        return f"The mail server did not accept it: {error}."
+    return ""
+
+
 def is_temporary(error: Exception) -> bool:
     """Return whether the server refuses a message temporarily: its reply code is 4yz (RFC 5321 §4.2.1)."""
     if isinstance(error, smtplib.SMTPRecipientsRefused):

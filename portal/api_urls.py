@@ -15,7 +15,7 @@ from claims.unmanaged.api import AdoptView, UnmanagedClaimsView
 from inventory.api import ClusterViewSet, DeviceClassViewSet, DeviceViewSet, NodeViewSet
 from notify.api import NoticeViewSet
 from teams.api import Me, TeamViewSet, TokenViewSet
-from usage.api import ClaimCost, ClaimUsage, Costs, RateViewSet
+from usage.api import ClaimCostView, ClaimUsageView, CostsView, RateViewSet
 
 teams_router = SimpleRouter(use_regex_path=False)
 teams_router.register("teams", TeamViewSet, "api-team")
@@ -58,8 +58,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/unmanaged/<str:uid>/adopt/", AdoptView.as_view(), name="api-adopt"),
     *claims_router.urls,
     path("match/", MatchView.as_view(), name="api-match"),
-    path("claims/<uuid:claim_id>/usage/", ClaimUsage.as_view(), name="api-claim-usage"),
-    path("claims/<uuid:claim_id>/cost/", ClaimCost.as_view(), name="api-claim-cost"),
-    path("costs/", Costs.as_view(), name="api-costs"),
+    path("claims/<uuid:claim_id>/usage/", ClaimUsageView.as_view(), name="api-claim-usage"),
+    path("claims/<uuid:claim_id>/cost/", ClaimCostView.as_view(), name="api-claim-cost"),
+    path("costs/", CostsView.as_view(), name="api-costs"),
     *usage_router.urls,
 ]

@@ -15,11 +15,13 @@ from django.utils import timezone
 
 from claims.approvals.pending import Backlog, waiting_for
 from claims.models import Claim
+from core.models import Installation
 from core.prepared import Prepared, Statement
 from inventory.freshness import Age, ages_for
 from notify.services import unread_notices
 from teams.access import reader_roles
 from teams.models import Role, Team, User
+from teams.sessions import installation_for
 
 TEAM_COOKIE = "team"
 THEME_COOKIE = "theme"
@@ -125,6 +127,12 @@ class Shell:
         if chosen in User.Theme.values:
             return chosen
         return self.user.theme if isinstance(self.user, User) else User.Theme.SYSTEM
+
+    @cached_property
+    def installation(self) -> Installation:
+        """Return name and logo of the portal; for strangers at an unknown address the defaults, unread."""
+        is_page = self.request.resolver_match is not None
+        return installation_for(self.request) if is_page or self.user.is_authenticated else Installation()
 
     @property
     def roles(self) -> dict[Team, Role]:
@@ -245,8 +253,9 @@ def platform_items(*, has_team: bool) -> list[NavItem]:
         *quota,
         NavItem("Profiles", "template", reverse("claims:profiles")),
         NavItem("Rates", "receipt-euro", reverse("usage:rates")),
-        NavItem("Teams", "users-group", reverse("teams:list")),
-        NavItem("Admin", "shield", reverse("admin:index")),
+        NavItem("Teams", "users-group", reverse("setup:teams")),
+        NavItem("People", "user-cog", reverse("setup:people")),
+        NavItem("Settings", "settings", reverse("setup:settings")),
     ]
 
 

@@ -131,6 +131,7 @@ CELERY_TASK_ROUTES = {
     "claims.delivery.tasks.reconcile_cluster": {"queue": "delivery"},
     "claims.delivery.tasks.reconcile_objects": {"queue": "delivery"},
     "claims.delivery.tasks.remove": {"queue": "delivery"},
+    "claims.delivery.tasks.evict": {"queue": "delivery"},
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
@@ -234,6 +235,8 @@ SPECTACULAR_SETTINGS = {
         "Delivery": "claims.models.Delivery",
         "RequestStatus": "claims.models.RequestStatus",
         "Approval": "claims.models.Approval",
+        "EndPolicy": "inventory.states.EndPolicy",
+        "ProfileEndPolicy": "claims.models.limits.ProfileEndPolicy",
         "Sharing": "claims.catalogue.sharing.Sharing",
         "Actor": "claims.claim_page.api.ACTORS",
         "PendingKind": "claims.inbox.api.KIND_CHOICES",
@@ -252,5 +255,7 @@ PAST_UTILIZATION = "usage.telemetry.past_utilization"  # for claims.inbox.impact
 
 # How long a request that nobody decides keeps its quota.
 REQUEST_TTL = timedelta(days=env.int("REQUEST_TTL_DAYS", 7))
+# How long after its announcement a pod of an ended claim is evicted (decision 14).
+EVICTION_NOTICE = timedelta(minutes=env.int("EVICTION_NOTICE_MINUTES", 10))
 # A mirror whose cluster has said nothing for so long is shown as stale.
 STALE_AFTER = timedelta(seconds=env.int("STALE_AFTER_SECONDS", 90))

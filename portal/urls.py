@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
-from portal import help, home
+from portal import help, home, search
 from teams.views import password_reset
 
 handler404 = "core.problems.not_found"
@@ -13,9 +13,11 @@ handler500 = "core.problems.server_error"
 urlpatterns = [
     path("", home.home, name="home"),
     path("home/live/", home.live, name="home_live"),
+    path("search/", search.search_page, name="search"),
     path("help/", help.help_page, name="help"),
     path("accounts/password/reset/", password_reset, name="account_reset_password"),  # before allauth's
     path("accounts/", include("allauth.urls")),
+    path("", include("portal.setup.urls")),
     path("", include("teams.urls")),
     path("", include("notify.urls")),
     path("", include("inventory.urls")),

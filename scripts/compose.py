@@ -37,10 +37,16 @@ def complaints(services: dict[str, dict[str, object]], settings: set[str]) -> li
     return sentences
 
 
+def setting_names() -> set[str]:
+    """Return the variables of the environment that the portal and its web server read in production."""
+    sources = [Path("portal", name).read_text() for name in ("settings.py", "serving.py")]
+    read = re.compile(r'(?:env\.\w+|environ\.get)\(\s*"(\w+)"')
+    return {name for source in sources for name in read.findall(source)} - NOT_PASSED
+
+
 def main() -> int:
-    names = set(re.findall(r'env\.\w+\(\s*"(\w+)"', Path("portal/settings.py").read_text()))
     services = yaml.safe_load(Path("docker-compose.yml").read_text())["services"]
-    sentences = complaints(services, names - NOT_PASSED)
+    sentences = complaints(services, setting_names())
     version = ["docker", "compose", "version"]
     if shutil.which("docker") and not subprocess.run(version, capture_output=True).returncode:
         command = ["docker", "compose", "--profile", "simulator", "config", "--quiet"]

@@ -103,7 +103,11 @@ def main() -> None:
     known = modules()
     lines = {name: len((ROOT / path).read_text().splitlines()) for name, path in known.items()}
     files = Counter(name.partition(".")[0] for name in known)
-    print(f"{len(known)} Python files: " + ", ".join(f"{package} {files[package]}" for package in SOURCE))
+    filled = sum(number > 1 for number in lines.values())
+    print(
+        f"{len(known)} Python files, {filled} with more than one line: "
+        + ", ".join(f"{package} {files[package]}" for package in SOURCE)
+    )
     written = [count for name, count in lines.items() if count > 10]
     print(f"Median module: {median(written):.0f} lines; {sum(count > 500 for count in written)} above 500")
     crossing: Counter[tuple[str, str]] = Counter()

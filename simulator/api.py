@@ -15,6 +15,7 @@ from simulator.registry import WriteOptions, Written
 from simulator.resources import (
     BY_PATH,
     DRA,
+    PODS,
     RESOURCES,
     VERBS,
     ApiError,
@@ -47,7 +48,7 @@ class AccessRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class Caller:
     name: str
     rules: tuple[AccessRule, ...]
 
@@ -65,23 +66,24 @@ DRA_KINDS = (
 )
 DRA_READ = AccessRule(DRA, DRA_KINDS, READ)
 
-IDENTITIES: Mapping[str, Identity] = {
-    "simulator-admin": Identity("admin", (AccessRule("*", ("*",), ("*",)),)),
-    "simulator-portal": Identity(
+IDENTITIES: Mapping[str, Caller] = {
+    "simulator-admin": Caller("admin", (AccessRule("*", ("*",), ("*",)),)),
+    "simulator-portal": Caller(
         "system:serviceaccount:dragoman:dragoman",
         (
             CORE_READ,
             DRA_READ,
             AccessRule(DRA, ("resourceclaims", "resourceclaimtemplates"), WRITE),
             AccessRule("", ("resourcequotas",), WRITE),
+            AccessRule("", ("pods/eviction",), ("create",)),
         ),
     ),
-    "simulator-viewer": Identity("viewer", (CORE_READ, DRA_READ)),
+    "simulator-viewer": Caller("viewer", (CORE_READ, DRA_READ)),
 }
 TOKENS = {"admin": "simulator-admin", "portal": "simulator-portal", "viewer": "simulator-viewer"}
 
 
-def identify(authorization: str) -> Identity:
+def identify(authorization: str) -> Caller:
     """Raise ApiError 401 without a known bearer token."""
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer" or token not in IDENTITIES:
@@ -90,7 +92,7 @@ def identify(authorization: str) -> Identity:
 
 
 def refusal(
-    identity: Identity, verb: str, resource: Resource, namespace: str, name: str, part: str
+    identity: Caller, verb: str, resource: Resource, namespace: str, name: str, part: str
 ) -> ApiError:
     """Return the 403 that names the missing verb and resource."""
     where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
@@ -165,7 +167,12 @@ def _entries(resource: Resource) -> list[dict[str, Any]]:
         return [entry]
     status = {key: entry[key] for key in ("namespaced", "kind")}
     name = {"name": f"{resource.plural}/status", "singularName": ""}
-    return [entry, name | status | {"verbs": ["get", "patch", "update"]}]
+    entries = [entry, name | status | {"verbs": ["get", "patch", "update"]}]
+    if resource is PODS:
+        eviction = {"name": f"{resource.plural}/{EVICTION}", "singularName": "", "namespaced": True}
+        kind = {"group": "policy", "version": "v1", "kind": "Eviction", "verbs": ["create"]}
+        entries.append(eviction | kind)
+    return entries
 
 
 def _review_kind() -> dict[str, Any]:
@@ -185,6 +192,10 @@ PATCHES = (
     "application/strategic-merge-patch+json",
 )
 STRICTNESS = ("", "Ignore", "Strict", "Warn")
+
+
+EVICTION = "eviction"  # subresource of pods
+SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
 class NotServed(Exception):
@@ -255,14 +266,13 @@ def _target(path: str) -> Target:
     if resource is None or len(rest) > 3 or bool(namespace) > resource.namespaced:
         raise no_such_path()
     name, part = [*rest[1:], "", ""][:2]
-    if (part and (part != "status" or not resource.status)) or (
-        name and resource.namespaced and not namespace
-    ):
+    parts = {"status": resource.status, EVICTION: resource is PODS, "": True}
+    if not parts.get(part) or (name and resource.namespaced and not namespace):
         raise no_such_path()
     return Target(resource, namespace, name, part)
 
 
-async def _serve(cluster: SimulatedCluster, target: Target, identity: Identity, request: Request) -> Response:
+async def _serve(cluster: SimulatedCluster, target: Target, identity: Caller, request: Request) -> Response:
     resource, query = target.resource, request.query_params
     watches = query.get("watch") in {"1", "true"}
     verb = _verb(request.method, target, watches=watches)
@@ -285,9 +295,10 @@ async def _guarded(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _verb(method: str, target: Target, *, watches: bool) -> str:
-    if method in {"GET", "HEAD"}:
+    if method in {"GET", "HEAD"} and target.part != EVICTION:
         return "get" if target.name else "watch" if watches else "list"
     verbs = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"} if target.name else {"POST": "create"}
+    verbs = {"POST": "create"} if target.part == EVICTION else verbs
     if method not in verbs or (method == "POST" and target.resource.namespaced and not target.namespace):
         raise method_not_allowed()
     return verbs[method]
@@ -301,6 +312,9 @@ async def _write(cluster: SimulatedCluster, target: Target, verb: str, request: 
     body = await _body(request)
     applies = verb == "patch" and content_type == APPLY
     options = _options(request, verb, applies=applies)
+    if target.part == EVICTION:
+        registry.evict(target.namespace, target.name, body or {}, options)
+        return JSONResponse(SUCCESS, 201)
     if verb == "delete":
         deleted = registry.delete(*where, target.name, body or {}, options)
         return JSONResponse(_deletion(target.resource, deleted))
@@ -368,7 +382,7 @@ async def _body(request: Request) -> Any:
         raise bad_request(f"the object provided is unrecognized: json parse error: {problem}") from problem
 
 
-def _review(identity: Identity, body: Any) -> dict[str, Any]:
+def _review(identity: Caller, body: Any) -> dict[str, Any]:
     spec = (body or {}).get("spec") or {}
     attributes = spec.get("resourceAttributes") or {}
     resource_path = attributes.get("resource", "") + (

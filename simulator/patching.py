@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from simulator.resources import ApiError, Manifest
 
-type Path = tuple[str, ...]
+type FieldPath = tuple[str, ...]
 type Operation = Literal["Apply", "Update"]
 
 UNOWNED = ("apiVersion", "kind", "status")
@@ -28,7 +28,7 @@ UNOWNED_METADATA = (
 )
 
 
-def owned_paths(manifest: Manifest) -> set[Path]:
+def owned_paths(manifest: Manifest) -> set[FieldPath]:
     """Return the leaves of what somebody has written, without what nobody can own."""
     metadata = {
         key: value for key, value in manifest.get("metadata", {}).items() if key not in UNOWNED_METADATA
@@ -37,20 +37,20 @@ def owned_paths(manifest: Manifest) -> set[Path]:
     return set(_leaves(rest | {"metadata": metadata}, ()))
 
 
-def _leaves(value: Any, path: Path) -> list[Path]:
+def _leaves(value: Any, path: FieldPath) -> list[FieldPath]:
     if not isinstance(value, dict):
         return [path]
     return [leaf for key, item in value.items() for leaf in _leaves(item, (*path, key))]
 
 
-def value_at(manifest: Manifest, path: Path) -> Any:
+def value_at(manifest: Manifest, path: FieldPath) -> Any:
     value: Any = manifest
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
-def without(manifest: Manifest, paths: set[Path]) -> Manifest:
+def without(manifest: Manifest, paths: set[FieldPath]) -> Manifest:
     """Return a copy without these leaves, and without maps that became empty by that."""
     result = copy.deepcopy(manifest)
     for path in paths:
@@ -73,7 +73,7 @@ def merged(base: Any, over: Any) -> Any:
     return result
 
 
-def to_v1(paths: set[Path]) -> dict[str, Any]:
+def to_v1(paths: set[FieldPath]) -> dict[str, Any]:
     """Return the form of `managedFields[].fieldsV1`."""
     tree: dict[str, Any] = {}
     for path in sorted(paths):
@@ -83,13 +83,13 @@ def to_v1(paths: set[Path]) -> dict[str, Any]:
     return tree
 
 
-def from_v1(tree: dict[str, Any], path: Path = ()) -> set[Path]:
+def from_v1(tree: dict[str, Any], path: FieldPath = ()) -> set[FieldPath]:
     if not tree:
         return {path} if path else set()
     return {leaf for key, inner in tree.items() for leaf in from_v1(inner, (*path, key.removeprefix("f:")))}
 
 
-def shown(path: Path) -> str:
+def shown(path: FieldPath) -> str:
     return "".join(f".{key}" for key in path)
 
 
@@ -103,7 +103,7 @@ class Writer:
     at: str
 
 
-def record(manifest: Manifest, by: Writer, *, owned: set[Path], changed: set[Path]) -> None:
+def record(manifest: Manifest, by: Writer, *, owned: set[FieldPath], changed: set[FieldPath]) -> None:
     """Note in `manifest` that `by` now owns `owned`, and that nobody else owns what was `changed`."""
     entries = []
     for entry in manifest["metadata"].get("managedFields") or []:

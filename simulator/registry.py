@@ -161,6 +161,24 @@ class Registry:
             new["status"] = {"phase": "Terminating"}
         return self.store.put(resource, new)
 
+    def evict(self, namespace: str, name: str, eviction: Manifest, options: WriteOptions) -> None:
+        """Delete a pod as the Eviction API does, which names itself in the conditions of the pod."""
+        live = self.get(PODS, namespace, name)
+        body = eviction.get("deleteOptions") or {}
+        deleted = self.delete(PODS, namespace, name, body, options)
+        if options.dry_run or deleted is live or self.store.get(PODS, namespace, name) is None:
+            return
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+            "lastTransitionTime": self.store.timestamp(),
+        }
+        status = copy.deepcopy(deleted.get("status") or {})
+        status["conditions"] = [*(status.get("conditions") or ()), condition]
+        self.store.put(PODS, {**deleted, "status": status})
+
     def _insert(
         self, resource: Resource, manifest: Manifest, options: WriteOptions, operation: Operation
     ) -> Manifest:
@@ -193,8 +211,8 @@ class Registry:
         new: Manifest,
         options: WriteOptions,
         *,
-        owned: set[patching.Path] | None = None,
-        changed: set[patching.Path] | None = None,
+        owned: set[patching.FieldPath] | None = None,
+        changed: set[patching.FieldPath] | None = None,
     ) -> Manifest:
         before, at = live["metadata"], self.store.timestamp()
         operation: Operation = "Update" if owned is None else "Apply"
@@ -255,9 +273,11 @@ def _match_namespace(resource: Resource, metadata: dict[str, Any], namespace: st
         )
 
 
-def _owners(live: Manifest, manager: str) -> tuple[set[patching.Path], list[tuple[str, patching.Path]]]:
-    mine: set[patching.Path] = set()
-    theirs: list[tuple[str, patching.Path]] = []
+def _owners(
+    live: Manifest, manager: str
+) -> tuple[set[patching.FieldPath], list[tuple[str, patching.FieldPath]]]:
+    mine: set[patching.FieldPath] = set()
+    theirs: list[tuple[str, patching.FieldPath]] = []
     for entry in live["metadata"].get("managedFields") or []:
         paths = patching.from_v1(entry["fieldsV1"])
         if (entry["manager"], entry["operation"]) == (manager, "Apply"):
@@ -268,7 +288,7 @@ def _owners(live: Manifest, manager: str) -> tuple[set[patching.Path], list[tupl
     return mine, theirs
 
 
-def _apply_conflict(resource: Resource, conflicts: list[tuple[str, patching.Path]]) -> ApiError:
+def _apply_conflict(resource: Resource, conflicts: list[tuple[str, patching.FieldPath]]) -> ApiError:
     causes_ = [
         {"reason": "FieldManagerConflict", "message": who, "field": patching.shown(path)}
         for who, path in conflicts

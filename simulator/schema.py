@@ -22,7 +22,7 @@ from simulator.resources import (
     bad_request,
 )
 
-type Schema = str | list[Any] | dict[str, Any]
+type OpenApiSchema = str | list[Any] | dict[str, Any]
 
 ANY = "any"
 TEXTS = {"*": "string"}  # a map from any key
@@ -45,14 +45,14 @@ SUBREQUEST: dict[str, Any] = {
 }
 EXACT = {key: value for key, value in SUBREQUEST.items() if key != "name"} | {"adminAccess": "bool"}
 OPAQUE = {"driver": "string", "parameters": ANY}
-CLAIM_SPEC: Schema = {
+CLAIM_SPEC: OpenApiSchema = {
     "devices": {
         "requests": [{"name": "string", "exactly": EXACT, "firstAvailable": [SUBREQUEST]}],
         "constraints": [{"requests": ["string"], "matchAttribute": "string", "distinctAttribute": "string"}],
         "config": [{"requests": ["string"], "opaque": OPAQUE}],
     }
 }
-METADATA: Schema = {
+METADATA: OpenApiSchema = {
     "name": "string",
     "generateName": "string",
     "namespace": "string",
@@ -70,7 +70,7 @@ METADATA: Schema = {
     "selfLink": "string",
 }
 # Of pods and jobs, what the simulator itself reads; the rest is carried along.
-POD_SPEC: Schema = {
+POD_SPEC: OpenApiSchema = {
     "containers": [{"name": "string", "image": "string", "*": ANY}],
     "resourceClaims": [
         {"name": "string", "resourceClaimName": "string", "resourceClaimTemplateName": "string"},
@@ -79,7 +79,7 @@ POD_SPEC: Schema = {
     "nodeSelector": TEXTS,
     "*": ANY,
 }
-SPECS: dict[str, Schema] = {
+SPECS: dict[str, OpenApiSchema] = {
     PODS.plural: POD_SPEC,
     JOBS.plural: {
         "parallelism": "int64",
@@ -130,7 +130,7 @@ class Decoded:
 
 def decode(resource: Resource, body: Manifest) -> Decoded:
     """Drop what the kind does not have, and tell what that was."""
-    known: Schema = {
+    known: OpenApiSchema = {
         "apiVersion": "string",
         "kind": "string",
         "metadata": METADATA,
@@ -144,7 +144,7 @@ def decode(resource: Resource, body: Manifest) -> Decoded:
     return decoded
 
 
-def _walk(schema: Schema, value: Any, path: str, into: Decoded) -> Any:
+def _walk(schema: OpenApiSchema, value: Any, path: str, into: Decoded) -> Any:
     if schema == ANY or value is None:
         return value
     expected = type(schema) if isinstance(schema, (dict, list)) else PYTHON_TYPES[schema]
@@ -156,7 +156,7 @@ def _walk(schema: Schema, value: Any, path: str, into: Decoded) -> Any:
     return _walk_map(schema, value, path, into) if isinstance(schema, dict) else value
 
 
-def _walk_list(schema: Schema, items: Any, path: str, into: Decoded) -> list[Any]:
+def _walk_list(schema: OpenApiSchema, items: Any, path: str, into: Decoded) -> list[Any]:
     # A null among objects is an object without fields.
     whole = [{} if item is None and isinstance(schema, dict) else item for item in items]
     return [_walk(schema, item, f"{path}[{index}]", into) for index, item in enumerate(whole)]
@@ -174,7 +174,7 @@ def _walk_map(schema: dict[str, Any], fields: Any, path: str, into: Decoded) -> 
     return decoded
 
 
-def _mistyped(schema: Schema, value: Any, path: str) -> str:
+def _mistyped(schema: OpenApiSchema, value: Any, path: str) -> str:
     name = path.rsplit(".", 1)[-1]
     go = (
         schema

@@ -36,7 +36,7 @@ from simulator.resources import (
 )
 
 type Key = tuple[str, str]  # namespace ("" for cluster-scoped), name
-type EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+type StoredEventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 FIRST_REVISION = 1000  # whoever watches from "1" has missed something, as on a server that has lived
 REVISIONS_LOST_AT_MOST = 100_000
@@ -47,7 +47,7 @@ ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # of generated names, as upstream: no 
 @dataclass(frozen=True, slots=True)
 class StoreChange:
     revision: int
-    type: EventType
+    type: StoredEventType
     object: Manifest
     previous: Manifest | None
 

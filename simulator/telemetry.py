@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from dra.held import allocation_results, device_key
 from simulator.resources import CLAIMS, PODS, SLICES, Manifest
 from simulator.store import Store
-from simulator.world import AMD, MODELS, SICK, SILENT_NODES, Device, Model
+from simulator.world import AMD, MODELS, SICK, SILENT_NODES, DeviceEntry, Model
 
 IDLE_SHARE = 0.13
 WAVES = ((420.0, 0.10), (1260.0, 0.07), (97.0, 0.03))  # period in seconds, height
@@ -40,7 +40,7 @@ def fraction(text: str) -> float:
 
 
 def load_at(key: str, device: str, seconds: float, *, mean_activity: float | None = None) -> Load:
-    """Return the load at a time. `asked` is the mean activity that the work says of itself, 0 to 1."""
+    """Return the load at a time. `mean_activity` is what the pod says of itself, 0 to 1."""
     idle = fraction(f"{key}/idle") < IDLE_SHARE
     memory = 0.25 + 0.65 * fraction(f"{key}/memory") if mean_activity is None else 0.35 + 0.45 * mean_activity
     if idle and mean_activity is None:
@@ -80,7 +80,7 @@ class DeviceUser:
 class PublishedDevice:
     """A device as its driver publishes it: a whole GPU, or one of its partitions."""
 
-    device: Device
+    device: DeviceEntry
     users: list[DeviceUser]
     load: Load
 
@@ -129,9 +129,9 @@ def physical_gpus(store: Store, *, seed: int, now: float) -> Iterator[SimulatedG
                 yield SimulatedGpu(node, driver, pool, number, key, model, _existing(node_gpus))
 
 
-def _published(store: Store) -> dict[tuple[str, str, str], list[Device]]:
+def _published(store: Store) -> dict[tuple[str, str, str], list[DeviceEntry]]:
     """Return the devices by node, driver and pool, those of one pool in the order of the bus."""
-    by_pool: dict[tuple[str, str, str], list[Device]] = {}
+    by_pool: dict[tuple[str, str, str], list[DeviceEntry]] = {}
     for resource_slice in store.all(SLICES):
         spec = resource_slice["spec"]
         key = (spec.get("nodeName", ""), spec["driver"], spec["pool"]["name"])
@@ -149,7 +149,7 @@ def _existing(parts: list[PublishedDevice]) -> list[PublishedDevice]:
     return [part for part in parts if part.profile and part.users] or parts[:1]
 
 
-def attribute_text(device: Device, attribute: str) -> str:
+def attribute_text(device: DeviceEntry, attribute: str) -> str:
     return str((device.get("attributes", {}).get(attribute) or {}).get("string", ""))
 
 
@@ -171,7 +171,7 @@ def _users(store: Store) -> dict[tuple[str, str, str], list[DeviceUser]]:
     return by_device
 
 
-def _load(device: Device, users: list[DeviceUser], seed: int, now: float) -> Load:
+def _load(device: DeviceEntry, users: list[DeviceUser], seed: int, now: float) -> Load:
     if not users:
         return NOTHING
     key = f"{seed}/{users[0].claim['metadata']['uid']}"
@@ -183,21 +183,21 @@ def _activity(pod: Manifest) -> float | None:
     return min(1.0, float(annotation)) if SHARE.fullmatch(annotation) else None
 
 
-def _key(device: Device, node: str) -> str:
+def _key(device: DeviceEntry, node: str) -> str:
     return (
         attribute_text(device, "parentUUID") or attribute_text(device, "uuid") or f"{node}/{device['name']}"
     )
 
 
 type Labels = dict[str, str]
-type Sample = tuple[str, Labels, float]
+type MetricSample = tuple[str, Labels, float]
 
 IDLE_MEBIBYTES = 4
 AMD_IDLE_MEGABYTES = 285
 RESERVED = 0.0075  # of the memory, for the driver
 
 
-def dcgm(board: SimulatedGpu, *, watts: float, millijoules: float) -> Iterator[Sample]:
+def dcgm(board: SimulatedGpu, *, watts: float, millijoules: float) -> Iterator[MetricSample]:
     of_board = {
         "DCGM_FI_DEV_POWER_USAGE": watts,
         "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": millijoules,
@@ -211,7 +211,7 @@ def dcgm(board: SimulatedGpu, *, watts: float, millijoules: float) -> Iterator[S
                 yield metric, labels, value
 
 
-def amd(board: SimulatedGpu, *, watts: float) -> Iterator[Sample]:
+def amd(board: SimulatedGpu, *, watts: float) -> Iterator[MetricSample]:
     """AMD's exporter knows pods but no claims."""
     (part,) = board.parts
     total = part.mebibytes
@@ -327,7 +327,7 @@ class Telemetry:
             parts += [f"# HELP {metric} {about}", f"# TYPE {metric} {kind}", *samples]
         return "\n".join([*parts, ""])
 
-    def _samples(self) -> Iterator[Sample]:
+    def _samples(self) -> Iterator[MetricSample]:
         now = self.store.now().timestamp()
         for board in physical_gpus(self.store, seed=self.seed, now=now):
             model = board.model

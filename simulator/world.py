@@ -18,7 +18,7 @@ from simulator.resources import CLASSES, NAMESPACES, NODES, QUOTAS, SLICES, TAIN
 NVIDIA = "gpu.nvidia.com"
 AMD = "gpu.amd.com"
 
-type Device = dict[str, Any]
+type DeviceEntry = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def pci_address(model: Model, index: int) -> tuple[str, str, int]:
     return f"0000:{bus:02x}:00.0", f"pci0000:{root:02x}", index // 4
 
 
-def nvidia_gpu(model: Model, node: str, index: int) -> Device:
+def nvidia_gpu(model: Model, node: str, index: int) -> DeviceEntry:
     attributes = nvidia_attributes(model, index) | {
         "type": {"string": "gpu"},
         "uuid": {"string": f"GPU-{stable_uuid(node, index)}"},
@@ -71,7 +71,7 @@ def nvidia_gpu(model: Model, node: str, index: int) -> Device:
     }
 
 
-def amd_gpu(model: Model, index: int) -> Device:
+def amd_gpu(model: Model, index: int) -> DeviceEntry:
     """AMD publishes no uuid: telemetry is joined by node and PCI address."""
     bus, root, numa = pci_address(model, index)
     card, render = index + 1, 128 + index
@@ -180,7 +180,7 @@ H100_PROFILES = (
 )
 
 
-def static_gpu(model: Model, node: str, index: int) -> list[Device]:
+def static_gpu(model: Model, node: str, index: int) -> list[DeviceEntry]:
     """Return the partitions that a GPU was cut into; the GPU itself is then not published."""
     partition = STATIC_LAYOUT[index]
     devices = []
@@ -198,7 +198,7 @@ def counter_set(index: int) -> dict[str, Any]:
     return {"name": f"gpu-{index}-counter-set", "counters": WHOLE.counters(0)}
 
 
-def dynamic_gpu(model: Model, node: str, index: int) -> Iterator[Device]:
+def dynamic_gpu(model: Model, node: str, index: int) -> Iterator[DeviceEntry]:
     """Yield the whole GPU, which takes every counter, and whatever can be cut from it."""
     counters = nvidia_gpu(model, node, index)
     counters["capacity"] = _values(WHOLE.amounts)
@@ -209,7 +209,7 @@ def dynamic_gpu(model: Model, node: str, index: int) -> Iterator[Device]:
             yield _partition(model, node, index, partition, start) | _consuming(index, partition, start)
 
 
-def _partition(model: Model, node: str, index: int, partition: Partition, start: int) -> Device:
+def _partition(model: Model, node: str, index: int, partition: Partition, start: int) -> DeviceEntry:
     attributes = nvidia_attributes(model, index) | {
         "type": {"string": "mig"},
         "parentUUID": {"string": f"GPU-{stable_uuid(node, index)}"},
@@ -369,7 +369,7 @@ def _contents(rack: Rack, node: str, at: str) -> list[dict[str, Any]]:
     return [{"devices": _gpus(rack, node, at)}]
 
 
-def _gpus(rack: Rack, node: str, at: str) -> list[Device]:
+def _gpus(rack: Rack, node: str, at: str) -> list[DeviceEntry]:
     if rack.model is MI300X:
         return [amd_gpu(rack.model, index) for index in range(rack.gpus)]
     devices = [nvidia_gpu(rack.model, node, index) for index in range(rack.gpus)]

@@ -125,7 +125,7 @@ def has_role(user: User | AnonymousUser, *, at_least: Role) -> bool:
 def team_rows_where(user: User | AnonymousUser, *, at_least: Role) -> TeamQuerySet:
     """Return the rows of `teams_where`, for a condition of another query."""
     if not user.is_authenticated or user.is_superuser:
-        return Team.objects.visible_to(user)
+        return Team.objects.visible_to(user).active()
     roles = [role for role in Role if role.rank >= at_least.rank]
     return Team.objects.filter(memberships__user=user, memberships__role__in=roles)
 

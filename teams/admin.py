@@ -1,8 +1,16 @@
-"""People, teams and tokens in Django's admin, with the portal's rate-limited sign-in."""
+"""
+Django's admin, for emergencies: what has a page is read-only, because the page checks and records what is
+changed. It has the portal's rate-limited sign-in.
+"""
 
+from typing import Any
+
+from allauth.account.admin import EmailAddress
 from allauth.account.decorators import secure_admin_login
+from allauth.mfa.admin import Authenticator, AuthenticatorAdmin
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
@@ -11,30 +19,53 @@ from teams.models import ApiToken, Membership, Team, User
 
 admin.site.site_header = admin.site.site_title = "Dragoman"
 setattr(admin.site, "login", secure_admin_login(admin.site.login))  # noqa: B010 - mypy forbids the assignment
+admin.site.unregister(
+    (Group, EmailAddress, Authenticator)
+)  # the portal uses no groups; the mail is the account's
+
+
+class ReadOnly:
+    """Look, do not touch: its page, its service or the cluster decides."""
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
 
 
 @admin.register(User)
 class PersonAdmin(UserAdmin):  # type: ignore[type-arg]  # Django's admin is not generic while it runs
+    """A new password, where no mail can be sent; everything else has pages."""
+
     list_display = ("username", "email", "first_name", "last_name", "is_active", "is_superuser", "last_login")
-    fieldsets = (*(UserAdmin.fieldsets or ()), ("Portal", {"fields": ("timezone", "theme")}))
+    fieldsets = ((None, {"fields": ("password", *list_display)}),)
+    readonly_fields = list_display
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
 
 
-class MembershipInline(admin.TabularInline):  # type: ignore[type-arg]
+class MembershipInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg]
     model = Membership
-    autocomplete_fields = ("user",)
-    extra = 1
 
 
 @admin.register(Team)
-class TeamAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    list_display = ("slug", "title", "series")
+class TeamAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
+    list_display = ("slug", "title", "series", "archived_at")
     search_fields = ("slug", "title")
     inlines = (MembershipInline,)
 
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Read and revoke only: people create their own tokens."""
+    """Read and revoke: people create their own tokens, and revoked ones stay for the record."""
 
     list_display = ("start", "title", "user", "created_at", "expires_at", "last_used_at", "revoked_at")
     list_select_related = ("user",)
@@ -45,6 +76,20 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
     @admin.action(description="Revoke", permissions=["change"])
     def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> None:
         ApiToken.objects.filter(pk__in=tokens).revoke(by=user_of(request))
+
+
+@admin.register(Authenticator)
+class SecondFactorAdmin(AuthenticatorAdmin):
+    """Delete the second factor of a person who has lost it."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False

@@ -48,6 +48,7 @@ class User(AbstractUser):
         max_length=64, blank=True, default="", editable=False
     )  # reported by the browser
     mail = models.CharField(max_length=9, choices=Mail, default=Mail.IMPORTANT)
+    hides_setup = models.BooleanField(default=False, editable=False)  # on Home, of a platform admin
 
     # The roles by team, if they were read with the session: once in a request.
     roles_read: dict[Team, Role] | None = None
@@ -76,14 +77,19 @@ class TeamQuerySet(models.QuerySet["Team"]):
             return self.none()
         return self if user.is_superuser else self.filter(members=user)
 
+    def active(self) -> Self:
+        """Return teams that are not archived."""
+        return self.filter(archived_at=None)
+
 
 class Team(models.Model):
-    """People who share namespaces and quota."""
+    """People who share namespaces and quota. An archived team has no members, namespaces or quotas."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     slug = models.SlugField(max_length=40, unique=True)
     title = models.CharField(max_length=80)
     series = models.PositiveSmallIntegerField(default=1)  # chart color, 1 to 5
+    archived_at = models.DateTimeField(null=True, editable=False)
     members = models.ManyToManyField(User, through="Membership", related_name="teams")
 
     objects = TeamQuerySet.as_manager()
@@ -110,6 +116,52 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} in {self.team}: {self.role}"
+
+
+class InvitationQuerySet(models.QuerySet["Invitation"]):
+    def open(self) -> Self:
+        """Return invitations that nobody has accepted or revoked, expired ones included."""
+        return self.filter(accepted_at=None, revoked_at=None)
+
+
+class Invitation(models.Model):
+    """
+    An invitation by mail into the portal, and with `team` into it with a role; its link works once.
+
+    The link is signed and names `sent_at`: sending it again ends the earlier link.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    email = models.EmailField()
+    team = models.ForeignKey(Team, models.CASCADE, null=True, blank=True, related_name="invitations")
+    role = models.CharField(max_length=6, choices=Role, default=Role.MEMBER)
+    invited_by = models.ForeignKey(User, models.CASCADE, related_name="+")
+    sent_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True, editable=False)
+    accepted_by = models.ForeignKey(User, models.CASCADE, null=True, editable=False, related_name="+")
+    revoked_at = models.DateTimeField(null=True, editable=False)
+
+    objects = InvitationQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-sent_at",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["email", "team"],
+                condition=models.Q(accepted_at=None, revoked_at=None),
+                nulls_distinct=False,
+                name="invitation_open_once",
+            ),
+            models.CheckConstraint(condition=models.Q(role__in=Role.values), name="invitation_role_known"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.email} into {self.team or 'the portal'}"
+
+    @property
+    def is_expired(self) -> bool:
+        return self.expires_at <= timezone.now()
 
 
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):

@@ -1,17 +1,19 @@
 """
-Manage members of a team: for its owners and platform admins. A team keeps at least one owner.
+Teams and people: members of a team, for its owners; teams, accounts and platform admins, for platform admins.
 
-The signal `role_changed` notifies the packages above.
+A team keeps at least one owner, the portal one active platform admin. The signal `role_changed` notifies the
+packages above; `claims.quotas.namespaces` archives a team.
 """
 
 from __future__ import annotations
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.dispatch import Signal
 
 from core.errors import Conflict, Invalid
 from core.models import record_change
-from teams.access import require_role
+from teams.access import require_admin, require_role
 from teams.models import Membership, Role, Team, User
 
 # team_id: the role of a member changed; sent inside the transaction. Added and removed members send the
@@ -23,6 +25,8 @@ role_changed = Signal()
 def add_member(*, by: User, team: Team, username: str, role: Role) -> Membership:
     """Add a person by exact user name, so that nobody can list people by searching."""
     require_role(by, team, at_least=Role.OWNER)
+    if team.archived_at:
+        raise Conflict(f"{team} is archived. Restore it first.")
     person = User.objects.filter(username=username, is_active=True).first()
     if person is None:
         raise Invalid(f"No user has the name “{username}”.", field="username")
@@ -68,3 +72,91 @@ def require_another_owner(team: Team, *, without: Membership) -> None:
         raise Conflict(
             f"{without.user.username} is the only owner of {team.slug}. Make another member an owner first."
         )
+
+
+SERIES = 5  # chart colors
+
+
+def create_team(*, by: User, slug: str, title: str, owner: User | None = None) -> Team:
+    """Create a team with its first owner. Raises Forbidden, and Conflict if the name is taken."""
+    require_admin(by)
+    is_taken = False
+    try:
+        with transaction.atomic(durable=True):
+            team = Team.objects.create(slug=slug, title=title, series=Team.objects.count() % SERIES + 1)
+            record_change(by=by, of=team, change=f"created: {title}")
+            if owner is not None:
+                Membership.objects.create(user=owner, team=team, role=Role.OWNER)
+                record_change(by=by, of=team, change=f"{owner.username}: added as {Role.OWNER.label}")
+    except IntegrityError:
+        is_taken = True
+    if is_taken:
+        raise Conflict(f"A team “{slug}” exists already.", field="slug")
+    return team
+
+
+@transaction.atomic(durable=True)
+def rename_team(*, by: User, team: Team, title: str) -> None:
+    """Change the title. The slug stays: it is a label on objects in clusters."""
+    require_admin(by)
+    before = Team.objects.values_list("title", flat=True).get(pk=team.pk)
+    if before != title and Team.objects.filter(pk=team.pk, title=before).update(title=title):
+        record_change(by=by, of=team, change=f"title {before} → {title}")
+
+
+@transaction.atomic(durable=True)
+def set_platform_admin(*, by: User, person: User, admin: bool) -> None:
+    """Make a person platform admin, or end that. Raises Conflict for the last one."""
+    require_admin(by)
+    person, other_admins = _lock_person(person)
+    if person.is_superuser == admin:
+        return
+    if admin and not person.is_active:
+        raise Conflict(f"{person.username} is deactivated. Reactivate the account first.")
+    if not admin and not other_admins:
+        raise _last_admin(person)
+    person.is_superuser = person.is_staff = admin
+    person.save(update_fields=["is_superuser", "is_staff"])
+    record_change(by=by, of=person, change="platform admin" if admin else "no longer platform admin")
+
+
+@transaction.atomic(durable=True)
+def deactivate_person(*, by: User, person: User) -> None:
+    """End the sign-in of a person and revoke their API tokens. Raises Conflict for the last admin."""
+    require_admin(by)
+    person, other_admins = _lock_person(person)
+    if not person.is_active:
+        return
+    if person.is_superuser and not other_admins:
+        raise _last_admin(person)
+    person.is_active = False
+    person.save(update_fields=["is_active"])
+    person.api_tokens.all().revoke(by=by, reason="the account was deactivated")
+    record_change(by=by, of=person, change="deactivated")
+
+
+@transaction.atomic(durable=True)
+def reactivate_person(*, by: User, person: User) -> None:
+    """Let a person sign in again, with the roles they had. Their tokens stay revoked."""
+    require_admin(by)
+    person, _other_admins = _lock_person(person)
+    if person.is_active:
+        return
+    person.is_active = True
+    person.save(update_fields=["is_active"])
+    record_change(by=by, of=person, change="reactivated")
+
+
+def _lock_person(person: User) -> tuple[User, int]:
+    """
+    Lock a person and all active platform admins; return the person and how many other admins there are.
+
+    All in the order of their keys: of two admins who end each other's role at once, one is refused.
+    """
+    rows = User.objects.filter(Q(pk=person.pk) | Q(is_superuser=True, is_active=True)).order_by("pk")
+    people = {row.pk: row for row in rows.select_for_update(no_key=True)}
+    return people.pop(person.pk), len(people)
+
+
+def _last_admin(person: User) -> Conflict:
+    return Conflict(f"{person.username} is the only platform admin. Make somebody else one first.")

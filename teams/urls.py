@@ -12,7 +12,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("me/team/choose/", views.choose_team, name="choose"),
     path("me/tokens/", views.tokens, name="tokens"),
     path("me/tokens/<uuid:token_id>/revoke", views.revoke, name="token-revoke"),
-    path("teams/", views.team_list, name="list"),
     path("teams/<slug:slug>/people/", views.members, name="people"),
     path("teams/<slug:slug>/people/<uuid:user_id>/role", views.change_role, name="role"),
     path("teams/<slug:slug>/people/<uuid:user_id>/remove", views.remove_member, name="remove"),

@@ -1,6 +1,5 @@
 """Pages: teams and their members; the reader's profile, theme, current team and API tokens."""
 
-import zoneinfo
 from datetime import datetime, timedelta
 from typing import cast
 from uuid import UUID
@@ -10,8 +9,6 @@ from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
-from django.core.exceptions import PermissionDenied
-from django.db.models import Count
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
@@ -24,9 +21,10 @@ from core.errors import PortalError
 from core.listing import csv_response, wants_csv
 from core.models import recorded_changes
 from teams import services
-from teams.access import is_platform_admin, role_in, team_for, user_of
+from teams.access import role_in, team_for, user_of
 from teams.models import ApiToken, Membership, Role, Team, User
 from teams.tokens import create_token, revoke_token
+from teams.zones import zone_choices
 
 
 class AccountForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic while it runs
@@ -34,10 +32,7 @@ class AccountForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic whi
         label="Time zone",
         required=False,
         help_text="For times on pages and in mails.",
-        choices=lambda: [
-            ("", "Same as browser"),
-            *((name, name.replace("_", " ")) for name in sorted(zoneinfo.available_timezones())),
-        ],
+        choices=lambda: zone_choices("Same as browser"),
     )
 
     class Meta:
@@ -75,17 +70,6 @@ class TokenForm(forms.Form):
 
     def expiry(self) -> datetime:
         return timezone.now() + timedelta(days=self.cleaned_data["days"])
-
-
-@require_safe
-def team_list(request: HttpRequest) -> HttpResponse:
-    if not is_platform_admin(request.user):
-        raise PermissionDenied("Only platform admins see all teams.")
-    teams = Team.objects.annotate(people=Count("memberships")).order_by("slug")
-    if wants_csv(request):
-        heads = ("Team", "Name", "People")
-        return csv_response("teams", heads, teams.values_list("slug", "title", "people"))
-    return render(request, "teams/list.html", {"teams": teams})
 
 
 CHANGES = 10  # shown of members and roles
@@ -225,7 +209,7 @@ def switch_team(request: HttpRequest) -> HttpResponse:
 @require_safe
 def choose_team(request: HttpRequest) -> HttpResponse:
     """List the reader's teams as buttons: in the menu of the frame once it opens, else as a page."""
-    page = {"teams": Team.objects.visible_to(request.user), "next": request.GET.get("next", "")}
+    page = {"teams": Team.objects.visible_to(request.user).active(), "next": request.GET.get("next", "")}
     is_part = request.headers.get("HX-Request") == "true"
     return render(request, "teams/_choices.html" if is_part else "teams/choose.html", page)
 

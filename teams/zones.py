@@ -1,4 +1,7 @@
-"""Times are stored in UTC and shown in the zone that a person has chosen, else in that of their browser."""
+"""
+Times are stored in UTC and shown in the zone that a person has chosen, else in that of their browser, else in
+that of the installation.
+"""
 
 import zoneinfo
 from collections.abc import Callable
@@ -10,6 +13,7 @@ from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
+from core.models import Installation
 from teams.models import User
 
 COOKIE = "timezone"  # set by our JavaScript
@@ -27,10 +31,18 @@ def parse_zone(name: str) -> zoneinfo.ZoneInfo | None:
         return None
 
 
+def zone_choices(default: str) -> list[tuple[str, str]]:
+    """Return the choices of a field: all zones of the IANA database, after what "" stands for."""
+    return [
+        ("", default),
+        *((name, name.replace("_", " ")) for name in sorted(zoneinfo.available_timezones())),
+    ]
+
+
 def zone_for(person: User) -> tzinfo:
     """Return the zone for texts that `person` reads outside a request: notices, mails."""
     chosen = parse_zone(person.timezone) or parse_zone(person.seen_timezone)
-    return chosen or timezone.get_default_timezone()
+    return chosen or parse_zone(Installation.load().timezone) or timezone.get_default_timezone()
 
 
 @receiver(user_logged_in)
@@ -47,7 +59,12 @@ class TimezoneMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         chosen = parse_zone(getattr(request.user, "timezone", ""))
-        zone = chosen or parse_zone(request.COOKIES.get(COOKIE, ""))
+        installation = getattr(request.session, "installation", None)  # read with the user
+        zone = (
+            chosen
+            or parse_zone(request.COOKIES.get(COOKIE, ""))
+            or parse_zone(installation.timezone if installation else "")
+        )
         if zone is None:
             return self.get_response(request)
         with timezone.override(zone):

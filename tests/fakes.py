@@ -15,14 +15,17 @@ from typing import Concatenate
 
 from cluster.protocol import (
     DEVICE_TAINT_RULE_VERSIONS,
+    EVICTION,
     MIRRORED,
     NAMESPACE,
+    POD,
     RESOURCE_CLAIM,
     RESOURCE_QUOTA,
     ClusterConflict,
     ClusterInvalid,
     Discovery,
     Event,
+    EvictionRefused,
     Expired,
     Kind,
     Manifest,
@@ -63,6 +66,7 @@ class FakeGateway:
         self.simulated = simulated
         self.calls: list[tuple[str, str, str]] = []
         self.denied: set[tuple[str, str]] = set()
+        self.protected: set[str] = set()  # pods by name
         self.oldest = FIRST_VERSION
         self._objects: dict[tuple[str, str, str], Manifest] = {}
         self._applied: dict[str, set[tuple[str, ...]]] = {}  # object uid → leaves that `apply` owns
@@ -221,9 +225,26 @@ class FakeGateway:
             self.remove(kind, name, namespace=namespace)
         return True
 
+    @atomic
+    def evict(self, name: str, *, namespace: str, uid: str) -> bool:
+        """`protected` pods are refused as by a PodDisruptionBudget; a pod on a node ends as `remove` says."""
+        self._asked("create", EVICTION, name)
+        found = self._objects.get((POD.plural, namespace, name))
+        if found is None:
+            return False
+        if found["metadata"]["uid"] != uid:
+            raise ClusterConflict(f"The pod “{name}” was replaced: it is not the one with uid {uid}.")
+        if name in self.protected:
+            raise EvictionRefused(f"The disruption budget {name} needs 1 healthy pods and has 1 currently")
+        ending = copy.deepcopy(found)
+        ending["metadata"].setdefault("deletionTimestamp", _timestamp())
+        self._store(POD, ending)
+        return True
+
     def allowed(self, permission: Permission) -> bool:
         self._asked("allowed")
-        return (permission.verb, permission.resource) not in self.denied
+        resource = "/".join(filter(None, (permission.resource, permission.subresource)))
+        return (permission.verb, resource) not in self.denied
 
     def close(self) -> None:
         """Nothing is open."""

@@ -16,15 +16,16 @@ from claims.models import Claim
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
+from core.models import Installation
 from core.schema import refuses
-from core.text import DEFAULT_CURRENCY
 from inventory.models import Cluster
 from teams.access import team_for, user_of
+from usage.cost import Cost
 from usage.models import Rate
 from usage.rates import RateCard
-from usage.reports import Month, active_zone, claim_allocations, report, statement
+from usage.reports import Month, active_zone, claim_allocations, claim_cost, report
 from usage.services import remove_rate, save_rate
-from usage.telemetry import Presence, Range, UseState, claim_series, observe
+from usage.telemetry import Presence, Range, UseState, claim_series, current_utilization
 
 
 class AmountOut(serializers.Serializer[Any]):
@@ -45,7 +46,7 @@ class CostOut(serializers.Serializer[Any]):
     amounts = AmountOut(many=True, source="money")
 
 
-class ObservationOut(serializers.Serializer[Any]):
+class UtilizationOut(serializers.Serializer[Any]):
     """The latest observation; not a state of the claim."""
 
     use = serializers.ChoiceField(choices=list(UseState))
@@ -70,7 +71,7 @@ class UsageOut(serializers.Serializer[Any]):
     start = serializers.DateTimeField()
     end = serializers.DateTimeField()
     step_seconds = serializers.IntegerField()
-    now = ObservationOut()
+    now = UtilizationOut()
     mean_activity = serializers.FloatField(allow_null=True)
     peak_memory_bytes = serializers.IntegerField(allow_null=True)
     unmeasured_seconds = serializers.IntegerField(help_text="Time with devices but without telemetry")
@@ -90,10 +91,29 @@ class ClaimCostOut(serializers.Serializer[Any]):
     lines = LineOut(many=True)
 
 
+class RowsOut(serializers.ListSerializer[Any]):
+    def to_representation(self, data: Any) -> list[dict[str, Any]]:
+        """Return the fields of many rows, as the fields below write them one by one."""
+        return [{"key": row.key, "label": row.label, "cost": cost_document(row.cost)} for row in data]
+
+
+def cost_document(cost: Cost) -> dict[str, Any]:
+    """Return what `CostOut` shows of a cost."""
+    amounts = [{"currency": entry.currency, "amount": str(entry.amount)} for entry in cost.money]
+    return {
+        "device_hours": str(cost.hours),
+        "hours_without_rate": str(cost.unpriced),
+        "amounts": amounts,
+    }
+
+
 class RowOut(serializers.Serializer[Any]):
     key = serializers.CharField(help_text="ID of the claim or person; name of the product")
     label = serializers.CharField()  # type: ignore[assignment]  # a field of that name, as DRF allows
     cost = CostOut()
+
+    class Meta:
+        list_serializer_class = RowsOut
 
 
 class TeamCostOut(serializers.Serializer[Any]):
@@ -131,7 +151,7 @@ class RateIn(Input):
         slug_field="name", queryset=Cluster.objects.all(), allow_null=True, default=None
     )
     per_hour = Price(max_digits=12, decimal_places=4, min_value=0)
-    currency = serializers.RegexField(r"^[A-Z]{3}$", default=DEFAULT_CURRENCY)
+    currency = serializers.RegexField(r"^[A-Z]{3}$", default=lambda: Installation.load().currency)
     valid_from = serializers.DateTimeField()
 
 
@@ -146,7 +166,7 @@ def claim_for(request: Request, claim_id: UUID) -> Claim:
     return get_object_or_404(Claim.objects.visible_to(user_of(request)), pk=claim_id)
 
 
-class ClaimUsage(APIView):
+class ClaimUsageView(APIView):
     @extend_schema(operation_id="claim_usage", parameters=[RANGE], responses=UsageOut)
     def get(self, request: Request, claim_id: UUID) -> Response:
         """Utilization, memory and power of a claim over a range; null is not measured, never 0."""
@@ -163,7 +183,7 @@ class ClaimUsage(APIView):
             "start": series.start,
             "end": series.end,
             "step_seconds": int(series.step.total_seconds()),
-            "now": observe([claim], now=now, holding=holding)[claim.pk],
+            "now": current_utilization([claim], now=now, holding=holding)[claim.pk],
             "mean_activity": series.mean_activity,
             "peak_memory_bytes": series.peak_memory,
             "unmeasured_seconds": int(series.unmeasured.total_seconds()),
@@ -172,16 +192,16 @@ class ClaimUsage(APIView):
         return Response(UsageOut(body).data)
 
 
-class ClaimCost(APIView):
+class ClaimCostView(APIView):
     @extend_schema(operation_id="claim_cost", responses=ClaimCostOut)
     def get(self, request: Request, claim_id: UUID) -> Response:
         """The cost of a claim so far, per hour, and at its expiry."""
         claim = claim_for(request, claim_id)
-        costs = statement(claim, claim_allocations(claim), RateCard.load(), now=timezone.now())
+        costs = claim_cost(claim, claim_allocations(claim), RateCard.load(), now=timezone.now())
         return Response(ClaimCostOut(costs).data)
 
 
-class Costs(APIView):
+class CostsView(APIView):
     @refuses(404)
     @extend_schema(operation_id="costs", parameters=[TEAM, MONTH], responses=TeamCostOut)
     def get(self, request: Request) -> Response:

@@ -20,22 +20,27 @@ from uuid import UUID
 
 import httpx
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q, Sum
 from django.utils import timezone
 
 from claims.models import Allocation
-from inventory.models import Cluster, Device
+from inventory.counts import store_uses
+from inventory.models import Cluster, Device, DeviceUtilization, FleetCount
+from inventory.states import DeviceUse
+from usage.cost import millionths
 from usage.models import Collection
 from usage.samples import (
     METRICS,
-    DeviceHolding,
     OpenAllocation,
+    RollupDevice,
     Sample,
     TelemetryUnavailable,
     add_samples,
     attribute,
+    bucket_start,
     measurements,
 )
+from usage.telemetry import device_uses
 
 TIMEOUT = httpx.Timeout(10.0, connect=3.0)
 MAX_CHARACTERS = 1024 * 1024 * 1024  # 40,000 GPUs have some 300 million
@@ -129,6 +134,13 @@ def read_prometheus(url: str) -> list[Sample]:
     return series
 
 
+def read_source(cluster: Cluster) -> list[Sample]:
+    """Return the samples of a cluster's source; raise `TelemetryUnavailable` with a sentence."""
+    if cluster.prometheus_url:
+        return read_prometheus(cluster.prometheus_url)
+    return read_exporter(cluster.metrics_url)
+
+
 def response_body(response: httpx.Response) -> dict[str, Any]:
     """Return the decoded body. Prometheus explains a rejected query in the body of a 400 or 422."""
     if response.status_code in (400, 422):
@@ -185,13 +197,10 @@ def collect(cluster_id: UUID) -> int:
     ):
         return 0
     try:
-        series = (
-            read_prometheus(cluster.prometheus_url)
-            if cluster.prometheus_url
-            else read_exporter(cluster.metrics_url)
-        )
+        series = read_source(cluster)
     except TelemetryUnavailable as failure:
         Collection.objects.filter(cluster=cluster).update(failed_at=now, error=failure.message)
+        note_uses(cluster, now)
         return 0
     measured = measurements(series)
     samples = [
@@ -203,11 +212,34 @@ def collect(cluster_id: UUID) -> int:
         Collection.objects.filter(cluster=cluster).update(
             succeeded_at=now, devices=len(measured), attributed=attributed, failed_at=None, error=""
         )
+    note_uses(cluster, now)
     return attributed
 
 
-def holding(allocation: OpenAllocation) -> DeviceHolding:
-    return DeviceHolding(allocation.claim_id, allocation.driver, allocation.pool, allocation.device)
+def note_uses(cluster: Cluster, now: datetime) -> None:
+    """Store which devices are idle or not measured: after each bucket, and once a cluster is counted."""
+    noted = FleetCount.objects.filter(cluster=cluster).values_list("uses", flat=True).first()
+    if noted == {} or now - bucket_start(now) < EVERY:
+        store_uses(cluster.pk, device_uses(cluster.pk, now=now))
+        Collection.objects.filter(cluster=cluster).update(idle=idle_kinds(cluster))
+
+
+def idle_kinds(cluster: Cluster) -> list[tuple[str, str, int]]:
+    """Return the idle devices that claims hold, as driver, product and millionths of a device; one query."""
+    idle = DeviceUtilization.objects.filter(
+        use=DeviceUse.IDLE,
+        device__cluster=cluster,
+        device__driver=OuterRef("driver"),
+        device__pool=OuterRef("pool"),
+        device__name=OuterRef("device"),
+    )
+    held = Allocation.objects.filter(Exists(idle), ended_at=None, claim__cluster=cluster).order_by()
+    kinds = held.values_list("driver", "product").annotate(Sum("fraction")).order_by("driver", "product")
+    return [(driver, product, millionths(fraction)) for driver, product, fraction in kinds]
+
+
+def holding(allocation: OpenAllocation) -> RollupDevice:
+    return RollupDevice(allocation.claim_id, allocation.driver, allocation.pool, allocation.device)
 
 
 def open_allocations(cluster: Cluster) -> list[OpenAllocation]:

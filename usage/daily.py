@@ -9,16 +9,18 @@ allocations until `store_days` has stored the days again. So a figure is never o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db import models, transaction
-from django.db.models import Count, F, Min, Q, QuerySet, Sum
-from django.db.models.functions import Least, TruncDate
+from django.db.models import Count, F, Func, Min, Q, QuerySet, Subquery, Sum, Value
+from django.db.models.functions import Coalesce, Least, TruncDate
 
 from claims.models import Allocation, Claim
 from core.models import RowDifferences
+from core.prepared import Prepared
 from teams.models import Team
 from usage.cost import Cost, Interval, LineKey, UsageInterval, interval_cost, millionths, sums
 from usage.models import DailyActivity, DailyUse, Rollup, StoredDays
@@ -42,19 +44,28 @@ def utc_day(instant: datetime) -> date:
 
 # Reading.
 
+UNTIL = StoredDays.objects.values("until")[:1]
+STORED_UNTIL = Prepared(lambda: StoredDays.objects.values_list("until"))
+
 
 def stored_until() -> date | None:
     """Return the day before which every day has rows, None if no day has."""
-    return StoredDays.objects.values_list("until", flat=True).first()
+    for (until,) in STORED_UNTIL.rows():
+        return until  # type: ignore[no-any-return]
+    return None
 
 
 def split(span: Interval, until: date | None, *, now: datetime) -> tuple[date, date] | None:
     """Return the first and the end of the stored days that are entirely in `span`; None without any."""
     if until is None:
         return None
-    first = utc_day(span.start) + (DAY if span.start > midnight(utc_day(span.start)) else timedelta(0))
-    end = min(until, utc_day(min(span.end, now)))
+    first, end = first_day_in(span), min(until, utc_day(min(span.end, now)))
     return (first, end) if first < end else None
+
+
+def first_day_in(span: Interval) -> date:
+    """Return the first day (UTC) that does not begin before the span."""
+    return utc_day(span.start) + (DAY if span.start > midnight(utc_day(span.start)) else timedelta(0))
 
 
 def team_costs(team: Team, span: Interval, card: RateCard, *, now: datetime) -> dict[LineKey, Cost]:
@@ -62,12 +73,12 @@ def team_costs(team: Team, span: Interval, card: RateCard, *, now: datetime) -> 
     Return the cost of a team in a span by claim, product and partition: whole past days from rows, the parts
     of days at both ends and the days that are not stored from allocations.
     """
-    until = stored_until()
+    costs, until = _stored_costs(team, first_day_in(span), utc_day(min(span.end, now)))
     days = split(span, until, now=now)
     if until is None or days is None:
-        return sums(_intervals(_overlapping(span).filter(claim__team=team)), card, until=now, within=span)
+        held = _overlapping(span).filter(claim__team=team).values_list(*COLUMNS)
+        return sums(_intervals(held), card, until=now, within=span)
     first, end = days
-    costs = _stored_costs(team, first, end)
     before, after = Interval(span.start, midnight(first)), Interval(midnight(end), span.end)
     parts = [part for part in (before, after) if part.start < part.end]
     for interval in _around(team, before, after, is_stored=end < until) if parts else ():
@@ -77,33 +88,73 @@ def team_costs(team: Team, span: Interval, card: RateCard, *, now: datetime) -> 
 
 
 def _around(team: Team, before: Interval, after: Interval, *, is_stored: bool) -> Iterator[UsageInterval]:
-    """
-    Yield the usage of a team in the parts of a span around its stored days; one query.
-
-    The rows of the day before and of the day after name the claims. If no row of the day after is stored,
-    those of the last stored day name the claims that held devices when it ended; others have begun since.
-    """
-    held_before = Q(started_at__lt=before.end) & _held_after(before.start)
-    held_since = Q(started_at__lt=after.end) & _held_after(after.start)
+    """Yield the usage of a team in the parts of a span around its stored days; one query."""
     last = utc_day(after.start) - (timedelta(0) if is_stored else DAY)
-    holding = DailyUse.objects.filter(team=team, day__in={utc_day(before.end) - DAY, last})
-    known = Allocation.objects.filter(held_before | held_since, claim__in=holding.values("claim")).order_by()
-    if is_stored:
-        return _intervals(known)
-    begun = _overlapping(after).filter(claim__team=team, started_at__gte=after.start)
-    return _intervals(known.filter(started_at__lt=after.start), begun)
+    span = (before.start, before.end, after.start, after.end)
+    query = HELD_AROUND if is_stored else HELD_AROUND_AND_BEGUN
+    return _intervals(query.rows(team.pk, *span, utc_day(before.end) - DAY, last))
 
 
-def _stored_costs(team: Team, first: date, end: date) -> dict[LineKey, Cost]:
-    costs: dict[LineKey, Cost] = defaultdict(Cost)
-    rows = DailyUse.objects.filter(team=team, day__gte=first, day__lt=end).order_by()
-    totals = rows.values_list("claim_id", "product", "partition", "currency").annotate(
-        Sum("held"), Sum("unpriced"), Sum("amount")
+def _held_around(
+    team: UUID, start: datetime, first: datetime, end: datetime, stop: datetime, before: date, last: date
+) -> QuerySet[Allocation]:
+    """
+    Return what a team held from `start` to `first` and from `end` to `stop`; its stored days are between.
+
+    The rows of the day `before` and of the day after name the claims. If no row of the day after is stored,
+    those of the `last` stored day name the claims that held devices when it ended; others have begun since.
+    """
+    held = Q(started_at__lt=first) & _held_after(start) | Q(started_at__lt=stop) & _held_after(end)
+    holding = DailyUse.objects.filter(team=team, day__in=[before, last])
+    return Allocation.objects.filter(held, claim__in=holding.values("claim")).order_by()
+
+
+def _held_around_and_begun(team: UUID, *around: Any) -> QuerySet[Allocation, tuple[Any, ...]]:
+    _start, _first, end, stop, *_days = around
+    known = _held_around(team, *around).filter(started_at__lt=end)
+    begun = _overlapping(Interval(end, stop)).filter(claim__team=team, started_at__gte=end)
+    return known.values_list(*COLUMNS).union(begun.values_list(*COLUMNS), all=True).order_by()
+
+
+# Usage without model objects: a month may have many allocations.
+COLUMNS = (
+    *("claim_id", "claim__cluster_id", "driver", "product", "partition", "fraction"),
+    *("started_at", "ended_at"),
+)
+AROUND = (UUID, datetime, datetime, datetime, datetime, date, date)
+HELD_AROUND = Prepared(lambda *around: _held_around(*around).values_list(*COLUMNS), *AROUND)
+HELD_AROUND_AND_BEGUN = Prepared(_held_around_and_begun, *AROUND)
+
+
+def _stored_sums(team: UUID, first: date, end: date) -> QuerySet[DailyUse, tuple[Any, ...]]:
+    """Return the sums of a team's stored days by line and currency, and a row with the end of these days."""
+    days = DailyUse.objects.filter(team=team, day__gte=first, day__lt=Least(end, Subquery(UNTIL)))
+    nothing = (*(Value("", models.CharField()) for _ in range(3)), *(Value(0) for _ in range(3)))
+    until = StoredDays.objects.annotate(claim=Value(None, models.UUIDField()))
+    sums_of_days = (
+        days.order_by()
+        .values_list("claim_id", "product", "partition", "currency")
+        .annotate(Sum("held"), Sum("unpriced"), Sum("amount"), until=Value(None, models.DateField()))
     )
-    for claim_id, product, partition, currency, held, unpriced, amount in totals:
+    return sums_of_days.union(until.values_list("claim", *nothing, "until"), all=True).order_by()
+
+
+STORED_SUMS = Prepared(_stored_sums, UUID, date, date)
+
+
+def _stored_costs(team: Team, first: date, end: date) -> tuple[dict[LineKey, Cost], date | None]:
+    """Return the sums of the stored days from `first` to `end`, and the end of all stored days; one query."""
+    costs: dict[LineKey, Cost] = defaultdict(Cost)
+    stored_until: date | None = None
+    for claim, product, partition, currency, held, unpriced, amount, until in STORED_SUMS.rows(
+        team.pk, first, end
+    ):
+        if claim is None:
+            stored_until = until
+            continue
         exact = {currency: int(amount)} if currency else {}
-        costs[claim_id, product, partition].add(Cost(int(held), int(unpriced), exact))
-    return costs
+        costs[claim, product, partition].add(Cost(int(held), int(unpriced), exact))
+    return costs, stored_until
 
 
 def _held_after(instant: datetime) -> Q:
@@ -114,33 +165,58 @@ def _overlapping(span: Interval) -> QuerySet[Allocation]:
     return Allocation.objects.filter(_held_after(span.start), started_at__lt=span.end).order_by()
 
 
-def _intervals(allocations: QuerySet[Allocation], *others: QuerySet[Allocation]) -> Iterator[UsageInterval]:
-    """Yield usage without model objects: a month may have many allocations. One query for all of them."""
-    columns = ("claim_id", "claim__cluster_id", "driver", "product", "partition", "fraction")
-    rows, *more = (part.values_list(*columns, "started_at", "ended_at") for part in (allocations, *others))
-    combined = rows.union(*more, all=True).order_by() if more else rows
-    for claim, cluster, driver, product, partition, fraction, start, end in combined:
-        group = PriceGroup(cluster, driver, product)
+def _intervals(rows: Iterable[Sequence[Any]]) -> Iterator[UsageInterval]:
+    """Yield the usage of rows of `COLUMNS`."""
+    groups: dict[Any, PriceGroup] = {}
+    for claim, *kind, partition, fraction, start, end in rows:
+        key = tuple(kind)
+        group = groups.get(key) or groups.setdefault(key, PriceGroup(*key))
         yield UsageInterval(claim, group, partition, millionths(fraction), start, end)
 
 
-def mean_activity(claims: Sequence[Claim], since: datetime, *, now: datetime) -> float | None:
-    """Return the mean of 0 to 1 over all rollups of these claims since then; None without telemetry."""
-    days = split(Interval(since, now), stored_until(), now=now)
-    measured = Rollup.objects.filter(claim__in=claims, bucket__gte=since, activity__isnull=False)
-    totals = [(0.0, 0)]
-    if days is not None:
-        first, end = days
-        stored = DailyActivity.objects.filter(claim__in=claims, day__gte=first, day__lt=end)
-        totals.append(_total(stored.aggregate(total=Sum("activity"), number=Sum("rollups"))))
-        measured = measured.filter(Q(bucket__lt=midnight(first)) | Q(bucket__gte=midnight(end)))
-    totals.append(_total(measured.aggregate(total=Sum("activity"), number=Count("pk"))))
-    number = sum(count for _total_activity, count in totals)
-    return sum(activity for activity, _count in totals) / number if number else None
+def mean_activity(claims: Sequence[Claim | UUID], since: datetime, *, now: datetime) -> float | None:
+    """
+    Return the mean of 0 to 1 over all rollups of these claims since then; None without telemetry. One query:
+    whole stored days come from their rows.
+    """
+    if not claims:
+        return None
+    span = Interval(since, now)
+    first, end = first_day_in(span), utc_day(now)
+    keys = [claim if isinstance(claim, UUID) else claim.pk for claim in claims]
+    totals = ACTIVITY.rows(keys, since, first, end, midnight(first), midnight(end))
+    number = sum(count or 0 for _total, count in totals)
+    return sum(total or 0.0 for total, _count in totals) / number if number else None
 
 
-def _total(row: dict[str, Any]) -> tuple[float, int]:
-    return row["total"] or 0.0, row["number"] or 0
+class UtcMidnight(Func):
+    """The begin of a day in UTC."""
+
+    template = "((%(expressions)s)::timestamp AT TIME ZONE 'UTC')"
+    output_field = models.DateTimeField()
+
+
+def _activity(
+    claim: UUID, since: datetime, first: date, end: date, first_instant: datetime, end_instant: datetime
+) -> QuerySet[Any, Any]:
+    """
+    Return (sum, number) of the stored days of a claim from `first` to `end`, and of its rollups since then on
+    no such day; the instants are the begin of both days.
+    """
+    days = DailyActivity.objects.filter(claim=claim, day__gte=first, day__lt=end)
+    stored = days.filter(day__lt=Subquery(UNTIL))
+    until = Least(Coalesce(UtcMidnight(Subquery(UNTIL)), first_instant), end_instant)
+    rollups = Rollup.objects.filter(claim=claim, bucket__gte=since, activity__isnull=False)
+    measured = rollups.filter(Q(bucket__lt=first_instant) | Q(bucket__gte=until))
+    parts = [
+        rows.order_by().values(part=Value(1)).annotate(total=Sum("activity"), number=number)
+        for rows, number in ((stored, Sum("rollups")), (measured, Count("pk")))
+    ]
+    of_days, of_rollups = (rows.values_list("total", "number") for rows in parts)
+    return of_days.union(of_rollups, all=True)
+
+
+ACTIVITY = Prepared(_activity, UUID, datetime, date, date, datetime, datetime, any_of="claim_id")
 
 
 # Writing.
@@ -154,7 +230,7 @@ def forget_from(instant: datetime, *, now: datetime) -> None:
     transaction, or this one for it.
     """
     if utc_day(instant) < utc_day(now):
-        StoredDays.objects.update(until=Least("until", models.Value(utc_day(instant))))
+        StoredDays.objects.update(until=Least("until", Value(utc_day(instant))))
 
 
 def store_days(*, now: datetime) -> int:
@@ -246,7 +322,7 @@ def _expected_use(first: date, end: date) -> Iterator[DailyUse]:
     allocations = _overlapping(span)
     teams = dict(allocations.values_list("claim_id", "claim__team_id"))
     costs: dict[tuple[date, LineKey], Cost] = defaultdict(Cost)
-    for interval in _intervals(allocations):
+    for interval in _intervals(allocations.values_list(*COLUMNS)):
         start, stop = max(interval.start, span.start), min(interval.end or span.end, span.end)
         day = utc_day(start)
         while midnight(day) < stop:

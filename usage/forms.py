@@ -1,10 +1,13 @@
 """The form of a rate."""
 
+from typing import Any
+
 from django import forms
 from django.core.validators import RegexValidator
 from django.http import QueryDict
 from django.utils import timezone
 
+from core.text import DEFAULT_CURRENCY
 from inventory.models import Cluster
 from usage.models import Rate
 
@@ -37,7 +40,6 @@ class RateForm(forms.Form):
     )
     currency = forms.CharField(
         label="Currency",
-        initial="EUR",
         min_length=3,
         max_length=3,
         validators=[RegexValidator("^[A-Za-z]{3}$", "Three letters, such as EUR (ISO 4217).")],
@@ -49,10 +51,17 @@ class RateForm(forms.Form):
     )
 
     def __init__(
-        self, data: QueryDict | None = None, *, rate: Rate | None = None, follows: bool = False
+        self,
+        data: QueryDict | None = None,
+        *,
+        currency: str = DEFAULT_CURRENCY,
+        rate: Rate | None = None,
+        follows: bool = False,
     ) -> None:
-        """Fill the form from `rate`; a rate that `follows` it applies from now on."""
-        initial = {name: getattr(rate, name) for name in self.base_fields} if rate else {}
+        """Fill the form from `rate`, else with `currency`; a rate that `follows` it applies from now on."""
+        initial: dict[str, Any] = (
+            {name: getattr(rate, name) for name in self.base_fields} if rate else {"currency": currency}
+        )
         if rate is None or follows:
             initial["valid_from"] = timezone.now()
         super().__init__(data, initial=initial)

@@ -139,7 +139,8 @@ class Collection(models.Model):
     The result of the last collection of a cluster's telemetry, one row per cluster.
 
     A run sets `sampled_at` before it reads, so that only one of two concurrent runs counts samples.
-    `error` is the message of the last failure, empty after a success.
+    `error` is the message of the last failure, empty after a success. `idle` has the idle devices that claims
+    held when `usage.collect.note_uses` looked last, as driver, product and millionths of a device.
     """
 
     cluster = models.OneToOneField(Cluster, models.CASCADE, primary_key=True, related_name="collection")
@@ -149,6 +150,7 @@ class Collection(models.Model):
     attributed = models.PositiveIntegerField(default=0)  # of these, held by a claim
     failed_at = models.DateTimeField(null=True)
     error = models.TextField(blank=True, default="")
+    idle = models.JSONField(default=list)
 
     def __str__(self) -> str:
         return f"telemetry of {self.cluster}"

@@ -87,7 +87,7 @@ class RateCard:
         self.rates = sorted(
             rates, key=lambda rate: (specificity(rate), rate.valid_from, str(rate.pk)), reverse=True
         )
-        self._by_group: dict[PriceGroup, list[Rate]] = {}
+        self._by_group: dict[tuple[UUID, str, str], list[Rate]] = {}
 
     @classmethod
     def load(cls) -> RateCard:
@@ -95,27 +95,33 @@ class RateCard:
 
     def matching(self, device: Priced) -> list[Rate]:
         """Return all matching rates, whatever their start, best first."""
-        kind = PriceGroup(device.cluster_id, device.driver, device.product)
-        if kind not in self._by_group:
-            self._by_group[kind] = [rate for rate in self.rates if matches(rate, kind)]
-        return self._by_group[kind]
+        kind = (device.cluster_id, device.driver, device.product)
+        matching = self._by_group.get(kind)
+        if matching is None:
+            matching = self._by_group[kind] = [rate for rate in self.rates if matches(rate, device)]
+        return matching
 
     def at(self, device: Priced, instant: datetime) -> Rate | None:
-        return next((rate for rate in self.matching(device) if rate.valid_from <= instant), None)
+        return _applying(self.matching(device), instant)
 
     def segments(self, device: Priced, start: datetime, end: datetime) -> Iterator[Segment]:
         """Cut the span from `start` to `end` where the price changes. An empty span has no segments."""
         if start >= end:
             return
-        changes = {rate.valid_from for rate in self.matching(device) if start < rate.valid_from < end}
-        edges = [start, *sorted(changes), end]
-        open_since, current = start, self.at(device, start)
-        for edge in edges[1:-1]:
-            following = self.at(device, edge)
+        rates = self.matching(device)
+        changes = {rate.valid_from for rate in rates if start < rate.valid_from < end}
+        open_since, current = start, _applying(rates, start)
+        for edge in sorted(changes):
+            following = _applying(rates, edge)
             if following != current:
                 yield Segment(open_since, edge, current)
                 open_since, current = edge, following
         yield Segment(open_since, end, current)
+
+
+def _applying(rates: Iterable[Rate], instant: datetime) -> Rate | None:
+    """Return the best rate that has begun."""
+    return next((rate for rate in rates if rate.valid_from <= instant), None)
 
 
 MICROSECOND = timedelta(microseconds=1)

@@ -15,9 +15,9 @@ from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from claims.models import Allocation, Alternative, Claim, join_profiles
+from claims.states import RUNNING
 from core.errors import Invalid
 from core.prepared import by_keys, partial_object
-from inventory.models import Cluster
 from teams.models import Team, User
 from usage.cost import Cost, CostLine, Interval, UsageInterval, lines, per_hour, rounded_lines, total
 from usage.daily import team_costs
@@ -25,12 +25,12 @@ from usage.rates import RateCard
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class ClaimCost:
     """
     Costs of one claim.
 
     `projected` is its cost at `expires_at` if it keeps its devices, at the rates entered so far; None if it
-    holds none or does not expire.
+    holds none, does not expire, or is being released: its pods may hold devices for any time then.
     """
 
     lines: list[CostLine]
@@ -41,15 +41,18 @@ class Statement:
     was_held: bool
 
 
-def statement(claim: Claim, allocations: Sequence[Allocation], card: RateCard, *, now: datetime) -> Statement:
-    """Return the statement of a claim from all its allocations. Makes no query."""
+def claim_cost(
+    claim: Claim, allocations: Sequence[Allocation], card: RateCard, *, now: datetime
+) -> ClaimCost:
+    """Return the costs of a claim from all its allocations. Makes no query."""
     intervals = [UsageInterval.from_allocation(allocation, claim.cluster_id) for allocation in allocations]
     open_intervals = [interval for interval in intervals if interval.end is None]
     billed = list(lines(intervals, card, until=now))
     projected = None
-    if open_intervals and claim.expires_at is not None and claim.expires_at > now:
-        projected = total(line.cost for line in lines(intervals, card, until=claim.expires_at))
-    return Statement(
+    runs_until = claim.expires_at if claim.state in RUNNING else None
+    if open_intervals and runs_until is not None and runs_until > now:
+        projected = total(line.cost for line in lines(intervals, card, until=runs_until))
+    return ClaimCost(
         lines=billed,
         so_far=total(line.cost for line in billed),
         per_hour=per_hour(open_intervals, card, at=now),
@@ -113,12 +116,22 @@ def active_zone() -> ZoneInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class BilledLine:
-    """A cost line with its claim; `slugs` and `titles` are those of `Claim`, without reading more."""
+class BilledClaim:
+    """What a report shows of a claim; `slugs` and `titles` are those of `Claim`, `cluster` is a name."""
 
-    claim: Claim
+    pk: UUID
+    name: str
+    cluster: str
+    requested_by: User
     slugs: str
     titles: str
+
+
+@dataclass(frozen=True, slots=True)
+class BilledLine:
+    """A cost line with its claim."""
+
+    claim: BilledClaim
     product: str
     partition: str
     cost: Cost
@@ -131,8 +144,7 @@ class CostRow:
     key: str
     label: str
     cost: Cost = field(default_factory=Cost)
-    claim: Claim | None = None
-    titles: str = ""  # of the profiles of the claim
+    claim: BilledClaim | None = None
     person: User | None = None
     claims: set[UUID] = field(default_factory=set)
 
@@ -169,7 +181,7 @@ ALTERNATIVES = Alternative.objects.filter(claim=OuterRef("pk")).order_by("positi
 # What reports and their CSV show of a claim: many claims, and few people, clusters and profiles.
 CLAIMS = by_keys(
     lambda key: Claim.objects.filter(pk=key).values_list(
-        *("pk", "name", "cluster", "cluster__name", "requested_by"),
+        *("pk", "name", "cluster__name", "requested_by"),
         *(f"requested_by__{name}" for name in ("username", "first_name", "last_name")),
         *("profile_version__profile__slug", "profile_version__profile__title"),
         ArraySubquery(ALTERNATIVES.values("profile_version__profile__slug")),
@@ -181,26 +193,18 @@ CLAIMS = by_keys(
 
 def billed_lines(cost_lines: Sequence[CostLine]) -> list[BilledLine]:
     """Return the lines with their claims, each with its name, cluster and requester; one query."""
-    claims: dict[UUID, tuple[Claim, str, str]] = {}
-    clusters: dict[UUID, Cluster] = {}
+    claims: dict[UUID, BilledClaim] = {}
     people: dict[UUID, User] = {}
     keys = list({line.claim_id for line in cost_lines})
-    for pk, name, cluster, cluster_name, person, *row in CLAIMS.rows(keys) if keys else ():
+    for pk, name, cluster, person, *row in CLAIMS.rows(keys) if keys else ():
         username, first, last, slug, title, slugs, titles, together = row
-        if cluster not in clusters:
-            clusters[cluster] = partial_object(Cluster, {"id": cluster, "name": cluster_name})
         if person not in people:
             names = {"username": username, "first_name": first, "last_name": last}
             people[person] = partial_object(User, {"id": person, **names})
-        claim = partial_object(
-            Claim, {"id": pk, "name": name, "cluster_id": cluster, "requested_by_id": person}
-        )
-        claim.cluster, claim.requested_by = clusters[cluster], people[person]
-        joined_slugs = join_profiles(slugs, together=together) or slug
-        claims[pk] = claim, joined_slugs, join_profiles(titles, together=together) or title
-    return [
-        BilledLine(*claims[line.claim_id], line.product, line.partition, line.cost) for line in cost_lines
-    ]
+        if slugs:
+            slug, title = join_profiles(slugs, together=together), join_profiles(titles, together=together)
+        claims[pk] = BilledClaim(pk, name, cluster, people[person], slug, title)
+    return [BilledLine(claims[line.claim_id], line.product, line.partition, line.cost) for line in cost_lines]
 
 
 def report(team: Team, month: Month, *, now: datetime) -> CostReport:
@@ -225,7 +229,7 @@ def month_lines(team: Team, month: Month, card: RateCard, *, now: datetime) -> l
 
 
 def claim_row(line: BilledLine) -> CostRow:
-    return CostRow(str(line.claim.pk), line.claim.name, claim=line.claim, titles=line.titles)
+    return CostRow(str(line.claim.pk), line.claim.name, claim=line.claim)
 
 
 def person_row(line: BilledLine) -> CostRow:

@@ -222,7 +222,7 @@ ON CONFLICT ON CONSTRAINT rollup_once DO UPDATE SET
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class DeviceHolding:
+class RollupDevice:
     """A device that a claim holds: the subject of a rollup."""
 
     claim_id: UUID
@@ -236,14 +236,14 @@ def bucket_start(instant: datetime) -> datetime:
     return EPOCH + (instant - EPOCH) // BUCKET * BUCKET
 
 
-def add_samples(at: datetime, samples: Iterable[tuple[DeviceHolding, Measurement]]) -> int:
+def add_samples(at: datetime, samples: Iterable[tuple[RollupDevice, Measurement]]) -> int:
     """
     Add one sample per device to its bucket in one statement; return the number of devices.
 
     A claim that holds a device through two shares holds one device: its largest values count. Rows are
     written in the order of their key, so that two writers cannot deadlock.
     """
-    by_holding: dict[DeviceHolding, Measurement] = {}
+    by_holding: dict[RollupDevice, Measurement] = {}
     for holding, measurement in samples:
         earlier = by_holding.get(holding)
         by_holding[holding] = measurement if earlier is None else earlier.largest(measurement)

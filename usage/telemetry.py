@@ -23,8 +23,10 @@ from django.utils import timezone
 
 from claims.models import Allocation, Claim
 from claims.states import MAY_HOLD_DEVICES, ClaimState
+from dra.pools import DeviceKey
+from inventory.states import DeviceUse
 from usage.daily import mean_activity
-from usage.samples import BUCKET, EPOCH
+from usage.samples import BUCKET, EPOCH, bucket_start
 
 IDLE_BELOW = 0.10  # share of time in which the engine is active
 IDLE_AFTER = timedelta(minutes=30)
@@ -55,11 +57,11 @@ class UseState(StrEnum):
     IN_USE = "in-use"
     IDLE = "idle"
     NO_TELEMETRY = "no-telemetry"
-    NOT_HELD = "not-held"  # no device to observe
+    NOT_HELD = "not-held"  # no device whose utilization could be measured
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class Utilization:
     """`activity` is the share of 0 to 1 in the last bucket; `idle_since` is set if the claim is idle."""
 
     use: UseState
@@ -76,32 +78,32 @@ class Observation:
         return self.use is UseState.IDLE
 
 
-NOT_HELD = Observation(UseState.NOT_HELD)
-NO_TELEMETRY = Observation(UseState.NO_TELEMETRY)
+NOT_HELD = Utilization(UseState.NOT_HELD)
+NO_TELEMETRY = Utilization(UseState.NO_TELEMETRY)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """The latest observation of a claim, None if it is too old, and the activity of its recent buckets."""
 
-    latest: Observation | None
+    latest: Utilization | None
     recent: dict[datetime, float]
 
 
-def observe(
+def current_utilization(
     claims: Iterable[Claim],
     *,
     now: datetime,
     holding: Sized[UUID] = (),
     measured: Mapping[UUID, Measured] | None = None,
-) -> dict[UUID, Observation]:
+) -> dict[UUID, Utilization]:
     """
     Return an observation for each claim, in one query, or in none if the caller has read what was `measured`.
 
     A claim that is being released may hold no device any more; those in `holding` do hold one.
     """
     claims = list(claims)
-    measured = measurements(claims, now=now, since=now) if measured is None else measured
+    measured = recent_utilization(claims, now=now, since=now) if measured is None else measured
     latest = {claim: row.latest for claim, row in measured.items()}
     return {
         claim.pk: latest.get(claim.pk) or without_telemetry(claim, is_holding=claim.pk in holding)
@@ -109,11 +111,11 @@ def observe(
     }
 
 
-def without_telemetry(claim: Claim, *, is_holding: bool) -> Observation:
+def without_telemetry(claim: Claim, *, is_holding: bool) -> Utilization:
     return NO_TELEMETRY if is_holding or claim.state == ClaimState.ALLOCATED else NOT_HELD
 
 
-def measurements(claims: Iterable[Claim], *, now: datetime, since: datetime) -> dict[UUID, Measured]:
+def recent_utilization(claims: Iterable[Claim], *, now: datetime, since: datetime) -> dict[UUID, Measured]:
     """
     Return what was measured of those claims that may hold devices, in one query.
 
@@ -143,12 +145,48 @@ def measurements(claims: Iterable[Claim], *, now: datetime, since: datetime) -> 
 
 def observation(
     last: datetime, activity: float, last_busy: datetime | None, run_began: datetime, *, now: datetime
-) -> Observation:
+) -> Utilization:
     """Return the observation from a row of `LATEST`."""
     idle_since = max(run_began, last_busy + BUCKET) if last_busy else run_began
     if activity < IDLE_BELOW and last + BUCKET - idle_since >= IDLE_AFTER:
-        return Observation(UseState.IDLE, activity, idle_since, last)
-    return Observation(UseState.IN_USE, activity, None, last)
+        return Utilization(UseState.IDLE, activity, idle_since, last)
+    return Utilization(UseState.IN_USE, activity, None, last)
+
+
+# The last buckets of each held device; of several claims that share it, the busiest counts.
+HELD_DEVICES = """
+WITH held AS (
+  SELECT a.driver, a.pool, a.device, min(a.started_at) AS began, array_agg(a.claim_id) AS claims
+  FROM claims_allocation a JOIN claims_claim c ON c.id = a.claim_id
+  WHERE c.cluster_id = %(cluster)s AND a.ended_at IS NULL
+  GROUP BY a.driver, a.pool, a.device
+)
+SELECT held.driver, held.pool, held.device, held.began,
+       count(DISTINCT r.bucket), max(r.activity), max(r.bucket)
+FROM held LEFT JOIN usage_rollup r
+  ON r.claim_id = ANY(held.claims) AND r.driver = held.driver AND r.pool = held.pool
+  AND r.device = held.device AND r.bucket >= %(since)s AND r.bucket < %(until)s AND r.activity IS NOT NULL
+GROUP BY held.driver, held.pool, held.device, held.began
+"""
+
+
+def device_uses(cluster_id: UUID, *, now: datetime) -> dict[DeviceKey, tuple[DeviceUse, datetime]]:
+    """
+    Return the devices held by claims that are idle or not measured, and since when at the latest; one query.
+
+    The bounds are those of claims: below `IDLE_BELOW` in each bucket of `IDLE_AFTER`, or none within `FRESH`.
+    """
+    until = bucket_start(now)
+    since = until - IDLE_AFTER
+    uses: dict[DeviceKey, tuple[DeviceUse, datetime]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(HELD_DEVICES, {"cluster": cluster_id, "since": since, "until": until})
+        for driver, pool, name, began, buckets, activity, last in cursor.fetchall():
+            if buckets == IDLE_AFTER // BUCKET and activity < IDLE_BELOW:
+                uses[driver, pool, name] = DeviceUse.IDLE, since
+            elif now - max(began, last or began) > FRESH + BUCKET:
+                uses[driver, pool, name] = DeviceUse.NO_TELEMETRY, last or began
+    return uses
 
 
 def past_utilization(claims: list[Claim], since: datetime) -> float | None:

@@ -22,12 +22,13 @@ from claims.models import Claim
 from core.errors import PortalError
 from core.listing import Echo, csv_response, escape_formula, wants_csv
 from teams.access import is_platform_admin, team_for, user_of
+from teams.sessions import installation_for
 from usage.forms import RateForm
 from usage.models import Collection, Rate
 from usage.rates import RateCard
-from usage.reports import CostReport, Month, active_zone, claim_allocations, report, statement
+from usage.reports import CostReport, Month, active_zone, claim_allocations, claim_cost, report
 from usage.services import remove_rate, require_admin, save_rate
-from usage.telemetry import Range, UsageSeries, chart_data, claim_series, observe
+from usage.telemetry import Range, UsageSeries, chart_data, claim_series, current_utilization
 
 MAX_ROWS = 100  # of a table of the month; the CSV has all
 TABS = ((Range.HOUR, "1 h"), (Range.DAY, "24 h"), (Range.WEEK, "7 d"), (Range.LIFE, "Life"))
@@ -59,8 +60,8 @@ def usage_context(claim: Claim, time_range: Range) -> dict[str, Any]:
         "rows": table_rows(series),
         "width": 3 + (len(series.devices) if len(series.devices) > 1 else 0),
         "ranges": TABS,
-        "statement": statement(claim, allocations, RateCard.load(), now=now),
-        "observation": observe([claim], now=now, holding=holding)[claim.pk],
+        "claim_cost": claim_cost(claim, allocations, RateCard.load(), now=now),
+        "utilization": current_utilization([claim], now=now, holding=holding)[claim.pk],
         "collection": Collection.objects.filter(cluster=claim.cluster_id).first(),
         "has_source": bool(claim.cluster.metrics_url or claim.cluster.prometheus_url),
     }
@@ -85,11 +86,21 @@ def parse_month(text: str) -> Month:
 def team(request: HttpRequest, slug: str) -> HttpResponse:
     chosen = team_for(request.user, slug)
     costs = report(chosen, parse_month(request.GET.get("month", "")), now=timezone.now())
-    groups = (
-        {"anchor": "by-claim", "title": "By claim", "head": "Claim", "rows": costs.by_claim},
-        {"anchor": "by-person", "title": "By person", "head": "Person", "rows": costs.by_person},
-        {"anchor": "by-product", "title": "By product", "head": "Product", "rows": costs.by_product},
-    )
+    groups = [
+        {
+            "anchor": f"by-{head.lower()}",
+            "title": f"By {head.lower()}",
+            "head": head,
+            "rows": rows,
+            "shown": rows[:MAX_ROWS],
+            "counts_claims": head != "Claim",
+        }
+        for head, rows in (
+            ("Claim", costs.by_claim),
+            ("Person", costs.by_person),
+            ("Product", costs.by_product),
+        )
+    ]
     page = {"team": chosen, "report": costs, "groups": groups, "max_rows": MAX_ROWS}
     return render(request, "usage/team.html", page)
 
@@ -125,8 +136,8 @@ def csv_lines(report: CostReport) -> Iterator[str]:
             claim.name,
             str(claim.pk),
             claim.requested_by.username,
-            line.slugs,
-            claim.cluster.name,
+            claim.slugs,
+            claim.cluster,
             line.product,
             line.partition,
         ]
@@ -168,7 +179,8 @@ def rate_new(request: HttpRequest) -> HttpResponse:
     require_admin(user_of(request))
     like = request.GET.get("like", "")
     earlier = Rate.objects.filter(pk=like).first() if is_uuid(like) else None
-    return edit(request, RateForm(request.POST or None, rate=earlier, follows=True), None)
+    currency = installation_for(request).currency
+    return edit(request, RateForm(request.POST or None, currency=currency, rate=earlier, follows=True), None)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

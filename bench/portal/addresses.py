@@ -79,6 +79,8 @@ def _home() -> Iterator[Address]:
     yield Address("home, polled", url_of("home_live"), fragment=True)
     yield Address("home, unchanged", url_of("home_live"), fragment=True, poll=True, budget=UNCHANGED)
     yield Address("frame alone", url_of("bench_frame"), budget=FRAME)
+    for word in ("train", "mi", f"{TEAM} run"):
+        yield Address(f"search, {word!r}", f"{url_of('search')}?{urlencode({'q': word})}", fragment=True)
     yield Address("catalogue", url_of("claims:catalogue"))
     yield Address("catalogue, filtered", url_of("claims:catalogue", q="profile 1"))
     yield Address(
@@ -233,7 +235,7 @@ def _people() -> Iterator[Address]:
     yield Address("notices", url_of("notify:list"))
     yield Address("bell", url_of("notify:bell"), fragment=True)
     yield Address("bell, unchanged", url_of("notify:bell"), fragment=True, poll=True, budget=UNCHANGED)
-    yield Address("teams", url_of("teams:list"), (ADMIN,))
+    yield Address("teams", url_of("setup:teams"), (ADMIN,))
     yield Address("people of a team", url_of("teams:people", TEAM))
     yield Address("own page", url_of("teams:profile"))
     yield Address("API tokens", url_of("teams:tokens"))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from django.db import connection
@@ -19,8 +20,10 @@ from django.urls import set_script_prefix
 from bench.costs import costs_of
 from bench.measure import Result, nanoseconds_run
 from bench.portal.addresses import Address, addresses
+from portal.serving import exempt_permanent_objects
 from teams.models import User
 
+WARM_UP = 4  # requests that are not counted: psycopg prepares a statement when it has run five times
 ENOUGH = 5  # samples, after which a slow page …
 PATIENCE = 2.0  # … is requested for at most so many seconds
 ROW = re.compile(rb"<(?:tr|li|option)\b")
@@ -28,20 +31,33 @@ ROW = re.compile(rb"<(?:tr|li|option)\b")
 
 def results(devices: int, repeat: int, only: str, *, profiled: bool = True) -> Iterator[Result]:
     """
-    Yield a line per address and reader; the first request of each warms the process and is not counted.
+    Yield a line per address and reader; the first requests of each warm the process and are not counted.
 
     A line that misses its budget gets a profile, unless `profiled` is false.
     """
     set_script_prefix("/")
     clients: dict[str, Client] = {}
-    for address in addresses():
-        name = f"pages: {address.name}"
-        for reader in address.readers if only in name else ():
-            client = clients.setdefault(reader, signed_in(reader))
-            result = page_result(client, address, name, reader, devices, repeat)
-            if profiled and result.misses:
-                result.profile = costs_of(partial(request, client, address, headers_of(client, address)))
-            yield result
+    with web_process():
+        for address in addresses():
+            name = f"pages: {address.name}"
+            for reader in address.readers if only in name else ():
+                client = clients.setdefault(reader, signed_in(reader))
+                result = page_result(client, address, name, reader, devices, repeat)
+                if profiled and result.misses:
+                    result.profile = costs_of(partial(request, client, address, headers_of(client, address)))
+                yield result
+
+
+@contextmanager
+def web_process() -> Iterator[None]:
+    """Collect garbage as a web process of the portal does, not as the process that has built its data."""
+    thresholds = gc.get_threshold()
+    exempt_permanent_objects()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
 
 
 def page_result(
@@ -55,6 +71,8 @@ def page_result(
     notes = [] if response.status_code < 400 else [f"{name}: status {response.status_code} for {reader}."]
     if address.poll and response.status_code != 304:
         notes.append(f"{name}: status {response.status_code} instead of 304 for {reader}.")
+    for _ in range(WARM_UP):
+        request(client, address, headers)
     walls, processor = sampled(lambda: request(client, address, headers), repeat)
     return Result(
         name,
@@ -66,7 +84,7 @@ def page_result(
         max_queries=address.budget.queries,
         processor=processor,
         queries=query_count,
-        size=0 if response.streaming else len(getattr(response, "content", b"")),
+        size=len(content_of(response)),
         rows=rows_of(response),
         notes=notes,
     )
@@ -80,13 +98,21 @@ def headers_of(client: Client, address: Address) -> dict[str, str]:
 
 
 def rows_of(response: HttpResponseBase) -> int:
-    """Return how many rows a response has: items of a JSON list, else rows of tables, lists and choices."""
-    content = b"" if response.streaming else getattr(response, "content", b"")
-    if response.headers.get("Content-Type", "").startswith("application/json"):
+    """Return how many rows a response has: items of a JSON list, lines of a CSV, else those of its HTML."""
+    content, content_type = content_of(response), response.headers.get("Content-Type", "")
+    if content_type.startswith("application/json"):
         document = json.loads(content)
         items = document.get("results", ()) if isinstance(document, dict) else document
         return len(items)
+    if content_type.startswith("text/csv"):
+        return content.count(b"\n")
     return len(ROW.findall(content))
+
+
+def content_of(response: HttpResponseBase) -> bytes:
+    """Return the content; of a stream what `request` has read."""
+    content: bytes = getattr(response, "beginning" if response.streaming else "content", b"")
+    return content
 
 
 def signed_in(username: str) -> Client:
@@ -97,14 +123,14 @@ def signed_in(username: str) -> Client:
 
 
 def request(client: Client, address: Address, headers: dict[str, str]) -> HttpResponseBase:
-    """Send the request; of a stream read the head and the first row only."""
+    """Send the request; of a stream read the first part only."""
     response: Any
     if address.body is not None:
         response = client.post(address.url, address.body, content_type="application/json")
     else:
         response = client.get(address.url, headers=headers)
     if response.streaming:
-        list(islice(response.streaming_content, 2))
+        response.beginning = next(iter(response.streaming_content), b"")
         response.close()
     return response  # type: ignore[no-any-return]
 

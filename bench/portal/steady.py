@@ -2,8 +2,8 @@
 A steady stream of changes: from the moment the cluster sends an event until its row is committed, and from
 an approval over HTTP until the cluster has the object.
 
-Two watches at once, one of slices and one of claims; events come from memory as JSON. Web, worker, broker and
-the cluster's API are processes and sockets of their own.
+Two watches at once, one of slices and one of claims, with pooled connections as in production; events come
+from memory as JSON. Web, worker, broker and the cluster's API are processes and sockets of their own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bench.measure import Result
 from bench.portal import processes
 from bench.portal.build import NAME
 from bench.portal.cluster import ListedCluster
-from bench.portal.first_sync import served
+from bench.portal.first_sync import served, use_pool
 from bench.portal.pages import signed_in
 from bench.portal.population import LEAD
 from bench.portal.writes import Requests
@@ -143,6 +143,7 @@ class _Watch:
         self.committed: list[tuple[str, float]] = []
 
     def follow(self, cluster: Cluster) -> None:
+        use_pool()
         lease = take(cluster.pk, self.kind.plural)
         if lease is None:
             raise RuntimeError(f"Another worker syncs {self.kind.plural}.")

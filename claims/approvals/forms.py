@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.db.models import Q
 from django.http import QueryDict
 
 from claims.approvals.services import MAX_REASON_LENGTH, MAX_TITLE_LENGTH
 from claims.models import Approval, ApprovalRule, Claim, Profile, ProfileVersion, ReasonTemplate
 from claims.plans.changes import WantedChange, combined_parts
-from core.inputs import DurationText
+from core.inputs import DurationText, PersonField
 from core.text import counted
+from core.times import spell_duration
 from teams.models import Team, User
 
 
@@ -44,16 +46,9 @@ class ProfileField(forms.ModelChoiceField):  # type: ignore[type-arg]
         return str(obj.title)
 
 
-class PersonField(forms.ModelChoiceField):  # type: ignore[type-arg]
-    """Shows people by label."""
-
-    def label_from_instance(self, obj: Any) -> str:
-        return str(obj.label)
-
-
 class ChangeForm(forms.Form):
     """
-    The change an approver makes to a request; an empty field changes nothing.
+    The change an approver makes to a request; an empty field, and one as requested, changes nothing.
 
     A claim that combines profiles has a field `part_<slug>` for each; `devices` then belongs to another
     profile that replaces them all.
@@ -66,6 +61,7 @@ class ChangeForm(forms.Form):
 
     def __init__(self, data: QueryDict | None, *, claim: Claim) -> None:
         super().__init__(data)
+        self.claim = claim
         profiles = Profile.objects.open_to(claim.team).exclude(current=None).select_related("current")
         self.fields["profile"] = ProfileField(
             profiles.exclude(pk=claim.profile_version.profile_id),
@@ -93,7 +89,25 @@ class ChangeForm(forms.Form):
             for slug, count in counts
             if count not in (None, "") and int(count) != self.requested[slug]
         )
-        return WantedChange(fields.get("devices"), fields.get("duration"), fields.get("profile"), changed)
+        devices, duration = fields.get("devices"), fields.get("duration")
+        if devices == self.claim.devices and not self.requested:
+            devices = None
+        return WantedChange(
+            devices, None if duration == self.claim.duration else duration, fields.get("profile"), changed
+        )
+
+    @classmethod
+    def requested_values(cls, claim: Claim) -> QueryDict:
+        """Return the fields as they are requested; of combined profiles only the duration."""
+        data = QueryDict(mutable=True)
+        data["duration"] = spell_duration(claim.duration)
+        parts = combined_parts(claim)
+        for part in parts:
+            if part.alternative.profile_version.scalable:
+                data[f"part_{part.alternative.profile_version.profile.slug}"] = str(part.typed)
+        if not parts:
+            data["devices"] = str(claim.devices)
+        return data
 
 
 def part_field(version: ProfileVersion, requested: int) -> forms.Field:
@@ -106,7 +120,6 @@ def part_field(version: ProfileVersion, requested: int) -> forms.Field:
         required=False,
         min_value=0,
         max_value=requested,
-        widget=forms.NumberInput({"placeholder": requested}),
         label=title,
         help_text=f"Requested: {counted(requested, 'device')}. 0 leaves the profile out.",
     )
@@ -146,7 +159,7 @@ class RuleForm(forms.Form):
     """The fields of `claims.approvals.services.save_rule`."""
 
     team = forms.ModelChoiceField(
-        Team.objects.all(),
+        Team.objects.active(),
         required=False,
         to_field_name="slug",
         label="Team",
@@ -198,6 +211,10 @@ class RuleForm(forms.Form):
         super().__init__(data, initial=initial)
         for name in ("team", "profile"):
             self.fields[name].disabled = rule is not None
+        if rule is not None:  # of hundreds of teams the page shows one
+            team, profile = Q(pk=rule.team_id), Q(pk=rule.profile_id)
+            self.fields["team"].queryset = Team.objects.filter(team)  # type: ignore[attr-defined]
+            self.fields["profile"].queryset = Profile.objects.filter(profile)  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

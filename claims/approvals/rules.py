@@ -8,15 +8,17 @@ profile version's own. If a request names several profiles, the strictest of the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import groupby
+from operator import itemgetter
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Case, Count, F, Q, QuerySet, UUIDField, Value, When
 from django.utils import timezone
 
-from claims.models import Approval, ApprovalRule, Claim, Profile, ProfileVersion
+from claims.models import Alternative, Approval, ApprovalRule, Claim, Profile, ProfileVersion
 from core.prepared import PreparedObjects
 from core.text import counted
 from core.times import duration as in_words
@@ -96,6 +98,7 @@ def _rules() -> QuerySet[ApprovalRule]:
     return ApprovalRule.objects.select_related("team", "profile").order_by()
 
 
+RULES: PreparedObjects[ApprovalRule] = PreparedObjects(_rules)
 RULES_OF_TEAM: PreparedObjects[ApprovalRule] = PreparedObjects(
     lambda team: _rules().filter(Q(team=None) | Q(team=team)), UUID
 )
@@ -106,15 +109,19 @@ class Rules:
 
     def __init__(self, teams: Iterable[Team | UUID] | None = None) -> None:
         ids = None if teams is None else [team.pk if isinstance(team, Team) else team for team in teams]
-        if ids is not None and len(ids) == 1:
-            rows: Iterable[ApprovalRule] = RULES_OF_TEAM.objects(*ids)
+        if ids is None:
+            rows: Iterable[ApprovalRule] = RULES.objects()
+        elif len(ids) == 1:
+            rows = RULES_OF_TEAM.objects(*ids)
         else:
-            rows = _rules() if ids is None else _rules().filter(Q(team=None) | Q(team__in=ids))
+            rows = _rules().filter(Q(team=None) | Q(team__in=ids))
         self._rows = {(row.team_id, row.profile_id): row for row in rows}
         # What a row with an approval of its own says of every version, by its id.
         self._of_any_version: dict[UUID, Rule] = {}
         # Teams with a rule of their own, for some profile or for all.
         self.teams = {team_id for team_id, _profile_id in self._rows if team_id is not None}
+        # Profiles for which some team has a rule.
+        self.profiles = {profile_id for team_id, profile_id in self._rows if team_id and profile_id}
 
     def override(self, row: ApprovalRule) -> None:
         """Use an unsaved rule as if it were saved."""
@@ -122,6 +129,8 @@ class Rules:
         self._of_any_version.pop(row.pk, None)
         if row.team_id is not None:
             self.teams.add(row.team_id)
+        if row.team_id and row.profile_id:
+            self.profiles.add(row.profile_id)
 
     def rule(self, team_id: UUID, version: ProfileVersion) -> Rule:
         return self.own_rule(team_id, version) or self.rule_for_any_team(version)
@@ -309,24 +318,56 @@ def _approver(rule: Rule, devices: int, duration: timedelta) -> str:
 
 def _count_routes(rule: ApprovalRule) -> tuple[Counter[Approval], Counter[Approval]]:
     """Count recent requests per approval, under the current rules and with `rule`."""
-    claims = Claim.objects.filter(created_at__gte=timezone.now() - LOOKBACK)
-    if rule.team_id:
-        claims = claims.filter(team=rule.team_id)
-    recent = claims.select_related("profile_version__profile").prefetch_related(
-        "alternatives__profile_version__profile"
-    )
-    current_rules, proposed_rules = Rules(), Rules()
+    teams = None if rule.team_id is None else [rule.team_id]
+    current_rules, proposed_rules = Rules(teams), Rules(teams)
     proposed_rules.override(rule)
     current: Counter[Approval] = Counter()
     proposed: Counter[Approval] = Counter()
-    for claim in recent:
-        if rule.profile_id and not _names_profile(requested_profiles(claim), rule.profile_id):
-            continue
+    for request, number in _recent_requests(rule, proposed_rules.teams):
         for rules, counts in ((current_rules, current), (proposed_rules, proposed)):
-            effective_rule = rules.for_claim(claim)
-            counts[Approval.AUTOMATIC if effective_rule.automatic else effective_rule.approval] += 1
+            effective = rules.effective_rule(
+                request.team_id, request.profiles, duration=request.duration, together=request.together
+            )
+            counts[Approval.AUTOMATIC if effective.automatic else effective.approval] += number
     return current, proposed
 
 
-def _names_profile(requested: Sequence[tuple[ProfileVersion, int]], profile_id: UUID) -> bool:
-    return any(version.profile_id == profile_id for version, _devices in requested)
+@dataclass(frozen=True, slots=True)
+class RecentRequest:
+    """What the rules read of a request; `team_id` is any one without rules of its own for all such teams."""
+
+    team_id: UUID
+    profiles: tuple[tuple[ProfileVersion, int], ...]
+    duration: timedelta
+    together: bool
+
+
+NO_TEAM = UUID(int=0)
+
+
+def _recent_requests(rule: ApprovalRule, teams: Collection[UUID]) -> Iterator[tuple[RecentRequest, int]]:
+    """
+    Yield the recent requests that a rule applies to, with how many are alike, in three queries.
+
+    `teams` have rules of their own; all others are treated alike.
+    """
+    claims = Claim.objects.filter(created_at__gte=timezone.now() - LOOKBACK).order_by()
+    if rule.team_id:
+        claims = claims.filter(team=rule.team_id)
+    # Of all claims only those with alternatives have rows beside their own.
+    versions = {row.pk: row for row in ProfileVersion.objects.select_related("profile").defer("spec")}
+    own = Case(When(team__in=list(teams), then=F("team")), default=Value(NO_TEAM), output_field=UUIDField())
+    single = claims.filter(alternatives=None).values_list(
+        own, "profile_version", F("devices") * F("parallel"), "duration"
+    )
+    for team_id, version, devices, duration, number in single.annotate(Count("pk")):
+        if not rule.profile_id or versions[version].profile_id == rule.profile_id:
+            yield RecentRequest(team_id, ((versions[version], devices),), duration, together=False), number
+    rows = Alternative.objects.filter(claim__in=claims).order_by("claim", "position")
+    columns = ("claim", "claim__team", "claim__duration", "profile_version", "devices", "together")
+    for _claim, group in groupby(rows.values_list(*columns), key=itemgetter(0)):
+        parts = list(group)
+        profiles = tuple((versions[version], devices) for *_, version, devices, _together in parts)
+        if not rule.profile_id or any(version.profile_id == rule.profile_id for version, _ in profiles):
+            together = any(row[-1] for row in parts)
+            yield RecentRequest(parts[0][1], profiles, parts[0][2], together), 1

@@ -12,11 +12,11 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from claims.catalogue import services
-from claims.catalogue.edit_views import require_admin
 from claims.catalogue.forms import CatalogueFileForm
 from claims.catalogue.lint import CatalogueFinding, catalogue_report, enabled_clusters, named_spec
 from claims.catalogue.presets import presets
 from claims.catalogue.presets.matches import preset_matches
+from claims.catalogue.profile_views import require_admin
 from claims.catalogue.sharing import cautions
 from claims.catalogue.yaml_export import SAME, STAYS_RETIRED, catalogue_file, exported, plan_digest
 from claims.catalogue.yaml_import import read_definitions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -21,6 +22,7 @@ from claims.catalogue.definition import ProfileDefinition, sent_definition
 from claims.catalogue.lint import catalogue_report
 from claims.catalogue.listing import (
     SORTS,
+    CatalogueEntry,
     CatalogueFilter,
     TeamApprovals,
     approval_in_words,
@@ -36,7 +38,7 @@ from core.idempotency import IdempotentWrites
 from core.inputs import Input, is_true, positive
 from core.schema import refuses
 from dra.lint import LintCode, Severity, Subject
-from teams.access import is_platform_admin, require_admin, user_of
+from teams.access import is_platform_admin, require_admin, roles_by_team, user_of
 from teams.models import Team
 
 
@@ -124,10 +126,13 @@ class WaitsOut(serializers.Serializer[Any]):
 
 class TeamApprovalsOut(serializers.ListSerializer[Any]):
     def to_representation(self, data: Any) -> list[dict[str, Any]]:
-        """Return the fields, made once for each rule: a platform admin has hundreds of teams."""
+        """Return the fields, made once for each rule; of a list only for teams of the reader."""
         fields_of: dict[int, dict[str, Any]] = {}
         rows = []
+        members = self.context.get("members")
         for team, rule in data.with_rules() if isinstance(data, TeamApprovals) else ():
+            if members is not None and team.pk not in members:
+                continue
             fields = fields_of.get(id(rule))
             if fields is None:
                 fields = fields_of[id(rule)] = self._fields(rule)
@@ -173,7 +178,10 @@ class ProfileOut(serializers.Serializer[Any]):
     spec_hash = serializers.CharField(source="version.spec_hash")
     approval_sentence = serializers.CharField(help_text="Who approves requests of your teams")
     approval_of_teams = TeamApprovalOut(
-        many=True, source="who.of_teams", help_text="The same for each of your teams that may request it"
+        many=True,
+        source="who.of_teams",
+        help_text="The same for each of your teams that may request it. Platform admins: of every team, in a "
+        "list of those of which you are a member",
     )
     free = serializers.IntegerField(allow_null=True, help_text="Matching devices that are free now")
     total = serializers.IntegerField(allow_null=True, help_text="Matching devices")
@@ -295,11 +303,14 @@ class ProfileViewSet(
             page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
             shown = Profile.objects.filter(pk__in=[profile.pk for profile in page or ()])
             rows = entries(user_of(request), shown)
-            return self.get_paginated_response(ProfileOut(rows, many=True).data)
+            return self.get_paginated_response(self._listed(rows))
         sort = query.validated_data.get("sort") or "title"
         rows = filtered_entries(catalogue(user_of(request)), query.filters, sort)
-        whole = {"next": None, "previous": None, "results": ProfileOut(rows, many=True).data}
-        return Response(whole)
+        return Response({"next": None, "previous": None, "results": self._listed(rows)})
+
+    def _listed(self, rows: Sequence[CatalogueEntry]) -> Any:
+        """Return the rows of a list: not every profile with every team, of which there are hundreds."""
+        return ProfileOut(rows, many=True, context={"members": roles_by_team(user_of(self.request))}).data
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return self._answer(self.get_object())

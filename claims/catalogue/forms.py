@@ -14,10 +14,10 @@ from claims.catalogue.definition import ProfileDefinition, sent_definition
 from claims.catalogue.listing import SORTS, CatalogueFilter
 from claims.catalogue.selectors import Conditions, conditions_in, new_spec, parse_spec, with_conditions
 from claims.catalogue.sharing import Sharing
-from claims.catalogue.yaml_import import MAX_BYTES
 from claims.models import LIMITS, Limit, Profile, ProfileLimits
 from claims.models.limits import Choice, Choices, Duration, Number, Text
 from core.inputs import DurationText
+from core.yaml_documents import MAX_BYTES
 from dra import validation
 from dra.manifests import in_key_order, to_yaml
 from teams.models import Team
@@ -66,7 +66,7 @@ class ProfileForm(forms.Form):
         label="Use",
     )
     teams = forms.ModelMultipleChoiceField(
-        Team.objects.all(),
+        Team.objects.active(),
         to_field_name="slug",
         required=False,
         widget=forms.CheckboxSelectMultiple,

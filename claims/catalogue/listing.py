@@ -5,19 +5,20 @@ The entries of the catalogue: what matches and is free, what it costs, who appro
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from itertools import repeat
-from typing import Any, overload
+from typing import Any, Protocol, overload
 from uuid import UUID
 
 from django.conf import settings
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import OuterRef, Q
+from django.db.models import F, OuterRef, QuerySet
 from django.utils.module_loading import import_string
 
 from claims.approvals.rules import Rule, Rules
@@ -33,6 +34,7 @@ from claims.models import (
     TeamNamespace,
 )
 from claims.plans.plan import permission_problems
+from core.prepared import Prepared, PreparedObjects
 from core.text import counted
 from core.times import duration
 from dra import quota
@@ -140,6 +142,23 @@ def max_prices(offers: Sequence[frozenset[DeviceKind]]) -> list[Decimal | None]:
 MAX_NAMED = 3  # teams or models that a sentence names; the others are counted
 
 
+class NamedTeam(Protocol):
+    @property
+    def pk(self) -> UUID: ...
+    @property
+    def slug(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RequestingTeam:
+    """A team for which a person may request, its clusters, and the device classes for which it has quota."""
+
+    pk: UUID
+    slug: str
+    clusters: list[UUID]
+    classes: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class TeamApproval:
     """
@@ -147,7 +166,7 @@ class TeamApproval:
     need no approval.
     """
 
-    team: Team
+    team: NamedTeam
     approval: Approval
     automatic_devices: int
     automatic_duration: timedelta | None
@@ -161,7 +180,7 @@ class TeamApproval:
 class TeamApprovals(Sequence[TeamApproval]):
     """Who approves requests of each team, made when it is read: a platform admin has every team."""
 
-    teams: Sequence[Team]
+    teams: Sequence[NamedTeam]
     default: Rule
     rules: Mapping[UUID, Rule]  # of teams with a rule of their own
 
@@ -178,14 +197,14 @@ class TeamApprovals(Sequence[TeamApproval]):
         team = self.teams[index]
         return _team_approval(team, self.rules.get(team.pk, self.default))
 
-    def with_rules(self) -> Iterator[tuple[Team, Rule]]:
+    def with_rules(self) -> Iterator[tuple[NamedTeam, Rule]]:
         """Yield each team with the rule that applies to it; many teams share a rule."""
         if not self.rules:
             return zip(self.teams, repeat(self.default))
         return ((team, self.rules.get(team.pk, self.default)) for team in self.teams)
 
 
-def _team_approval(team: Team, rule: Rule) -> TeamApproval:
+def _team_approval(team: NamedTeam, rule: Rule) -> TeamApproval:
     return TeamApproval(team, rule.approval, rule.automatic_devices, rule.automatic_duration)
 
 
@@ -204,7 +223,7 @@ class WhoApproves:
 UNKNOWN_APPROVAL = WhoApproves("", (), sometimes_automatic=False)
 
 
-def who_approves(version: ProfileVersion, teams: Sequence[Team], rules: Rules) -> WhoApproves:
+def who_approves(version: ProfileVersion, teams: Sequence[NamedTeam], rules: Rules) -> WhoApproves:
     """
     Return who approves requests of these teams for a version, by `rules` that were read for them. No query.
 
@@ -213,7 +232,7 @@ def who_approves(version: ProfileVersion, teams: Sequence[Team], rules: Rules) -
     default = rules.rule_for_any_team(version)
     if not teams:
         return WhoApproves(_sentence(default), (), default.may_be_automatic)
-    candidates = (team.id for team in teams if team.id in rules.teams)
+    candidates = (team.pk for team in teams if team.pk in rules.teams)
     own = {team: rule for team in candidates if (rule := rules.own_rule(team, version)) is not None}
     applied = {id(rule): rule for rule in own.values()}
     if len(own) < len(teams):
@@ -222,9 +241,9 @@ def who_approves(version: ProfileVersion, teams: Sequence[Team], rules: Rules) -
     if len(set(sentences.values())) == 1:
         sentence = next(iter(sentences.values()))
     else:
-        groups: dict[str, list[Team]] = {}
+        groups: dict[str, list[NamedTeam]] = {}
         for team in teams:
-            groups.setdefault(sentences[id(own.get(team.id, default))], []).append(team)
+            groups.setdefault(sentences[id(own.get(team.pk, default))], []).append(team)
         sentence = " ".join(f"{_team_names(members)}: {text}" for text, members in groups.items())
     approvals = TeamApprovals(teams, default, own)
     return WhoApproves(sentence, approvals, any(rule.may_be_automatic for rule in applied.values()))
@@ -253,7 +272,7 @@ def approval_in_words(
     return f"{who} Up to {size} needs no approval."
 
 
-def _team_names(teams: Sequence[Team]) -> str:
+def _team_names(teams: Sequence[NamedTeam]) -> str:
     names = [team.slug for team in teams]
     if len(names) <= MAX_NAMED:
         return ", ".join(names)
@@ -338,62 +357,106 @@ class _Requester:
     """
 
     user: User
-    teams: list[Team]
+    teams: Sequence[NamedTeam]
     clusters: set[UUID]
     rules: Rules | None
     classes: dict[UUID, set[str]] = field(default_factory=dict)
     with_namespace: set[UUID] = field(default_factory=set)  # teams
     allowed: dict[UUID, set[UUID]] = field(default_factory=dict)  # teams by profile; others are open to all
 
-    def teams_open_to(self, profile: Profile) -> list[Team]:
+    _who: dict[Hashable, WhoApproves] = field(default_factory=dict)
+
+    def who_approves(self, version: ProfileVersion, teams: Sequence[NamedTeam]) -> WhoApproves:
+        """Return who approves requests of `teams`; worked out once for all versions with the same rules."""
+        if self.rules is None:
+            return UNKNOWN_APPROVAL
+        default, profile = self.rules.rule_for_any_team(version), version.profile_id
+        own = (version.approval, version.automatic_devices, version.automatic_duration)
+        of_teams = profile if profile in self.rules.profiles or profile in self.allowed else None
+        key = replace(default, name=""), own, of_teams
+        if key not in self._who:
+            self._who[key] = who_approves(version, teams, self.rules)
+        return self._who[key]
+
+    def teams_open_to(self, profile: Profile) -> Sequence[NamedTeam]:
         """Return the teams that may request the profile."""
         allowed = self.allowed.get(profile.pk)
         return self.teams if allowed is None else [team for team in self.teams if team.pk in allowed]
 
 
-type Choice = Callable[[list[CatalogueEntry]], list[CatalogueEntry]]
-
-
-def catalogue(user: User, *, choose: Choice | None = None) -> list[CatalogueEntry]:
+def catalogue(user: User) -> list[CatalogueEntry]:
     """Return every profile that `user` may see, as `entries`."""
-    return entries(user, Profile.objects.visible_to(user).filter(current__isnull=False), choose=choose)
+    return _with_prices(_entries(*_requested(user, _visible(is_admin=user.is_superuser).objects(user.pk))))
 
 
-def entries(user: User, profiles: ProfileQuerySet, *, choose: Choice | None = None) -> list[CatalogueEntry]:
+def entries(user: User, profiles: ProfileQuerySet) -> list[CatalogueEntry]:
+    """Return the entries of these profiles, in four queries and those of prices and waiting times."""
+    return _with_prices(_entries(*_requested(user, _with_teams(profiles))))
+
+
+def counted_catalogue(user: User) -> list[CatalogueEntry]:
     """
-    Return the entries of these profiles, in four queries and those of prices and waiting times.
-
-    With `choose`, return those that it selects, without prices and waiting times: who approves is worked out
-    for them alone, over all teams of a platform admin.
+    Return every profile that `user` may see, without prices, waiting times and who approves; three queries.
     """
+    profiles = _visible(is_admin=user.is_superuser).objects(user.pk)
+    return _entries(*_requested(user, profiles, with_rules=False))
+
+
+@cache
+def _visible(*, is_admin: bool) -> PreparedObjects[Profile]:
+    """Return the query of the profiles that a person may see."""
+
+    def build(person: UUID) -> ProfileQuerySet:
+        reader = User(pk=person, is_superuser=is_admin)
+        return _with_teams(Profile.objects.visible_to(reader).filter(current__isnull=False))
+
+    return PreparedObjects(build, UUID)
+
+
+def _with_teams(profiles: ProfileQuerySet) -> ProfileQuerySet:
+    """Return the profiles with their current versions, and the teams to which each is restricted."""
     rows = Profile.objects.filter(pk__in=profiles.order_by().values("pk")).select_related("current")
     allowed = Profile.teams.through._default_manager.filter(profile=OuterRef("pk")).values("team")
-    shown: list[Any] = list(rows.annotate(allowed=ArraySubquery(allowed)))
+    return rows.annotate(allowed=ArraySubquery(allowed))
+
+
+@cache
+def _requesting_teams(*, is_admin: bool) -> Prepared:
+    """Return the query of the teams for which a person may request, with their clusters and classes."""
+    places = TeamNamespace.objects.filter(team=OuterRef("pk"), cluster__enabled=True).order_by()
+    quotas = Quota.objects.filter(team=OuterRef("pk"), devices__gt=0).exclude(device_class="").order_by()
+
+    def build(person: UUID) -> QuerySet[Team, Any]:
+        teams = team_rows_where(User(pk=person, is_superuser=is_admin), at_least=Role.MEMBER)
+        arrays = ArraySubquery(places.values("cluster")), ArraySubquery(quotas.values("device_class"))
+        return teams.values_list("pk", "slug", *arrays)
+
+    return Prepared(build, UUID)
+
+
+def _requested(
+    user: User, profiles: Iterable[Any], *, with_rules: bool = True
+) -> tuple[list[Any], _Requester]:
+    """Return the profiles, whose teams are in `allowed`, and who requests them."""
+    shown = list(profiles)
     for profile in shown:
         if profile.current is not None:
             profile.current.profile = profile
-    places = TeamNamespace.objects.filter(team=OuterRef("pk"), cluster__enabled=True).order_by()
-    quotas = Quota.objects.filter(team=OuterRef("pk"), devices__gt=0).exclude(device_class="").order_by()
-    team_rows = team_rows_where(user, at_least=Role.MEMBER).annotate(
-        clusters=ArraySubquery(places.values("cluster")), classes=ArraySubquery(quotas.values("device_class"))
-    )
-    teams: list[Any] = list(team_rows)
-    rules = Rules(None if user.is_superuser else teams)
+    teams = [RequestingTeam(*row) for row in _requesting_teams(is_admin=user.is_superuser).rows(user.pk)]
+    ids = None if user.is_superuser else [team.pk for team in teams]
     requester = _Requester(
         user,
         teams,
         {cluster for team in teams for cluster in team.clusters},
-        rules if choose is None else None,
+        Rules(ids) if with_rules else None,
         {team.pk: set(team.classes) for team in teams},
         {team.pk for team in teams if team.clusters},
         {profile.pk: set(profile.allowed) for profile in shown if profile.allowed},
     )
-    unpriced = _entries(shown, requester)
-    if choose is not None:
-        return [
-            replace(entry, who=who_approves(entry.version, requester.teams_open_to(entry.profile), rules))
-            for entry in choose(unpriced)
-        ]
+    return shown, requester
+
+
+def _with_prices(unpriced: Sequence[CatalogueEntry]) -> list[CatalogueEntry]:
     highest, waits_by_profile = max_prices([entry.kinds for entry in unpriced]), waits()
     return [
         replace(entry, price=price, waits=waits_by_profile.get(entry.profile.pk, NO_WAITS))
@@ -402,13 +465,18 @@ def entries(user: User, profiles: ProfileQuerySet, *, choose: Choice | None = No
 
 
 def counted_entries(
-    user: User, profiles: Sequence[Any], teams: list[Team], places: Iterable[tuple[UUID, UUID]]
+    user: User,
+    profiles: Sequence[Any],
+    teams: list[Team],
+    places: Iterable[tuple[UUID, UUID]],
+    classes: Mapping[UUID, Collection[str]] | None = None,
 ) -> list[CatalogueEntry]:
     """
     Return the entries of these profiles without prices, waiting times and who approves, in two queries.
 
     Each profile has the teams to which it is restricted as `allowed`. `teams` are those of which `user`
-    is a member, `places` their namespaces (team and cluster).
+    is a member, `places` their namespaces (team and cluster), `classes` those for which they have quota, if
+    the caller has read them.
     """
     places = list(places)
     requester = _Requester(
@@ -419,10 +487,12 @@ def counted_entries(
         with_namespace={team for team, _cluster in places},
         allowed={profile.pk: set(profile.allowed) for profile in profiles if profile.allowed},
     )
-    own = Q() if user.is_superuser else Q(team__in=[team.pk for team in teams])
-    quotas = Quota.objects.filter(own, devices__gt=0).exclude(device_class="")
-    for team, device_class in quotas.order_by().values_list("team", "device_class"):
-        requester.classes.setdefault(team, set()).add(device_class)
+    if classes is not None:
+        requester.classes.update({team: set(names) for team, names in classes.items()})
+    else:
+        quotas = Quota.objects.filter(team__in=teams, devices__gt=0).exclude(device_class="")
+        for team, device_class in quotas.order_by().values_list("team", "device_class"):
+            requester.classes.setdefault(team, set()).add(device_class)
     return _entries(profiles, requester)
 
 
@@ -433,20 +503,28 @@ def _entries(profiles: Iterable[Profile], requester: _Requester) -> list[Catalog
 
 def stored_availability(
     clusters: set[UUID], profiles: Iterable[Profile]
-) -> defaultdict[UUID | None, list[ProfileAvailability]]:
-    """Return what these clusters have for the current versions, by version; one query."""
-    rows = ProfileAvailability.objects.filter(
-        computation__in=clusters, version__in=[profile.current_id for profile in profiles]
-    ).select_related("computation")
-    by_version: defaultdict[UUID | None, list[ProfileAvailability]] = defaultdict(list)
-    for row in rows.defer("computation__report", "computation__checked"):
+) -> defaultdict[UUID | None, list[Any]]:
+    """Return what these clusters have for the current versions, by version, with `computed_at`; one query."""
+    by_version: defaultdict[UUID | None, list[Any]] = defaultdict(list)
+    versions = [profile.current_id for profile in profiles if profile.current_id]
+    for row in AVAILABILITY.objects(list(clusters), versions) if clusters and versions else ():
         by_version[row.version_id].append(row)
     return by_version
 
 
-def _entry(
-    profile: Profile, requester: _Requester, availability: Sequence[ProfileAvailability]
-) -> CatalogueEntry:
+AVAILABILITY: PreparedObjects[ProfileAvailability] = PreparedObjects(
+    lambda cluster, version: (
+        ProfileAvailability.objects.filter(computation=cluster, version=version)
+        .order_by()
+        .annotate(computed_at=F("computation__computed_at"))
+    ),
+    UUID,
+    UUID,
+    any_of=("computation_id", "version_id"),
+)
+
+
+def _entry(profile: Profile, requester: _Requester, availability: Sequence[Any]) -> CatalogueEntry:
     version = profile.current
     assert version is not None  # callers pass no others  # noqa: S101
     teams = requester.teams_open_to(profile)
@@ -454,7 +532,8 @@ def _entry(
 
     def total(figures: Iterable[int | None], combine: Callable[[list[int]], int]) -> int | None:
         known = [figure for figure in figures if figure is not None]
-        return None if uncounted or len(known) < len(availability) else combine(known)
+        unknown = not availability or uncounted or len(known) < len(availability)
+        return None if unknown else combine(known)
 
     return CatalogueEntry(
         profile=profile,
@@ -464,19 +543,21 @@ def _entry(
         kinds=frozenset(
             DeviceKind.from_json(row.computation_id, kind) for row in availability for kind in row.kinds
         ),
-        who=UNKNOWN_APPROVAL if requester.rules is None else who_approves(version, teams, requester.rules),
+        who=requester.who_approves(version, teams),
         reason=_reason(profile, version, requester, teams),
         nodes=total((row.nodes for row in availability), sum),
         most=total((row.most for row in availability), lambda known: max(known, default=0)),
-        computed_at=min((row.computation.computed_at for row in availability), default=None),
+        computed_at=min((row.computed_at for row in availability), default=None),
     )
 
 
-def _reason(profile: Profile, version: ProfileVersion, requester: _Requester, teams: list[Team]) -> str:
+def _reason(
+    profile: Profile, version: ProfileVersion, requester: _Requester, teams: Sequence[NamedTeam]
+) -> str:
     if profile.retired_at is not None:
         return "This profile is retired."
     if not requester.teams:
-        return "You are not a member of any team. Ask a team owner to add you first."
+        return "You need the role “member” in a team to request devices. Ask a team owner."
     if problems := permission_problems(requester.user, version.spec):
         return problems[0]
     if not teams:
@@ -484,9 +565,9 @@ def _reason(profile: Profile, version: ProfileVersion, requester: _Requester, te
     classes = set(quota.charge(version.spec))
     has_namespace = False
     for team in teams:
-        if team.id in requester.with_namespace:
+        if team.pk in requester.with_namespace:
             has_namespace = True
-            if classes <= requester.classes.get(team.id, set()):
+            if classes <= requester.classes.get(team.pk, set()):
                 return ""
     if not has_namespace:
         return "Your team has no namespace in any cluster."

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_safe
 
 from claims.catalogue.definition import limits_in_words
 from claims.catalogue.forms import CatalogueForm
-from claims.catalogue.listing import CatalogueEntry, catalogue, counted_at, entries, filtered_entries
+from claims.catalogue.listing import (
+    CatalogueEntry,
+    DeviceKind,
+    catalogue,
+    counted_at,
+    entries,
+    filtered_entries,
+)
 from claims.catalogue.sharing import isolation_sentences
 from claims.catalogue.versions import canonical_yaml
 from claims.match_page import spec_text
 from claims.models import Delivery, Profile, TeamNamespace
 from core.listing import escape_formula
-from core.text import gib
+from core.templatetags.ui import icon, meter
+from core.text import DASH, counted, gib
 from core.times import duration
 from dra.objects import Json, alternatives, requests
 from inventory.freshness import OF_DEVICES, Age, ages
@@ -50,6 +61,8 @@ def catalogue_page(request: HttpRequest) -> HttpResponse:
         return as_csv(shown)
     page = {
         "cards": shown,
+        "open_cards": [card for card in shown if card.entry.may_request],
+        "locked_cards": [card for card in shown if not card.entry.may_request],
         "form": form,
         "total": len(offered),
         "counted_at": counted_at(offered),
@@ -77,6 +90,95 @@ def entry_card(entry: CatalogueEntry) -> Card:
     either = any(len(alternatives(request)) > 1 for request in requests(entry.version.spec))
     sharing = (" or " if either else " and ").join(str(mode.label) for mode in entry.sharing)
     return Card(entry, spec_text(entry.version.spec), ", ".join(deliveries), sharing)
+
+
+HEAD = (
+    '<div class="dg-row dg-between"><h2 class="text-truncate"><a href="{}" title="{}, {} v{}">{}</a></h2>'
+    '<b class="dg-n" title="Price per device and hour, at current rates">{}</b></div>'
+    '<p class="dg-s dg-2 text-truncate" title="{}">{}</p>'
+)
+FACTS = (
+    '<dl class="dg-dl dg-s"><dt>Memory</dt><dd>{}</dd>'
+    '<dt>Model</dt><dd class="text-truncate" title="{}">{}</dd>'
+    '<dt>Sharing</dt><dd class="text-truncate">{}, up to {}</dd>'
+    '<dt>Approval</dt><dd class="text-truncate" title="{}">{}</dd></dl>'
+)
+ACTIONS = (
+    '<div class="dg-row">{}'
+    '<a class="btn btn-ghost btn-icon" href="{}" aria-label="Spec of {}" title="Spec">{}</a>'
+    '<label class="dg-row dg-g4 dg-end"><input type="checkbox" form="compare" name="profile" value="{}"{}> '
+    'Compare<span class="dg-sr"> {}</span></label></div>'
+)
+REQUEST = '<a class="btn btn-soft" href="{}?profile={}">Request<span class="dg-sr"> {}</span></a>'
+CARD = (
+    '<article class="card dg-pc{}"><div class="card-body">{}{}</div><hr><div class="card-body">{}{}{}</div>'
+    "</article>"
+)
+NO_PROFILE = "no-such-profile"  # in an address that gets the slug of each profile
+
+
+def profile_cards(
+    cards: Iterable[Card], picked: Collection[str], price_text: Callable[[Iterable[DeviceKind]], str]
+) -> SafeString:
+    """Return the profiles as cards: what each gives in four facts, what is free, and the actions."""
+    address, request_url = reverse("claims:profile", args=[NO_PROFILE]), reverse("claims:request")
+    texts = []
+    for card in cards:
+        entry, profile, version = card.entry, card.entry.profile, card.entry.version
+        url = address.replace(NO_PROFILE, profile.slug)
+        price = price_text(entry.kinds)
+        named = (url, profile.title, profile.slug, version.number, profile.title, price)
+        head = format_html(HEAD, *named, profile.use, profile.use)
+        devices = counted(version.max_devices, "device")
+        models = (", ".join(entry.products), entry.models or DASH)
+        approval = entry.approval_sentence
+        facts = format_html(FACTS, memory_text(entry), *models, card.sharing, devices, approval, approval)
+        button = format_html('<a class="btn" href="{}">See quotas</a>', reverse("claims:quotas"))
+        if entry.may_request:
+            button = format_html(REQUEST, request_url, profile.slug, profile.title)
+        checked = mark_safe(" checked") if profile.slug in picked else ""
+        actions = format_html(
+            ACTIONS, button, url, profile.title, icon("code"), profile.slug, checked, profile.title
+        )
+        off = "" if entry.may_request else " off"
+        texts.append((off, head, facts, free_text(entry), free_meter(entry), actions))
+    return format_html_join("", CARD, texts)
+
+
+def memory_text(entry: CatalogueEntry) -> str:
+    """Return "80 GiB", or "40 GiB to 80 GiB" where devices differ."""
+    if entry.memory and entry.max_memory != entry.memory:
+        return f"{gib(entry.memory)} to {gib(entry.max_memory)}"
+    return gib(entry.memory)
+
+
+def free_text(entry: CatalogueEntry) -> SafeString:
+    """Return how many devices are free and how long requests waited, or why it may not be requested."""
+    if entry.reason:
+        locked = '<p class="dg-row dg-s" title="{}">{}<span class="text-truncate">{}</span></p>'
+        return format_html(locked, entry.reason, icon("lock", "s"), entry.reason)
+    free: str = "No matching device"
+    if entry.total is None:
+        free = "Free devices unknown"
+    elif entry.total:
+        free = format_html("<b>{}</b> free of {}", entry.free, entry.total)
+    waits, waited = entry.waits.device, ""
+    if waits.median is not None and waits.p90 is not None:
+        waited = format_html(WAITED, icon("clock", "s"), duration(waits.median), duration(waits.p90))
+    return format_html('<p class="dg-row dg-between dg-s"><span>{}</span>{}</p>', free, waited)
+
+
+WAITED = (
+    '<span class="dg-2" title="Time from approval to the first device, past 30 days">{} {}'
+    '<span class="dg-3">, 90% within {}</span></span>'
+)
+
+
+def free_meter(entry: CatalogueEntry) -> SafeString | str:
+    if not entry.total:
+        return ""
+    label = f"{entry.free} of {entry.total} devices are free"
+    return meter(entry.total, label=label, size="thin", taken=entry.held)
 
 
 def as_csv(cards: Sequence[Card]) -> HttpResponse:

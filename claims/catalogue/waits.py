@@ -22,6 +22,7 @@ from django.utils import timezone
 
 from claims.models import Allocation, Claim, DailyWaits, ProfileWaits
 from core.models import RowDifferences
+from core.prepared import Prepared
 
 DAYS = 30  # with today; days are those of UTC
 MIN_COUNT = 5  # a median of fewer waits depends on single claims
@@ -62,6 +63,10 @@ class Waits:
 NO_WAITS = Waits(Typical(), Typical())
 
 
+PERCENTILES = ("decisions", "decision_median", "decision_p90", "devices", "device_median", "device_p90")
+WAITS = Prepared(lambda: ProfileWaits.objects.values_list("profile", "computed_at", *PERCENTILES))
+
+
 def waits() -> dict[UUID, Waits]:
     """
     Return the waits of every profile with a decision in the past 30 days, in one query.
@@ -69,12 +74,8 @@ def waits() -> dict[UUID, Waits]:
     All teams count together, so the waits do not reveal who requested.
     """
     return {
-        row.profile_id: Waits(
-            Typical(row.decisions, row.decision_median, row.decision_p90),
-            Typical(row.devices, row.device_median, row.device_p90),
-            row.computed_at,
-        )
-        for row in ProfileWaits.objects.all()
+        profile: Waits(Typical(*figures[:3]), Typical(*figures[3:]), computed_at)
+        for profile, computed_at, *figures in WAITS.rows()
     }
 
 
@@ -82,7 +83,6 @@ def waits() -> dict[UUID, Waits]:
 
 type DayKey = tuple[UUID, UUID, date]  # profile, cluster, day
 type DayWaits = tuple[list[timedelta], list[timedelta]]  # for decisions, for devices; shortest first
-PERCENTILES = ("decisions", "decision_median", "decision_p90", "devices", "device_median", "device_p90")
 
 
 @transaction.atomic

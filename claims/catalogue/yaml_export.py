@@ -18,11 +18,12 @@ from claims.catalogue.definition import ProfileDefinition, current_definition
 from claims.models import LIMITS, Profile
 from core.errors import Invalid
 from core.times import spell_duration
+from core.yaml_documents import API_VERSION
 from dra.manifests import in_key_order, spec_hash, to_yaml
 from dra.objects import Json
 from teams.models import Team
 
-API_VERSION, KIND = "dragoman.dev/v1", "Profile"
+KIND = "Profile"
 
 
 def exported() -> list[ProfileDefinition]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db import models
 from django.http import Http404
@@ -25,6 +26,7 @@ from core.errors import Invalid, PortalError
 from core.text import counted
 from core.times import duration as in_words
 from core.times import moment
+from inventory.states import EndPolicy
 from teams.models import Membership, Role, Team, User
 
 MAX_CLAIMS = 200  # each claim is a transaction while a person waits
@@ -165,6 +167,9 @@ def expected_effect(claim: Claim, request: BulkRequest, devices: int, pods: int)
         return "Released: it holds no device now."
     if not pods:
         return f"Released: {counted(devices, 'device is', 'devices are')} freed."
+    if claim.end_policy == EndPolicy.EVICT:
+        late = in_words(settings.EVICTION_NOTICE)
+        return f"Released: {counted(pods, 'pod is', 'pods are')} evicted {late} later."
     return (
         f"Released: {pods} pod keeps its devices until it ends."
         if pods == 1

@@ -32,7 +32,7 @@ from claims.claim_page.pods import PodGroup, PodStage, pod_views
 from claims.claim_page.snippets import KINDS, Snippet, claim_snippets, cuda_check, placement_for
 from claims.lifecycle import services as lifecycle_services
 from claims.lifecycle.api import LifecycleActions, validated_input
-from claims.lifecycle.sharing import sharing_slots
+from claims.lifecycle.consumers import sharing_slots
 from claims.models import Allocation, Claim, ClaimQuerySet
 from claims.observation.observations import observe
 from claims.plans import plan
@@ -443,7 +443,7 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
     @extend_schema(request=api_types.EndIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
     def release(self, request: Request, pk: str) -> Response:
-        """Release the claim. Running pods keep their devices until they end."""
+        """Release the claim. What happens to running pods is its `end_policy`."""
         fields = validated_input(request, api_types.EndIn)
         return self.claim_response(
             lifecycle_services.release(claim=self.get_object(), by=user_of(request), **fields)

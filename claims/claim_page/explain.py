@@ -20,12 +20,15 @@ from claims.claim_page.pods import (
     PodGroup,
     PodStage,
     PodView,
+    binding_diagnosis,
     check_fit,
     group_pods,
     lost_pods,
     pod_names,
     pod_views,
 )
+from claims.claim_page.scheduler import Actor, Diagnosis
+from claims.delivery.eviction import pods_after_end
 from claims.inbox.comments import open_question
 from claims.lifecycle.extensions import deleted_at, in_grace
 from claims.models import Claim, Delivery, Transition
@@ -36,8 +39,7 @@ from core.text import counted
 from core.times import duration, moment
 from inventory.freshness import OF_DEVICES, Age, ages
 from inventory.models import ResourceClaim
-
-type Actor = Literal["person", "you", "portal", "cluster", "admin", "nobody"]
+from inventory.states import EndPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,8 @@ def next_action(
         case ClaimState.PROVISIONED:
             return NextAction("you", claim.requested_by.label, start_pod_sentence(claim, lost_pods))
         case ClaimState.ALLOCATED:
+            if not pods and (binding := pending_binding(seen)):
+                return NextAction("cluster", "Kubernetes", f"{binding.meaning} {binding.next_step}")
             return allocated_action(claim, pods, lost_pods, fit)
         case ClaimState.RELEASING:
             return releasing_action(claim, seen, pods)
@@ -189,7 +193,7 @@ def end_sentence(claim: Claim) -> str:
     deletion = deleted_at(claim)
     if claim.expires_at is None or deletion is None:
         return ""
-    keeps = "running pods keep their devices until they end."
+    keeps = pods_after_end(claim.end_policy)
     grace = claim.profile_version.grace
     expires = "expired" if in_grace(claim) else "expires"
     if not grace:
@@ -221,7 +225,11 @@ def releasing_action(claim: Claim, seen: Observation, pods: Sequence[PodView]) -
     )
     if all(view.stage == PodStage.ENDING for view in pods):
         return NextAction("cluster", "Kubernetes", sentence)
-    return NextAction("you", claim.requested_by.label, sentence)
+    if claim.evict_at is not None and claim.end_policy != EndPolicy.RUN:
+        evicts = f"The portal evicts {'it' if len(pods) == 1 else 'them'} on {moment(claim.evict_at)}."
+        return NextAction("portal", "The portal", claim.problem or f"{sentence} {evicts}")
+    evict = "End the pods or evict them." if claim.end_policy == EndPolicy.ASK else ""
+    return NextAction("you", claim.requested_by.label, f"{sentence} {evict}".strip())
 
 
 def reserved_consumers(row: ResourceClaim) -> list[str]:
@@ -280,7 +288,8 @@ def timeline(
     ]
     if claim.state in NEVER_APPROVED:
         return (*steps, last_step(claim, history, "approved"))
-    current = current_step(claim, pods, history)
+    is_binding = not pods and claim.state == ClaimState.ALLOCATED and pending_binding(seen) is not None
+    current = current_step(claim, pods, history, is_binding=is_binding)
     labels, notes, transitions = (
         step_labels(claim, current),
         step_notes(claim, seen, pods),
@@ -308,7 +317,14 @@ def timeline(
     return tuple(steps)
 
 
-def current_step(claim: Claim, pods: Sequence[PodView], history: Sequence[Transition]) -> str:
+def pending_binding(seen: Observation) -> Diagnosis | None:
+    """Return why an allocated device is not ready for a pod, which may not be mirrored yet."""
+    return next(filter(None, map(binding_diagnosis, seen.holders)), None)
+
+
+def current_step(
+    claim: Claim, pods: Sequence[PodView], history: Sequence[Transition], *, is_binding: bool
+) -> str:
     """Return the key of the current step, or of the step at which the claim failed."""
     match history[-1].old if claim.state == ClaimState.FAILED and history else claim.state:
         case ClaimState.REQUESTED:
@@ -320,7 +336,7 @@ def current_step(claim: Claim, pods: Sequence[PodView], history: Sequence[Transi
         case ClaimState.ALLOCATED:
             started = [view for view in pods if view.stage in STARTING_STAGES]
             running = [view for view in pods if view.stage in (PodStage.RUNNING, PodStage.ENDING)]
-            if pods and not started and not running:
+            if (pods or is_binding) and not started and not running:
                 return "scheduler"  # no pod is bound to a node yet
             return "prepared" if started and not running else "used"
         case ClaimState.RELEASING:

@@ -252,8 +252,10 @@ def pod_views(claim: Claim, pods: Sequence[Pod], holders: Iterable[ResourceClaim
 
     `holders` are the ResourceClaims that hold devices for the claim.
     """
+    holders = [row for row in holders if row.gone_at is None]
     bindings = {row.name: diagnosis for row in holders if (diagnosis := binding_diagnosis(row))}
-    claims = present_claims(claim, {name for pod in pods for name in pod.claims})
+    claims = {row.name: "deleting" if row.deleting_since else "" for row in holders}
+    claims |= present_claims(claim, {name for pod in pods for name in pod.claims} - set(claims))
     templates = present_templates(claim, {name for pod in pods for name in pod.templates})
     views = [pod_view(pod, claims, templates) for pod in pods]
     if bindings:

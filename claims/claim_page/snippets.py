@@ -35,7 +35,7 @@ from dra.workload_parts import (
 from dra.workloads import MODEL
 from inventory.cluster_snapshot import current_snapshot
 
-type Vendor = Callable[[ClaimUse, WorkloadOptions], list[Manifest]]
+type VendorContainers = Callable[[ClaimUse, WorkloadOptions], list[Manifest]]
 
 
 class SnippetGroup(StrEnum):
@@ -71,7 +71,7 @@ class SnippetKind:
     group: SnippetGroup
     image: str = ""
     language: str = "yaml"
-    manifests: Vendor | None = None
+    manifests: VendorContainers | None = None
     requires: Kind | None = None
 
     def is_offered(self, use: ClaimUse, options: WorkloadOptions, kinds: Sequence[str]) -> bool:

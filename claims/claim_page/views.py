@@ -28,11 +28,13 @@ from claims.approvals.forms import EndForm
 from claims.claim_page.explain import explain
 from claims.claim_page.forms import SnippetForm, node_count
 from claims.claim_page.snippets import GROUPS, Snippet, claim_snippets, cuda_check, placement_for
+from claims.delivery import eviction
+from claims.delivery.eviction import holding_pods, pods_after_end
 from claims.inbox.views import thread_context
 from claims.lifecycle import services
+from claims.lifecycle.consumers import sharing_slots
 from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, in_grace, pending_extension
 from claims.lifecycle.facts import Facts, claim_facts, claim_stamp
-from claims.lifecycle.sharing import sharing_slots
 from claims.match_page import funnel_rows
 from claims.models import Claim
 from claims.models.limits import Delivery
@@ -46,6 +48,7 @@ from core.times import ago, at, duration, elapsed
 from dra import cuda
 from dra.placement import Placement
 from dra.workload_parts import ASSUMED, WorkloadOptions
+from inventory.states import EndPolicy
 from teams.access import user_of
 from teams.models import Role, User
 
@@ -77,7 +80,7 @@ def end_figure(claim: Claim) -> KeyFigure:
         sub = format_html("expired {when}", when=at(claim.expires_at))
         return KeyFigure("Grace ends", ago(deleted_at(claim)), sub)
     if claim.state == ClaimState.RELEASING:
-        return KeyFigure("Ends", "Releasing", "ends when no pod uses it")
+        return KeyFigure("Ends", "Releasing", release_end(claim))
     if claim.expires_at is not None:
         expires, grace = at(claim.expires_at), claim.profile_version.grace
         if grace:
@@ -89,6 +92,13 @@ def end_figure(claim: Claim) -> KeyFigure:
     return KeyFigure("Duration", duration(claim.duration), "from approval")
 
 
+def release_end(claim: Claim) -> str:
+    """Return when a claim that is being released ends."""
+    if claim.evict_at is None or claim.end_policy == EndPolicy.RUN:
+        return "ends when no pod uses it"
+    return format_html("pods are evicted {when}", when=at(claim.evict_at))
+
+
 def size_figure(claim: Claim) -> KeyFigure:
     if claim.delivery == Delivery.TEMPLATE:
         return KeyFigure(
@@ -98,7 +108,8 @@ def size_figure(claim: Claim) -> KeyFigure:
 
 
 def held_figure(facts: Facts) -> KeyFigure:
-    products = sorted({row.allocation.product for row in facts.held if row.allocation.product})
+    held = [row.allocation for row in facts.held if row.allocation.product]
+    products = sorted({f"{row.product} {row.part if row.share_id else ''}".strip() for row in held})
     sub = ", ".join(products) if facts.held else "nothing is billed"
     return KeyFigure("Held now", str(len(facts.held)), sub)
 
@@ -115,7 +126,12 @@ def lifecycle_context(facts: Facts, user: User) -> dict[str, Any]:
     successor = facts.successor
     predecessor = claim.replaces
     timed = may_change and claim.expires_at is not None
+    overstaying = holding_pods(facts.seen) if claim.state == ClaimState.RELEASING else []
+    may_evict = bool(overstaying) and not reason_not_to_release(user, claim, facts.role)
     return {
+        "can_evict": may_evict and claim.end_policy != EndPolicy.RUN and not eviction.is_due(claim),
+        "overstaying": overstaying,
+        "pods_after_end": pods_after_end(claim.end_policy),
         "can_extend": timed and successor is None,
         "can_shorten": timed and not in_grace(claim),
         "can_transfer": may_change,
@@ -127,7 +143,7 @@ def lifecycle_context(facts: Facts, user: User) -> dict[str, Any]:
         "may_release_predecessor": predecessor is not None
         and predecessor.state in RUNNING
         and not reason_not_to_release(user, predecessor, facts.role),
-        "extension": pending_extension(claim) if running else None,
+        "extension": pending_extension(claim) if running and facts.has("extensions") else None,
         "in_grace": in_grace(claim),
         "deleted_at": deleted_at(claim),
         "free_extension": ExtensionPolicy(claim, by=user).at_a_time if timed and successor is None else None,
@@ -312,7 +328,7 @@ def claim_context(facts: Facts, user: User) -> dict[str, Any]:
         "can_withdraw": claim.state == ClaimState.REQUESTED and may_end,
         "can_release": claim.state in RUNNING and may_end,
         "again_url": request_again_url(claim, facts.alternatives) if may_request else "",
-        **thread_context(claim, user, facts.role),
+        **thread_context(claim, user, facts.role, is_empty=not facts.has("comments")),
     } | lifecycle_context(facts, user)
 
 

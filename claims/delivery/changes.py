@@ -35,14 +35,14 @@ from inventory.models import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from inventory.sync.columns import disruption_reason
+from inventory.sync.columns import disruption_of
 
 HELD_FOR = timedelta(seconds=60)  # then another worker takes over from a dead one
 MAX_REVISIONS = 2  # at once, of up to 500 objects each: a crash repeats little, and a sweep ends
 DUE_AT_ONCE = 2000  # claims per sweep; the others are due with the next one
 SLICE = 400  # rows of a table in a sweep: 24,000 claims or objects take 15 minutes
 
-STANDING = Q(gone_at=None) & ~Q(owner="")
+HAS_OWNER = Q(gone_at=None) & ~Q(owner="")
 OURS = Q(deleting_since=None, origin=ResourceClaim.Origin.PORTAL)  # of ResourceClaims: written by the portal
 
 
@@ -147,8 +147,8 @@ def _read_objects(changes: Changes) -> None:
         changes.namespaces.add(namespace)
         names = frozenset(f"{namespace}/{used_name}" for used_name in (*claims, *templates))
         used.update(names)
-        if reason := disruption_reason(conditions or ()):
-            changes.disruptions.append(Disruption(name, uid, namespace, names, reason))
+        if disruption := disruption_of(conditions or ()):
+            changes.disruptions.append(Disruption(name, uid, namespace, names, *disruption))
     labels |= owner_labels(changes.cluster_id, used)
     changes.claim_ids.update(valid_ids(labels), claims_of_objects(changes.cluster_id, uids))
 
@@ -224,9 +224,9 @@ def _claims_after(after: str) -> tuple[set[UUID], str]:
 
 
 def _owners_after(model: type[ResourceClaim | ResourceClaimTemplate], after: str) -> tuple[set[UUID], str]:
-    standing = model._default_manager.filter(STANDING, pk__gt=int(after or 0)).order_by("pk")
+    owned = model._default_manager.filter(HAS_OWNER, pk__gt=int(after or 0)).order_by("pk")
     if model is ResourceClaim:
-        standing = standing.filter(OURS)
-    rows = list(standing.values_list("pk", "owner")[:SLICE])
+        owned = owned.filter(OURS)
+    rows = list(owned.values_list("pk", "owner")[:SLICE])
     ids = set(valid_ids({owner for _pk, owner in rows}))
     return ids, str(rows[-1][0]) if len(rows) == SLICE else ""

@@ -7,16 +7,21 @@ message, the portal finds its own object and leaves it unchanged.
 """
 
 from django.db.models import F
+from django.urls import reverse
 
-from claims.delivery import transitions
+from claims.delivery import eviction, transitions
 from claims.models import Claim, Delivery, TeamNamespace
+from claims.observation.drift import notify_eviction
+from claims.observation.observations import ENDED, observe
 from claims.plans import plan
 from claims.quotas import resource_quota_rounds
 from claims.states import DELIVERED, REMOVABLE, RUNNING, ClaimState
 from cluster.protocol import (
+    POD,
     RESOURCE_CLAIM,
     ClusterConflict,
     ClusterInvalid,
+    EvictionRefused,
     Gateway,
     Kind,
     Manifest,
@@ -24,6 +29,7 @@ from cluster.protocol import (
     Unreachable,
 )
 from inventory.clusters import gateway_for
+from inventory.models import Pod
 
 
 def deliver(claim_id: str) -> None:
@@ -74,6 +80,58 @@ def remove(claim_id: str) -> None:
         note_problem(claim, str(error))
 
 
+NOT_EVICTED = "Not evicted:"
+EVICTED_AT_ONCE = 100  # pods of a claim; the next sweep goes on
+
+
+def evict(claim_id: str) -> None:
+    """
+    Evict the pods of an ended claim whose time has come. Safe to repeat: a pod that ends is left alone.
+
+    Raises Unreachable after saving its sentence on the claim: try again.
+    """
+    claim = _read_claim(claim_id)
+    if claim is None or not eviction.is_due(claim) or not _is_writable(claim):
+        return
+    pods = eviction.holding_pods(observe([claim])[claim.pk])
+    try:
+        with gateway_for(claim.cluster) as gateway:
+            refusals = [_evict_pod(claim, pod, gateway) for pod in pods[:EVICTED_AT_ONCE]]
+    except Unreachable as error:
+        note_problem(claim, f"{claim.cluster} cannot be reached: {error} The portal keeps trying.")
+        raise
+    if refusal := next(filter(None, refusals), ""):
+        note_problem(claim, f"{NOT_EVICTED} {refusal} The portal keeps trying.")
+        eviction.notify_team(
+            claim,
+            key=f"not-evicted:{claim.pk}",
+            title=f"A pod of {claim} cannot be evicted",
+            body=f"{refusal} The portal keeps trying; the devices are billed until the pod ends.",
+            url=reverse("claims:detail", args=[claim.pk]),
+        )
+    elif claim.problem.startswith(NOT_EVICTED):
+        note_problem(claim, "")
+
+
+def _evict_pod(claim: Claim, pod: Pod, gateway: Gateway) -> str:
+    """Evict one pod unless it ends already or was replaced; return why the cluster refuses, else ""."""
+    try:
+        live = gateway.get(POD, pod.name, namespace=claim.namespace)
+        if live is None or live["metadata"]["uid"] != pod.uid or "deletionTimestamp" in live["metadata"]:
+            return ""
+        if (live.get("status") or {}).get("phase") in ENDED:
+            return ""
+        gateway.evict(pod.name, namespace=claim.namespace, uid=pod.uid)
+    except EvictionRefused as refusal:
+        return f"A PodDisruptionBudget protects the pod {pod.name}: {refusal.message.rstrip('.')}."
+    except ClusterConflict:
+        return ""  # replaced at this moment
+    except (Refused, ClusterInvalid) as error:
+        return error.message
+    notify_eviction(claim, pod)
+    return ""
+
+
 def label(claim_id: str) -> None:
     """
     Write the portal's labels on the object with the claim's uid; nothing else of it changes.
@@ -103,7 +161,7 @@ def note_problem(claim: Claim, problem: str) -> None:
 
 
 def _read_claim(claim_id: str) -> Claim | None:
-    related = ("cluster", "team", "profile_version__profile")
+    related = ("cluster", "team", "requested_by", "profile_version__profile")
     return Claim.objects.select_related(*related).filter(pk=claim_id).first()
 
 

@@ -17,6 +17,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from claims.delivery import transitions
+from claims.delivery.eviction import start_release
 from claims.models import Allocation, Alternative, Claim, ClaimCharge, Delivery, Quota
 from claims.observation.drift import Drift, find_drift, notify_drift
 from claims.observation.observations import (
@@ -116,7 +117,9 @@ def _new_allocations(claim: Claim, holdings: Collection[DeviceHolding]) -> list[
             device=holding.device,
             share_id=holding.share_id,
             started_at=holding.since,
-            **device_columns(devices.get((holding.driver, holding.pool, holding.device)), holding.consumed),
+            **allocation_columns(
+                devices.get((holding.driver, holding.pool, holding.device)), holding.consumed
+            ),
         )
         for holding in holdings
     ]
@@ -161,7 +164,7 @@ def _complete(claim: Claim, seen: Observation) -> list[Allocation]:
     return rows
 
 
-def device_columns(device: Device | None, consumed: Mapping[str, str] | None = None) -> dict[str, Any]:
+def allocation_columns(device: Device | None, consumed: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return the columns of an Allocation that are copied from a device, which may change or vanish later."""
     if device is None:
         return {}
@@ -448,10 +451,11 @@ def release_predecessors(claim_ids: Collection[UUID]) -> list[UUID]:
     """
     holding = Claim.objects.filter(pk__in=claim_ids, state=ClaimState.ALLOCATED, replaces__state__in=RUNNING)
     released = []
-    for successor in holding.select_related("replaces"):
+    related = [f"replaces__{name}" for name in ("team", "cluster", "requested_by", "profile_version")]
+    for successor in holding.select_related(*related):
         old = successor.replaces
         why = f"Replaced by {successor}, which holds its devices."
         with transaction.atomic():
-            if old is not None and old.advance(ClaimState.RELEASING, why=why):
+            if old is not None and start_release(old, why=why):
                 released.append(old.pk)
     return released

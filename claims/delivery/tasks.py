@@ -16,7 +16,7 @@ from celery import Task, shared_task
 from django.db.models import Exists, OuterRef, Q, TextField
 from django.db.models.functions import Cast
 
-from claims.delivery import changes, reconcile
+from claims.delivery import changes, eviction, reconcile
 from claims.delivery import deliver as delivery
 from claims.models import Claim, Delivery
 from claims.observation.drift import notify_disruptions
@@ -58,6 +58,12 @@ def remove(self: AnyTask, claim_id: str, *, patient: bool = True) -> None:
 
 
 @shared_task(bind=True)
+def evict(self: AnyTask, claim_id: str, *, patient: bool = True) -> None:
+    """Evict the pods of an ended claim whose time has come."""
+    run_with_retries(self, delivery.evict, claim_id, patient=patient)
+
+
+@shared_task(bind=True)
 def label(self: AnyTask, claim_id: str, *, patient: bool = True) -> None:
     """Write the portal's labels on the object of an adopted claim, or restore them."""
     run_with_retries(self, delivery.label, claim_id, patient=patient)
@@ -71,6 +77,9 @@ def sweep() -> None:
     for claim_id in claims_to_remove():
         queue_once(remove, claim_id)
     errors: list[Exception] = []
+    with _collecting(errors):
+        for claim_id in eviction.claims_to_evict():
+            queue_once(evict, claim_id)
     for cluster_id in changes.ensure_rows():
         with _collecting(errors):
             _reconcile_changes(cluster_id)
@@ -202,6 +211,6 @@ def claims_with_leftovers(claim_ids: Collection[UUID]) -> set[UUID]:
     labels = [str(claim_id) for claim_id in over]
     if not labels:
         return set()
-    claims = ResourceClaim.objects.filter(changes.STANDING, changes.OURS, owner__in=labels)
-    templates = ResourceClaimTemplate.objects.filter(changes.STANDING, owner__in=labels)
+    claims = ResourceClaim.objects.filter(changes.HAS_OWNER, changes.OURS, owner__in=labels)
+    templates = ResourceClaimTemplate.objects.filter(changes.HAS_OWNER, owner__in=labels)
     return {UUID(owner) for rows in (claims, templates) for owner in rows.values_list("owner", flat=True)}

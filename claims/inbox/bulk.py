@@ -24,7 +24,7 @@ from claims.lifecycle.extensions import reason_not_to_extend
 from claims.lifecycle.services import approve_extension, deny_extension
 from claims.models import Approval, Claim, Extension, Quota, QuotaRequest
 from claims.quotas.quota_requests import request_impact, until_words
-from claims.quotas.quota_usage import QuotaUsage, charged_quotas, quota_usage, team_usage
+from claims.quotas.quota_usage import QuotaUsage, team_usage
 from claims.quotas.services import approve_quota_request, deny_quota_request
 from claims.states import RUNNING, ClaimState
 from core.errors import Invalid, PortalError
@@ -161,21 +161,20 @@ class ReservedQuota:
         return f"{usage.label}: {self.without_request.used} → {usage.used} of {usage.limit} used"
 
 
-def reserved_quotas(claim: Claim) -> list[ReservedQuota]:
-    """Return the quotas that the claim counts against."""
+def reserved_quotas(claim: Claim, usages: Iterable[QuotaUsage] | None = None) -> list[ReservedQuota]:
+    """Return the quotas that the claim counts against; `usages` are those of its team, if it was read."""
     charge = {row.device_class: row.devices for row in claim.charges.all()}
-    alternatives = claim.alternatives.select_related("profile_version__profile")
-    profiles = {row.profile_version.profile: row.devices for row in alternatives}
-    profiles = profiles or {claim.profile_version.profile: claim.devices * claim.parallel}
-    devices_by_profile = {profile.pk: devices for profile, devices in profiles.items()}
+    profiles = {row.profile_version.profile_id: row.devices for row in claim.alternative_rows}
+    profiles = profiles or {claim.profile_version.profile_id: claim.devices * claim.parallel}
 
-    def requested(quota: Quota) -> int:
+    def requested(quota: Quota) -> int | None:
         if quota.profile_id:
-            return devices_by_profile[quota.profile_id]
-        return charge.get(quota.device_class, 0) if quota.device_class else claim.parallel
+            return profiles.get(quota.profile_id)
+        return charge.get(quota.device_class) if quota.device_class else claim.parallel
 
-    rows = charged_quotas(team=claim.team, charge=charge, profiles=profiles)
-    return [ReservedQuota(usage, requested(usage.quota)) for usage in quota_usage(rows)]
+    usages = team_usage([claim.team]) if usages is None else usages
+    rows = [(usage, requested(usage.quota)) for usage in sorted(usages, key=lambda usage: usage.quota.pk)]
+    return [ReservedQuota(usage, count) for usage, count in rows if count is not None]
 
 
 @dataclass(frozen=True, slots=True)

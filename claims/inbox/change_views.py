@@ -57,13 +57,17 @@ class ChangePreview:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def change(request: HttpRequest, claim_id: UUID) -> HttpResponse:
-    """GET previews the change in the address; POST approves the request with it."""
+    """
+    GET shows the requested values, or previews the change in the address; POST approves the request with it.
+
+    The card of the inbox fetches the form alone.
+    """
     claim = visible_claim(request, claim_id)
     if reason := reason_not_to_decide(user_of(request), claim):
         raise PermissionDenied(reason)
     if request.method == "POST":
         return approve_changed(request, claim)
-    form = ChangeForm(request.GET, claim=claim)
+    form = ChangeForm(request.GET or ChangeForm.requested_values(claim), claim=claim)
     return change_page(request, claim, form)
 
 
@@ -102,8 +106,17 @@ def change_page(
             preview = preview_change(claim, form)
         except Conflict as error:  # the profile cannot be requested at all
             refusal = refusal or error
-    page = {"claim": claim, "form": form, "refusal": refusal, "preview": preview, "waiting": pending}
-    fragment = "#preview" if request.headers.get("HX-Request") and request.method == "GET" else ""
+    page: dict[str, Any] = {
+        "claim": claim,
+        "form": form,
+        "refusal": refusal,
+        "preview": preview,
+        "waiting": pending,
+    }
+    fragment = ""
+    if request.headers.get("HX-Request") and request.method == "GET":
+        page["in_place"] = request.headers.get("HX-Target") != "preview"
+        fragment = "#form" if page["in_place"] else "#preview"
     return render(request, f"claims/inbox/change.html{fragment}", page, status=status)
 
 

@@ -7,22 +7,34 @@ telemetry, which is not the same as no use.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Count, Exists, OuterRef, Q
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import (
+    FilteredRelation,
+    OuterRef,
+    Q,
+    QuerySet,
+    prefetch_related_objects,
+)
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from claims.approvals.authority import effective_rule_on
-from claims.approvals.rules import approver_label
+from claims.approvals.rules import EffectiveRule, approver_label
 from claims.catalogue.listing import DeviceKind, kinds_for, max_prices
 from claims.inbox.bulk import ReservedQuota, reserved_quotas
 from claims.match_page import FunnelRow, funnel_rows
-from claims.models import Allocation, Claim, ClaimCharge
-from claims.requests.suggestions import suggestions_for
+from claims.models import Claim, ClaimCharge
+from claims.quotas.quota_usage import QuotaUsage, team_usage
+from claims.requests.suggestions import fitting_profiles
 from claims.states import FINAL, QUEUED, ClaimState
+from core.prepared import Prepared, Statement
 from core.text import counted
 from dra import match
 from dra.cluster_snapshot import ClusterSnapshot
@@ -53,19 +65,33 @@ class PastUse:
 
 
 def past_use(person: User, team: Team) -> PastUse:
-    """Return what `person` held for `team` in the last 90 days; three queries."""
+    """Return what `person` held for `team` in the last 90 days."""
     now = timezone.now()
     since = now - LOOKBACK
-    held = Q(allocations__ended_at=None) | Q(allocations__ended_at__gt=since)
-    requested = Claim.objects.filter(requested_by=person, team=team)
-    recent = Q(created_at__gte=since) | (Q(allocations__isnull=False) & held)
-    claims = list(requested.filter(recent).distinct())
+    claims: set[UUID] = set()
     seconds = 0.0
-    rows = Allocation.objects.filter(claim__in=claims).filter(Q(ended_at=None) | Q(ended_at__gt=since))
-    for start, end, fraction in rows.values_list("started_at", "ended_at", "fraction"):
-        seconds += (min(end or now, now) - max(start, since)).total_seconds() * float(fraction)
-    utilization: float | None = import_string(settings.PAST_UTILIZATION)(claims, since) if claims else None
+    for claim, start, end, fraction in PAST_ALLOCATIONS.rows(person.pk, team.pk, since):
+        claims.add(claim)
+        if start is not None:
+            seconds += (min(end or now, now) - max(start, since)).total_seconds() * float(fraction)
+    utilization = import_string(settings.PAST_UTILIZATION)(list(claims), since) if claims else None
     return PastUse(len(claims), seconds / 3600, utilization)
+
+
+def _past_allocations(person: UUID, team: UUID, since: datetime) -> QuerySet[Claim, Any]:
+    """
+    Return (claim, start, end, fraction) of what a person held for a team since then, and a row without an
+    allocation for each claim that they requested since then.
+    """
+    recent = FilteredRelation(
+        "allocations", condition=Q(allocations__ended_at=None) | Q(allocations__ended_at__gt=since)
+    )
+    claims = Claim.objects.filter(requested_by=person, team=team).annotate(recent=recent).order_by()
+    claims = claims.filter(Q(created_at__gte=since) | Q(recent__isnull=False))
+    return claims.values_list("pk", "recent__started_at", "recent__ended_at", "recent__fraction")
+
+
+PAST_ALLOCATIONS = Prepared(_past_allocations, UUID, UUID, datetime)
 
 
 @dataclass(frozen=True)
@@ -86,22 +112,25 @@ class Impact:
     approver: str  # "a team lead"
 
 
-def claim_impact(claim: Claim) -> Impact:
-    """Return the rows of the card of a pending claim."""
+def claim_impact(claim: Claim, effective_rule: EffectiveRule | None = None) -> Impact:
+    """Return the rows of the card of a pending claim; `effective_rule` is its rule, if it was read."""
+    prefetch_related_objects([claim], "charges")
     snapshot = current_snapshot(claim.cluster)
     preview = match.preview(snapshot, claim.spec, claims=claim.parallel)
-    effective_rule = effective_rule_on(claim)
+    effective_rule = effective_rule or effective_rule_on(claim)
     kinds = kinds_for(claim.cluster_id, snapshot, claim.spec)
-    cheaper, cheaper_slug = cheaper_profile(claim, snapshot, kinds)
+    usages = team_usage([claim.team])
+    cheaper, cheaper_slug = cheaper_profile(claim, snapshot, kinds, usages)
+    others = other_claims(claim)
     return Impact(
-        quotas=reserved_quotas(claim),
+        quotas=reserved_quotas(claim, usages),
         match=preview,
         funnel=funnel_rows(preview),
         kinds=kinds,
         age=ages(OF_DEVICES, cluster=claim.cluster)[0],
         share=share_of_free(claim, preview.free),
-        queue=queue_sentence(claim),
-        past_claims=past_claims(claim),
+        queue=queue_sentence(claim, others),
+        past_claims=past_claims(claim, others),
         past_use=past_use(claim.requested_by, claim.team).sentence,
         cheaper=cheaper,
         cheaper_slug=cheaper_slug,
@@ -119,11 +148,16 @@ def share_of_free(claim: Claim, free: int | None) -> str:
     return f"{needed} of {counted(free, 'free matching device')}; {max(free - needed, 0)} left."
 
 
-def cheaper_profile(claim: Claim, snapshot: ClusterSnapshot, kinds: frozenset[DeviceKind]) -> tuple[str, str]:
-    """Return a sentence on the cheapest profile that fits now and costs less, and its slug; "" if none."""
+def cheaper_profile(
+    claim: Claim, snapshot: ClusterSnapshot, kinds: frozenset[DeviceKind], usages: Sequence[QuotaUsage]
+) -> tuple[str, str]:
+    """
+    Return a sentence on the cheapest profile that gives as much, fits now and costs less, and its slug; "" if
+    none. `usages` are the quotas of the team.
+    """
     if claim.together:
         return "", ""  # no single profile replaces several
-    suggestions = suggestions_for(
+    suggestions = fitting_profiles(
         team=claim.team,
         cluster=claim.cluster,
         snapshot=snapshot,
@@ -131,7 +165,11 @@ def cheaper_profile(claim: Claim, snapshot: ClusterSnapshot, kinds: frozenset[De
         devices=claim.devices,
         parallel=claim.parallel,
         delivery=claim.delivery,
+        usages=usages,
+        satisfying=claim.spec,
     )
+    if not suggestions:
+        return "", ""
     own, *others = max_prices([kinds, *(suggestion.kinds for suggestion in suggestions)])
     if own is None:
         return "", ""
@@ -150,30 +188,54 @@ def cheaper_profile(claim: Claim, snapshot: ClusterSnapshot, kinds: frozenset[De
     return sentence, suggestion.profile.slug
 
 
-def queue_sentence(claim: Claim) -> str:
-    """Return how many claims wait for the same classes in the same cluster, without names of other teams."""
+@dataclass(frozen=True, slots=True)
+class OtherClaims:
+    """Claims beside a pending one: how many wait for devices of its classes, and how earlier ones ended."""
+
+    requests: int  # that wait for a decision, of all teams
+    of_team: int  # of these requests
+    pods: int  # approved claims that wait for a pod
+    ended: list[str]  # states of the requester's last claims in the team, the latest first
+
+
+def other_claims(claim: Claim) -> OtherClaims:
     classes = [row.device_class for row in claim.charges.all()]
-    charged = ClaimCharge.objects.filter(claim=OuterRef("pk"), device_class__in=classes, live=True)
-    same = Claim.objects.filter(Exists(charged), cluster=claim.cluster, state__in=QUEUED)
-    waiting = same.exclude(pk=claim.pk).aggregate(
-        requests=Count("pk", filter=Q(state=ClaimState.REQUESTED)),
-        of_team=Count("pk", filter=Q(state=ClaimState.REQUESTED, team=claim.team)),
-        pods=Count("pk", filter=Q(state=ClaimState.PROVISIONED)),
-    )
+    values = (claim.pk, claim.cluster_id, claim.team_id, claim.requested_by_id, classes)
+    return OtherClaims(*OTHER_CLAIMS.rows(*values)[0])
+
+
+def _other_claims(claim: UUID, cluster: UUID, team: UUID, person: UUID, device_class: str) -> Statement:
+    """Return the row of `OtherClaims`. The classes of a claim are an array: a join reads all charges."""
+    charges = ClaimCharge.objects.filter(claim=OuterRef("pk"), device_class=device_class).order_by()
+    queued = Claim.objects.filter(cluster=cluster, state__in=QUEUED).exclude(pk=claim).order_by()
+    classes = ArraySubquery(charges.values("device_class"))
+    text, values = queued.values_list("state", "team", classes).query.sql_with_params()
+    ended = Claim.objects.filter(requested_by=person, team=team, state__in=FINAL).order_by("-state_since")
+    past, past_values = ended.values_list("state")[:MAX_PAST_CLAIMS].query.sql_with_params()
+    sql = """SELECT count(*) FILTER (WHERE state = %s), count(*) FILTER (WHERE state = %s AND team = %s),
+             count(*) FILTER (WHERE state = %s), ARRAY({})
+             FROM ({}) AS queued(state, team, classes) WHERE classes <> '{{}}'"""
+    requested, provisioned = ClaimState.REQUESTED.value, ClaimState.PROVISIONED.value
+    return sql.format(past, text), (requested, requested, team, provisioned, *past_values, *values)
+
+
+OTHER_CLAIMS = Prepared(_other_claims, UUID, UUID, UUID, UUID, str, any_of="device_class")
+
+
+def queue_sentence(claim: Claim, others: OtherClaims) -> str:
+    """Return how many claims wait for the same classes in the same cluster, without names of other teams."""
     sentences = []
-    if count := waiting["requests"]:
-        others = counted(count, "other request waits", "other requests wait")
-        sentences.append(f"{others} for a decision, {waiting['of_team']} of {claim.team}.")
-    if count := waiting["pods"]:
-        sentences.append(f"{counted(count, 'approved claim waits', 'approved claims wait')} for a pod.")
+    if others.requests:
+        count = counted(others.requests, "other request waits", "other requests wait")
+        sentences.append(f"{count} for a decision, {others.of_team} of {claim.team}.")
+    if others.pods:
+        sentences.append(f"{counted(others.pods, 'approved claim waits', 'approved claims wait')} for a pod.")
     return " ".join(sentences) or "No other claim waits for these devices."
 
 
-def past_claims(claim: Claim) -> str:
+def past_claims(claim: Claim, others: OtherClaims) -> str:
     """Return how the last claims of the requester in the team ended."""
-    person = claim.requested_by
-    ended = Claim.objects.filter(requested_by=person, team=claim.team, state__in=FINAL)
-    states = list(ended.order_by("-state_since").values_list("state", flat=True)[:MAX_PAST_CLAIMS])
+    person, states = claim.requested_by, others.ended
     if not states:
         return f"{person.label} has no earlier claim in {claim.team}."
     counts = ", ".join(

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache, cached_property, reduce
+from functools import cache, cached_property, lru_cache, reduce
 from itertools import chain
 from operator import or_
 from typing import Any, Literal, NamedTuple, cast, overload
@@ -44,6 +44,7 @@ from claims.models import (
 )
 from claims.plans.changes import size_in_words
 from claims.states import ClaimState
+from core.filters import like_pattern
 from core.prepared import Prepared, by_keys, partial_object
 from core.times import duration, moment
 from teams.models import Membership, Team, User
@@ -103,16 +104,32 @@ class InboxSearch:
     team: str = ""
     profile: str = ""
 
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The pattern of LIKE of each word."""
+        return tuple(map(like_pattern, self.words.split()))
+
     def condition(self, fields: Sequence[str], team: str, *, profile_titles: bool = False) -> Q:
         """
         Return the condition on the team and the words: each word is in one of `fields`, or for claims, with
         `profile_titles`, in the title of a profile.
         """
         condition = Q()
-        for word in self.words.split():
-            matches = Q(*[(f"{field}__icontains", word) for field in fields], _connector=Q.OR)
-            condition &= (matches | names_profile(title__icontains=word)) if profile_titles else matches
+        for pattern in self.patterns:
+            matches = Q(*[(f"{field}__matches", pattern) for field in fields], _connector=Q.OR)
+            condition &= (matches | names_profile(title__matches=pattern)) if profile_titles else matches
         return condition & Q((team, self.team)) if self.team else condition
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSearch(InboxSearch):
+    """A search whose patterns are placeholders of a prepared query."""
+
+    placeholders: tuple[str, ...] = ()
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        return self.placeholders
 
 
 class Inbox:
@@ -136,7 +153,7 @@ class Inbox:
 
     def pending_decisions(self, tab: Tab) -> QuerySet[PendingDecision]:
         """Return the rows of a tab: "mine", "team" for the reader's teams, or "all" that they may see."""
-        return self._searched().filter(self._tab_condition(tab))
+        return self._searched().filter(self.tab_condition(tab))
 
     def counts(self) -> dict[Tab, int]:
         """Return the number of rows of each tab of pending requests, in one query."""
@@ -149,7 +166,15 @@ class Inbox:
     @cached_property
     def matches(self) -> dict[Tab, list[PendingRow]]:
         """The rows of each tab that match the search, in one query: all are read to count them."""
-        rows = _pending_rows(self, "all").annotate(in_team=_truth(self._tab_condition("team")))
+        search, user = self.search, self.user
+        patterns, slugs = search.patterns, [slug for slug in (search.team, search.profile) if slug]
+        query = _matches_query(
+            len(patterns),
+            has_team=bool(search.team),
+            has_profile=bool(search.profile),
+            is_admin=user.is_superuser,
+        )
+        rows = query.rows(user.pk, self.now or timezone.now(), *patterns, *slugs)
         matches = [(PendingRow(*columns), in_team) for *columns, in_team in rows]
         return {
             "mine": [row for row, _in_team in matches if row.is_mine],
@@ -157,7 +182,7 @@ class Inbox:
             "all": [row for row, _in_team in matches],
         }
 
-    def _tab_condition(self, tab: Tab) -> Q:
+    def tab_condition(self, tab: Tab) -> Q:
         if tab == "mine":
             return waits_for(self.user, now=self.now)
         if tab == "team":
@@ -269,6 +294,20 @@ def _count_query(*, is_admin: bool) -> Prepared:
         return f"SELECT {counts}", tuple(chain(*(values for _text, values in parts)))
 
     return Prepared(statement, UUID, datetime)
+
+
+@lru_cache(maxsize=32)
+def _matches_query(words: int, *, has_team: bool, has_profile: bool, is_admin: bool) -> Prepared:
+    """Return the query of the rows that match so many words, and of whether their team is the reader's."""
+
+    def rows(person: UUID, now: datetime, *texts: str) -> QuerySet[PendingDecision, Any]:
+        slugs = list(texts[words:])
+        team, profile = slugs.pop(0) if has_team else "", slugs.pop(0) if has_profile else ""
+        search = PreparedSearch(team=team, profile=profile, placeholders=texts[:words])
+        inbox = Inbox(User(pk=person, is_superuser=is_admin), search, now=now)
+        return _pending_rows(inbox, "all").annotate(in_team=_truth(inbox.tab_condition("team")))
+
+    return Prepared(rows, UUID, datetime, *(str for _text in range(words + has_team + has_profile)))
 
 
 def _person(pk: UUID | None, *names: str | None) -> User:
@@ -452,19 +491,16 @@ class DecidedItems(_Items):
     def __init__(self, inbox: Inbox, most: int | None = None) -> None:
         super().__init__(inbox)
         self.most = most
-        decided = ~Q(status=RequestStatus.WAITING) & Q(decided_at__isnull=False)
-        claims = inbox.claims().filter(decided_at__isnull=False).exclude(state=ClaimState.REQUESTED)
-        extensions, requests = inbox.extensions().filter(decided), inbox.quota_requests().filter(decided)
-        self.parts = (
-            _keys(claims, "claim"), _keys(extensions, "extension"), _keys(requests, "quota")
-        )  # fmt: skip
 
     @cached_property
     def total(self) -> int:
-        if self.most is None:
-            return int(_union(self.parts).count())
-        enough = self.most + 1
-        return min(int(_union([part[:enough] for part in self.parts]).count()), enough)
+        enough = None if self.most is None else self.most + 1
+        inbox = self.inbox
+        if inbox.search == InboxSearch():
+            ((count,),) = _decided_count(enough, is_admin=inbox.user.is_superuser).rows(inbox.user.pk)
+        else:
+            count = _first_decided(inbox, enough).count()
+        return int(count) if enough is None else min(int(count), enough)
 
     @property
     def is_open(self) -> bool:
@@ -482,14 +518,54 @@ class DecidedItems(_Items):
         # From the nearer end, so that an index has the order of each kind and few rows are read.
         is_backwards = start > self.total - stop and not self.is_open
         first, last = (self.total - stop, self.total - start) if is_backwards else (start, stop)
-        order = ("when", "-row") if is_backwards else ("-when", "row")
-        nearest = _union([part.order_by(*order)[:last] for part in self.parts])
-        keys = list(nearest.order_by(*order)[first:last])
+        if inbox.search == InboxSearch():
+            query = _decided_query(first, last, is_backwards=is_backwards, is_admin=inbox.user.is_superuser)
+            keys = query.rows(inbox.user.pk)
+        else:
+            keys = list(_decided_slice(inbox, first, last, is_backwards=is_backwards))
         if is_backwards:
             keys.reverse()
         ids = _ids_by_kind((kind, pk) for kind, pk, _when in keys)
         items = inbox.items(ids)
         return [items[pk] for _kind, pk, _when in keys if pk in items]
+
+
+def _decided_parts(inbox: Inbox) -> list[QuerySet[Any, Any]]:
+    decided = ~Q(status=RequestStatus.WAITING) & Q(decided_at__isnull=False)
+    claims = inbox.claims().filter(decided_at__isnull=False).exclude(state=ClaimState.REQUESTED)
+    extensions, requests = inbox.extensions().filter(decided), inbox.quota_requests().filter(decided)
+    return [_keys(claims, "claim"), _keys(extensions, "extension"), _keys(requests, "quota")]
+
+
+def _first_decided(inbox: Inbox, enough: int | None) -> QuerySet[Any, Any]:
+    """Return the keys of at most `enough` decided requests of each kind, of all with None."""
+    return _union([part[:enough] if enough else part for part in _decided_parts(inbox)]).order_by()
+
+
+def _decided_slice(inbox: Inbox, first: int, last: int, *, is_backwards: bool) -> QuerySet[Any, Any]:
+    """Return the keys from `first` to `last`, newest first, or oldest first if `is_backwards`."""
+    order = ("when", "-row") if is_backwards else ("-when", "row")
+    nearest = _union([part.order_by(*order)[:last] for part in _decided_parts(inbox)])
+    return nearest.order_by(*order)[first:last]
+
+
+@lru_cache(maxsize=8)
+def _decided_count(enough: int | None, *, is_admin: bool) -> Prepared:
+    def statement(person: UUID) -> tuple[str, tuple[Any, ...]]:
+        rows = _first_decided(Inbox(User(pk=person, is_superuser=is_admin)), enough)
+        text, values = rows.query.sql_with_params()
+        return f"SELECT COUNT(*) FROM ({text}) decided", values  # noqa: S608
+
+    return Prepared(statement, UUID)
+
+
+@lru_cache(maxsize=32)  # the first pages are read most
+def _decided_query(first: int, last: int, *, is_backwards: bool, is_admin: bool) -> Prepared:
+    def rows(person: UUID) -> QuerySet[Any, Any]:
+        inbox = Inbox(User(pk=person, is_superuser=is_admin))
+        return _decided_slice(inbox, first, last, is_backwards=is_backwards)
+
+    return Prepared(rows, UUID)
 
 
 def _ids_by_kind(keys: Iterable[tuple[str, UUID]]) -> dict[ItemKind, list[UUID]]:

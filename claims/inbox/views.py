@@ -28,6 +28,7 @@ from claims.approvals.authority import (
 )
 from claims.approvals.forms import ApproveForm, DenyForm
 from claims.approvals.services import reasons_for
+from claims.delivery.eviction import pods_after_end
 from claims.inbox.comments import comment_on_claim, comment_on_quota_request, open_question
 from claims.inbox.impact import claim_impact
 from claims.inbox.inbox import TABS, DecidedItems, Inbox, InboxSearch, Item, Tab
@@ -42,8 +43,8 @@ from core.errors import Conflict, Invalid, PortalError
 from core.filters import KeySelect
 from core.listing import MAX_COUNT, csv_response
 from core.text import counted
-from teams.access import role_in, user_of
-from teams.models import Membership, Role, Team, User
+from teams.access import reader_roles, role_in, user_of
+from teams.models import Role, Team, User
 
 PER_PAGE = 25
 KEPT_PARAMETERS = ("tab", "q", "team", "profile", "page")  # of the address, from card to card
@@ -79,15 +80,18 @@ def list_context(request: HttpRequest) -> dict[str, Any]:
         "query": query.urlencode(),
         "search": search,
         "is_filtered": any((search.words, search.team, search.profile)),
-        "team_select": team_select(user, search.team),
+        "team_select": team_select(request, search.team),
         "profiles": list(Profile.objects.visible_to(user).values_list("slug", "title")),
-        "edits_reasons": user.is_superuser or Membership.objects.filter(user=user, role__in=LEADS).exists(),
+        "edits_reasons": user.is_superuser or any(role in LEADS for role in reader_roles(request).values()),
     }
 
 
-def team_select(user: User, chosen: str) -> str:
+def team_select(request: HttpRequest, chosen: str) -> str:
     """Return the `<select>` of the teams that the reader sees, "" for fewer than two."""
-    slugs = list(Team.objects.visible_to(user).values_list("slug", flat=True))
+    if user_of(request).is_superuser:
+        slugs = list(Team.objects.values_list("slug", flat=True))
+    else:
+        slugs = sorted(team.slug for team in reader_roles(request))
     if len(slugs) < 2:
         return ""
     choices = [("", "Any team"), *((slug, slug) for slug in slugs)]
@@ -121,9 +125,11 @@ def csv_row(item: Item) -> tuple[object, ...]:
     )
 
 
-def thread_context(subject: Claim | QuotaRequest, user: User, role: Role | None) -> dict[str, Any]:
+def thread_context(
+    subject: Claim | QuotaRequest, user: User, role: Role | None, *, is_empty: bool = False
+) -> dict[str, Any]:
     """Return the context of a thread for a reader with this role in the team; `may_write`: may comment."""
-    comments = list(subject.comments.select_related("by"))
+    comments = [] if is_empty else list(subject.comments.select_related("by"))
     if isinstance(subject, Claim):
         pending, requester = subject.state == ClaimState.REQUESTED, subject.requested_by
     else:
@@ -164,6 +170,7 @@ def extension_card(request: HttpRequest, extension_id: UUID) -> dict[str, Any]:
         "title": claim.name,
         "extension": extension,
         "claim": claim,
+        "pods_after_end": pods_after_end(claim.end_policy),
         "reasons": reasons_for(claim.team) if pending else [],
     }
 
@@ -339,12 +346,16 @@ def approval_impact(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         # It was decided meanwhile: the page shows how.
         response = HttpResponse(headers={"HX-Refresh": "true"})
     else:
-        impact = claim_impact(claim) if claim.state == ClaimState.REQUESTED else None
-        card = claim_card(request, claim) | {"impact": impact}
+        authority = ApprovalAuthority(user_of(request), [claim.team])
+        impact = None
+        if claim.state == ClaimState.REQUESTED:
+            impact = claim_impact(claim, authority.rules.for_claim(claim))
         if is_part:
+            card = decision_context(claim, authority) | {"impact": impact}
             response = render(request, "claims/inbox/_impact.html", card)
         else:
-            response = render(request, "claims/inbox/approvals.html", list_context(request) | card)
+            card = list_context(request) | claim_card(request, claim, authority) | {"impact": impact}
+            response = render(request, "claims/inbox/approvals.html", card)
     patch_vary_headers(response, ["HX-Request"])
     return response
 
@@ -403,16 +414,28 @@ def card_with_error(
     return render(request, "claims/inbox/approvals.html", page, status=status)
 
 
-def claim_card(request: HttpRequest, claim: Claim) -> dict[str, Any]:
+def decision_context(claim: Claim, authority: ApprovalAuthority) -> dict[str, Any]:
+    """Return the context that the card of a claim and its impact share."""
+    pending = claim.state == ClaimState.REQUESTED
+    return {
+        "claim": claim,
+        "waiting": pending,
+        "total": claim.devices * claim.parallel,
+        "blocked_reason": authority.reason_not_to_decide(claim) if pending else "",
+    }
+
+
+def claim_card(
+    request: HttpRequest, claim: Claim, authority: ApprovalAuthority | None = None
+) -> dict[str, Any]:
     """
     Return the context of a claim's card: the request, and whether this reader decides. Its impact compares
     the request with all devices and profiles, so that `approval_impact` reads it when the card is open.
     """
     pending = claim.state == ClaimState.REQUESTED
     family, icon = LOOK[claim.state]
-    total = claim.devices * claim.parallel
     user = user_of(request)
-    authority = ApprovalAuthority(user, [claim.team])
+    authority = authority or ApprovalAuthority(user, [claim.team])
     _stage, first_approval = approval_stage(claim, authority.rules.for_claim(claim))
     again_url = ""
     if user.pk == claim.requested_by_id and not pending:
@@ -421,17 +444,14 @@ def claim_card(request: HttpRequest, claim: Claim) -> dict[str, Any]:
         "card": "claims/inbox/_card.html",
         "current": claim.pk,
         "title": claim.name,
-        "claim": claim,
+        **decision_context(claim, authority),
         "look": {"family": family, "icon": icon},
         "impact": None,
         "decision": None if pending else last_decision(claim),
-        "blocked_reason": authority.reason_not_to_decide(claim) if pending else "",
         "delegator": authority.delegator(claim),
         "first_approval": first_approval,
-        "waiting": pending,
-        "total": total,
         "reasons": reasons_for(claim.team) if pending else [],
         "again_url": again_url,
-        "approve_label": f"Approve {counted(total, 'device')}",
+        "approve_label": f"Approve {counted(claim.devices * claim.parallel, 'device')}",
         **thread_context(claim, user, role_in(user, claim.team)),
     }

@@ -15,6 +15,7 @@ from claims.lifecycle.services import (
     approve_extension,
     deny_extension,
     eligible_owners,
+    evict,
     extend,
     shorten,
     transfer,
@@ -86,7 +87,7 @@ class ApproveExtensionIn(Input):
 
 
 class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
-    """The actions on a running claim: extend, shorten, transfer, resize."""
+    """The actions on a running claim: extend, shorten, transfer, resize; and evict, once it has ended."""
 
     keyed_by_service = frozenset(("create", "extend", "resize"))
 
@@ -132,6 +133,13 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         return self.claim_response(
             resize(claim=self.get_object(), by=user, key=key, **fields), status.HTTP_201_CREATED
         )
+
+    @extend_schema(request=api_types.EndIn, responses=api_types.ClaimDetailOut)
+    @action(detail=True, methods=["post"])
+    def evict(self, request: Request, pk: str) -> Response:
+        """Evict the pods that still hold devices of an ended claim, if its end policy allows it."""
+        fields = validated_input(request, api_types.EndIn)
+        return self.claim_response(evict(claim=self.get_object(), by=user_of(request), **fields))
 
     @extend_schema(responses=ExtensionOut(many=True), filters=False)
     @action(detail=True, pagination_class=None)

@@ -9,13 +9,16 @@ from django.db.models import DateTimeField, ExpressionWrapper, F, Value
 from django.urls import reverse
 
 from claims.approvals import authority
+from claims.delivery.eviction import fate_of_pods, holding_pods, notify_team, start_release
 from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, duration_start, reason_not_to_extend
 from claims.models import Claim, Extension, RequestStatus
 from claims.observation.observations import observe
 from claims.plans.plan import delivery_kind
 from claims.states import RUNNING, ClaimState
+from core.text import counted
 from core.times import duration as in_words
 from core.times import utc_moment
+from inventory.states import EndPolicy
 from notify.models import Notice
 from notify.services import notify
 from teams.access import people_in
@@ -87,23 +90,16 @@ def _expire(claim: Claim, now: datetime) -> bool:
 def _release(claim: Claim) -> bool:
     end = claim.expires_at or claim.state_since
     why = f"Its time of {in_words(end - duration_start(claim))} is over."
-    if not claim.advance(ClaimState.RELEASING, why=why):
+    if not start_release(claim, why=why):
         return False
-    pods = [pod.name for pod in observe([claim])[claim.pk].users]
+    seen = observe([claim])[claim.pk]
+    if claim.end_policy != EndPolicy.RUN and holding_pods(seen):
+        return True  # `start_release` has notified people
+    pods = [pod.name for pod in seen.users]
     people = [claim.requested_by]
     if pods:
         people += people_in(claim.team, at_least=Role.LEAD)
-        body = (
-            (
-                f"The pod {', '.join(sorted(pods))} keeps its devices until it ends, and they are "
-                "billed until then."
-            )
-            if len(pods) == 1
-            else (
-                f"The pods {', '.join(sorted(pods))} keep their devices until they end, and they are "
-                "billed until then."
-            )
-        )
+        body = f"{fate_of_pods(claim, pods).rstrip('.')}, and they are billed until then."
     else:
         body = "No pod uses it; its devices are free again."
     notify(
@@ -144,6 +140,39 @@ def remind(now: datetime) -> None:
             _notify_undecided(claim, key)
 
 
+REPORT_OVERSTAY_AFTER = (timedelta(days=7), timedelta(days=1))
+
+
+def report_overstays(now: datetime) -> None:
+    """Notify owner and leads of ended claims whose pods still hold devices; one query without any."""
+    ended = Claim.objects.filter(
+        state=ClaimState.RELEASING, state_since__lte=now - min(REPORT_OVERSTAY_AFTER)
+    )
+    due = {_overstay_key(claim, now): claim for claim in ended.select_related(*REMINDED_WITH)}
+    notified = _notified_keys(due)
+    fresh = {key: claim for key, claim in due.items() if (key, claim.requested_by_id) not in notified}
+    seen = observe(list(fresh.values())) if fresh else {}
+    for key, claim in fresh.items():
+        if pods := [pod.name for pod in holding_pods(seen[claim.pk])]:
+            billed = counted(len(seen[claim.pk].open), "device is", "devices are")
+            policy = claim.end_policy
+            page = "claims:evict" if policy == EndPolicy.ASK else "claims:detail"
+            fate = claim.problem if policy == EndPolicy.EVICT else fate_of_pods(claim, pods)
+            notify_team(
+                claim,
+                key=key,
+                title=f"{claim} ended {in_words(now - claim.state_since)} ago and still holds devices",
+                body=f"{billed} billed until its pods end: {', '.join(sorted(pods))}. {fate}".strip(),
+                url=reverse(page, args=[claim.pk]),
+            )
+
+
+def _overstay_key(claim: Claim, now: datetime) -> str:
+    """Return the key of the latest report that is due."""
+    after = next(span for span in REPORT_OVERSTAY_AFTER if claim.state_since <= now - span)
+    return f"overstay:{claim.pk}:{after.total_seconds():.0f}"
+
+
 def _due_reminder(claim: Claim, now: datetime) -> str:
     """Return the key of the reminder that is due now, "" if none is."""
     if claim.expires_at is None:
@@ -165,11 +194,7 @@ def _notify_end(claim: Claim, key: str, pods: list[str]) -> None:
         return
     sentences = [f"the portal deletes the {delivery_kind(claim.delivery).kind} {claim} in {claim.cluster}."]
     if pods:
-        sentences.append(
-            f"The pod {', '.join(sorted(pods))} keeps its devices until it ends."
-            if len(pods) == 1
-            else f"The pods {', '.join(sorted(pods))} keep their devices until they end."
-        )
+        sentences.append(fate_of_pods(claim, pods))
     else:
         sentences.append("No pod uses it now.")
     sentences.append(reason_not_to_extend(claim) or _how_to_extend(claim))

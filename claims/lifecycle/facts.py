@@ -71,9 +71,13 @@ class Facts:
     @cached_property
     def successor(self) -> Claim | None:
         """The claim that replaces this one or will replace it; None if that request failed."""
-        if self.claim.state == ClaimState.REQUESTED:
+        if self.claim.state == ClaimState.REQUESTED or not self.has("successors"):
             return None
         return self.claim.successors.exclude(state__in=NEVER_APPROVED).order_by("-created_at").first()
+
+    def has(self, related: str) -> bool:
+        """Return whether the claim may have such rows; `visible_claim` has asked for some of them."""
+        return bool(getattr(self.claim, f"has_{related}", True))
 
     @property
     def consumers(self) -> list[Pod]:
@@ -94,6 +98,7 @@ class Facts:
         claim = self.claim
         parts = f"{claim.pk} {claim.version} {self.role} {claim.problem} {self.seen.digest(claim)}"
         parts += f" {in_grace(claim)} {self.successor and self.successor.state}"
+        parts += f" {claim.end_policy} {claim.evict_at}"
         if self.age is not None:
             seen_at = self.age.seen_at
             parts += f" {seen_at and seen_at.timestamp() // AGE_STEP} {self.age.is_stale} {self.age.why}"
@@ -135,7 +140,7 @@ def _stamps(*, is_admin: bool) -> Prepared:
             .filter(pk=claim_id)
             .values_list(
                 *("state", "expires_at", "version", "problem", "observation_hash", "cluster__revision"),
-                *("cluster__halt_reason", role_subquery(user, team=OuterRef("team"))),
+                *("cluster__halt_reason", "cluster__end_policy", role_subquery(user, team=OuterRef("team"))),
                 Subquery(successors.order_by("-created_at").values("state")[:1]),
                 ArraySubquery(freshness.order_by("pk").values("error")),
                 ArraySubquery(freshness.order_by("pk").values("seen_at")),

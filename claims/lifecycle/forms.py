@@ -9,6 +9,7 @@ from typing import Any, cast
 from django import forms
 from django.core.exceptions import ValidationError
 
+from core.inputs import PersonField
 from core.times import parse_duration, spell_duration
 from teams.models import User
 
@@ -58,11 +59,6 @@ class ExtendForm(forms.Form):
 
 class ShortenForm(forms.Form):
     until = LocalMoment(label="New end", error_messages={"required": "Enter the new end."})
-
-
-class PersonField(forms.ModelChoiceField[User]):
-    def label_from_instance(self, obj: User) -> str:
-        return obj.label
 
 
 class TransferForm(forms.Form):

@@ -1,5 +1,6 @@
 """Withdraw, release, extend, shorten and transfer claims, and repair drift of a claim's object."""
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,8 @@ from django.utils import timezone
 
 from claims.access import lock_claim, lock_owned_claim, reason_not_to_release, require_running
 from claims.approvals import authority
-from claims.delivery import tasks
+from claims.delivery import eviction, tasks
+from claims.delivery.eviction import start_release
 from claims.lifecycle.extensions import (
     ExtensionPolicy,
     deleted_at,
@@ -26,6 +28,7 @@ from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
 from core.times import duration as in_words
 from core.times import moment, require_date, utc_moment
 from core.transactions import after_commit, lock_row
+from inventory.states import EndPolicy
 from notify.services import notify
 from teams.access import people_in, require_role
 from teams.models import Role, Team, User
@@ -61,10 +64,37 @@ def release(*, claim: Claim, by: User, reason: str = "") -> Claim:
         raise IllegalTransition(
             f"{claim} holds nothing that could be released; it is “{claim.get_state_display()}”."
         )
-    if not claim.advance(ClaimState.RELEASING, why=reason.strip() or "Released by its team.", by=by):
+    if not start_release(claim, why=reason.strip() or "Released by its team.", by=by):
         raise _state_conflict(claim)
     after_commit(tasks.remove, str(claim.pk))
     return claim
+
+
+@transaction.atomic(durable=True)
+def evict(*, claim: Claim, by: User, reason: str = "") -> Claim:
+    """
+    Evict the pods that still hold devices of an ended claim, now. Repeating it changes nothing.
+
+    Raises Forbidden, and Conflict unless the claim is being released and its end policy allows it.
+    """
+    claim = _lock_owned_claim(claim, by)
+    if eviction.is_due(claim):
+        return claim
+    pods = eviction.holding_pods(observe([claim])[claim.pk])
+    if refusal := reason_not_to_evict(claim, [pod.name for pod in pods]):
+        raise Conflict(refusal)
+    eviction.evict_now(claim, pods, by=by, why=reason.strip())
+    after_commit(tasks.evict, str(claim.pk))
+    return claim
+
+
+def reason_not_to_evict(claim: Claim, pods: Collection[str]) -> str:
+    """Return why the pods of a claim cannot be evicted, "" if they can; `pods` are those with devices."""
+    if claim.state != ClaimState.RELEASING:
+        return f"{claim} is “{claim.get_state_display()}”; pods are evicted only while it is released."
+    if claim.end_policy == EndPolicy.RUN:
+        return f"The end policy of {claim} is to {claim.end_policy.label}; end them in the cluster."
+    return "" if pods else f"No pod holds devices of {claim} any more, or all of them are ending."
 
 
 def _lock_owned_claim(claim: Claim, by: User) -> Claim:
@@ -72,7 +102,8 @@ def _lock_owned_claim(claim: Claim, by: User) -> Claim:
     Read the claim under its lock: a release is meant whether or not a pod gets the devices at this moment.
     """
     role = require_role(by, claim.team, at_least=Role.MEMBER)
-    claim = lock_row(Claim.objects.select_related("team", "requested_by"), claim.pk)
+    related = ("team", "cluster", "requested_by", "profile_version")
+    claim = lock_row(Claim.objects.select_related(*related), claim.pk)
     if reason := reason_not_to_release(by, claim, role):
         raise Forbidden(reason)
     return claim

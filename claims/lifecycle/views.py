@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from uuid import UUID, uuid4
 
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
@@ -20,6 +21,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from claims.access import reason_not_to_release, visible_claim
 from claims.approvals.forms import EndForm
+from claims.delivery.eviction import holding_pods, pods_after_end, pods_named
 from claims.lifecycle import services
 from claims.lifecycle.extensions import ExtensionPolicy, pending_extension, reason_not_to_extend
 from claims.lifecycle.facts import Facts, claim_facts
@@ -35,7 +37,8 @@ from claims.states import RUNNING, ClaimState
 from core import undo
 from core.errors import Conflict, Invalid, PortalError
 from core.text import counted
-from core.times import moment, spell_duration
+from core.times import duration, moment, spell_duration
+from inventory.states import EndPolicy
 from teams.access import role_in, user_of
 from teams.models import User
 
@@ -49,6 +52,7 @@ class EndAction:
     button: str
     done: str
     service: Callable[..., Claim]
+    refusal: str = ""  # why it is not possible now
 
 
 def withdraw_ending(facts: Facts) -> EndAction:
@@ -83,15 +87,39 @@ def release_ending(facts: Facts) -> EndAction:
     )
 
 
+def evict_ending(facts: Facts) -> EndAction:
+    claim, pods = facts.claim, holding_pods(facts.seen)
+    names = pods_named(pod.name for pod in pods)
+    return EndAction(
+        question=f"Evict the pods of {claim}?",
+        effects=[
+            ("player-eject", f"Kubernetes ends {names}, with the grace period of the pod."),
+            ("shield-lock", "A PodDisruptionBudget may refuse it; the portal then keeps trying."),
+            ("circle-check", f"{counted(len(facts.held), 'device is', 'devices are')} free once they end."),
+            ("refresh", "A Deployment or Job starts its pods again; without the claim they stay pending."),
+        ],
+        button=f"Evict {counted(len(pods), 'pod')}",
+        done=f"The pods of {claim} are being evicted.",
+        service=services.evict,
+        refusal=services.reason_not_to_evict(claim, [pod.name for pod in pods]),
+    )
+
+
 def pods_sentence(facts: Facts) -> str:
-    count = len(facts.consumers)
+    count, policy = len(facts.consumers), facts.claim.end_policy
     if not count:
         return "No pod uses it now."
     names = ", ".join(pod.name for pod in facts.consumers[:3]) + (" …" if count > 3 else "")
+    pods = counted(count, "pod")
+    if policy == EndPolicy.EVICT:
+        notice = duration(settings.EVICTION_NOTICE)
+        return f"{pods} {'is' if count == 1 else 'are'} evicted {notice} after the end: {names}."
+    by_hand = " or is evicted by hand" if count == 1 else " or are evicted by hand"
+    more = by_hand if policy == EndPolicy.ASK else ""
     return (
-        f"{count} pod keeps running with its devices until it ends: {names}."
+        f"{pods} keeps running with its devices until it ends{more}: {names}."
         if count == 1
-        else f"{count} pods keep running with their devices until they end: {names}."
+        else f"{pods} keep running with their devices until they end{more}: {names}."
     )
 
 
@@ -110,6 +138,11 @@ def release(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     return end_claim(request, claim_id, release_ending, RUNNING)
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
+def evict(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    return end_claim(request, claim_id, evict_ending, (ClaimState.RELEASING,))
+
+
 def end_claim(
     request: HttpRequest,
     claim_id: UUID,
@@ -124,7 +157,9 @@ def end_claim(
     ending, form = ending_of(facts), EndForm(request.POST if request.method == "POST" else None)
     page = {"claim": claim, "ending": ending, "form": form}
     if request.method != "POST":
-        if claim.state not in possible:
+        if ending.refusal:
+            page["refusal"] = Conflict(ending.refusal)
+        elif claim.state not in possible:
             page["refusal"] = too_late_to_end(claim)
         return render(request, "claims/lifecycle/end.html", page)
     if not form.is_valid():
@@ -152,7 +187,7 @@ def too_late_to_end(claim: Claim) -> PortalError:
     return Conflict(f"{claim} is “{claim.get_state_display()}”; there is nothing left to end.")
 
 
-type Page = dict[str, Any]
+type PageContext = dict[str, Any]
 
 
 def owned_claim(request: HttpRequest, claim_id: UUID) -> Claim:
@@ -185,11 +220,12 @@ def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     proposed = next((span for span, option in options if option.at_once), None)
     sent = request.POST if request.method == "POST" else None
     form = ExtendForm(sent, end=claim.expires_at, span=proposed or timedelta(hours=24))
-    page: Page = {
+    page: PageContext = {
         "claim": claim,
         "form": form,
         "options": [(spell_duration(span), span, option) for span, option in options],
         "waiting": pending_extension(claim),
+        "pods_after_end": pods_after_end(claim.end_policy),
     }
     if typed := request.GET.get("until"):
         typed_form = ExtendForm({"until": typed}, end=claim.expires_at)
@@ -230,7 +266,7 @@ def extend_undo(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def shorten(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim, user = owned_claim(request, claim_id), user_of(request)
-    page: Page = {"claim": claim, "refusal": reason_not_to_change_end(claim)}
+    page: PageContext = {"claim": claim, "refusal": reason_not_to_change_end(claim)}
     if page["refusal"] is not None or claim.expires_at is None:
         return ask_or_act(request, "shorten", page)
     was = claim.expires_at
@@ -256,7 +292,7 @@ def transfer(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim, user = owned_claim(request, claim_id), user_of(request)
     people = [person for person in eligible_owners(claim.team) if person != claim.requested_by]
     form = TransferForm(request.POST if request.method == "POST" else None, heirs=people)
-    page: Page = {"claim": claim, "form": form, "nobody": not people}
+    page: PageContext = {"claim": claim, "form": form, "nobody": not people}
     if claim.state not in RUNNING:
         page["refusal"] = Conflict(
             f"{claim} is “{claim.get_state_display()}”; only a running claim can be transferred."

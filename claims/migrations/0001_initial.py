@@ -4,6 +4,7 @@ import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.functions.datetime
 import django.utils.timezone
+import django.db.models.expressions
 from django.db import migrations, models
 import core.filters
 import django.contrib.postgres.indexes
@@ -113,6 +114,7 @@ class Migration(migrations.Migration):
                 ('approved_hash', models.CharField(blank=True, default='', max_length=64)),
                 ('original_request', models.JSONField(null=True)),
                 ('expires_at', models.DateTimeField(null=True)),
+                ('evict_at', models.DateTimeField(null=True)),
                 ('object_uid', models.CharField(blank=True, default='', max_length=64)),
                 ('problem', models.TextField(blank=True, default='')),
                 ('observation_hash', models.CharField(blank=True, default='', max_length=64)),
@@ -261,6 +263,7 @@ class Migration(migrations.Migration):
                 ('default_duration', models.DurationField(default=datetime.timedelta(days=1))),
                 ('grace', models.DurationField(default=datetime.timedelta(0))),
                 ('extension', models.DurationField(default=datetime.timedelta(0))),
+                ('end_policy', models.CharField(choices=[('cluster', 'as the cluster'), ('run', 'let pods run'), ('ask', 'ask before eviction'), ('evict', 'evict pods')], default='cluster', max_length=7)),
                 ('deliveries', models.JSONField(default=list)),
                 ('approval', models.CharField(choices=[('automatic', 'automatic'), ('lead', 'lead'), ('admin', 'platform admin'), ('both', 'lead, then platform admin')], default='lead', max_length=9)),
                 ('automatic_devices', models.PositiveIntegerField(default=0)),
@@ -410,7 +413,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='claim',
             name='team',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='claims', to='teams.team'),
+            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='claims', to='teams.team'),
         ),
         migrations.AddField(
             model_name='approvalstep',
@@ -430,7 +433,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='claimcharge',
             name='claim',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='charges', to='claims.claim'),
+            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='charges', to='claims.claim'),
         ),
         migrations.AddField(
             model_name='comment',
@@ -563,7 +566,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='claim',
             name='profile_version',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='claims', to='claims.profileversion'),
+            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='claims', to='claims.profileversion'),
         ),
         migrations.AddField(
             model_name='alternative',
@@ -697,7 +700,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='claimcharge',
-            constraint=models.UniqueConstraint(fields=('claim', 'device_class'), name='claimcharge_once'),
+            constraint=models.UniqueConstraint(fields=('claim', 'device_class'), include=('devices', 'settled', 'carried'), name='claimcharge_once'),
         ),
         migrations.AddConstraint(
             model_name='claimcharge',
@@ -753,11 +756,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='claim',
-            index=models.Index(fields=['team', 'state'], name='claim_team_state'),
+            index=models.Index(fields=['team', 'state'], include=('id', 'created_at', 'profile_version', 'requested_by', 'decided_at'), name='claim_team_state'),
         ),
         migrations.AddIndex(
             model_name='claim',
-            index=models.Index(condition=models.Q(('state__in', ('released', 'denied', 'withdrawn', 'expired', 'failed')), _negated=True), fields=['team'], name='claim_live'),
+            index=models.Index(condition=models.Q(('state__in', ('released', 'denied', 'withdrawn', 'expired', 'failed')), _negated=True), fields=['team', 'state'], include=('id', 'profile_version', 'devices', 'parallel', 'carried', 'replaces'), name='claim_live'),
         ),
         migrations.AddIndex(
             model_name='claim',
@@ -793,7 +796,15 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='claim',
-            index=models.Index(condition=models.Q(('decided_at', None), _negated=True), fields=['-decided_at'], name='claim_decided'),
+            index=models.Index(fields=['profile_version', 'id'], name='claim_profile_version'),
+        ),
+        migrations.AddIndex(
+            model_name='claim',
+            index=models.Index(models.expressions.OrderBy(models.F('expires_at'), descending=True, nulls_last=True), models.expressions.OrderBy(models.F('id'), descending=True), name='claim_by_end'),
+        ),
+        migrations.AddIndex(
+            model_name='claim',
+            index=models.Index(condition=models.Q(models.Q(('decided_at', None), _negated=True), models.Q(('state', 'requested'), _negated=True)), fields=['-decided_at'], include=('id', 'team'), name='claim_decided'),
         ),
         migrations.AddConstraint(
             model_name='claim',
@@ -801,7 +812,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='claim',
-            constraint=models.UniqueConstraint(condition=models.Q(('state__in', ('released', 'denied', 'withdrawn', 'expired', 'failed')), _negated=True), fields=('cluster', 'namespace', 'name'), name='claim_name_free'),
+            constraint=models.UniqueConstraint(condition=models.Q(('state__in', ('released', 'denied', 'withdrawn', 'expired', 'failed')), _negated=True), fields=('cluster', 'namespace', 'name'), include=('id', 'state', 'parallel', 'delivery'), name='claim_name_free'),
         ),
         migrations.AddConstraint(
             model_name='claim',
@@ -846,6 +857,10 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='quotaincrease',
             constraint=models.CheckConstraint(condition=models.Q(('ends_at__gte', models.F('starts_at'))), name='quotaraise_ends_after_start'),
+        ),
+        migrations.AddIndex(
+            model_name='transition',
+            index=models.Index(fields=['at'], include=('old', 'new'), name='transition_at'),
         ),
         migrations.AddIndex(
             model_name='pendingdecision',

@@ -20,8 +20,10 @@ from claims.states import FINAL, GRANTED, LOOK, NEXT, ClaimState
 from core.errors import IllegalTransition
 from core.filters import Trigrams
 from core.models import uuid7
+from core.text import gib
 from core.times import moment
 from inventory.models import Cluster
+from inventory.states import EndPolicy
 from teams.models import Team, User
 
 
@@ -102,6 +104,8 @@ class Claim(models.Model):
     approved_hash = models.CharField(max_length=64, blank=True, default="")
     original_request = models.JSONField(null=True)
     expires_at = models.DateTimeField(null=True)
+    # When pods that still hold its devices are evicted; written by `claims.delivery.eviction` alone.
+    evict_at = models.DateTimeField(null=True)
     object_uid = models.CharField(
         max_length=64, blank=True, default=""
     )  # of the claim or template in the cluster
@@ -131,7 +135,7 @@ class Claim(models.Model):
             # Lists and quotas of a team read these two alone: its rows are spread over the whole table.
             models.Index(
                 fields=["team", "state"],
-                include=["id", "created_at", "profile_version", "requested_by"],
+                include=["id", "created_at", "profile_version", "requested_by", "decided_at"],
                 name="claim_team_state",
             ),
             models.Index(
@@ -166,6 +170,11 @@ class Claim(models.Model):
     @property
     def is_final(self) -> bool:
         return self.state in FINAL
+
+    @property
+    def end_policy(self) -> EndPolicy:
+        """What happens to its pods at its end; of several profiles, the one named first decides."""
+        return self.profile_version.end_policy_in(self.cluster)
 
     @property
     def badge(self) -> tuple[str, str, str]:
@@ -282,6 +291,7 @@ class Transition(models.Model):
 
     class Meta:
         ordering = ("at", "pk")
+        indexes = (models.Index(fields=["at"], include=["old", "new"], name="transition_at"),)
 
     def __str__(self) -> str:
         return f"{self.old} → {self.new}"
@@ -297,7 +307,7 @@ class ClaimCharge(models.Model):
     `live` is False once the claim is final; an index of live rows has the sum over all teams.
     """
 
-    claim = models.ForeignKey(Claim, models.CASCADE, related_name="charges")
+    claim = models.ForeignKey(Claim, models.CASCADE, related_name="charges", db_index=False)
     device_class = models.CharField(max_length=253)
     devices = models.PositiveIntegerField()
     settled = models.PositiveIntegerField(null=True)
@@ -314,7 +324,11 @@ class ClaimCharge(models.Model):
             ),
         )
         constraints = (
-            models.UniqueConstraint(fields=["claim", "device_class"], name="claimcharge_once"),
+            models.UniqueConstraint(
+                fields=["claim", "device_class"],
+                include=["devices", "settled", "carried"],  # what the quotas of a team sum up
+                name="claimcharge_once",
+            ),
             models.CheckConstraint(
                 condition=Q(settled=None) | Q(settled__lte=F("devices")), name="claimcharge_settles_below"
             ),
@@ -429,6 +443,13 @@ class Allocation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.device} of {self.pool}"
+
+    @property
+    def part(self) -> str:
+        """What it holds of its device: its partition, or the memory of a share, as "20 GiB share"."""
+        if self.share_id:
+            return f"{gib(self.memory_bytes)} share" if self.memory_bytes else "share"
+        return self.partition
 
 
 class RequestStatus(models.TextChoices):

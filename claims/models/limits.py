@@ -16,6 +16,7 @@ from typing import Annotated, Any, get_type_hints
 from django.db import models
 
 from core.times import duration
+from inventory.states import EndPolicy
 
 MAX_DEVICES = 1024  # that any limit can name
 
@@ -30,6 +31,15 @@ class Approval(models.TextChoices):
     LEAD = "lead", "lead"
     ADMIN = "admin", "platform admin"
     BOTH = "both", "lead, then platform admin"
+
+
+class ProfileEndPolicy(models.TextChoices):
+    """The end policy of a profile: that of the cluster, or one of `inventory.states.EndPolicy`."""
+
+    CLUSTER = "cluster", "as the cluster"
+    RUN = EndPolicy.RUN.value, EndPolicy.RUN.label
+    ASK = EndPolicy.ASK.value, EndPolicy.ASK.label
+    EVICT = EndPolicy.EVICT.value, EndPolicy.EVICT.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +72,7 @@ class Choices:
     choices: type[models.TextChoices]
 
 
-type Kind = Text | Number | Duration | Choice | Choices
+type LimitKind = Text | Number | Duration | Choice | Choices
 
 
 class Group(IntEnum):
@@ -83,7 +93,7 @@ class Limit:
     `key` is its path in the YAML file. `name` and `default` are those of the field of `ProfileLimits`.
     """
 
-    kind: Kind
+    kind: LimitKind
     label: str
     key: str
     group: Group
@@ -162,6 +172,16 @@ class ProfileLimits:
             help_text="At a time, within the max duration. Empty: every extension needs approval.",
         ),
     ] = timedelta(0)
+    end_policy: Annotated[
+        str,
+        Limit(
+            Choice(ProfileEndPolicy),
+            "End policy",
+            key="limits.endPolicy",
+            group=Group.END,
+            help_text="What happens to pods that still use a claim after its end. Evictions are announced.",
+        ),
+    ] = ProfileEndPolicy.CLUSTER
     deliveries: Annotated[
         tuple[str, ...],
         Limit(Choices(Delivery), "Delivery", key="limits.deliveries", group=Group.DELIVERY),
@@ -227,6 +247,8 @@ class ProfileLimits:
             problems["deliveries"] = "A profile needs at least one kind of delivery."
         if self.approval not in Approval.values:
             problems["approval"] = f"“{self.approval}” is not a kind of approval."
+        if self.end_policy not in ProfileEndPolicy.values:
+            problems["end_policy"] = f"“{self.end_policy}” is not an end policy."
         return problems
 
 

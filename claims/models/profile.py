@@ -9,8 +9,10 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from claims.models.limits import LIMITS, Approval, ProfileLimits
+from claims.models.limits import LIMITS, Approval, ProfileEndPolicy, ProfileLimits
 from core.models import uuid7
+from inventory.models import Cluster
+from inventory.states import EndPolicy
 from teams.models import Team, User
 
 
@@ -67,6 +69,7 @@ class ProfileVersion(models.Model):
     default_duration = models.DurationField(default=ProfileLimits.default_duration)
     grace = models.DurationField(default=ProfileLimits.grace)
     extension = models.DurationField(default=ProfileLimits.extension)
+    end_policy = models.CharField(max_length=7, choices=ProfileEndPolicy, default=ProfileLimits.end_policy)
     deliveries = models.JSONField(default=list)  # of Delivery
     approval = models.CharField(max_length=9, choices=Approval, default=ProfileLimits.approval)
     automatic_devices = models.PositiveIntegerField(default=ProfileLimits.automatic_devices)
@@ -89,6 +92,11 @@ class ProfileVersion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.profile} v{self.number}"
+
+    def end_policy_in(self, cluster: Cluster) -> EndPolicy:
+        """Return what happens to pods at the end of a claim there: as this says, or else the cluster."""
+        as_cluster = self.end_policy == ProfileEndPolicy.CLUSTER
+        return EndPolicy(cluster.end_policy if as_cluster else self.end_policy)
 
     @property
     def limits(self) -> ProfileLimits:

@@ -15,15 +15,15 @@ from django.urls import reverse
 from claims.models import Claim, Delivery
 from claims.observation.observations import Observation, owner_labels
 from claims.plans.plan import delivery_kind
-from claims.states import USABLE, ClaimState
+from claims.states import DELIVERED, USABLE, ClaimState
 from core.inputs import valid_ids
 from dra.manifests import spec_hash
-from inventory.models import ResourceClaim, ResourceClaimTemplate
+from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
 from notify.services import notify
 from teams.models import User
 
 DELETED, DELETING, REPLACED, REPLACED_AND_EDITED = "deleted", "deleting", "replaced", "replaced-edited"
-EDITED, UNLABELED, GENERATED_DIFFER, OVER_USE = "edited", "unlabelled", "generated-differ", "over-use"
+EDITED, UNLABELED, GENERATED_DIFFER, OVER_USE = "edited", "unlabeled", "generated-differ", "over-use"
 
 TITLES: Mapping[str, str] = {
     DELETED: "%(claim)s was deleted by somebody else",
@@ -80,11 +80,12 @@ def notify_drift(claim: Claim, drift: Drift) -> None:
 
 
 # Reasons of the pod condition DisruptionTarget. A pod that somebody deletes has no such condition.
+EVICTED = "EvictionByEvictionAPI"
 DISRUPTIONS: Mapping[str, str] = {
     "DeletionByDeviceTaintManager": "one of its devices has a NoExecute taint, so it is broken or drained.",
     "DeletionByTaintManager": "its node has a NoExecute taint, often because it is not ready.",
     "PreemptionByScheduler": "a pod of higher priority took its place.",
-    "EvictionByEvictionAPI": "somebody evicted it, for example to drain its node.",
+    EVICTED: "somebody evicted it, for example to drain its node.",
     "TerminationByKubelet": "its node ran out of memory or disk, or shuts down.",
     "DeletionByPodGC": "its node does not exist any more.",
 }
@@ -92,31 +93,56 @@ DISRUPTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Disruption:
-    """A pod that Kubernetes ends. `names` are "namespace/name" of its claims and templates."""
+    """
+    A pod that Kubernetes ends. `names` are "namespace/name" of its claims and templates.
+
+    `reason` and `message` are those of the condition DisruptionTarget.
+    """
 
     pod: str
     uid: str
     namespace: str
     names: frozenset[str]
     reason: str
+    message: str = ""
 
 
 def notify_disruptions(cluster_id: UUID, disruptions: Iterable[Disruption]) -> None:
     """Tell the owners of the claims that the pods use, once per pod."""
     for disruption in disruptions:
         ids = valid_ids(owner_labels(cluster_id, disruption.names))
-        here = Claim.objects.filter(cluster=cluster_id, namespace=disruption.namespace, state__in=USABLE)
+        here = Claim.objects.filter(cluster=cluster_id, namespace=disruption.namespace, state__in=DELIVERED)
         why = DISRUPTIONS.get(disruption.reason, f"the cluster gives the reason {disruption.reason}.")
         for claim in here.filter(pk__in=ids).select_related("requested_by"):
-            notify(
-                [claim.requested_by],
-                team_id=claim.team_id,
-                key=f"disrupted:{claim.pk}:{disruption.uid}",
-                title=f"Kubernetes stopped the pod {disruption.pod} of {claim}",
-                body=f"The reason: {why} Start it again, unless a Job or Deployment does. The claim stays.",
-                url=reverse("claims:detail", args=[claim.pk]),
-                important=True,
-            )
+            _notify_disruption(claim, disruption, why)
+
+
+def notify_eviction(claim: Claim, pod: Pod) -> None:
+    """Tell the owner of an ended claim, and of other claims that the pod uses, that the portal evicted it."""
+    names = frozenset(f"{pod.namespace}/{name}" for name in (*pod.claims, *pod.templates))
+    disruption = Disruption(pod.name, pod.uid, pod.namespace, names, EVICTED)
+    ids = {*valid_ids(owner_labels(claim.cluster_id, names)), claim.pk}
+    here = Claim.objects.filter(cluster=claim.cluster_id, namespace=pod.namespace, state__in=DELIVERED)
+    for other in here.filter(pk__in=ids).select_related("requested_by"):
+        _notify_disruption(other, disruption, f"{claim} has ended, so its pods are evicted.")
+
+
+def _notify_disruption(claim: Claim, disruption: Disruption, why: str) -> None:
+    over = claim.state == ClaimState.RELEASING
+    if over and disruption.reason == EVICTED and claim.evict_at is not None:
+        why = "the claim has ended, so its pods are evicted."
+    if disruption.message:
+        why = f"{why} Kubernetes says: “{disruption.message.strip().rstrip('.')[:300]}.”"
+    then = "Start it again, unless a Job or Deployment does. The claim stays."
+    notify(
+        [claim.requested_by],
+        team_id=claim.team_id,
+        key=f"disrupted:{claim.pk}:{disruption.uid}",
+        title=f"Kubernetes stopped the pod {disruption.pod} of {claim}",
+        body=f"The reason: {why} {'Its devices are free once it has ended.' if over else then}",
+        url=reverse("claims:detail", args=[claim.pk]),
+        important=True,
+    )
 
 
 def _drift_of_failed(claim: Claim, seen: Observation) -> Drift | None:
@@ -148,7 +174,7 @@ def _object_drift(
     if not same:
         text = (
             "%(kind)s %(name)s differs from what was approved: its spec is %(seen)s, "
-            "approved was %(mine)s. Release this claim and ask again."
+            "approved was %(mine)s. Release this claim and request it again."
         )
         return Drift(EDITED, text % (named | hashes), f"{row.uid}:{seen_hash[:8]}")
     if row.owner != str(claim.pk):
@@ -184,14 +210,14 @@ def _recreation_drift(named: Mapping[str, Any], about: str, *, same: bool) -> Dr
     if same:
         text = (
             "%(kind)s %(name)s was deleted and recreated by somebody other than the portal. It asks for "
-            "what was approved, but it is another object. Release this claim and ask again, or have a "
+            "what was approved, but it is another object. Release this claim and request it again, or have a "
             "platform admin accept the new object."
         )
         return Drift(REPLACED, text % named, about)
     text = (
         "%(kind)s %(name)s was deleted and recreated by somebody other than the portal, and "
         "differs from what was approved: its spec is %(seen)s, approved was %(mine)s. Release this claim "
-        "and ask again."
+        "and request it again."
     )
     return Drift(REPLACED_AND_EDITED, text % named, about)
 

@@ -71,13 +71,13 @@ def unmanaged_use_claims(
     """
     claims = Claim.objects.filter(cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
     same_name = Q(name=OuterRef("name")) | Q(delivery=Delivery.TEMPLATE)
-    labelled = claims.filter(same_name, pk=OuterRef("named"))
+    labeled = claims.filter(same_name, pk=OuterRef("named"))
     adopted = claims.live().filter(object_uid=OuterRef("uid"))
     compared = Q(ownership__gt=Ownership.NOT_COMPARED)
     return (
         ResourceClaim.objects.filter(gone_at=None, ownership__lt=Ownership.MANAGED)
         .alias(named=labeled_claim_id())
-        .filter(compared | (~Exists(labelled) & ~Exists(adopted)), Exists(_places(teams)))
+        .filter(compared | (~Exists(labeled) & ~Exists(adopted)), Exists(_places(teams)))
     )
 
 

@@ -192,6 +192,7 @@ class RequestPlan:
     charge: dict[str, int]
     options: tuple[ProfileOption, ...] = ()
     together: bool = False
+    mirrored: tuple[int, str] | None = None  # revision and version of the cluster, when the plan was made
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -247,7 +248,7 @@ def plan_request(
     """
     combined = combine((profile, devices), alternatives=alternatives, further=together)
     spec, version = combined.spec, combined.options[0].version
-    ((namespace, classes),) = PLACE.rows(team.pk, cluster.pk)
+    ((namespace, classes, revision, version_of_cluster),) = PLACE.rows(team.pk, cluster.pk)
     plan = RequestPlan(
         team=team,
         cluster=cluster,
@@ -264,6 +265,7 @@ def plan_request(
         charge={name: count * max(parallel, 0) for name, count in quota.charge(spec).items()},
         options=combined.options,
         together=bool(together),
+        mirrored=(revision, version_of_cluster),
     )
     plan.problems.extend(
         list(combined.problems)
@@ -278,10 +280,13 @@ def plan_request(
 
 
 def _place(team: UUID, cluster: UUID) -> QuerySet[Cluster, Any]:
-    """Return the namespace of the team in the cluster, null without one, and the classes of the cluster."""
+    """
+    Return the namespace of the team in the cluster, null without one, and the classes of the cluster, its
+    revision and its version.
+    """
     namespace = TeamNamespace.objects.filter(team=team, cluster=OuterRef("pk")).values("namespace")
     classes = DeviceClass.objects.filter(cluster=OuterRef("pk"), gone_at=None).order_by().values("name")
-    columns = (Subquery(namespace), ArraySubquery(classes))
+    columns = (Subquery(namespace), ArraySubquery(classes), "revision", "version")
     return Cluster.objects.filter(pk=cluster).order_by().values_list(*columns)
 
 

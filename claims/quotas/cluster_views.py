@@ -22,7 +22,7 @@ from core.errors import Invalid, PortalError
 from dra import quota
 from inventory.clusters import write_quotas
 from inventory.models import Cluster, Namespace
-from teams.access import is_platform_admin
+from teams.access import is_platform_admin, user_of
 
 TEAMS_PER_PAGE = 10
 
@@ -39,7 +39,7 @@ class WrittenQuotaLine:
     free: int
     written: str
     used: str
-    standing: QuotaUsage
+    usage: QuotaUsage
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def cluster_quotas_write(request: HttpRequest, name: str) -> HttpResponse:
     """Enforce quotas in the cluster from now on."""
     cluster = cluster_for(request, name)
     try:
-        write_quotas(name=cluster.name, write=True)
+        write_quotas(name=cluster.name, write=True, by=user_of(request))
         write_cluster.delay(str(cluster.pk))
         messages.success(request, f"Quotas are now written to {cluster}.")
     except PortalError as refusal:
@@ -94,7 +94,7 @@ def cluster_quotas_stop(request: HttpRequest, name: str) -> HttpResponse:
     """Show which objects are deleted and which stay, then delete the quotas."""
     cluster = cluster_for(request, name)
     if request.method == "POST":
-        write_quotas(name=cluster.name, write=False)
+        write_quotas(name=cluster.name, write=False, by=user_of(request))
         write_cluster.delay(str(cluster.pk))
         messages.success(request, f"The portal's quotas are being removed from {cluster}.")
         return redirect("claims:cluster_quotas", cluster.name)
@@ -194,7 +194,7 @@ def policies(request: HttpRequest, name: str) -> HttpResponse:
         "account": account,
         "warn": action == PolicyAction.WARN,
         "mode": "=".join(MODE),
-        "labelled": Namespace.objects.filter(
+        "labeled": Namespace.objects.filter(
             cluster=cluster, gone_at=None, **{f"labels__{MODE[0]}": MODE[1]}
         ).values_list("name", flat=True),
     }

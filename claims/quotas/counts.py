@@ -8,14 +8,13 @@ claim. They are counted by the rules of Kubernetes' own quota.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import (
     Case,
     CharField,
@@ -39,7 +38,7 @@ from django.utils import timezone
 from claims.models import Alternative, Claim, ClaimCharge, Quota, QuotaIncrease, TeamNamespace
 from claims.observation.unmanaged import unmanaged_use_claims
 from claims.states import LIVE, ClaimState
-from core.prepared import Prepared, Statement
+from core.prepared import Parameter, Prepared, Statement
 from dra.quota import (
     RESOURCE_PREFIX,
     charge,
@@ -89,9 +88,7 @@ type UnmanagedByTeam = Mapping[UUID, Sequence[UnmanagedUse]]  # by team
 def unmanaged_use(teams: Collection[UUID]) -> dict[UUID, list[UnmanagedUse]]:
     """Return the unmanaged use by team; one query, and one more where pods request devices by number."""
     usage: dict[UUID, list[UnmanagedUse]] = defaultdict(list)
-    teams = list(teams)
-    rows = UNMANAGED_ROWS.rows(*teams) if len(teams) == 1 else _unmanaged_rows(teams) if teams else []
-    for team, use in _unmanaged_uses(rows):
+    for team, use in _unmanaged_uses(UNMANAGED_ROWS.rows(teams)):
         usage[team].append(use)
     return usage
 
@@ -153,8 +150,20 @@ def _places() -> QuerySet[TeamNamespace]:
     return TeamNamespace.objects.filter(cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
 
 
+class OfTeams:
+    """A query of one team, and the same query of many: PostgreSQL plans the two differently."""
+
+    def __init__(self, build: Callable[..., QuerySet[Any, Any] | Statement], *types: Parameter) -> None:
+        self.of_one, self.of_many = Prepared(build, *types), Prepared(build, *types, any_of="team_id")
+
+    def rows(self, teams: Collection[UUID], *values: object) -> Sequence[tuple[Any, ...]]:
+        if len(teams) == 1:
+            return self.of_one.rows(*teams, *values)
+        return self.of_many.rows(list(teams), *values) if teams else ()
+
+
 # These run in each preview and in each request, there under the lock of the quota.
-UNMANAGED_ROWS = Prepared(lambda team: _unmanaged_rows([team]), UUID)
+UNMANAGED_ROWS = OfTeams(lambda team: _unmanaged_rows([team]), UUID)
 
 
 def _used_by_all(device_class: str) -> Statement:
@@ -182,12 +191,16 @@ def _unmanaged_uses(rows: Iterable[UseRow]) -> Iterator[tuple[UUID, UnmanagedUse
     rows = list(rows)
     pods_in = {row[2] for row in rows if row[1] == POD}
     carried = _extended_names(pods_in) if pods_in else {}
+    charges: dict[str | None, dict[str, int]] = {}  # by spec: most claims of a team have one of a few
     for team, kind, cluster, title, namespace, name, origin, part, seen, uid, node in rows:
-        requested, unseen = json.loads(part or "{}"), dict[str, int]()
+        unseen = dict[str, int]()
         if kind == POD:
-            counted, unseen = _charge_of_pod(requested, json.loads(seen or "{}"), carried.get(cluster, {}))
+            names = carried.get(cluster, {})
+            counted, unseen = _charge_of_pod(json.loads(part or "{}"), json.loads(seen or "{}"), names)
         else:
-            counted = charge(requested)
+            if part not in charges:
+                charges[part] = charge(json.loads(part or "{}"))
+            counted = charges[part]
         if counted or kind != POD:
             place = (cluster, title, namespace, name)
             yield team, UnmanagedUse(kind, *place, origin, counted, uid, unseen, node)
@@ -257,9 +270,9 @@ def count_quotas(quotas: Iterable[Quota], unmanaged: UnmanagedByTeam | None = No
     totals: dict[object, int] = defaultdict(int)
     now = timezone.now()
     if unmanaged is None:
-        counted, unmanaged = _standing(teams, now)
+        counted, unmanaged = _read_counts(teams, now)
     else:
-        counted = TOTALS.rows(*teams, now) if len(teams) == 1 else _totals(teams, now) if teams else ()
+        counted = TOTALS.rows(teams, now)
     for team, kind, key, state, count in counted:
         totals[team, kind, key, state == ClaimState.REQUESTED] += count
     return [
@@ -273,7 +286,7 @@ def count_quotas(quotas: Iterable[Quota], unmanaged: UnmanagedByTeam | None = No
     ]
 
 
-OF_CLASS, OF_PROFILE, OF_CLAIMS, RAISED = "class", "profile", "claims", "raised"
+OF_CLASS, OF_PROFILE, OF_CLAIMS, RAISED, LIMIT = "class", "profile", "claims", "raised", "limit"
 
 
 def counted_key(quota: Quota) -> tuple[str, str]:
@@ -290,21 +303,33 @@ def unmanaged_count(quota: Quota, use: UnmanagedUse) -> int:
     return use.claims if quota.counts == Quota.Counts.CLAIMS else use.charge.get(quota.device_class, 0)
 
 
-def _totals(teams: Collection[UUID], now: datetime) -> QuerySet[Any, Any]:
-    """Return (team, kind, key, state, number) of all that these teams hold and reserve, and of increases."""
-    charges = ClaimCharge.objects.filter(claim__team__in=teams, claim__state__in=LIVE)
-    claims = Claim.objects.filter(team__in=teams, state__in=LIVE)
-    one_of = Alternative.objects.filter(claim__team__in=teams, claim__state__in=LIVE)
-    raises = QuotaIncrease.objects.filter(quota__team__in=teams, starts_at__lte=now, ends_at__gt=now)
-    alone, profile = claims.filter(alternatives=None), Cast("profile_version__profile", CharField())
-    none, row = Value(""), Cast("quota", CharField())
-    return _sums(charges, CHARGED_DEVICES, "claim__team", OF_CLASS, "device_class", "claim__state").union(
-        _sums(alone, CLAIM_DEVICES, "team", OF_PROFILE, profile, "state"),
+def _totals(team: UUID, now: datetime) -> Statement:
+    """
+    Return (team, kind, key, state, number) of all that a team holds and reserves, and of its increases.
+
+    Of a profile there is a row per version: claims are summed up before their profile is looked up.
+    """
+    # `live` follows from the state; with it, the charges of ended claims are not joined.
+    charges = ClaimCharge.objects.filter(claim__team=team, claim__state__in=LIVE, live=True)
+    claims = Claim.objects.filter(team=team, state__in=LIVE)
+    one_of = Alternative.objects.filter(claim__team=team, claim__state__in=LIVE)
+    raises = QuotaIncrease.objects.filter(quota__team=team, starts_at__lte=now, ends_at__gt=now)
+    none, row, profile = Value(""), Cast("quota", CharField()), Cast("profile_version__profile", CharField())
+    sums = _sums(charges, CHARGED_DEVICES, "claim__team", OF_CLASS, "device_class", "claim__state").union(
         _sums(one_of, ALTERNATIVE_DEVICES, "claim__team", OF_PROFILE, profile, "claim__state"),
         _sums(claims, CLAIM_COUNT, "team", OF_CLAIMS, none, "state"),
         _sums(raises, F("devices"), "quota__team", RAISED, row, none),
         all=True,
     )
+    alone = _sums(
+        claims.filter(alternatives=None), CLAIM_DEVICES, "team", OF_PROFILE, "profile_version", "state"
+    )
+    parts = [rows.query.sql_with_params() for rows in (sums, alone)]
+    sql = """{} UNION ALL SELECT team, kind, profile_id::text, state, total
+             FROM ({}) AS alone(team, kind, version, state, total)
+             JOIN claims_profileversion ON id = version"""
+    values = chain.from_iterable(values for _text, values in parts)
+    return sql.format(*(text for text, _values in parts)), tuple(values)
 
 
 def _sums(
@@ -315,11 +340,11 @@ def _sums(
     return totals
 
 
-def _standing(teams: Sequence[UUID], now: datetime) -> tuple[Iterable[Sequence[Any]], UnmanagedByTeam]:
+def _read_counts(teams: Sequence[UUID], now: datetime) -> tuple[Iterable[Sequence[Any]], UnmanagedByTeam]:
     """Return the rows of `_totals`, and the unmanaged use of these teams, in one query."""
     totals: list[Sequence[Any]] = []
     objects: list[UseRow] = []
-    for team, kind, cluster, title, namespace, *row in _standing_rows(teams, now):
+    for team, kind, cluster, title, namespace, *row in TOTALS_AND_UNMANAGED.rows(teams, now):
         if kind in (CLAIM, POD):
             objects.append((team, kind, cluster, title, namespace, *row))
         else:
@@ -331,25 +356,47 @@ def _standing(teams: Sequence[UUID], now: datetime) -> tuple[Iterable[Sequence[A
     return totals, unmanaged
 
 
-def _standing_rows(teams: Sequence[UUID], now: datetime) -> Sequence[UseRow]:
-    if len(teams) == 1:
-        return STANDING.rows(*teams, now)
-    if not teams:
-        return ()
-    with connection.cursor() as cursor:
-        cursor.execute(*_standing_statement(teams, now))
-        rows: list[UseRow] = cursor.fetchall()
-    return rows
-
-
-def _standing_statement(teams: Sequence[UUID], now: datetime) -> Statement:
+def _totals_and_unmanaged(team: UUID, now: datetime) -> Statement:
     """Return the rows of `_totals` and of `_unmanaged_rows`; of the former, columns 6 to 8 are in use."""
-    totals, values = _totals(teams, now).query.sql_with_params()
-    unmanaged, more = _unmanaged_rows(teams).order_by().query.sql_with_params()
+    totals, values = _totals(team, now)
+    unmanaged, more = _unmanaged_rows([team]).order_by().query.sql_with_params()
     sql = """SELECT team, kind, NULL::uuid, '', '', key, state, total::text, '', '', ''
              FROM ({}) AS totals(team, kind, key, state, total) UNION ALL ({})"""
     return sql.format(totals, unmanaged), (*values, *more)
 
 
-TOTALS = Prepared(lambda team, now: _totals([team], now), UUID, datetime)
-STANDING = Prepared(lambda team, now: _standing_statement([team], now), UUID, datetime)
+def class_quotas(teams: Collection[UUID]) -> dict[UUID, tuple[int, int]]:
+    """Return (devices held, limit) of each team, over all its quotas for device classes; one query."""
+    now = timezone.now()
+    held: dict[tuple[UUID, str], int] = {}
+    limits: Counter[tuple[UUID, str]] = Counter()
+    for team, kind, device_class, count in CLASS_QUOTAS.rows(teams, now):
+        if kind == OF_CLASS:
+            held[team, device_class] = count
+        else:
+            limits[team, device_class] += count
+    sums = dict.fromkeys(teams, (0, 0))
+    for (team, device_class), limit in limits.items():
+        of_team = sums[team]
+        sums[team] = of_team[0] + held.get((team, device_class), 0), of_team[1] + limit
+    return sums
+
+
+def _class_quotas(team: UUID, now: datetime) -> QuerySet[Any, Any]:
+    """Return (team, kind, device class, number): devices held, quotas, and what is added to these now."""
+    states = [state for state in LIVE if state != ClaimState.REQUESTED]
+    charges = ClaimCharge.objects.filter(claim__team=team, claim__state__in=states, live=True)
+    quotas = Quota.objects.filter(team=team).exclude(device_class="")
+    raises = QuotaIncrease.objects.filter(quota__team=team, starts_at__lte=now, ends_at__gt=now)
+    return _sums(charges, CHARGED_DEVICES, "claim__team", OF_CLASS, "device_class").union(
+        _sums(quotas, F("devices"), "team", LIMIT, "device_class"),
+        _sums(
+            raises.exclude(quota__device_class=""), F("devices"), "quota__team", RAISED, "quota__device_class"
+        ),
+        all=True,
+    )
+
+
+CLASS_QUOTAS = OfTeams(_class_quotas, UUID, datetime)
+TOTALS = OfTeams(_totals, UUID, datetime)
+TOTALS_AND_UNMANAGED = OfTeams(_totals_and_unmanaged, UUID, datetime)

@@ -18,7 +18,7 @@ class QuotaForm(forms.Form):
     """A limit of one team for one device class, for one profile, or for the number of its claims."""
 
     team = forms.ModelChoiceField(
-        Team.objects.all(),
+        Team.objects.active(),
         to_field_name="slug",
         label="Team",
         widget=forms.TextInput(attrs={"list": "teams"}),

@@ -26,7 +26,7 @@ class QuotaImpact:
     """
 
     label: str
-    standing: QuotaUsage | None
+    usage: QuotaUsage | None
     before: int
     after: int
     granted: int | None = None

@@ -16,13 +16,13 @@ from uuid import UUID
 from django.contrib.auth.models import AnonymousUser
 from django.contrib.postgres.expressions import ArraySubquery
 from django.core.paginator import Page, Paginator
-from django.db.models import F, OuterRef, Q, QuerySet, Sum
+from django.db.models import F, OuterRef, Prefetch, Q, QuerySet, Sum, prefetch_related_objects
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Greatest
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.models import Claim, Profile, Quota, QuotaIncrease
+from claims.models import Alternative, Claim, Profile, Quota, QuotaIncrease
 from claims.observation.unmanaged import unmanaged_objects
 from claims.quotas.counts import (
     CLAIM_COUNT,
@@ -42,7 +42,7 @@ from dra.pools import Amounts, CounterKey, amounts
 from inventory.models import Cluster, Device, DeviceClass, ResourceClaim, ResourceSlice
 from teams.models import Team, User
 
-type Pool = tuple[UUID, str, str, int]  # cluster, driver, name, generation
+type PoolGeneration = tuple[UUID, str, str, int]  # cluster, driver, name, generation
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def _total_capacity(clusters: Sequence[tuple[Any, ...]], classes: Iterable[str])
 def class_capacity(clusters: Collection[UUID], name: str) -> int:
     """Return how many devices of the class could be held at once in these clusters."""
     devices = Device.objects.present().filter(cluster__in=clusters, classes__contains=[name])
-    cut: dict[Pool, list[Amounts]] = defaultdict(list)
+    cut: dict[PoolGeneration, list[Amounts]] = defaultdict(list)
     columns = ("cluster", "driver", "pool", "slice__generation", "counters")
     for cluster, driver, pool, generation, counters in devices.exclude(counters=[]).values_list(*columns):
         cut[cluster, driver, pool, generation].append(amounts(counters, "counterSet"))
@@ -126,12 +126,12 @@ def class_capacity(clusters: Collection[UUID], name: str) -> int:
     return devices.filter(counters=[]).count() + packed
 
 
-def _counter_sets(pools: Collection[Pool]) -> dict[Pool, dict[CounterKey, int]]:
+def _counter_sets(pools: Collection[PoolGeneration]) -> dict[PoolGeneration, dict[CounterKey, int]]:
     """Return the counters that these pools publish, in billionths."""
     clusters, _drivers, names, _generations = (set(column) for column in zip(*pools, strict=True))
     slices = ResourceSlice.objects.filter(gone_at=None, cluster__in=clusters, pool__in=names)
     columns = ("cluster", "driver", "pool", "generation", "raw__spec__sharedCounters")
-    counters: dict[Pool, dict[CounterKey, int]] = defaultdict(dict)
+    counters: dict[PoolGeneration, dict[CounterKey, int]] = defaultdict(dict)
     for *pool, sets in slices.filter(raw__spec__has_key="sharedCounters").values_list(*columns):
         counters[tuple(pool)].update((key, amount.nano) for key, amount in amounts(sets))
     return counters
@@ -225,13 +225,13 @@ class QuotaUsage:
 @dataclass(frozen=True, slots=True)
 class QuotaLine:
     """
-    What a request of `needs` devices does to one quota. `standing` is None where the team has no such quota.
+    What a request of `needs` devices does to one quota. `usage` is None where the team has no such quota.
 
     `request_query` is the query of the page that requests more of it, "" where more would not help.
     """
 
     label: str
-    standing: QuotaUsage | None
+    usage: QuotaUsage | None
     needs: int
     fits: bool
     sentence: str  # with the numbers, also if it fits
@@ -239,7 +239,7 @@ class QuotaLine:
 
     @property
     def before(self) -> int:
-        return self.standing.used if self.standing else 0
+        return self.usage.used if self.usage else 0
 
     @property
     def after(self) -> int:
@@ -247,7 +247,7 @@ class QuotaLine:
 
     @property
     def limit(self) -> int:
-        return self.standing.limit if self.standing else 0
+        return self.usage.limit if self.usage else 0
 
     @property
     def lacks(self) -> int:
@@ -323,7 +323,7 @@ def quota_lines(
 
 
 def usage_lines(
-    standings: Sequence[QuotaUsage],
+    usages: Sequence[QuotaUsage],
     *,
     team: Team,
     charge: Mapping[str, int],
@@ -334,12 +334,12 @@ def usage_lines(
     Return what a request does to each quota it counts against; a class without a row of the team does not
     fit. `charge` is devices per class, `profiles` devices per profile, `claims` how many claims it may make.
     """
-    of_claims = [usage for usage in standings if usage.quota.counts == Quota.Counts.CLAIMS]
-    by_class = {usage.quota.device_class: usage for usage in standings if usage.quota.device_class}
+    of_claims = [usage for usage in usages if usage.quota.counts == Quota.Counts.CLAIMS]
+    by_class = {usage.quota.device_class: usage for usage in usages if usage.quota.device_class}
     lines = [
         _quota_line(name, by_class.get(name), team, needs) for name, needs in sorted(charge.items()) if needs
     ]
-    by_profile = {usage.quota.profile_id: usage for usage in standings if usage.quota.profile_id}
+    by_profile = {usage.quota.profile_id: usage for usage in usages if usage.quota.profile_id}
     lines += [
         _quota_line(str(profile), by_profile[profile.pk], team, needs)
         for profile, needs in profiles.items()
@@ -434,7 +434,7 @@ class QuotaBreakdown:
     claims: list[Contribution]
     unmanaged: list[UnmanagedPart]
     raises: list[QuotaIncrease]  # increases of the limit
-    page: Page[Claim] | None = None
+    page: Page[Any] | None = None
 
 
 PARTS_PER_PAGE = 50
@@ -453,11 +453,11 @@ def quota_breakdown(
     With the `number` of a page only its claims are read; unmanaged use is on the last page. `unmanaged` is
     the unmanaged use of the team, if the caller has read it.
     """
-    claims = _contributing_claims(quota)
-    page = None if number is None else Paginator(claims, PARTS_PER_PAGE).get_page(number)
+    keys = _contributing_claims(quota, Claim.objects.all()).values_list("pk", "whole", "counted")
+    page = None if number is None else Paginator(keys, PARTS_PER_PAGE).get_page(number)
     parts = unmanaged_parts(quota, unmanaged) if page is None or not page.has_next() else []
     return QuotaBreakdown(
-        _contributions(claims if page is None else page.object_list),
+        contributions(quota) if page is None else _page_contributions(page.object_list),
         with_links(parts, reader) if reader and parts else parts,
         running_increases(quota),
         page,
@@ -466,40 +466,60 @@ def quota_breakdown(
 
 def contributions(quota: Quota) -> list[Contribution]:
     """Return every claim in the figure of `quota`, oldest first, in two queries."""
-    return _contributions(_contributing_claims(quota))
+    claims = _contributing_claims(quota, Claim.objects.for_list().select_related("decided_by"))
+    return [_contribution(claim, claim.whole, claim.counted) for claim in claims]
 
 
-def _contributing_claims(quota: Quota) -> QuerySet[Claim]:
-    claims = Claim.objects.order_by("created_at", "id")
-    claims = claims.filter(team=quota.team_id, state__in=LIVE)
+def _contributing_claims(quota: Quota, claims: QuerySet[Claim]) -> QuerySet[Any, Any]:
+    """
+    Return those of `claims` in the figure of `quota`: `counted` devices of each, `whole` with those carried.
+    """
+    claims = claims.filter(team=quota.team_id, state__in=LIVE).order_by("created_at", "id")
     whole: Combinable
     counted: Combinable
     if quota.counts == Quota.Counts.CLAIMS:
-        own, whole, counted = claims.for_list(), F("parallel"), CLAIM_COUNT
+        own, whole, counted = claims, F("parallel"), CLAIM_COUNT
     elif quota.profile_id:
         alone = Q(alternatives=None, profile_version__profile=quota.profile_id)
-        own = claims.filter(alone | Q(alternatives__profile_version__profile=quota.profile_id)).for_list()
+        own = claims.filter(alone | Q(alternatives__profile_version__profile=quota.profile_id))
         charged_devices = Coalesce("alternatives__settled", "alternatives__devices")
         whole = Coalesce(charged_devices, F("devices") * F("parallel"))
         counted = Coalesce(charged_devices, Greatest(F("devices") * F("parallel") - F("carried"), 0))
     else:
-        own = claims.filter(charges__device_class=quota.device_class).for_list()
+        own = claims.filter(charges__device_class=quota.device_class)
         whole = Coalesce("charges__settled", "charges__devices")
         counted = Greatest(Coalesce("charges__settled", "charges__devices") - F("charges__carried"), 0)
-    own_claims = own.select_related("decided_by")  # the API names them
-    return own_claims.annotate(whole=whole, counted=counted).filter(whole__gt=0)
+    return own.annotate(whole=whole, counted=counted).filter(whole__gt=0)
 
 
-def _contributions(claims: Iterable[Any]) -> list[Contribution]:
-    return [
-        Contribution(
-            claim,
-            devices=claim.counted,
-            reserved=claim.state == ClaimState.REQUESTED,
-            carried=claim.whole - claim.counted,
-        )
-        for claim in claims
-    ]
+def _page_contributions(rows: Iterable[tuple[UUID, int, int]]) -> list[Contribution]:
+    """Return the claims of these rows with what their page shows; two queries, one of them prepared."""
+    counts = {key: (whole, counted) for key, whole, counted in rows}
+    claims = PART_CLAIMS.objects(list(counts)) if counts else []
+    alternatives = Alternative.objects.select_related("profile_version__profile")
+    prefetch_related_objects(claims, Prefetch("alternatives", alternatives, to_attr="listed_alternatives"))
+    claim_by_id = {claim.pk: claim for claim in claims}
+    return [_contribution(claim_by_id[key], *counts[key]) for key in counts if key in claim_by_id]
+
+
+def _contribution(claim: Claim, whole: int, counted: int) -> Contribution:
+    return Contribution(claim, counted, reserved=claim.state == ClaimState.REQUESTED, carried=whole - counted)
+
+
+PART_COLUMNS = (
+    *("name", "state", "profile_version__profile__title"),
+    *("requested_by__username", "requested_by__first_name", "requested_by__last_name"),
+)
+PART_CLAIMS: PreparedObjects[Claim] = PreparedObjects(
+    lambda key: (
+        Claim.objects.filter(pk=key)
+        .order_by()
+        .select_related("profile_version__profile", "requested_by")
+        .only(*PART_COLUMNS)
+    ),
+    UUID,
+    any_of="pk",
+)
 
 
 def unmanaged_parts(quota: Quota, unmanaged: UnmanagedByTeam | None = None) -> list[UnmanagedPart]:

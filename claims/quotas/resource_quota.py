@@ -12,10 +12,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
 
 from claims.models import Claim, ClaimCharge, Delivery, Quota, TeamNamespace, WrittenQuota
@@ -25,6 +26,7 @@ from claims.quotas.quota_usage import QuotaUsage, team_usage
 from claims.states import GRANTED
 from cluster.checkup import QUOTA_NAME
 from cluster.protocol import RESOURCE_QUOTA, ClusterConflict, ClusterError, Gateway, Manifest, Unreachable
+from core.prepared import Prepared
 from dra import quota
 from dra.quantity import Quantity, QuantityError
 from inventory.models import DeviceClass, ResourceClaimTemplate
@@ -120,15 +122,12 @@ def _namespace_usage(
     same clusters may be counted in part.
     """
     usage: dict[Place, NamespaceUsage] = defaultdict(NamespaceUsage)
-    here = {
+    here: dict[str, Collection[Any]] = {
         "cluster__in": {team_namespace.cluster_id for team_namespace in team_namespaces},
         "namespace__in": {team_namespace.namespace for team_namespace in team_namespaces},
     }
     claims = Claim.objects.filter(**here, state__in=GRANTED).order_by()
-    of_claims = {f"claim__{name}": value for name, value in here.items()}
-    charges = ClaimCharge.objects.filter(**of_claims, claim__state__in=GRANTED).order_by()
-    by_class = charges.values_list("claim__cluster", "claim__namespace", "device_class")
-    for cluster, namespace, device_class, devices in by_class.annotate(total=Sum("devices")):
+    for cluster, namespace, device_class, devices in CHARGES.rows(*map(list, here.values())):
         usage[cluster, namespace].classes[device_class] += devices
     is_template = Q(delivery=Delivery.TEMPLATE)
     for cluster, namespace, count, templates in claims.values_list("cluster", "namespace").annotate(
@@ -146,6 +145,17 @@ def _namespace_usage(
         counted.classes.subtract(use.unseen)
         counted.claims += use.claims
     return usage
+
+
+def _charges(cluster: UUID, namespace: str) -> QuerySet[ClaimCharge, Any]:
+    """Return (cluster, namespace, device class, devices) of the claims that exist in a namespace."""
+    charges = ClaimCharge.objects.filter(claim__cluster=cluster, claim__namespace=namespace)
+    by_class = charges.filter(claim__state__in=GRANTED).order_by()
+    columns = ("claim__cluster", "claim__namespace", "device_class")
+    return by_class.values_list(*columns).annotate(total=Sum("devices"))
+
+
+CHARGES = Prepared(_charges, UUID, str, any_of=("cluster_id", "namespace"))
 
 
 NAME = QUOTA_NAME  # the printed role allows changes of this name only

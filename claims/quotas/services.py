@@ -47,7 +47,8 @@ def set_quota(
     if not 0 <= guaranteed <= devices:
         raise Invalid(f"A guarantee of {guaranteed} is more than the limit of {devices}.")
     with transaction.atomic(durable=True):
-        _lock_team(team)
+        if lock_team(team).archived_at:
+            raise Conflict(f"{team} is archived. Restore it first.")
         return save_quota(
             by=by,
             team=team,
@@ -56,6 +57,21 @@ def set_quota(
             counts=counts,
             values={"devices": devices, "guaranteed": guaranteed},
         )
+
+
+@transaction.atomic(durable=True)
+def remove_quota(*, by: User, quota: Quota) -> None:
+    """
+    Remove a limit: of a device class the team may then hold none, of a profile or claims any number.
+
+    Held devices stay. Removing it twice is removing it once. Raises Forbidden.
+    """
+    require_admin(by)
+    lock_team(quota.team)
+    deleted, _of_kinds = Quota.objects.filter(pk=quota.pk).delete()
+    if deleted:
+        record_change(by=by, of=quota, change=f"removed, limit was {quota.devices}")
+        tasks.queue_team(quota.team_id)
 
 
 def require_quota(*, device_class: str, profile: Profile | None, counts: str, devices: int) -> None:
@@ -139,7 +155,7 @@ def request_quota(
         raise Invalid(f"{team} may have {limit} already; request more than that.")
     try:
         with transaction.atomic(durable=True):
-            _lock_team(team)  # of two equal requests at once, the second is refused with the first
+            lock_team(team)  # of two equal requests at once, the second is refused with the first
             if earlier := _earlier(by, key):
                 return earlier
             _require_none_waiting(team, named)
@@ -182,7 +198,7 @@ def approve_quota_request(
     pending.devices = pending.devices if devices is None else devices
     pending.until = until or pending.until
     _require_future(pending.until)
-    _lock_team(pending.team)  # a team without this quota has no row to lock
+    lock_team(pending.team)  # a team without this quota has no row to lock
     impact = request_impact(pending)
     if impact.more <= 0:
         raise Invalid(f"{pending.team} may have {impact.before} already; there is nothing left to approve.")
@@ -248,9 +264,9 @@ def reason_not_to_withdraw(user: User, quota_request: QuotaRequest, role: Role |
     return ""
 
 
-def _lock_team(team: Team) -> None:
-    """Lock the quotas of the team until the end of the transaction."""
-    Team.objects.select_for_update(no_key=True).get(pk=team.pk)
+def lock_team(team: Team) -> Team:
+    """Lock the quotas of the team until the end of the transaction; return its current row."""
+    return Team.objects.select_for_update(no_key=True).get(pk=team.pk)
 
 
 def _require_none_waiting(team: Team, named: dict[str, Any]) -> None:

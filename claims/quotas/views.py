@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from itertools import groupby
 from typing import Any
@@ -17,20 +18,30 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import slugify
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from claims.access import may_request, require_member
+from claims.access import NO_CLAIM, may_request, require_member
 from claims.models import Profile, Quota, QuotaRequest, RequestStatus
 from claims.quotas.counts import unmanaged_use
 from claims.quotas.forms import QuotaForm, QuotaRequestForm
 from claims.quotas.quota_requests import named_quota, quota_words, until_words
-from claims.quotas.quota_usage import QuotaUsage, quota_breakdown, quota_label, quota_usage, team_usage
+from claims.quotas.quota_usage import (
+    Contribution,
+    QuotaUsage,
+    quota_breakdown,
+    quota_label,
+    quota_usage,
+    team_usage,
+)
 from claims.quotas.services import request_quota, set_quota, withdraw_quota_request
 from core.errors import Conflict, PortalError
 from core.listing import Column, Listing, csv_response, wants_csv
+from core.markup import markup
 from core.models import recorded_changes
+from core.templatetags.ui import icon, meter
 from inventory.models import DeviceClass
 from teams.access import is_platform_admin, role_in, teams_where, user_of
 from teams.models import Role, Team
@@ -40,8 +51,15 @@ TEAMS_PER_PAGE = 10
 
 @dataclass(frozen=True)
 class TeamRows:
+    """The quotas of a team; `may_request` says whether the reader may request more."""
+
     team: Team
     rows: list[QuotaUsage]
+    may_request: bool = False
+
+    @property
+    def cards(self) -> Iterator[SafeString]:
+        return (quota_card(row, links=True, may_request=self.may_request) for row in self.rows)
 
 
 @require_safe
@@ -49,7 +67,11 @@ def quotas(request: HttpRequest) -> HttpResponse:
     if wants_csv(request):
         teams = chosen_teams(request, teams_where(request.user, at_least=Role.VIEWER))
         return quotas_sheet([row for group in team_groups(teams) for row in group.rows])
-    return render(request, "claims/quotas/quotas.html", quotas_page(request, QuotaForm()))
+    return render(
+        request,
+        "claims/quotas/quotas.html",
+        quotas_page(request, QuotaForm(initial={"team": request.GET.get("team", "")})),
+    )
 
 
 def quotas_sheet(rows: list[QuotaUsage]) -> HttpResponse:
@@ -90,9 +112,9 @@ def quota_parts_sheet(quota: Quota) -> HttpResponse:
 def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
     teams = teams_where(request.user, at_least=Role.VIEWER)
     shown = Paginator(chosen_teams(request, teams), TEAMS_PER_PAGE).get_page(request.GET.get("page"))
-    groups = team_groups(list(shown.object_list))
     is_admin = is_platform_admin(request.user)
-    led = teams_where(request.user, at_least=Role.MEMBER) if not is_admin else shown.object_list
+    member_of = teams_where(request.user, at_least=Role.MEMBER) if not is_admin else shown.object_list
+    groups = team_groups(list(shown.object_list), {team.pk for team in member_of})
     return {
         "groups": groups,
         "page": shown,
@@ -101,7 +123,6 @@ def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
         "is_admin": is_admin,
         "team_options": datalist_options(team.slug for team in teams) if is_admin else "",
         "over": [row for group in groups for row in group.rows if row.over],
-        "requesting_teams": {team.pk for team in led},
         "waiting": QuotaRequest.objects.visible_to(request.user).filter(status=RequestStatus.WAITING).count(),
         "form": form,
         "classes": DeviceClass.objects.filter(gone_at=None)
@@ -127,12 +148,15 @@ def chosen_teams(request: HttpRequest, teams: Iterable[Team]) -> list[Team]:
     ]
 
 
-def team_groups(teams: Sequence[Team]) -> list[TeamRows]:
+def team_groups(teams: Sequence[Team], member_of: Collection[UUID] = ()) -> list[TeamRows]:
     """Return the quotas of these teams; teams without one come last."""
     rows = sorted(team_usage(teams), key=lambda row: (row.team.slug, *quota_order(row)))
-    groups = [TeamRows(team, list(group)) for team, group in groupby(rows, key=lambda row: row.team)]
+    groups = [
+        TeamRows(team, list(group), team.pk in member_of)
+        for team, group in groupby(rows, key=lambda row: row.team)
+    ]
     with_quota = {group.team for group in groups}
-    return groups + [TeamRows(team, []) for team in teams if team not in with_quota]
+    return groups + [TeamRows(team, [], team.pk in member_of) for team in teams if team not in with_quota]
 
 
 def quota_order(row: QuotaUsage) -> tuple[int, str]:
@@ -140,6 +164,110 @@ def quota_order(row: QuotaUsage) -> tuple[int, str]:
     if row.quota.counts == Quota.Counts.CLAIMS:
         return 2, ""
     return int(bool(row.quota.profile_id)), row.label
+
+
+# One quota: what it is for, the bar, the numbers, and how they come about. A template takes several times as
+# long for the quotas of ten teams.
+CARD = (
+    '<div class="card-body" data-quota="{}/{}" data-taken="{}"><div class="dg-stack dg-g8">'
+    '<div class="dg-row dg-between dg-wrap"><span class="dg-b">{}{}{}</span>'
+    '<span class="dg-2"><b>{}</b> held · <b>{}</b> reserved · <b>{}</b> free of {}{}{}</span></div>{}{}'
+    "</div></div>"
+)
+LINKS = (
+    '<div class="dg-s dg-row dg-wrap">'
+    '<a href="{}" hx-get="{}" hx-target="#parts-{}">How is this computed?</a>{}</div>'
+    '<div id="parts-{}"></div>'
+)
+
+
+def quota_card(row: QuotaUsage, *, links: bool = False, may_request: bool = False) -> SafeString:
+    """Draw one quota, with `links` to what adds up to it and, if the reader may, to a request for more."""
+    over = icon("alert-triangle", "s") if row.over else ""
+    return markup(
+        CARD,
+        row.team.slug,
+        row.label,
+        row.used,
+        quota_name(row.quota),
+        _if_any(' <span class="dg-tag">{} guaranteed</span>', row.guaranteed),
+        _if_any(' <span class="dg-tag">{} temporary</span>', row.raised),
+        row.held,
+        row.reserved,
+        row.free,
+        row.limit,
+        _if_any(" · <b>{}</b> unmanaged", row.unmanaged),
+        _if_any(' <span class="dg-bad dg-b">{1} {0} over</span>', row.over, over),
+        quota_meter(row),
+        quota_links(row, may_request=may_request) if links else "",
+    )
+
+
+def _if_any(text: str, number: int, *more: object) -> SafeString | str:
+    """Return the number in its text, "" for 0."""
+    return markup(text, number, *more) if number else ""
+
+
+def quota_name(quota: Quota) -> SafeString:
+    if quota.profile is not None:
+        return markup('{} <span class="dg-tag">profile</span>', quota.profile.title)
+    if quota.counts == Quota.Counts.CLAIMS:
+        return mark_safe("Claims at once")
+    return markup("<code>{}</code>", quota_label(quota))
+
+
+def quota_meter(row: QuotaUsage) -> SafeString:
+    if row.over:
+        return meter(row.limit, label=row.sentence, size="tall", held=row.limit, over=row.over)
+    parts = {"held": row.within, "borrow": row.beyond, "none": row.unmanaged, "pend": row.reserved}
+    return meter(row.limit, label=row.sentence, size="tall", **parts)
+
+
+def quota_links(row: QuotaUsage, *, may_request: bool) -> SafeString:
+    key = str(row.quota.pk)
+    page, parts, new = (address.replace(NO_QUOTA, key) for address in _addresses())
+    more = markup('<a href="{}?quota={}">Request more</a>', new, key) if may_request else ""
+    return markup(LINKS, page, parts, key, more, key)
+
+
+NO_QUOTA = str(UUID(int=0))
+
+
+@cache
+def _addresses() -> tuple[str, str, str]:
+    """Return the addresses of a quota, of its parts, and of a request for more; with `NO_QUOTA` as its id."""
+    page, parts = (reverse(name, args=[NO_QUOTA]) for name in ("claims:quota", "claims:quota_parts"))
+    return page, parts, reverse("claims:quota_request_new")
+
+
+PART = (
+    '<tr><td class="wide"><a class="dg-link" href="{}">{}</a><span class="sub">{}</span>{}</td>'
+    '<td data-l="State">{}</td><td data-l="Who">{}</td><td data-l="Counts as">{}</td>'
+    '<td class="dg-n" data-l="Number" data-part>{}</td></tr>'
+)
+
+
+def part_rows(parts: Iterable[Contribution]) -> SafeString:
+    """Return a `<tr>` for each claim in the figure of a quota."""
+    address = reverse("claims:detail", args=[NO_CLAIM])
+    carried = '<span class="sub">{} counted with the claim that it replaces</span>'
+    return format_html_join(
+        "\n",
+        PART,
+        (
+            (
+                address.replace(str(NO_CLAIM), str(part.claim.pk)),
+                part.claim.name,
+                part.claim.titles,
+                markup(carried, part.carried) if part.carried else "",
+                part.claim.get_state_display(),
+                part.claim.requested_by.label,
+                "reserved" if part.reserved else "held",
+                part.devices,
+            )
+            for part in parts
+        ),
+    )
 
 
 def may_request_quota(request: HttpRequest, team: Team) -> bool:
@@ -183,7 +311,8 @@ def usage_page(request: HttpRequest, quota: Quota) -> dict[str, Any]:
     unmanaged = unmanaged_use([quota.team_id])
     number = request.GET.get("page", "1")
     parts = quota_breakdown(quota, request.user, number=number, unmanaged=unmanaged)
-    return {"row": quota_usage([quota], unmanaged)[0], "parts": parts}
+    row = quota_usage([quota], unmanaged)[0]
+    return {"row": row, "card": quota_card(row), "parts": parts, "claim_rows": part_rows(parts.claims)}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -304,7 +433,8 @@ def request_page(request: HttpRequest, form: QuotaRequestForm) -> dict[str, obje
             team, values.get("device_class") or "", profile, values.get("counts") or "devices"
         )
     classes = DeviceClass.objects.filter(gone_at=None).values_list("name", flat=True)
-    return {"form": form, "row": row, "classes": classes.distinct().order_by("name")}
+    card = quota_card(row) if row else ""
+    return {"form": form, "row": row, "card": card, "classes": classes.distinct().order_by("name")}
 
 
 def initial_values(request: HttpRequest) -> dict[str, object]:

@@ -1,11 +1,8 @@
-"""Pages of drafts, and the import of a manifest into the request form."""
+"""Pages of drafts: a request that was typed and not sent."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_not_required
@@ -16,21 +13,14 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from claims.access import may_request, require_member
-from claims.catalogue.forms import YAML
-from claims.catalogue.listing import catalogue
-from claims.models import Approval, Delivery, Draft, Profile
-from claims.requests.forms import ManifestForm, RequestForm
-from claims.requests.manifest_import import ImportedClaim, ProfileMatch, import_claims
+from claims.models import Draft, Profile
+from claims.requests.forms import RequestForm
 from claims.requests.services import delete_draft, open_drafts, save_draft
 from core import undo
-from core.errors import Invalid
 from core.listing import Column, Listing
-from core.middleware import counts_as
-from dra.manifests import to_yaml
-from dra.quota import devices
 from teams.access import user_of
 
 DRAFT_FIELDS = (*RequestForm.base_fields, "together_devices")  # the form fields that a draft saves
@@ -182,93 +172,3 @@ def draft_restore(request: HttpRequest) -> HttpResponse:
     if deleted:
         save_draft(by=user_of(request), key=deleted["key"], fields=deleted["fields"])
     return redirect("claims:drafts")
-
-
-@dataclass(frozen=True, slots=True)
-class ImportOption:
-    """A profile match, and the address of the request form filled with it."""
-
-    match: ProfileMatch
-    url: str
-
-
-@dataclass(frozen=True, slots=True)
-class ImportChoices:
-    """One claim of the file with its matches; `editor` are the fields of a new profile."""
-
-    claim: ImportedClaim
-    exact: list[ImportOption]
-    combination_url: str  # "" if there is no combination
-    nearest: list[ImportOption]
-    editor: list[tuple[str, object]]
-
-
-@counts_as(20)
-@require_http_methods(["GET", "HEAD", "POST"])
-def request_import(request: HttpRequest) -> HttpResponse:
-    """Show the form for a manifest; on POST the matching profiles. Nothing is created."""
-    user = require_member(request)
-    if request.method != "POST":
-        return render(request, "claims/requests/request_import.html", {"form": ManifestForm()})
-    form = ManifestForm(request.POST, request.FILES)
-    page: dict[str, Any] = {"form": form}
-    if form.is_valid():
-        profiles = Profile.objects.visible_to(user).filter(retired_at=None, current__isnull=False)
-        try:
-            claims = import_claims(
-                form.cleaned_data["manifest"],
-                form.cleaned_data["source"],
-                profiles.select_related("current"),
-                {entry.profile.pk: entry.memory for entry in catalogue(user, choose=list)},
-            )
-        except Invalid as refusal:
-            form.add_error(None, refusal.message)
-        else:
-            page["claims"] = [import_choices(claim) for claim in claims]
-    return render(
-        request, "claims/requests/request_import.html", page, status=200 if form.is_valid() else 422
-    )
-
-
-def import_choices(claim: ImportedClaim) -> ImportChoices:
-    return ImportChoices(
-        claim,
-        exact=[ImportOption(match, form_url(claim, [match])) for match in claim.exact],
-        combination_url=form_url(claim, claim.combination.parts) if claim.combination else "",
-        nearest=[ImportOption(match, form_url(claim, [match])) for match in claim.nearest],
-        editor=editor_fields(claim),
-    )
-
-
-def form_url(claim: ImportedClaim, parts: Sequence[ProfileMatch]) -> str:
-    """Return the address of the request form with these profiles combined."""
-    first, *others = parts
-    fields: list[tuple[str, object]] = [
-        ("profile", first.profile.slug),
-        ("devices", first.similarity.count),
-        ("delivery", claim.delivery),
-    ]
-    for match in others:
-        fields += [("together", match.profile.slug), ("together_devices", match.similarity.count)]
-    if claim.name:
-        fields.append(("name", claim.name))
-    return f"{reverse('claims:request')}?{urlencode(fields)}"
-
-
-def editor_fields(claim: ImportedClaim) -> list[tuple[str, object]]:
-    """Return the fields that fill the profile editor with the spec of the file."""
-    return [
-        ("edit", "1"),
-        ("source", YAML),
-        ("spec_yaml", to_yaml(claim.spec)),
-        ("slug", claim.name[:40]),
-        ("title", claim.name[:80]),
-        ("max_devices", devices(claim.spec) or 1),
-        ("approval", Approval.LEAD.value),
-        ("default_duration", "24h"),
-        ("max_duration", "14d"),
-        ("grace", "0h"),
-        ("extension", "0h"),
-        ("automatic_devices", 0),
-        *(("deliveries", value) for value in Delivery.values),
-    ]

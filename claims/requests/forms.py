@@ -20,7 +20,7 @@ from django.utils.datastructures import MultiValueDict
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from claims.models import Claim, Profile, TeamNamespace
+from claims.models import Claim, Profile, Quota, TeamNamespace
 from claims.models.limits import Delivery
 from claims.requests.manifest_import import MAX_FILE_LENGTH
 from claims.requests.suggestions import ClusterFit, cluster_fits
@@ -34,7 +34,7 @@ from teams.models import Role, Team, User
 MAX_DEVICES = 1024
 
 
-class RowField(forms.Field):
+class KeyedField(forms.Field):
     """One of `rows`, which the form has read, by its text in the address; cleaned, the row."""
 
     rows: Mapping[str, Any] = {}
@@ -49,7 +49,7 @@ class RowField(forms.Field):
         return row
 
 
-class OrderedProfilesField(RowField):
+class OrderedProfilesField(KeyedField):
     """Profiles by slug in the order in which they were sent; cleaned, a list without duplicates."""
 
     def to_python(self, value: Any) -> list[Profile]:
@@ -65,7 +65,7 @@ class ProfileCountsWidget(forms.MultipleHiddenInput):
         return profile_counts(data, name)
 
 
-class ProfileCountsField(RowField):
+class ProfileCountsField(KeyedField):
     """Profiles, each with a number of devices; cleaned, a list of (profile, number)."""
 
     widget = ProfileCountsWidget
@@ -112,25 +112,30 @@ DNS_LABEL = RegexValidator(
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class FormChoices:
     """What a person may select for a request, in three queries; read once for all forms of a page."""
 
     teams: Mapping[str, Team]  # in which they are a member, by slug
     profiles: Mapping[str, Profile]  # that are open to one of their teams, by slug; with their versions
     clusters: Mapping[str, Cluster]  # that are enabled and have a namespace of one of the teams, by name
     places: Collection[tuple[UUID, UUID]]  # of a team and a cluster where it has a namespace
+    # Classes with quota by team, if they were read with the teams.
+    classes: Mapping[UUID, Collection[str]] | None = None
 
     @classmethod
     def of(
         cls, user: User, teams: Iterable[Team] | None = None, *, slugs: Collection[str] | None = None
-    ) -> Choices:
+    ) -> FormChoices:
         """
         `teams` are those of which `user` is a member, if the caller has read them; only profiles with these
         `slugs` are read, all without.
         """
-        own = {
-            team.slug: team for team in (teams_where(user, at_least=Role.MEMBER) if teams is None else teams)
-        }
+        classes = None
+        if teams is None and slugs is None and user.is_superuser:
+            teams = ALL_TEAMS.objects()
+            classes = {team.pk: team.quota_classes for team in teams}  # type: ignore[attr-defined]
+        elif teams is None:
+            teams = teams_where(user, at_least=Role.MEMBER)
         if slugs is None:
             profiles = _profiles(is_admin=user.is_superuser).objects(user.pk)
         else:
@@ -140,10 +145,11 @@ class Choices:
                 profile.current.profile = profile
         clusters: list[Any] = _clusters(is_admin=user.is_superuser).objects(user.pk)
         return cls(
-            own,
+            {team.slug: team for team in teams},
             {profile.slug: profile for profile in profiles},
             {cluster.name: cluster for cluster in clusters if cluster.team_ids},
             {(team, cluster.pk) for cluster in clusters for team in cluster.team_ids},
+            classes,
         )
 
     def team_clusters(self, team: Team) -> list[Cluster]:
@@ -151,11 +157,21 @@ class Choices:
         return [cluster for cluster in self.clusters.values() if (team.pk, cluster.pk) in self.places]
 
 
+def _all_teams() -> QuerySet[Team]:
+    """Return the teams for which a platform admin may request, with the classes of their quotas."""
+    quotas = Quota.objects.filter(team=OuterRef("pk"), devices__gt=0).exclude(device_class="").order_by()
+    return Team.objects.active().annotate(quota_classes=ArraySubquery(quotas.values("device_class")))
+
+
+ALL_TEAMS: PreparedObjects[Team] = PreparedObjects(_all_teams)
+
+
 @cache
 def _profiles(*, is_admin: bool, named: bool = False) -> PreparedObjects[Profile]:
     """
-    Return the query of `Choices.profiles` for a person, if `named` only with some slugs; `allowed` are the
-    teams to which a profile is restricted.
+    Return the query of `FormChoices.profiles` for a person, if `named` only with some slugs.
+
+    `allowed` are the teams to which a profile is restricted.
     """
 
     def rows(person: UUID, slug: str = "") -> QuerySet[Profile]:
@@ -195,7 +211,7 @@ class RequestForm(forms.Form):
     `cluster` is empty for any; cleaned, it is the one where the request fits best now.
     """
 
-    profile = RowField(label="Profile", error_messages=UNKNOWN_PROFILE)
+    profile = KeyedField(label="Profile", error_messages=UNKNOWN_PROFILE)
     alternatives = OrderedProfilesField(
         required=False,
         widget=forms.MultipleHiddenInput,
@@ -210,8 +226,10 @@ class RequestForm(forms.Form):
     )
     duration = forms.CharField(required=False, label="How long")
     duration_other = DurationText(required=False, label="Custom duration")
-    team = RowField(label="Team", error_messages={"invalid_choice": "You cannot request GPUs for this team."})
-    cluster = RowField(
+    team = KeyedField(
+        label="Team", error_messages={"invalid_choice": "You cannot request GPUs for this team."}
+    )
+    cluster = KeyedField(
         required=False,
         label="Cluster",
         error_messages={"invalid_choice": "Your teams have no namespace in this cluster."},
@@ -230,11 +248,11 @@ class RequestForm(forms.Form):
         user: User,
         prefill: QueryDict | None = None,
         team: str = "",
-        choices: Choices | None = None,
+        choices: FormChoices | None = None,
     ) -> None:
         """`team` is the team that the user has selected, used if the address has none."""
         super().__init__(data)
-        self.choices = choices or Choices.of(user)
+        self.choices = choices or FormChoices.of(user)
         rows = {
             "profile": self.choices.profiles,
             "alternatives": self.choices.profiles,
@@ -243,7 +261,7 @@ class RequestForm(forms.Form):
             "cluster": self.choices.clusters,
         }
         for name, choice in rows.items():
-            cast("RowField", self.fields[name]).rows = choice
+            cast("KeyedField", self.fields[name]).rows = choice
         replaceable = Claim.objects.filter(team__in=[row.pk for row in self.choices.teams.values()])
         replaces = cast("forms.ModelChoiceField[Claim]", self.fields["replaces"])
         replaces.queryset = replaceable.select_related("team", "profile_version__profile")
@@ -392,7 +410,7 @@ NOT_FIELDS = (
 )  # parameters of the address that are not fields
 
 
-def prefill_problems(prefill: QueryDict, *, user: User, choices: Choices | None = None) -> list[str]:
+def prefill_problems(prefill: QueryDict, *, user: User, choices: FormChoices | None = None) -> list[str]:
     """Return a sentence for each name and value of the address that the form cannot use."""
     form = RequestForm(prefill, user=user, choices=choices)
     form.is_valid()

@@ -382,10 +382,10 @@ def import_claims(
     return [_import_claim(imported, candidates, memory or {}) for imported in specs]
 
 
-type Candidate = tuple[Profile, ProfileVersion, KnownProfile]
+type RankedProfile = tuple[Profile, ProfileVersion, KnownProfile]
 
 
-def _candidates(profiles: Iterable[Profile]) -> list[Candidate]:
+def _candidates(profiles: Iterable[Profile]) -> list[RankedProfile]:
     return [
         (
             profile,
@@ -398,7 +398,7 @@ def _candidates(profiles: Iterable[Profile]) -> list[Candidate]:
 
 
 def _import_claim(
-    imported: ImportedSpec, profiles: list[Candidate], memory: Mapping[UUID, int | None]
+    imported: ImportedSpec, profiles: list[RankedProfile], memory: Mapping[UUID, int | None]
 ) -> ImportedClaim:
     kind, _space, name = imported.title.partition(" ")
     canonical = with_positional_names(imported.spec)
@@ -431,7 +431,7 @@ def _is_enough(match: ProfileMatch, spec: Json, memory: int | None) -> bool:
     return not least or least >= least_memory(spec)
 
 
-def find_combination(spec: Json, profiles: list[Candidate]) -> ProfileCombination | None:
+def find_combination(spec: Json, profiles: list[RankedProfile]) -> ProfileCombination | None:
     """Return the profiles that give the spec together, None if it is not a combination."""
     decomposition = decompose(spec, [known for _profile, _version, known in profiles])
     if decomposition is None:

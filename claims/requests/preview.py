@@ -8,6 +8,7 @@ from claims.approvals import authority
 from claims.approvals.authority import ApprovalRoute
 from claims.catalogue.listing import DeviceKind, kinds_for
 from claims.catalogue.sharing import cautions
+from claims.delivery.eviction import pods_after_end
 from claims.models import Claim, Profile
 from claims.plans.plan import (
     RequestFields,
@@ -66,6 +67,11 @@ class RequestPreview(PlannedMatch):
         return [] if self.problems else cautions(self.plan.spec)
 
     @property
+    def pods_after_end(self) -> str:
+        """What happens to pods that still run at the end, as a clause."""
+        return pods_after_end(self.plan.version.end_policy_in(self.plan.cluster))
+
+    @property
     def fits_quota(self) -> bool:
         return all(line.fits for line in self.quota_lines)
 
@@ -78,7 +84,7 @@ def planned_match(*, by: User, **fields: Unpack[RequestFields]) -> PlannedMatch:
     """
     require_role(by, fields["team"], at_least=Role.MEMBER)
     plan = plan_request(**fields)
-    snapshot = current_snapshot(plan.cluster)
+    snapshot = current_snapshot(plan.cluster, plan.mirrored)
     return PlannedMatch(plan, match.preview(snapshot, plan.spec, claims=max(plan.parallel, 1)), snapshot)
 
 
@@ -92,8 +98,8 @@ def preview(
     """
     planned = planned_match(by=by, **fields)
     plan, funnel, snapshot = planned.plan, planned.match, planned.snapshot
-    standings = quota_usage.team_usage([plan.team])
-    lines = plan_quota_lines(standings, plan, carried_from(replaces, plan))
+    usages = quota_usage.team_usage([plan.team])
+    lines = plan_quota_lines(usages, plan, carried_from(replaces, plan))
     route = authority.approval_route(
         by=by,
         team=plan.team,
@@ -119,12 +125,12 @@ def preview(
         ("relaxations", plan.spec_hash, claims),
         lambda: find_relaxations(snapshot, plan.spec, claims, funnel),
     )
-    suggestions = _suggestions(plan, snapshot, standings)
+    suggestions = _suggestions(plan, snapshot, usages)
     return replace(result, help=tuple(relaxations), suggestions=tuple(suggestions))
 
 
 def _suggestions(
-    plan: RequestPlan, snapshot: ClusterSnapshot, standings: Sequence[QuotaUsage]
+    plan: RequestPlan, snapshot: ClusterSnapshot, usages: Sequence[QuotaUsage]
 ) -> list[Suggestion]:
     """Return other profiles that fit now; none for combined profiles, which have no alternatives."""
     if plan.together:
@@ -137,7 +143,7 @@ def _suggestions(
         devices=plan.options[0].typed,
         parallel=max(plan.parallel, 1),
         delivery=plan.delivery,
-        standings=standings,
+        usages=usages,
         satisfying=plan.options[0].spec,
     )
 

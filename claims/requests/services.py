@@ -250,10 +250,10 @@ class Carried:
 NOTHING = Carried()
 
 
-def plan_quota_lines(standings: Sequence[QuotaUsage], plan: RequestPlan, carried: Carried) -> list[QuotaLine]:
+def plan_quota_lines(usages: Sequence[QuotaUsage], plan: RequestPlan, carried: Carried) -> list[QuotaLine]:
     """Return the effect of `plan` on each quota, less what is carried."""
     return quota_usage.usage_lines(
-        standings,
+        usages,
         team=plan.team,
         charge={name: count - carried.classes.get(name, 0) for name, count in plan.charge.items()},
         profiles={profile: count - carried.devices for profile, count in plan.devices_by_profile.items()},
@@ -382,11 +382,11 @@ def forget_drafts(now: datetime) -> int:
 MAX_DRAFTS = 50  # drafts of one person
 MAX_DRAFT_LENGTH = 8000  # characters of the fields as JSON: every field at its limit is shorter
 
-type Fields = Mapping[str, list[str]]
+type SubmittedFields = Mapping[str, list[str]]
 
 
 @transaction.atomic(durable=True)
-def save_draft(*, by: User, key: str, fields: Fields, now: datetime | None = None) -> Draft | None:
+def save_draft(*, by: User, key: str, fields: SubmittedFields, now: datetime | None = None) -> Draft | None:
     """
     Save the typed fields under the key of the form, or overwrite the draft with this key.
 

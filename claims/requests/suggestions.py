@@ -6,8 +6,10 @@ release would free enough devices.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
+from typing import NotRequired, TypedDict, Unpack
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -109,11 +111,10 @@ def _fit_order(fit: ClusterFit) -> tuple[object, ...]:
 MAX_TRIED, MAX_SHOWN = 40, 5  # profiles
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Suggestion:
     """
-    A profile that fits now, with `devices` per claim. `problem` says why it cannot be an alternative of the
-    chosen profile, "" if it can.
+    A profile that fits now, with `devices` per claim of `spec`, beside the `chosen` profiles of a request.
     """
 
     profile: Profile
@@ -122,10 +123,42 @@ class Suggestion:
     free: int
     kinds: frozenset[DeviceKind]
     memory: int  # bytes per claim, with the smallest free device; 0 if unknown
-    problem: str
+    spec: Json = field(repr=False)
+    chosen: Sequence[Profile] = field(repr=False)
+
+    @cached_property
+    def problem(self) -> str:
+        """Why it cannot be an alternative of the chosen profiles, "" if it can."""
+        try:
+            parts = [(row.slug, row.current.spec) for row in self.chosen if row.current is not None]
+            first_available([*parts, (self.profile.slug, self.spec)])
+        except CannotCombineError as error:
+            return error.message
+        return ""
 
 
-def suggestions_for(
+class WantedFit(TypedDict):
+    """What suggestions are to fit; `fitting_profiles` says what each field is."""
+
+    team: Team
+    cluster: Cluster
+    snapshot: ClusterSnapshot
+    chosen: Sequence[Profile]
+    devices: int
+    parallel: int
+    delivery: str
+    usages: NotRequired[Sequence[QuotaUsage] | None]
+    satisfying: NotRequired[Json | None]
+
+
+def suggestions_for(**wanted: Unpack[WantedFit]) -> list[Suggestion]:
+    """
+    Return the first of `fitting_profiles`: the cheapest first if all have a price, else the smallest first.
+    """
+    return _sorted(fitting_profiles(**wanted))[:MAX_SHOWN]
+
+
+def fitting_profiles(
     *,
     team: Team,
     cluster: Cluster,
@@ -134,38 +167,59 @@ def suggestions_for(
     devices: int,
     parallel: int,
     delivery: str,
-    standings: Sequence[QuotaUsage] | None = None,
+    usages: Sequence[QuotaUsage] | None = None,
     satisfying: Json | None = None,
 ) -> list[Suggestion]:
     """
     Return profiles open to `team`, without the `chosen` ones, whose claims would all fit the cluster and the
-    team's quota now: the cheapest first if all have a price, else the smallest first.
+    team's quota now.
 
     `satisfying` is a spec: they give as many devices with as much memory, and are shared only if it is.
-    `standings` are the quotas of the team, if the caller has read them. The number of queries does not depend
+    `usages` are the quotas of the team, if the caller has read them. The number of queries does not depend
     on the number of profiles.
     """
     chosen_ids = {profile.pk for profile in chosen}
     candidates = [row for row in OPEN_PROFILES.objects(team.pk) if row.pk not in chosen_ids][:MAX_TRIED]
-    headroom = _QuotaHeadroom(quota_usage.team_usage([team]) if standings is None else standings)
+    headroom = _QuotaHeadroom(quota_usage.team_usage([team]) if usages is None else usages)
     needs = _Needs.of(cluster, snapshot, satisfying) if satisfying is not None else _Needs()
     suggestions = []
     for profile in candidates:
         version = profile.current
         if version is None or delivery not in version.deliveries:
             continue
-        spec = with_count(version.spec, version.scalable, devices) if version.scalable else version.spec
-        count = quota.devices(spec)
-        if count > version.max_devices or not headroom.fits(profile, spec, count, parallel):
+        size = _size(snapshot, version, devices)
+        if size.devices > version.max_devices or not headroom.fits(profile, size, parallel):
             continue
-        offer = _offer(cluster, snapshot, spec, parallel)
+        offer = _offer(cluster, snapshot, size, parallel)
         if offer is not None:
             free, kinds, memory = offer
-            if not needs.met_by(spec, count, memory):
+            if not needs.met_by(size, memory):
                 continue
-            problem = _problem(chosen, profile, spec)
-            suggestions.append(Suggestion(profile, version, count, free, kinds, memory * count, problem))
-    return _sorted(suggestions)[:MAX_SHOWN]
+            row = (profile, version, size.devices, free, kinds, memory * size.devices, size.spec, chosen)
+            suggestions.append(Suggestion(*row))
+    return suggestions
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """A version with a number of devices: its spec, and what follows from the spec alone."""
+
+    spec: Json
+    spec_hash: str
+    devices: int  # per claim
+    charge: dict[str, int]
+    sharing: frozenset[Sharing]
+
+
+def _size(snapshot: ClusterSnapshot, version: ProfileVersion, devices: int) -> _Size:
+    """Return the version with so many devices; computed once per snapshot, as a version never changes."""
+
+    def computed() -> _Size:
+        spec = with_count(version.spec, version.scalable, devices) if version.scalable else version.spec
+        sharing = SHARED_MODES.intersection(sharing_modes(spec))
+        return _Size(spec, spec_hash(spec), quota.devices(spec), quota.charge(spec), sharing)
+
+    return snapshot.derived(("size", version.pk, devices), computed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +236,8 @@ class _Needs:
         matching = min((kind.memory_bytes or 0 for kind in kinds), default=0)
         return cls(quota.devices(spec), max(matching, least_memory(spec)), frozenset(sharing_modes(spec)))
 
-    def met_by(self, spec: Json, devices: int, memory: int) -> bool:
-        shared = SHARED_MODES.intersection(sharing_modes(spec))
-        return devices >= self.devices and memory >= self.memory and shared <= self.sharing
+    def met_by(self, size: _Size, memory: int) -> bool:
+        return size.devices >= self.devices and memory >= self.memory and size.sharing <= self.sharing
 
 
 def _open_profiles(team: UUID) -> QuerySet[Profile]:
@@ -199,7 +252,7 @@ OPEN_PROFILES: PreparedObjects[Profile] = PreparedObjects(_open_profiles, UUID)
 type _Offer = tuple[int, frozenset[DeviceKind], int]
 
 
-def _offer(cluster: Cluster, snapshot: ClusterSnapshot, spec: Json, claims: int) -> _Offer | None:
+def _offer(cluster: Cluster, snapshot: ClusterSnapshot, size: _Size, claims: int) -> _Offer | None:
     """
     Return the free devices, kinds and smallest memory for claims that all fit; None if they do not.
 
@@ -207,31 +260,31 @@ def _offer(cluster: Cluster, snapshot: ClusterSnapshot, spec: Json, claims: int)
     """
 
     def computed() -> _Offer | None:
-        preview = match.preview(snapshot, spec, claims=claims)
+        preview = match.preview(snapshot, size.spec, claims=claims)
         if not preview.fits or preview.free is None:
             return None
-        memory = _smallest_memory(cluster, snapshot, spec)
-        return preview.free, kinds_for(cluster.pk, snapshot, spec), memory
+        memory = _smallest_memory(cluster, snapshot, size.spec)
+        return preview.free, kinds_for(cluster.pk, snapshot, size.spec), memory
 
-    return snapshot.derived(("offer", spec_hash(spec), claims), computed)
+    return snapshot.derived(("offer", size.spec_hash, claims), computed)
 
 
 class _QuotaHeadroom:
     """The free devices of a team's quotas."""
 
-    def __init__(self, standings: Sequence[QuotaUsage]) -> None:
+    def __init__(self, usages: Sequence[QuotaUsage]) -> None:
         self.by_class: dict[str, int] = {}
         self.by_profile: dict[object, int] = {}
-        for standing in standings:
-            if standing.quota.profile_id:
-                self.by_profile[standing.quota.profile_id] = standing.free
+        for usage in usages:
+            if usage.quota.profile_id:
+                self.by_profile[usage.quota.profile_id] = usage.free
             else:
-                self.by_class[standing.quota.device_class] = standing.free
+                self.by_class[usage.quota.device_class] = usage.free
 
-    def fits(self, profile: Profile, spec: Json, devices: int, parallel: int) -> bool:
-        charge = quota.charge(spec)
-        return self.by_profile.get(profile.pk, devices * parallel) >= devices * parallel and all(
-            self.by_class.get(name, -1) >= count * parallel for name, count in charge.items()
+    def fits(self, profile: Profile, size: _Size, parallel: int) -> bool:
+        needs = size.devices * parallel
+        return self.by_profile.get(profile.pk, needs) >= needs and all(
+            self.by_class.get(name, -1) >= count * parallel for name, count in size.charge.items()
         )
 
 
@@ -254,16 +307,6 @@ def _smallest_memory(cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) ->
         for kind in kinds_among(cluster.pk, snapshot, funnel(snapshot, request).free, request.capacity)
     }
     return min((kind.memory_bytes or 0 for kind in kinds), default=0)
-
-
-def _problem(chosen: Sequence[Profile], profile: Profile, spec: Json) -> str:
-    """Return why the profile cannot be an alternative of the chosen ones, "" if it can."""
-    try:
-        parts = [(row.slug, row.current.spec) for row in chosen if row.current is not None]
-        first_available([*parts, (profile.slug, spec)])
-    except CannotCombineError as error:
-        return error.message
-    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,12 @@
-"""The request form, and the panel beside it with the preview of the request."""
+"""The request form, the panel beside it with the preview of the request, and the import of a manifest."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib import messages
@@ -17,23 +19,31 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from claims.access import require_member
-from claims.catalogue.listing import CatalogueEntry, counted_at, counted_entries
+from claims.catalogue.forms import YAML
+from claims.catalogue.listing import CatalogueEntry, counted_at, counted_catalogue, counted_entries
 from claims.match_page import dropped_page, funnel_rows, relaxation_rows
-from claims.models import Claim, Draft, Profile
+from claims.models import Approval, Claim, Delivery, Draft, Profile
 from claims.plans.changes import current_parts, request_again_url
+from claims.plans.plan import RequestPlan
 from claims.requests.draft_views import draft_query, draft_url, keep_in_session, restore_from_session
-from claims.requests.forms import Choices, RequestForm, prefill_problems, sent_profiles
+from claims.requests.forms import FormChoices, ManifestForm, RequestForm, prefill_problems, sent_profiles
+from claims.requests.manifest_import import ImportedClaim, ProfileMatch, import_claims
 from claims.requests.preview import PlannedMatch, planned_match, preview
 from claims.requests.services import open_drafts, request_claim
 from claims.requests.suggestions import blockers_for
 from claims.states import ClaimState
-from core.errors import Forbidden, PortalError
+from core.errors import Forbidden, Invalid, PortalError
+from core.middleware import counts_as
+from dra.manifests import to_yaml
+from dra.quota import devices
 from inventory.freshness import OF_DEVICES, ages, ages_for
 from teams.access import reader_roles, team_for, user_of
 from teams.models import Role
 
 LINK_FIELDS = ("reason",)  # in a link to the request, besides the preview fields
-REDISPLAY_BUTTONS = ("check", "more", "drop", "use")  # buttons that show the form again without sending it
+# Buttons that show the form again without sending it; those of APPLY change it as a line of the panel says.
+APPLY = ("use", "use_devices", "use_profile")
+REDISPLAY_BUTTONS = ("check", "more", "drop", *APPLY)
 TEAM_COOKIE = "team"  # the team that the user has selected
 # The fields on which the preview depends.
 PREVIEW_FIELDS = (
@@ -64,18 +74,16 @@ def request_form(request: HttpRequest) -> HttpResponse:
         if request.method == "POST":
             keep_in_session(request)
         return redirect_to_login(reverse("claims:request") if request.POST else request.get_full_path())
-    user = require_member(request)
+    choices = reader_choices(request, request.POST if request.method == "POST" else None)
+    user = require_member(request, choices.teams if request.method != "POST" else None)
     if request.method != "POST":
         if (draft := restore_from_session(request)) is not None:
             return redirect(draft_url(draft))
-        return new_request_page(request)
-    choices = reader_choices(request, request.POST)
+        return new_request_page(request, choices)
     slug = request.POST.get("team", "")
     if slug and slug not in choices.teams:
         team_for(user, slug, at_least=Role.MEMBER)  # says why not
-    data = without_removed_row(request.POST)
-    if "use" in data:
-        data["cluster"] = data.get("use", "")
+    data = with_applied(without_removed_row(request.POST))
     form = RequestForm(data, user=user, choices=choices)
     if any(name in data for name in REDISPLAY_BUTTONS):
         return form_response(request, form, data=data)
@@ -84,14 +92,13 @@ def request_form(request: HttpRequest) -> HttpResponse:
     return send_request(request, form)
 
 
-def new_request_page(request: HttpRequest) -> HttpResponse:
-    """Show the form, filled from the address or from the draft in the address."""
+def new_request_page(request: HttpRequest, choices: FormChoices) -> HttpResponse:
+    """Show the form with these choices, filled from the address or from the draft in the address."""
     user, draft = user_of(request), None
     prefill: QueryDict = request.GET
     if "draft" in prefill:
         draft = get_object_or_404(open_drafts(user), pk=uuid_or_404(request.GET.get("draft", "")))
         prefill = draft_query(draft)
-    choices = reader_choices(request)
     form = RequestForm(user=user, prefill=prefill, team=request.COOKIES.get(TEAM_COOKIE, ""), choices=choices)
     data = form_as_query(form)
     if "help" in request.GET:
@@ -100,13 +107,13 @@ def new_request_page(request: HttpRequest) -> HttpResponse:
     return form_response(request, form, data=data, problems=problems, draft=draft)
 
 
-def reader_choices(request: HttpRequest, sent: QueryDict | None = None) -> Choices:
+def reader_choices(request: HttpRequest, sent: QueryDict | None = None) -> FormChoices:
     """Return what the reader may choose from; of profiles only those that are `sent`, if that is enough."""
     user, teams = user_of(request), None
     if not user.is_superuser:
         roles = reader_roles(request)
         teams = [team for team, role in roles.items() if role.rank >= Role.MEMBER.rank]
-    return Choices.of(user, teams, slugs=None if sent is None else sent_profiles(sent))
+    return FormChoices.of(user, teams, slugs=None if sent is None else sent_profiles(sent))
 
 
 def uuid_or_404(text: str) -> UUID:
@@ -222,11 +229,10 @@ def form_response(
     return render(request, "claims/requests/request.html", page, status=status)
 
 
-def requestable_entries(request: HttpRequest, choices: Choices) -> list[CatalogueEntry]:
+def requestable_entries(request: HttpRequest, choices: FormChoices) -> list[CatalogueEntry]:
     """Return the catalogue entries that the form shows: all but retired profiles."""
-    return counted_entries(
-        user_of(request), list(choices.profiles.values()), list(choices.teams.values()), choices.places
-    )
+    profiles, teams = list(choices.profiles.values()), list(choices.teams.values())
+    return counted_entries(user_of(request), profiles, teams, choices.places, choices.classes)
 
 
 def further_rows(form: RequestForm, data: QueryDict) -> list[tuple[str, str]]:
@@ -247,6 +253,19 @@ def without_removed_row(data: QueryDict) -> QueryDict:
     return remaining
 
 
+def with_applied(data: QueryDict) -> QueryDict:
+    """Change the fields as the pressed button of the panel says: another cluster, number, or profile."""
+    if "use" in data:
+        data["cluster"] = data.get("use", "")
+    if "use_devices" in data:
+        data["devices"] = data.get("use_devices", "")
+    if "use_profile" in data:
+        slug, _colon, data["devices"] = data.get("use_profile", "").partition(":")
+        data["profile"] = slug
+        data.setlist("alternatives", [row for row in data.getlist("alternatives") if row != slug])
+    return data
+
+
 def form_as_query(form: RequestForm) -> QueryDict:
     """Return the fields that an unbound form would send now."""
     data = QueryDict(mutable=True)
@@ -263,7 +282,7 @@ def form_as_query(form: RequestForm) -> QueryDict:
 
 
 def panel_context(
-    request: HttpRequest, data: QueryDict, choices: Choices, *, match_only: bool = False
+    request: HttpRequest, data: QueryDict, choices: FormChoices, *, match_only: bool = False
 ) -> dict[str, Any]:
     """
     Return the context of the panel: the preview of `data`, if `match_only` only its plan and match, or what
@@ -292,14 +311,21 @@ def panel_context(
     except PortalError as refusal:
         return {"panel": None, "missing": [refusal.message]} | chosen
     form_url = request.build_absolute_uri(reverse("claims:request"))
+    helps = relaxation_rows(result.help, with_count=can_change_count(result.plan))
     return {
         **match_context(request, result, data),
         "fits": form.fits,
-        "helps": relaxation_rows(result.help),
+        "helps": helps,
+        "has_fixed_helps": any(not row.devices for row in helps),
         "with_help": "help" in data,
         "link": f"{form_url}?{preview_query(data, *LINK_FIELDS)}",
         **chosen,
     }
+
+
+def can_change_count(plan: RequestPlan) -> bool:
+    """Whether the field "Devices" sets the count of every request of the spec."""
+    return len(plan.options) == 1 and bool(plan.version.scalable)
 
 
 def match_context(request: HttpRequest, result: PlannedMatch, data: QueryDict) -> dict[str, Any]:
@@ -346,3 +372,93 @@ def request_like_last(request: HttpRequest) -> HttpResponse:
     claim = own.with_profiles().select_related("team", "cluster", "profile_version__profile")
     newest = claim.order_by("-created_at", "-pk").first()
     return redirect(request_again_url(newest, current_parts(newest, ())) if newest else "claims:request")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOption:
+    """A profile match, and the address of the request form filled with it."""
+
+    match: ProfileMatch
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportChoices:
+    """One claim of the file with its matches; `editor` are the fields of a new profile."""
+
+    claim: ImportedClaim
+    exact: list[ImportOption]
+    combination_url: str  # "" if there is no combination
+    nearest: list[ImportOption]
+    editor: list[tuple[str, object]]
+
+
+@counts_as(20)
+@require_http_methods(["GET", "HEAD", "POST"])
+def request_import(request: HttpRequest) -> HttpResponse:
+    """Show the form for a manifest; on POST the matching profiles. Nothing is created."""
+    user = require_member(request)
+    if request.method != "POST":
+        return render(request, "claims/requests/request_import.html", {"form": ManifestForm()})
+    form = ManifestForm(request.POST, request.FILES)
+    page: dict[str, Any] = {"form": form}
+    if form.is_valid():
+        profiles = Profile.objects.visible_to(user).filter(retired_at=None, current__isnull=False)
+        try:
+            claims = import_claims(
+                form.cleaned_data["manifest"],
+                form.cleaned_data["source"],
+                profiles.select_related("current"),
+                {entry.profile.pk: entry.memory for entry in counted_catalogue(user)},
+            )
+        except Invalid as refusal:
+            form.add_error(None, refusal.message)
+        else:
+            page["claims"] = [import_choices(claim) for claim in claims]
+    return render(
+        request, "claims/requests/request_import.html", page, status=200 if form.is_valid() else 422
+    )
+
+
+def import_choices(claim: ImportedClaim) -> ImportChoices:
+    return ImportChoices(
+        claim,
+        exact=[ImportOption(match, form_url(claim, [match])) for match in claim.exact],
+        combination_url=form_url(claim, claim.combination.parts) if claim.combination else "",
+        nearest=[ImportOption(match, form_url(claim, [match])) for match in claim.nearest],
+        editor=editor_fields(claim),
+    )
+
+
+def form_url(claim: ImportedClaim, parts: Sequence[ProfileMatch]) -> str:
+    """Return the address of the request form with these profiles combined."""
+    first, *others = parts
+    fields: list[tuple[str, object]] = [
+        ("profile", first.profile.slug),
+        ("devices", first.similarity.count),
+        ("delivery", claim.delivery),
+    ]
+    for match in others:
+        fields += [("together", match.profile.slug), ("together_devices", match.similarity.count)]
+    if claim.name:
+        fields.append(("name", claim.name))
+    return f"{reverse('claims:request')}?{urlencode(fields)}"
+
+
+def editor_fields(claim: ImportedClaim) -> list[tuple[str, object]]:
+    """Return the fields that fill the profile editor with the spec of the file."""
+    return [
+        ("edit", "1"),
+        ("source", YAML),
+        ("spec_yaml", to_yaml(claim.spec)),
+        ("slug", claim.name[:40]),
+        ("title", claim.name[:80]),
+        ("max_devices", devices(claim.spec) or 1),
+        ("approval", Approval.LEAD.value),
+        ("default_duration", "24h"),
+        ("max_duration", "14d"),
+        ("grace", "0h"),
+        ("extension", "0h"),
+        ("automatic_devices", 0),
+        *(("deliveries", value) for value in Delivery.values),
+    ]

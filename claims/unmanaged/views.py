@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple, cast
+from urllib.parse import quote
 
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_http_methods, require_safe
 from django_filters import ChoiceFilter, FilterSet
 
-from claims.claim_list.views import visible_clusters, visible_teams
-from claims.models import Profile
+from claims.access import NO_CLAIM
+from claims.claim_list.views import clusters_of_reader, teams_of_reader
+from claims.models import Profile, TeamNamespace
 from claims.observation.observations import consumer_references, device_holdings
 from claims.observation.unmanaged import (
     ORIGINS,
@@ -29,11 +37,16 @@ from core.errors import PortalError
 from core.filters import RowFilter
 from core.inputs import DurationText
 from core.listing import Column, Listing
+from core.markup import joined, markup
+from core.prepared import Prepared, by_keys
+from core.templatetags.ui import short_id
+from core.times import ago
+from dra import quota
 from dra.manifests import spec_hash, to_yaml
 from inventory.freshness import ages
-from inventory.models import ResourceClaim, ResourceClaimTemplate
+from inventory.models import Cluster, ResourceClaim, ResourceClaimTemplate
 from teams.access import people_in, user_of
-from teams.models import Role, User
+from teams.models import Role, Team, User
 
 STATES = [
     (state, state)
@@ -43,15 +56,17 @@ STATES = [
 
 class TemplateFilter(FilterSet):
     team = RowFilter(
+        Team,
+        teams_of_reader,
         label="Team",
-        queryset=visible_teams,
         to_field_name="slug",
         empty_label="Any team",
         method="by_team",
     )
     cluster = RowFilter(
+        Cluster,
+        clusters_of_reader,
         label="Cluster",
-        queryset=visible_clusters,
         to_field_name="name",
         empty_label="Any cluster",
     )
@@ -103,15 +118,102 @@ TEMPLATE_COLUMNS: list[Column[Any]] = [
 ]
 
 
+class ObjectRow(NamedTuple):
+    """What a row shows; a template has no more than `requested`, the devices that one claim can hold."""
+
+    pk: int
+    uid: str
+    name: str
+    namespace: str
+    cluster: str
+    team: str
+    created_at: datetime | None
+    requested: int
+    origin: str = ""
+    state: str = ""
+    allocated_at: datetime | None = None
+    held: int = 0
+    pods: int = 0
+
+
+PLACES = TeamNamespace.objects.filter(cluster=OuterRef("cluster"), namespace=OuterRef("namespace"))
+SHARED = (
+    "pk",
+    "uid",
+    "name",
+    "namespace",
+    "cluster__name",
+    Subquery(PLACES.values("team__slug")),
+    "created_at",
+)
+DEVICES, PODS = "raw__status__allocation__devices__results", "raw__status__reservedFor"
+CLAIM_ROWS = by_keys(
+    lambda key: ResourceClaim.objects.filter(pk=key).values_list(
+        *SHARED, "raw__spec", "origin", "state", "allocated_at", DEVICES, PODS
+    ),
+    int,
+)
+TEMPLATE_ROWS = by_keys(
+    lambda key: ResourceClaimTemplate.objects.filter(pk=key).values_list(*SHARED, "raw__spec__spec"), int
+)
+
+
+def object_rows(query: Prepared, keys: Sequence[int]) -> list[ObjectRow]:
+    """Return the rows in the order of `keys`, which a query has chosen that the reader may see."""
+    rows = {row[0]: _object_row(*row) for row in (query.rows(list(keys)) if keys else ())}
+    return [rows[key] for key in keys if key in rows]
+
+
+def _object_row(
+    pk: int, uid: str, name: str, namespace: str, cluster: str, team: str, created_at: datetime | None,
+    spec: str | None, origin: str = "", state: str = "", allocated_at: datetime | None = None,
+    *lists: str | None,
+) -> ObjectRow:  # fmt: skip
+    requested = quota.devices(json.loads(spec or "{}") or {})
+    counts = [len(json.loads(text or "[]") or ()) for text in lists]
+    object_ = (pk, uid, name, namespace, cluster, team, created_at, requested)
+    return ObjectRow(*object_, origin, state, allocated_at, *counts)
+
+
+# The cells behind the name, by the names of their columns and in their order.
+CELLS: dict[str, Callable[[ObjectRow], SafeString]] = {
+    "origin": lambda row: markup('<td><span class="dg-tag">{}</span></td>', ORIGINS[row.origin]),
+    "state": lambda row: markup('<td class="mr"><span class="dg-id">{}</span></td>', row.state),
+    "requested": lambda row: markup('<td class="dg-n" data-l="Requested devices">{}</td>', row.requested),
+    "held": lambda row: markup('<td class="dg-n" data-l="Held">{}</td>', row.held),
+    "pods": lambda row: markup('<td class="dg-n" data-l="Pods">{}</td>', row.pods),
+    "since": lambda row: markup('<td class="dg-nowrap mr" data-l="Allocated">{}</td>', ago(row.allocated_at)),
+    "team": lambda row: markup("<td>{}</td>", row.team),
+    "namespace": lambda row: markup('<td class="mr"><span class="dg-id">{}</span></td>', row.namespace),
+    "cluster": lambda row: markup("<td>{}</td>", row.cluster),
+    "created": lambda row: markup('<td class="dg-nowrap mr" data-l="Created">{}</td>', ago(row.created_at)),
+    "uid": lambda row: markup('<td class="dg-nowrap">{}</td>', short_id(row.uid)),
+}
+
+
+def table_rows(page: str, rows: Iterable[ObjectRow], shows: Mapping[str, bool]) -> SafeString:
+    """Return a `<tr>` per row, with a cell for each shown column; `page` is that of one object."""
+    address = reverse(page, args=[NO_CLAIM])
+    shown = [cell for column, cell in CELLS.items() if shows.get(column)]
+    name = '<td class="wide"><a class="dg-link" href="{}">{}</a></td>'
+
+    def cells(row: ObjectRow) -> Iterator[SafeString]:
+        yield markup(name, address.replace(str(NO_CLAIM), quote(row.uid)), row.name)
+        for cell in shown:
+            yield cell(row)
+
+    return joined("\n", (markup("<tr>{}</tr>", joined("", cells(row))) for row in rows))
+
+
 @require_safe
 def claims(request: HttpRequest) -> HttpResponseBase:
-    listing = listing_for(request, ResourceClaim, COLUMNS, UnmanagedFilter, title="Unmanaged claims")
+    listing = listing_for(
+        request, ResourceClaim, COLUMNS, UnmanagedFilter, CLAIM_ROWS, title="Unmanaged claims"
+    )
     return listing.respond(
         "claims/unmanaged/unmanaged_claims.html",
         {
-            "unmanaged_claims": []
-            if is_csv(request)
-            else [UnmanagedClaim(row) for row in listing.page.object_list],
+            "rows": lambda: table_rows("claims:unmanaged_claim", listing.loaded, listing.shows),
             "ages": ages(("resourceclaims", "pods")),
             "empty_icon": "circle-check",
             "empty_title": "No unmanaged claims",
@@ -123,14 +225,17 @@ def claims(request: HttpRequest) -> HttpResponseBase:
 @require_safe
 def templates(request: HttpRequest) -> HttpResponseBase:
     listing = listing_for(
-        request, ResourceClaimTemplate, TEMPLATE_COLUMNS, TemplateFilter, title="Unmanaged templates"
+        request,
+        ResourceClaimTemplate,
+        TEMPLATE_COLUMNS,
+        TemplateFilter,
+        TEMPLATE_ROWS,
+        title="Unmanaged templates",
     )
     return listing.respond(
         "claims/unmanaged/unmanaged_templates.html",
         {
-            "rows": []
-            if is_csv(request)
-            else [(row, requested_devices(row)) for row in listing.page.object_list],
+            "rows": lambda: table_rows("claims:unmanaged_template", listing.loaded, listing.shows),
             "ages": ages(("resourceclaimtemplates",)),
             "empty_icon": "circle-check",
             "empty_title": "No unmanaged templates",
@@ -144,6 +249,7 @@ def listing_for(
     model: type[ResourceClaim] | type[ResourceClaimTemplate],
     columns: list[Column[Any]],
     filters: type[TemplateFilter],
+    rows: Prepared,
     *,
     title: str,
 ) -> Listing[Any]:
@@ -156,11 +262,8 @@ def listing_for(
         filters=filters,
         search=("name", "namespace", "uid"),
         sort="-created",
+        load=partial(object_rows, rows),
     )
-
-
-def is_csv(request: HttpRequest) -> bool:
-    return request.GET.get("format") == "csv"
 
 
 def unmanaged_claim(request: HttpRequest, uid: str) -> ResourceClaim:

@@ -23,6 +23,23 @@ class Migration(migrations.Migration):
     operations = [
         migrations.RunSQL(SEARCH_TRIGRAMS, "DROP FUNCTION search_trigrams"),
         migrations.CreateModel(
+            name='Installation',
+            fields=[
+                ('id', models.PositiveSmallIntegerField(default=1, editable=False, primary_key=True, serialize=False)),
+                ('name', models.CharField(default='Dragoman', max_length=40)),
+                ('currency', models.CharField(default='EUR', max_length=3)),
+                ('timezone', models.CharField(blank=True, default='', max_length=64)),
+                ('logo', models.BinaryField(blank=True, default=b'')),
+                ('logo_digest', models.CharField(blank=True, default='', max_length=16)),
+            ],
+            options={
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(('pk', 1)), name='installation_one'),
+                    models.CheckConstraint(condition=models.Q(('currency__regex', '^[A-Z]{3}$')), name='installation_currency'),
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name='StoredResponse',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

@@ -5,6 +5,7 @@ docs/design-system.md shows what each one draws. Every value is escaped here: `f
 """
 
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -22,6 +23,7 @@ from django.utils.text import slugify
 
 from core import text as texts
 from core import times, undo
+from core.markup import joined, markup
 from core.text import DASH
 
 register = template.Library()
@@ -64,6 +66,20 @@ def term(name: str, text: str = "") -> SafeString:
 
 
 @register.filter
+def marked(text: str, words: Sequence[str]) -> SafeString:
+    """Mark each of the words, in any case, in a text."""
+    if not words:
+        return escape(text)
+    pattern = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    parts = re.split(f"({pattern})", text, flags=re.IGNORECASE)  # every second part is a word
+    return format_html_join(
+        "",
+        "{}",
+        ((format_html("<mark>{}</mark>", part) if odd % 2 else part,) for odd, part in enumerate(parts)),
+    )
+
+
+@register.filter
 def badge(look: tuple[str, str, str]) -> SafeString:
     """Draw a state from its color family, icon and label."""
     return state_badge(*look)
@@ -84,13 +100,18 @@ def meter(total: float, *, label: str, size: str = "", **segments: float | None)
         width = 100 * value / length
         rects.append((f"{at:.2f}%", f"{width:.2f}%", f"dg-m-{name}"))
         at += width
-    gaps = [(left,) for left, *rest in rects[1:]]
-    return format_html(
+    gaps = [left for left, *rest in rects[1:]]
+    return markup(
         '<svg class="dg-meter{}" role="img" aria-label="{}">{}{}</svg>',
         f" {size}" if size else "",
         label,
-        format_html_join("", '<rect x="{}" width="{}" height="100%" class="{}"></rect>', rects),
-        format_html_join("", '<rect x="{}" width="1.5" height="100%" class="dg-m-gap"></rect>', gaps),
+        joined(
+            "", (markup('<rect x="{}" width="{}" height="100%" class="{}"></rect>', *rect) for rect in rects)
+        ),
+        joined(
+            "",
+            (markup('<rect x="{}" width="1.5" height="100%" class="dg-m-gap"></rect>', gap) for gap in gaps),
+        ),
     )
 
 
@@ -191,12 +212,13 @@ def code(text: str, language: str = "", *, label: str = "") -> dict[str, Any]:
 
 
 @register.inclusion_tag("_field.html")
-def field(bound: BoundField, *, label: str = "") -> dict[str, Any]:
-    """Draw a form field: label above, hint below, the error between them."""
+def field(bound: BoundField, *, label: str = "", marks_optional: bool = True) -> dict[str, Any]:
+    """Draw a form field: label above, hint below, the error between them; one of two fields has no mark."""
     widget = bound.field.widget
     return {
         "field": bound,
         "label": label or bound.label,
+        "marks_optional": marks_optional,
         "is_check": isinstance(widget, CheckboxInput),
         "is_group": isinstance(widget, RadioSelect | CheckboxSelectMultiple),
     }

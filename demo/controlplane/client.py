@@ -25,7 +25,7 @@ OF_ACCOUNTS = ("system:serviceaccounts", "system:serviceaccounts:dragoman")
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ClientIdentity:
     """`user` and `groups` are what the API server takes the bearer of `token` for."""
 
     name: str
@@ -34,25 +34,25 @@ class Identity:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
 
 
-def everybody() -> dict[str, Identity]:
+def everybody() -> dict[str, ClientIdentity]:
     people = (
-        Identity(ADMIN, "admin", ("system:masters",)),
-        Identity(PORTAL, "system:serviceaccount:dragoman:dragoman", OF_ACCOUNTS),
-        Identity(READER, "system:serviceaccount:dragoman:dragoman-reader", OF_ACCOUNTS),
-        Identity(ALICE, "alice"),  # may edit in her namespaces
-        Identity(EVE, "eve"),  # may nothing
-        Identity(SCHEDULER, "system:kube-scheduler"),
-        Identity(CONTROLLERS, "system:kube-controller-manager", ("system:masters",)),
-        Identity(KWOK, "kwok", ("system:masters",)),
+        ClientIdentity(ADMIN, "admin", ("system:masters",)),
+        ClientIdentity(PORTAL, "system:serviceaccount:dragoman:dragoman", OF_ACCOUNTS),
+        ClientIdentity(READER, "system:serviceaccount:dragoman:dragoman-reader", OF_ACCOUNTS),
+        ClientIdentity(ALICE, "alice"),  # may edit in her namespaces
+        ClientIdentity(EVE, "eve"),  # may nothing
+        ClientIdentity(SCHEDULER, "system:kube-scheduler"),
+        ClientIdentity(CONTROLLERS, "system:kube-controller-manager", ("system:masters",)),
+        ClientIdentity(KWOK, "kwok", ("system:masters",)),
     )
     return {person.name: person for person in people}
 
 
-def tokens_csv(people: Iterable[Identity]) -> str:
+def tokens_csv(people: Iterable[ClientIdentity]) -> str:
     return "".join(f'{who.token},{who.user},{who.name},"{",".join(who.groups)}"\n' for who in people)
 
 
-def kubeconfig(who: Identity, server: str, authority: str, *, name: str = "dragoman-test") -> str:
+def kubeconfig(who: ClientIdentity, server: str, authority: str, *, name: str = "dragoman-test") -> str:
     """Return a kubeconfig with everything in it: no file, no plugin."""
     encoded = base64.b64encode(authority.encode()).decode()
     document = {
@@ -68,7 +68,7 @@ def kubeconfig(who: Identity, server: str, authority: str, *, name: str = "drago
 
 def rights(namespaces: Iterable[str]) -> list[dict[str, object]]:
     """Return what gives the portal's accounts exactly the printed roles, and alice hers."""
-    portal = yaml.safe_load_all(manifest(write_quotas=True))
+    portal = yaml.safe_load_all(manifest(write_quotas=True, evict_pods=True))
     reader = yaml.safe_load_all(manifest(read_only=True, name="dragoman-reader"))
     return [*portal, *reader, *(may_edit(ALICE, namespace) for namespace in namespaces)]
 

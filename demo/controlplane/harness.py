@@ -32,7 +32,7 @@ from demo.controlplane.client import (
     ADMIN,
     PROGRAM_READY,
     Client,
-    Identity,
+    ClientIdentity,
     eventually,
     everybody,
     kubeconfig,
@@ -229,7 +229,7 @@ class ControlPlane:
         self.namespaces = tuple(namespaces)
         self.keep = keep
         self.say = say
-        self.people: dict[str, Identity] = {}
+        self.people: dict[str, ClientIdentity] = {}
         self.programs: dict[str, Program] = {}
         self._clients: dict[str, Client] = {}
 
@@ -319,7 +319,7 @@ class ControlPlane:
         if memory.exists():
             state = json.loads(memory.read_text())
             self._ports: list[int] = state["ports"]
-            self.people = {who["name"]: Identity(**who) for who in state["people"]}
+            self.people = {who["name"]: ClientIdentity(**who) for who in state["people"]}
         else:
             self._ports = free_ports(3)
             self.people = everybody()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from dra.allocator.capacity import CapacityAmount, Counters, is_left, share
+from dra.allocator.capacity import CapacityAmount, Counters, Undo, is_left, share
 from dra.allocator.node import AllocationError, NodeSite, SearchGivenUp
 from dra.allocator.plan import Candidate, ClaimPlan, Constraint, accepts, compile_derived
 from dra.allocator.result import InternalDeviceResult
@@ -25,8 +25,6 @@ from dra.quantity import ZERO, Quantity
 from dra.taints import untolerated
 
 MAX_STEPS = 50_000  # devices tried before a search gives up, in less than a second: a page waits for it
-
-type Undo = Callable[[], None]
 
 
 class _TooManyDevices(Exception):
@@ -45,7 +43,7 @@ class NodeSearch:
         self.held = HeldDevices()  # shares that this search has allocated
         self.users: dict[DeviceKey, set[int]] = {}  # claims of this search that use a device
         self.counters = Counters(site, self.held_before)
-        self.node_classes = NodeClasses(site, plans, self.held_before)
+        self.node_classes = EquivalentDevices(site, plans, self.held_before)
         self.keys = [device.key for device in site.devices]
         self.steps, self.max_steps = 0, steps
 
@@ -288,7 +286,7 @@ class NodeSearch:
         return undo
 
 
-class NodeClasses:
+class EquivalentDevices:
     """
     Equivalence classes of devices for the claims of a search, computed on first use.
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dra.attributes import Json, Malformed, Ref, Selectable, VersionError, attribute, lookup, qualified
-from dra.cel.syntax import Call, Ident, Literal, Node, NotPreviewable, Select
+from dra.attributes import Malformed, Ref, Selectable, VersionError, attribute, lookup, qualified
+from dra.cel.syntax import Call, Expression, Ident, Literal, NotPreviewable, Select
 from dra.cel.values import (
     NONE,
     Amount,
@@ -25,6 +25,7 @@ from dra.cel.values import (
     type_of,
     version,
 )
+from dra.objects import Json
 from dra.quantity import QuantityError
 
 MISSING: Any = object()
@@ -147,7 +148,7 @@ def fixed(value: Any) -> CompiledPart:
     return CompiledPart(lambda _frame: value, constant=True)
 
 
-def reference(node: Node) -> tuple[Ref, bool] | None:
+def reference(node: Expression) -> tuple[Ref, bool] | None:
     """Return what `device.attributes["domain"].name` reads, and whether as an optional; else None."""
     match node:
         case Select(operand=operand, name=name):
@@ -160,7 +161,7 @@ def reference(node: Node) -> tuple[Ref, bool] | None:
     return ((domain[0], domain[1], name), optional) if domain else None
 
 
-def table(node: Node) -> str:
+def table(node: Expression) -> str:
     """Return "attributes" or "capacity" of `device.attributes` and `device.capacity`; "" of anything else."""
     match node:
         case Select(
@@ -170,7 +171,7 @@ def table(node: Node) -> str:
     return ""
 
 
-def _domain(node: Node) -> tuple[str, str] | None:
+def _domain(node: Expression) -> tuple[str, str] | None:
     match node:
         case Select(operand=operand, name=name, test=False):
             pass
@@ -182,7 +183,7 @@ def _domain(node: Node) -> tuple[str, str] | None:
     return (part, name) if part else None
 
 
-def path(node: Node) -> Run | None:
+def path(node: Expression) -> Run | None:
     """Return what reads one thing of the device at once; None if the node is something else."""
     match node:
         case Select(operand=Ident(name="device" | ".device"), name=name, test=False):

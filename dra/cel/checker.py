@@ -12,7 +12,18 @@ from collections.abc import Iterator, Mapping
 import re2
 
 from dra.cel import types
-from dra.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Message, Node, NotPreviewable, Select
+from dra.cel.syntax import (
+    Call,
+    Expression,
+    Fold,
+    Ident,
+    ListOf,
+    Literal,
+    MapOf,
+    Message,
+    NotPreviewable,
+    Select,
+)
 from dra.cel.types import (
     NOT_HERE,
     Bindings,
@@ -57,15 +68,15 @@ class TypeChecker:
         self.bound: Bindings = {}
         self.free = 0
         self.problems: list[Problem] = []
-        self.seen: list[Node] = []
+        self.seen: list[Expression] = []
 
-    def run(self, tree: Node) -> None:
+    def run(self, tree: Expression) -> None:
         """Check everything; then put what was learned of type parameters into the types."""
         self.check(tree)
         for node in self.seen:
             node.type = substitute(self.bound, node.type, free_to_dyn=True)
 
-    def check(self, node: Node) -> Type:
+    def check(self, node: Expression) -> Type:
         match node:
             case Literal():
                 node_type = LITERALS[type(node.value)]
@@ -89,7 +100,7 @@ class TypeChecker:
         self.seen.append(node)
         return node_type
 
-    def fail(self, node: Node, text: str) -> Type:
+    def fail(self, node: Expression, text: str) -> Type:
         self.problems.append((node.offset, text))
         return types.ERROR
 
@@ -120,7 +131,7 @@ class TypeChecker:
         node.constant = TypeValue(name)
         return types.type_of_type(TYPE_NAMES[name])
 
-    def _undeclared(self, node: Node, name: str) -> Type:
+    def _undeclared(self, node: Expression, name: str) -> Type:
         return self.fail(node, f"undeclared reference to '{name}' (in container '')")
 
     def _name(self, node: Ident, name: str) -> Type:
@@ -136,7 +147,7 @@ class TypeChecker:
         field_type = self._field(node, node.operand, node.name)
         return types.BOOL if node.test else self.known(field_type)
 
-    def _field(self, node: Node, operand: Node, name: str, *, optional: bool = False) -> Type:
+    def _field(self, node: Expression, operand: Expression, name: str, *, optional: bool = False) -> Type:
         operand_type, was_optional = unwrapped(self.known(self.check(operand)))
         field_type = types.DYN
         if operand_type.kind == "map":
@@ -225,7 +236,7 @@ class TypeChecker:
             return now
         return types.more_general(before, now) if self.fits(before, now) else types.DYN
 
-    def _held(self, node: Node, element_type: Type) -> Type:
+    def _held(self, node: Expression, element_type: Type) -> Type:
         inner, optional = unwrapped(element_type)
         if not optional and not is_dyn(inner):
             self.fail(node, f"expected type '{types.optional_of(inner)}' but found '{inner}'")
@@ -290,7 +301,7 @@ class TypeChecker:
         return types.ERROR, types.ERROR
 
 
-def qualified(node: Node) -> str:
+def qualified(node: Expression) -> str:
     """Return `a.b.c` of a chain of plain fields; "" if it is something else."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test:
@@ -305,7 +316,7 @@ def not_here(function: str) -> NotPreviewable:
     return NotPreviewable(f"The expression uses {function}(), which only a cluster can evaluate.")
 
 
-def every(tree: Node) -> Iterator[Node]:
+def every(tree: Expression) -> Iterator[Expression]:
     """Yield a node and all below it."""
     waiting = [tree]
     while waiting:
@@ -314,7 +325,7 @@ def every(tree: Node) -> Iterator[Node]:
         waiting += reversed(node.children())
 
 
-def problems(tree: Node) -> list[Problem]:
+def problems(tree: Expression) -> list[Problem]:
     """Return what upstream refuses in literals: patterns, and lists and maps of mixed types."""
     messages: list[Problem] = []
     for node in every(tree):
@@ -350,7 +361,7 @@ def _pattern(call: Call) -> list[Problem]:
     return []
 
 
-def _mixed(typed: list[tuple[Node, Type]]) -> list[Problem]:
+def _mixed(typed: list[tuple[Expression, Type]]) -> list[Problem]:
     return [
         (node.offset, f"expected type '{typed[0][1]}' but found '{node_type}'")
         for node, node_type in typed

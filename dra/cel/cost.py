@@ -13,16 +13,16 @@ from dra.cel.cost_functions import (
     NOTHING_YET,
     ONE,
     UNKNOWN,
+    AccessPath,
     Argument,
     Estimate,
-    Path,
     Size,
     VariablePart,
     call_cost,
     capped,
     size_at,
 )
-from dra.cel.syntax import ACCUMULATOR, Call, Fold, Ident, ListOf, Literal, MapOf, Message, Node, Select
+from dra.cel.syntax import ACCUMULATOR, Call, Expression, Fold, Ident, ListOf, Literal, MapOf, Message, Select
 from dra.cel.types import Type
 
 LIMIT = 1_000_000  # k8s.io/api `resource/v1/types.go`, CELSelectorExpressionMaxCost
@@ -39,12 +39,12 @@ class Contents(NamedTuple):
 
 
 class Local(NamedTuple):
-    path: Path
+    path: AccessPath
     size: Size | None
     contents: Contents | None
 
 
-def estimate(tree: Node, device: VariablePart) -> int:
+def estimate(tree: Expression, device: VariablePart) -> int:
     """Return the cost of a checked tree in the worst case, at most 2**64 - 1."""
     return _Estimator(device).cost(tree)
 
@@ -52,12 +52,12 @@ def estimate(tree: Node, device: VariablePart) -> int:
 class _Estimator:
     def __init__(self, device: VariablePart) -> None:
         self.device = device
-        self.paths: dict[Node, Path] = {}
+        self.paths: dict[Expression, AccessPath] = {}
         self.locals: dict[str, list[Local]] = {}
-        self.sizes: dict[Node, Size] = {}
-        self.contents: dict[Node, Contents] = {}
+        self.sizes: dict[Expression, Size] = {}
+        self.contents: dict[Expression, Contents] = {}
 
-    def cost(self, node: Node) -> int:
+    def cost(self, node: Expression) -> int:
         match node:
             case Ident():
                 local = self.local(node.name)
@@ -79,15 +79,15 @@ class _Estimator:
         scopes = self.locals.get(name)
         return scopes[-1] if scopes else None
 
-    def push(self, name: str, path: Path, size: Size | None, contents: Contents | None = None) -> None:
+    def push(self, name: str, path: AccessPath, size: Size | None, contents: Contents | None = None) -> None:
         self.locals.setdefault(name, []).append(Local(path, size, contents))
 
-    def path(self, node: Node) -> Path:
+    def path(self, node: Expression) -> AccessPath:
         if isinstance(node, Ident) and (local := self.local(node.name)):
             return local.path
         return self.paths.get(node, ())
 
-    def size(self, node: Node) -> Size | None:
+    def size(self, node: Expression) -> Size | None:
         """Return what is known of the size of a node's value."""
         if node in self.sizes:
             return self.sizes[node]
@@ -107,19 +107,19 @@ class _Estimator:
         local = self.local(node.name) if isinstance(node, Ident) else None
         return local.size if local else None
 
-    def inside(self, node: Node) -> Contents | None:
+    def inside(self, node: Expression) -> Contents | None:
         if node in self.contents:
             return self.contents[node]
         local = self.local(node.name) if isinstance(node, Ident) else None
         return local.contents if local else None
 
-    def note(self, node: Node, size: Size | None, contents: Contents | None = None) -> None:
+    def note(self, node: Expression, size: Size | None, contents: Contents | None = None) -> None:
         if size:
             self.sizes[node] = size
         if contents:
             self.contents[node] = contents
 
-    def argument(self, node: Node) -> Argument:
+    def argument(self, node: Expression) -> Argument:
         path = self.path(node)
         if path and path[0] == ACCUMULATOR:
             path = ()
@@ -184,7 +184,7 @@ class _Estimator:
             self.contents[node] = Contents("map", self._range(keys), self._range(values))
         return cost
 
-    def _range(self, nodes: list[Node]) -> Size:
+    def _range(self, nodes: list[Expression]) -> Size:
         size = NOTHING_YET if nodes else Size(0, 0)
         for node in nodes:
             size = size.union(self.size(node) or UNKNOWN)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dra.cel.syntax import Literal, Node
+from dra.cel.syntax import Expression, Literal
 from dra.cel.types import Type
 
 MAX_UINT64 = 2**64 - 1
@@ -48,7 +48,7 @@ class Size(NamedTuple):
 
 UNKNOWN, ONE, NOTHING_YET = Size(0, MAX_UINT64), Size(1, 1), Size(MAX_UINT64, 0)
 
-type Path = tuple[str, ...]
+type AccessPath = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def device_parts(*, list_type_attributes: bool) -> VariablePart:
     )
 
 
-def size_at(path: Path | None, device: VariablePart) -> Size | None:
+def size_at(path: AccessPath | None, device: VariablePart) -> Size | None:
     """Return the size of what `path` leads to, as ("device", "attributes", "@values"); None if unknown."""
     if not path or path[0] != "device":
         return None
@@ -114,9 +114,9 @@ class Estimate(NamedTuple):
 
 
 class Argument(NamedTuple):
-    path: Path
+    path: AccessPath
     type: Type
-    node: Node
+    node: Expression
     size: Size | None
 
 

@@ -17,10 +17,10 @@ from dra.cel.access import reference
 from dra.cel.parser import parse
 from dra.cel.syntax import (
     Call,
+    Expression,
     Ident,
     ListOf,
     Literal,
-    Node,
     NotPreviewable,
     Select,
     SyntaxProblem,
@@ -59,7 +59,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class LiteralComparison:
     """
     What is read, compared with a literal. `ref` is None for `device.driver`.
 
@@ -114,7 +114,7 @@ def reads(expression: str) -> list[Read]:
     return [by_span[span] for span in sorted(by_span)]
 
 
-def comparisons(expression: str) -> list[Comparison]:
+def comparisons(expression: str) -> list[LiteralComparison]:
     """Return all comparisons in an expression, in the order of the text."""
     by_span = {
         comparison.span: comparison
@@ -124,7 +124,7 @@ def comparisons(expression: str) -> list[Comparison]:
     return [by_span[span] for span in sorted(by_span)]
 
 
-def comparison(expression: str) -> Comparison | None:
+def comparison(expression: str) -> LiteralComparison | None:
     """Return the comparison that an expression is as a whole; None if it is something else."""
     tree = _tree(expression)
     return _comparison(expression, tree) if tree else None
@@ -143,7 +143,7 @@ def quoted(text: str) -> str:
 
 
 @lru_cache(maxsize=KEPT)
-def _tree(expression: str) -> Node | None:
+def _tree(expression: str) -> Expression | None:
     """Return the tree, which many use: it is not to be changed."""
     try:
         return parse(expression)
@@ -151,7 +151,7 @@ def _tree(expression: str) -> Node | None:
         return None
 
 
-def _nodes(expression: str) -> Iterator[Node]:
+def _nodes(expression: str) -> Iterator[Expression]:
     tree = _tree(expression)
     left = [tree] if tree else []
     while left:
@@ -160,7 +160,7 @@ def _nodes(expression: str) -> Iterator[Node]:
         left += node.children()
 
 
-def _joined(node: Node) -> Iterator[Node]:
+def _joined(node: Expression) -> Iterator[Expression]:
     if isinstance(node, Call) and node.function == "_&&_":
         for part in node.args:
             yield from _joined(part)
@@ -175,38 +175,40 @@ def _written(words: Sequence[Token]) -> str:
     return "".join(gap + word.text for gap, word in zip(["", *gaps], words, strict=True))
 
 
-def _comparison(expression: str, node: Node) -> Comparison | None:
+def _comparison(expression: str, node: Expression) -> LiteralComparison | None:
     match node:
         case Call(function="@in", args=[left, ListOf() as right]):
             sign, expected = "in", _listed(right)
-        case Call(args=[Call(function="compareTo", target=Node() as left, args=[right]), Literal(value=0)]):
+        case Call(
+            args=[Call(function="compareTo", target=Expression() as left, args=[right]), Literal(value=0)]
+        ):
             sign, expected = SIGNS.get(node.function, ""), _literal(right)
         case Call(function=function, args=[left, right]):
             sign, expected = SIGNS.get(function, ""), _literal(right)
-        case Call(function=function, target=Node() as left, args=[right]):
+        case Call(function=function, target=Expression() as left, args=[right]):
             sign, expected = METHODS.get(function, ""), _literal(right)
         case _:
             return None
     access = left
     match left:
-        case Call(function="orValue", target=Node() as read, args=[default]) if _literal(default):
+        case Call(function="orValue", target=Expression() as read, args=[default]) if _literal(default):
             access = read
     ref = reference(access)
     if not sign or expected is None or not (ref or _is_driver(access)) or getattr(access, "test", False):
         return None
     value, kind, literal = expected
     operator, texts = left in node.args, (_at(expression, operand.span) for operand in (access, left, right))
-    return Comparison(ref[0] if ref else None, sign, value, kind, operator, node.span, literal, *texts)
+    return LiteralComparison(ref[0] if ref else None, sign, value, kind, operator, node.span, literal, *texts)
 
 
-def _is_driver(node: Node) -> bool:
+def _is_driver(node: Expression) -> bool:
     match node:
         case Select(operand=Ident(name="device" | ".device"), name="driver"):
             return True
     return False
 
 
-def _literal(node: Node) -> Expected | None:
+def _literal(node: Expression) -> Expected | None:
     """Read a string, a whole number, true or false, and `quantity("1Gi")` and `semver("1.0.0")`."""
     match node:
         case Literal(value=bool() as flag):

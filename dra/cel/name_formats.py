@@ -16,7 +16,7 @@ from ipaddress import AddressValueError, IPv6Address
 from typing import Any
 
 from dra.cel.syntax import NotPreviewable
-from dra.cel.values import NONE, Format, Optional, some
+from dra.cel.values import NONE, NamedFormat, Optional, some
 
 LABEL, DNS_1035 = "[a-z0-9]([-a-z0-9]*[a-z0-9])?", "[a-z]([-a-z0-9]*[a-z0-9])?"
 SUBDOMAIN = rf"{LABEL}(\.{LABEL})*"
@@ -264,17 +264,17 @@ FORMATS: dict[str, Callable[[str], Messages]] = {
 }
 
 
-def _validate(of: Format, text: str) -> Optional:
+def _validate(of: NamedFormat, text: str) -> Optional:
     messages = list(FORMATS[of.name](text))
     return some(messages) if messages else NONE
 
 
 def _named(name: str) -> Optional:
-    return some(Format(name)) if name in FORMATS else NONE
+    return some(NamedFormat(name)) if name in FORMATS else NONE
 
 
 FORMAT_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "format-validate": _validate,
     "format-named": _named,
-    **{f"format.{name}": (lambda name=name: Format(name)) for name in FORMATS},
+    **{f"format.{name}": (lambda name=name: NamedFormat(name)) for name in FORMATS},
 }

@@ -13,13 +13,13 @@ from dra.cel.syntax import (
     DEPTH,
     Call,
     Entry,
+    Expression,
     Fold,
     Ident,
     ListOf,
     Literal,
     MapOf,
     Message,
-    Node,
     NotPreviewable,
     Select,
     SyntaxProblem,
@@ -36,7 +36,7 @@ SORT_INPUT = "@__sortBy_input__"
 INSERT = "cel.@mapInsert"
 
 
-def expand(call: Call) -> Node | None:
+def expand(call: Call) -> Expression | None:
     """
     Return what a call stands for; None if it is an ordinary call.
 
@@ -48,27 +48,27 @@ def expand(call: Call) -> Node | None:
     return macro(call, call.target) if macro else None
 
 
-def _settled[N: Node](node: N) -> N:
+def _settled[N: Expression](node: N) -> N:
     node.settle()
     return node
 
 
-def _call(offset: int, function: str, *args: Node, target: Node | None = None) -> Node:
+def _call(offset: int, function: str, *args: Expression, target: Expression | None = None) -> Expression:
     return _settled(Call(offset, function, target, list(args)))
 
 
-def _accumulator(offset: int) -> Node:
+def _accumulator(offset: int) -> Expression:
     return Ident(offset, ACCUMULATOR)
 
 
-def _has(call: Call) -> Node:
+def _has(call: Call) -> Expression:
     field = call.args[0]
     if not isinstance(field, Select):
         raise SyntaxProblem(field.offset, "invalid argument to has() macro")
     return Select(call.offset, field.operand, field.name, test=True)
 
 
-def _variable(node: Node, problem: str) -> str:
+def _variable(node: Expression, problem: str) -> str:
     if not isinstance(node, Ident):
         raise SyntaxProblem(node.offset, problem)
     if node.name == ACCUMULATOR:
@@ -87,12 +87,19 @@ def _variables(call: Call) -> tuple[str, str]:
     return first, second
 
 
-def _fold(call: Call, target: Node, start: Node, condition: Node, step: Node, result: Node) -> Node:
+def _fold(
+    call: Call,
+    target: Expression,
+    start: Expression,
+    condition: Expression,
+    step: Expression,
+    result: Expression,
+) -> Expression:
     first, second = _variables(call)
     return _settled(Fold(call.offset, target, first, second, ACCUMULATOR, start, condition, step, result))
 
 
-def _quantifier(call: Call, target: Node) -> Node:
+def _quantifier(call: Call, target: Expression) -> Expression:
     """Expand all() and exists(), which stop as soon as the answer is known."""
     offset, universal = call.offset, call.function == "all"
     _variables(call)
@@ -102,7 +109,7 @@ def _quantifier(call: Call, target: Node) -> Node:
     return _fold(call, target, Literal(offset, universal), condition, step, _accumulator(offset))
 
 
-def _exists_one(call: Call, target: Node) -> Node:
+def _exists_one(call: Call, target: Expression) -> Expression:
     offset = call.offset
     _variables(call)
     more = _call(offset, "_+_", _accumulator(offset), Literal(offset, 1))
@@ -111,13 +118,15 @@ def _exists_one(call: Call, target: Node) -> Node:
     return _fold(call, target, Literal(offset, 0), Literal(offset, value=True), step, result)
 
 
-def _collect(call: Call, target: Node, start: Node, step: Node, condition: Node | None) -> Node:
+def _collect(
+    call: Call, target: Expression, start: Expression, step: Expression, condition: Expression | None
+) -> Expression:
     if condition is not None:
         step = _call(call.offset, "_?_:_", condition, step, _accumulator(call.offset))
     return _fold(call, target, start, Literal(call.offset, value=True), step, _accumulator(call.offset))
 
 
-def _map(call: Call, target: Node) -> Node:
+def _map(call: Call, target: Expression) -> Expression:
     """Expand map() and transformList(): the last argument of each element, with a condition before it."""
     offset = call.offset
     filtered = len(call.args) == (3 if call.function == "map" else 4)
@@ -125,14 +134,14 @@ def _map(call: Call, target: Node) -> Node:
     return _collect(call, target, ListOf(offset, []), step, call.args[-2] if filtered else None)
 
 
-def _filter(call: Call, target: Node) -> Node:
+def _filter(call: Call, target: Expression) -> Expression:
     offset = call.offset
     _variables(call)
     step = _call(offset, "_+_", _accumulator(offset), _settled(ListOf(offset, [copy(call.args[0])])))
     return _collect(call, target, ListOf(offset, []), step, call.args[1])
 
 
-def _transform_map(call: Call, target: Node) -> Node:
+def _transform_map(call: Call, target: Expression) -> Expression:
     offset = call.offset
     first, _ = _variables(call)
     key = [Ident(offset, first)] if call.function == "transformMap" else []
@@ -140,14 +149,14 @@ def _transform_map(call: Call, target: Node) -> Node:
     return _collect(call, target, MapOf(offset, []), step, call.args[2] if len(call.args) == 4 else None)
 
 
-def _binding(offset: int, name: str, value: Node, result: Node) -> Node:
+def _binding(offset: int, name: str, value: Expression, result: Expression) -> Expression:
     never = Literal(offset, value=False)
     return _settled(
         Fold(offset, ListOf(offset, []), UNUSED, "", name, value, never, Ident(offset, name), result)
     )
 
 
-def _bind(call: Call, target: Node) -> Node | None:
+def _bind(call: Call, target: Expression) -> Expression | None:
     if not isinstance(target, Ident) or target.name != "cel":
         return None
     name, value, result = call.args
@@ -156,7 +165,7 @@ def _bind(call: Call, target: Node) -> Node | None:
     return _binding(call.offset, name.name, value, result)
 
 
-def _optional_map(call: Call, target: Node) -> Node:
+def _optional_map(call: Call, target: Expression) -> Expression:
     offset = call.offset
     name, result = call.args
     if not isinstance(name, Ident):
@@ -169,7 +178,7 @@ def _optional_map(call: Call, target: Node) -> Node:
     return _call(offset, "_?_:_", present, mapped, _call(offset, "optional.none"))
 
 
-def _sort_by(call: Call, target: Node) -> Node:
+def _sort_by(call: Call, target: Expression) -> Expression:
     offset = call.offset
     if not isinstance(target, ListOf | Select | Ident | Fold | Call):
         raise SyntaxProblem(
@@ -184,7 +193,7 @@ def _sort_by(call: Call, target: Node) -> Node:
 ONE_VARIABLE = frozenset(
     [(name, 2) for name in ("all", "exists", "exists_one", "map", "filter")] + [("map", 3)]
 )
-RECEIVERS: dict[tuple[str, int], Callable[[Call, Node], Node | None]] = {
+RECEIVERS: dict[tuple[str, int], Callable[[Call, Expression], Expression | None]] = {
     **{(name, count): _quantifier for name in ("all", "exists") for count in (2, 3)},
     **{(name, 3): _exists_one for name in ("exists_one", "existsOne")},
     ("exists_one", 2): _exists_one,  # existsOne with one variable is not a macro of Kubernetes
@@ -214,7 +223,7 @@ OPERAND = (
 )
 
 
-def parse(text: str) -> Node:
+def parse(text: str) -> Expression:
     """
     Return the tree of an expression, macros expanded.
 
@@ -254,7 +263,7 @@ class _Parser:
             self.next.offset, f"Syntax error: {problem} '{self.next.text}' expecting {expected}"
         )
 
-    def made[N: Node](self, node: N, start: int) -> N:
+    def made[N: Expression](self, node: N, start: int) -> N:
         """Note where a node stands in the text, from `start` to the token just read, and how deep it is."""
         before = self.tokens[self.at - 1]
         node.span = (start, before.offset + len(before.text))
@@ -263,7 +272,7 @@ class _Parser:
             raise too_deep()
         return node
 
-    def expression(self) -> Node:
+    def expression(self) -> Expression:
         self.nesting += 1
         if self.nesting > DEPTH // 2:
             raise too_deep()
@@ -277,17 +286,17 @@ class _Parser:
         self.nesting -= 1
         return left
 
-    def logical(self, mark: str, function: str) -> Node:
+    def logical(self, mark: str, function: str) -> Expression:
         """Read a chain of `||` or `&&` as one call: its shape makes no difference to anything."""
         start, terms, offset = self.next.offset, [self.terms(mark)], self.next.offset
         while self.take(mark):
             terms.append(self.terms(mark))
         return self.made(Call(offset, function, None, terms), start) if len(terms) > 1 else terms[0]
 
-    def terms(self, mark: str) -> Node:
+    def terms(self, mark: str) -> Expression:
         return self.logical("&&", "_&&_") if mark == "||" else self.binary(0)
 
-    def binary(self, level: int) -> Node:
+    def binary(self, level: int) -> Expression:
         if level == len(BINARY):
             return self.unary()
         start = self.next.offset
@@ -299,7 +308,7 @@ class _Parser:
             left = self.made(Call(mark.offset, function, None, [left, self.binary(level + 1)]), start)
         return left
 
-    def unary(self) -> Node:
+    def unary(self) -> Expression:
         mark = self.next
         if mark.kind == "-" and self.tokens[self.at + 1].kind in ("int", "double"):
             return self.member()
@@ -315,7 +324,7 @@ class _Parser:
         call = Call(mark.offset, f"{mark.kind}_", None, [operand])
         return self.made(call, mark.offset) if count % 2 else operand
 
-    def member(self) -> Node:
+    def member(self) -> Expression:
         start = self.next.offset
         node = self.primary()
         while True:
@@ -329,7 +338,7 @@ class _Parser:
             else:
                 return node
 
-    def selection(self, operand: Node, dot: Token) -> Node:
+    def selection(self, operand: Expression, dot: Token) -> Expression:
         optional = self.take("?")
         if self.next.kind == "escaped":
             raise SyntaxProblem(self.next.offset, "unsupported syntax: '`'")
@@ -342,8 +351,8 @@ class _Parser:
         call = Call(opening.offset, name.text, operand, self.arguments())
         return expand(call) or call
 
-    def arguments(self) -> list[Node]:
-        arguments_: list[Node] = []
+    def arguments(self) -> list[Expression]:
+        arguments_: list[Expression] = []
         if self.take(")"):
             return arguments_
         arguments_.append(self.expression())
@@ -352,7 +361,7 @@ class _Parser:
         self.need(")")
         return arguments_
 
-    def primary(self) -> Node:
+    def primary(self) -> Expression:
         token = self.next
         self.at += 1
         match token.kind:
@@ -370,7 +379,7 @@ class _Parser:
                 node = self.literal(token)
         return self.made(node, token.offset)
 
-    def named(self, token: Token) -> Node:
+    def named(self, token: Token) -> Expression:
         dot = "." if token.kind == "." else ""
         name = self.need("name") if dot else token
         if message := self.message(dot + name.text):
@@ -383,7 +392,7 @@ class _Parser:
         call = Call(opening.offset, dot + name.text, None, self.arguments())
         return expand(call) or call
 
-    def message(self, name: str) -> Node | None:
+    def message(self, name: str) -> Expression | None:
         """Read `a.b.C{field: value}`, which only the brace tells from a chain of fields."""
         ahead = self.at
         while self.tokens[ahead].kind == "." and self.tokens[ahead + 1].kind == "name":
@@ -392,7 +401,7 @@ class _Parser:
         if self.tokens[ahead].kind != "{":
             return None
         offset, self.at = self.tokens[ahead].offset, ahead + 1
-        values: list[Node] = []
+        values: list[Expression] = []
         while not self.take("}"):
             self.take("?")
             self.need("name")
@@ -403,8 +412,8 @@ class _Parser:
                 break
         return Message(offset, name, values)
 
-    def list(self, bracket: Token) -> Node:
-        elements: list[Node] = []
+    def list(self, bracket: Token) -> Expression:
+        elements: list[Expression] = []
         optional: set[int] = set()
         while not self.take("]"):
             if not elements and self.take(","):
@@ -418,7 +427,7 @@ class _Parser:
                 break
         return ListOf(bracket.offset, elements, frozenset(optional))
 
-    def map(self, brace: Token) -> Node:
+    def map(self, brace: Token) -> Expression:
         entries: list[Entry] = []
         while not self.take("}"):
             if not entries and self.take(","):
@@ -433,7 +442,7 @@ class _Parser:
                 break
         return MapOf(brace.offset, entries)
 
-    def literal(self, token: Token) -> Node:
+    def literal(self, token: Token) -> Expression:
         sign = ""
         if token.kind == "-" and self.next.kind in ("int", "double"):
             sign, token = "-", self.next

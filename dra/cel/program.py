@@ -20,7 +20,7 @@ from dra.cel import types, values
 from dra.cel.access import MAX_DEVICE_STEPS, CompiledPart, Run, View, fixed, index, path, present, select
 from dra.cel.kubernetes_functions import OVERLOADS
 from dra.cel.standard_functions import OPERATORS, extend_in_place, insert_in_place
-from dra.cel.syntax import Call, CompileError, Fold, Ident, ListOf, Literal, MapOf, Node, Select
+from dra.cel.syntax import Call, CompileError, Expression, Fold, Ident, ListOf, Literal, MapOf, Select
 from dra.cel.types import Type
 from dra.cel.values import (
     Failure,
@@ -194,7 +194,7 @@ def extent(value: Any) -> int:
     return steps
 
 
-def _can_be_large(node: Node) -> bool:
+def _can_be_large(node: Expression) -> bool:
     is_short = isinstance(node, Literal) and not extent(node.value)
     return node.type.kind in LARGE_KINDS and not is_short
 
@@ -280,7 +280,7 @@ PATTERNS = frozenset(("matches", "find", "findAll"))
 SIMPLE = frozenset((bool, int, Uint, float, str))
 
 
-def program(tree: Node) -> Callable[[View], Any]:
+def program(tree: Expression) -> Callable[[View], Any]:
     """
     Return what evaluates a checked tree on a device; it raises `Failure` where the evaluation fails.
 
@@ -308,7 +308,7 @@ class _Planner:
         self.scopes: list[dict[str, Run]] = []
         self.grown: dict[str, bool] = {}  # accumulators that are extended in place
 
-    def plan(self, node: Node) -> CompiledPart:
+    def plan(self, node: Expression) -> CompiledPart:
         if isinstance(node, Literal):
             return fixed(node.value)
         self.steps += 1
@@ -457,7 +457,7 @@ class _Planner:
         return fold(over, start, condition, step, result, (first, second, total), steps_of_iteration)
 
 
-def _fresh(start: Node) -> Run:
+def _fresh(start: Expression) -> Run:
     """Return what makes an empty list or map, each time another one."""
     return (lambda _frame: []) if isinstance(start, ListOf) else (lambda _frame: Map())
 

@@ -28,9 +28,9 @@ from dra.cel.syntax import (
     CelError,
     CompileError,
     EvaluationError,
+    Expression,
     Fold,
     Ident,
-    Node,
     Select,
     SyntaxProblem,
 )
@@ -67,7 +67,7 @@ def environment(features: Features = NEWEST) -> Environment:
     return Environment(fields, attribute, functions, parts)
 
 
-def checked(text: str, environment: Environment) -> Node:
+def checked(text: str, environment: Environment) -> Expression:
     """
     Return the typed tree of an expression.
 
@@ -89,7 +89,7 @@ def checked(text: str, environment: Environment) -> Node:
     return tree
 
 
-def affordable(tree: Node, environment: Environment) -> int:
+def affordable(tree: Expression, environment: Environment) -> int:
     """Return the cost of a typed tree in the worst case. Raise `CompileError` if it is above the limit."""
     worst = cost.estimate(tree, environment.parts)
     if worst > cost.LIMIT:
@@ -141,14 +141,14 @@ class AttributeUse:
     whole: set[str] = field(default_factory=set)
 
 
-def reading(tree: Node) -> AttributeUse:
+def reading(tree: Expression) -> AttributeUse:
     """Tell what a tree reads; too much where a local variable is named `device`."""
     use = AttributeUse()
     _visit(tree, use)
     return use
 
 
-def _visit(node: Node, use: AttributeUse) -> None:
+def _visit(node: Expression, use: AttributeUse) -> None:
     ref = reference(node)
     if ref:
         use.refs.add(ref[0])
@@ -173,7 +173,7 @@ def _visit(node: Node, use: AttributeUse) -> None:
                 _visit(child, use)
 
 
-def _names(node: Node) -> str:
+def _names(node: Expression) -> str:
     """Return the table that `device.attributes` or `device.attributes["domain"]` is of; "" if neither."""
     if part := table(node):
         return part

@@ -145,7 +145,7 @@ DEPTH = 100  # of a tree; deeper ones would exhaust Python's stack
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class Expression:
     """
     `offset` is the place in the text that messages point at, `span` where the node stands, without the
     parentheses around it; (0, 0) of what macros add. The checker fills in the type.
@@ -156,7 +156,7 @@ class Node:
     depth: int = field(default=1, init=False)
     type: Type = field(default=ERROR, init=False)
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expression]:
         return []
 
     def settle(self) -> None:
@@ -165,12 +165,12 @@ class Node:
 
 
 @dataclass(slots=True, eq=False)
-class Literal(Node):
+class Literal(Expression):
     value: Any
 
 
 @dataclass(slots=True, eq=False)
-class Ident(Node):
+class Ident(Expression):
     """A variable; the checker turns the name of a type into a Literal by setting `constant`."""
 
     name: str
@@ -178,70 +178,70 @@ class Ident(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Select(Node):
+class Select(Expression):
     """`operand.name`; with `test`, has(operand.name)."""
 
-    operand: Node
+    operand: Expression
     name: str
     test: bool = False
     constant: Any = field(default=None, init=False)
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expression]:
         return [self.operand]
 
 
 @dataclass(slots=True, eq=False)
-class Call(Node):
+class Call(Expression):
     """A function, a method (then `target` is set) or an operator. The checker fills in the overloads."""
 
     function: str
-    target: Node | None
-    args: list[Node]
+    target: Expression | None
+    args: list[Expression]
     overloads: list[str] = field(default_factory=list, init=False)
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expression]:
         return [self.target, *self.args] if self.target else self.args
 
 
 @dataclass(slots=True, eq=False)
-class ListOf(Node):
+class ListOf(Expression):
     """`optional` holds the indices of elements that are left out if they have no value: `[?x]`."""
 
-    elements: list[Node]
+    elements: list[Expression]
     optional: frozenset[int] = frozenset()
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expression]:
         return self.elements
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    key: Node
-    value: Node
+    key: Expression
+    value: Expression
     optional: bool
 
 
 @dataclass(slots=True, eq=False)
-class MapOf(Node):
+class MapOf(Expression):
     entries: list[Entry]
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expression]:
         return [part for entry in self.entries for part in (entry.key, entry.value)]
 
 
 @dataclass(slots=True, eq=False)
-class Message(Node):
+class Message(Expression):
     """`name{field: value}`. No message type can be made in a selector; kept for its error."""
 
     name: str
-    values: list[Node]
+    values: list[Expression]
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expression]:
         return self.values
 
 
 @dataclass(slots=True, eq=False)
-class Fold(Node):
+class Fold(Expression):
     """
     A comprehension: go over `range` while `condition` holds, replace the accumulator by `step`.
 
@@ -249,16 +249,16 @@ class Fold(Node):
     its accumulator is the bound variable.
     """
 
-    range: Node
+    range: Expression
     variable: str
     second: str
     accumulator: str
-    start: Node
-    condition: Node
-    step: Node
-    result: Node
+    start: Expression
+    condition: Expression
+    step: Expression
+    result: Expression
 
-    def children(self) -> list[Node]:
+    def children(self) -> list[Expression]:
         return [self.range, self.start, self.condition, self.step, self.result]
 
     @property
@@ -269,11 +269,11 @@ class Fold(Node):
 ACCUMULATOR = "__result__"
 
 
-def copy(node: Node) -> Node:
+def copy(node: Expression) -> Expression:
     """Return a tree of its own, so that each occurrence can be given its own type."""
     match node:
         case Literal():
-            copied: Node = Literal(node.offset, node.value)
+            copied: Expression = Literal(node.offset, node.value)
         case Ident():
             copied = Ident(node.offset, node.name)
         case Select():

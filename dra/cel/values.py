@@ -202,7 +202,7 @@ class Prefix(NamedTuple):
         return f"{self.ip}/{self.bits}"
 
 
-class Format(NamedTuple):
+class NamedFormat(NamedTuple):
     """A named format of texts, by its name in `format.<name>()`."""
 
     name: str
@@ -301,7 +301,7 @@ NAMES: dict[type, Type] = {
     Version: types.SEMVER,
     Address: types.IP,
     Prefix: types.CIDR,
-    Format: types.FORMAT,
+    NamedFormat: types.FORMAT,
     TypeValue: types.TYPE,
 }
 

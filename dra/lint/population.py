@@ -16,7 +16,7 @@ from difflib import get_close_matches
 
 from dra.attributes import Malformed, Ref, Version, lookup, qualified, value
 from dra.cel import CelError, CompileError, NotPreviewable, Selector, compile_selector
-from dra.cel.idioms import Comparison, Read, comparisons, quoted, reads, replaced
+from dra.cel.idioms import LiteralComparison, Read, comparisons, quoted, reads, replaced
 from dra.cel.selector import AttributeUse
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.objects import DeviceRequest
@@ -145,7 +145,7 @@ def methods(expression: str) -> str:
     )
 
 
-def equalities(expression: str) -> list[tuple[Ref, Comparison]]:
+def equalities(expression: str) -> list[tuple[Ref, LiteralComparison]]:
     """Return comparisons by `==` with a string, a number or a boolean."""
     return [
         (comparison.ref, comparison)
@@ -157,7 +157,7 @@ def equalities(expression: str) -> list[tuple[Ref, Comparison]]:
     ]
 
 
-def as_kind(expression: str, equality: Comparison, kind: str) -> str:
+def as_kind(expression: str, equality: LiteralComparison, kind: str) -> str:
     """Compare with a literal of another type."""
     left = equality.access
     if equality.left != equality.access:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from dra.attributes import Malformed, Ref, value
 from dra.cel import CompileError, compile_selector
-from dra.cel.idioms import Comparison, comparisons, quoted, replaced
+from dra.cel.idioms import LiteralComparison, comparisons, quoted, replaced
 from dra.device_index import MISSING
 from dra.lint import population
 from dra.lint import population as rewrite
@@ -344,7 +344,7 @@ def missed_thresholds(checker: SelectorChecker, request_result: RequestResult) -
             yield checker.found(LintCode.JUST_MISSED, Severity.WARNING, message, stage.path, fix)
 
 
-def _thresholds(expression: str) -> Iterator[tuple[Comparison, Ref, Quantity]]:
+def _thresholds(expression: str) -> Iterator[tuple[LiteralComparison, Ref, Quantity]]:
     for comparison in comparisons(expression):
         if comparison.ref and comparison.kind == "quantity" and comparison.sign in (">=", ">"):
             with suppress(QuantityError):

@@ -1,7 +1,7 @@
 """What the clusters hold: a mirror that only `inventory.sync` writes."""
 
 from inventory.models.cluster import Cluster, FleetCount, Freshness, ObjectEvent
-from inventory.models.device import Device
+from inventory.models.device import Device, DeviceUtilization
 from inventory.models.mirror import (
     DeviceClass,
     DeviceTaintRule,
@@ -23,6 +23,7 @@ __all__ = [
     "Device",
     "DeviceClass",
     "DeviceTaintRule",
+    "DeviceUtilization",
     "FleetCount",
     "Freshness",
     "Mirrored",

@@ -13,6 +13,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from core.models import uuid7
+from inventory.states import EndPolicy
 
 # One label is enough: inside a cluster a Service has no domain, as in http://prometheus:9090.
 LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -52,6 +53,8 @@ class Cluster(models.Model):
     read_only = models.BooleanField(default=False)
     enabled = models.BooleanField(default=True)
     write_quotas = models.BooleanField(default=False)  # the portal enforces quotas there as ResourceQuota
+    # Of claims whose profile names none (decision 14).
+    end_policy = models.CharField(max_length=5, choices=EndPolicy, default=EndPolicy.RUN)
     prometheus_url = models.CharField(max_length=200, blank=True, default="", validators=[validate_http_url])
     # Of a dcgm-exporter, where there is no Prometheus.
     metrics_url = models.CharField(max_length=200, blank=True, default="", validators=[validate_http_url])
@@ -113,7 +116,8 @@ class FleetCount(models.Model):
     How many devices a cluster had when its mirror had this revision.
 
     `groups` are lists of product, whether it is a whole GPU, state, and number of devices; `whole_shapes` are
-    partitions that take all of their GPU, as driver, product and partition.
+    partitions that take all of their GPU, as driver, product and partition. `uses` are the numbers of held
+    devices by `DeviceUse`, as of the last collection of telemetry.
     """
 
     cluster = models.OneToOneField(Cluster, models.CASCADE, primary_key=True, related_name="fleet_count")
@@ -123,6 +127,7 @@ class FleetCount(models.Model):
     nodes = models.PositiveIntegerField(default=0)
     groups = models.JSONField(default=list)
     whole_shapes = models.JSONField(default=list)
+    uses = models.JSONField(default=dict)
 
     def __str__(self) -> str:
         return f"devices of {self.cluster} at revision {self.revision}"
@@ -139,7 +144,7 @@ class ObjectEvent(models.Model):
         CHANGED = "changed"
         GONE = "gone"
 
-    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="+")
+    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="+", db_index=False)
     kind = models.CharField(max_length=40)  # "Node", "Device", "ResourceSlice" …
     name = models.CharField(max_length=400)  # "ns/name"; "driver/pool/device" for a device
     uid = models.CharField(max_length=64, blank=True, default="")
@@ -149,7 +154,10 @@ class ObjectEvent(models.Model):
 
     class Meta:
         ordering = ("-at", "-pk")
-        indexes = (models.Index(fields=["cluster", "kind", "name", "-at"], name="objectevent_of"),)
+        indexes = (
+            models.Index(fields=["cluster", "kind", "name", "-at"], name="objectevent_of"),
+            models.Index(fields=["cluster", "at", "id"], name="objectevent_latest"),
+        )
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name} {self.change}"

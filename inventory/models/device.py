@@ -8,14 +8,14 @@ from typing import Any, Self
 from django.contrib.postgres.indexes import GinIndex
 from django.core.checks import CheckMessage
 from django.db import models
-from django.db.models import Case, Q, Value, When
+from django.db.models import Case, F, Q, Value, When
 from django.db.models.functions import Concat, Lower
 from django.utils import timezone
 
 from core.models import uuid7
 from inventory.models.cluster import Cluster
-from inventory.models.mirror import Node, ResourceSlice
-from inventory.states import LOOKS, DeviceState, DeviceStateStyle, Holder
+from inventory.models.mirror import Node, ResourceClaim, ResourceSlice
+from inventory.states import LOOKS, DeviceState, DeviceStateStyle, DeviceUse, Holder
 
 
 class StoredColumn(models.GeneratedField):
@@ -35,18 +35,36 @@ STATES: dict[DeviceState, Q] = {
 }
 
 
+# A `DeviceState`: the first that applies in `STATES` wins, so every device has one state and the totals add
+# up. A held device is in use, whatever else is wrong with it.
+STATE = Case(
+    *(When(condition, then=Value(state)) for state, condition in STATES.items()),
+    default=Value(DeviceState.FREE),
+    output_field=models.CharField(),
+)
+# What was measured of an earlier holder says nothing.
+CURRENT_USE = Q(utilization__held_by=F("held_by"))
+
+
 class DeviceQuerySet(models.QuerySet["Device"]):
     def present(self) -> Self:
         return self.filter(gone_at=None)
 
     def with_state(self) -> Self:
+        """Annotate `state`, which joins the node."""
+        return self.annotate(state=STATE)
+
+    def with_use(self, *, visible: bool = True) -> Self:
         """
-        Annotate `state`, a `DeviceState`: the first that applies in `STATES` wins, so every device has one
-        state and the totals add up. A held device is in use, whatever else is wrong with it.
+        Annotate `use`, a `DeviceUse`, "" for a device that is in use or not held, or if it is not `visible`.
+
+        Only platform admins see how busy the devices of other teams are.
         """
-        cases = [When(condition, then=Value(state)) for state, condition in STATES.items()]
-        field = models.CharField()
-        return self.annotate(state=Case(*cases, default=Value(DeviceState.FREE), output_field=field))
+        use = Case(When(CURRENT_USE, then=F("utilization__use")), default=Value(""))
+        return self.annotate(use=use if visible else Value(""))
+
+    def in_use(self, use: str) -> Self:
+        return self.filter(CURRENT_USE, utilization__use=use)
 
     def in_state(self, *states: str) -> Self:
         """Return the devices in one of these states, by conditions for which PostgreSQL has statistics."""
@@ -91,9 +109,9 @@ class Device(models.Model):
         UNHEALTHY = "unhealthy", "unhealthy"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="devices")
+    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="devices", db_index=False)
     slice = models.ForeignKey(ResourceSlice, models.CASCADE, related_name="devices")
-    node = models.ForeignKey(Node, models.SET_NULL, null=True, related_name="devices")
+    node = models.ForeignKey(Node, models.SET_NULL, null=True, related_name="devices", db_index=False)
     driver = models.CharField(max_length=63)
     pool = models.CharField(max_length=253)
     name = models.CharField(max_length=63)
@@ -137,7 +155,6 @@ class Device(models.Model):
             models.UniqueConstraint(fields=["cluster", "driver", "pool", "name"], name="device_once"),
         )
         indexes = (
-            models.Index(fields=["cluster", "node_name"], condition=Q(gone_at=None), name="device_node"),
             models.Index(
                 fields=["node_name", "name", "id"],
                 include=["search"],
@@ -154,8 +171,7 @@ class Device(models.Model):
             ),
             models.Index(
                 fields=["node"],
-                include=["held_by", "condition", "pool_complete", "blocked"],
-                condition=Q(gone_at=None),
+                include=["held_by", "condition", "pool_complete", "blocked", "gone_at"],
                 name="device_of_node",
             ),
             models.Index(
@@ -168,7 +184,6 @@ class Device(models.Model):
                 condition=Q(gone_at=None) & ~Q(counters=[]),
                 name="device_counting",
             ),
-            models.Index(fields=["uuid"], condition=~Q(uuid=""), name="device_uuid"),
             GinIndex(fields=["classes"], name="device_classes"),
         )
 
@@ -180,4 +195,23 @@ class Device(models.Model):
 
     @property
     def look(self) -> DeviceStateStyle:
-        return LOOKS[self.state]
+        return LOOKS[getattr(self, "use", "") or self.state]
+
+
+class DeviceUtilization(models.Model):
+    """
+    A held device that is idle, or of which nothing is measured; other devices have no row.
+
+    `held_by` is its holder at that time. `inventory.counts.store_uses` is the only writer.
+    """
+
+    device = models.OneToOneField(Device, models.CASCADE, primary_key=True, related_name="utilization")
+    held_by = models.ForeignKey(ResourceClaim, models.CASCADE, related_name="+")
+    use = models.CharField(max_length=12, choices=DeviceUse)
+    since = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.device_id}: {self.use}"
+
+    def says_same(self, other: DeviceUtilization) -> bool:
+        return (self.held_by_id, self.use) == (other.held_by_id, other.use)

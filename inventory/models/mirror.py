@@ -22,7 +22,7 @@ class Mirrored(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="+")
+    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="+", db_index=False)  # `_once` has it
     uid = models.CharField(max_length=64)
     name = models.CharField(max_length=253)
     labels = models.JSONField(default=dict)
@@ -111,6 +111,12 @@ class Node(Mirrored):
 
     ready = models.BooleanField(default=False)
     unschedulable = models.BooleanField(default=False)
+
+    class Meta(Mirrored.Meta):
+        indexes: ClassVar[tuple[models.Index, ...]] = (
+            *Mirrored.Meta.indexes,
+            models.Index(fields=["name", "id"], condition=Q(gone_at=None), name="node_by_name"),  # the list
+        )
 
 
 class DeviceClass(Mirrored):

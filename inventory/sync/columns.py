@@ -82,16 +82,16 @@ def uses_claims(pod: Manifest) -> bool:
     )
 
 
-def disruption_reason(conditions: Iterable[Manifest]) -> str:
+def disruption_of(conditions: Iterable[Manifest]) -> tuple[str, str] | None:
     """
-    Return why Kubernetes ends a pod, from its status.conditions; "" if it does not.
+    Return reason and message of Kubernetes for ending a pod, from its status.conditions; None if it does not.
 
     Taints, preemption, the Eviction API and the kubelet set DisruptionTarget (core/v1 `types.go`).
     """
     for condition in conditions:
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
-            return str(condition.get("reason") or condition["type"])
-    return ""
+            return str(condition.get("reason") or condition["type"]), str(condition.get("message") or "")
+    return None
 
 
 def trim(model: type[Mirrored], manifest: Manifest) -> Manifest:

@@ -19,7 +19,8 @@ from django.db import connection
 from django.db.models import Q
 
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.pools import gather_pools
+from dra.node_pools import PoolKey
+from dra.pools import DeviceKey, gather_pools
 from inventory.models import (
     Device,
     DeviceClass,
@@ -30,8 +31,6 @@ from inventory.models import (
     ResourceSlice,
 )
 from inventory.sync.pools import (
-    DeviceKey,
-    PoolKey,
     join_pools,
     pool_keys,
     pools_meant,

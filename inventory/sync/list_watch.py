@@ -26,7 +26,7 @@ from core.errors import PortalError
 from inventory.clusters import gateway_for
 from inventory.models import Cluster, Device, DeviceTaintRule, Mirrored, Pod, ResourceSlice
 from inventory.sync import session
-from inventory.sync.columns import disruption_reason, uses_claims
+from inventory.sync.columns import disruption_of, uses_claims
 from inventory.sync.derive import JOINED, PageJoin, derive, join_all
 from inventory.sync.rows import Write, close, is_newer, newest, upsert, write_tombstones, writing
 from inventory.sync.session import (
@@ -155,7 +155,7 @@ def follow(lease: Lease, gateway: Gateway, kind: Kind, *, version: str, seconds:
             note_seen(lease, version)
             noted = now
         elif now - renewed < RENEW_EVERY:
-            continue  # a silent watch wakes every second: nothing to release
+            continue  # a silent watch wakes from time to time: nothing to release
         if now - renewed >= RENEW_EVERY:
             lease.renew()
             renewed = now
@@ -191,7 +191,8 @@ def _is_disrupted(model: type[Mirrored], manifest: Manifest) -> bool:
     Return whether it is a pod that Kubernetes ended. Its last state is kept, which says why: a change and the
     deletion can come in one batch.
     """
-    return model is Pod and bool(disruption_reason((manifest.get("status") or {}).get("conditions") or ()))
+    conditions = (manifest.get("status") or {}).get("conditions") or ()
+    return model is Pod and disruption_of(conditions) is not None
 
 
 def note_seen(lease: Lease, version: str) -> None:

@@ -26,8 +26,9 @@ from cluster.protocol import Manifest
 from core.models import uuid7
 from dra.cel import CelError, Selector, Work, compile_selector
 from dra.devices import describe
+from dra.node_pools import PoolKey
 from dra.objects import expressions
-from dra.pools import Pool, PoolDevice, gather_pools
+from dra.pools import DeviceKey, Pool, PoolDevice, gather_pools
 from dra.taints import Taint, rule_taints
 from inventory.models import Device, DeviceClass, DeviceTaintRule, Node, ResourceSlice
 from inventory.sync.rows import Change, Write, insert_rows, update_rows
@@ -36,7 +37,7 @@ from inventory.sync.rows import Change, Write, insert_rows, update_rows
 BROKEN = re.compile(r"(^|[/-])(xid|gpu-lost)$|health", re.IGNORECASE)
 
 
-def device_columns(device: PoolDevice, rules: Sequence[Manifest]) -> dict[str, Any]:
+def device_values(device: PoolDevice, rules: Sequence[Manifest]) -> dict[str, Any]:
     raw = device.raw
     about = describe(device.driver, raw)
     ruled = rule_taints(device, rules)
@@ -139,8 +140,6 @@ def _compiled(texts: Iterable[str]) -> list[Selector] | None:
         return None
 
 
-type PoolKey = tuple[str, str]  # driver, pool name
-type DeviceKey = tuple[str, str, str]  # driver, pool name, device name
 type Row = dict[str, Any]  # of a device, by column
 
 COLUMNS = (
@@ -266,7 +265,7 @@ class _Surroundings:
     def devices_in(self, pool: Pool) -> dict[DeviceKey, Row]:
         rows = {}
         for device, classes in zip(pool.devices, self.classes.of(pool.devices, self.work), strict=True):
-            values = device_columns(device, self.rules)
+            values = device_values(device, self.rules)
             node_name = values["node_name"]
             values |= {
                 "slice_id": self.slices[device.slice_name].pk,

@@ -157,8 +157,9 @@ def insert_rows(model: type[models.Model], rows: Sequence[Mapping[str, Any]]) ->
     table = sql.Identifier(model._meta.db_table)
     statement = sql.SQL("COPY {} ({}) FROM STDIN").format(table, _listed(names))
     with connection.wrap_database_errors, connection.cursor() as cursor, cursor.copy(statement) as copy:
-        for row in rows:
-            copy.write_row([_copied(row[name]) for name in names])
+        for row in rows:  # most values are text or nothing: a call for each would take longer than the rest
+            values = map(row.__getitem__, names)
+            copy.write_row([v if v.__class__ is str or v is None else _copied(v) for v in values])
 
 
 def number_rows(model: type[models.Model], rows: Sequence[Columns]) -> None:
@@ -175,10 +176,8 @@ def number_rows(model: type[models.Model], rows: Sequence[Columns]) -> None:
 EMPTY = {dict: "{}", list: "[]"}
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: Any) -> str:
     kind = type(value)
-    if kind is str or value is None:
-        return value
     if kind is dict or kind is list:
         return ENCODER.encode(value) if value else EMPTY[kind]
     return str(value)
@@ -193,19 +192,38 @@ def _listed(names: Iterable[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
-def update_rows(model: type[models.Model], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Set columns of existing rows: each row is {"id": …, column: value, …}, all with the same columns."""
+# jsonb, which is parsed once; from json the values of JSON columns are parsed twice.
+UPDATE = "UPDATE {table} AS now SET {pairs} FROM jsonb_populate_recordset(NULL::{table}, %s::jsonb) AS new"
+COMPARED = "JOIN {table} AS before USING (id)"  # PostgreSQL 17 and older cannot return values from before
+CHANGED = "RETURNING now.id, (before.{part}) IS DISTINCT FROM (new.{part})"
+
+
+def update_rows(model: type[models.Model], rows: Sequence[Mapping[str, Any]], *, part: str = "") -> set[Any]:
+    """
+    Set columns of existing rows: each row is {"id": …, column: value, …}, all with the same columns.
+
+    Return the ids of the rows in which `part`, SQL that begins with a column, had another value before.
+    """
+    changed: set[Any] = set()
     if not rows:
-        return
-    table = sql.Identifier(model._meta.db_table)
-    pairs = [sql.SQL("{0} = new.{0}").format(sql.Identifier(name)) for name in rows[0] if name != "id"]
-    statement = sql.SQL(
-        "UPDATE {table} SET {pairs} FROM json_populate_recordset(NULL::{table}, %s::json) AS new "
-        "WHERE {table}.id = new.id"
-    ).format(table=table, pairs=sql.SQL(", ").join(pairs))
+        return changed
+    same_id = "WHERE now.id = new.id"
+    steps = (UPDATE, COMPARED, same_id, CHANGED) if part else (UPDATE, same_id)
+    statement = sql.SQL(" ".join(steps)).format(
+        table=sql.Identifier(model._meta.db_table),
+        pairs=_listed_pairs(name for name in rows[0] if name != "id"),
+        part=sql.SQL(part),
+    )
     with connection.cursor() as cursor:
         for start in range(0, len(rows), AT_ONCE):
             cursor.execute(statement, [as_json(rows[start : start + AT_ONCE])])
+            if part:
+                changed.update(pk for pk, differs in cursor.fetchall() if differs)
+    return changed
+
+
+def _listed_pairs(names: Iterable[str]) -> sql.Composed:
+    return sql.SQL(", ").join(sql.SQL("{0} = new.{0}").format(sql.Identifier(name)) for name in names)
 
 
 # Kinds with history; devices have their own, and pods and claims change too often.
@@ -217,10 +235,10 @@ TRACKED: dict[type[Mirrored], tuple[str, ...]] = {
 # Parts of an object from which device rows are derived. Most changes, such as a heartbeat, affect none.
 JOINED_PARTS: dict[type[Mirrored], str] = {
     Node: "name",
-    DeviceClass: "raw__spec",
-    DeviceTaintRule: "raw__spec",
-    ResourceSlice: "raw__spec",
-    ResourceClaim: "raw__status__allocation",
+    DeviceClass: "raw -> 'spec'",
+    DeviceTaintRule: "raw -> 'spec'",
+    ResourceSlice: "raw -> 'spec'",
+    ResourceClaim: "raw #> '{status,allocation}'",
 }
 
 
@@ -264,21 +282,22 @@ def upsert(
     if model not in JOINED_PARTS or (first and not followed):
         _store(model, rows, known)
         return []
-    joined = _joined_parts(write, model, [row for row in known.values() if row.gone_at is None], rows)
     number_rows(model, [values for values in rows if values["uid"] not in known])
-    _store(model, rows, known)
+    changed = _store(model, rows, known, part=JOINED_PARTS[model])
     written = [model(**values) for values in rows]
     for row in written:
         _tell_history(write, row, known.get(row.uid), first=first)
     if not followed:
         return []
-    path = JOINED_PARTS[model].split("__")
-    return [row for row in written if row.uid not in joined or _part(row, path) != joined[row.uid]]
+    present = {uid for uid, row in known.items() if row.gone_at is None}
+    return [row for row in written if row.uid not in present or row.pk in changed]
 
 
-def _store(model: type[Mirrored], rows: Sequence[Columns], known: Mapping[str, Mirrored]) -> None:
+def _store(
+    model: type[Mirrored], rows: Sequence[Columns], known: Mapping[str, Mirrored], *, part: str = ""
+) -> set[Any]:
     """
-    Write rows of which `known` exist, by uid.
+    Write rows of which `known` exist, by uid; return the ids of those whose `part` changed (`update_rows`).
 
     Nobody else inserts any: the holder of the lease does, and holders write one after another.
     """
@@ -286,29 +305,7 @@ def _store(model: type[Mirrored], rows: Sequence[Columns], known: Mapping[str, M
         if values["uid"] in known:
             values["id"] = known[values["uid"]].pk
     insert_rows(model, [values for values in rows if values["uid"] not in known])
-    update_rows(model, [values for values in rows if values["uid"] in known])
-
-
-def _joined_parts(
-    write: Write, model: type[Mirrored], known: Iterable[Mirrored], rows: Iterable[Columns]
-) -> dict[str, Any]:
-    """
-    Return by uid the values from which devices were derived before, for the known rows that are written
-    again.
-    """
-    uids = list({row.uid for row in known} & {values["uid"] for values in rows})
-    if not uids:
-        return {}
-    stored = RawSQL("SELECT unnest(%s::text[])", (uids,))
-    parts = model._default_manager.filter(cluster=write.cluster_id, uid__in=stored).order_by()
-    return dict(parts.values_list("uid", JOINED_PARTS[model]))
-
-
-def _part(row: Mirrored, path: Sequence[str]) -> Any:
-    value: Any = getattr(row, path[0])
-    for key in path[1:]:
-        value = (value or {}).get(key)
-    return value
+    return update_rows(model, [values for values in rows if values["uid"] in known], part=part)
 
 
 def close(write: Write, model: type[Mirrored], versions: dict[str, str]) -> list[Mirrored]:

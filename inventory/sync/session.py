@@ -15,6 +15,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NoReturn
@@ -142,10 +143,31 @@ def reserve(cluster_id: UUID, resource: str, *, again: bool = False) -> bool:
 MAX_BATCH = 500
 BURST_SECONDS = 0.05  # a pause of this length ends a batch
 GATHER_SECONDS = 0.2  # a batch of a stream without pauses is not older
-EMPTY_AFTER = 1.0  # seconds after which an empty batch is yielded
+EMPTY_AFTER = 5.0  # seconds after which an empty batch is yielded: often enough to renew the lease in time
 
-# Set when the worker shuts down: every session ends within EMPTY_AFTER and returns its lease.
-stopping = threading.Event()
+
+class _End:
+    """Last item of the reader: the error that ended the watch, or None."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+
+
+class Shutdown(threading.Event):
+    """Set when the worker shuts down: wakes the sessions that wait for events, which return their leases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: set[queue.Queue[Event | _End]] = set()
+
+    def set(self) -> None:
+        super().set()
+        for events in tuple(self.waiting):
+            with suppress(queue.Full):
+                events.put_nowait(_End(None))
+
+
+stopping = Shutdown()
 
 
 class Stopping(Exception):
@@ -156,13 +178,6 @@ def go_on() -> None:
     """Raise `Stopping` if the worker shuts down; called between the steps of long work."""
     if stopping.is_set():
         raise Stopping
-
-
-class _End:
-    """Last item of the reader: the error that ended the watch, or None."""
-
-    def __init__(self, error: Exception | None) -> None:
-        self.error = error
 
 
 def batches(gateway: Gateway, kind: Kind, *, version: str, seconds: int) -> Iterator[list[Event]]:
@@ -178,17 +193,21 @@ def batches(gateway: Gateway, kind: Kind, *, version: str, seconds: int) -> Iter
     reader.start()
     # The server ends a watch on time; a dead connection must not hold the session for ever.
     deadline = time.monotonic() + seconds + 15
-    while not stopping.is_set() and time.monotonic() < deadline:
-        batch, end = _gather(events)
-        yield batch
-        if end and not stopping.is_set():  # an error during shutdown is no failure
-            if end.error:
-                raise end.error
-            return
+    stopping.waiting.add(events)
+    try:
+        while not stopping.is_set() and time.monotonic() < deadline:
+            batch, end = _gather(events)
+            yield batch
+            if end and not stopping.is_set():  # an error during shutdown is no failure
+                if end.error:
+                    raise end.error
+                return
+    finally:
+        stopping.waiting.discard(events)
 
 
 def _read(
-    events: "queue.Queue[Event | _End]", gateway: Gateway, kind: Kind, version: str, seconds: int
+    events: queue.Queue[Event | _End], gateway: Gateway, kind: Kind, version: str, seconds: int
 ) -> None:
     try:
         for event in gateway.watch(kind, resource_version=version, seconds=seconds):
@@ -199,7 +218,7 @@ def _read(
         events.put(_End(None))
 
 
-def _gather(events: "queue.Queue[Event | _End]") -> tuple[list[Event], _End | None]:
+def _gather(events: queue.Queue[Event | _End]) -> tuple[list[Event], _End | None]:
     batch: list[Event] = []
     wait, until = EMPTY_AFTER, math.inf
     while len(batch) < MAX_BATCH and wait >= 0:

@@ -9,17 +9,22 @@ from django.urls import reverse
 from django.utils.text import Truncator
 
 from claims.catalogue.lint import catalogue_report
+from claims.delivery.eviction import pods_after_end
 from claims.models import Claim
 from claims.states import USABLE, ClaimState
 from core.text import counted
-from core.times import duration
+from core.times import duration, relative
 from dra.lint import Severity
+from inventory.states import DeviceUse, EndPolicy
 from portal.context import Shell
-from portal.home.parts import ClaimRow, MyClaims
+from portal.home.admin import Platform
+from portal.home.parts import MyClaims, OwnClaim
 from usage.cost import cost_text
+from usage.telemetry import IDLE_AFTER, IDLE_BELOW
 
 EXPIRES_SOON = timedelta(hours=24)  # a claim of four days or longer that expires within a day
 SOON_SHARE = 4  # a shorter claim, within a quarter of its duration
+OVERSTAY_SHOWN_AFTER = timedelta(minutes=5)  # a pod that ends within its grace period is no overstay
 LONG_WAIT = timedelta(hours=4)  # a request that waits for longer is shown
 
 
@@ -47,18 +52,30 @@ class Need:
     left: float = 1.0
 
 
-def needs(shell: Shell, held: MyClaims, *, now: datetime) -> list[Need]:
+def needs(shell: Shell, held: MyClaims, platform: Platform | None, *, now: datetime) -> list[Need]:
     """
-    Return the inbox and the catalogue check, then one need per claim of the reader: problems, then the least
-    time left relative to the duration; one query.
+    Return the inbox, for platform admins stale clusters, the catalogue check and idle devices; then one need
+    per claim of the reader: problems, then the least time left relative to the duration.
+
+    Platform admins see the requests of all teams beside their needs.
     """
     shown: dict[UUID, Need] = {}  # one need per claim, the most urgent
-    for need_for in (problem_need, expiry_need, question_need, pod_need, idle_need, pending_need):
+    for need_for in (
+        problem_need,
+        overstay_need,
+        expiry_need,
+        question_need,
+        pod_need,
+        idle_need,
+        pending_need,
+    ):
         for row in held.rows:
             if row.claim.pk not in shown and (need := need_for(row, now)) is not None:
                 shown[row.claim.pk] = need
     by_urgency = sorted(shown.values(), key=lambda need: need.left)
-    return [*inbox_needs(shell, now=now), *catalogue_needs(shell), *by_urgency]
+    if platform is not None:
+        return [*stale_needs(shell), *catalogue_needs(), *idle_needs(platform), *by_urgency]
+    return [*inbox_needs(shell, now=now), *by_urgency]
 
 
 def expires_soon(duration: timedelta) -> timedelta:
@@ -93,10 +110,46 @@ def inbox_needs(shell: Shell, *, now: datetime) -> Iterator[Need]:
     )
 
 
-def catalogue_needs(shell: Shell) -> Iterator[Need]:
-    """Yield the findings of the catalogue check as one need of a platform admin."""
-    if not shell.is_admin:
+def stale_needs(shell: Shell) -> Iterator[Need]:
+    """Yield each stale cluster, with the age of its mirror."""
+    for age in shell.freshness:
+        if not age.is_stale:
+            continue
+        name = age.cluster.name
+        url = reverse("inventory:cluster", args=[name])
+        title, sentence = f"{name} has not been read yet", "Its devices are not counted."
+        if age.seen_at is not None:
+            title = f"{name} was last synced {relative(age.seen_at)}"
+            sentence = "Its devices and claims are shown as of then."
+        yield Need(
+            f"stale {name} {age.seen_at}",
+            "clock-exclamation",
+            "wait",
+            title,
+            f"{age.why} {sentence}".strip(),
+            url,
+            (NeedAction("Check cluster", url),),
+        )
+
+
+def idle_needs(platform: Platform) -> Iterator[Need]:
+    """Yield the idle devices of all teams as one need, with what they cost per hour."""
+    if not platform.idle:
         return
+    cost = platform.idle_cost
+    url = f"{reverse('inventory:devices')}?state={DeviceUse.IDLE}"
+    title = f"{counted(platform.idle, 'device is idle', 'devices are idle')}"
+    if cost.exact:
+        title += f" and {'costs' if platform.idle == 1 else 'cost'} {cost_text(cost)} per hour"
+    sentence = f"Held, and below {IDLE_BELOW * 100:.0f} % utilization for at least {duration(IDLE_AFTER)}."
+    if cost.unpriced_held:
+        sentence += f" {cost.unpriced.normalize():f} of them have no rate."
+    action = NeedAction("Show idle devices", url)
+    yield Need(f"idle {platform.idle} {cost.amounts}", "zzz", "wait", title, sentence, url, (action,))
+
+
+def catalogue_needs() -> Iterator[Need]:
+    """Yield the findings of the catalogue check as one need of a platform admin."""
     findings = catalogue_report().due
     if not findings:
         return
@@ -114,15 +167,15 @@ def catalogue_needs(shell: Shell) -> Iterator[Need]:
     )
 
 
-def claim_url(row: ClaimRow) -> str:
+def claim_url(row: OwnClaim) -> str:
     return reverse("claims:detail", args=[row.claim.pk])
 
 
-def release_action(row: ClaimRow) -> NeedAction:
+def release_action(row: OwnClaim) -> NeedAction:
     return NeedAction("Release…", reverse("claims:release", args=[row.claim.pk]))
 
 
-def problem_need(row: ClaimRow, now: datetime) -> Need | None:
+def problem_need(row: OwnClaim, now: datetime) -> Need | None:
     """Return a problem that the cluster or the reconciliation reports about the claim."""
     if not row.claim.problem or row.claim.is_final:
         return None
@@ -141,7 +194,31 @@ def problem_need(row: ClaimRow, now: datetime) -> Need | None:
     )
 
 
-def expiry_need(row: ClaimRow, now: datetime) -> Need | None:
+def overstay_need(row: OwnClaim, now: datetime) -> Need | None:
+    """Return an ended claim whose pods still hold devices."""
+    claim, held = row.claim, sum(allocation.ended_at is None for allocation in row.held)
+    if claim.state != ClaimState.RELEASING or not held or now - claim.state_since < OVERSTAY_SHOWN_AFTER:
+        return None
+    policy, url = claim.end_policy, claim_url(row)
+    actions = [NeedAction("Open", url)]
+    if policy == EndPolicy.ASK:
+        actions.insert(0, NeedAction("Evict…", reverse("claims:evict", args=[claim.pk])))
+    evicts = claim.evict_at is not None and policy != EndPolicy.RUN
+    then = "The portal evicts its pods." if evicts else "End its pods when their work is done."
+    return Need(
+        f"overstay {claim.pk} {claim.evict_at}",
+        "clock-exclamation",
+        "wait",
+        f"{claim.name} ended {duration(now - claim.state_since)} ago and still holds "
+        f"{counted(held, 'device')}",
+        f"{counted(held, 'device is', 'devices are')} billed until its pods have ended. {then}",
+        url,
+        tuple(actions),
+        left=-1.0,
+    )
+
+
+def expiry_need(row: OwnClaim, now: datetime) -> Need | None:
     claim = row.claim
     if claim.state not in USABLE or claim.expires_at is None:
         return None
@@ -153,16 +230,11 @@ def expiry_need(row: ClaimRow, now: datetime) -> Need | None:
         if left > timedelta(0)
         else f"{claim.name} expired {duration(left)} ago"
     )
-    sentence = (
-        "The claim is deleted then; running pods keep their devices until they finish. "
-        "Save your work or extend."
-    )
+    pods = pods_after_end(claim.end_policy)
+    sentence = f"The claim is deleted then; {pods}"
     if left <= timedelta(0):
-        sentence = (
-            f"Grace period ends in {duration(max(left + claim.profile_version.grace, timedelta(0)))}; "
-            "the claim is deleted then. Extend it, or save your work; running pods keep their devices "
-            "until they finish."
-        )
+        grace = duration(max(left + claim.profile_version.grace, timedelta(0)))
+        sentence = f"The claim is deleted in {grace}, at the end of its grace period; {pods}"
     url = claim_url(row)
     extend = NeedAction("Extend…", reverse("claims:extend", args=[claim.pk]))
     return Need(
@@ -177,7 +249,7 @@ def expiry_need(row: ClaimRow, now: datetime) -> Need | None:
     )
 
 
-def question_need(row: ClaimRow, now: datetime) -> Need | None:
+def question_need(row: OwnClaim, now: datetime) -> Need | None:
     """Return the question of an approver that waits for the reader's answer."""
     claim = row.claim
     if not row.question or claim.state != ClaimState.REQUESTED:
@@ -195,7 +267,7 @@ def question_need(row: ClaimRow, now: datetime) -> Need | None:
     )
 
 
-def pod_need(row: ClaimRow, now: datetime) -> Need | None:
+def pod_need(row: OwnClaim, now: datetime) -> Need | None:
     claim = row.claim
     if claim.state != ClaimState.PROVISIONED:
         return None
@@ -215,14 +287,14 @@ def pod_need(row: ClaimRow, now: datetime) -> Need | None:
     )
 
 
-def idle_need(row: ClaimRow, now: datetime) -> Need | None:
-    observation = row.observation
-    if not observation.is_idle or observation.idle_since is None:
+def idle_need(row: OwnClaim, now: datetime) -> Need | None:
+    utilization = row.utilization
+    if not utilization.is_idle or utilization.idle_since is None:
         return None
-    title = f"{row.claim.name} has been idle for {duration(now - observation.idle_since)}"
-    price = row.statement.per_hour
+    title = f"{row.claim.name} has been idle for {duration(now - utilization.idle_since)}"
+    price = row.cost.per_hour
     sentence = (
-        f"Its devices have done almost nothing since then (utilization now {observation.percent or 0} %)."
+        f"Its devices have done almost nothing since then (utilization now {utilization.percent or 0} %)."
     )
     if price.exact:
         sentence = f"{sentence} It costs {cost_text(price)} per hour."
@@ -239,15 +311,14 @@ def idle_need(row: ClaimRow, now: datetime) -> Need | None:
     )
 
 
-def pending_need(row: ClaimRow, now: datetime) -> Need | None:
+def pending_need(row: OwnClaim, now: datetime) -> Need | None:
     claim = row.claim
     if claim.state != ClaimState.REQUESTED or now - claim.created_at < LONG_WAIT:
         return None
     title = f"{claim.name} has been waiting for approval for {duration(now - claim.created_at)}"
-    sentence = f"Ask a lead of {claim.team.slug}, or withdraw it to free the quota that it reserves."
+    sentence = f"It reserves quota until a lead of {claim.team.slug} decides."
     if claim.decide_by is not None and claim.decide_by > now:
-        left = duration(claim.decide_by - now)
-        sentence = f"{sentence} It expires in {left} if nobody decides."
+        sentence = f"{sentence} It expires in {duration(claim.decide_by - now)}."
     url = claim_url(row)
     withdraw = NeedAction("Withdraw…", reverse("claims:withdraw", args=[claim.pk]))
     return Need(

@@ -10,35 +10,52 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, Count, F, IntegerField, Q, Subquery, TextField, Value, When, Window
+from django.db.models import (
+    Case,
+    Count,
+    Exists,
+    F,
+    IntegerField,
+    OuterRef,
+    Q,
+    Subquery,
+    TextField,
+    Value,
+    When,
+    Window,
+)
 from django.utils import timezone
 
-from claims.catalogue.listing import CatalogueEntry, catalogue
+from claims.catalogue.listing import CatalogueEntry, counted_catalogue
 from claims.inbox.comments import OPEN_QUESTION
-from claims.models import Allocation, Claim, ClaimQuerySet
+from claims.models import Allocation, Alternative, Claim, ClaimQuerySet
 from claims.states import FINAL, LIVE, ClaimState
+from core.prepared import Prepared, PreparedObjects
 from dra.devices import model_name
-from inventory.freshness import Age
 from teams.models import Team, User
 from usage.cost import Cost, total
-from usage.models import Collection
 from usage.rates import RateCard
-from usage.reports import UNREAD, Month, Statement, active_zone, month_lines, statement
+from usage.reports import UNREAD, ClaimCost, Month, active_zone, claim_cost, month_lines
 from usage.samples import BUCKET, bucket_start
-from usage.telemetry import Observation, measurements, observe
+from usage.telemetry import Utilization, current_utilization, recent_utilization
 
 FREE_ROWS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class FreeProfiles:
-    """The profiles that are shown; `count` is the number of all that are not retired."""
+    """
+    The profiles that are shown; `count` is the number of all that are not retired. `reason` says why none may
+    be requested, "" if some may.
+    """
 
     rows: list[CatalogueEntry]
     count: int
+    reason: str
 
 
 def free_profiles(user: User, mine: Iterable[Claim]) -> FreeProfiles:
@@ -47,36 +64,24 @@ def free_profiles(user: User, mine: Iterable[Claim]) -> FreeProfiles:
     shown claims, then those with free devices.
     """
     used = {claim.profile_version.profile_id for claim in mine}
-    offered: list[CatalogueEntry] = []
 
-    def order(entry: CatalogueEntry) -> tuple[bool, bool, bool, str]:
-        return not entry.may_request, entry.profile.pk not in used, not entry.free, entry.profile.title
+    def order(entry: CatalogueEntry) -> tuple[bool, bool, str]:
+        return entry.profile.pk not in used, not entry.free, entry.profile.title
 
-    def first(entries: list[CatalogueEntry]) -> list[CatalogueEntry]:
-        offered.extend(entry for entry in entries if entry.profile.retired_at is None)
-        return sorted(offered, key=order)[:FREE_ROWS]
-
-    return FreeProfiles(catalogue(user, choose=first), len(offered))
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterRow:
-    """The age of a cluster's mirror and its last collection of telemetry, None if there was none."""
-
-    age: Age
-    collection: Collection | None
-
-    @property
-    def has_source(self) -> bool:
-        return bool(self.age.cluster.metrics_url or self.age.cluster.prometheus_url)
+    offered = [entry for entry in counted_catalogue(user) if entry.profile.retired_at is None]
+    allowed = [entry for entry in offered if entry.may_request]
+    reasons = set() if allowed else {entry.reason for entry in offered}
+    reason = "Your teams may request none of the profiles." if reasons else ""
+    if len(reasons) == 1:
+        (reason,) = reasons
+    return FreeProfiles(sorted(allowed, key=order)[:FREE_ROWS], len(offered), reason)
 
 
-def cluster_rows(ages: Iterable[Age]) -> list[ClusterRow]:
-    """Return a row for the cluster of each age, in one query."""
-    collections = {row.cluster_id: row for row in Collection.objects.all()}
-    return [ClusterRow(age, collections.get(age.cluster.pk)) for age in ages]
-
-
+OWN_OF_TEAM = Prepared(
+    lambda team, person: Claim.objects.filter(team=team, requested_by=person).order_by().values_list("pk"),
+    UUID,
+    UUID,
+)
 MIN_FORECAST_SPAN = timedelta(days=3)  # a forecast from fewer days means nothing
 
 
@@ -100,7 +105,7 @@ def monthly_spend(team: Team, user: User, card: RateCard, *, now: datetime) -> S
     """Return the spending of this month in the reader's time zone, without reading the team's claims."""
     month = Month.of(timezone.localdate(now), active_zone())
     lines, until = month_lines(team, month, card, now=now), min(now, month.span.end)
-    own = set(Claim.objects.filter(team=team, requested_by=user).order_by().values_list("pk", flat=True))
+    own = {claim for (claim,) in OWN_OF_TEAM.rows(team.pk, user.pk)}
     costs = [line.cost for line in lines if line.claim_id in own]
     spent = total(line.cost for line in lines)
     return Spend(month, until, spent, total(costs) if costs else None, forecast(month, until, spent))
@@ -124,15 +129,15 @@ SPARKLINE_SPAN = timedelta(hours=2)
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimRow:
+class OwnClaim:
     """
     `spark` is the utilization of the last two hours in steps of five minutes; None is no telemetry.
     `question` is the text of a question that waits for an answer, else empty.
     """
 
     claim: Claim
-    observation: Observation
-    statement: Statement
+    utilization: Utilization
+    cost: ClaimCost
     held: list[Allocation]
     spark: list[float | None]
     question: str
@@ -143,7 +148,7 @@ class ClaimRow:
         counts: dict[str, int] = defaultdict(int)
         for allocation in self.held:
             if allocation.ended_at is None:
-                name = f"{model_name(allocation.product)} {allocation.partition}".strip()
+                name = f"{model_name(allocation.product)} {allocation.part}".strip()
                 counts[name or allocation.device] += 1
         return [f"{count} × {name}" for name, count in counts.items()]
 
@@ -156,28 +161,28 @@ class ClaimRow:
 class MyClaims:
     """The first claims of the reader; `count` is the number of all that are live or ended recently."""
 
-    rows: list[ClaimRow]
+    rows: list[OwnClaim]
     count: int
     now: datetime
 
     @property
-    def shown(self) -> list[ClaimRow]:
+    def shown(self) -> list[OwnClaim]:
         return self.rows[:SHOWN_CLAIMS]
 
     def digest(self, more: Iterable[str]) -> str:
         """Return a text that changes with everything shown but relative times and growing costs."""
         parts: list[object] = [self.count, *more]
         for row in self.rows:
-            observation = row.observation
+            utilization = row.utilization
             parts += [
                 row.claim.pk,
                 row.claim.version,
                 row.claim.problem,
-                observation.use,
-                observation.percent,
-                observation.idle_since,
+                utilization.use,
+                utilization.percent,
+                utilization.idle_since,
             ]
-            parts += [row.products, row.statement.per_hour.amounts, row.claim.expires_at]
+            parts += [row.products, row.cost.per_hour.amounts, row.claim.expires_at]
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:20]
 
 
@@ -187,33 +192,65 @@ def shown_claims(user: User, since: datetime) -> ClaimQuerySet:
     return own.filter(~Q(state__in=FINAL) | Q(state_since__gte=since))
 
 
-def my_claims(user: User, card: RateCard, *, now: datetime) -> MyClaims:
-    """Return the claims of `user`, in four queries for any number of claims."""
-    listed = shown_claims(user, now - SHOWN_AFTER_END)
-    # Those that cost money first, closed ones last.
+@cache
+def _own_claims(*, is_admin: bool) -> PreparedObjects[Claim]:
+    """Return the query of the claims that Home shows: first those that cost money, closed ones last."""
     ranks = [When(state=state, then=Value(rank)) for rank, state in enumerate(reversed(LIVE))]
     question = Subquery(OPEN_QUESTION.order_by("-at").values("text")[:1])
     is_open = When(state=ClaimState.REQUESTED, then=question)
-    ordered = listed.annotate(
-        rank=Case(*ranks, default=Value(len(LIVE)), output_field=IntegerField()),
-        number=Window(Count("pk")),
-        question=Case(is_open, default=Value(""), output_field=TextField()),
-    ).order_by("rank", F("expires_at").asc(nulls_last=True), "-created_at", "-id")
-    shown: list[Any] = list(ordered.for_list().defer(*UNREAD)[:MAX_CLAIMS])
+
+    def build(person: UUID, since: datetime) -> ClaimQuerySet:
+        shown = shown_claims(User(pk=person, is_superuser=is_admin), since).annotate(
+            rank=Case(*ranks, default=Value(len(LIVE)), output_field=IntegerField()),
+            number=Window(Count("pk")),
+            question=Case(is_open, default=Value(""), output_field=TextField()),
+            has_alternatives=Exists(Alternative.objects.filter(claim=OuterRef("pk"))),
+        )
+        ordered = shown.order_by("rank", F("expires_at").asc(nulls_last=True), "-created_at", "-id")
+        return ordered.for_list().defer(*UNREAD)[:MAX_CLAIMS]
+
+    return PreparedObjects(build, UUID, datetime)
+
+
+ALTERNATIVES: PreparedObjects[Alternative] = PreparedObjects(
+    lambda claim: (
+        Alternative.objects.filter(claim=claim)
+        .select_related("profile_version__profile")
+        .defer("profile_version__spec")
+    ),
+    UUID,
+    any_of="claim_id",
+)
+ALLOCATIONS: PreparedObjects[Allocation] = PreparedObjects(
+    lambda claim: Allocation.objects.filter(claim=claim).order_by("started_at", "device"),
+    UUID,
+    any_of="claim_id",
+)
+
+
+def my_claims(user: User, card: RateCard, *, now: datetime) -> MyClaims:
+    """Return the claims of `user`, in four queries for any number of claims."""
+    shown: list[Any] = _own_claims(is_admin=user.is_superuser).objects(user.pk, now - SHOWN_AFTER_END)
+    alternatives: dict[UUID, list[Alternative]] = defaultdict(list)
+    several = [claim.pk for claim in shown if claim.has_alternatives]
+    for row in ALTERNATIVES.objects(several) if several else ():
+        alternatives[row.claim_id].append(row)
+    for claim in shown:
+        claim.listed_alternatives = alternatives[claim.pk]
     held: dict[UUID, list[Allocation]] = defaultdict(list)
     ids = [claim.pk for claim in shown]
-    for allocation in Allocation.objects.filter(claim__in=ids).order_by("started_at", "device"):
+    for allocation in ALLOCATIONS.objects(ids) if ids else ():
         held[allocation.claim_id].append(allocation)
     holding = {claim_id for claim_id, rows in held.items() if any(row.ended_at is None for row in rows)}
     first = bucket_start(now - SPARKLINE_SPAN)
     buckets = [first + index * BUCKET for index in range(SPARKLINE_SPAN // BUCKET + 1)]
-    measured = measurements(shown, now=now, since=first)
-    observations = observe(shown, now=now, holding=holding, measured=measured)
+    measured = recent_utilization(shown, now=now, since=first)
+    utilization = current_utilization(shown, now=now, holding=holding, measured=measured)
     rows = [
-        ClaimRow(
+        OwnClaim(
             claim,
-            observations[claim.pk],
-            statement(claim, held[claim.pk], card, now=now),
+            utilization[claim.pk],
+            claim_cost(claim, held[claim.pk], card, now=now),
             held[claim.pk],
             [measured[claim.pk].recent.get(bucket) for bucket in buckets]
             if claim.state == ClaimState.ALLOCATED and claim.pk in measured

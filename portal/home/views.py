@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models.functions import Extract
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
 from django.shortcuts import render
@@ -17,22 +18,24 @@ from django.views.decorators.http import require_safe
 
 from claims.approvals.pending import Backlog
 from claims.catalogue.listing import counted_at
-from claims.models import ClusterAvailability, PendingDecision, Profile
+from claims.models import ClusterAvailability, Profile
 from claims.quotas.quota_usage import team_usage
 from core.prepared import Prepared, Statement
-from inventory.counts import fleet_counts
 from inventory.fleet import totals
+from inventory.freshness import OF_DEVICES
+from inventory.models import Freshness
 from portal.context import Counts, Shell, counts_statement
+from portal.home.admin import Platform, cluster_rows, last_day, waiting_requests
 from portal.home.needs import LONG_WAIT, expires_soon, needs
 from portal.home.parts import (
     SHOWN_AFTER_END,
     MyClaims,
-    cluster_rows,
     free_profiles,
     monthly_spend,
     my_claims,
     shown_claims,
 )
+from portal.setup.installation import setup_of
 from teams.access import user_of
 from teams.models import Role, User
 from usage.models import Collection, Rate
@@ -47,24 +50,28 @@ def home(request: HttpRequest) -> HttpResponse:
     user, now = user_of(request), timezone.now()
     stamp, card = home_stamp(shell, now), RateCard.load()
     claims = my_claims(user, card, now=now)
-    free = free_profiles(user, (row.claim for row in claims.rows))
-    page: dict[str, Any] = live_context(request, shell, claims, stamp) | {
+    platform = Platform.read(card, now) if shell.is_admin else None
+    page: dict[str, Any] = live_context(request, shell, claims, platform, stamp) | {
         "team": shell.team,
-        "free": free,
         "rates": card,
-        "counted_at": counted_at(free.rows),
-        "may_request": shell.has_role(Role.MEMBER),
         "ages": [age for age in shell.freshness if age.is_stale],
     }
     if shell.team:
         page["quotas"] = team_usage([shell.team])
         page["spend"] = monthly_spend(shell.team, user, card, now=now)
-    if shell.is_admin:
+    if platform is not None:
         page |= {
-            "totals": totals(fleet_counts().values()),
-            "clusters": cluster_rows(shell.freshness),
-            "undecided": PendingDecision.objects.count(),
+            "totals": totals(platform.counts.values(), with_uses=True),
+            "clusters": cluster_rows(shell.freshness, platform),
+            "waiting": waiting_requests(user, now=now, late_after=LONG_WAIT),
+            "last_day": last_day(now=now),
         }
+        if not user.hides_setup:
+            setup = setup_of(user)
+            page["setup"] = None if setup.is_done else setup
+    else:
+        free = free_profiles(user, (row.claim for row in claims.rows))
+        page |= {"free": free, "counted_at": counted_at(free.rows)}
     return render(request, "home.html", page)
 
 
@@ -79,7 +86,9 @@ def live(request: HttpRequest) -> HttpResponse:
     stamp, tag = home_stamp(shell, now), request.headers.get("If-None-Match", "")
     if re.fullmatch(rf'"\w+-{stamp}"', tag):
         return polled(HttpResponseNotModified(), tag)
-    page = live_context(request, shell, my_claims(user_of(request), RateCard.load(), now=now), stamp)
+    card = RateCard.load()
+    platform = Platform.read(card, now) if shell.is_admin else None
+    page = live_context(request, shell, my_claims(user_of(request), card, now=now), platform, stamp)
     if tag.startswith(f"{page['etag'].partition('-')[0]}-"):
         return polled(HttpResponseNotModified(), page["etag"])
     return polled(render(request, "home.html#live", page), page["etag"])
@@ -91,11 +100,20 @@ def polled(response: HttpResponse, etag: str) -> HttpResponse:
     return response
 
 
-def live_context(request: HttpRequest, shell: Shell, claims: MyClaims, stamp: str) -> dict[str, Any]:
-    """Return the context of the part that polls; `stamp` was read before the claims."""
-    shown = needs(shell, claims, now=claims.now)
+def live_context(
+    request: HttpRequest, shell: Shell, claims: MyClaims, platform: Platform | None, stamp: str
+) -> dict[str, Any]:
+    """Return the context of the part that polls; `stamp` was read before the rest."""
+    shown = needs(shell, claims, platform, now=claims.now)
     etag = f'"{claims.digest([need.key for need in shown])}-{stamp}"'
-    return {"needs": shown, "mine": claims, "now": claims.now, "etag": etag}
+    return {
+        "needs": shown,
+        "mine": claims,
+        "now": claims.now,
+        "etag": etag,
+        "platform": platform,
+        "may_request": shell.has_role(Role.MEMBER),
+    }
 
 
 def home_stamp(shell: Shell, now: datetime) -> str:
@@ -105,7 +123,8 @@ def home_stamp(shell: Shell, now: datetime) -> str:
     Beside claims, rates and checks it has the last collection of telemetry, and the time in buckets.
     """
     user = user_of(shell.request)
-    stamps = _stamps(is_admin=user.is_superuser).rows(user.pk, now - SHOWN_AFTER_END, now)
+    times = (now - SHOWN_AFTER_END, now, now - settings.STALE_AFTER)
+    stamps = _stamps(is_admin=user.is_superuser).rows(user.pk, *times)
     ((live, unread, undecided, oldest, own, *shared),) = stamps
     shell.counts = Counts(live, Backlog(undecided, oldest), unread)
     claims = []
@@ -132,14 +151,17 @@ def _stamps(*, is_admin: bool) -> Prepared:
         digest.format("computed_at", "cluster_id", ClusterAvailability._meta.db_table),
         digest.format("profile", "id", f"{Profile._meta.db_table} profile"),
     )
+    stale = Freshness.objects.filter(resource__in=OF_DEVICES).order_by()
 
-    def statement(person: UUID, since: datetime, now: datetime) -> Statement:
+    def statement(person: UUID, since: datetime, now: datetime, stale_before: datetime) -> Statement:
         claims = shown_claims(User(pk=person, is_superuser=is_admin), since).order_by()
         times = ("expires_at", "created_at", Extract("duration", "epoch"))
         others = ("version", "problem", "observation_hash")
         own, values = claims.values_list("pk", "state", *times, *others).query.sql_with_params()
+        old, old_values = stale.filter(seen_at__lt=stale_before).values("pk").query.sql_with_params()
         counts, more = counts_statement(person, now, is_admin=is_admin)
-        sql = "SELECT counts.*, (SELECT json_agg(own)::text FROM ({}) own), {} FROM ({}) counts"
-        return sql.format(own, ", ".join(shared), counts), (*values, *more)
+        sql = """SELECT counts.*, (SELECT json_agg(own)::text FROM ({}) own),
+                 (SELECT COUNT(*) FROM ({}) stale), {} FROM ({}) counts"""
+        return sql.format(own, old, ", ".join(shared), counts), (*values, *old_values, *more)
 
-    return Prepared(statement, UUID, datetime, datetime)
+    return Prepared(statement, UUID, datetime, datetime, datetime)

@@ -36,6 +36,7 @@ class Migration(migrations.Migration):
                 ('timezone', models.CharField(blank=True, default='', max_length=64)),
                 ('seen_timezone', models.CharField(blank=True, default='', editable=False, max_length=64)),
                 ('mail', models.CharField(choices=[('all', 'Every notice'), ('important', 'Only what needs my action'), ('none', 'Nothing')], default='important', max_length=9)),
+                ('hides_setup', models.BooleanField(default=False, editable=False)),
                 ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
                 ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
             ],
@@ -59,6 +60,7 @@ class Migration(migrations.Migration):
                 ('expires_at', models.DateTimeField(blank=True, null=True)),
                 ('last_used_at', models.DateTimeField(editable=False, null=True)),
                 ('revoked_at', models.DateTimeField(editable=False, null=True)),
+                ('made_with', models.ForeignKey(editable=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='teams.apitoken')),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='api_tokens', to=settings.AUTH_USER_MODEL)),
             ],
             options={
@@ -80,11 +82,38 @@ class Migration(migrations.Migration):
                 ('slug', models.SlugField(max_length=40, unique=True)),
                 ('title', models.CharField(max_length=80)),
                 ('series', models.PositiveSmallIntegerField(default=1)),
+                ('archived_at', models.DateTimeField(editable=False, null=True)),
                 ('members', models.ManyToManyField(related_name='teams', through='teams.Membership', to=settings.AUTH_USER_MODEL)),
             ],
             options={
                 'ordering': ('slug',),
             },
+        ),
+        migrations.CreateModel(
+            name='Invitation',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('email', models.EmailField(max_length=254)),
+                ('role', models.CharField(choices=[('viewer', 'viewer'), ('member', 'member'), ('lead', 'lead'), ('owner', 'owner')], default='member', max_length=6)),
+                ('sent_at', models.DateTimeField()),
+                ('expires_at', models.DateTimeField()),
+                ('accepted_at', models.DateTimeField(editable=False, null=True)),
+                ('revoked_at', models.DateTimeField(editable=False, null=True)),
+                ('accepted_by', models.ForeignKey(editable=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('invited_by', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('team', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='invitations', to='teams.team')),
+            ],
+            options={
+                'ordering': ('-sent_at',),
+            },
+        ),
+        migrations.AddConstraint(
+            model_name='invitation',
+            constraint=models.UniqueConstraint(condition=models.Q(('accepted_at', None), ('revoked_at', None)), fields=('email', 'team'), name='invitation_open_once', nulls_distinct=False),
+        ),
+        migrations.AddConstraint(
+            model_name='invitation',
+            constraint=models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'member', 'lead', 'owner'])), name='invitation_role_known'),
         ),
         migrations.AddField(
             model_name='membership',

@@ -8,6 +8,9 @@ from typing import Any
 from django.utils import timezone
 
 from claims.models import Claim, Delegation, ProfileVersion
+from claims.states import ClaimState
+from inventory.models import Cluster
+from inventory.states import EndPolicy
 from tests.api.story import LATER, SOON
 
 ANY: dict[str, Any] = {}
@@ -40,6 +43,13 @@ def hash_of(claim: str) -> dict[str, str]:
 def later(claim: str) -> dict[str, str]:
     end = Claim.objects.get(pk=claim).expires_at
     return {"until": (max(end or timezone.now(), timezone.now()) + timedelta(minutes=5)).isoformat()}
+
+
+def overstaying(claim: str) -> dict[str, Any]:
+    """No claim of the story has ended with pods: let this one have, where the policy is to ask."""
+    Cluster.objects.update(end_policy=EndPolicy.ASK)
+    Claim.objects.filter(pk=claim, state=ClaimState.ALLOCATED).update(state=ClaimState.RELEASING)
+    return ANY
 
 
 def in_place_of(_claim: str) -> list[dict[str, Any]]:
@@ -83,6 +93,7 @@ WRITES = {
     "POST /api/v1/claims/{claim_id}/comments/": Wish("engineer", {"text": "Why?"}),
     "POST /api/v1/claims/{id}/approve/": Wish("lead", hash_of),
     "POST /api/v1/claims/{id}/deny/": Wish("lead", DENIED),
+    "POST /api/v1/claims/{id}/evict/": Wish("engineer", overstaying),
     "POST /api/v1/claims/{id}/extend/": Wish("engineer", later),
     "POST /api/v1/claims/{id}/release/": Wish("engineer", ANY),
     "POST /api/v1/claims/{id}/resize/": Wish("engineer", in_place_of),

@@ -35,6 +35,7 @@ def computing():
     ],
 )
 def test_time_counts_for_the_statement_the_template_or_the_function(run, place):
+    run()  # imports what it needs
     costs = costs_of(run)
     assert any(place in line for line in costs), costs
 

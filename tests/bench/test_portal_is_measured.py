@@ -1,6 +1,9 @@
 """The portal that is measured can be built, and its paths are measured; how fast they are is not judged."""
 
+import gc
+
 import pytest
+from django.db import connection
 
 from bench.portal import chores, pages, writes
 from bench.portal.build import build
@@ -9,8 +12,10 @@ from bench.portal.population import READERS
 from bench.portal.size import Size
 from claims.models import Allocation, Claim
 from claims.states import ClaimState
+from core.listing import LINES
 from inventory.models import Device, ResourceClaim
 from portal.management.commands.recompute import SUBJECTS
+from portal.serving import THRESHOLDS
 from usage.models import Rollup
 
 SMALL = Size(devices=80, claims=240, teams=3, people=4, profiles=8, requested=9, waiting=5, notices=2)
@@ -57,6 +62,25 @@ def test_an_unchanged_page_is_measured_by_its_entity_tag(built):
     assert [line.state for line in lines] == list(READERS)
     assert [note for line in lines for note in line.notes] == []
     assert all(line.size == 0 for line in lines), "304 has no body"
+
+
+def test_rows_of_a_csv_are_those_of_its_first_part(built, monkeypatch):
+    # The end of a response would close the connection, which is in the transaction of the test.
+    monkeypatch.setattr(connection, "close_if_unusable_or_obsolete", lambda: None)
+    lines = {line.state: line for line in pages.results(SMALL.devices, 1, "pages: claims, CSV")}
+    assert lines["admin"].rows == LINES + 1 < SMALL.claims, "the head comes first"
+    assert lines["admin"].size > 50 * LINES
+
+
+def test_garbage_is_collected_as_in_a_web_process_only_while_pages_are_measured(built):
+    before = gc.get_threshold()
+    lines = pages.results(SMALL.devices, 1, "pages: frame alone")
+    next(lines)
+    assert gc.get_threshold() == THRESHOLDS != before
+    assert gc.get_freeze_count() > 0
+    lines.close()
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() == 0
 
 
 def test_every_row_of_a_list_is_exported(built):

@@ -1,9 +1,11 @@
 """Django's admin: for platform admins, and to look at what the services and the cluster decide."""
 
 import pytest
+from django.contrib import admin
 from django.test import Client
 from django.urls import reverse
 
+from teams.models import ApiToken, User
 from tests.factories import make_claim
 
 pytestmark = pytest.mark.django_db
@@ -43,3 +45,28 @@ def test_others_are_sent_to_sign_in(alice):
     client = Client()
     client.force_login(alice)
     assert client.get(reverse("admin:claims_claim_changelist")).status_code == 302
+
+
+def test_it_changes_only_passwords_and_revokes_tokens_and_second_factors(rf, root):
+    request = rf.get("/")
+    request.user = root
+    changed = {
+        (model.__name__, name)
+        for model, pages in admin.site._registry.items()
+        for name, is_allowed in pages.get_model_perms(request).items()
+        if is_allowed and name != "view"
+    }
+    assert changed == {("User", "change"), ("ApiToken", "change"), ("Authenticator", "delete")}
+    for model in (User, ApiToken):
+        pages = admin.site._registry[model]
+        assert not set(pages.get_form(request, root).base_fields) - {"password"}
+
+
+def test_the_password_of_a_person_is_set_there(as_root, alice):
+    fields = {"usable_password": "true", "password1": "correct-horse", "password2": "correct-horse"}
+    assert as_root.post(f"/admin/teams/user/{alice.pk}/password/", fields).status_code == 302
+    alice.refresh_from_db()
+    assert alice.check_password("correct-horse")
+    as_root.post(f"/admin/teams/user/{alice.pk}/change/", {"username": "mallory", "is_superuser": "on"})
+    alice.refresh_from_db()
+    assert (alice.username, alice.is_superuser) == ("alice", False)

@@ -11,10 +11,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.approvals.decide import approve, deny
-from claims.models import Allocation
+from claims.models import Allocation, Alternative, Profile
 from claims.states import FINAL, ClaimState
 from inventory.models import Cluster, Device, Pod, ResourceClaim, ResourceSlice
-from tests.factories import make_allocation, make_claim, make_user
+from tests.factories import make_allocation, make_claim, make_profile, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -337,3 +337,33 @@ def test_each_word_is_found_in_name_reason_person_or_profile(
     ):
         page = client.get(reverse("claims:list"), {"q": words}).text
         assert {name for name, *rest in texts if f">{name}</a>" in page} == names, words
+
+
+@pytest.mark.parametrize("rare", [0, 3000], ids=["compared", "by index"])
+@pytest.mark.parametrize("person", ["alice", "root"])
+def test_a_word_is_found_in_each_profile_and_special_characters_are_text(
+    client, request, monkeypatch, vision, fra, alice, root, person, rare
+):
+    monkeypatch.setattr("claims.claim_list.views.RARE", rare)
+    large, small = make_profile("large-gpu"), make_profile("small-gpu")
+    Profile.objects.filter(pk=large.pk).update(title="Large_GPU")
+    claims = {
+        name: make_claim(vision, by=alice, cluster=fra, profile=profile, name=name, reason=reason)
+        for name, profile, reason in (("one", large, "100%"), ("two", small, "100 x"), ("both", small, ""))
+    }
+    Alternative.objects.create(
+        claim=claims["both"], position=1, name="l", profile_version=large.current, devices=1, together=True
+    )
+    client.force_login(request.getfixturevalue(person))
+    for words, names in (
+        ("gpu", {"one", "two", "both"}),
+        ("large", {"one", "both"}),
+        ("large_", {"one", "both"}),
+        ("small_", set()),
+        ("100%", {"one"}),
+        ("100", {"one", "two"}),
+        ("large 100", {"one"}),
+        ("%s", set()),
+    ):
+        page = client.get(reverse("claims:list"), {"q": words})
+        assert {row.name for row in page.context["listing"].loaded} == names, words

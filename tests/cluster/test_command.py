@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cryptography.fernet import Fernet
 from django.core.management import CommandError, call_command
 
 from cluster.checkup import manifest
@@ -146,6 +147,7 @@ def test_a_cluster_is_removed_when_its_name_is_typed(run, fra, monkeypatch):
 def test_the_role_is_printed_as_yaml(run):
     assert run("rbac") == run("rbac", "--full") == manifest()
     assert run("rbac", "--write-quotas") == manifest(write_quotas=True)
+    assert run("rbac", "--write-quotas", "--evict-pods") == manifest(write_quotas=True, evict_pods=True)
     documents = list(yaml.safe_load_all(run("rbac", "--read-only", "--name", "viewer", "--namespace", "gpu")))
     assert [item["metadata"]["name"] for item in documents] == ["gpu", "viewer", "viewer", "viewer"]
     assert documents[-1]["subjects"][0]["namespace"] == "gpu"
@@ -163,7 +165,7 @@ def test_a_check_of_a_real_cluster_with_the_printed_role_finds_nothing_missing(r
 def test_a_check_with_the_read_only_role_names_what_is_missing(run, controlplane):
     table = run("add", "fra-1", kubeconfig=controlplane.kubeconfig("reader"))
     lines = [line for line in table.splitlines() if "missing" in line]
-    assert len(lines) == 9  # create, patch, delete of claims, of templates and of quotas
+    assert len(lines) == 10  # create, patch, delete of claims, of templates and of quotas; evict pods
     assert any("delete resourceclaimtemplates.resource.k8s.io" in line for line in lines)
     with pytest.raises(CommandError, match="6 of the checks failed"):
         run("check", "fra-1")
@@ -187,6 +189,25 @@ def test_what_is_said_when_a_cluster_is_added_is_kept_of_that_cluster(run, fra):
     told = run("set", "fra-1", "--no-write-quotas")
     assert told.strip() == "The portal's quotas are removed from fra-1 within a minute."
     assert run("set", "fra-1", "--write-quotas").strip() == "Quotas are written to fra-1 within a minute."
+    assert run("set", "fra-1", "--end-policy", "ask").startswith(
+        "When a claim in fra-1 ends: ask before eviction."
+    )
+    assert Cluster.objects.get().end_policy == "ask"
+    with pytest.raises(CommandError, match="Name what to change"):
+        run("set", "fra-1")
     Cluster.objects.create(name="lab-2", credentials=b"")
     assert "lab-2 is forgotten" in run("remove", "lab-2", "--yes")
     assert Cluster.objects.get().name == "fra-1"
+
+
+def test_reseal_encrypts_with_the_newest_key_so_that_older_ones_may_go(run, fra, settings):
+    old, new = Fernet.generate_key().decode(), Fernet.generate_key().decode()
+    settings.CREDENTIAL_KEYS = [old]
+    run("add", "fra-1", kubeconfig=fra)
+    settings.CREDENTIAL_KEYS = [new, old]
+    assert "Credentials of 1 cluster encrypted with the newest key." in run("reseal")
+    settings.CREDENTIAL_KEYS = [new]
+    assert unseal(Cluster.objects.get().credentials).token == "simulator-portal"
+    settings.CREDENTIAL_KEYS = [old]
+    with pytest.raises(CommandError, match="CREDENTIAL_KEYS lacks the key that sealed them"):
+        run("check", "fra-1")

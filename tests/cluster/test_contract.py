@@ -15,6 +15,7 @@ from cluster.protocol import (
     ClusterConflict,
     ClusterInvalid,
     Event,
+    EvictionRefused,
     Expired,
     Kind,
     Permission,
@@ -22,6 +23,7 @@ from cluster.protocol import (
 )
 from tests import patience
 from tests.cluster.conftest import COUNTED, Bench
+from tests.fakes import FakeGateway
 
 CLAIM = RESOURCE_CLAIM
 
@@ -279,6 +281,24 @@ def test_a_missing_permission_is_named(bench):
 def test_the_cluster_says_what_is_allowed(bench):
     assert bench.portal.allowed(Permission("create", "resourceclaims", CLAIM.group))
     assert not bench.portal.allowed(Permission("create", "pods"))
+    assert bench.portal.allowed(Permission("create", "pods", subresource="eviction"))
+
+
+def test_only_the_very_pod_is_evicted(bench):
+    containers = [{"name": "main", "image": "images.example.org/train:1"}]
+    pod = {"metadata": {"name": "pod", "namespace": bench.namespace}, "spec": {"containers": containers}}
+    make = bench.admin.put if isinstance(bench.admin, FakeGateway) else bench.admin.create
+    made = make(POD, pod)
+    with pytest.raises(ClusterConflict) as refusal:
+        bench.portal.evict("pod", namespace=bench.namespace, uid="another")
+    assert not isinstance(refusal.value, EvictionRefused)
+    assert bench.portal.evict("pod", namespace=bench.namespace, uid=made["metadata"]["uid"]) is True
+    left = bench.portal.get(POD, "pod", namespace=bench.namespace)
+    assert left is None or left["metadata"]["deletionTimestamp"]
+
+
+def test_evicting_a_pod_that_is_not_there_is_false(bench):
+    assert bench.portal.evict("nobody", namespace=bench.namespace, uid="any") is False
 
 
 def test_user_without_permissions_is_refused(bench):

@@ -1,8 +1,10 @@
 """What a cluster answers, as the exact error; what it is asked, as the exact request."""
 
+import base64
 import json
 import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -450,19 +452,25 @@ def found(cluster: Cluster, credentials: Credentials = SAFE, **how: Any) -> list
 
 
 @pytest.mark.parametrize(
-    ("credentials", "verdict", "detail"),
+    ("credentials", "verdict", "detail", "remedy"),
     [
-        (SAFE, CheckupVerdict.GOOD, "fra:6443"),
-        (Credentials(server="http://fra"), CheckupVerdict.NOTE, "fra: without TLS; others can read along"),
+        (SAFE, CheckupVerdict.GOOD, "fra:6443", ""),
+        (
+            Credentials(server="http://fra"),
+            CheckupVerdict.NOTE,
+            "fra: without TLS; others can read along",
+            "Use an address that starts with https://.",
+        ),
         (
             Credentials(server="https://fra", insecure=True),
             CheckupVerdict.NOTE,
             "fra: its certificate is not checked; anybody can pretend to be it",
+            "Put the certificate of its CA into the credentials.",
         ),
     ],
 )
-def test_a_checkup_tells_of_the_way(credentials, verdict, detail):
-    assert found(Cluster(), credentials)[0] == CheckupFinding(verdict, "Address", detail)
+def test_a_checkup_tells_of_the_way(credentials, verdict, detail, remedy):
+    assert found(Cluster(), credentials)[0] == CheckupFinding(verdict, "Address", detail, remedy)
 
 
 def test_a_checkup_of_a_sound_cluster_finds_everything_good():
@@ -484,6 +492,7 @@ def test_a_checkup_of_a_sound_cluster_finds_everything_good():
         "namespaces",
         "nodes",
         "pods",
+        "pods/eviction",
         "events",
         "resourcequotas",
     }
@@ -498,12 +507,15 @@ def test_a_checkup_tells_what_is_missing_and_what_is_only_needed_for_quotas():
 
     def missing(**how: Any) -> dict[str, tuple[str, str]]:
         return {
-            one.subject: (str(one.verdict), one.detail.partition(";")[2])
+            one.subject: (str(one.verdict), one.remedy or one.detail.partition(";")[2])
             for one in found(Cluster(lacks=lacks), **how)
             if one.detail.startswith("missing")
         }
 
-    role = " “manage.py cluster rbac” prints the role that grants it"
+    role = (
+        "Apply the permissions again: they are on the settings page of the cluster, and "
+        "“manage.py cluster rbac” prints them."
+    )
     quota_role = role.replace("rbac", "rbac --write-quotas")
     bad = {
         "create resourcequotas": ("bad", quota_role),
@@ -517,12 +529,24 @@ def test_a_checkup_tells_what_is_missing_and_what_is_only_needed_for_quotas():
     assert missing(write_quotas=False) == bad | note
 
 
+@pytest.mark.parametrize("needed", [True, False])
+def test_a_missing_permission_to_evict_is_bad_only_where_the_end_policy_needs_it(needed):
+    found_by = {one.subject: one for one in found(Cluster(lacks=("create pods",)), evict_pods=needed)}
+    finding = found_by["create pods/eviction"]
+    assert finding.verdict == (CheckupVerdict.BAD if needed else CheckupVerdict.NOTE)
+    if needed:
+        assert "rbac --evict-pods" in finding.remedy
+    else:
+        assert finding.detail == "missing; needed where the end policy is to evict pods, or to ask before"
+
+
 def test_a_checkup_sees_another_cluster_and_one_without_rules():
     findings = {one.subject: one for one in found(Cluster(rules=False), uid="u-2")}
     assert findings["Identity"] == CheckupFinding(
         CheckupVerdict.BAD,
         "Identity",
         "kube-system has uid u-1, and the mirror is of u-2: this is another cluster",
+        "Upload credentials of the cluster that was added, or add this one under its own name.",
     )
     assert findings["DeviceTaintRules"].verdict == CheckupVerdict.NOTE
     assert not [what for what in findings if "devicetaintrules" in what]
@@ -532,7 +556,12 @@ def test_a_checkup_sees_another_cluster_and_one_without_rules():
 def test_a_checkup_ends_with_what_broke():
     findings = found(Cluster(broken=Unreachable("fra does not answer.")))
     assert findings[1:] == [
-        CheckupFinding(CheckupVerdict.BAD, "The cluster cannot be reached", "fra does not answer.")
+        CheckupFinding(
+            CheckupVerdict.BAD,
+            "The cluster cannot be reached",
+            "fra does not answer.",
+            "Compare the address with that of the API server, and check that this portal reaches it.",
+        )
     ]
 
 
@@ -568,3 +597,39 @@ def test_credentials_that_cannot_be_read_leave_no_connection_behind():
     with pytest.raises(Invalid):
         connections.connect(b"nonsense")
     assert not connections._open
+
+
+def service_account_token(claims: object) -> str:
+    """Return a token as `kubectl create token` prints it; its signature is not read."""
+    return ".".join(
+        base64.urlsafe_b64encode(part).decode().rstrip("=")
+        for part in (b'{"alg":"RS256"}', json.dumps(claims).encode(), b"signature")
+    )
+
+
+@pytest.mark.parametrize(
+    ("left", "verdict", "detail", "replaces"),
+    [
+        (timedelta(days=60, minutes=1), CheckupVerdict.GOOD, "expire in 60 d", False),
+        (timedelta(days=13, minutes=1), CheckupVerdict.NOTE, "expire in 13 d", True),
+        (timedelta(hours=-2, minutes=-1), CheckupVerdict.BAD, "expired 2 h", True),
+    ],
+)
+def test_a_checkup_says_when_the_credentials_expire(left, verdict, detail, replaces):
+    token = service_account_token({"exp": int((datetime.now(UTC) + left).timestamp())})
+    findings = found(Cluster(), Credentials(server="https://fra", token=token))
+    (finding,) = [finding for finding in findings if finding.subject == "Credentials"]
+    assert (finding.verdict, bool(finding.remedy)) == (verdict, replaces)
+    assert finding.detail.startswith(detail)
+
+
+NO_EXPIRY: tuple[object, ...] = ({}, [], {"exp": "x"})
+
+
+@pytest.mark.parametrize(
+    "token", ["opaque", "a.b.c", "a.!.c", *(service_account_token(claims) for claims in NO_EXPIRY)]
+)
+def test_a_token_that_does_not_say_when_it_expires_is_no_finding(token):
+    credentials = Credentials(server="https://fra", token=token)
+    assert credentials.expires_at is None
+    assert "Credentials" not in {finding.subject for finding in found(Cluster(), credentials)}

@@ -44,9 +44,9 @@ def spec(count: int = 1) -> dict[str, object]:
 class Place:
     """A namespace in which the policies act, or not."""
 
-    def __init__(self, admin: Client, alice: Client, *, labelled: bool) -> None:
+    def __init__(self, admin: Client, alice: Client, *, labeled: bool) -> None:
         self.name = name = f"policies-{next(_numbers)}"
-        labels = dict([MODE]) if labelled else {}
+        labels = dict([MODE]) if labeled else {}
         admin.create({"kind": "Namespace", "metadata": {"name": name, "labels": labels}})
         admin.create(may_edit(ALICE, name))
         eventually(
@@ -110,7 +110,7 @@ def place(admin: Client, alice: Client, portal: Client) -> Iterator[Place]:
             "POST", PATH + PLURALS[item["kind"]], json=item, params={"fieldValidation": "Strict"}
         )
         assert answer.status_code == 201, answer.text
-    place = Place(admin, alice, labelled=True)
+    place = Place(admin, alice, labeled=True)
 
     def acts(manifest: dict[str, object]) -> bool:
         return "GPU portal" in place.tries(alice, manifest).text
@@ -160,17 +160,17 @@ def test_claims_and_templates_are_made_by_the_portal_alone(place, alice, admin, 
 
 @real
 def test_what_carries_the_labels_of_the_portal_is_changed_by_it_alone(place, alice, portal):
-    portal.create(place.claim("labelled", **OURS))
+    portal.create(place.claim("labeled", **OURS))
     for change in (
         {"metadata": {"labels": {"gpu.dragoman.dev/claim": None}}},
         {"metadata": {"labels": {"a": "b"}}},
     ):
         with pytest.raises(httpx.HTTPStatusError, match="belongs to the GPU portal"):
-            alice.patch("ResourceClaim", "labelled", change, place.name)
+            alice.patch("ResourceClaim", "labeled", change, place.name)
     with pytest.raises(httpx.HTTPStatusError, match="Release the claim in the portal"):
-        alice.delete("ResourceClaim", "labelled", place.name)
-    portal.patch("ResourceClaim", "labelled", {"metadata": {"labels": {"a": "b"}}}, place.name)
-    assert portal.delete("ResourceClaim", "labelled", place.name)
+        alice.delete("ResourceClaim", "labeled", place.name)
+    portal.patch("ResourceClaim", "labeled", {"metadata": {"labels": {"a": "b"}}}, place.name)
+    assert portal.delete("ResourceClaim", "labeled", place.name)
 
 
 @real
@@ -205,7 +205,7 @@ def test_claims_are_allocated_generated_released_and_cleaned_up_under_all_three(
 
 @real
 def test_a_namespace_without_the_label_is_left_alone(place, admin, alice):
-    free = Place(admin, alice, labelled=False)
+    free = Place(admin, alice, labeled=False)
     alice.create(free.pod("p", wants="nvidia.com/gpu"))
     alice.create(free.claim("by-hand", **OURS))
     assert alice.delete("ResourceClaim", "by-hand", free.name)
@@ -217,7 +217,7 @@ def test_a_namespace_without_the_label_is_left_alone(place, admin, alice):
 
 @real
 def test_a_namespace_is_emptied_when_it_is_deleted(place, admin, alice, portal):
-    other = Place(admin, alice, labelled=True)
+    other = Place(admin, alice, labeled=True)
     portal.create(other.claim("left", **OURS))
     assert admin.delete("Namespace", other.name)
     eventually(lambda: admin.get("ResourceClaim", "left", other.name) is None, subject="the claim gone")
@@ -226,7 +226,7 @@ def test_a_namespace_is_emptied_when_it_is_deleted(place, admin, alice, portal):
 @real
 def test_warn_mode_admits_with_a_warning(place, admin, alice):
     bindings = [item for item in manifests(action=PolicyAction.WARN) if "policyName" in item["spec"]]
-    loose = Place(admin, alice, labelled=False)
+    loose = Place(admin, alice, labeled=False)
     label = {"metadata": {"labels": {"try": loose.name}}}
     admin.patch("Namespace", loose.name, label)
     for item in bindings:

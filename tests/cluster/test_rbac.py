@@ -16,19 +16,25 @@ DEPLOY = Path(__file__).parents[2] / "deploy/kubernetes"
 def granted(text: str) -> set[Permission]:
     (role,) = (item for item in yaml.safe_load_all(text) if item["kind"] == "ClusterRole")
     return {
-        Permission(verb, resource, group, name=name)
+        Permission(verb, resource, group, subresource=subresource, name=name)
         for rule in role["rules"]
         for name in rule.get("resourceNames", [""])
         for group in rule["apiGroups"]
-        for resource in rule["resources"]
+        for resource, _slash, subresource in (path.partition("/") for path in rule["resources"])
         for verb in rule["verbs"]
     }
 
 
-ROLES: list[dict[str, Any]] = [{"read_only": True}, {"read_only": False}, {"write_quotas": True}]
+ROLES: list[dict[str, Any]] = [
+    {"read_only": True},
+    {"read_only": False},
+    {"write_quotas": True},
+    {"evict_pods": True},
+]
+FILES = ("rbac-read-only.yaml", "rbac.yaml", "rbac-write-quotas.yaml", "rbac-evict-pods.yaml")
 
 
-@pytest.mark.parametrize("role", [*ROLES, {"read_only": True, "write_quotas": True}])
+@pytest.mark.parametrize("role", [*ROLES, {"read_only": True, "write_quotas": True, "evict_pods": True}])
 def test_the_manifest_grants_exactly_what_is_checked(role):
     assert granted(manifest(**role)) == set(permissions(**role))
 
@@ -53,6 +59,16 @@ def test_quotas_are_written_on_request_only_and_only_those_of_the_portal():
     assert permissions(read_only=True, write_quotas=True) == permissions(read_only=True)
 
 
+def test_pods_are_evicted_on_request_only_and_never_deleted():
+    more = set(permissions(evict_pods=True)) - set(permissions())
+    assert more == {Permission("create", "pods", subresource="eviction")}
+    assert permissions(read_only=True, evict_pods=True) == permissions(read_only=True)
+    both = set(permissions(write_quotas=True, evict_pods=True))
+    assert both == set(permissions(write_quotas=True)) | more
+    deleted = {permission.resource for permission in both if permission.verb == "delete"}
+    assert "pods" not in deleted
+
+
 def test_the_suggested_token_lasts_90_days_and_is_renewed_with_a_command():
     head = manifest().partition("apiVersion")[0]
     assert "--duration 2160h" in head
@@ -65,13 +81,14 @@ def test_nothing_is_granted_that_would_be_too_much(text):
     assert permissions_of_text
     for permission in permissions_of_text:
         assert "*" not in (permission.verb, permission.resource, permission.group)
-        assert "/" not in permission.resource  # status, binding and driver belong to others
+        # status, binding and driver belong to others
+        assert permission.subresource in {"", "eviction"}
         assert permission.resource not in {"secrets", "serviceaccounts", "clusterroles"}
 
 
 @pytest.mark.parametrize(
     ("file", "role"),
-    list(zip(("rbac-read-only.yaml", "rbac.yaml", "rbac-write-quotas.yaml"), ROLES, strict=True)),
+    list(zip(FILES, ROLES, strict=True)),
 )
 def test_the_files_to_apply_are_what_the_command_prints(file, role):
     assert (DEPLOY / file).read_text() == manifest(**role)

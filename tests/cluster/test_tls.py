@@ -125,3 +125,9 @@ def test_no_key_stays_on_the_disk(good, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     ask(good)
     assert list(folder.iterdir()) == []
+
+
+def test_credentials_with_a_certificate_expire_with_it():
+    expires_at = Credentials(server="https://fra", certificate=CLIENT.certificate, key=CLIENT.key).expires_at
+    left = expires_at - datetime.datetime.now(datetime.UTC)
+    assert datetime.timedelta(0) < left <= datetime.timedelta(hours=1)

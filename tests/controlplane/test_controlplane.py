@@ -130,8 +130,8 @@ def test_a_job_makes_claims_from_its_template_and_completes(admin, namespace):
     }
     admin.create({"apiVersion": "resource.k8s.io/v1", **template})
     admin.create(job)
-    labelled = {"labelSelector": "from=template"}
-    eventually(lambda: len(admin.list("ResourceClaim", namespace, **labelled)) == 2, subject="two claims")
+    labeled = {"labelSelector": "from=template"}
+    eventually(lambda: len(admin.list("ResourceClaim", namespace, **labeled)) == 2, subject="two claims")
     eventually(lambda: (admin.get("Job", "train", namespace) or {})["status"].get("succeeded") == 2)
 
 

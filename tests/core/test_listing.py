@@ -142,8 +142,7 @@ def test_a_csv_is_read_from_a_cursor_that_ends_with_the_response(
     response = exported(look, rf, alice)
     with CaptureQueriesContext(connection) as queries:
         lines = iter(response)
-        assert next(lines).decode().splitlines() == ["User name"]
-        assert next(lines).decode().splitlines() == ["alice", "bob"]
+        assert next(lines).decode().splitlines() == ["User name", "alice", "bob"]
         assert len(connection.savepoint_ids) == outer + 1
         response.close()
     assert len(connection.savepoint_ids) == outer
@@ -214,6 +213,7 @@ def test_values_of_a_csv_are_completed_in_batches(look, rf, people, alice, monke
 @pytest.mark.parametrize("page", ["1", "2", "4", "last"])
 def test_a_search_that_reads_all_rows_once_has_the_same_pages(rf, people, alice, monkeypatch, most, page):
     monkeypatch.setattr("core.listing.MAX_COUNT", most)
+    monkeypatch.setattr("core.listing.MAX_COMPARED", most)
     request = rf.get(LIST, {"q": "a", "page": page})
     request.user = alice
     columns = [Column[User]("username", "User name", attrgetter("username"), sort="username")]
@@ -222,10 +222,29 @@ def test_a_search_that_reads_all_rows_once_has_the_same_pages(rf, people, alice,
             request, User.objects.all(), columns=columns, title="People", search=("username", "email"),
             sort="-username", per_page=2, load=list, scan_once=scan_once,
         )
-        for scan_once in (True, False)
+        for scan_once in (lambda: True, lambda: False)
     )  # fmt: skip
     assert list(once.page.object_list) == list(twice.page.object_list) != []
     assert (once.total_text, once.page.number) == (twice.total_text, twice.page.number)
+
+
+@pytest.mark.parametrize(("scan_once", "total"), [(None, "4+"), (lambda: True, "4+"), (lambda: False, "2+")])
+def test_a_search_that_compares_rows_counts_fewer(rf, people, alice, monkeypatch, scan_once, total):
+    monkeypatch.setattr("core.listing.MAX_COUNT", 4)
+    monkeypatch.setattr("core.listing.MAX_COMPARED", 2)
+    columns = [Column[User]("username", "User name", attrgetter("username"), sort="username")]
+
+    def listing(**query):
+        request = rf.get(LIST, query)
+        request.user = alice
+        return Listing(
+            request, User.objects.all(), columns=columns, title="People", search=("username",),
+            sort="username", per_page=2, scan_once=scan_once,
+        )  # fmt: skip
+
+    assert listing(q="a").total_text == total
+    assert listing(q="a", page="last").total_text == "5"
+    assert listing().total_text == "4+", "without a search all lists count the same"
 
 
 def test_cells_that_start_a_formula_are_escaped():

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -88,3 +89,18 @@ def test_a_name_that_is_not_there_is_noticed():
     assert is_there("claims.delivery.reconcile.reconcile_claim")
     assert not is_there("claims.delivery.reconcile.settled_by_nobody")
     assert not is_there("claims.services.request")
+
+
+def public_classes():
+    modules = (path for path in prose() if path.suffix == ".py" and path.parent.name != "commands")
+    for path in modules:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                yield node.name, str(path.relative_to(ROOT))
+
+
+def test_public_classes_of_two_modules_have_two_names():
+    places = defaultdict(list)
+    for name, path in public_classes():
+        places[name].append(path)
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

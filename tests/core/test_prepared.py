@@ -10,9 +10,10 @@ from django.utils import timezone
 
 from claims.models import Claim
 from core.models import uuid7
-from core.prepared import Prepared, PreparedObjects
+from core.prepared import Prepared, PreparedObjects, by_keys
+from inventory.models import Freshness
 from teams.models import Membership, Role, User
-from tests.factories import make_claim, make_team, make_user
+from tests.factories import make_claim, make_cluster, make_team, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -90,3 +91,11 @@ def test_objects_are_those_of_the_queryset_with_their_related_rows(mira, django_
         assert found.decided_by is None
     assert found.__dict__.keys() - {"_state"} == Claim.objects.get(pk=claim.pk).__dict__.keys() - {"_state"}
     assert query.objects(uuid7()) == []
+
+
+def test_rows_are_read_by_a_list_of_numbers():
+    names = ("fra-1", "ber-1", "muc-1")
+    counts = [Freshness.objects.create(cluster=make_cluster(name), resource="pods") for name in names]
+    query = by_keys(lambda key: Freshness.objects.filter(pk=key).values_list("cluster__name"), int)
+    assert sorted(query.rows([counts[0].pk, counts[2].pk])) == [("fra-1",), ("muc-1",)]
+    assert query.rows([]) == []

@@ -28,7 +28,7 @@ def offered(page) -> list[str]:
 def test_a_member_is_offered_their_own_and_no_administration(browse, alice, vision):
     labels = offered(browse(alice).get(ME))
     assert {"Home", "People", "API tokens"} <= set(labels)
-    assert not {"Approvals", "Rates", "Profiles", "Admin", "Teams"} & set(labels)
+    assert not {"Approvals", "Rates", "Profiles", "Settings", "Teams"} & set(labels)
 
 
 def test_a_lead_is_offered_approvals_with_the_count_that_waits(browse, vision, root):
@@ -44,7 +44,7 @@ def test_a_lead_is_offered_approvals_with_the_count_that_waits(browse, vision, r
 
 def test_a_platform_admin_is_offered_the_platform_and_all_teams(browse, root, vision):
     page = browse(root).get(ME)
-    assert {"Approvals", "Teams", "Admin"} <= set(offered(page))
+    assert {"Approvals", "Teams", "People", "Settings"} <= set(offered(page))
     assert page.context["shell"].team is None
     assert "All teams" in page.text
 

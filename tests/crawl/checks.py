@@ -21,7 +21,7 @@ LINKING = ("href", "action", "formaction", "hx-get", "hx-post")
 
 NUMBER = re.compile(r"^\d+$")
 SPAN = re.compile(r"^(\d+) to (\d+) of (\d+)\b")
-SHORTENED = re.compile(r"^The (?:newest|first) (\d+) of (\d+)[.:]")
+SHORTENED = re.compile(r"^The (?:newest|oldest|first) (\d+) of (\d+)[.:]")
 COUNTED = re.compile(r"^(\d+) (?:claim|request|node|cluster|team|device|profile)s?$")
 
 
@@ -94,7 +94,9 @@ def entries(card: Element) -> int | None:
         if one.tag == "dl":
             return len(children(one, "dt"))
         if {"dg-need", "dg-mini"} & one.classes and one.parent is not None:
-            return len([row for row in children(one.parent) if row.classes == one.classes])
+            folded = [child for part in children(one.parent, "details") for child in children(part)]
+            rows = [row for row in children(one.parent) + folded if row.tag != "summary"]
+            return len([row for row in rows if row.classes == one.classes])
     return None
 
 

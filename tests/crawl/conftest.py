@@ -7,12 +7,19 @@ import pytest
 from django.core.cache import cache as shared_cache
 from django.test import Client
 
+from cluster.credentials import Credentials
+from inventory import clusters
 from tests.crawl.crawler import Crawl
+from tests.fakes import FakeGateway
 
 # The engineer tries every choice of every form, the admin those of the forms that the engineer does not see.
 # The others see the same forms and send them as they stand.
 FIRST, SECOND = "engineer", "admin"
 VISITOR = "visitor"  # nobody is signed in
+
+
+def reachable(credentials: Credentials) -> FakeGateway:
+    return FakeGateway(name=credentials.server)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +35,8 @@ def signed_in(demo_database: None, django_db_blocker) -> Iterator[Callable[[str]
             client.force_login(User.objects.get(username=who))
         return client
 
-    with django_db_blocker.unblock():
+    with django_db_blocker.unblock(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clusters, "KubeGateway", reachable)  # the page of the checks connects to it
         yield client_of
 
 

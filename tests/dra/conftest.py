@@ -5,11 +5,6 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import settings
-
-# Examples run on machines that are busy with other tests: how long one takes says nothing.
-settings.register_profile("dragoman", deadline=None)
-settings.load_profile("dragoman")
 
 EXAMPLES = Path(__file__).parent / "examples"
 

@@ -86,6 +86,21 @@ def test_the_same_verdict_is_told_once():
     assert [part.devices for part in found.parts] == [8]
 
 
+def test_drivers_that_support_the_same_cuda_version_get_one_verdict():
+    drivers = [(GpuCapability("A", "13.0.0", f"580.95.{number}", "9.0.0"), 2) for number in range(1, 900)]
+    (part,) = check("12.9", drivers).parts
+    assert (part.verdict.sentence, part.devices) == ("CUDA 12.9 runs: the driver supports CUDA 13.0.", 1798)
+    (only,) = check("12.9", drivers[:1]).parts
+    assert only.verdict.sentence == "CUDA 12.9 runs: the driver 580.95.1 supports CUDA 13.0."
+
+
+def test_without_published_cuda_version_each_driver_is_checked():
+    parts = check(
+        "12.4", [(GpuCapability("A", "", "550.54.14"), 3), (GpuCapability("A", "", "470.1"), 1)]
+    ).parts
+    assert [(part.verdict.level, part.devices) for part in parts] == [(Level.ERROR, 1), (Level.OK, 3)]
+
+
 def test_without_devices_nothing_is_told():
     found = check("12.9", [])
     assert (found.level, found.parts, found.devices) == (Level.UNKNOWN, (), 0)

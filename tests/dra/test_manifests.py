@@ -4,8 +4,10 @@ import copy
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dra.manifests import resource_claim, resource_claim_template, to_yaml, with_count
+from dra.manifests import WIDTH, _Dumper, resource_claim, resource_claim_template, to_yaml, with_count
 from tests.dra.clusters import ask, exactly, spec
 
 LABELS = {"gpu.dragoman.dev/claim": "0192", "gpu.dragoman.dev/team": "vision"}
@@ -138,3 +140,27 @@ def test_yaml_puts_long_quotes_and_lines_in_blocks_and_nothing_else():
         "---\n"
         "c: null\n"
     )
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=140),
+    st.text("aby 01.-/_:=#'\"\n\t=(){}[]~é", max_size=140),
+    st.sampled_from(["yes", "off", "null", "1.0", "1_0", "12e3", "0x1f", "1:30", "2026-01-01", "a" * 120]),
+    st.sampled_from(
+        ["-c", "-1", "--", "---", "--a", "---a", "a:b", "a:", "a: b", "=", "--a=0.0.0.0", "x/y:1-2"]
+    ),
+)
+KEYS = st.one_of(st.text(max_size=8), st.sampled_from(["name", "a.b/c", "k" * 70, "no", "1"]))
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3)
+)
+
+
+@given(st.lists(st.dictionaries(KEYS, VALUES, min_size=1, max_size=3), min_size=1, max_size=3))
+def test_yaml_equals_that_of_pyyaml(written):
+    expected = yaml.dump_all(written, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH)
+    assert to_yaml(*written) == expected

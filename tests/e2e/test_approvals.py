@@ -33,8 +33,16 @@ def test_less_is_given_than_was_asked_for(people):
     mira, aylin = people("engineer"), people("lead")
     mira.ask("train-80g", "give-less", devices=2)
     aylin.opens_request("give-less")
-    aylin.page.get_by_role("link", name="With changes…").click()
-    aylin.page.get_by_label("Devices per claim").fill("1")
+    card = aylin.page.url
+    changes = aylin.page.get_by_role("link", name="With changes…")
+    changes.click()
+    devices = aylin.page.get_by_label("Devices per claim")
+    expect(devices).to_have_value("2")
+    aylin.page.get_by_role("link", name="Cancel").click()
+    expect(aylin.page.get_by_role("button", name="Deny")).to_be_visible()
+    changes.click()
+    devices.fill("1")
+    assert aylin.page.url == card  # the form unfolds on the card
     expect(aylin.page.locator("#preview").get_by_text("2 → 1 device")).to_be_visible()
     aylin.page.get_by_role("button", name="Approve with these changes").click()
     history = mira.page.locator("#claim-side")

@@ -94,11 +94,11 @@ def test_an_admin_adopts_what_somebody_made_by_hand(people, simulated):
     ada.sees_state("Waiting for a pod")
     expect(ada.page.locator("#claim-side").get_by_text("Adopted", exact=True)).to_be_visible()
 
-    def labelled():
+    def labeled():
         return kubectl.get(RESOURCE_CLAIM, "made-by-hand", namespace="vision")["metadata"].get("labels") or {}
 
     ada.page.reload()
-    assert labelled().get("gpu.dragoman.dev/team") == "vision"
+    assert labeled().get("gpu.dragoman.dev/team") == "vision"
     now = kubectl.get(RESOURCE_CLAIM, "made-by-hand", namespace="vision")
     assert (now["spec"], now["metadata"]["uid"]) == (made["spec"], made["metadata"]["uid"])
 

@@ -38,6 +38,21 @@ def test_unchanged_snapshot_is_the_same_object_for_one_query(mirrored, django_as
         assert cluster_snapshot.current_snapshot(mirrored) is first
 
 
+def test_snapshot_of_a_revision_just_read_takes_no_query(
+    mirrored, fake, run_session, django_assert_num_queries
+):
+    first = cluster_snapshot.current_snapshot(mirrored)
+    mirrored.refresh_from_db()
+    read = (mirrored.revision, mirrored.version)
+    with django_assert_num_queries(0):
+        assert cluster_snapshot.current_snapshot(mirrored, read) is first
+    fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))
+    run_session("resourceclaims")
+    newest = cluster_snapshot.current_snapshot(mirrored)
+    assert len(newest.claims) == 1
+    assert cluster_snapshot.current_snapshot(mirrored, read) is newest  # what was read is older
+
+
 def test_snapshot_follows_every_kind_of_change(mirrored, fake, run_session):
     before = cluster_snapshot.current_snapshot(mirrored)
     fake.put(RESOURCE_CLAIM, resource_claim("mine", "gpu-0"))

@@ -63,6 +63,7 @@ def test_cluster_is_added_with_discovered_and_given_fields(answer):
         "read_only": True,
         "enabled": True,
         "write_quotas": False,
+        "end_policy": "run",
         "prometheus_url": "",
         "metrics_url": "",
         "halt_reason": "",
@@ -77,7 +78,12 @@ def test_cluster_is_added_with_discovered_and_given_fields(answer):
 @pytest.mark.parametrize(
     ("name", "uid", "asked", "told"),
     [
-        ("ber-1", "new", 0, "A cluster “ber-1” exists already. Use --renew to replace its credentials."),
+        (
+            "ber-1",
+            "new",
+            0,
+            "A cluster “ber-1” exists already. Its settings page, or --renew, replaces its credentials.",
+        ),
         (
             "fra-1",
             "ber",
@@ -217,9 +223,7 @@ def test_cluster_with_claims_is_not_removed(monkeypatch):
         patch.setattr(Cluster, "delete", refuse)
         with pytest.raises(Conflict) as refusal:
             remove_cluster(name="fra-1")
-    assert refusal.value.message == (
-        "“fra-1” has 3 claims, whose history would be lost. Disable it in the admin instead (“enabled”)."
-    )
+    assert refusal.value.message == ("“fra-1” has 3 claims, whose history would be lost. Pause it instead.")
     assert Cluster.objects.count() == 2
     remove_cluster(name="fra-1")
     assert Cluster.objects.get().name == "ber-1"

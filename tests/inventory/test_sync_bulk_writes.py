@@ -144,3 +144,35 @@ def test_devices_are_joined_with_taint_rules_only_if_there_is_one(mirrored, fake
     list_watch.list_all(lease, fake, rules)
     assert not Device.objects.filter(condition="tainted").exists()
     assert joined == [rules.plural] * 2
+
+
+def test_update_tells_in_which_rows_a_part_changed(fra):
+    before = [row(fra, f"uid-{number}", "same", raw={"spec": {"size": number}}) for number in range(3)]
+    number_rows(Namespace, before)
+    insert_rows(Namespace, before)
+    after = [was | {"revision": 2, "raw": {"spec": {"size": 1}, "status": "new"}} for was in before]
+    assert update_rows(Namespace, after, part="raw -> 'spec'") == {before[0]["id"], before[2]["id"]}
+    assert is_stored(after)
+
+
+def updates():
+    """Return how many updates of devices changed no index, and how many there were, in this transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT n_tup_hot_upd, n_tup_upd FROM pg_stat_xact_user_tables WHERE relname = 'inventory_device'"
+        )
+        return cursor.fetchone()
+
+
+def test_changed_devices_of_a_slice_stay_on_their_page():
+    gateway = FakeGateway(name="fra")
+    devices = [gpu(index) for index in range(16)]
+    for device in devices:
+        device["attributes"]["text"] = {"string": "x" * 700}
+    gateway.put(RESOURCE_SLICE, slice_of("n0", devices))
+    cluster = Cluster.objects.create(name="fra", uid=gateway.uid, credentials=b"")
+    sync_once(cluster, gateway)
+    before = updates()
+    pks = Device.objects.filter(cluster=cluster).values_list("pk", flat=True)
+    update_rows(Device, [{"id": str(pk), "attributes": {"text": {"string": "y" * 700}}} for pk in pks])
+    assert [now - then for now, then in zip(updates(), before, strict=True)] == [16, 16]

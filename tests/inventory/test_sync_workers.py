@@ -1,6 +1,5 @@
 """Workers that stop, start and come back: leases are given back, and nothing is followed twice."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def stopping(monkeypatch):
-    flag = threading.Event()
+    flag = session.Shutdown()
     monkeypatch.setattr(session, "stopping", flag)
     return flag
 
@@ -38,6 +37,7 @@ def is_free(cluster, resource):
 def test_a_worker_that_stops_ends_its_turns_at_once_and_gives_them_back(
     mirrored, fake, monkeypatch, stopping
 ):
+    monkeypatch.setattr(session, "EMPTY_AFTER", 60.0)
     silent = Silent(fake)
     use(monkeypatch, silent)
     with ThreadPoolExecutor(1) as threads:

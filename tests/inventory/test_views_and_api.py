@@ -1,8 +1,11 @@
 """Exact rows of pages and of the API, with two clusters that share names, and things that are gone."""
 
+import re
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
@@ -13,7 +16,7 @@ from inventory.holders import holders_for
 from inventory.models import Cluster, Device, DeviceClass, Freshness, Node, ResourceClaim
 from inventory.states import DeviceState, Holder
 from inventory.sync.list_watch import sync_once
-from inventory.views import nodes_for_list
+from inventory.views import COLUMNS, nodes_for_list
 from teams.models import User
 from tests.fakes import FakeGateway
 from tests.inventory.conftest import DRIVER, device_class, gpu, node, resource_claim, slice_of
@@ -138,9 +141,24 @@ NODES = {
 def test_the_list_of_nodes_shows_those_that_match(both, as_alice):
     def found(query):
         page = as_alice.get(f"{reverse('inventory:nodes')}?{query}")
-        return sorted(f"{one.cluster.name} {one.name}" for one in page.context["listing"].page.object_list)
+        return sorted(f"{row.cluster} {row.name}" for row in page.context["listing"].loaded)
 
     assert {query: found(query) for query in NODES} == NODES
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("node-c", ["Cordoned", "ber-1", "2", "0", "0"]), ("node-a", ["Ready", "ber-1", "1", "1", "0"])],
+)
+def test_a_row_of_the_list_of_nodes_has_the_cell_of_each_column(both, as_alice, name, shown):
+    columns = [column.name for column in COLUMNS]
+    page = as_alice.get(reverse("inventory:nodes"), {"q": f"{name} ber", "col": columns}).text
+    (row,) = re.findall("<tr>(<td>.*?)</tr>", page, re.DOTALL)
+    cells = [re.sub("<[^>]+>", "", cell) for cell in row.split("</td>") if cell]
+    assert cells[:6] == [name, *shown]
+    assert len(cells) == len(COLUMNS)
+    assert f'href="{reverse("inventory:node", args=["ber-1", name])}"' in row
+    assert f'href="{reverse("inventory:devices")}?cluster=ber-1&amp;q={name}"' in row
 
 
 def test_filters_offer_existing_values_in_order(both, as_alice):
@@ -212,6 +230,7 @@ def test_the_api_of_clusters_counts_each_ones_own_devices(both, as_alice):
         "version": "v1.37.1",
         "simulated": False,
         "read_only": True,
+        "end_policy": "run",
         "enabled": False,
         "halt_reason": "stopped",
         "missing": ["list pods"],
@@ -510,3 +529,19 @@ def test_devices_of_a_state_are_those_that_the_list_shows_in_it(both):
 def test_a_device_is_found_by_words_of_several_columns_in_any_case(both, as_alice, words, count):
     page = as_alice.get("/devices/", {"q": words}).context["listing"].page
     assert len(page.object_list) == count
+
+
+def test_a_search_of_devices_joins_no_other_table(both, as_alice):
+    """PostgreSQL then reads the searched texts from an index, without the rows of the table."""
+    with CaptureQueriesContext(connection) as queries:
+        as_alice.get(reverse("inventory:devices"), {"q": "gpu"})
+    (search,) = [query["sql"] for query in queries if "LIKE" in query["sql"]]
+    assert "JOIN" not in search
+
+
+@pytest.mark.parametrize("sort", ["state", "-state"])
+def test_devices_are_sorted_by_the_state_that_they_show(both, as_alice, sort):
+    page = as_alice.get(reverse("inventory:devices"), {"sort": sort})
+    states = [row.state for row in page.context["listing"].loaded]
+    assert len(set(states)) > 1
+    assert states == sorted(states, reverse=sort.startswith("-"))

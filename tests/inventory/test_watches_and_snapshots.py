@@ -51,7 +51,7 @@ def gateway(*script):
 @pytest.fixture
 def quick(monkeypatch):
     """Events are gathered for a moment only, and nobody stops."""
-    flag = threading.Event()
+    flag = session.Shutdown()
     monkeypatch.setattr(session, "stopping", flag)
     monkeypatch.setattr(session, "EMPTY_AFTER", 0.05)
     monkeypatch.setattr(session, "GATHER_SECONDS", 5)

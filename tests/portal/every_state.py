@@ -36,6 +36,7 @@ from claims.models import (
 from claims.states import ClaimState
 from inventory.models import Device, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from notify.models import Notice
+from teams.invitations import invite
 from teams.models import User
 from teams.tokens import create_token
 from tests.claims.catalogue.test_lint import MEMORY, publish
@@ -139,6 +140,11 @@ def fill(names: dict[str, Any], **people: User) -> None:
     names["quota"] = make_quota(team, 100).pk
     make_quota(nlp, 8)
     make_cluster("ham-1", teams=(team,), write_quotas=True)
+    make_cluster("old-1", enabled=False)
+    make_team("gone", archived_at=timezone.now())
+    make_team("quiet")
+    names["left"] = make_user("left", is_active=False).pk
+    invite(by=people["admin"], email="ana@helix.example", team=team)
     make_user("noah")
     fill_claims(names, team, cluster, train, people)
     fill_asks(names, team, people)
@@ -186,15 +192,21 @@ def fill_claims(names: dict[str, Any], team: Any, cluster: Any, train: Any, peop
     claim("crowded", replaces=claim("crowding", ClaimState.ALLOCATED))
     for state in (ClaimState.RELEASING, ClaimState.RELEASED, ClaimState.DENIED, ClaimState.WITHDRAWN):
         claim(state.value, state)
+    asking = make_profile("asking", end_policy="ask")
     mirror = Mirror(cluster)
+    overstaying = claim("overstaying", ClaimState.RELEASING, profile=asking, object_uid="uid-overstaying")
+    row = mirror.claim("overstaying", overstaying, uid="uid-overstaying")
+    row.raw["status"]["reservedFor"] = [{"resource": "pods", "name": "late-0", "uid": "uid-late-0"}]
+    row.save(update_fields=["raw"])
+    mirror.pod("late-0", claims=["overstaying"])
     remade = claim("remade", object_uid="uid-before")
     mirror.claim("remade", remade, uid="uid-after")
-    unlabelled = claim("unlabelled", object_uid="uid-unlabelled")
-    mirror.claim("unlabelled", unlabelled, uid="uid-unlabelled")
+    unlabeled = claim("unlabeled", object_uid="uid-unlabeled")
+    mirror.claim("unlabeled", unlabeled, uid="uid-unlabeled")
     stripped = {"owner": "", "origin": "foreign", "resource_version": "stripped"}
     revision = mirror.next_revision()
-    ResourceClaim.objects.filter(uid="uid-unlabelled").update(revision=revision, **stripped)
-    mirror.tell("unlabelled")
+    ResourceClaim.objects.filter(uid="uid-unlabeled").update(revision=revision, **stripped)
+    mirror.tell("unlabeled")
 
 
 def fill_asks(names: dict[str, Any], team: Any, people: dict[str, User]) -> None:

@@ -49,6 +49,7 @@ LISTS = (
     "/rates/",
     "/teams/",
     "/teams/vision/people/",
+    "/people/",
     "/teams/vision/cost/",
     "/me/tokens/",
     "/me/notices/",

@@ -16,6 +16,7 @@ from claims.requests import services
 from claims.states import ClaimState
 from core.idempotency import IdempotentWrites
 from core.models import StoredResponse
+from tests.claims.mirror import Mirror
 from tests.factories import (
     make_claim,
     make_cluster,
@@ -130,6 +131,7 @@ SENT = {
     "shorten": Write("alice", "claims/{held}/shorten/", {"until": NOW + timedelta(hours=9)}, 200),
     "hand over": Write("alice", "claims/{held}/transfer/", {"to": "mona"}, 200),
     "release": Write("alice", "claims/{held}/release/", {}, 200),
+    "evict": Write("alice", "claims/{ended}/evict/", {}, 200),
     "quota": Write(
         "root", "quotas/", {"team": "vision", "device_class": "mig.nvidia.com", "devices": 4}, 200
     ),
@@ -176,7 +178,23 @@ def places(db: None) -> dict[str, str]:
         decided_at=NOW,
         expires_at=NOW + timedelta(days=1),
     )
-    return {"{claim}": str(claim.pk), "{held}": str(held.pk), "{spec_hash}": claim.spec_hash}
+    asking = make_profile("asking", end_policy="ask")
+    ended = make_claim(
+        vision,
+        by=alice,
+        cluster=fra,
+        profile=asking,
+        name="late",
+        state=ClaimState.RELEASING,
+        object_uid="uid-late",
+    )
+    mirror = Mirror(fra)
+    row = mirror.claim("late", ended, uid="uid-late")
+    row.raw["status"]["reservedFor"] = [{"resource": "pods", "name": "pod", "uid": "uid-pod"}]
+    row.save(update_fields=["raw"])
+    mirror.pod("pod", claims=["late"])
+    names = {"{claim}": claim, "{held}": held, "{ended}": ended}
+    return {"{spec_hash}": claim.spec_hash} | {name: str(row.pk) for name, row in names.items()}
 
 
 def filled(value: Any, places: dict[str, str]) -> Any:

@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.inbox.comments import comment_on_claim
-from claims.models import Claim, Extension, QuotaRequest, RequestStatus
+from claims.models import Claim
 from claims.states import ClaimState
 from inventory.freshness import OF_DEVICES
 from inventory.models import Freshness
@@ -168,14 +168,21 @@ def test_claim_appears_once_for_most_urgent_need(make, page, alice):
 def test_empty_home_shows_next_step(page, alice, vision):
     text = page(alice)
     assert "Nothing needs you." in text
-    assert "No claims yet" in text
+    assert "Three steps to a GPU" in text
+    assert "You are in Vision. Claims count against its quota." in text
     assert reverse("claims:catalogue") in text
 
 
 def test_user_without_team_learns_how_to_join(page, db):
     text = page(make_user("eve"))
-    assert "You are in no team yet" in text
+    assert "Three steps to a GPU" in text
+    assert "You are in no team yet. Ask the owner of a team to add you by your user name, eve." in text
     assert "New request" not in text
+
+
+def test_first_steps_are_gone_with_the_first_claim(make, page, alice):
+    make(ClaimState.REQUESTED)
+    assert "Three steps to a GPU" not in page(alice)
 
 
 def test_missing_metric_is_no_telemetry_and_missing_price_no_rate(make, page, alice):
@@ -208,9 +215,33 @@ def test_lead_sees_inbox_first_with_age_of_oldest(make, page, lena, alice):
     assert "wait for your decision" not in page(alice)
 
 
-def test_viewer_gets_no_request_button(make, page, vision):
+def test_viewer_gets_no_request_button_and_learns_which_role_requests(make, page, vision):
+    make_profile("train-80")
     text = page(make_user("bob"))
     assert "New request" not in text
+    assert "You are a viewer of Vision and cannot request devices." in text
+    free = text[text.index('id="free-title"') :]
+    assert "You need the role “member” in a team to request devices." in free
+    assert "0 of 0" not in free
+
+
+def test_fifth_need_and_later_ones_are_folded(make, page, alice):
+    for number in range(7):
+        make(ClaimState.PROVISIONED, name=f"run-{number}")
+    text = page(alice)
+    needs = text[text.index('id="needs-title"') : text.index('id="mine-title"')]
+    shown, folded = needs.split("<details>")
+    assert shown.count("waits for a pod") == 4
+    assert "3 more</summary>" in folded
+    assert folded.count("waits for a pod") == 3
+    assert needs.count("</details>") == 1
+
+
+def test_four_needs_are_not_folded(make, page, alice):
+    for number in range(4):
+        make(ClaimState.PROVISIONED, name=f"run-{number}")
+    text = page(alice)
+    assert "<details>" not in text[text.index('id="needs-title"') : text.index('id="mine-title"')]
 
 
 def test_spend_and_quota_of_current_team_are_links(make, page, alice, vision):
@@ -219,7 +250,8 @@ def test_spend_and_quota_of_current_team_are_links(make, page, alice, vision):
     hold(make(ClaimState.ALLOCATED, held=False, devices=2), timezone.now() - timedelta(minutes=20))
     text = page(alice)
     assert "Quota of Vision" in text
-    assert "2 held" in text
+    assert "vision holds 2 of 8 gpu.nvidia.com devices" in text
+    assert '<b class="dg-bb">6</b> <span class="dg-2">free of 8</span>' in text
     assert f"Spend in {timezone.now():%B}" in text
     assert reverse("usage:team", args=["vision"]) in text
 
@@ -243,8 +275,7 @@ def test_six_profiles_are_shown_first_those_in_use_then_those_open_to_the_reader
     make(ClaimState.ALLOCATED, profile=make_profile("zeta"))
     text = page(alice)
     free = text[text.index('id="free-title"') :]
-    shown = re.findall(r'href="/claims/request/\?profile=([\w-]+)"|href="/catalogue/([\w-]+)/"', free)
-    shown = [requested or locked for requested, locked in shown]
+    shown = re.findall(r'href="/claims/request/\?profile=([\w-]+)"', free)
     assert shown == ["zeta", "open-0", "open-1", "open-2", "open-3", "open-4"]
     assert "All 8 profiles" in free
 
@@ -257,48 +288,7 @@ def test_six_claims_are_shown_and_the_number_of_all(make, page, alice):
     text = page(alice)
     mine = text[text.index('id="mine-title"') : text.index('id="free-title"')]
     assert re.findall(r">(run-\d)</a>", mine) == ["run-7", "run-6", "run-5", "run-4", "run-3", "run-2"]
-    assert "The first 6 of 8: claims that hold devices" in mine
-
-
-def test_admin_sees_fleet_and_stale_cluster(page, fra, make):
-    make(ClaimState.REQUESTED)
-    lab = make_cluster("lab-2")
-    for resource in OF_DEVICES:
-        Freshness.objects.create(cluster=lab, resource=resource, seen_at=timezone.now() - HOUR)
-    text = page(make_user("root", admin=True))
-    for said in (
-        "Pending requests",
-        "Stale clusters",
-        "lab-2: no update for",
-        "No exporter or Prometheus is configured",
-    ):
-        assert said in text
-    assert "fra-1: no update" not in text
-
-
-def test_admin_sees_number_of_pending_requests(make, page, alice, lena):
-    """A lead decides on them: nothing waits for the admin."""
-    make(ClaimState.REQUESTED)
-    running = make(ClaimState.ALLOCATED, expires_at=timezone.now() + HOUR)
-    ask = {
-        "claim": running,
-        "previous_end": running.expires_at,
-        "until": running.expires_at + HOUR,
-        "requested_by": alice,
-    }
-    Extension.objects.create(**ask, key="waits")
-    Extension.objects.create(
-        **ask, key="over", status=RequestStatus.DENIED, decided_at=timezone.now(), decided_by=lena
-    )
-    QuotaRequest.objects.create(
-        team=running.team, device_class="gpu.nvidia.com", devices=9, requested_by=alice, key="more"
-    )
-    tile = re.search(
-        r'<a href="([^"]*)"><div class="lab">Pending requests</div>(.*?)</a>',
-        page(make_user("root", admin=True)),
-    )
-    assert tile[1] == f"{reverse('claims:approvals')}?tab=all"
-    assert '<div class="dg-fig m">3</div>' in tile[2]
+    assert "The first 6 of 8: claims that hold devices first" in mine
 
 
 def test_anonymous_is_redirected_and_post_is_refused(client, alice):

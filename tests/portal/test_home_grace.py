@@ -28,5 +28,5 @@ def test_claim_in_grace_shows_deletion_time(client):
     client.force_login(alice)
     text = client.get("/").content.decode()
     assert re.search(r"flow expired 3\d min ago", text)
-    assert re.search(r"Grace period ends in 1 h 2\d min; the claim is deleted then", text)
-    assert "Save your work" not in text
+    assert re.search(r"The claim is deleted in 1 h 2\d min, at the end of its grace period", text)
+    assert "The claim is deleted then" not in text

@@ -15,6 +15,7 @@ from claims.models import ApprovalRule, Comment, Delegation, Draft, ReasonTempla
 from claims.states import ClaimState
 from inventory.models import Device, DeviceClass, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from notify.models import Notice
+from teams.invitations import invite
 from teams.tokens import create_token
 from tests.factories import (
     make_claim,
@@ -45,6 +46,7 @@ ENOUGH = {
     "api/v1/costs/": {"team": "vision"},
 }
 WITHOUT_A_ROW = [
+    "logo.png",  # nobody has uploaded one
     "claims/request/dropped/<int:step>/",  # the profile asks for no condition that could leave a device out
     "profiles/<slug:slug>/lint/<slug:key>/",  # nothing is wrong with the profile
 ]
@@ -153,6 +155,7 @@ def known():
         "rates": rate.pk, "token_id": token.pk, "tokens": token.pk, "user_id": alice.pk,
         "reason_id": reason.pk, "approval-reasons": reason.pk, "devices": device.pk, "uid": "uid-c",
         "templates": "uid-t", "nodes": "node-1", "v1/nodes": "uid-n", "device-classes": "uid-d",
+        "person_id": alice.pk, "invitation_id": invite(by=root, email="ana@x.example", team=vision).pk,
         "name": "fra-1", "cluster": "fra-1", "slug": "train-80", "teams": "vision", "key": "pod",
     }  # fmt: skip
 

@@ -14,6 +14,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from inventory import clusters
 from tests.portal import offers
 from tests.portal.every_state import PEOPLE, World, made, undone
 from tests.portal.offers import Offers, Sent
@@ -52,7 +53,8 @@ TABLE: dict[str, Row] = {
         "request_like_last": ASKER | LEAD,  # who has requested before
         "extend": ASKER,
         "release": ASKER,
-        "lint": ADMIN,
+        **{"lint": ADMIN, "approval": ADMIN},  # what waits in all teams
+        **{"setup:cluster": ADMIN, "profiles": ADMIN, "setup:setup_hide": ADMIN},  # the steps of setup
     },
     # Claims
     "claims:list": {"request": EVERYBODY - VIEWER, "drafts": ASKER},
@@ -68,13 +70,15 @@ TABLE: dict[str, Row] = {
     "claims:detail replaced": REPLACED,
     "claims:detail crowded": {"extend": THEIRS, **REPLACED},
     "claims:detail remade": {"accept": ADMIN, **RUNNING},
-    "claims:detail unlabelled": {"label": THEIRS, **RUNNING},
+    "claims:detail unlabeled": {"label": THEIRS, **RUNNING},
     "claims:detail releasing": LIVE,
+    "claims:detail overstaying": {"evict": THEIRS, **LIVE},
     "claims:detail released": FINAL,
     "claims:detail denied": FINAL,
     "claims:detail withdrawn": FINAL,
     "claims:withdraw asked": {"withdraw": THEIRS, **THEIRS_ONLY},
     "claims:release held": {"release": THEIRS, **THEIRS_ONLY},
+    "claims:evict overstaying": {"evict": THEIRS, **THEIRS_ONLY},
     "claims:extend held": {"extend": THEIRS, **THEIRS_ONLY},
     "claims:shorten held": {"shorten": THEIRS, "release": THEIRS, **THEIRS_ONLY},
     "after claims:shorten held": {"extend_undo": THEIRS, **dict.fromkeys(RUNNING, THEIRS), **THEIRS_ONLY},
@@ -197,8 +201,26 @@ TABLE: dict[str, Row] = {
     "inventory:device device": {},
     "inventory:nodes": {},
     "inventory:node fra-1 node-a": {},
-    "inventory:clusters": {},
-    "inventory:cluster fra-1": {"cluster_quotas": ADMIN, "policies": ADMIN},
+    "inventory:clusters": {"setup:cluster_add": ADMIN},
+    "inventory:cluster fra-1": {"cluster_quotas": ADMIN, "policies": ADMIN, "setup:cluster": ADMIN},
+    "setup:cluster_add": {"setup:cluster_add": ADMIN, **ADMINS_ONLY},
+    "setup:cluster fra-1": {
+        **{"setup:cluster": ADMIN, "setup:cluster_telemetry": ADMIN, "setup:cluster_credentials": ADMIN},
+        **{"setup:cluster_pause": ADMIN, "setup:cluster_remove": ADMIN, "cluster_quotas": ADMIN},
+        **{"setup:cluster_add": ADMIN, **ADMINS_ONLY},  # from there comes the file of the permissions
+    },
+    "setup:cluster old-1": {
+        **{"setup:cluster": ADMIN, "setup:cluster_telemetry": ADMIN, "setup:cluster_credentials": ADMIN},
+        **{"setup:cluster_resume": ADMIN, "setup:cluster_remove": ADMIN, "cluster_quotas": ADMIN},
+        **{"setup:cluster_add": ADMIN, **ADMINS_ONLY},
+    },
+    "setup:cluster_checks fra-1": ADMINS_ONLY,
+    "setup:cluster_credentials fra-1": {
+        **{"setup:cluster_credentials": ADMIN, "setup:cluster": ADMIN, **ADMINS_ONLY},
+    },
+    "setup:cluster_pause fra-1": {"setup:cluster_pause": ADMIN, "setup:cluster": ADMIN, **ADMINS_ONLY},
+    "setup:cluster_remove fra-1": {"setup:cluster_pause": ADMIN, "setup:cluster": ADMIN, **ADMINS_ONLY},
+    "setup:cluster_remove old-1": {"setup:cluster_remove": ADMIN, "setup:cluster": ADMIN, **ADMINS_ONLY},
     "claims:policies fra-1": ADMINS_ONLY,
     "claims:cluster_quotas fra-1": {"cluster_quotas_write": ADMIN, "policies": ADMIN, **ADMINS_ONLY},
     "claims:cluster_quotas ham-1": {
@@ -216,11 +238,40 @@ TABLE: dict[str, Row] = {
     "usage:rate_new": {"usage:rate_new": ADMIN, **ADMINS_ONLY},
     "usage:rate_edit old_rate": {"usage:rate_new": ADMIN, **ADMINS_ONLY},
     "usage:rate_edit coming_rate": {"usage:rate_edit": ADMIN, "usage:rate_remove": ADMIN, **ADMINS_ONLY},
+    # Installation: telemetry is not set here, so Home shows the steps.
+    "setup:setup": {"profiles": ADMIN, "setup:cluster": ADMIN, **ADMINS_ONLY},
+    "setup:settings": {
+        **{
+            "setup:settings": ADMIN,
+            "setup:test_mail": ADMIN,
+            "setup:setup": ADMIN,
+            "profiles": ADMIN,
+            "approval_rules": ADMIN,
+        },
+        **{"admin:index": ADMIN, **ADMINS_ONLY},
+    },
     # People
-    "teams:list": {"admin:teams_team_add": ADMIN, **ADMINS_ONLY},
+    "setup:teams": {"setup:team_new": ADMIN, "setup:team": ADMIN, **ADMINS_ONLY},
+    "setup:team_new": {"setup:team_new": ADMIN, **ADMINS_ONLY},
+    "setup:team vision": {
+        **{"setup:team": ADMIN, "setup:team_namespace": ADMIN, "setup:team_archive": ADMIN},
+        **{"setup:person_invite": ADMIN, **ADMINS_ONLY},
+    },
+    "setup:team gone": {"setup:team_restore": ADMIN, **ADMINS_ONLY},
+    "setup:team_archive vision": {"setup:team": ADMIN, **ADMINS_ONLY},
+    "setup:team_archive quiet": {"setup:team_archive": ADMIN, "setup:team": ADMIN, **ADMINS_ONLY},
+    "setup:people": {
+        **{"setup:person_invite": ADMIN, "setup:invitation_resend": ADMIN},
+        **{"setup:invitation_revoke": ADMIN, **ADMINS_ONLY},
+    },
+    "setup:person_invite": {"setup:person_invite": ADMIN, **ADMINS_ONLY},
+    "setup:person zoe": {"setup:person_admin": ADMIN, "setup:person_deactivate": ADMIN, **ADMINS_ONLY},
+    "setup:person left": {"setup:person_reactivate": ADMIN, **ADMINS_ONLY},
+    "setup:person_admin zoe": {"setup:person_admin": ADMIN, **ADMINS_ONLY},
+    "setup:person_deactivate zoe": {"setup:person_deactivate": ADMIN, **ADMINS_ONLY},
     "teams:people vision": {
         **{"teams:people": OWNERS, "teams:role": OWNERS, "teams:remove": OWNERS},
-        **HIDDEN,
+        **{"setup:person_invite": ADMIN, "setup:team": ADMIN, **HIDDEN},
     },
     "teams:profile": {
         **{"teams:profile": EVERYBODY, "teams:tokens": EVERYBODY},
@@ -240,7 +291,8 @@ READ_ONLY = {
     *("request_dropped", "request_blockers", "usage:team", "usage:team_csv", "usage:rates"),
     *("usage:claim_fragment", "teams:people", "teams:profile", "notify:notice"),
     *("inventory:fleet", "inventory:devices", "inventory:device", "inventory:nodes", "inventory:node"),
-    *("inventory:cluster", "inventory:clusters", "help", "api-schema"),
+    *("inventory:cluster", "inventory:clusters", "setup:cluster_checks", "help", "api-schema"),
+    *("setup:person", "setup:people", "setup:teams"),
 }
 
 SPEC = """
@@ -292,6 +344,11 @@ TYPED: dict[str, dict[str, str]] = {
     "presets": {"preset": "mps"},
     "adopt": {"owner": "alice", "profile": "train-80", "duration": "24h"},
     "usage:rate_new": {"title": "New", "per_hour": "2"},
+    "setup:cluster_add": {"name": "new-1", "server": "https://new-1", "token": "secret"},
+    "setup:cluster_credentials": {"server": "https://fra-1", "token": "secret"},
+    "setup:cluster_remove": {"name": "old-1"},
+    "setup:team_new": {"slug": "new", "title": "New"},
+    "setup:person_invite": {"email": "new@helix.example"},
     "teams:people": {"username": "noah"},
     "teams:tokens": {"title": "Notebook"},
     "bulk_decisions": {"decision": "approve"},
@@ -300,7 +357,16 @@ TYPED: dict[str, dict[str, str]] = {
 
 @pytest.fixture(scope="module")
 def world(django_db_setup, django_db_blocker):
-    with django_db_blocker.unblock(), offers.sources_shown(), made() as found:
+    def discovered(credentials):
+        return {"uid": f"uid-of-{credentials.address}", "version": "v1.37.1", "simulated": False}
+
+    with (
+        django_db_blocker.unblock(),
+        offers.sources_shown(),
+        pytest.MonkeyPatch.context() as patch,
+        made() as found,
+    ):
+        patch.setattr(clusters, "_identity_and_version", discovered)
         yield found
 
 
@@ -389,7 +455,8 @@ def test_a_form_does_its_work_for_who_is_offered_it_and_for_nobody_else(page, wo
 
 
 def test_every_form_of_the_templates_is_offered_to_somebody(seen):
-    found = {"account/login.html:8"}
+    # For who has not signed in: tests/teams/test_sign_in.py and tests/portal/test_people_setup.py.
+    found = {"account/login.html:8", "setup/join.html:11", "setup/join.html:20"}
     for page, row in TABLE.items():
         for role in {role for who in row.values() for role in who}:
             found |= seen(page, role).sources

@@ -95,7 +95,7 @@ async def send(cluster, path, body):
         ]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(broken_objects())
 def test_a_broken_object_is_refused_or_taken_but_never_breaks_anything(case):
     path, body = case

@@ -1,4 +1,4 @@
-"""Two owners who step down at the same moment: one of them must stay."""
+"""Two owners, or two platform admins, who step down at the same moment: one of them must stay."""
 
 from functools import partial
 
@@ -6,7 +6,7 @@ import pytest
 
 from core.errors import Conflict
 from teams import services
-from teams.models import Membership, Role
+from teams.models import Membership, Role, User
 from tests.factories import make_team, make_user
 from tests.threads import Race, without_lock
 
@@ -29,3 +29,21 @@ def test_concurrent_resignations_leave_one_owner(monkeypatch, locked):
     assert race.waited is locked
     assert isinstance(second, Conflict) is locked
     assert team.memberships.filter(role=Role.OWNER).count() == (1 if locked else 0)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("locked", [True, False])
+def test_two_admins_who_end_each_others_role_leave_one(monkeypatch, locked):
+    ruth, rosa = make_user("ruth", admin=True), make_user("rosa", admin=True)
+    race = Race(monkeypatch)
+    race.hold_after(services, "_lock_person")
+    if not locked:
+        without_lock(monkeypatch, "teams.services._lock_person")
+    _first, second = race.run(
+        partial(services.set_platform_admin, by=ruth, person=rosa, admin=False),
+        partial(services.deactivate_person, by=rosa, person=ruth),
+    )
+    assert race.waited is locked
+    assert isinstance(second, Conflict) is locked
+    left = User.objects.filter(is_superuser=True, is_active=True).count()
+    assert left == (1 if locked else 0)

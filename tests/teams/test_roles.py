@@ -195,15 +195,6 @@ def test_refused_additions_name_field_and_role(everybody):
     assert known.value.message == "lead is already lead of vision."
 
 
-def test_team_list_counts_members_in_page_and_csv(everybody, browse):
-    admin = browse(everybody["admin"])
-    page = admin.get("/teams/")
-    assert [(team.slug, team.people) for team in page.context["teams"]] == [("nlp", 2), ("vision", 4)]
-    lines = admin.get("/teams/?format=csv").getvalue().decode("utf-8-sig").splitlines()
-    assert lines == ["Team,Name,People", "nlp,Nlp,2", "vision,Vision,4"]
-    assert browse(everybody["owner"]).get("/teams/?format=csv").status_code == 403
-
-
 def test_members_are_listed_by_name_in_page_and_csv(everybody, browse):
     User.objects.filter(username="lead").update(first_name="Lea", last_name="Lead")
     for who, may_change in (("viewer", False), ("lead", False), ("owner", True), ("admin", True)):

@@ -228,6 +228,7 @@ def test_failed_write_frees_its_key(root, monkeypatch):
         ("", "", "UTC"),
     ],
 )
+@pytest.mark.django_db
 def test_zone_for_prefers_the_chosen_zone(chosen, seen, zone):
     assert str(zone_for(User(timezone=chosen, seen_timezone=seen))) == zone
 

@@ -6,13 +6,20 @@ from claims.states import ClaimState
 from tests.factories import make_claim
 from tests.usage.conftest import NOON, hold, measure
 from usage.models import Rollup
-from usage.telemetry import NO_TELEMETRY, NOT_HELD, Observation, UseState, observe, past_utilization
+from usage.telemetry import (
+    NO_TELEMETRY,
+    NOT_HELD,
+    UseState,
+    Utilization,
+    current_utilization,
+    past_utilization,
+)
 
 FIVE = timedelta(minutes=5)
 
 
 def seen(claim, *, now=NOON):
-    return observe([claim], now=now)[claim.pk]
+    return current_utilization([claim], now=now)[claim.pk]
 
 
 def test_a_busy_claim_is_in_use_with_the_share_of_the_last_five_minutes(claim):
@@ -73,7 +80,7 @@ def test_observation_of_many_claims_is_one_query(claim, vision, alice, django_as
     for one in claims:
         measure(hold(one, NOON - timedelta(hours=1)), NOON - FIVE, [0.3])
     with django_assert_num_queries(1):
-        found = observe(claims, now=NOON)
+        found = current_utilization(claims, now=NOON)
     assert {observation.percent for observation in found.values()} == {30}
 
 
@@ -92,13 +99,13 @@ def test_idle_begins_after_a_bucket_of_exactly_ten_percent(claim):
 def test_measurement_is_current_for_15_minutes(claim, age, known):
     measure(hold(claim, NOON - timedelta(hours=1)), NOON - FIVE, [0.5])
     found = seen(claim, now=NOON - FIVE + age)
-    assert found == (Observation(UseState.IN_USE, 0.5, None, NOON - FIVE) if known else NO_TELEMETRY)
+    assert found == (Utilization(UseState.IN_USE, 0.5, None, NOON - FIVE) if known else NO_TELEMETRY)
 
 
 def test_an_observation_of_an_idle_claim_says_since_when_and_when_it_was_measured(claim):
     measure(hold(claim, NOON - timedelta(hours=1)), NOON - 7 * FIVE, [0.02] * 6 + [0.04])
     found = seen(claim)
-    assert found == Observation(UseState.IDLE, 0.04, NOON - 7 * FIVE, NOON - FIVE)
+    assert found == Utilization(UseState.IDLE, 0.04, NOON - 7 * FIVE, NOON - FIVE)
     assert (found.percent, found.is_idle) == (4, True)
 
 
@@ -133,7 +140,7 @@ def test_observation_follows_state_and_held_devices(vision, alice, state, measur
     one = make_claim(vision, by=alice, state=state)
     if measured:
         measure(hold(one, NOON - timedelta(hours=1)), NOON - FIVE, [0.5])
-    assert observe([one], now=NOON, holding={one.pk} if holding else ())[one.pk].use is use
+    assert current_utilization([one], now=NOON, holding={one.pk} if holding else ())[one.pk].use is use
 
 
 def test_each_claim_has_an_observation_of_its_own(claim, vision, alice):
@@ -142,7 +149,7 @@ def test_each_claim_has_an_observation_of_its_own(claim, vision, alice):
     )
     measure(hold(busy, NOON - timedelta(hours=1)), NOON - 6 * FIVE, [0.9] * 6)
     measure(hold(quiet, NOON - timedelta(hours=1)), NOON - 6 * FIVE, [0.0] * 6)
-    found = observe(iter([silent, quiet, busy]), now=NOON)
+    found = current_utilization(iter([silent, quiet, busy]), now=NOON)
     assert [(pk, one.use) for pk, one in found.items()] == [
         (silent.pk, UseState.NO_TELEMETRY),
         (quiet.pk, UseState.IDLE),

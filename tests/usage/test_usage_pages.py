@@ -345,9 +345,9 @@ def test_table_has_no_column_per_device_for_one_device(as_alice, claim):
 def test_panel_of_a_releasing_claim_shows_held_devices(as_alice, vision, alice, fra):
     leaving = make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASING, held=False)
     hold(leaving, NOON - timedelta(hours=2), NOON - timedelta(hours=1))
-    assert as_alice.get(fragment(leaving)).context["observation"].use == "not-held"
+    assert as_alice.get(fragment(leaving)).context["utilization"].use == "not-held"
     hold(leaving, NOON - timedelta(hours=1))
-    assert as_alice.get(fragment(leaving)).context["observation"].use == "no-telemetry"
+    assert as_alice.get(fragment(leaving)).context["utilization"].use == "no-telemetry"
 
 
 @pytest.mark.parametrize(
@@ -474,7 +474,7 @@ def test_new_price_copies_the_earlier_rate(client, root, fra):
     ]
     for query in ({}, {"like": "019a0000-0000-7000-8000-000000000000"}, {"like": "x"}):
         form = client.get(reverse("usage:rate_new", query=query)).context["form"]
-        assert form.initial == {"valid_from": NOON}
+        assert form.initial == {"valid_from": NOON, "currency": "EUR"}
     later = price("7", since=NOON + timedelta(days=1))
     form = client.get(reverse("usage:rate_edit", args=[later.pk])).context["form"]
     assert (form.initial["valid_from"], form.initial["per_hour"]) == (later.valid_from, Decimal("7.0000"))

@@ -25,6 +25,7 @@ class Migration(migrations.Migration):
                 ('attributed', models.PositiveIntegerField(default=0)),
                 ('failed_at', models.DateTimeField(null=True)),
                 ('error', models.TextField(blank=True, default='')),
+                ('idle', models.JSONField(default=list)),
             ],
         ),
         migrations.CreateModel(

@@ -30,11 +30,9 @@ from claims.catalogue.yaml_export import (
     exported,
 )
 from claims.catalogue.yaml_import import read_definitions
-from claims.management.terminal import show
+from claims.management.terminal import author, show
 from core.errors import PortalError
 from core.text import counted
-from teams.access import is_platform_admin
-from teams.models import User
 
 REFUSED = 2
 
@@ -82,7 +80,7 @@ class Command(BaseCommand):
             Path(out).write_text(text)
 
     def import_(self, options: dict[str, Any]) -> None:
-        by = self.author(options["by"])
+        by = author(self.stderr, options["by"])
         text = sys.stdin.read() if options["file"] == "-" else Path(options["file"]).read_text()
         definitions = read_definitions(text, "stdin" if options["file"] == "-" else options["file"])
         dry_run = options["dry_run"] or options["check"]
@@ -104,7 +102,7 @@ class Command(BaseCommand):
         if options["list"]:
             self.list_presets(options["only"])
             return
-        by = self.author(options["by"])
+        by = author(self.stderr, options["by"])
         chosen = [by_slug[slug] for slug in dict.fromkeys(options["only"] or by_slug)]
         if options["dry_run"]:
             missing = [match.preset for match in preset_matches(options["only"]) if not match.in_catalogue]
@@ -121,20 +119,6 @@ class Command(BaseCommand):
             preset, there = match.preset, "yes" if match.in_catalogue else "no"
             table.add_row(preset.slug, escape(preset.title), escape(", ".join(counts)), there)
         show(self.stdout, table)
-
-    def author(self, username: str | None) -> User:
-        """Return the author of new versions; print who it is if `username` is None."""
-        if username is None:
-            admins = User.objects.filter(is_superuser=True, is_active=True)
-            by = admins.order_by("date_joined", "pk").first()
-            if by is None:
-                raise CommandError("There is no platform admin. Create one first.", returncode=REFUSED)
-            self.stderr.write(f"Author: {by.username}, the first platform admin.")
-            return by
-        person = User.objects.filter(username=username, is_active=True).first()
-        if person is None or not is_platform_admin(person):
-            raise CommandError(f"{username} is not a platform admin.", returncode=REFUSED)
-        return person
 
     def show_changes(self, changes: list[ProfileChange], *, dry_run: bool) -> None:
         due = [change for change in changes if change.changes_something]

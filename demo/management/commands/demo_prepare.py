@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.hashers import make_password
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from demo.catalogue import load_catalogue
-from demo.people import load_cluster, load_namespaces, load_people
+from demo.people import PASSWORD, load_cluster, load_namespaces, load_people, load_person
 from inventory.models import Cluster
 from teams.models import User
 
@@ -20,10 +21,14 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("clusters", nargs="+")
+        parser.add_argument("--empty", action="store_true", help="only tables and a platform admin")
 
     def handle(self, *args: Any, **options: Any) -> None:
         call_command("migrate", verbosity=0, interactive=False)
         self.collect_static()
+        if options["empty"]:
+            load_person("admin", make_password(PASSWORD))
+            return
         load_people()
         for name in options["clusters"]:
             simulator = os.environ.get("DEMO_SIMULATOR")

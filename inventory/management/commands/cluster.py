@@ -1,4 +1,4 @@
-"""`manage.py cluster add|check|list|remove|set|rbac|policies`: clusters, from a terminal."""
+"""`manage.py cluster add|check|list|reseal|remove|set|rbac|policies`: clusters, from a terminal."""
 
 import shutil
 import sys
@@ -12,19 +12,23 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 from rich.table import Table
 
-from cluster.checkup import CheckupFinding, CheckupVerdict, checkup, manifest
-from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig, unseal
-from cluster.kube import KubeGateway
+from cluster.checkup import CheckupFinding, CheckupVerdict, manifest
+from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig
 from cluster.policies import ACCOUNT, POLICIES, PolicyAction, to_yaml
 from core.errors import Invalid, PortalError
+from core.text import counted
 from inventory.clusters import (
     add_cluster,
+    change_cluster,
+    check_cluster,
     find_cluster,
     remove_cluster,
     renew_credentials,
+    reseal_credentials,
     write_quotas,
 )
 from inventory.models import Cluster
+from inventory.states import EndPolicy
 
 # State is a word and a sign, never colour alone.
 SIGNS = {
@@ -51,12 +55,19 @@ class Command(BaseCommand):
         add.add_argument(
             "--write-quotas", action="store_true", help="keep the teams' quotas there as ResourceQuota"
         )
+        add.add_argument(
+            "--end-policy",
+            choices=EndPolicy.values,
+            default=EndPolicy.RUN.value,
+            help="what happens to pods that still run when a claim ends; a profile may say otherwise",
+        )
         add.add_argument("--prometheus-url", default="")
         add.add_argument("--metrics-url", default="", help="of a dcgm-exporter, where there is no Prometheus")
         add.add_argument("--renew", action="store_true", help="new credentials for a cluster that is known")
         check = actions.add_parser("check", help="what works, and what permission is missing")
         check.add_argument("name")
         actions.add_parser("list", help="the clusters that the portal knows")
+        actions.add_parser("reseal", help="encrypt all credentials with the newest of CREDENTIAL_KEYS")
         remove = actions.add_parser("remove", help="forget a cluster and its mirror")
         remove.add_argument("name")
         remove.add_argument("--yes", action="store_true", help="do not ask")
@@ -65,11 +76,15 @@ class Command(BaseCommand):
         rights.add_argument("--read-only", action="store_true", help="to show what there is")
         rights.add_argument("--full", action="store_true", help="to deliver claims as well; the default")
         rbac.add_argument("--write-quotas", action="store_true", help="to write ResourceQuotas as well")
+        rbac.add_argument(
+            "--evict-pods", action="store_true", help="to evict pods at the end of a claim as well"
+        )
         rbac.add_argument("--name", default="dragoman", help="of the service account and its role")
         rbac.add_argument("--namespace", default="dragoman")
         change = actions.add_parser("set", help="change how the portal treats a cluster")
         change.add_argument("name")
-        change.add_argument("--write-quotas", action=BooleanOptionalAction, required=True)
+        change.add_argument("--write-quotas", action=BooleanOptionalAction)
+        change.add_argument("--end-policy", choices=EndPolicy.values, help="what happens to pods at the end")
         policies = actions.add_parser("policies", help="print what a cluster admin applies")
         policies.add_argument("--only", action="append", choices=list(POLICIES), help="some of them")
         policies.add_argument("--warn", action="store_true", help="warn and let pass, to try them out")
@@ -91,7 +106,7 @@ class Command(BaseCommand):
         if options["renew"]:
             cluster = renew_credentials(name=options["name"], credentials=credentials)
         else:
-            wanted = ("title", "read_only", "write_quotas", "prometheus_url", "metrics_url")
+            wanted = ("title", "read_only", "write_quotas", "end_policy", "prometheus_url", "metrics_url")
             fields = {key: options[key] for key in wanted}
             cluster = add_cluster(name=options["name"], credentials=credentials, **fields)
         self.report(cluster)
@@ -111,6 +126,12 @@ class Command(BaseCommand):
         else:
             self.stdout.write("No clusters yet. Add one: manage.py cluster add NAME --kubeconfig FILE")
 
+    def do_reseal(self, _options: dict[str, Any]) -> None:
+        self.stdout.write(
+            f"Credentials of {counted(reseal_credentials(), 'cluster')} encrypted with the newest key. "
+            "Older keys are needed for older backups only."
+        )
+
     def do_remove(self, options: dict[str, Any]) -> None:
         name = find_cluster(options["name"]).name
         question = f"Forget {name}, all that is known of its devices and their history? Type its name: "
@@ -120,10 +141,18 @@ class Command(BaseCommand):
         self.stdout.write(f"{name} is forgotten. Nothing was changed in the cluster itself.")
 
     def do_rbac(self, options: dict[str, Any]) -> None:
-        wanted = ("read_only", "write_quotas", "name", "namespace")
+        wanted = ("read_only", "write_quotas", "evict_pods", "name", "namespace")
         self.stdout.write(manifest(**{key: options[key] for key in wanted}), ending="")
 
     def do_set(self, options: dict[str, Any]) -> None:
+        if options["write_quotas"] is None and options["end_policy"] is None:
+            raise Invalid("Name what to change: --write-quotas, --no-write-quotas or --end-policy.")
+        if options["end_policy"] is not None:
+            changed = change_cluster(name=options["name"], end_policy=options["end_policy"])
+            label = EndPolicy(changed.end_policy).label
+            self.stdout.write(f"When a claim in {changed.name} ends: {label}. A profile may say otherwise.")
+        if options["write_quotas"] is None:
+            return
         cluster = write_quotas(name=options["name"], write=options["write_quotas"])
         self.stdout.write(
             f"Quotas are written to {cluster.name} within a minute."
@@ -138,16 +167,11 @@ class Command(BaseCommand):
 
     def report(self, cluster: Cluster) -> int:
         """Show the findings as a table while they are made; return how many are bad."""
-        credentials = unseal(cluster.credentials)
-        gateway = KubeGateway(credentials)
-        try:
-            modes = {"read_only": cluster.read_only, "write_quotas": cluster.write_quotas}
-            findings = list(checkup(credentials, gateway, uid=cluster.uid, **modes))
-        finally:
-            gateway.close()
+        findings = check_cluster(cluster)
         table = Table("", "What", "Finding", title=cluster.name)
         for finding in findings:
-            table.add_row(finding_sign(finding), finding.subject, finding.detail)
+            detail = ". ".join(filter(None, (finding.detail, finding.remedy)))
+            table.add_row(finding_sign(finding), finding.subject, detail)
         self.show(table)
         return sum(finding.verdict == CheckupVerdict.BAD for finding in findings)
 

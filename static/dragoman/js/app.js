@@ -51,19 +51,82 @@ if (!document.cookie.split("; ").includes(zone)) {
   document.cookie = `${zone}; path=/; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
 }
 
-// "/" goes to the search, Esc closes what is open; a click outside closes a menu.
+// Esc closes what is open; a click outside closes a menu. "/" and Ctrl K open the palette, "?" the list of keys.
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") for (const menu of document.querySelectorAll("details.dg-menu[open]")) {
     menu.open = false;
     menu.querySelector("summary").focus();
   }
-  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+  if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey) {
+    event.preventDefault();
+    openPalette();
+    return;
+  }
+  if (!["/", "?"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input, textarea, select, [contenteditable]") || document.querySelector("dialog[open]")) return;
   event.preventDefault();
-  document.getElementById("search")?.focus();
+  if (event.key === "/") openPalette();
+  else document.getElementById("keys")?.showModal();
 });
 document.addEventListener("click", (event) => {
   for (const menu of document.querySelectorAll("details.dg-menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+});
+
+// The palette. Arrows choose a result, Enter opens it, with Ctrl or Cmd in a new tab; the links of kinds load into it.
+const palette = document.getElementById("palette");
+const typed = palette?.querySelector("[role=combobox]");
+const options = () => [...palette.querySelectorAll("[role=option]")];
+const choose = (to) => {
+  for (const [place, option] of options().entries()) option.setAttribute("aria-selected", place === to);
+  const chosen = options()[to];
+  if (chosen) typed.setAttribute("aria-activedescendant", chosen.id);
+  else typed.removeAttribute("aria-activedescendant");
+  chosen?.scrollIntoView({ block: "nearest" });
+};
+const openPalette = () => {
+  if (!palette || palette.open) return;
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+  typed.value = "";
+  const kind = palette.querySelector("[name=kind]");
+  if (kind) kind.value = "";
+  palette.showModal();
+  typed.focus();
+  typed.dispatchEvent(new CustomEvent("open"));
+};
+document.addEventListener("click", (event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const kind = event.target.closest("#palette .dg-kinds a");
+  if (!kind && !event.target.closest("[data-palette]")) {
+    if (event.target === palette) palette.close(); // its backdrop
+    return;
+  }
+  event.preventDefault();
+  if (!kind) return openPalette();
+  htmx.ajax("GET", kind.href, "#palette-body");
+  typed.focus();
+});
+typed?.addEventListener("keydown", (event) => {
+  const all = options();
+  const now = all.findIndex((option) => option.getAttribute("aria-selected") === "true");
+  if (event.key === "ArrowDown" || event.key === "ArrowUp") choose((now + (event.key === "ArrowDown" ? 1 : all.length - 1)) % (all.length || 1));
+  else if (event.key === "Enter" && now >= 0) {
+    if (event.ctrlKey || event.metaKey) window.open(all[now].href, "_blank", "noopener");
+    else location.assign(all[now].href);
+  } else return;
+  event.preventDefault();
+});
+document.addEventListener("htmx:afterSwap", ({ detail: { target } }) => {
+  if (target.id !== "palette-body") return;
+  const list = target.querySelector("[data-results]");
+  list.id = "palette-list";
+  list.setAttribute("role", "listbox");
+  list.setAttribute("aria-label", "Results");
+  for (const section of list.querySelectorAll("section")) section.setAttribute("role", "group");
+  for (const [place, link] of [...list.querySelectorAll("section a")].entries()) {
+    Object.assign(link, { id: `palette-${place}`, tabIndex: -1 });
+    link.setAttribute("role", "option");
+  }
+  choose(0);
 });
 
 // data-theme-form: switches the theme at once and stores it on the server.

@@ -51,17 +51,21 @@ const paintGaps = (gaps, x, step) => (plot) => {
   ctx.restore();
 };
 
-const clock = (options) => {
-  const format = new Intl.DateTimeFormat(root.lang, { timeZone: root.dataset.zone, hourCycle: "h23", ...options });
-  return (seconds) => format.format(seconds * 1000);
+// In the order of the page's own dates: "Mon 23 Nov, 10:43".
+const PARTS = { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+const clock = () => {
+  const format = new Intl.DateTimeFormat(root.lang, { timeZone: root.dataset.zone, ...PARTS });
+  return (seconds) => Object.fromEntries(format.formatToParts(seconds * 1000).map(({ type, value }) => [type, value]));
 };
-const ticks = (x) => clock(x.at(-1) - x[0] > 2 * 86400 ? { day: "numeric", month: "short" } : { hour: "2-digit", minute: "2-digit" });
+const day = ({ day, month }) => `${day} ${month}`;
+const hour = ({ hour, minute }) => `${hour}:${minute}`;
 
-const axes = (x, unit) => {
+const axes = (unit) => {
   const text = token("--dg-text-3"), font = `11px ${getComputedStyle(document.body).fontFamily}`, grid = token("--dg-grid");
-  const time = ticks(x);
+  const parts = clock();
+  const times = (_, splits) => splits.map(parts).map(splits.at(-1) - splits[0] > 2 * 86400 ? day : hour);
   return [
-    { stroke: text, font, grid: { show: false }, ticks: { show: false }, size: 26, space: 90, values: (_, splits) => splits.map(time) },
+    { stroke: text, font, grid: { show: false }, ticks: { show: false }, size: 26, space: 90, values: times },
     { stroke: text, font, grid: { stroke: grid, width: 1 }, ticks: { show: false }, size: 62, space: 38, values: (_, splits) => splits.map((value) => `${value} ${unit}`) },
   ];
 };
@@ -101,7 +105,8 @@ const tip = (host, x, lines, unit) => {
   box.className = "dg-plottip";
   box.hidden = true;
   host.append(box);
-  const when = clock({ weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+  const parts = clock();
+  const when = (seconds) => { const at = parts(seconds); return `${at.weekday} ${day(at)}, ${hour(at)}`; };
   return (plot) => {
     const { idx, left } = plot.cursor;
     box.hidden = idx === null || idx === undefined || left < 0;
@@ -110,6 +115,23 @@ const tip = (host, x, lines, unit) => {
     box.textContent = [when(x[idx]), ...values].join(" · ");
     const middle = plot.bbox.left / devicePixelRatio + left;
     box.style.left = `${Math.min(Math.max(middle - box.offsetWidth / 2, 0), host.clientWidth - box.offsetWidth)}px`;
+  };
+};
+
+// A drag across one plot zooms all plots of its data; the button shows everything again.
+const zoom = (host, x) => {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "btn btn-sm dg-plotall";
+  button.textContent = "Show all";
+  button.hidden = true;
+  host.append(button);
+  button.addEventListener("click", () => {
+    for (const [other, plot] of drawn) if (other.dataset.from === host.dataset.from) plot.setScale("x", { min: x[0], max: x.at(-1) });
+  });
+  return (plot, key) => {
+    const { min, max } = plot.scales.x;
+    if (key === "x" && min !== null) button.hidden = min <= x[0] && max >= x.at(-1);
   };
 };
 
@@ -129,11 +151,11 @@ const draw = (host) => {
     width: host.clientWidth,
     height: Number(host.dataset.height) || 160,
     legend: { show: false },
-    cursor: { points: { size: 6 }, drag: { x: false, y: false } },
+    cursor: { points: { size: 6 }, drag: { x: true, y: false }, sync: { key: host.dataset.from } },
     scales: { y: { range: (_, low, high) => [0, max ?? Math.max(high ?? 1, limit ?? 0) * 1.1] } },
-    axes: axes(data.x, unit),
+    axes: axes(unit),
     series: [{}, ...buildSeries(lines, limit, unit)],
-    hooks: { draw: [paintGaps(gapsIn(columns), data.x, data.step ?? 0)], setCursor: [follow] },
+    hooks: { draw: [paintGaps(gapsIn(columns), data.x, data.step ?? 0)], setCursor: [follow], setScale: [zoom(host, data.x)] },
   }, [data.x, ...columns, ...(limit ? [data.x.map(() => limit)] : [])], host);
   drawn.get(host)?.destroy();
   drawn.set(host, plot);

@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from claims.approvals import decide
 from claims.approvals.decide import approve, approve_with_changes
+from claims.approvals.forms import ChangeForm
 from claims.lifecycle.services import withdraw
 from claims.models import Approval, ApprovalRule, Claim, Quota
 from claims.plans.changes import WantedChange, plan_change
@@ -16,6 +17,7 @@ from claims.quotas import quota_usage
 from claims.quotas.quota_usage import team_usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
+from core.times import spell_duration
 from dra.manifests import spec_hash
 from dra.validation import problems
 from notify.models import Notice
@@ -178,7 +180,7 @@ def test_change_page_shows_the_differences_first(client, requested, lena, pair):
     assert 'name="part_train-80"' in page
     assert "Requested: 3 devices. 0 leaves the profile out." in page
     typed = {"part_train-80": "2", "part_slice-10": "0"}
-    seen = client.get(address, typed, headers={"HX-Request": "true"}).text
+    seen = client.get(address, typed, headers={"HX-Request": "true", "HX-Target": "preview"}).text
     assert "train-80: 4 → 2 devices" in seen
     assert "without slice-10" in seen
     assert "No additional quota needed." in seen
@@ -186,6 +188,34 @@ def test_change_page_shows_the_differences_first(client, requested, lena, pair):
     assert answer.status_code == 302
     requested.refresh_from_db()
     assert (requested.state, requested.devices, requested.slugs) == (ClaimState.APPROVED, 2, "train-80")
+
+
+def test_change_form_has_the_requested_values_and_they_change_nothing(client, ask, requested, lena):
+    client.force_login(lena)
+    single = ask(devices=2, name="single")
+    for claim, field in ((single, 'name="devices" value="2"'), (requested, 'name="part_train-80" value="4"')):
+        address = reverse("claims:change", args=[claim.pk])
+        page = client.get(address).text
+        assert field in page
+        assert f'name="duration" value="{spell_duration(claim.duration)}"' in page
+        assert "Change a field to see the effect." in page
+        values = ChangeForm.requested_values(claim).dict()
+        answer = client.post(address, values | {"spec_hash": claim.spec_hash})
+        assert answer.status_code == 422
+        assert "Nothing has changed" in answer.text
+
+
+def test_card_fetches_the_form_alone_and_the_page_has_no_request_of_its_own(client, requested, lena):
+    client.force_login(lena)
+    address = reverse("claims:change", args=[requested.pk])
+    part = client.get(address, headers={"HX-Request": "true", "HX-Target": "decide"}).text
+    assert part.lstrip().startswith('<form class="dg-change" id="decide"')
+    assert 'hx-select="#decide"' in part
+    assert 'hx-select="#decide"' not in client.get(address).text
+    preview = client.get(
+        address, {"part_train-80": "2"}, headers={"HX-Request": "true", "HX-Target": "preview"}
+    ).text
+    assert preview.lstrip().startswith('<div id="preview"')
 
 
 def test_fixed_profile_is_a_choice_on_the_change_page(client, ask, lena, pair):

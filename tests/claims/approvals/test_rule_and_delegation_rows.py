@@ -1,5 +1,6 @@
 """Rules, delegations and reasons: every column, every limit, and the effect of a rule."""
 
+import random
 from datetime import timedelta
 
 import pytest
@@ -11,7 +12,15 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from claims.approvals import services
-from claims.approvals.rules import ExampleRow, Rule, RuleEffect, Rules, effective_rule_for, rule_effect
+from claims.approvals.rules import (
+    ExampleRow,
+    Rule,
+    RuleEffect,
+    Rules,
+    effective_rule_for,
+    requested_profiles,
+    rule_effect,
+)
 from claims.approvals.services import MAX_DELEGATION, editable_reasons, reasons_for
 from claims.models import Approval, ApprovalRule, Claim, Delegation, Profile, ReasonTemplate
 from core.errors import Conflict, Forbidden, Invalid
@@ -444,6 +453,55 @@ def test_rule_effect_has_examples_and_past_requests(vision, train, fra, alice, n
     Profile.objects.update(retired_at=now)
     assert isinstance(of_team, RuleEffect)
     assert rule_effect(ApprovalRule(team=vision, approval="both")).examples == ()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_routes_are_those_of_each_request_by_itself(vision, train, fra, alice, seed):
+    rng = random.Random(seed)
+    teams, profiles = (
+        [vision, make_team("nlp"), make_team("bio")],
+        [train, make_profile("other"), make_profile("third")],
+    )
+    for team, profile in ((teams[0], None), (teams[0], profiles[1]), (teams[1], profiles[0]), (None, train)):
+        ApprovalRule.objects.create(
+            team=team,
+            profile=profile,
+            approval=rng.choice(["lead", "both", "automatic"]),
+            automatic_devices=2,
+        )
+    for _ in range(100):
+        claim = make_claim(
+            by=alice,
+            cluster=fra,
+            team=rng.choice(teams),
+            profile=rng.choice(profiles),
+            devices=rng.randint(1, 3),
+            parallel=rng.randint(1, 2),
+            duration=rng.choice([HOUR, DAY]),
+        )
+        together = rng.random() < 0.5
+        for position, profile in enumerate(rng.sample(profiles, rng.choice([0, 2, 2]))):
+            claim.alternatives.create(
+                position=position,
+                name=f"part-{position}",
+                profile_version=profile.current,
+                devices=rng.randint(1, 3),
+                together=together,
+            )
+    for team, profile in ((None, train), (vision, None), (vision, train), (teams[2], profiles[1])):
+        rule = ApprovalRule(team=team, profile=profile, approval="admin", automatic_devices=3)
+        changed = Rules()
+        changed.override(rule)
+        expected = {str(approval.label): [0, 0] for approval in Approval}
+        for claim in Claim.objects.filter(**({"team": team} if team else {})):
+            if profile and all(version.profile != profile for version, _ in requested_profiles(claim)):
+                continue
+            for column, rules in enumerate((Rules(), changed)):
+                effective = rules.for_claim(claim)
+                approval = Approval.AUTOMATIC if effective.automatic else effective.approval
+                expected[str(approval.label)][column] += 1
+        routing = rule_effect(rule).routing
+        assert {route.label: [route.current, route.proposed] for route in routing} == expected
 
 
 def test_api_of_rules_has_every_field_for_admins_only(vision, train, root, lena):

@@ -66,6 +66,15 @@ def test_filters_are_query_parameters(client, shelf, query, found):
     assert [name for name in sorted(shelf) if page_of(shelf[name]) in page] == found
 
 
+def test_locked_profiles_are_folded_unless_all_are_locked(client, shelf):
+    shown, folded = client.get(CATALOGUE).text.split('<details class="dg-mt">')
+    assert page_of(shelf["train"]) in shown
+    assert page_of(shelf["closed"]) not in shown
+    assert "1 profile that you cannot request</summary>" in folded
+    assert page_of(shelf["closed"]) in folded
+    assert '<details class="dg-mt" open>' in client.get(f"{CATALOGUE}?q=closed").text
+
+
 def test_malformed_filter_shows_an_error_and_filters_nothing(client, shelf):
     answer = client.get(f"{CATALOGUE}?memory=much")
     assert answer.status_code == 200

@@ -40,7 +40,7 @@ def test_profile_has_its_spec_and_whether_the_reader_may_request_it(alice, bob, 
     entry = client(bob).get("/api/v1/profiles/train-80/").json()
     assert (entry["may_request"], entry["reason"].split(".")[0]) == (
         False,
-        "You are not a member of any team",
+        "You need the role “member” in a team to request devices",
     )
 
 

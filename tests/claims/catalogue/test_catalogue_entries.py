@@ -198,7 +198,7 @@ def reason(user, slug="one"):
 
 def test_each_reason_why_a_profile_may_not_be_requested(vision, alice, eve, root, bob):
     profile = make_profile("one")
-    none = "You are not a member of any team. Ask a team owner to add you first."
+    none = "You need the role “member” in a team to request devices. Ask a team owner."
     assert (reason(eve), reason(bob)) == (none, none)
     assert reason(alice) == "Your team has no namespace in any cluster."
     cluster = make_cluster("fra-1", teams=(vision,))

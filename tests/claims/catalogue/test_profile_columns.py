@@ -50,6 +50,7 @@ LIMITS = {
     "default_duration": 5 * DAY,
     "grace": HOUR,
     "extension": 2 * HOUR,
+    "end_policy": "evict",
     "deliveries": ["template", "claim", "template"],
     "approval": "both",
     "automatic_devices": 2,
@@ -107,6 +108,7 @@ def test_saving_again_updates_the_profile_and_keeps_the_first_version(save, visi
         ("default_duration", HOUR),
         ("grace", HOUR),
         ("extension", HOUR),
+        ("end_policy", "ask"),
         ("deliveries", ["claim"]),
         ("approval", "admin"),
         ("automatic_devices", 1),
@@ -354,7 +356,7 @@ def test_live_claims_are_unique_and_oldest_first(lived):
 
 
 def test_page_for_retiring_counts_claims_and_requests(client, root, lived, alice, monkeypatch):
-    monkeypatch.setattr("claims.catalogue.edit_views.MAX_NAMED", 3)
+    monkeypatch.setattr("claims.catalogue.profile_views.MAX_NAMED", 3)
     Draft.objects.create(by=alice, key="a", fields={"profile": ["train-80"]})
     client.force_login(root)
     page = client.get(reverse("claims:profile_retire", args=["train-80"]))

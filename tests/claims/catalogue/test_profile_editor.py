@@ -41,6 +41,7 @@ def sent(train):
         "max_duration": "14d",
         "grace": "",
         "extension": "",
+        "end_policy": "cluster",
         "approval": "lead",
         "automatic_devices": "0",
         "automatic_duration": "",

@@ -15,7 +15,7 @@ from dra.manifests import to_yaml
 from tests.factories import make_spec
 
 NVIDIA = "gpu.nvidia.com"
-UNHURRIED = settings(deadline=None, max_examples=60)
+UNHURRIED = settings(max_examples=60)
 CONDITIONS = st.builds(
     Conditions,
     device_class=st.sampled_from([NVIDIA, "mig.nvidia.com", "gpu.amd.com"]),

@@ -67,7 +67,7 @@ def test_editor_shows_each_limit_once_in_the_rows_of_its_group():
     assert rows == [
         ["scalable", "max_devices"],
         ["default_duration", "max_duration"],
-        ["grace", "extension"],
+        ["grace", "extension", "end_policy"],
         ["approval", "automatic_devices", "automatic_duration"],
         ["deliveries"],
     ]

@@ -33,6 +33,7 @@ def sent():
         "approval": "lead",
         "automatic_devices": "1",
         "automatic_duration": "8h",
+        "end_policy": "cluster",
     }
 
 

@@ -140,3 +140,40 @@ def test_rules_of_other_teams_are_not_read(alice, vision, train):
     stranger = make_team("secret", members=(make_user("mallory"),))
     rule(stranger, train, Approval.AUTOMATIC)
     assert approval_shown_to(alice) == "A lead of your team approves."
+
+
+def test_list_of_the_api_names_only_teams_of_the_reader(client, root, alice, vision, nlp, train):
+    def listed(user):
+        client.force_login(user)
+        (profile,) = client.get("/api/v1/profiles/").json()["results"]
+        return [row["team"] for row in profile["approval_of_teams"]]
+
+    assert (listed(alice), listed(root)) == (["nlp", "vision"], [])
+    vision.memberships.create(user=root, role="member")
+    assert listed(root) == ["vision"]
+    assert [row["team"] for row in client.get(API).json()["approval_of_teams"]] == ["nlp", "vision"]
+
+
+def test_profiles_with_the_same_rules_share_who_approves(client, alice, vision, nlp, train):
+    make_profile("other", approval=Approval.ADMIN)
+    make_profile("own", teams=(vision,))
+    rule(vision, train, Approval.AUTOMATIC)
+    rule(nlp, None, Approval.BOTH)
+    client.force_login(alice)
+    rows = csv.DictReader(io.StringIO(client.get(f"{CATALOGUE}?format=csv").text))
+    both = "nlp: A lead of your team approves, then a platform admin. vision: "
+    assert {row["profile"]: row["approval"] for row in rows} == {
+        "train-80": f"{both}No approval needed.",
+        "other": f"{both}A platform admin approves.",
+        "own": "A lead of your team approves.",
+    }
+
+
+def test_rule_without_an_approval_takes_that_of_each_version(client, alice, vision, nlp):
+    rule(nlp, approval="", escalate_after=timedelta(hours=1))
+    for slug in ("lead", "admin"):
+        rule(None, make_profile(slug, approval=Approval(slug)), Approval.AUTOMATIC)
+    assert (
+        approval_shown_to(alice, "lead") == "nlp: A lead of your team approves. vision: No approval needed."
+    )
+    assert approval_shown_to(alice, "admin") == "nlp: A platform admin approves. vision: No approval needed."

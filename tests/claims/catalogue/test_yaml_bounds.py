@@ -137,6 +137,7 @@ def test_document_leaves_out_empty_values():
             "maxDevices": 1,
             "defaultDuration": "24h",
             "maxDuration": "14d",
+            "endPolicy": "cluster",
             "deliveries": ["claim", "template"],
             "approval": "lead",
         },

@@ -34,6 +34,7 @@ limits:
   maxDuration: 2d 12h
   grace: 1h
   extension: 45min
+  endPolicy: evict
   deliveries:
     - claim
   approval: admin
@@ -79,6 +80,7 @@ def test_import_writes_the_profile_of_the_file(root, teams):
     version = Profile.objects.get(slug="train").current
     assert version.max_duration == timedelta(days=2, hours=12)
     assert version.extension == timedelta(minutes=45)
+    assert version.end_policy == "evict"
     assert (version.grace, version.created_by) == (timedelta(hours=1), root)
     assert (version.deliveries, version.approval, version.automatic_devices) == (["claim"], "admin", 2)
 
@@ -169,7 +171,7 @@ def test_retired_profile_is_restored_if_the_file_changes_it(root, teams, old, ne
 
 def test_one_invalid_profile_refuses_the_whole_file(root, teams):
     entries = read(FILE + "---\n" + FILE.replace("slug: train", "slug: Not a slug"))
-    with pytest.raises(Invalid, match=r"catalogue.yaml, line 32: “Not a slug” is not a valid slug"):
+    with pytest.raises(Invalid, match=r"catalogue.yaml, line 33: “Not a slug” is not a valid slug"):
         import_profiles(by=root, definitions=entries)
     assert not Profile.objects.exists()
 
@@ -231,16 +233,16 @@ def test_every_limit_survives_export_and_import(root):
         ("maxDevices: 8", "maxDevices: many", "line 13: maxDevices must be a number from 1 to 1024."),
         ("maxDevices: 8", "maxDevices: true", "line 13: maxDevices must be a number from 1 to 1024."),
         ("12h\n  maxD", "12\n  maxD", "line 14: defaultDuration must be a duration like 24h, 3d or 1d 12h."),
-        ("- claim", "- claims", "line 19: there is no claims; choose from claim, template."),
-        ("approval: admin", "approval: nobody", "line 20: there is no nobody; choose from automatic, lead"),
+        ("- claim", "- claims", "line 20: there is no claims; choose from claim, template."),
+        ("approval: admin", "approval: nobody", "line 21: there is no nobody; choose from automatic, lead"),
         (
             "    devices: 2",
             "    device: 2",
-            "line 22: there is no key device; the keys are devices, duration.",
+            "line 23: there is no key device; the keys are devices, duration.",
         ),
-        ("gpu.nvidia.com", "nvidia.com/gpu", "line 29: "),
-        ("count: 2", "count: -1", "line 30: "),
-        ("count: 2", "count: 2026-11-22", "line 24: the spec has a value that JSON does not know"),
+        ("gpu.nvidia.com", "nvidia.com/gpu", "line 30: "),
+        ("count: 2", "count: -1", "line 31: "),
+        ("count: 2", "count: 2026-11-22", "line 25: the spec has a value that JSON does not know"),
         ("scalable: gpu", "scalable: gpu\nscalable: cpu", "line 12: scalable appears twice."),
         ("  - speech", "  - {name: speech}", "line 8: teams must be a list of names."),
     ],
@@ -269,7 +271,18 @@ def test_all_errors_are_reported_together():
         ("a: 2026-02-31", "catalogue.yaml cannot be read: "),
         ("a" * (1 << 20 | 1), "catalogue.yaml is larger than 1024 KiB."),
         ("[" * 5000, "catalogue.yaml, line 1: more than 50 levels of nesting are not supported."),
-        (FILE + "---\n" + FILE, "catalogue.yaml, line 34: 2 profiles have the slug train."),
+        (FILE + "---\n" + FILE, "catalogue.yaml, line 35: 2 profiles have the slug train."),
+    ],
+    ids=[
+        "empty",
+        "separators",
+        "no-yaml",
+        "no-keys",
+        "alias",
+        "no-date",
+        "too-large",
+        "nested",
+        "slug-twice",
     ],
 )
 def test_file_that_is_no_catalogue_is_refused(text, sentence):

@@ -122,6 +122,14 @@ def test_wait_for_binding_is_explained_by_the_claim_itself(claim, mirror, report
     }  # fmt: skip
 
 
+def test_claim_is_not_in_use_while_a_device_binds_for_a_pod_that_is_not_mirrored_yet(claim, mirror):
+    claim = binds(mirror, claim, "attached")
+    found = explain(claim)
+    assert "has not reported ready." in found.next_action.sentence
+    assert "in use" not in found.next_action.sentence
+    assert now(claim).key == "scheduler"
+
+
 def test_nothing_waits_for_binding_once_all_conditions_are_true(claim, mirror):
     claim = binds(mirror, claim, "attached", "ready")
     mirror.pod("train", claims=["sam"], phase="Pending")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import time_machine
+from django.urls import reverse
 
 from claims.delivery import reconcile, tasks
 from claims.models import Allocation
@@ -95,6 +96,16 @@ def test_a_share_has_the_memory_that_it_consumes(mirror, claim, fra, consumed, m
     device(fra, memory_bytes=80 << 30)
     mirror.claim("sam", claim, result("gpu-0", shareID="s", consumedCapacity=consumed))
     assert claim.allocations.get().memory_bytes == memory << 30
+
+
+def test_claim_page_and_home_show_a_share_by_its_own_size(mirror, claim, fra, alice, client):
+    device(fra, product="NVIDIA H100", memory_bytes=80 << 30, capacity={"memory": {"value": "80Gi"}})
+    mirror.claim("sam", claim, result("gpu-0", shareID="s", consumedCapacity={"memory": "20Gi"}))
+    client.force_login(alice)
+    page = client.get(reverse("claims:detail", args=[claim.pk])).text
+    assert page.count("20 GiB share") == 2  # key figure and row
+    assert "80 GiB" not in page
+    assert "1 × H100 20 GiB share" in client.get("/").text
 
 
 def test_a_device_is_known_by_cluster_driver_pool_and_name(mirror, claim, fra):

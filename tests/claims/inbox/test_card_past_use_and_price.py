@@ -114,6 +114,18 @@ def test_card_names_a_cheaper_profile_that_fits_now(client, lena, fra, claim, sm
     assert f"{change}?profile=small" not in card(client, claim.requested_by, claim)
 
 
+def test_profile_with_less_memory_than_the_claim_asks_for_is_not_suggested(
+    client, lena, fra, ask, claim, small
+):
+    mirrored(fra, DEVICES)
+    rate("H100", "4.00")
+    rate("L4", "1.00")
+    memory = 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("40Gi")) >= 0'
+    large = make_profile("large", spec=make_spec(selectors=[{"cel": {"expression": memory}}]))
+    assert "Small costs 75 % less" in card(client, lena, claim)
+    assert "less and fits now" not in card(client, lena, ask(profile=large, name="large"))
+
+
 @pytest.mark.parametrize(
     ("small_price", "large_price"),
     [(None, None), ("1.00", None), (None, "4.00"), ("4.00", "4.00"), ("5", "4")],

@@ -285,18 +285,19 @@ def offer(slug, devices=1, free=2):
 def test_cheapest_fitting_profile_is_named_if_it_costs_less(requested, monkeypatch, own, offers, found):
     asked: dict[str, Any] = {}
 
-    def suggestions_for(**named):
+    def fitting_profiles(**named):
         asked.update(named)
         return [offer(slug, devices, free) for slug, devices, free, _price in offers]
 
-    monkeypatch.setattr(impact, "suggestions_for", suggestions_for)
+    monkeypatch.setattr(impact, "fitting_profiles", fitting_profiles)
     monkeypatch.setattr(impact, "max_prices", lambda kinds: [own, *(price for *_offer, price in offers)])
     snapshot: Any = "snapshot"
-    assert impact.cheaper_profile(requested, snapshot, frozenset()) == found
+    assert impact.cheaper_profile(requested, snapshot, frozenset(), ()) == found
     assert asked == {
         "team": requested.team, "cluster": requested.cluster, "snapshot": "snapshot",
         "devices": 4, "parallel": 1,
         "chosen": [requested.profile_version.profile], "delivery": "claim",
+        "usages": (), "satisfying": requested.spec,
     }  # fmt: skip
 
 

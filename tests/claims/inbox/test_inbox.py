@@ -100,6 +100,9 @@ def test_approved_claim_stays_approved_after_release(vision, lena):
         (InboxSearch(profile="train-80"), ["sam2", "held"]),
         (InboxSearch(team="vision"), ["sam2", "held", "vision"]),
         (InboxSearch(team="nlp"), []),
+        (InboxSearch("a", team="vision", profile="train-80"), ["sam2", "held"]),
+        (InboxSearch("sam", profile="vision"), []),
+        (InboxSearch("s_m"), []),
         (InboxSearch("nothing such"), []),
     ],
 )

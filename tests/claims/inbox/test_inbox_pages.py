@@ -72,7 +72,7 @@ def test_card_shows_the_impact(client, lena, claim, vision, fra, alice):
 
 
 def test_neither_the_list_nor_the_card_waits_for_the_impact(client, lena, claim, monkeypatch):
-    monkeypatch.setattr(views, "claim_impact", lambda claim: pytest.fail("The impact was read."))
+    monkeypatch.setattr(views, "claim_impact", lambda *_args: pytest.fail("The impact was read."))
     client.force_login(lena)
     assert "sam2" in client.get(INBOX).text
     for headers in ({}, {"HX-Request": "true"}):

@@ -19,7 +19,7 @@ from claims.approvals import pending
 from claims.inbox import bulk, comments
 from claims.inbox.bulk import Decision, decide, preview_decisions, select_requests, total_effects
 from claims.inbox.comments import open_question
-from claims.inbox.impact import past_claims, past_use, queue_sentence, share_of_free
+from claims.inbox.impact import other_claims, past_claims, past_use, queue_sentence, share_of_free
 from claims.inbox.inbox import Inbox, InboxSearch, Item, ItemKind
 from claims.models import (
     Approval,
@@ -728,25 +728,31 @@ def test_bulk_page_needs_a_decision_and_offers_reasons(client, waiting_claim, le
 # What a card tells.
 
 
-def test_queue_counts_the_same_class_and_cluster(waiting_claim, vision, fra, train, alice):
-    assert queue_sentence(waiting_claim) == "No other claim waits for these devices."
+@pytest.fixture
+def sentence_of(waiting_claim):
+    """Return a sentence on the other claims, as they are now."""
+    return lambda sentence: sentence(waiting_claim, other_claims(waiting_claim))
+
+
+def test_queue_counts_the_same_class_and_cluster(sentence_of, vision, fra, train, alice):
+    assert sentence_of(queue_sentence) == "No other claim waits for these devices."
     nlp, osl = make_team("nlp"), make_cluster("osl-1")
     mig = make_profile("mig", spec=make_spec(device_class="mig.nvidia.com"))
     make_claim(nlp, cluster=fra, profile=train)
-    assert queue_sentence(waiting_claim) == "1 other request waits for a decision, 0 of vision."
+    assert sentence_of(queue_sentence) == "1 other request waits for a decision, 0 of vision."
     make_claim(vision, cluster=fra, profile=train)
     make_claim(vision, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
     make_claim(vision, cluster=osl, profile=train)
     make_claim(vision, cluster=fra, profile=mig)
     make_claim(vision, cluster=fra, profile=train, state=ClaimState.ALLOCATED)
     said = "2 other requests wait for a decision, 1 of vision. 1 approved claim waits for a pod."
-    assert queue_sentence(waiting_claim) == said
+    assert sentence_of(queue_sentence) == said
     make_claim(nlp, cluster=fra, profile=train, state=ClaimState.PROVISIONED)
-    assert queue_sentence(waiting_claim).endswith("2 approved claims wait for a pod.")
+    assert sentence_of(queue_sentence).endswith("2 approved claims wait for a pod.")
 
 
-def test_past_claims_counts_the_last_five_by_state(waiting_claim, vision, fra, train, alice, lena, now):
-    assert past_claims(waiting_claim) == "alice has no earlier claim in vision."
+def test_past_claims_counts_the_last_five_by_state(sentence_of, vision, fra, train, alice, lena, now):
+    assert sentence_of(past_claims) == "alice has no earlier claim in vision."
     ends = [
         ClaimState.RELEASED,
         ClaimState.DENIED,
@@ -760,14 +766,14 @@ def test_past_claims_counts_the_last_five_by_state(waiting_claim, vision, fra, t
         Claim.objects.filter(pk=made.pk).update(state_since=now - timedelta(days=days))
 
     over(ends[0], 1)
-    assert past_claims(waiting_claim) == "Last claim of alice: 1 released."
+    assert sentence_of(past_claims) == "Last claim of alice: 1 released."
     for days, state in enumerate(ends[1:], start=2):
         over(state, days)
     over(ClaimState.FAILED, 9)
     over(ClaimState.FAILED, 0.5, team=make_team("nlp"))
     over(ClaimState.PROVISIONED, 0.1)
     words = [ClaimState(state).label.lower() for state in (ends[0], ends[1], ends[3])]
-    assert past_claims(waiting_claim) == f"Last 5 claims of alice: 2 {words[0]}, 2 {words[1]}, 1 {words[2]}."
+    assert sentence_of(past_claims) == f"Last 5 claims of alice: 2 {words[0]}, 2 {words[1]}, 1 {words[2]}."
 
 
 @pytest.mark.parametrize(

@@ -115,8 +115,8 @@ def test_owner_is_told_of_an_eviction_and_of_a_taint(
     }
     admin.create(DEVICE_TAINT_RULE, rule)
     try:
-        assert (
-            "devices has a NoExecute taint" in eventually(lambda: told("train-1"), subject="the taint").body
-        )
+        body = eventually(lambda: told("train-1"), subject="the taint").body
+        assert "devices has a NoExecute taint" in body
+        assert "Kubernetes says: “" in body
     finally:
         admin.delete(DEVICE_TAINT_RULE, "drain-it")

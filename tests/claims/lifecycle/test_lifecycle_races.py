@@ -41,8 +41,8 @@ def held(ask, lena):
 
 
 def used():
-    (standing,) = quota_usage.quota_usage(Quota.objects.all())
-    return standing.used
+    (usage,) = quota_usage.quota_usage(Quota.objects.all())
+    return usage.used
 
 
 @pytest.mark.parametrize("locked", [True, False])

@@ -3,7 +3,7 @@
 import pytest
 from django.urls import reverse
 
-from claims.lifecycle.sharing import sharing_slots
+from claims.lifecycle.consumers import sharing_slots
 from claims.models import Claim
 from claims.observation.observations import observe
 from claims.states import ClaimState

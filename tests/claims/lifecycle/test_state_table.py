@@ -78,7 +78,7 @@ def test_every_state_leads_to_an_end():
 
 
 @pytest.mark.django_db
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(ClaimState), max_size=12))
 def test_any_sequence_of_attempts_leaves_a_path_of_the_table(db, wanted):
     claim = make_claim()

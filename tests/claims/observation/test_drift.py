@@ -110,7 +110,7 @@ def test_without_its_label_the_object_is_still_known_and_billed(mirror, claim):
     lose_label(mirror, "uid-1")
     assert fresh(claim).state == ClaimState.ALLOCATED
     assert claim.allocations.filter(ended_at=None).count() == 2
-    assert code_of(claim) == "unlabelled"
+    assert code_of(claim) == "unlabeled"
     mirror.gone("uid-1", NINE)
     assert fresh(claim).state == ClaimState.FAILED
 

@@ -11,6 +11,7 @@ from claims.observation import drift
 from claims.observation.drift import Drift, find_drift, mirrored_spec_hash, notify_drift
 from claims.observation.observations import observe
 from claims.states import ClaimState
+from cluster.protocol import RESOURCE_CLAIM
 from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
 from notify.models import Notice
 from teams.models import User
@@ -110,7 +111,7 @@ def test_another_specification_is_told_with_both_hashes(claim_in, mirror):
     mirror.claim("sam", claim, spec=make_spec(5))
     text = (
         f"ResourceClaim sam differs from what was approved: its spec is {short(5)}, approved was "
-        f"{short(2)}. Release this claim and ask again."
+        f"{short(2)}. Release this claim and request it again."
     )
     assert trouble(claim) == Drift("edited", text, f"uid-1:{short(5)}")
 
@@ -121,13 +122,13 @@ def test_an_object_made_again_is_told_with_what_can_be_done(claim_in, mirror, co
     mirror.claim("sam", claim, uid="uid-2", spec=make_spec(count))
     same = (
         "ResourceClaim sam was deleted and recreated by somebody other than the portal. It asks for what "
-        "was approved, but it is another object. Release this claim and ask again, or have a platform admin "
-        "accept the new object."
+        "was approved, but it is another object. Release this claim and request it again, or have a "
+        "platform admin accept the new object."
     )
     other = (
         "ResourceClaim sam was deleted and recreated by somebody other than the portal, and "
         f"differs from what was approved: its spec is {short(5)}, approved was {short(2)}. Release this "
-        "claim and ask again."
+        "claim and request it again."
     )
     about = f"uid-2:{short(count)}"
     expected = Drift("replaced", same, about) if count == 2 else Drift("replaced-edited", other, about)
@@ -150,7 +151,7 @@ def test_a_label_that_somebody_took_or_changed_is_told(claim_in, mirror, owner, 
         "The portal's label was removed from ResourceClaim sam. The portal still finds it by its UID; "
         "policies and reports that use the label do not."
     )
-    assert trouble(claim) == Drift("unlabelled", text, about)
+    assert trouble(claim) == Drift("unlabeled", text, about)
 
 
 def test_what_ended_by_a_deletion_says_the_last_line_of_its_history(claim_in, mirror):
@@ -209,7 +210,7 @@ def test_what_is_told_of_many_specifications_is_about_eighty_characters(batch, m
 def test_what_was_done_to_the_template_comes_before_its_claims(batch, mirror):
     mirror.claim("p", batch, uid="p", origin="template", spec=make_spec(4))
     ResourceClaimTemplate.objects.update(owner="")
-    assert trouble(batch).code == "unlabelled"
+    assert trouble(batch).code == "unlabeled"
 
 
 @pytest.mark.parametrize(
@@ -294,8 +295,8 @@ def test_a_settled_claim_shows_the_trouble_as_its_problem_and_no_more_once_it_is
     assert Notice.objects.count() == 2
 
 
-def ended_by(reason, *, status="True", kind="DisruptionTarget"):
-    return {"status": {"conditions": [{"type": kind, "status": status, "reason": reason}]}}
+def ended_by(reason, *, status="True", kind="DisruptionTarget", **more):
+    return {"status": {"conditions": [{"type": kind, "status": status, "reason": reason, **more}]}}
 
 
 @pytest.mark.parametrize(
@@ -323,6 +324,19 @@ def test_owner_is_told_once_why_a_pod_was_stopped(claim_in, mirror, alice, reaso
     assert words in notice.body
 
 
+def test_owner_reads_what_kubernetes_says_about_a_stopped_pod(claim_in, mirror):
+    mirror.claim("sam", claim_in(S.ALLOCATED), result("gpu-0"))
+    message = "The node was low on resource: memory. Threshold quantity: 100Mi."
+    mirror.pod("train-0", claims=["sam"], raw=ended_by("TerminationByKubelet", message=message))
+    tasks.sweep()
+    (notice,) = Notice.objects.filter(key__startswith="disrupted:")
+    assert notice.body == (
+        "The reason: its node ran out of memory or disk, or shuts down. Kubernetes says: “The node was low "
+        "on resource: memory. Threshold quantity: 100Mi.” Start it again, unless a Job or Deployment does. "
+        "The claim stays."
+    )
+
+
 @pytest.mark.parametrize(
     "raw", [{}, ended_by("x", status="False"), ended_by("x", kind="Ready"), {"status": {"conditions": None}}]
 )
@@ -343,7 +357,23 @@ def test_disruption_of_a_template_is_told_and_of_other_namespaces_not(batch, mir
 
 
 def test_claim_that_is_over_tells_of_no_disruption(claim_in, mirror, gateway):
-    mirror.claim("sam", claim_in(S.RELEASING), result("gpu-0"))
+    mirror.claim("sam", claim_in(S.RELEASED), result("gpu-0"))
     mirror.pod("train-0", claims=["sam"], raw=ended_by("EvictionByEvictionAPI"))
     tasks.sweep()
     assert not Notice.objects.filter(key__startswith="disrupted:").exists()
+
+
+def test_owner_of_an_ended_claim_hears_that_its_pod_was_stopped_and_devices_come_back(
+    claim_in, mirror, gateway
+):
+    claim = claim_in(S.RELEASING)
+    mirror.claim("sam", claim, result("gpu-0"))
+    labels = {"gpu.dragoman.dev/claim": str(claim.pk)}
+    metadata = {"name": "sam", "namespace": "vision", "labels": labels, "finalizers": ["keep"]}
+    gateway.put(RESOURCE_CLAIM, {"metadata": metadata, "spec": claim.spec})
+    mirror.pod("train-0", claims=["sam"], raw=ended_by("EvictionByEvictionAPI"))
+    tasks.sweep()
+    (notice,) = Notice.objects.filter(key__startswith="disrupted:")
+    assert "somebody evicted it" in notice.body
+    assert "Its devices are free once it has ended." in notice.body
+    assert "The claim stays" not in notice.body

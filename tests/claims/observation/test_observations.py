@@ -392,10 +392,10 @@ def owned(cluster, *names):
 def test_an_object_leads_to_its_owner_by_label_and_by_uid(claim, template, fra):
     mirrored(claim, owner="")
     mirrored(template, ResourceClaimTemplate, owner="")
-    mirrored(claim, name="labelled", uid="x", owner="any text")
+    mirrored(claim, name="labeled", uid="x", owner="any text")
     assert owned(fra, "vision/sam") == {str(claim.pk)}
     assert owned(fra, "vision/batch") == {str(template.pk)}
-    assert owned(fra, "vision/labelled", "vision/sam") == {"any text", str(claim.pk)}
+    assert owned(fra, "vision/labeled", "vision/sam") == {"any text", str(claim.pk)}
     assert owned(fra, "vision/nothing") == owned(fra, "sam") == owned(fra) == set()
     assert owned(fra, "audio/sam") == owned(make_cluster("osl-1"), "vision/sam") == set()
 

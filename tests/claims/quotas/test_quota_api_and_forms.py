@@ -440,7 +440,7 @@ def test_the_page_of_policies_lists_the_namespaces_of_that_cluster_that_have_the
     client.force_login(root)
     page = reverse("claims:policies", args=["fra-1"])
     context = client.get(page).context
-    assert list(context["labelled"]) == ["closed"]
+    assert list(context["labeled"]) == ["closed"]
     assert [chosen for *_words, chosen in context["policies"]] == [True, True, True]
     assert (context["warn"], context["problem"]) == (False, "")
     one = {"policy": ["gpu-portal-labels", "unknown"], "action": "Warn", "account": " me "}

@@ -41,8 +41,8 @@ def test_a_pod_of_a_device_plugin_leads_to_its_node(page, fra):
 def test_what_has_no_page_is_named_without_a_link(page, vision, fra, train):
     """Under another name than the claim whose label it carries it counts, and the list leaves it out."""
     own = make_claim(vision, cluster=fra, profile=train, state=ClaimState.ALLOCATED)
-    make_unmanaged(fra, "labelled", 1, owner=str(own.pk), origin="portal")
-    assert '<span class="dg-break">vision/labelled</span>' in page()
+    make_unmanaged(fra, "labeled", 1, owner=str(own.pk), origin="portal")
+    assert '<span class="dg-break">vision/labeled</span>' in page()
 
 
 def test_links_are_only_for_those_who_may_follow_them(fra, vision, quota, bob, eve):

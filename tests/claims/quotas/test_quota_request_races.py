@@ -25,8 +25,8 @@ def want(alice, vision, quota):
 
 
 def limit_of(quota):
-    (standing,) = quota_usage.quota_usage([Quota.objects.select_related("team").get(pk=quota.pk)])
-    return standing.limit
+    (usage,) = quota_usage.quota_usage([Quota.objects.select_related("team").get(pk=quota.pk)])
+    return usage.limit
 
 
 @pytest.mark.parametrize("locked", [True, False])
@@ -34,7 +34,7 @@ def test_of_two_who_ask_for_the_same_at_once_the_second_hears_of_the_first(want,
     race = Race(monkeypatch)
     race.hold_before(QuotaRequest.objects, "create")
     if not locked:
-        without_lock(monkeypatch, "claims.quotas.services._lock_team")
+        without_lock(monkeypatch, "claims.quotas.services.lock_team")
     first, second = race.run(want, partial(want, by=lena, key="b"))
     assert race.waited is locked
     assert isinstance(first, QuotaRequest)
@@ -73,7 +73,7 @@ def test_a_limit_that_an_admin_sets_meanwhile_is_not_moved_by_an_approval(
     race = Race(monkeypatch)
     race.hold_after(quota_requests, "request_impact")
     if not locked:
-        without_lock(monkeypatch, "claims.quotas.services._lock_team")
+        without_lock(monkeypatch, "claims.quotas.services.lock_team")
     _approved, saved = race.run(
         partial(services.approve_quota_request, quota_request=asked, by=root),
         partial(services.set_quota, by=other, team=vision, device_class=GPU_CLASS, devices=12),
@@ -93,7 +93,7 @@ def test_a_first_limit_that_an_admin_sets_meanwhile_is_not_moved_by_an_approval(
     race = Race(monkeypatch)
     race.hold_after(quota_requests, "request_impact")
     if not locked:
-        without_lock(monkeypatch, "claims.quotas.services._lock_team")
+        without_lock(monkeypatch, "claims.quotas.services.lock_team")
     _approved, saved = race.run(
         partial(services.approve_quota_request, quota_request=asked, by=root),
         partial(services.set_quota, by=other, team=vision, device_class="mig.nvidia.com", devices=12),

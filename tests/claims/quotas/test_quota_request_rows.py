@@ -445,7 +445,7 @@ def test_the_impact_counts_limits_and_raises_of_all_teams_against_the_devices(
     assert impact.label == GPU_CLASS
     assert (impact.before, impact.after, impact.more) == (9, devices, devices - 9)
     assert (impact.granted, impact.capacity, impact.overcommitted) == (devices + 5 + 3, 18, over)
-    assert impact.standing.quota == quota
+    assert impact.usage.quota == quota
 
 
 @pytest.mark.parametrize("what", ["profile", "claims"])
@@ -457,13 +457,13 @@ def test_the_impact_on_a_profile_or_on_claims_is_of_no_capacity(vision, quota, t
     impact = request_impact(make_quota_request(vision, 5, by=alice, **named))
     assert impact.label == ("train-80" if what == "profile" else "claims")
     assert (impact.before, impact.after, impact.granted, impact.capacity) == (3, 5, None, None)
-    assert (impact.overcommitted, impact.standing.quota) == (0, own)
+    assert (impact.overcommitted, impact.usage.quota) == (0, own)
 
 
 def test_the_impact_on_what_the_team_has_no_quota_of_starts_from_none(vision, quota, alice):
     make_quota(make_team("nlp"), 50, device_class="mig.nvidia.com")
     impact = request_impact(make_quota_request(vision, 5, by=alice, device_class="mig.nvidia.com"))
-    assert (impact.standing, impact.before, impact.more, impact.granted) == (None, 0, 5, 55)
+    assert (impact.usage, impact.before, impact.more, impact.granted) == (None, 0, 5, 55)
 
 
 # Clusters are told once it stands.

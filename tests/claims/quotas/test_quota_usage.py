@@ -11,6 +11,7 @@ from hypothesis import strategies as some
 
 from claims.models import Alternative, Claim, ClaimCharge, Quota, QuotaIncrease, TeamNamespace
 from claims.quotas import resource_quota
+from claims.quotas.counts import class_quotas
 from claims.quotas.quota_usage import quota_breakdown, quota_usage, team_usage
 from claims.states import ClaimState
 from inventory.models import DeviceClass, Pod, ResourceClaim
@@ -82,13 +83,13 @@ def test_claims_of_kubectl_count_as_unmanaged_and_the_portals_own_do_not(vision,
     make_unmanaged(fra, "by-hand", 3)
     make_unmanaged(fra, "gone", 3, gone_at=timezone.now())
     make_unmanaged(fra, "elsewhere", 3, namespace="somebody")
-    make_unmanaged(fra, "labelled", 1, owner=str(own.pk), origin="portal")  # not the object of that claim
+    make_unmanaged(fra, "labeled", 1, owner=str(own.pk), origin="portal")  # not the object of that claim
     (row,) = quota_usage([quota])
     assert (row.held, row.unmanaged, row.free) == (2, 4, 2)
     assert "plus 4 unmanaged" in row.sentence
     assert [(part.use.name, part.devices) for part in quota_breakdown(quota).unmanaged] == [
         ("by-hand", 3),
-        ("labelled", 1),
+        ("labeled", 1),
     ]
 
 
@@ -170,7 +171,7 @@ claims = some.lists(
 
 
 @given(claims=claims, unmanaged=some.lists(amounts, max_size=3), raises=some.lists(amounts, max_size=3))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_parts_add_up_to_the_figure(vision, fra, train, quota, claims, unmanaged, raises):
     Claim.objects.all().delete()
     ResourceClaim.objects.all().delete()
@@ -221,3 +222,30 @@ def test_counting_costs_the_same_for_one_team_and_for_many(
         fill(team)
     with django_assert_num_queries(len(one)):
         assert {row.unmanaged for row in team_usage([vision, *teams]) if row.quota.device_class} == {2}
+
+
+def test_sums_over_device_classes_equal_those_of_each_quota(vision, fra, train):
+    """Profiles, claims at once, requests, ended raises and classes without a quota are left out."""
+    now = timezone.now()
+    large, _small = make_quota(vision, 8), make_quota(vision, 3, device_class="small.nvidia.com")
+    make_raise(large, 4, ends_at=now + timedelta(hours=1))
+    make_raise(large, 32, starts_at=now - timedelta(hours=2), ends_at=now - timedelta(hours=1))
+    profile_quota = make_quota(vision, 64, profile=train)
+    make_raise(profile_quota, 128, ends_at=now + timedelta(hours=1))
+    quota_of_claims(vision, 256)
+    for state in (ClaimState.ALLOCATED, ClaimState.REQUESTED, ClaimState.RELEASED):
+        make_claim(vision, cluster=fra, profile=train, devices=2, state=state)
+    other = make_claim(vision, cluster=fra, profile=train, devices=1, state=ClaimState.APPROVED)
+    other.charges.update(device_class="unlimited.nvidia.com")
+    carrying = make_claim(vision, cluster=fra, profile=train, devices=3, state=ClaimState.APPROVED)
+    carrying.charges.update(carried=2)
+    nlp, empty = make_team("nlp"), make_team("empty")
+    make_quota(nlp, 5)
+    make_claim(nlp, cluster=fra, profile=train, devices=6, state=ClaimState.ALLOCATED)
+    expected = {team.pk: (0, 0) for team in (vision, nlp, empty)}
+    for row in team_usage([vision, nlp, empty]):
+        if row.quota.device_class:
+            held, limit = expected[row.team.pk]
+            expected[row.team.pk] = held + row.held, limit + row.limit
+    assert class_quotas(list(expected)) == expected == {vision.pk: (3, 15), nlp.pk: (6, 5), empty.pk: (0, 0)}
+    assert class_quotas([vision.pk]) == {vision.pk: (3, 15)}

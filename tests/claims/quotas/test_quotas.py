@@ -1,13 +1,25 @@
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from claims.models import Quota
+from claims.models import ProfileVersion, Quota, QuotaIncrease
 from claims.quotas.quota_usage import contributions, team_usage
 from claims.quotas.services import MAX_DEVICES, set_quota
 from claims.states import LIVE, ClaimState
 from core.errors import Forbidden, Invalid
-from tests.factories import GPU_CLASS, make_claim, make_profile, make_quota, make_spec, make_team
+from tests.claims.quotas.test_quota_usage import make_unmanaged
+from tests.factories import (
+    GPU_CLASS,
+    make_claim,
+    make_cluster,
+    make_profile,
+    make_quota,
+    make_spec,
+    make_team,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -81,6 +93,44 @@ def test_teams_do_not_share(vision, fra, train, quota):
     make_quota(nlp, 2)
     make_claim(nlp, cluster=fra, profile=train, devices=2)
     assert {row.team.slug: row.used for row in team_usage([vision, nlp])} == {"vision": 0, "nlp": 2}
+
+
+def test_a_quota_of_a_profile_counts_the_claims_of_all_its_versions(vision, fra, train, quota):
+    make_quota(vision, 10, profile=train)
+    old = train.current
+    make_claim(vision, cluster=fra, profile=train, devices=2)
+    train.current = ProfileVersion.objects.create(
+        profile=train, number=2, spec=old.spec, spec_hash=old.spec_hash, scalable=old.scalable
+    )
+    train.save(update_fields=["current"])
+    make_claim(vision, cluster=fra, profile=train, devices=3)
+    assert {row.label: row.used for row in team_usage([vision])} == {GPU_CLASS: 5, "train-80": 5}
+
+
+def test_several_teams_count_as_each_alone(vision, train):
+    teams = [vision, make_team("nlp"), make_team("audio")]
+    now = timezone.now()
+    osl = make_cluster("osl-1", teams=tuple(teams))
+    for number, team in enumerate(teams, 1):
+        row = make_quota(team, 10 * number)
+        make_quota(team, 20, profile=train)
+        Quota.objects.create(team=team, devices=30, counts=Quota.Counts.CLAIMS)
+        for state in (ClaimState.REQUESTED, ClaimState.ALLOCATED, ClaimState.RELEASED):
+            make_claim(team, cluster=osl, profile=train, devices=number, state=state)
+        make_unmanaged(osl, f"unmanaged-{number}", number, namespace=team.slug)
+        QuotaIncrease.objects.create(
+            quota=row, devices=number, starts_at=now, ends_at=now + timedelta(days=1)
+        )
+    alone = [figures for team in teams for figures in figures_of([team])]
+    assert sorted(alone) == sorted(figures_of(teams))
+    assert ("audio", GPU_CLASS, 33, 3, 3, 3) in alone
+
+
+def figures_of(teams):
+    return [
+        (row.team.slug, row.label, row.limit, row.held, row.reserved, row.unmanaged)
+        for row in team_usage(teams)
+    ]
 
 
 def test_contributions_add_up_to_the_figure_and_cost_two_queries(

@@ -186,7 +186,7 @@ steps = some.lists(some.tuples(actions, some.integers(0, 1), some.integers(1, 6)
 @example(steps=[("ask", 0, 6), ("hand", 0, 3), ("hand", 1, 3), ("approve", 0, 1), ("hand", 1, 2)])
 @example(steps=[("hand", 1, 6), ("ask", 0, 2), ("limit", 0, 1), ("approve", 0, 1), ("hand", 0, 1)])
 @example(steps=[("raise", 0, 3), ("hand", 0, 6), ("ask", 1, 5), ("raise", 0, 1), ("approve", 0, 1)])
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_together_admit_what_the_limit_says_and_never_more(two, ask, vision, fra, osl, quota, steps):
     """By hand and through the portal alike; what was reserved is delivered whatever was done by hand."""
     for rows in (Claim.objects.all(), ResourceClaim.objects.all(), QuotaIncrease.objects.all()):

@@ -301,8 +301,8 @@ def test_the_page_shows_ten_teams_and_first_those_whose_quota_could_not_be_writt
     shown = [[row.team_namespace.namespace for row in page.context["rows"]] for page in (first, second)]
     names = [*(f"team-{number:02}" for number in range(11)), "vision"]
     assert shown == [["team-11", *names[:9]], names[9:]]
-    assert "1 quota could not be written; listed first." in first.text
-    assert "1 quota could not be written; listed first." in second.text
+    assert "1 quota could not be written. It is listed first." in first.text
+    assert "1 quota could not be written. It is listed first." in second.text
     assert [line.free for line in second.context["rows"][1].lines] == [11]
 
 

@@ -160,8 +160,8 @@ def test_what_is_settled_is_free_for_others(ask, lena, quota, slice_10, parts, t
     told.claim("mine", claim, result("gpu-0-mig-1", request="gpu/slice-10"))
     assert ask(devices=8).devices == 8
     told.claim("mine", claim)  # the devices went back while another took the room: shown as over
-    (standing,) = quota_usage.quota_usage([quota])
-    assert standing.over == 8
+    (usage,) = quota_usage.quota_usage([quota])
+    assert usage.over == 8
 
 
 def test_claims_of_a_template_settle_one_by_one(ask, lena, slice_10, parts, told):

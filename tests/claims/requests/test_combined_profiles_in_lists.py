@@ -115,7 +115,7 @@ def test_approvers_see_all_of_them_in_list_card_and_notice(client, lena, both):
 def test_approval_page_suggests_no_single_profile_for_a_combination(client, lena, ask, both, monkeypatch):
     chosen = []
     monkeypatch.setattr(
-        "claims.inbox.impact.suggestions_for", lambda **fields: chosen.append(fields["chosen"]) or []
+        "claims.inbox.impact.fitting_profiles", lambda **fields: chosen.append(fields["chosen"]) or []
     )
     client.force_login(lena)
     single = ask(name="single")

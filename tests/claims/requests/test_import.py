@@ -36,6 +36,13 @@ def fields_of(url):
     return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
 
 
+def test_fields_of_which_one_is_required_are_not_optional(client, alice, vision):
+    client.force_login(alice)
+    page = client.get(reverse("claims:request_import")).text
+    assert "Or a file" in page
+    assert "optional" not in page
+
+
 def test_what_the_portal_writes_fills_the_form_again(client, ask, alice):
     claim = ask(devices=3, delivery="template", parallel=2, name="sam2")
     client.force_login(alice)

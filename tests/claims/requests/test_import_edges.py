@@ -11,12 +11,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.models import Approval, Claim, Draft, Profile
-from claims.requests.draft_views import draft_profiles, draft_query, editor_fields, form_url, typed_fields
+from claims.requests.draft_views import draft_profiles, draft_query, typed_fields
 from claims.requests.forms import RequestForm
 from claims.requests.manifest_import import ImportedSpec, import_claims, read_documents, requested_specs
 from claims.requests.services import save_draft
 from claims.requests.suggestions import suggestions_for
-from claims.requests.views import form_as_query, preview_query, without_removed_row
+from claims.requests.views import editor_fields, form_as_query, form_url, preview_query, without_removed_row
 from claims.states import ClaimState
 from core.errors import Invalid
 from dra.manifests import resource_claim, resource_claim_template, to_yaml

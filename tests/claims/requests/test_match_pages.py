@@ -1,5 +1,6 @@
 """The funnel of the request form: steps that open, what would help, alternatives; and the same in the API."""
 
+import re
 from decimal import Decimal
 
 import pytest
@@ -195,6 +196,53 @@ def test_other_profiles_that_fit_become_alternatives_by_a_tick(client, alice, re
     client.post(FORM, ticked | {"delivery": "claim", "duration": "24h", "key": "k"})
     claim = Claim.objects.get()
     assert [one.name for one in claim.alternatives.all()] == ["gpu/train-80", "gpu/any-gpu"]
+
+
+def buttons(page):
+    return re.findall(r'<button[^>]*name="(use_\w+)" value="([^"]*)"', page)
+
+
+def test_a_line_that_helps_has_a_button_that_requests_fewer_devices(client, alice, request_fields):
+    client.force_login(alice)
+    many = request_fields | {"profile": "any-gpu", "devices": "3"}
+    panel = client.get(PANEL, many).text
+    assert "With 1 device instead of 3: <b>fits now</b>" in " ".join(panel.split())
+    assert ("use_devices", "1") in buttons(panel)
+    page = client.post(FORM, many | {"use_devices": "1", "reason": "Kept."}).text
+    assert 'name="devices" min="1" max="1024" value="1"' in page
+    assert "Kept." in page
+    assert "Does not fit now" not in page
+    assert not Claim.objects.exists()
+
+
+def test_a_profile_that_fits_can_be_requested_instead(client, alice, request_fields):
+    client.force_login(alice)
+    [(name, value)] = [
+        row for row in buttons(client.get(PANEL, request_fields).text) if row[0] == "use_profile"
+    ]
+    assert value == f"any-gpu:{request_fields['devices']}"
+    sent = request_fields | {name: value, "alternatives": ["any-gpu", "train-80"]}
+    page = client.post(FORM, sent).text
+    assert 'name="profile" value="any-gpu" checked' in page
+    assert 'name="alternatives" value="any-gpu"' not in page
+    assert not Claim.objects.exists()
+
+
+@pytest.mark.parametrize("value", ["", ":", "nothing:2", "any-gpu:many"])
+def test_a_forged_value_of_a_button_shows_the_form_with_its_problem(client, alice, request_fields, value):
+    client.force_login(alice)
+    assert client.post(FORM, request_fields | {"use_profile": value}).status_code == 200
+    assert not Claim.objects.exists()
+
+
+def test_conditions_of_the_profile_say_who_can_change_them(client, alice, root, vision, request_fields):
+    client.force_login(alice)
+    sentence = "The profile sets these conditions."
+    assert sentence in client.get(PANEL, request_fields).text
+    client.force_login(root)
+    page = client.get(PANEL, request_fields).text
+    assert sentence not in page
+    assert reverse("claims:profile_edit", args=["train-80"]) in page
 
 
 def test_alternatives_keep_their_order_and_survive_a_mistake(client, alice, request_fields):

@@ -5,7 +5,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404
 
 from claims.access import may_request
-from claims.lifecycle.sharing import MAX_CONSUMERS, SharingSlots, sharing_slots
+from claims.lifecycle.consumers import MAX_CONSUMERS, SharingSlots, sharing_slots
 from claims.models import Approval, Claim, Delivery
 from claims.observation.observations import observe
 from claims.requests.preview import preview

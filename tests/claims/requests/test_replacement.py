@@ -29,7 +29,7 @@ def old(ask, lena):
 
 
 def used(*rows):
-    return [standing.used for standing in quota_usage.quota_usage(rows)]
+    return [usage.used for usage in quota_usage.quota_usage(rows)]
 
 
 def test_only_what_is_more_counts_until_the_old_one_is_over(ask, old, quota, vision, train):

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.django_db
 
 
 def used(quota):
-    (standing,) = quota_usage.quota_usage([quota])
-    return standing.used
+    (usage,) = quota_usage.quota_usage([quota])
+    return usage.used
 
 
 def change(claim, by, **wanted):

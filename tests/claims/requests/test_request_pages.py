@@ -205,6 +205,15 @@ def test_a_request_without_a_cluster_goes_where_it_fits(client, alice, request_f
     assert Claim.objects.get().cluster == lab
 
 
+def test_only_a_cluster_with_free_devices_has_a_button(client, alice, request_fields, lab, train):
+    client.force_login(alice)
+    assert "Use lab-2</button>" in client.get(PANEL, request_fields).text
+    stored(lab, train, matching=80, free=0, nodes=0, most=0)
+    part = client.get(PANEL, request_fields).text
+    assert "lab-2: <b>0</b> of 80 free" in part
+    assert "Use lab-2</button>" not in part
+
+
 def test_a_request_for_any_cluster_sent_twice_is_one_claim(client, alice, request_fields, lab, fra, train):
     client.force_login(alice)
     first = client.post(FORM, request_fields | {"cluster": ""})

@@ -80,6 +80,7 @@ def test_a_request_writes_every_column_of_its_row(ask, alice, vision, fra, train
         "approved_hash": "",
         "original_request": None,
         "expires_at": None,
+        "evict_at": None,
         "object_uid": "",
         "problem": "",
         "observation_hash": "",

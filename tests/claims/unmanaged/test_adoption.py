@@ -116,6 +116,7 @@ def test_every_column_of_an_adopted_claim(
         "observation_hash": "",
         "replaces_id": None,
         "carried": 0,
+        "evict_at": None,
     }
     charges = list(claim.charges.values_list("device_class", "devices", "settled", "carried"))
     assert charges == [("gpu.nvidia.com", 2, None, 0)]
@@ -427,7 +428,7 @@ def test_the_lines_that_are_shown_say_what_adopting_does(row, vision, train, quo
     Quota.objects.filter(device_class="gpu.nvidia.com").delete()
     lines = {line.label: line for line in adoption_lines(row, vision, train)}
     missing = lines["gpu.nvidia.com"]
-    assert (missing.standing, missing.needs, missing.fits) == (None, 2, False)
+    assert (missing.usage, missing.needs, missing.fits) == (None, 2, False)
     assert missing.sentence == "vision has no quota for gpu.nvidia.com devices."
 
 

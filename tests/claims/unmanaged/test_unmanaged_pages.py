@@ -44,7 +44,7 @@ def page_of(client, person, path=LIST):
 
 def test_what_no_claim_owns_is_listed_and_what_one_owns_is_not(client, alice, vision, fra, train):
     mine = make_claim(vision, by=alice, cluster=fra, name="of-portal", object_uid="uid-known")
-    make_unmanaged(fra, "labelled", owner=str(mine.pk), origin="portal")
+    make_unmanaged(fra, "labeled", owner=str(mine.pk), origin="portal")
     make_unmanaged(fra, "known", uid="uid-known")
     make_unmanaged(fra, "by-hand", held=("gpu-0", "gpu-1"))
     make_unmanaged(fra, "stray", owner="0190f5d4-0000-7000-8000-000000000000", origin="portal")
@@ -53,7 +53,7 @@ def test_what_no_claim_owns_is_listed_and_what_one_owns_is_not(client, alice, vi
     assert "by-hand" in text
     assert "stray" in text
     assert "unknown label" in text
-    assert not [name for name in (">labelled<", ">known<", ">over<") if name in text]
+    assert not [name for name in (">labeled<", ">known<", ">over<") if name in text]
 
 
 def test_a_label_of_a_claim_of_another_namespace_makes_nothing_the_portals(client, alice, vision, fra, eve):

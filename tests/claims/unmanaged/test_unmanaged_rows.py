@@ -3,6 +3,7 @@
 import csv
 import html
 import io
+import re
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
@@ -254,7 +255,7 @@ def several(fra, audio, vision):
 
 
 def csv_of(client, path, **query):
-    lines = b"".join(client.get(f"{path}?{urlencode({'format': 'csv', **query})}")).decode()
+    lines = b"".join(client.get(f"{path}?{urlencode({'format': 'csv', **query}, doseq=True)}")).decode()
     return list(csv.reader(io.StringIO(lines)))
 
 
@@ -371,8 +372,8 @@ def test_templates_have_a_list_of_their_own_with_what_they_ask_for(client, root,
         ["tpl-1", "2", "vision", "vision", "fra-1", at.format(12)],
     ]
     assert [line[0] for line in csv_of(client, f"{LIST}templates/", team="audio")[1:]] == ["tpl-2"]
-    shown = client.get(f"{LIST}templates/").context["rows"]
-    assert [(row.name, asked) for row, asked in shown] == [("tpl-2", 2), ("tpl-1", 2)]
+    shown = client.get(f"{LIST}templates/").context["listing"].loaded
+    assert [(row.name, row.requested) for row in shown] == [("tpl-2", 2), ("tpl-1", 2)]
 
 
 # The pages.
@@ -470,6 +471,16 @@ def test_an_empty_list_says_so(client, alice, fra, path, title, text):
 
 def test_the_list_shows_its_rows_newest_first(client, root, several):
     client.force_login(root)
-    shown = client.get(LIST).context["unmanaged_claims"]
-    assert [one.row.name for one in shown] == ["plain", "of-audio", "full", "undated"]
-    assert [one.requested_devices for one in shown] == [2, 2, 3, 2]
+    shown = client.get(LIST).context["listing"].loaded
+    assert [row.name for row in shown] == ["plain", "of-audio", "full", "undated"]
+    assert [row.requested for row in shown] == [2, 2, 3, 2]
+
+
+def test_the_table_shows_what_the_csv_has(client, root, several):
+    client.force_login(root)
+    columns = ["name", "origin", "state", "requested", "held", "pods", "team", "namespace", "cluster"]
+    page = client.get(LIST, {"col": columns}).text
+    table = page[page.index("<tbody>") : page.index("</tbody>")]
+    rows = re.findall("<tr>(.*?)</tr>", table, re.DOTALL)
+    cells = [[html.unescape(re.sub("<[^>]+>", "", cell)) for cell in row.split("</td>")[:-1]] for row in rows]
+    assert cells == csv_of(client, LIST, col=columns)[1:] != []

@@ -10,17 +10,17 @@ from tests.factories import make_claim
 from tests.usage.conftest import NOON, hold, price
 from usage.cost import Cost
 from usage.rates import RateCard
-from usage.reports import claim_allocations, statement
+from usage.reports import claim_allocations, claim_cost
 
 HOUR = timedelta(hours=1)
 
 
 def of(claim, *, expires_at, now=NOON):
     claim.expires_at = expires_at
-    return statement(claim, claim_allocations(claim), RateCard.load(), now=now)
+    return claim_cost(claim, claim_allocations(claim), RateCard.load(), now=now)
 
 
-def test_statement_adds_open_and_ended_allocations(claim):
+def test_cost_adds_open_and_ended_allocations(claim):
     price("2")
     price("3", since=NOON + 2 * HOUR)
     hold(claim, NOON - 5 * HOUR, NOON - 4 * HOUR)
@@ -49,6 +49,15 @@ def test_only_future_expiry_is_projected(claim, end, projected):
     assert (found.projected and found.projected.amounts) == projected
 
 
+def test_ended_claim_whose_pods_still_hold_devices_is_billed_and_not_projected(claim):
+    price("2")
+    hold(claim, NOON - HOUR)
+    claim.state = ClaimState.RELEASING
+    found = of(claim, expires_at=NOON + HOUR)
+    assert (found.so_far.amounts, found.per_hour.amounts) == ({"EUR": Decimal("2.00")},) * 2
+    assert (found.is_held, found.projected) == (True, None)
+
+
 def test_claim_without_devices_has_no_price_per_hour_or_projection(claim):
     price("2")
     hold(claim, NOON - 2 * HOUR, NOON - HOUR)
@@ -57,7 +66,7 @@ def test_claim_without_devices_has_no_price_per_hour_or_projection(claim):
     assert (found.is_held, found.was_held) == (False, True)
 
 
-def test_a_claim_that_held_nothing_has_an_empty_statement(claim):
+def test_a_claim_that_held_nothing_costs_nothing(claim):
     found = of(claim, expires_at=NOON + HOUR)
     assert (found.lines, found.so_far, found.per_hour, found.projected) == ([], Cost(), Cost(), None)
     assert (found.is_held, found.was_held) == (False, False)

@@ -1,0 +1,120 @@
+"""What platform admins have set, as documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC
+from typing import Any
+
+from claims.catalogue.yaml_export import document as profile_document
+from claims.catalogue.yaml_export import exported as exported_profiles
+from claims.models import ApprovalRule, Quota
+from core.times import spell_duration
+from core.yaml_documents import API_VERSION
+from dra.manifests import to_yaml
+from inventory.clusters import masked_url
+from inventory.models import Cluster
+from teams.models import Team
+from usage.models import Rate
+
+CLUSTER, TEAM, RULE, RATE = "Cluster", "Team", "ApprovalRule", "Rate"
+
+
+def exported() -> list[dict[str, Any]]:
+    """Return all documents, in the order in which they are applied."""
+    return [
+        *(cluster_document(cluster) for cluster in Cluster.objects.defer("credentials").order_by("name")),
+        *(dict(profile_document(definition)) for definition in exported_profiles()),
+        *(team_document(team) for team in Team.objects.filter(archived_at=None).order_by("slug")),
+        *(
+            rule_document(rule)
+            for rule in ApprovalRule.objects.select_related("team", "profile").order_by(
+                "team__slug", "profile__slug"
+            )
+        ),
+        *(
+            rate_document(rate)
+            for rate in Rate.objects.select_related("cluster").order_by("product", "valid_from", "pk")
+        ),
+    ]
+
+
+def _document(kind: str, **values: Any) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": kind, **values}
+
+
+def filled(**values: Any) -> dict[str, Any]:
+    """Return the values that are set."""
+    return {key: value for key, value in values.items() if value not in (None, "", 0, False)}
+
+
+def cluster_document(cluster: Cluster) -> dict[str, Any]:
+    """Return the document of a cluster; an address with a password in it is left out."""
+    addresses = {"prometheus": cluster.prometheus_url, "exporter": cluster.metrics_url}
+    open_addresses = {key: url for key, url in addresses.items() if url == masked_url(url)}
+    return _document(
+        CLUSTER,
+        name=cluster.name,
+        title=cluster.title,
+        readOnly=cluster.read_only,
+        writeQuotas=cluster.write_quotas,
+        endPolicy=cluster.end_policy,
+        **open_addresses,
+    )
+
+
+def team_document(team: Team) -> dict[str, Any]:
+    members = team.memberships.select_related("user").order_by("user__username")
+    namespaces = team.namespaces.select_related("cluster").order_by("cluster__name")
+    quotas = team.quotas.select_related("profile").order_by("counts", "device_class", "profile__slug")
+    return _document(
+        TEAM,
+        slug=team.slug,
+        title=team.title,
+        members={member.user.username: member.role for member in members},
+        namespaces={row.cluster.name: row.namespace for row in namespaces},
+        quotas=[{**quota_key(quota), **quota_limits(quota)} for quota in quotas],
+    )
+
+
+def quota_key(quota: Quota) -> dict[str, str]:
+    """Return what the quota counts, as a document names it."""
+    if quota.profile is not None:
+        return {"profile": quota.profile.slug}
+    return {"deviceClass": quota.device_class} if quota.device_class else {}
+
+
+def quota_limits(quota: Quota) -> dict[str, int]:
+    if quota.counts == Quota.Counts.CLAIMS:
+        return {"claims": quota.devices}
+    return {"devices": quota.devices, **filled(guaranteed=quota.guaranteed)}
+
+
+def rule_document(rule: ApprovalRule) -> dict[str, Any]:
+    return _document(
+        RULE,
+        **filled(
+            team=rule.team.slug if rule.team else "",
+            profile=rule.profile.slug if rule.profile else "",
+            approval=str(rule.approval),
+            automaticDevices=rule.automatic_devices,
+            automaticDuration=rule.automatic_duration and spell_duration(rule.automatic_duration),
+            selfApproval=rule.self_approval,
+            escalateAfter=rule.escalate_after and spell_duration(rule.escalate_after),
+        ),
+    )
+
+
+def rate_document(rate: Rate) -> dict[str, Any]:
+    return _document(
+        RATE,
+        title=rate.title,
+        **filled(product=rate.product, driver=rate.driver, cluster=rate.cluster.name if rate.cluster else ""),
+        perHour=f"{rate.per_hour.normalize():f}",
+        currency=rate.currency,
+        validFrom=rate.valid_from.astimezone(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def config_file(documents: Iterable[dict[str, Any]]) -> str:
+    return to_yaml(*documents)

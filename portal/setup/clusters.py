@@ -1,0 +1,486 @@
+"""
+Pages of platform admins for a cluster: add it, check it, its telemetry, its credentials, pause and remove it.
+
+`inventory.clusters` decides and records; `manage.py cluster` calls the same functions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.core.files.uploadedfile import UploadedFile
+from django.core.validators import MaxLengthValidator, RegexValidator
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from claims.models import Claim, TeamNamespace, WrittenQuota
+from claims.states import DELIVERED, UNDELIVERED
+from cluster.checkup import CheckupVerdict, manifest
+from cluster.credentials import FLATTEN, Credentials, from_kubeconfig, from_token
+from core.errors import Invalid, PortalError
+from core.models import recorded_changes
+from inventory.clusters import (
+    add_cluster,
+    change_cluster,
+    check_cluster,
+    credentials_expiry,
+    masked_url,
+    remove_cluster,
+    renew_credentials,
+    set_enabled,
+)
+from inventory.models import Cluster, Device, Node
+from inventory.states import EndPolicy
+from teams.access import require_admin, user_of
+from usage.collect import read_source
+from usage.models import Collection, Rate
+from usage.samples import TelemetryUnavailable, measurements
+
+CHANGES = 10
+MAX_KUBECONFIG = 256 * 1024  # characters
+SECRETS = ("kubeconfig", "token")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the portal may do in a cluster."""
+
+    label: str
+    text: str
+    read_only: bool = False
+    write_quotas: bool = False
+    evict_pods: bool = False
+
+    @property
+    def manifest(self) -> str:
+        return manifest(read_only=self.read_only, write_quotas=self.write_quotas, evict_pods=self.evict_pods)
+
+    @property
+    def modes(self) -> dict[str, str | bool]:
+        """Return the columns of a new cluster; nobody is evicted before an admin has chosen that."""
+        policy = EndPolicy.ASK if self.evict_pods else EndPolicy.RUN
+        return {
+            "read_only": self.read_only,
+            "write_quotas": self.write_quotas,
+            "end_policy": policy.value,
+        }
+
+
+SCOPES = {
+    "full": Scope("Full", "Creates and deletes claims. Reads no secrets, writes no pods."),
+    "quotas": Scope(
+        "Full, with quotas",
+        "Also writes a ResourceQuota to the namespace of each team, so that the limits hold for kubectl too.",
+        write_quotas=True,
+    ),
+    "evict": Scope(
+        "Full, with eviction",
+        "Also evicts pods that hold devices after the end of their claim, once an admin has agreed.",
+        evict_pods=True,
+    ),
+    "quotas-evict": Scope(
+        "Full, with both", "Writes quotas and evicts pods.", write_quotas=True, evict_pods=True
+    ),
+    "read-only": Scope("Read-only", "Shows devices, claims and cost. Creates nothing.", read_only=True),
+}
+
+
+def scope_of(cluster: Cluster) -> str:
+    """Return the key of the permissions that the settings of a cluster need."""
+    needed = (cluster.read_only, cluster.write_quotas, cluster.end_policy != EndPolicy.RUN)
+    scopes = ((key, (scope.read_only, scope.write_quotas, scope.evict_pods)) for key, scope in SCOPES.items())
+    return "read-only" if cluster.read_only else next(key for key, modes in scopes if modes == needed)
+
+
+class SecretText(forms.Textarea):
+    """A text that is never sent back to the browser, as with a password."""
+
+    def format_value(self, value: Any) -> str:
+        return ""
+
+
+class CredentialsForm(forms.Form):
+    """A kubeconfig as text or file, or address, CA and token of a service account."""
+
+    kubeconfig = forms.CharField(
+        label="Kubeconfig",
+        required=False,
+        validators=[MaxLengthValidator(MAX_KUBECONFIG)],
+        widget=SecretText({"rows": 6, "spellcheck": "false", "autocomplete": "off"}),
+        help_text=f"Of “{FLATTEN}”. It is stored encrypted and not shown again.",
+    )
+    file = forms.FileField(label="or its file", required=False)
+    context = forms.CharField(
+        label="Context",
+        required=False,
+        max_length=253,
+        help_text="Of the kubeconfig. Empty: its current one.",
+    )
+    server = forms.CharField(
+        label="API server", required=False, max_length=400, help_text="Such as https://10.40.0.10:6443."
+    )
+    authority = forms.CharField(
+        label="Certificate of its CA",
+        required=False,
+        max_length=64 * 1024,
+        widget=forms.Textarea({"rows": 3, "spellcheck": "false"}),
+        help_text="PEM or base64. Empty: the certificates that this server trusts.",
+    )
+    token = forms.CharField(
+        label="Token",
+        required=False,
+        max_length=16 * 1024,
+        widget=forms.PasswordInput({"autocomplete": "off"}),
+        help_text="Of “kubectl create token”. It is stored encrypted and not shown again.",
+    )
+
+    @sensitive_variables()
+    def clean(self) -> dict[str, Any]:
+        fields = dict(super().clean() or {})
+        try:
+            fields["credentials"] = self.read_credentials(fields)
+        except Invalid as refusal:
+            problem = refusal.message
+        else:
+            return fields
+        self.add_error(
+            "token" if fields.get("token") else "kubeconfig", problem
+        )  # outside: no trace of a secret
+        return fields
+
+    @sensitive_variables()
+    def read_credentials(self, fields: dict[str, Any]) -> Credentials:
+        text = fields.get("kubeconfig") or read_upload(fields.get("file"))
+        token = fields.get("token", "")
+        if text and token:
+            raise Invalid("Give either a kubeconfig or a token, not both.")
+        if token:
+            return from_token(fields.get("server", ""), token, authority=fields.get("authority", ""))
+        if not text:
+            raise Invalid("Paste a kubeconfig, choose its file, or give an API server with a token.")
+        return from_kubeconfig(text, context=fields.get("context", ""))
+
+
+@sensitive_variables()
+def read_upload(file: UploadedFile | None) -> str:  # type: ignore[type-arg]  # not generic while it runs
+    """Return the text of a file; empty without one. Raises Invalid."""
+    if file is None:
+        return ""
+    if (file.size or 0) > MAX_KUBECONFIG:
+        raise Invalid(f"The file is larger than {MAX_KUBECONFIG // 1024} KiB, so it is no kubeconfig.")
+    try:
+        return str(file.read(), "utf-8")
+    except UnicodeDecodeError:
+        pass  # left before raising: the error holds the text
+    raise Invalid("The file is not text.")
+
+
+class ClusterForm(CredentialsForm):
+    field_order = ("name", "title")
+
+    name = forms.CharField(
+        label="Name",
+        max_length=40,
+        validators=[
+            RegexValidator(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "Lower-case letters, digits and hyphens.")
+        ],
+        help_text="Lower-case letters, digits and hyphens. It cannot be changed later.",
+    )
+    title = forms.CharField(
+        label="Title",
+        max_length=80,
+        required=False,
+        help_text="Shown beside the name, such as “Frankfurt, hall 2”.",
+    )
+
+
+class AboutForm(forms.Form):
+    title = ClusterForm.base_fields["title"]
+    read_only = forms.BooleanField(
+        label="Read-only",
+        required=False,
+        help_text="Shows devices, claims and cost. New requests for this cluster are refused.",
+    )
+    end_policy = forms.ChoiceField(
+        label="End policy",
+        choices=EndPolicy.choices,
+        help_text="What happens to pods that still hold devices when their claim ends. A profile may say "
+        "otherwise. Evicting needs a permission that the checks show.",
+    )
+
+
+def about_form(cluster: Cluster, data: QueryDict | None = None) -> AboutForm:
+    names = ("title", "read_only", "end_policy")
+    return AboutForm(data, initial={name: getattr(cluster, name) for name in names})
+
+
+class MaskedUrl(forms.TextInput):
+    """An address, shown without its user and password."""
+
+    def format_value(self, value: Any) -> str:
+        return masked_url(str(value or ""))
+
+
+class TelemetryForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic while it runs
+    """The addresses of telemetry. What is sent back as it was shown stays as it is stored."""
+
+    class Meta:
+        model = Cluster
+        fields = ("prometheus_url", "metrics_url")
+        labels = {"prometheus_url": "Prometheus", "metrics_url": "dcgm-exporter"}
+        widgets = {"prometheus_url": MaskedUrl, "metrics_url": MaskedUrl}
+        help_texts = {
+            "prometheus_url": "Such as http://prometheus.monitoring:9090. Empty: no Prometheus.",
+            "metrics_url": "Its /metrics, where there is no Prometheus.",
+        }
+
+    def clean_prometheus_url(self) -> str:
+        return self.typed_or_stored("prometheus_url")
+
+    def clean_metrics_url(self) -> str:
+        return self.typed_or_stored("metrics_url")
+
+    def typed_or_stored(self, name: str) -> str:
+        typed, stored = str(self.cleaned_data[name]), str(self.initial[name])
+        return stored if typed == masked_url(stored) else typed
+
+
+@sensitive_post_parameters(*SECRETS)
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def cluster_add(request: HttpRequest) -> HttpResponse:
+    """Show the permissions to apply and the form of the credentials; POST connects and adds the cluster."""
+    by = user_of(request)
+    require_admin(by)
+    scope = request.POST.get("scope") or request.GET.get("scope", "")
+    scope = scope if scope in SCOPES else "full"
+    if "download" in request.GET:
+        response = HttpResponse(SCOPES[scope].manifest, content_type="application/yaml")
+        response["Content-Disposition"] = f'attachment; filename="dragoman-{scope}.yaml"'
+        return response
+    form = ClusterForm(request.POST or None, request.FILES or None)
+    status = 200
+    if request.method == "POST":
+        status = 422
+        if form.is_valid():
+            name, title = form.cleaned_data["name"], form.cleaned_data["title"]
+            problem = ""
+            try:
+                credentials = form.cleaned_data["credentials"]
+                add_cluster(name=name, credentials=credentials, by=by, title=title, **SCOPES[scope].modes)
+            except PortalError as refusal:
+                problem, status = refusal.message, refusal.status
+            except ValidationError as refusal:
+                problem = " ".join(refusal.messages)
+            if not problem:
+                messages.success(request, f"{name} is connected. Its devices appear within a minute.")
+                return redirect("setup:cluster", name)
+            form.add_error(None, problem)
+    page = {"form": form, "scope": scope, "scopes": SCOPES, "rbac": SCOPES[scope].manifest}
+    return render(request, "setup/cluster_add.html", page, status=status)
+
+
+def cluster_for(request: HttpRequest, name: str) -> Cluster:
+    """Return the cluster; 403 for anybody but platform admins."""
+    require_admin(user_of(request))
+    return get_object_or_404(Cluster.objects.defer("credentials"), name=name)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def cluster_settings(request: HttpRequest, name: str) -> HttpResponse:
+    """Show everything that an admin can change of a cluster; POST changes title and mode."""
+    cluster = cluster_for(request, name)
+    form = about_form(cluster, request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            change_cluster(name=name, by=user_of(request), **form.cleaned_data)
+        except PortalError as refusal:
+            form.add_error(None, refusal.message)
+            return settings_page(request, cluster, about=form, status=refusal.status)
+        messages.success(request, f"{name} saved.")
+        return redirect("setup:cluster", name)
+    return settings_page(request, cluster, about=form, status=422 if form.errors else 200)
+
+
+def settings_page(
+    request: HttpRequest,
+    cluster: Cluster,
+    *,
+    about: AboutForm | None = None,
+    telemetry: TelemetryForm | None = None,
+    test: TelemetryTest | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    about = about or about_form(cluster)
+    scope = scope_of(cluster)
+    page = {
+        "cluster": cluster,
+        "about": about,
+        "telemetry": telemetry or TelemetryForm(instance=cluster),
+        "test": test,
+        "collection": Collection.objects.filter(cluster=cluster).first(),
+        "rbac": SCOPES[scope].manifest,
+        "scope": scope,
+        "expires_at": credentials_expiry(cluster),
+        "namespaces": TeamNamespace.objects.filter(cluster=cluster).count(),
+        "changes": recorded_changes(cluster)[:CHANGES],
+    }
+    return render(request, "setup/cluster.html", page, status=status)
+
+
+@never_cache
+@require_safe
+def cluster_checks(request: HttpRequest, name: str) -> HttpResponse:
+    """Connect to the cluster and show what works; the settings page fetches it once it is open."""
+    cluster_row = cluster_for(request, name)
+    try:
+        findings, problem = check_cluster(cluster_row), ""
+    except PortalError as refusal:
+        findings, problem = [], refusal.message
+    failed = sum(finding.verdict == CheckupVerdict.BAD for finding in findings) + bool(problem)
+    page = {
+        "cluster": cluster_row,
+        "problem": problem,
+        "failed": failed,
+        "open": sorted(
+            (finding for finding in findings if finding.verdict != CheckupVerdict.GOOD),
+            key=lambda finding: finding.verdict != CheckupVerdict.BAD,
+        ),
+        "passed": [finding for finding in findings if finding.verdict == CheckupVerdict.GOOD],
+    }
+    part = "#checks" if request.headers.get("HX-Request") == "true" else ""
+    return render(request, f"setup/cluster_checks.html{part}", page)
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryTest:
+    """Devices with a measurement now and devices that the cluster publishes; or why it could not be read."""
+
+    measured: int = 0
+    published: int = 0
+    problem: str = ""
+
+
+def telemetry_test(cluster: Cluster) -> TelemetryTest:
+    try:
+        measured = measurements(read_source(cluster))
+    except TelemetryUnavailable as failure:
+        return TelemetryTest(problem=failure.message)
+    published = Device.objects.present().filter(cluster=cluster).count()
+    return TelemetryTest(len(measured), published)
+
+
+@require_POST
+def cluster_telemetry(request: HttpRequest, name: str) -> HttpResponse:
+    """Save the addresses of telemetry; with `test` read them now and save nothing."""
+    cluster = cluster_for(request, name)
+    form = TelemetryForm(request.POST, instance=cluster)  # sets the addresses of this row alone
+    if not form.is_valid():
+        return settings_page(request, cluster, telemetry=form, status=422)
+    if "test" in request.POST:
+        has_source = cluster.prometheus_url or cluster.metrics_url
+        test = telemetry_test(cluster) if has_source else TelemetryTest(problem="Give an address to test.")
+        return settings_page(request, cluster, telemetry=form, test=test)
+    change_cluster(name=name, by=user_of(request), **form.cleaned_data)
+    messages.success(request, f"Telemetry of {name} saved.")
+    return redirect("setup:cluster", name)
+
+
+@sensitive_post_parameters(*SECRETS)
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def cluster_credentials(request: HttpRequest, name: str) -> HttpResponse:
+    """Replace the credentials; the old ones are forgotten once the new ones have reached the same cluster."""
+    cluster, status = cluster_for(request, name), 200
+    form = CredentialsForm(request.POST or None, request.FILES or None)
+    if request.method == "POST":
+        status = 422
+        if form.is_valid():
+            problem = ""
+            try:
+                renew_credentials(
+                    name=name, credentials=form.cleaned_data["credentials"], by=user_of(request)
+                )
+            except PortalError as refusal:
+                problem, status = refusal.message, refusal.status
+            if not problem:
+                messages.success(request, f"The credentials of {name} were replaced.")
+                return redirect("setup:cluster", name)
+            form.add_error(None, problem)
+    return render(
+        request, "setup/cluster_credentials.html", {"form": form, "cluster": cluster}, status=status
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterUse:
+    """What depends on a cluster, in numbers; `claims` are all ever made, `holding` those not yet over."""
+
+    devices: int
+    nodes: int
+    claims: int
+    holding: int
+    undelivered: int
+    teams: int
+    rates: int
+    written_quotas: int
+
+
+def cluster_use(cluster: Cluster) -> ClusterUse:
+    claims = Claim.objects.filter(cluster=cluster)
+    return ClusterUse(
+        devices=Device.objects.present().filter(cluster=cluster).count(),
+        nodes=Node.objects.filter(cluster=cluster, gone_at=None).count(),
+        claims=claims.count(),
+        holding=claims.filter(state__in=DELIVERED).count(),
+        undelivered=claims.filter(state__in=UNDELIVERED).count(),
+        teams=TeamNamespace.objects.filter(cluster=cluster).count(),
+        rates=Rate.objects.filter(cluster=cluster).count(),
+        written_quotas=WrittenQuota.objects.filter(team_namespace__cluster=cluster)
+        .exclude(observed_hard={})
+        .count(),
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def cluster_pause(request: HttpRequest, name: str) -> HttpResponse:
+    """Say what a pause means, then pause."""
+    cluster = cluster_for(request, name)
+    if request.method == "POST":
+        set_enabled(name=name, enabled=False, by=user_of(request))
+        messages.success(request, f"{name} is paused.")
+        return redirect("setup:cluster", name)
+    return render(request, "setup/cluster_pause.html", {"cluster": cluster, "use": cluster_use(cluster)})
+
+
+@require_POST
+def cluster_resume(request: HttpRequest, name: str) -> HttpResponse:
+    cluster_for(request, name)
+    set_enabled(name=name, enabled=True, by=user_of(request))
+    messages.success(request, f"{name} is followed again within a minute.")
+    return redirect("setup:cluster", name)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def cluster_remove(request: HttpRequest, name: str) -> HttpResponse:
+    """Say what is lost, then remove the cluster if its name was typed."""
+    cluster, problem, status = cluster_for(request, name), "", 200
+    if request.method == "POST":
+        try:
+            if request.POST.get("name", "").strip() != name:
+                raise Invalid(f"Type {name} to remove it.")
+            remove_cluster(name=name, by=user_of(request))
+        except PortalError as refusal:
+            problem, status = refusal.message, refusal.status
+        else:
+            messages.success(request, f"{name} was removed. Nothing was changed in the cluster itself.")
+            return redirect("inventory:clusters")
+    page = {"cluster": cluster, "use": cluster_use(cluster), "problem": problem}
+    return render(request, "setup/cluster_remove.html", page, status=status)

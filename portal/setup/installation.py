@@ -1,0 +1,386 @@
+"""
+The installation as a whole: the steps until teams can request, its settings, and a test mail.
+
+Name, logo, currency and time zone are changed here. The other settings come from the environment; the page
+shows them with their variables, and no secret.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.postgres.aggregates import ArrayAgg
+from django.contrib.postgres.expressions import ArraySubquery
+from django.core.files.uploadedfile import UploadedFile
+from django.core.validators import RegexValidator
+from django.db import transaction
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery, Value
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from claims.models import Profile, Quota, TeamNamespace
+from core.models import Installation, record_change, recorded_changes
+from core.prepared import Prepared
+from core.text import counted
+from core.times import duration
+from inventory.models import Cluster, DeviceClass
+from notify.mail import send_now
+from teams.access import require_admin, user_of
+from teams.models import Invitation, Team, User
+from teams.sessions import installation_for
+from teams.zones import zone_choices
+
+CHANGES = 10
+NAMED = 4  # clusters that are read to name three
+PNG = b"\x89PNG\r\n\x1a\n"
+MAX_LOGO, MAX_PIXELS = 64 * 1024, 1024  # bytes, and pixels of a side
+
+
+@dataclass(frozen=True, slots=True)
+class SetupStep:
+    """
+    One step. `fact` is what there is, "" while the step is not done; `url` is the page on which it is taken,
+    or changed once it is done.
+    """
+
+    title: str
+    text: str
+    action: str
+    url: str
+    fact: str
+
+    @property
+    def is_done(self) -> bool:
+        return bool(self.fact)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    steps: list[SetupStep]
+
+    @property
+    def done(self) -> int:
+        return sum(step.is_done for step in self.steps)
+
+    @property
+    def is_done(self) -> bool:
+        return self.done == len(self.steps)
+
+    @property
+    def next(self) -> SetupStep | None:
+        return next((step for step in self.steps if not step.is_done), None)
+
+
+def _state(person: UUID) -> QuerySet[User, Any]:
+    """Return the query of one row with what each step depends on."""
+    clusters = Cluster.objects.order_by("name")
+    teams = Team.objects.active().order_by("slug")
+    placed = teams.filter(Exists(TeamNamespace.objects.filter(team=OuterRef("pk"))))
+    limited = placed.filter(Exists(Quota.objects.filter(team=OuterRef("pk"), devices__gt=0)))
+    return User.objects.filter(pk=person).values_list(
+        ArraySubquery(clusters.values("name")[:NAMED]),
+        ArraySubquery(clusters.exclude(prometheus_url="", metrics_url="").values("name")[:NAMED]),
+        number_of(Profile.objects.filter(retired_at=None, current__isnull=False)),
+        Subquery(teams.values("slug")[:1]),
+        Subquery(placed.values("slug")[:1]),
+        number_of(limited),
+        number_of(User.objects.filter(is_active=True).exclude(pk=person)),
+        number_of(Invitation.objects.open()),
+    )
+
+
+def number_of(rows: QuerySet[Any]) -> Subquery:
+    """Return the number of rows as an expression; NULL for none."""
+    return Subquery(
+        rows.order_by().annotate(all=Value(1)).values("all").annotate(number=Count("*")).values("number")
+    )
+
+
+STATE = Prepared(_state, UUID)
+
+
+def setup_of(user: User) -> Setup:
+    """Return the steps with their state, in one query."""
+    ((names, measured, profiles, team, team_with_namespace, ready_teams, people, invited),) = STATE.rows(
+        user.pk
+    )
+    return Setup(
+        [
+            SetupStep(
+                "Cluster",
+                "Permissions, credentials, and a check of each permission.",
+                "Add a cluster",
+                reverse("inventory:clusters") if names else reverse("setup:cluster_add"),
+                named(names),
+            ),
+            SetupStep(
+                "Telemetry",
+                "Prometheus or dcgm-exporter: without it nobody sees which devices are idle.",
+                "Set the address",
+                reverse("setup:cluster", args=names[:1]) if names else reverse("setup:cluster_add"),
+                named(measured),
+            ),
+            SetupStep(
+                "Profiles",
+                "What people request instead of YAML; presets are compared with your devices.",
+                "Choose presets",
+                reverse("claims:profiles" if profiles else "claims:presets"),
+                counted(profiles, "profile") if profiles else "",
+            ),
+            team_step(team, team_with_namespace, ready_teams or 0),
+            SetupStep(
+                "People",
+                "Invite them by mail; they choose their own password.",
+                "Invite",
+                reverse("setup:people" if people or invited else "setup:person_invite"),
+                ", ".join(
+                    filter(
+                        None,
+                        (
+                            people and counted(people, "other person", "other people"),
+                            invited and f"{invited} invited",
+                        ),
+                    )
+                ),
+            ),
+        ]
+    )
+
+
+def named(names: list[str]) -> str:
+    """Return "fra-1, lab-2", or "fra-1, lab-2, lab-3 and more"."""
+    *first, last = names if len(names) == NAMED else [*names, ""]
+    return f"{', '.join(first)}{' and more' if last else ''}"
+
+
+def team_step(team: str | None, placed: str | None, ready: int) -> SetupStep:
+    """Return the step of the first team, which leads to what it lacks: namespace, then quota."""
+    action, url = "Create a team", reverse("setup:team_new")
+    if ready:
+        action, url = "Show the teams", reverse("setup:teams")
+    elif placed:
+        action, url = "Set a quota", f"{reverse('claims:quotas')}?team={placed}"
+    elif team:
+        action, url = "Give it a namespace", reverse("setup:team", args=[team])
+    return SetupStep(
+        "Team",
+        "Its namespace in each cluster, and how many devices it may hold.",
+        action,
+        url,
+        f"{counted(ready, 'team')} with namespace and quota" if ready else "",
+    )
+
+
+@require_safe
+def setup_page(request: HttpRequest) -> HttpResponse:
+    user = user_of(request)
+    require_admin(user)
+    return render(request, "setup/setup.html", {"setup": setup_of(user)})
+
+
+@require_POST
+def setup_hide(request: HttpRequest) -> HttpResponse:
+    """Show the steps on Home no more; the settings lead to them."""
+    user = user_of(request)
+    require_admin(user)
+    User.objects.filter(pk=user.pk).update(hides_setup=True)
+    messages.success(request, "Hidden. Settings → Setup shows the steps again.")
+    return redirect("home")
+
+
+class InstallationForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic while it runs
+    """Name, logo, currency and time zone; a logo that is not given stays as it is."""
+
+    currency = forms.CharField(
+        label="Currency",
+        min_length=3,
+        max_length=3,
+        validators=[RegexValidator("^[A-Za-z]{3}$", "Three letters, such as EUR (ISO 4217).")],
+        help_text="Offered for a new rate. Rates keep the currency that they have.",
+    )
+    timezone = forms.ChoiceField(
+        label="Time zone",
+        required=False,
+        choices=lambda: zone_choices(f"{settings.TIME_ZONE} (TIME_ZONE)"),
+        help_text="For readers who chose none and whose browser sends none.",
+    )
+    file = forms.FileField(
+        label="Logo",
+        required=False,
+        widget=forms.FileInput({"accept": "image/png"}),
+        help_text=f"A PNG of at most {MAX_LOGO // 1024} KiB. It is shown 20 pixels high.",
+    )
+    removes_logo = forms.BooleanField(label="Show the logo of Dragoman again", required=False)
+
+    class Meta:
+        model = Installation
+        fields = ("name", "currency", "timezone")
+        labels = {"name": "Name"}
+        help_texts = {"name": "In the sidebar, in titles of pages and in invitations."}
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if not self.instance.logo_digest:
+            del self.fields["removes_logo"]
+
+    def clean_currency(self) -> str:
+        return str(self.cleaned_data["currency"]).upper()
+
+    def clean_file(self) -> bytes | None:
+        upload: UploadedFile[bytes] | None = self.cleaned_data["file"]
+        return None if upload is None else read_logo(upload)
+
+
+def read_logo(upload: UploadedFile[bytes]) -> bytes:
+    """Return a PNG, after its size and its header (RFC 2083 §3.1, §4.1.1). Raises forms.ValidationError."""
+    if (upload.size or 0) > MAX_LOGO:
+        raise forms.ValidationError(f"The file is larger than {MAX_LOGO // 1024} KiB.")
+    image = bytes(upload.read())
+    if not image.startswith(PNG) or image[12:16] != b"IHDR" or len(image) < 24:
+        raise forms.ValidationError("The file is not a PNG.")
+    width, height = struct.unpack(">II", image[16:24])
+    if not 0 < max(width, height) <= MAX_PIXELS:
+        raise forms.ValidationError(
+            f"It has {width} × {height} pixels; at most {MAX_PIXELS} a side are stored."
+        )
+    return image
+
+
+def _locked_installation() -> Installation:
+    """Lock the row, so that what is recorded as the old value is what was there."""
+    row, _created = Installation.objects.select_for_update().defer("logo").get_or_create(pk=1)
+    return row
+
+
+def save_installation(*, by: User, name: str, currency: str, timezone: str, logo: bytes | None) -> None:
+    """Save the settings and record what changes; a `logo` of None stays as it is, an empty one is removed."""
+    values: dict[str, Any] = {"name": name, "currency": currency, "timezone": timezone}
+    if logo is not None:
+        values["logo_digest"] = hashlib.sha256(logo).hexdigest()[:16] if logo else ""
+    with transaction.atomic():
+        old = _locked_installation()
+        changes = [
+            "logo" if key == "logo_digest" else f"{key} {getattr(old, key) or 'none'} → {value or 'none'}"
+            for key, value in values.items()
+            if getattr(old, key) != value
+        ]
+        if not changes:
+            return
+        if logo is not None:
+            values["logo"] = logo
+        Installation.objects.filter(pk=1).update(**values)
+        record_change(by=by, of=old, change=", ".join(changes))
+
+
+@login_not_required
+@require_safe
+def logo(request: HttpRequest) -> HttpResponse:
+    """Return the logo, which the page of the sign-in shows too; its address has its digest."""
+    image = Installation.objects.exclude(logo_digest="").values_list("logo", flat=True).first()
+    if image is None:
+        raise Http404
+    response = HttpResponse(bytes(image), content_type="image/png")
+    response["Cache-Control"] = "public, max-age=31536000, immutable"
+    return response
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    label: str
+    value: str
+    variable: str
+    text: str = ""
+
+
+def shown_settings() -> list[Setting]:
+    """Return the settings that people ask about, without secrets; docs/deployment.md has them all."""
+    mail = urlsplit(settings.MAIL_URL)
+    framework: dict[str, Any] = settings.REST_FRAMEWORK
+    api_rate = framework["DEFAULT_THROTTLE_RATES"]["user"]
+    return [
+        Setting("Address", settings.PORTAL_URL, "PORTAL_URL", "The base of links in mails."),
+        Setting(
+            "Mail server", mail.hostname or "", "EMAIL_URL", "Without it notices stand behind the bell only."
+        ),
+        Setting("Mail from", settings.DEFAULT_FROM_EMAIL, "EMAIL_FROM"),
+        Setting(
+            "Undecided requests expire",
+            f"after {duration(settings.REQUEST_TTL)}",
+            "REQUEST_TTL_DAYS",
+            "Until then they reserve quota.",
+        ),
+        Setting(
+            "A cluster is stale", f"after {settings.STALE_AFTER.total_seconds():.0f} s", "STALE_AFTER_SECONDS"
+        ),
+        Setting("Requests per person", f"{settings.PAGE_RATE} pages, {api_rate} API", "PAGE_RATE, API_RATE"),
+    ]
+
+
+def device_classes() -> list[dict[str, Any]]:
+    """Return each DeviceClass with its clusters, extended resources and number of quotas; two queries."""
+    classes = (
+        DeviceClass.objects.filter(gone_at=None)
+        .order_by("name")
+        .values("name")
+        .annotate(
+            clusters=ArrayAgg("cluster__name", distinct=True, order_by="cluster__name"),
+            resources=ArrayAgg(
+                "extended_resource", distinct=True, filter=~Q(extended_resource=""), default=[]
+            ),
+        )
+    )
+    quotas = dict(
+        Quota.objects.exclude(device_class="").order_by().values_list("device_class").annotate(Count("pk"))
+    )
+    return [{**row, "quotas": quotas.get(row["name"], 0)} for row in classes]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def settings_page(request: HttpRequest) -> HttpResponse:
+    """Show the settings and the device classes; POST changes name, logo, currency and time zone."""
+    by = user_of(request)
+    require_admin(by)
+    installation = Installation.load()
+    form = InstallationForm(request.POST or None, request.FILES or None, instance=installation)
+    if request.method == "POST" and form.is_valid():
+        values = {name: form.cleaned_data[name] for name in ("name", "currency", "timezone")}
+        image = b"" if form.cleaned_data.get("removes_logo") else form.cleaned_data["file"]
+        save_installation(by=by, logo=image, **values)
+        messages.success(request, "Settings saved.")
+        return redirect("setup:settings")
+    page = {
+        "form": form,
+        "settings": shown_settings(),
+        "classes": device_classes(),
+        "sends_mail": bool(settings.MAIL_URL),
+        "changes": recorded_changes(installation)[:CHANGES],
+    }
+    return render(request, "setup/settings.html", page, status=422 if form.errors else 200)
+
+
+@require_POST
+def send_test_mail(request: HttpRequest) -> HttpResponse:
+    """Send a mail to the reader, and say what the server answered."""
+    user = user_of(request)
+    require_admin(user)
+    problem = "Your profile has no mail address."
+    if user.email:
+        name = installation_for(request).name
+        body = f"{user.label} has sent this from the settings of {name}. Mail works."
+        problem = send_now(to=user.email, subject=f"Test mail of {name}", body=body)
+    if problem:
+        messages.error(request, problem)
+    else:
+        messages.success(request, f"The mail server accepted a test mail to {user.email}.")
+    return redirect("setup:settings")

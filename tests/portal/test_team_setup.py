@@ -1,0 +1,316 @@
+"""Teams in the browser: created with namespaces, renamed, archived and restored, by platform admins only."""
+
+from __future__ import annotations
+
+import csv
+import re
+from datetime import timedelta
+from html import unescape
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.urls import reverse
+from django.utils import timezone
+
+from claims.models import Delegation, Quota, QuotaRequest, TeamNamespace
+from claims.quotas import tasks
+from claims.quotas.namespaces import archive_team, set_namespace
+from claims.quotas.services import set_quota
+from claims.states import ClaimState
+from core.errors import Conflict, Forbidden, Invalid
+from inventory.models import Freshness, Namespace
+from portal.setup.teams import COLUMNS
+from teams.invitations import invite
+from teams.models import Membership, Role, Team
+from teams.services import add_member
+from tests.factories import make_claim, make_cluster, make_quota, make_team, make_user
+
+pytestmark = pytest.mark.django_db(transaction=True)
+SETTINGS = "/teams/vision/settings/"
+
+
+@pytest.fixture
+def root():
+    return make_user("root", admin=True)
+
+
+@pytest.fixture
+def as_root(client, root):
+    client.force_login(root)
+    return client
+
+
+@pytest.fixture
+def fra():
+    cluster = make_cluster("fra-1")
+    Freshness.objects.create(cluster=cluster, resource="namespaces", listed_at=timezone.now())
+    for name in ("vision", "nlp"):
+        Namespace.objects.create(cluster=cluster, uid=f"uid-{name}", name=name)
+    return cluster
+
+
+def changes():
+    return list(LogEntry.objects.order_by("pk").values_list("object_repr", "change_message"))
+
+
+def test_team_is_created_with_owner_and_namespace(as_root, fra):
+    olga = make_user("olga")
+    form = {"slug": "vision", "title": "Vision", "owner": "olga", "namespace-fra-1": "vision"}
+    assert as_root.post("/setup/team/", form).url == SETTINGS
+    team = Team.objects.get()
+    assert (team.slug, team.title) == ("vision", "Vision")
+    assert Membership.objects.get(team=team).user == olga
+    assert TeamNamespace.objects.get(team=team).namespace == "vision"
+    assert changes() == [
+        ("vision", "created: Vision"),
+        ("vision", "olga: added as owner"),
+        ("vision", "namespace in fra-1: – → vision"),
+    ]
+    assert "exists" in as_root.get(SETTINGS).text
+    again = as_root.post("/setup/team/", form)
+    assert (again.status_code, Team.objects.count()) == (409, 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"slug": "Vision"}, "Lower-case letters, digits and hyphens."),
+        ({"owner": "nobody"}, "No user has the name “nobody”."),
+    ],
+)
+def test_malformed_team_is_refused(as_root, fields, sentence):
+    response = as_root.post("/setup/team/", {"slug": "vision", "title": "Vision", "owner": "", **fields})
+    assert (response.status_code, Team.objects.count()) == (422, 0)
+    assert sentence in response.text
+
+
+def test_namespace_that_is_not_in_the_cluster_shows_how_to_create_it(as_root, fra, root):
+    team = make_team("vision")
+    set_namespace(by=root, team=team, cluster=fra, namespace="vision-2")
+    page = as_root.get(SETTINGS).text
+    assert "not in fra-1" in page
+    assert "kubectl create namespace vision-2" in page
+    Freshness.objects.all().delete()
+    assert "not read yet" in as_root.get(SETTINGS).text
+
+
+def test_namespace_is_changed_once_and_taken_away(as_root, fra):
+    team = make_team("vision")
+    address = f"{SETTINGS}namespace"
+    for namespace in ("vision", "vision", "nlp", ""):
+        assert as_root.post(address, {"cluster": "fra-1", "namespace": namespace}).status_code == 302
+    assert not TeamNamespace.objects.filter(team=team).exists()
+    assert [change for _team, change in changes()] == [
+        "namespace in fra-1: – → vision",
+        "namespace in fra-1: vision → nlp",
+        "namespace in fra-1: nlp → –",
+    ]
+
+
+def test_namespace_is_refused_if_taken_malformed_or_in_use(fra, root):
+    vision, nlp = make_team("vision"), make_team("nlp")
+    set_namespace(by=root, team=nlp, cluster=fra, namespace="nlp")
+    with pytest.raises(Conflict, match="nlp in fra-1 is the namespace of nlp"):
+        set_namespace(by=root, team=vision, cluster=fra, namespace="nlp")
+    with pytest.raises(Invalid, match="no name of a namespace"):
+        set_namespace(by=root, team=vision, cluster=fra, namespace="Vision_1")
+    set_namespace(by=root, team=vision, cluster=fra, namespace="vision")
+    make_claim(vision, cluster=fra)
+    with pytest.raises(Conflict, match="1 claim in fra-1 that is not over"):
+        set_namespace(by=root, team=vision, cluster=fra, namespace="")
+    assert TeamNamespace.objects.get(team=vision).namespace == "vision"
+
+
+def test_title_is_changed_and_recorded_once(as_root):
+    make_team("vision")
+    for _attempt in range(2):
+        as_root.post(SETTINGS, {"title": "Robot vision"})
+    assert Team.objects.get().title == "Robot vision"
+    assert changes() == [("vision", "title Vision → Robot vision")]
+
+
+def test_archived_team_has_no_members_quotas_or_namespaces_and_keeps_claims(as_root, fra, root, monkeypatch):
+    queued: list[str] = []
+    monkeypatch.setattr(tasks.write_cluster, "delay", queued.append)
+    olga, mia = make_user("olga"), make_user("mia")
+    team = make_team("vision", owners=(olga,), members=(mia,))
+    set_namespace(by=root, team=team, cluster=fra, namespace="vision")
+    type(fra).objects.update(write_quotas=True)
+    make_quota(team, 8)
+    make_claim(team, cluster=fra, state=ClaimState.RELEASED)
+    now = timezone.now()
+    for start in (-1, 1):
+        Delegation.objects.create(
+            team=team,
+            lead=olga,
+            to=mia,
+            starts_at=now + timedelta(days=start),
+            ends_at=now + timedelta(days=2),
+        )
+    invitation = invite(by=root, email="ana@helix.example", team=team)
+    page = as_root.get("/teams/vision/archive/").text
+    for fact in (
+        "2 members leave it; 2 of them are in no other team",
+        "1 quota",
+        "1 namespace",
+        "1 claim stay",
+    ):
+        assert fact in page
+    for _attempt in range(2):
+        assert as_root.post("/teams/vision/archive/").status_code == 302
+    team.refresh_from_db()
+    assert team.archived_at is not None
+    assert (team.memberships.count(), Quota.objects.count(), TeamNamespace.objects.count()) == (0, 0, 0)
+    assert team.claims.count() == 1
+    assert not Delegation.objects.filter(ends_at__gt=timezone.now()).exists()
+    invitation.refresh_from_db()
+    assert invitation.revoked_at is not None
+    assert queued == [str(fra.pk)]
+    assert ("vision", "archived: 2 members, 1 quota, 1 namespace removed") in changes()
+    assert [change for _what, change in changes()].count(
+        "archived: 2 members, 1 quota, 1 namespace removed"
+    ) == 1
+
+
+def test_team_with_open_claims_or_requests_is_not_archived(as_root, root, fra):
+    team = make_team("vision", members=(make_user("mia"),))
+    quota = make_quota(team, 8)
+    make_claim(team, cluster=fra)
+    QuotaRequest.objects.create(
+        team=team, requested_by=root, reason="More.", device_class="gpu.nvidia.com", devices=9, key="k"
+    )
+    with pytest.raises(
+        Conflict, match="vision has 1 claim that is not over and 1 quota request to decide on"
+    ):
+        archive_team(by=root, team=team)
+    response = as_root.post("/teams/vision/archive/")
+    assert response.status_code == 409
+    assert "1 claim that is not over" in response.text
+    quota.refresh_from_db()  # nothing of it was removed
+    assert team.memberships.count() == 1
+
+
+def test_archived_team_gets_nothing_until_it_is_restored(as_root, root, fra):
+    team = make_team("vision")
+    archive_team(by=root, team=team)
+    team.refresh_from_db()
+    make_user("eve")
+    attempts = (
+        lambda: add_member(by=root, team=team, username="eve", role=Role.MEMBER),
+        lambda: set_quota(by=root, team=team, device_class="gpu.nvidia.com", devices=1),
+        lambda: set_namespace(by=root, team=team, cluster=fra, namespace="vision"),
+        lambda: invite(by=root, email="ana@helix.example", team=team),
+    )
+    for attempt in attempts:
+        with pytest.raises(Conflict, match="is archived"):
+            attempt()
+    assert "vision" not in as_root.get("/me/team/choose/").text
+    assert "Archived" in as_root.get("/teams/").text
+    for _attempt in range(2):
+        as_root.post("/teams/vision/restore")
+    team.refresh_from_db()
+    assert team.archived_at is None
+    assert [change for _what, change in changes()].count("restored") == 1
+
+
+@pytest.mark.parametrize("role", ["outsider", "member", "lead", "owner"])
+def test_only_platform_admins_manage_teams(client, fra, role):
+    people = {name: make_user(name) for name in ("outsider", "member", "lead", "owner")}
+    team = make_team(members=(people["member"],), leads=(people["lead"],), owners=(people["owner"],))
+    client.force_login(people[role])
+    assert client.get("/setup/team/").status_code == 403
+    assert client.post("/setup/team/", {"slug": "mine", "title": "Mine"}).status_code == 403
+    for name in ("team", "team_archive"):
+        assert client.get(reverse(f"setup:{name}", args=["vision"])).status_code == 403
+    form = {"title": "Mine", "cluster": "fra-1", "namespace": "kube-system"}
+    for name in ("team", "team_archive", "team_namespace", "team_restore"):
+        assert client.post(reverse(f"setup:{name}", args=["vision"]), form).status_code == 403
+    with pytest.raises(Forbidden):
+        set_namespace(by=people[role], team=team, cluster=fra, namespace="x")
+    with pytest.raises(Forbidden):
+        archive_team(by=people[role], team=team)
+    assert (Team.objects.get().title, TeamNamespace.objects.count(), changes()) == ("Vision", 0, [])
+
+
+def test_list_shows_what_each_team_has_in_page_and_csv(as_root, fra):
+    mia, lea, olga = make_user("mia"), make_user("lea"), make_user("olga")
+    vision = make_team("vision", members=(mia,), leads=(lea,), owners=(olga,))
+    nlp = make_team("nlp", members=(mia,))
+    make_cluster("lab-2", teams=(vision,))
+    set_namespace(by=make_user("chief", admin=True), team=vision, cluster=fra, namespace="vision")
+    make_quota(vision, 8)
+    make_quota(nlp, 3)
+    Quota.objects.create(team=nlp, devices=5, counts=Quota.Counts.CLAIMS)
+    make_claim(vision, cluster=fra, state=ClaimState.ALLOCATED, devices=2)
+    make_claim(vision, cluster=fra, state=ClaimState.RELEASED)
+    page = as_root.get("/teams/")
+    for address in ("/teams/vision/settings/", "/teams/vision/people/", "/claims/?team=vision"):
+        assert f'href="{address}"' in page.text
+    heads, *rows = csv.reader(as_root.get("/teams/?format=csv").getvalue().decode("utf-8-sig").splitlines())
+    assert [dict(zip(heads, row, strict=True)) for row in rows] == [
+        {
+            **{"Team": "Nlp", "Name": "nlp", "People": "1", "Owners and leads": "", "Namespaces": ""},
+            **{"Live claims": "0", "Devices held": "0", "Device quota": "3"},
+        },
+        {
+            **{"Team": "Vision", "Name": "vision", "People": "3", "Owners and leads": "lea, olga"},
+            **{"Namespaces": "fra-1 vision, lab-2 vision"},
+            **{"Live claims": "1", "Devices held": "2", "Device quota": "8"},
+        },
+    ]
+    assert "Nlp" not in as_root.get("/teams/?q=vis").text
+
+
+def test_each_cell_of_the_list_is_under_its_head(as_root, fra):
+    members = tuple(make_user(f"member-{number}") for number in range(4))
+    vision = make_team("vision", members=members, owners=(make_user("olga"),))
+    set_namespace(by=make_user("chief", admin=True), team=vision, cluster=fra, namespace="vision")
+    make_quota(vision, 2)
+    make_claim(vision, cluster=fra, state=ClaimState.ALLOCATED, devices=3)
+    empty = make_team("empty")
+    Team.objects.filter(pk=empty.pk).update(title="<Empty>", archived_at=timezone.now())
+    text = as_root.get(f"/teams/?{'&'.join(f'col={column.name}' for column in COLUMNS)}").text
+    archived, open_ = re.findall(r"<tr([^>]*)>(.*?)</tr>", text[text.index("<tbody") :], re.DOTALL)
+    heads = re.findall(r"<th\b.*?</th>", text, re.DOTALL)
+    assert [words(head) for head in heads] == [column.label for column in COLUMNS]
+    assert cells(archived[1])[:-1] == ["<Empty> Archived", "empty", "0", "—", "—", "0", "0", "0"]
+    assert cells(open_[1]) == ["Vision", "vision", "5", "olga", "fra-1 vision", "1", "3", "2", "—"]
+    assert ("soft" in archived[0], "soft" in open_[0]) == (True, False)
+    assert re.findall(r'href="([^"]+)"', open_[1]) == [
+        *("/teams/vision/settings/", "/teams/vision/people/"),
+        *("/claims/?team=vision", "/quotas/?team=vision"),
+    ]
+    assert re.search(r'<td class="[^"]*dg-bad[^"]*" data-l="Devices held">3<', open_[1])
+
+
+def cells(row):
+    return [words(cell) for cell in re.findall(r"<td\b.*?</td>", row, re.DOTALL)]
+
+
+def words(markup):
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", markup)).split())
+
+
+def test_list_costs_the_same_queries_for_any_number_of_teams(as_root, fra, django_assert_max_num_queries):
+    for slug in ("a", "b"):
+        make_quota(make_team(slug, members=(make_user(f"of-{slug}"),)), 1)
+    as_root.get("/teams/")
+    with django_assert_max_num_queries(15) as few:
+        as_root.get("/teams/")
+    for number in range(30):
+        team = make_team(f"team-{number}", members=(make_user(f"m-{number}"),))
+        make_quota(team, 4)
+        make_claim(team, cluster=fra, state=ClaimState.ALLOCATED)
+    with django_assert_max_num_queries(len(few)):
+        assert "team-29" in as_root.get("/teams/").text
+
+
+@pytest.mark.parametrize("role", ["outsider", "member", "owner"])
+def test_only_platform_admins_see_the_list(client, role):
+    people = {name: make_user(name) for name in ("outsider", "member", "owner")}
+    make_team(members=(people["member"],), owners=(people["owner"],))
+    client.force_login(people[role])
+    for address in ("/teams/", "/teams/?format=csv"):
+        assert client.get(address).status_code == 403
+    client.force_login(make_user("root", admin=True))
+    assert client.post("/teams/").status_code == 405
