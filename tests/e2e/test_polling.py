@@ -68,3 +68,20 @@ def test_swap_keeps_the_focus_and_an_open_menu(people):
     expect(page.locator("#claim-top [data-before]")).to_have_count(0)
     expect(menu).to_have_attribute("open", "")
     expect(release).to_be_focused()
+
+
+def test_link_of_a_dialog_works_at_once_after_a_swap(people):
+    mira = people("engineer")
+    mira.ask("notebook-24g", "at-once")
+    mira.sees_state("Waiting for a pod")
+    page = mira.page
+    with page.expect_request("**/release/"):
+        page.evaluate("""() => {
+            document.addEventListener("htmx:afterSwap", () => setTimeout(
+                () => document.querySelector("#claim-top a[href$='/release/']").click()
+            ), {once: true});
+            const top = document.getElementById("claim-top");
+            top.dataset.etag = "changed";
+            top.dispatchEvent(new CustomEvent("poll"));
+        }""")
+    expect(page.get_by_role("heading", name="Release at-once?")).to_be_visible()
