@@ -49,7 +49,7 @@ from teams.access import team_for, user_of
 from teams.models import Role
 
 MAX_POD_NAMES = 20  # of a group
-ACTORS = ("person", "you", "portal", "cluster", "admin", "nobody")
+ACTORS = ("person", "you", "pod-owner", "portal", "cluster", "admin", "nobody")
 DIAGNOSIS_ACTORS = ("admin", "cluster", "you")
 
 

@@ -47,7 +47,8 @@ class NextAction:
     """
     Who acts next, and what they do and why (`sentence`).
 
-    `who` names the actor; for the actor "you" it is the owner of the claim.
+    `who` names the actor; for the actor "you" it is the owner of the claim, for "pod-owner" that of a pod
+    which still holds its devices.
     """
 
     actor: Actor
@@ -87,10 +88,7 @@ def next_action(
         case ClaimState.REQUESTED:
             return approval_action(claim)
         case ClaimState.APPROVED:
-            kind = delivery_kind(claim.delivery).kind
-            return NextAction(
-                "portal", "The portal", f"It is creating the {kind} in {claim.cluster}. This takes seconds."
-            )
+            return delivery_action(claim)
         case ClaimState.PROVISIONED if pods:
             return pod_action(claim, pods, fit)
         case ClaimState.PROVISIONED:
@@ -115,6 +113,18 @@ def approval_action(claim: Claim) -> NextAction:
         answer = f"{question.by.label} asked: “{text}” Answer it. {deciders} can decide meanwhile. {sentence}"
         return NextAction("you", claim.requested_by.label, answer)
     return NextAction("person", deciders, sentence)
+
+
+def delivery_action(claim: Claim) -> NextAction:
+    if blocked := write_blocked(claim):
+        return blocked
+    kind = delivery_kind(claim.delivery).kind
+    if claim.problem:
+        tries = f"It has not created the {kind} in {claim.cluster} yet and keeps trying."
+        return NextAction("portal", "The portal", tries)
+    return NextAction(
+        "portal", "The portal", f"It is creating the {kind} in {claim.cluster}. This takes seconds."
+    )
 
 
 def start_pod_sentence(claim: Claim, lost_pods: Sequence[PodView]) -> str:
@@ -205,31 +215,63 @@ def end_sentence(claim: Claim) -> str:
 
 
 def releasing_action(claim: Claim, seen: Observation, pods: Sequence[PodView]) -> NextAction:
-    if not pods:
-        consumers = sorted({consumer for row in seen.holders for consumer in reserved_consumers(row)})
-        if consumers:
-            names = ", ".join(consumers[:3])
-            sentence = (
-                f"The claim is still reserved for {names}, which the portal does not see. It is deleted when "
-                "that ends."
-            )
-            return NextAction("cluster", "Kubernetes", sentence)
-        return NextAction(
-            "cluster", "Kubernetes", "It is deleting the object. No pod uses the claim anymore."
-        )
-    names = pod_names(pods)
+    """Return who acts next: the owner of the pods that keep the devices, who may not own the claim."""
+    holding = pods_that_hold(seen, pods)
+    if not holding:
+        return deletion_action(claim, seen)
+    running = [view for view in holding if view.stage != PodStage.ENDING]
+    names = pod_names(holding)
     sentence = (
         f"The pod {names} still holds the devices. They are freed when it ends."
-        if len(pods) == 1
+        if len(holding) == 1
         else f"The pods {names} still hold the devices. They are freed when all of them have ended."
     )
-    if all(view.stage == PodStage.ENDING for view in pods):
+    if not running:
         return NextAction("cluster", "Kubernetes", sentence)
+    them = "it" if len(running) == 1 else "them"
     if claim.evict_at is not None and claim.end_policy != EndPolicy.RUN:
-        evicts = f"The portal evicts {'it' if len(pods) == 1 else 'them'} on {moment(claim.evict_at)}."
+        evicts = f"The portal evicts {them} on {moment(claim.evict_at)}."
         return NextAction("portal", "The portal", claim.problem or f"{sentence} {evicts}")
-    evict = "End the pods or evict them." if claim.end_policy == EndPolicy.ASK else ""
-    return NextAction("you", claim.requested_by.label, f"{sentence} {evict}".strip())
+    if claim.end_policy == EndPolicy.ASK:
+        sentence += f" {claim.requested_by.label} or a lead of {claim.team} can evict {them}."
+    return NextAction("pod-owner", pod_owner(running), sentence)
+
+
+def deletion_action(claim: Claim, seen: Observation) -> NextAction:
+    """Return who acts next on a claim that is being released and that no pod of the mirror uses."""
+    if consumers := sorted({name for row in seen.holders for name in reserved_consumers(row)}):
+        sentence = (
+            f"The claim is still reserved for {', '.join(consumers[:3])}, which the portal does not see. "
+            "It is deleted when that ends."
+        )
+        return NextAction("cluster", "Kubernetes", sentence)
+    if blocked := write_blocked(claim):
+        return blocked
+    if claim.problem:
+        return NextAction("portal", "The portal", "It has not deleted the object yet and keeps trying.")
+    return NextAction("cluster", "Kubernetes", "It is deleting the object. No pod uses the claim anymore.")
+
+
+def write_blocked(claim: Claim) -> NextAction | None:
+    """Return what a platform admin has to do before the portal may write to the cluster; None if it may."""
+    cluster = claim.cluster
+    if cluster.is_writable:
+        return None
+    why = cluster.halt_reason or f"The portal may not write to {cluster}."
+    return NextAction("admin", "A platform admin", f"{why} It continues when a platform admin allows it.")
+
+
+def pods_that_hold(seen: Observation, pods: Sequence[PodView]) -> list[PodView]:
+    """Return the pods that keep devices: those with a reserved slot, and those that have a node."""
+    reserved = {ref.get("uid") for row in seen.holders for ref in consumer_references(row)}
+    return [view for view in pods if view.pod.uid in reserved or view.stage not in WAITING_STAGES]
+
+
+def pod_owner(pods: Sequence[PodView]) -> str:
+    """Return "The owner of the pod train-0 (Job train)"; Kubernetes does not know the person."""
+    workloads = {view.workload for view in pods}
+    workload = f" ({workloads.pop()})" if len(workloads) == 1 and any(workloads) else ""
+    return f"The owner of the {'pod' if len(pods) == 1 else 'pods'} {pod_names(pods)}{workload}"
 
 
 def reserved_consumers(row: ResourceClaim) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-type Actor = Literal["person", "you", "portal", "cluster", "admin", "nobody"]
+type Actor = Literal["person", "you", "pod-owner", "portal", "cluster", "admin", "nobody"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,7 @@ def _read_claim(claim_id: str) -> Claim | None:
 def _is_writable(claim: Claim) -> bool:
     """Return whether the portal may write to this cluster now; if not, save the reason on the claim."""
     cluster = claim.cluster
-    if cluster.enabled and not cluster.read_only and not cluster.halt_reason:
+    if cluster.is_writable:
         return True
     note_problem(claim, cluster.halt_reason or f"The portal may not write to {cluster}.")
     return False

@@ -15,7 +15,6 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from claims.models import TeamNamespace, WrittenQuota
 from claims.quotas.quota_usage import QuotaUsage
 from claims.quotas.resource_quota import Headroom, headrooms
-from claims.quotas.resource_quota_rounds import is_writable
 from claims.quotas.tasks import write_cluster
 from cluster.policies import ACCOUNT, MODE, POLICIES, PolicyAction, to_yaml
 from core.errors import Invalid, PortalError
@@ -104,7 +103,7 @@ def cluster_quotas_stop(request: HttpRequest, name: str) -> HttpResponse:
         "cluster": cluster,
         "going": [DeletedQuota(row.team_namespace, foreign_lines(row)) for row in written],
         "staying": rows.filter(observed_hard={}).exclude(problem="").order_by("team_namespace__namespace"),
-        "writable": is_writable(cluster),
+        "writable": cluster.is_writable,
     }
     return render(request, "claims/quotas/cluster_quotas_stop.html", page)
 

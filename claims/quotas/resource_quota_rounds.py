@@ -58,7 +58,7 @@ def _write_differing(team_namespaces: Collection[TeamNamespace]) -> None:
     wrong = [
         team_namespace
         for team_namespace in team_namespaces
-        if is_writable(team_namespace.cluster)
+        if team_namespace.cluster.is_writable
         and not resource_quota.is_current(rows.get(team_namespace.pk), hards[team_namespace.pk])
     ]
     for team_namespace in sorted(
@@ -79,7 +79,7 @@ def write_all() -> None:
     """
     had = WrittenQuota.objects.values("team_namespace__cluster")
     for cluster in Cluster.objects.filter(write_quotas=True) | Cluster.objects.filter(pk__in=had):
-        if is_writable(cluster):
+        if cluster.is_writable:
             write_cluster(cluster)
 
 
@@ -90,10 +90,6 @@ def write_cluster(cluster: Cluster) -> None:
             _write_cluster(cluster, gateway)
     except PortalError as error:  # of the connection: the rows keep what was observed, and say why
         _note_problem(WrittenQuota.objects.filter(team_namespace__cluster=cluster), cluster, error)
-
-
-def is_writable(cluster: Cluster) -> bool:
-    return cluster.enabled and not cluster.read_only and not cluster.halt_reason
 
 
 def ensure_and_notify(team_namespace: TeamNamespace, gateway: Gateway) -> WrittenQuota:

@@ -49,5 +49,5 @@ def write_team(team_id: str) -> None:
 def write_cluster(cluster_id: str) -> None:
     """Write the ResourceQuotas of a cluster that differ."""
     cluster = Cluster.objects.filter(pk=cluster_id).first()
-    if cluster is not None and resource_quota_rounds.is_writable(cluster):
+    if cluster is not None and cluster.is_writable:
         resource_quota_rounds.write_cluster(cluster)

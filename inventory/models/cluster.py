@@ -82,6 +82,11 @@ class Cluster(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def is_writable(self) -> bool:
+        """Return whether the portal may create, change and delete objects in the cluster now."""
+        return self.enabled and not self.read_only and not self.halt_reason
+
 
 class Freshness(models.Model):
     """

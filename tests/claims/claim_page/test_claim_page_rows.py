@@ -346,6 +346,14 @@ def test_timeline_in_each_state(make, state, fields, statuses):
             "Nobody has to act.",
             "ResourceClaim sam was deleted from namespace vision of fra-1.",
         ),
+        (ClaimState.WITHDRAWN, "nobody", "Nobody has to act.", "Withdrawn."),
+        (ClaimState.EXPIRED, "nobody", "Nobody has to act.", "Nobody decided within 7 d."),
+        (
+            ClaimState.FAILED,
+            "nobody",
+            "Nobody has to act.",
+            "fra-1 refused it: spec.devices.requests: Invalid value",
+        ),
     ],
 )
 def test_who_acts_next_in_each_state(make, state, actor, headline, sentence):
@@ -381,10 +389,10 @@ def test_headline_names_the_owner_to_other_readers(request, client, make, reader
     ("leaving", "actor", "sentence"),
     [
         ((True,), "cluster", "The pod a still holds the devices. They are freed when it ends."),
-        ((False,), "you", "The pod a still holds the devices. They are freed when it ends."),
+        ((False,), "pod-owner", "The pod a still holds the devices. They are freed when it ends."),
         (
             (True, False),
-            "you",
+            "pod-owner",
             "The pods a, b still hold the devices. They are freed when all of them have ended.",
         ),
         (
@@ -400,6 +408,51 @@ def test_releasing_claim_with_terminating_pods_needs_no_owner(make, fra, leaving
         pod(fra, name, deleting_since=NOON if gone else None)
     action = explain(claim).next_action
     assert (action.actor, action.sentence) == (actor, sentence)
+
+
+def test_owner_of_the_pod_that_holds_the_device_acts_next(make, fra):
+    claim = make(ClaimState.RELEASING)
+    pod(fra, "queued", phase="Pending")  # names the claim and holds nothing
+    assert explain(claim).next_action.who == "Kubernetes"
+    job = {"metadata": {"ownerReferences": [{"kind": "Job", "name": "train", "controller": True}]}}
+    pod(fra, "train-0", raw=job)
+    pod(fra, "leaving", deleting_since=NOON)
+    action = explain(claim).next_action
+    who = "The owner of the pod train-0 (Job train)"
+    assert (action.who, action.headline, action.headline_for_others) == (who, *[f"{who} acts next."] * 2)
+    assert action.sentence.startswith("The pods leaving, train-0 still hold the devices.")
+    pod(fra, "notebook")
+    assert explain(claim).next_action.who == "The owner of the pods notebook, train-0"
+
+
+def test_pods_may_be_evicted_by_owner_or_lead_where_the_policy_asks(make, fra):
+    claim = make(ClaimState.RELEASING, profile=make_profile("asks", end_policy="ask"))
+    pod(fra, "train")
+    action = explain(claim).next_action
+    assert action.headline == "The owner of the pod train acts next."
+    assert action.sentence.endswith("They are freed when it ends. alice or a lead of vision can evict it.")
+    evicts = make(
+        ClaimState.RELEASING, "evicts", profile=make_profile("evicts", end_policy="evict"), evict_at=END
+    )
+    pod(fra, "other", claims=["evicts"])
+    action = explain(evicts).next_action
+    assert action.headline == "The portal acts next."
+    assert action.sentence.endswith("The portal evicts it on Mon 2 Nov 2026, 06:00.")
+
+
+@pytest.mark.parametrize("state", [ClaimState.APPROVED, ClaimState.RELEASING])
+def test_who_acts_next_while_the_portal_cannot_write(make, fra, state):
+    claim = make(state, problem="fra-1 cannot be reached: timeout. The portal keeps trying.")
+    action = explain(claim).next_action
+    assert action.headline == "The portal acts next."
+    assert action.sentence.endswith("yet and keeps trying.")
+    fra.read_only = True
+    claim.cluster = fra
+    action = explain(claim).next_action
+    assert action.headline == "A platform admin acts next."
+    assert action.sentence.startswith("The portal may not write to fra-1.")
+    fra.halt_reason = "Its credentials lead to another cluster."
+    assert explain(claim).next_action.sentence.startswith("Its credentials lead to another cluster.")
 
 
 # Pods.
