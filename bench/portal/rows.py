@@ -68,4 +68,8 @@ def execute(statement: str, values: Iterable[Any] = ()) -> None:
 
 def analyze() -> None:
     """Give PostgreSQL the statistics that autovacuum collects sooner or later."""
-    execute("ANALYZE" if connection.in_atomic_block else "VACUUM ANALYZE")
+    if connection.in_atomic_block:
+        return execute("ANALYZE")
+    execute("SET statement_timeout = 0")
+    execute("VACUUM ANALYZE")
+    return execute("RESET statement_timeout")

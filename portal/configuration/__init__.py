@@ -1,5 +1,5 @@
 """
-What platform admins set, as YAML: clusters, profiles, teams, approval rules and rates.
+What platform admins set, as YAML: the installation, clusters, profiles, teams, approval rules and rates.
 
 One document per object, as in the file of the catalogue. A key that a document leaves out stays as it is; a
 list or mapping that it has is complete: a member or quota that it does not name is removed. `plan.read_plan`

@@ -15,12 +15,23 @@ from claims.approvals.services import save_rule
 from claims.models import Approval, ApprovalRule, Profile, Quota, TeamNamespace
 from claims.quotas.namespaces import set_namespace
 from claims.quotas.services import MAX_DEVICES, remove_quota, set_quota
+from core.models import Installation
 from core.times import spell_duration
 from core.yaml_documents import YamlDocument
 from inventory.clusters import change_cluster, write_quotas
 from inventory.models import Cluster
 from inventory.states import EndPolicy
-from portal.configuration.export import CLUSTER, RATE, RULE, TEAM, filled, quota_key, quota_limits
+from portal.configuration.export import (
+    CLUSTER,
+    INSTALLATION,
+    RATE,
+    RULE,
+    TEAM,
+    filled,
+    quota_key,
+    quota_limits,
+)
+from portal.setup.installation import InstallationForm, save_installation
 from teams.models import Membership, Role, Team, User
 from teams.services import add_member, change_role, create_team, remove_member, rename_team
 from usage.models import Rate
@@ -89,6 +100,35 @@ class ConfigDocument(YamlDocument):
 
     def change(self, known: Known) -> Change:
         raise NotImplementedError
+
+
+@dataclass(slots=True)
+class InstallationDocument(ConfigDocument):
+    """The settings of the portal as a whole, without its logo."""
+
+    kind, subject = INSTALLATION, "installation"
+    keys = frozenset(("name", "currency", "timeZone"))
+    COLUMNS: ClassVar = {"name": "name", "currency": "currency", "timeZone": "timezone"}
+
+    def identity(self) -> str:
+        return "the settings"
+
+    def change(self, known: Known) -> Change:
+        change, installation = Change(self.kind, self.identity()), Installation.load()
+        before = {column: getattr(installation, column) for column in self.COLUMNS.values()}
+        given = {
+            self.COLUMNS[key]: self.text((key,), self.content[key]) for key in self.COLUMNS if key in self.content
+        }
+        form = InstallationForm(before | given, instance=installation)
+        for key, column in self.COLUMNS.items():
+            for error in form.errors.get(column, [])[:1]:
+                self.refuse(f"{key}: {error}", (key,))
+        wanted = {column: form.cleaned_data.get(column, "") for column in before}
+        for number, column in enumerate(column for column in before if before[column] != wanted[column]):
+            change.lines.append(f"{column}: {shown(before[column])} → {shown(wanted[column])}")
+            if not number:
+                change.steps.append(lambda by: save_installation(by=by, logo=None, **wanted))
+        return change
 
 
 @dataclass(slots=True)
@@ -450,7 +490,8 @@ class RateDocument(ConfigDocument):
 
 
 DOCUMENTS: dict[str, type[ConfigDocument]] = {
-    document.kind: document for document in (ClusterDocument, TeamDocument, RuleDocument, RateDocument)
+    document.kind: document
+    for document in (InstallationDocument, ClusterDocument, TeamDocument, RuleDocument, RateDocument)
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from claims.catalogue.yaml_export import document as profile_document
 from claims.catalogue.yaml_export import exported as exported_profiles
 from claims.models import ApprovalRule, Quota
+from core.models import Installation
 from core.times import spell_duration
 from core.yaml_documents import API_VERSION
 from dra.manifests import to_yaml
@@ -17,12 +18,13 @@ from inventory.models import Cluster
 from teams.models import Team
 from usage.models import Rate
 
-CLUSTER, TEAM, RULE, RATE = "Cluster", "Team", "ApprovalRule", "Rate"
+INSTALLATION, CLUSTER, TEAM, RULE, RATE = "Installation", "Cluster", "Team", "ApprovalRule", "Rate"
 
 
 def exported() -> list[dict[str, Any]]:
     """Return all documents, in the order in which they are applied."""
     return [
+        installation_document(Installation.load()),
         *(cluster_document(cluster) for cluster in Cluster.objects.defer("credentials").order_by("name")),
         *(dict(profile_document(definition)) for definition in exported_profiles()),
         *(team_document(team) for team in Team.objects.filter(archived_at=None).order_by("slug")),
@@ -46,6 +48,16 @@ def _document(kind: str, **values: Any) -> dict[str, Any]:
 def filled(**values: Any) -> dict[str, Any]:
     """Return the values that are set."""
     return {key: value for key, value in values.items() if value not in (None, "", 0, False)}
+
+
+def installation_document(installation: Installation) -> dict[str, Any]:
+    """Return the document of the settings; a logo is uploaded on their page."""
+    return _document(
+        INSTALLATION,
+        name=installation.name,
+        currency=installation.currency,
+        timeZone=installation.timezone,
+    )
 
 
 def cluster_document(cluster: Cluster) -> dict[str, Any]:

@@ -23,11 +23,11 @@ from portal.configuration.documents import (
     TeamDocument,
     shown,
 )
-from portal.configuration.export import CLUSTER, RATE, RULE, TEAM
+from portal.configuration.export import CLUSTER, INSTALLATION, RATE, RULE, TEAM
 from teams.access import require_admin
 from teams.models import User
 
-KINDS = (CLUSTER, PROFILE, TEAM, RULE, RATE)  # in the order in which they are applied
+KINDS = (INSTALLATION, CLUSTER, PROFILE, TEAM, RULE, RATE)  # in the order in which they are applied
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from claims.models import Approval, ApprovalRule, Profile, Quota, TeamNamespace
 from core.errors import Forbidden, Invalid
-from core.models import recorded_changes
+from core.models import Installation, recorded_changes
 from inventory.models import Cluster
 from portal.configuration.export import config_file, exported
 from portal.configuration.plan import apply_plan, read_plan
@@ -117,7 +117,9 @@ def test_an_export_makes_an_empty_portal_equal_and_a_second_run_changes_nothing(
     Profile.objects.update(current=None)
     Profile.objects.all().delete()
     Cluster.objects.update(title="", metrics_url="")
+    Installation.objects.create(currency="CHF")
     assert {change.kind for change in apply(text, root)} == {
+        "Installation",
         "Cluster",
         "Profile",
         "Team",
@@ -126,6 +128,28 @@ def test_an_export_makes_an_empty_portal_equal_and_a_second_run_changes_nothing(
     }
     assert text_of() == text
     assert apply(text, root) == []
+
+
+def test_settings_of_the_installation_are_exported_and_applied(site, root):
+    assert "kind: Installation\nname: Dragoman\ncurrency: EUR\ntimeZone: ''" in text_of()
+    text = document("Installation", name="GPUs of Fraunfeld", currency="chf")
+    assert lines(text, root) == {
+        "Installation the settings": ["name: Dragoman → GPUs of Fraunfeld", "currency: EUR → CHF"]
+    }
+    apply(text, root)
+    stored = Installation.load()
+    assert (stored.name, stored.currency, stored.timezone) == ("GPUs of Fraunfeld", "CHF", "")
+    assert [row.user.username for row in recorded_changes(stored)] == ["root"]
+    assert apply(text, root) == []
+
+
+def test_invalid_settings_of_the_installation_are_refused_with_their_line(site, root):
+    text = document("Installation", currency="Franken", timeZone="Mars/Olympus")
+    found = problems(text, root)
+    assert len(found) == 2
+    assert found[0].startswith("site.yaml, line 2: currency: ")
+    assert "Mars/Olympus" in found[1]
+    assert "is there twice" in problems(document("Installation") + "---\n" + document("Installation"), root)[0]
 
 
 def test_end_policy_of_a_cluster_is_exported_and_applied(site, root):
@@ -253,7 +277,7 @@ def test_a_rule_is_complete_and_a_changed_one_shows_both(site, root):
     [
         (
             document("Quota", devices=1),
-            "kind must be one of Cluster, Profile, Team, ",
+            "kind must be one of Installation, Cluster, Profile, Team, ",
         ),
         (document("Team", slug="vision", quota=[]), "there is no key quota; the keys are apiVersion, kind, "),
         (document("Team", slug="vision", members={"ines": "boss"}), "there is no boss; choose from "),
