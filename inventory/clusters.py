@@ -3,22 +3,26 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
+from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
-from cluster.checkup import CheckupFinding, checkup
+from cluster.checkup import RENEWAL, CheckupFinding, checkup
 from cluster.credentials import Credentials, reseal, seal, unseal
 from cluster.kube import KubeGateway, connect
 from cluster.protocol import Gateway
 from core.errors import Conflict, Invalid, PortalError
 from core.models import record_change
+from core.times import utc_moment
 from inventory.models import Cluster
 from inventory.states import EndPolicy
+from notify.services import notify
 from teams.access import require_admin
 from teams.models import User
 
@@ -73,7 +77,7 @@ def add_cluster(
     _check_new(name)
     facts = _identity_and_version(credentials)
     _check_new(name, str(facts["uid"]))
-    cluster = Cluster(name=name, credentials=seal(credentials), **facts, **fields)
+    cluster = Cluster(name=name, **_credential_columns(credentials), **facts, **fields)
     cluster.full_clean(exclude=["credentials"])
     is_duplicate = False
     try:
@@ -89,6 +93,29 @@ def add_cluster(
     return cluster
 
 
+@sensitive_variables()
+def _credential_columns(credentials: Credentials) -> dict[str, Any]:
+    return {"credentials": seal(credentials), "credentials_expire_at": credentials.expires_at}
+
+
+def notify_of_expiry(cluster: Cluster) -> None:
+    """Notify platform admins when the credentials are about to expire, and once they have."""
+    expires_at, now = cluster.credentials_expire_at, timezone.now()
+    if expires_at is None or expires_at > now + RENEWAL:
+        return
+    title = f"The credentials of {cluster.name} expire on {utc_moment(expires_at)}"
+    if expires_at <= now:
+        title = f"The credentials of {cluster.name} have expired"
+    notify(
+        User.objects.filter(is_superuser=True),
+        key=f"credentials-{cluster.pk}-{expires_at:%Y-%m-%dT%H:%M}-{expires_at <= now}",
+        title=title,
+        body="Without new ones its devices and claims are shown as of then, and no request reaches it.",
+        url=reverse("setup:cluster_credentials", args=[cluster.name]),
+        important=True,
+    )
+
+
 def _check_new(name: str, uid: str = "") -> None:
     """Raise `Conflict` if a cluster has this name or this UID."""
     if Cluster.objects.filter(name=name).exists():
@@ -100,15 +127,6 @@ def _check_new(name: str, uid: str = "") -> None:
         raise Conflict(
             f"This cluster is already “{twin.name}”: its kube-system namespace has the same UID {twin.uid}."
         )
-
-
-@sensitive_variables()
-def credentials_expiry(cluster: Cluster) -> datetime | None:
-    """Return when the credentials expire; None if they do not say it, or no key opens them."""
-    try:
-        return unseal(cluster.credentials).expires_at
-    except Invalid:
-        return None
 
 
 def reseal_credentials() -> int:
@@ -132,7 +150,8 @@ def renew_credentials(*, name: str, credentials: Credentials, by: User | None = 
             f"of {cluster.uid}."
         )
     with transaction.atomic(durable=True):
-        Cluster.objects.filter(pk=cluster.pk).update(credentials=seal(credentials), halt_reason="", **facts)
+        columns = _credential_columns(credentials) | facts
+        Cluster.objects.filter(pk=cluster.pk).update(halt_reason="", **columns)
         _record(by, cluster, f"credentials replaced: {credentials.address}")
     cluster.refresh_from_db()
     return cluster

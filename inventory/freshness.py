@@ -23,7 +23,10 @@ OF_DEVICES = ("resourceslices", "resourceclaims")
 OF_NODES = ("nodes",)
 NEVER = float("inf")
 # Resources whose age is shown for a cluster.
-COLUMNS = ("id", "name", "title", "simulated", "halt_reason", "prometheus_url", "metrics_url")
+COLUMNS = (
+    *("id", "name", "title", "simulated", "halt_reason", "credentials_expire_at"),
+    *("prometheus_url", "metrics_url"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ class Migration(migrations.Migration):
                 ('title', models.CharField(blank=True, default='', max_length=80)),
                 ('uid', models.CharField(blank=True, default='', editable=False, max_length=64)),
                 ('credentials', models.BinaryField()),
+                ('credentials_expire_at', models.DateTimeField(editable=False, null=True)),
                 ('version', models.CharField(blank=True, default='', editable=False, max_length=32)),
                 ('discovery', models.JSONField(default=dict, editable=False)),
                 ('simulated', models.BooleanField(default=False)),

@@ -47,6 +47,7 @@ class Cluster(models.Model):
     title = models.CharField(max_length=80, blank=True, default="")
     uid = models.CharField(max_length=64, blank=True, default="", editable=False)
     credentials = models.BinaryField(editable=False)  # encrypted, see cluster.credentials
+    credentials_expire_at = models.DateTimeField(null=True, editable=False)  # None: they do not say it
     version = models.CharField(max_length=32, blank=True, default="", editable=False)  # "v1.37.1"
     discovery = models.JSONField(default=dict, editable=False)  # optional kinds and their versions
     simulated = models.BooleanField(default=False)

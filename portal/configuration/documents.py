@@ -117,7 +117,9 @@ class InstallationDocument(ConfigDocument):
         change, installation = Change(self.kind, self.identity()), Installation.load()
         before = {column: getattr(installation, column) for column in self.COLUMNS.values()}
         given = {
-            self.COLUMNS[key]: self.text((key,), self.content[key]) for key in self.COLUMNS if key in self.content
+            column: self.text((key,), self.content[key])
+            for key, column in self.COLUMNS.items()
+            if key in self.content
         }
         form = InstallationForm(before | given, instance=installation)
         for key, column in self.COLUMNS.items():

@@ -12,6 +12,7 @@ from claims.catalogue.lint import catalogue_report
 from claims.delivery.eviction import pods_after_end
 from claims.models import Claim
 from claims.states import USABLE, ClaimState
+from cluster.checkup import RENEWAL
 from core.text import counted
 from core.times import duration, relative
 from dra.lint import Severity
@@ -54,8 +55,9 @@ class Need:
 
 def needs(shell: Shell, held: MyClaims, platform: Platform | None, *, now: datetime) -> list[Need]:
     """
-    Return the inbox, for platform admins stale clusters, the catalogue check and idle devices; then one need
-    per claim of the reader: problems, then the least time left relative to the duration.
+    Return the inbox, or for platform admins stale clusters, credentials that expire soon, the catalogue check
+    and idle devices; then one need per claim of the reader: problems, then the least time left relative to
+    the duration.
 
     Platform admins see the requests of all teams beside their needs.
     """
@@ -74,7 +76,8 @@ def needs(shell: Shell, held: MyClaims, platform: Platform | None, *, now: datet
                 shown[row.claim.pk] = need
     by_urgency = sorted(shown.values(), key=lambda need: need.left)
     if platform is not None:
-        return [*stale_needs(shell), *catalogue_needs(), *idle_needs(platform), *by_urgency]
+        of_clusters = (*stale_needs(shell), *credential_needs(shell, now))
+        return [*of_clusters, *catalogue_needs(), *idle_needs(platform), *by_urgency]
     return [*inbox_needs(shell, now=now), *by_urgency]
 
 
@@ -130,6 +133,21 @@ def stale_needs(shell: Shell) -> Iterator[Need]:
             url,
             (NeedAction("Check cluster", url),),
         )
+
+
+def credential_needs(shell: Shell, now: datetime) -> Iterator[Need]:
+    """Yield each cluster whose credentials expire soon."""
+    for age in shell.freshness:
+        name, expires_at = age.cluster.name, age.cluster.credentials_expire_at
+        if expires_at is None or expires_at > now + RENEWAL:
+            continue
+        url = reverse("setup:cluster_credentials", args=[name])
+        title = f"The credentials of {name} expire {relative(expires_at)}"
+        if expires_at <= now:
+            title = f"The credentials of {name} expired {relative(expires_at)}"
+        sentence = "Without new ones its devices and claims are shown as of then, and no request reaches it."
+        key, action = f"credentials {name} {expires_at}", NeedAction("Replace credentials", url)
+        yield Need(key, "key", "wait", title, sentence, url, (action,))
 
 
 def idle_needs(platform: Platform) -> Iterator[Need]:

@@ -30,7 +30,6 @@ from inventory.clusters import (
     add_cluster,
     change_cluster,
     check_cluster,
-    credentials_expiry,
     masked_url,
     remove_cluster,
     renew_credentials,
@@ -328,7 +327,6 @@ def settings_page(
         "collection": Collection.objects.filter(cluster=cluster).first(),
         "rbac": SCOPES[scope].manifest,
         "scope": scope,
-        "expires_at": credentials_expiry(cluster),
         "namespaces": TeamNamespace.objects.filter(cluster=cluster).count(),
         "changes": recorded_changes(cluster)[:CHANGES],
     }

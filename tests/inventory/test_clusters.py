@@ -1,6 +1,11 @@
 """A cluster that is added, renewed, removed: every column, and nothing of any other cluster."""
 
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+
 import pytest
+import time_machine
 from django.core.exceptions import ValidationError
 from django.db.models import ProtectedError
 
@@ -11,11 +16,14 @@ from inventory.clusters import (
     Unknown,
     add_cluster,
     find_cluster,
+    notify_of_expiry,
     remove_cluster,
     renew_credentials,
     write_quotas,
 )
 from inventory.models import Cluster
+from notify.models import Notice
+from tests.factories import make_user
 
 OLD = Credentials(server="https://fra-1.example.org", token="old")
 NEW = Credentials(server="https://fra-1.example.org:6443", token="new")
@@ -57,6 +65,7 @@ def test_cluster_is_added_with_discovered_and_given_fields(answer):
         "title": "Frankfurt",
         "uid": "uid-of-fra",
         "credentials": NEW,
+        "credentials_expire_at": None,
         "version": "v1.37.1",
         "discovery": {},
         "simulated": True,
@@ -73,6 +82,33 @@ def test_cluster_is_added_with_discovered_and_given_fields(answer):
     }
     assert (made.pk, asked) == (row["id"], [NEW])
     assert Cluster.objects.filter(name="ber-1").values().get() == before
+
+
+def expiring(at):
+    """Return credentials whose token says when it expires (RFC 7519)."""
+    payload = base64.urlsafe_b64encode(json.dumps({"exp": int(at.timestamp())}).encode()).decode()
+    return Credentials(server="https://fra-1.example.org", token=f"head.{payload.rstrip('=')}.sign")
+
+
+def test_platform_admins_are_notified_before_and_after_credentials_expire_once_each(answer):
+    admin, _member = make_user("root", admin=True), make_user("mira")
+    end = datetime(2026, 12, 1, 12, tzinfo=UTC)
+    cluster = add_cluster(name="fra-1", credentials=expiring(end))
+    assert Cluster.objects.get(name="fra-1").credentials_expire_at == end
+    for days in (-15, -14, -3, 0, 1):
+        with time_machine.travel(end + timedelta(days=days), tick=False):
+            notify_of_expiry(cluster)
+    assert list(Notice.objects.order_by("created_at").values_list("user", "title", "url")) == [
+        (
+            admin.pk,
+            "The credentials of fra-1 expire on Tue 1 Dec 2026, 12:00 UTC",
+            "/clusters/fra-1/credentials/",
+        ),
+        (admin.pk, "The credentials of fra-1 have expired", "/clusters/fra-1/credentials/"),
+    ]
+    renewed = renew_credentials(name="fra-1", credentials=expiring(end + timedelta(days=365)))
+    assert renewed.credentials_expire_at == end + timedelta(days=365)
+    assert renew_credentials(name="fra-1", credentials=NEW).credentials_expire_at is None
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,9 @@ def test_invalid_settings_of_the_installation_are_refused_with_their_line(site, 
     assert len(found) == 2
     assert found[0].startswith("site.yaml, line 2: currency: ")
     assert "Mars/Olympus" in found[1]
-    assert "is there twice" in problems(document("Installation") + "---\n" + document("Installation"), root)[0]
+    assert (
+        "is there twice" in problems(document("Installation") + "---\n" + document("Installation"), root)[0]
+    )
 
 
 def test_end_policy_of_a_cluster_is_exported_and_applied(site, root):

@@ -15,7 +15,7 @@ from claims.models import Claim, Extension, PendingDecision, QuotaRequest, Reque
 from claims.states import ClaimState
 from inventory.counts import store_counts
 from inventory.freshness import OF_DEVICES
-from inventory.models import Device, FleetCount, Freshness
+from inventory.models import Cluster, Device, FleetCount, Freshness
 from inventory.states import DeviceUse
 from tests.factories import make_claim, make_cluster, make_profile, make_team, make_user
 from tests.usage.conftest import hold, measure, price
@@ -69,6 +69,19 @@ def words(text: str, start: str = "", end: str = "</section>") -> str:
     """Return the text of the part of a page from `start` on, without markup."""
     part = text[text.index(start) :].partition(end)[0]
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", part)).split())
+
+
+def test_admin_is_warned_of_credentials_that_expire_soon(home, root, alice, fra):
+    now = timezone.now()
+    Cluster.objects.filter(pk=fra.pk).update(credentials_expire_at=now + timedelta(days=15))
+    assert "credentials of" not in home(root)
+    Cluster.objects.filter(pk=fra.pk).update(credentials_expire_at=now + timedelta(days=6, minutes=1))
+    text = home(root)
+    assert "The credentials of fra-1 expire in 6 d" in text
+    assert reverse("setup:cluster_credentials", args=["fra-1"]) in text
+    assert "credentials of" not in home(alice)
+    Cluster.objects.filter(pk=fra.pk).update(credentials_expire_at=now - timedelta(hours=2, minutes=1))
+    assert "The credentials of fra-1 expired 2 h" in home(root)
 
 
 def test_admin_sees_the_oldest_requests_and_who_decides(home, root, alice, vision, fra):
