@@ -146,6 +146,16 @@ OWN_NAMESPACES = Prepared(
 )
 
 
+def namespace_teams(person: Person) -> dict[tuple[UUID, str], str]:
+    """Return the team of each namespace, by cluster and namespace, of the teams that `person` may see."""
+    teams = Team.objects.visible_to(cast(User | AnonymousUser, person))
+    rows = TeamNamespace.objects.filter(team__in=teams).order_by()
+    return {
+        (cluster, name): slug
+        for cluster, name, slug in rows.values_list("cluster", "namespace", "team__slug")
+    }
+
+
 def visible_holders(person: Person, held: Iterable[ResourceClaim]) -> dict[int, Holder]:
     """
     Return the holders that `person` may see, by primary key: managed claims with a link to their page, others

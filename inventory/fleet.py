@@ -1,19 +1,25 @@
 """
-The fleet in numbers and as a map: a group per model, a row per node or pool, a cell per device.
+The fleet in numbers and as a map: groups by model, node pool or team, a row per node, a cell per device.
 
 Partitions share the cell of their physical GPU, which is one link. A partition that is its whole GPU (AMD
 spx, MIG 7g) counts as a whole GPU. Pages of devices and nodes also show which partitions still fit on a GPU.
 """
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django.conf import settings
+from django.contrib.auth.models import AbstractUser, AnonymousUser
+from django.db.models import F, TextChoices
 from django.urls import reverse
 from django.utils.html import escape
+from django.utils.module_loading import import_string
 from django.utils.safestring import SafeString, mark_safe
 
 from core.text import counted
@@ -139,6 +145,7 @@ class MapDevice(NamedTuple):
     cluster: UUID
     is_whole: bool
     use: str
+    grouped_by: str  # the column of the grouping
 
     @property
     def look(self) -> DeviceStateStyle:
@@ -164,11 +171,12 @@ class Cell(NamedTuple):
 
 @dataclass(slots=True)
 class MapGpu:
-    """A whole device, or the partitions of a GPU, which share one link: each is too small to click."""
+    """A whole GPU, or the partitions of a GPU, which share one link: each is too small to click."""
 
     cluster: str
     place: str  # node, or pool
     parent: str
+    is_whole: bool
     cells: list[Cell] = field(default_factory=list)
 
     @property
@@ -193,28 +201,47 @@ class FleetRow:
     name: str
     gpus: list[MapGpu] = field(default_factory=list)
 
-    def whole_cells(self) -> SafeString:
-        """Return the links of devices that are not in partitions; a template is too slow for thousands."""
+    @property
+    def cells(self) -> SafeString:
+        """Return a link per GPU; a template is too slow for thousands."""
         place, no_id = escape(self.name), UUID(int=0)
         address = reverse("inventory:device", args=[no_id])
         links = []
-        for cell in (cell for gpu in self.gpus for cell in gpu.cells):
-            name = escape(f"{cell.name} {cell.partition}" if cell.partition else cell.name)
-            url, hit = address.replace(str(no_id), str(cell.pk)), " hit" if cell.hit else ""
-            look, label = cell.look, cell.look.label
-            links.append(
-                f'<a class="dg-dev {look.cell}{hit}" href="{url}" title="{name}: {label}"'
-                f' aria-label="{name} on {place}: {label}">{look.letter}</a>'
-            )
+        for gpu in self.gpus:
+            if not gpu.is_whole:
+                links.append(_partitions(gpu))
+                continue
+            for cell in gpu.cells:
+                name = escape(f"{cell.name} {cell.partition}" if cell.partition else cell.name)
+                url, hit = address.replace(str(no_id), str(cell.pk)), " hit" if cell.hit else ""
+                look, label = cell.look, cell.look.label
+                links.append(
+                    f'<a class="dg-dev {look.cell}{hit}" href="{url}" title="{name}: {label}"'
+                    f' aria-label="{name} on {place}: {label}">{look.letter}</a>'
+                )
         return mark_safe("".join(links))  # noqa: S308, names are escaped
+
+
+def _partitions(gpu: MapGpu) -> str:
+    """Return the link of a GPU with its partitions, each by its share of the width."""
+    label, cells = escape(gpu.label), []
+    for cell in gpu.cells:
+        shape = f"{cell.look.cell} w{cell.width}{' hit' if cell.hit else ''}"
+        cells.append(f'<span class="dg-dev {shape}">{cell.look.letter}</span>')
+    parts = "".join(cells)
+    return f'<a class="dg-mig" href="{escape(gpu.url)}" title="{label}" aria-label="{label}">{parts}</a>'
 
 
 @dataclass(slots=True)
 class FleetGroup:
-    """Whole GPUs or partitions of one model: the numbers count all of them, `rows` have the cells."""
+    """
+    Devices of one model (whole GPUs or partitions), node pool or team: the numbers count all of them, `rows`
+    have the cells. `is_rest` is what has no pool or team.
+    """
 
-    model: str
+    title: str
     partitioned: bool
+    is_rest: bool = False
     clusters: list[str] = field(default_factory=list)
     count: int = 0
     free: int = 0
@@ -229,6 +256,18 @@ class FleetGroup:
     @property
     def cells(self) -> int:
         return sum(len(gpu.cells) for row in self.rows for gpu in row.gpus)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether its rows have GPUs in partitions, which need the whole width."""
+        return self.partitioned or any(not gpu.is_whole for row in self.rows for gpu in row.gpus)
+
+    def add(self, cluster: str, state: DeviceState, devices: int) -> None:
+        if cluster not in self.clusters:
+            self.clusters.append(cluster)
+        self.count += devices
+        self.free += devices if state == DeviceState.FREE else 0
+        self.unhealthy += devices if state == DeviceState.UNHEALTHY else 0
 
 
 def totals(counts: Iterable[FleetCount], *, with_uses: bool = False) -> Totals:
@@ -252,64 +291,111 @@ def totals(counts: Iterable[FleetCount], *, with_uses: bool = False) -> Totals:
     return Totals(count, sum(row.gpus for row in counts), sum(row.nodes for row in counts), clusters, figures)
 
 
+class Grouping(TextChoices):
+    """What the groups of the map are; the values are those of the parameter `group`."""
+
+    MODEL = "model", "Model"
+    NODE_POOL = "node-pool", "Node pool"
+    TEAM = "team", "Team"
+
+
+COLUMNS = {
+    Grouping.MODEL: "product",
+    Grouping.NODE_POOL: "node__node_pool",
+    Grouping.TEAM: "held_by__namespace",
+}
+NO_NODE_POOL, NOT_HELD, NO_TEAM = "No node pool", "Not held", "Other namespaces"
+type GroupKey = tuple[str, bool, bool]  # title, whether it has partitions of a model, whether it is the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Which group a device belongs to; `teams` has the names that the reader may see, by namespace."""
+
+    grouping: Grouping
+    teams: Mapping[tuple[UUID, str], str]
+
+    @classmethod
+    def read(cls, grouping: Grouping, person: AbstractUser | AnonymousUser) -> Groups:
+        of_teams = grouping is Grouping.TEAM
+        return cls(grouping, import_string(settings.NAMESPACE_TEAMS)(person) if of_teams else {})
+
+    @property
+    def column(self) -> str:
+        return COLUMNS[self.grouping]
+
+    def key(self, cluster: UUID, value: str | None, whole: bool) -> GroupKey:  # noqa: FBT001
+        """Return the group of a device by its `column`."""
+        if self.grouping is Grouping.MODEL:
+            return short_name(value or ""), not whole, False
+        rest = NO_NODE_POOL
+        if self.grouping is Grouping.TEAM:
+            rest = NO_TEAM if value else NOT_HELD
+            value = self.teams.get((cluster, value)) if value else None
+        return value or rest, False, not value
+
+    def counts(
+        self, counts: Mapping[UUID, FleetCount], devices: DeviceQuerySet
+    ) -> Iterable[tuple[UUID, str | None, bool, DeviceState, int]]:
+        """Yield cluster, `column`, whether these are whole GPUs, state and number; stored ones for models."""
+        if self.grouping is Grouping.MODEL:
+            for cluster, group in device_groups(counts.values()):
+                yield cluster, *group
+        else:
+            for cluster, value, state, number in devices.count_by("cluster", self.column, "state"):
+                yield cluster, value, True, state, number
+
+
 def fleet_map(
-    counts: Mapping[UUID, FleetCount], hits: DeviceQuerySet | None = None, *, with_uses: bool = False
+    counts: Mapping[UUID, FleetCount],
+    hits: DeviceQuerySet | None = None,
+    *,
+    person: AbstractUser | AnonymousUser,
+    with_uses: bool = False,
+    grouping: Grouping = Grouping.MODEL,
 ) -> list[FleetGroup]:
     """
     Return the groups, whole GPUs first, with cells for the first MAX_CELLS devices.
 
     `hits` are the devices that a filter matches, None without one; groups without a match are then left out.
-    `with_uses` is whether the reader may see which held devices are idle.
+    `with_uses` is whether `person` may see which held devices are idle.
     """
-    devices = Device.objects.present()
-    products = None
-    if hits is not None:
-        products = set(hits.order_by().values_list("product", flat=True).distinct())
-        devices = devices.filter(product__in=products)
+    devices, groups_by = Device.objects.present(), Groups.read(grouping, person)
     names = dict(Cluster.objects.values_list("pk", "name"))
-    groups = _group_counts(counts.values(), names, products)
-    # By cluster, not by its name: the index has the order, and only the cells of the map are read.
-    ordered = (
-        devices.order_by("product", "cluster", "node_name", "pool", "name")
-        .with_state()
-        .with_use(visible=with_uses)
-    )
-    shown = [
-        MapDevice(*values)
-        for values in ordered.annotate(is_whole=is_whole(counts.values())).values_list(*FIELDS)[:MAX_CELLS]
-    ]
+    matching: set[tuple[UUID, str | None]] | None = None
+    if hits is not None:
+        matching = set(hits.order_by().values_list("cluster", groups_by.column).distinct())
+        if grouping is Grouping.MODEL:
+            devices = devices.filter(product__in={product for _cluster, product in matching})
+    groups: dict[GroupKey, FleetGroup] = {}
+    counted = sorted(groups_by.counts(counts, devices), key=lambda row: names[row[0]])
+    for cluster, value, whole, state, number in counted:
+        if matching is None or (cluster, value) in matching:
+            key = groups_by.key(cluster, value, whole)
+            groups.setdefault(key, FleetGroup(*key)).add(names[cluster], state, number)
+    shown = _shown(devices, counts, groups_by, with_uses=with_uses)
     shown.sort(key=lambda device: (device.product, names[device.cluster]))
-    hit = (
-        None
-        if hits is None
-        else set(hits.filter(pk__in=[device.pk for device in shown]).values_list("pk", flat=True))
-    )
-    by_group: dict[tuple[str, bool], list[MapDevice]] = defaultdict(list)
+    hit = None
+    if hits is not None:
+        hit = set(hits.filter(pk__in=[device.pk for device in shown]).values_list("pk", flat=True))
+    members: dict[GroupKey, list[MapDevice]] = defaultdict(list)
     for device in shown:
-        by_group[short_name(device.product), not device.is_whole].append(device)
-    for key, members in by_group.items():
-        if key in groups:  # else it has appeared since they were counted
-            groups[key].rows = _rows(members, names, hit)
-    return sorted(groups.values(), key=lambda group: (group.partitioned, -group.count, group.model))
+        members[groups_by.key(device.cluster, device.grouped_by, device.is_whole)].append(device)
+    for key in members.keys() & groups.keys():  # others have appeared since they were counted
+        groups[key].rows = _rows(members[key], names, hit)
+    return sorted(groups.values(), key=lambda row: (row.partitioned, row.is_rest, -row.count, row.title))
 
 
-def _group_counts(
-    counts: Iterable[FleetCount], names: Mapping[UUID, str], products: Collection[str] | None
-) -> dict[tuple[str, bool], FleetGroup]:
-    """Return the headings by (model, partitioned), with counts of all devices, also those without a cell."""
-    groups: dict[tuple[str, bool], FleetGroup] = {}
-    rows = [(group, names[cluster]) for cluster, group in device_groups(counts)]
-    for (product, whole, state, count), cluster in sorted(rows, key=lambda row: (*row[0][:2], row[1])):
-        if products is not None and product not in products:
-            continue
-        key = short_name(product), not whole
-        fleet_group = groups.setdefault(key, FleetGroup(*key))
-        if cluster not in fleet_group.clusters:
-            fleet_group.clusters.append(cluster)
-        fleet_group.count += count
-        fleet_group.free += count if state == DeviceState.FREE else 0
-        fleet_group.unhealthy += count if state == DeviceState.UNHEALTHY else 0
-    return groups
+def _shown(
+    devices: DeviceQuerySet, counts: Mapping[UUID, FleetCount], groups_by: Groups, *, with_uses: bool
+) -> list[MapDevice]:
+    """Return the devices that have a cell."""
+    # By cluster, not by its name: the index has the order, and only the cells of the map are read.
+    order = ("cluster", "node_name", "pool", "name")
+    by_model = groups_by.grouping is Grouping.MODEL
+    ordered = devices.order_by("product", *order) if by_model else devices.order_by(*order)
+    rows = ordered.with_state().with_use(visible=with_uses).annotate(is_whole=is_whole(counts.values()))
+    return [MapDevice(*values) for values in rows.values_list(*FIELDS, F(groups_by.column))[:MAX_CELLS]]
 
 
 def _rows(devices: Iterable[MapDevice], names: Mapping[UUID, str], hits: set[UUID] | None) -> list[FleetRow]:
@@ -320,7 +406,7 @@ def _rows(devices: Iterable[MapDevice], names: Mapping[UUID, str], hits: set[UUI
         width = partition_width(device.partition)
         row = rows.setdefault((device.cluster, device.place), FleetRow(device.place))
         if device.gpu not in gpus:
-            gpu = MapGpu(names[device.cluster], device.place, device.parent)
+            gpu = MapGpu(names[device.cluster], device.place, device.parent, device.is_whole)
             row.gpus.append(gpus.setdefault(device.gpu, gpu))
         gpus[device.gpu].cells.append(Cell(device.pk, device.name, device.look, device.partition, width, hit))
     return list(rows.values())

@@ -28,7 +28,7 @@ from core.times import ago
 from inventory.counts import fleet_counts, with_device_counts
 from inventory.device_list import CsvHolders, cluster_cell, device_columns, read_rows, table_rows
 from inventory.filters import HELD, DeviceFilter, NodeFilter
-from inventory.fleet import fleet_map, physical_gpus_for, pool_facts, totals
+from inventory.fleet import Grouping, fleet_map, physical_gpus_for, pool_facts, totals
 from inventory.freshness import OF_DEVICES, OF_NODES, ages, is_stale
 from inventory.history import (
     MAX_LINES,
@@ -59,7 +59,17 @@ def fleet(request: HttpRequest) -> HttpResponse:
     filterset = DeviceFilter(request.GET, Device.objects.present().with_state(), request=request)
     filtering = any(request.GET.get(name) for name in FILTERS) and filterset.is_valid()
     with_uses = is_platform_admin(request.user)
-    groups = fleet_map(counts, filterset.qs if filtering else None, with_uses=with_uses)
+    asked = request.GET.get("group")
+    grouping = Grouping(asked) if asked in Grouping else Grouping.MODEL
+    groups = fleet_map(
+        counts,
+        filterset.qs if filtering else None,
+        person=request.user,
+        with_uses=with_uses,
+        grouping=grouping,
+    )
+    query = request.GET.copy()
+    query.pop("group", None)
     context = {
         "totals": totals(counts.values(), with_uses=with_uses),
         "groups": groups,
@@ -68,7 +78,9 @@ def fleet(request: HttpRequest) -> HttpResponse:
         "hidden": sum(group.hidden for group in groups),
         "ages": ages(OF_DEVICES),
         "devices_url": reverse("inventory:devices"),
-        "query": request.GET.urlencode(),
+        "groupings": Grouping.choices,
+        "grouping": grouping,
+        "query": query.urlencode(),
     }
     return render(request, "inventory/fleet.html", context)
 

@@ -249,6 +249,18 @@ LOGGING = logs.configure(json=env.str("LOG_FORMAT", "json") == "json", level=env
 
 # Functions that a package calls in one above it, which it must not import.
 DEVICE_HOLDERS = "claims.access.visible_holders"  # for inventory.holders
+NAMESPACE_TEAMS = "claims.access.namespace_teams"  # for inventory.fleet
+# Labels that name the pool of a node, the first that it has: Karpenter, GKE, EKS, AKS, and one for other sites.
+NODE_POOL_LABELS = env.list(
+    "NODE_POOL_LABELS",
+    default=[
+        "karpenter.sh/nodepool",
+        "cloud.google.com/gke-nodepool",
+        "eks.amazonaws.com/nodegroup",
+        "kubernetes.azure.com/agentpool",
+        "node-pool",
+    ],
+)
 OBJECT_OWNERSHIP = "claims.observation.ownership.ownerships"  # for inventory.sync.rows
 MAX_PRICES = "usage.rates.max_prices"  # for claims.catalogue.listing
 PAST_UTILIZATION = "usage.telemetry.past_utilization"  # for claims.inbox.impact

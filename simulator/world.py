@@ -316,6 +316,7 @@ def _node(rack: Rack, name: str, cluster: str) -> Manifest:
                 "kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64",
                 "node.kubernetes.io/instance-type": rack.prefix.partition("-")[2],
+                "karpenter.sh/nodepool": rack.prefix.partition("-")[2],
                 "topology.kubernetes.io/zone": cluster,
                 **_capacity_type(cluster, name),
             },

@@ -169,6 +169,7 @@ class Migration(migrations.Migration):
                 ('revision', models.BigIntegerField(default=0)),
                 ('ready', models.BooleanField(default=False)),
                 ('unschedulable', models.BooleanField(default=False)),
+                ('node_pool', models.CharField(blank=True, default='', max_length=63)),
             ],
             options={
                 'ordering': ('name',),

@@ -107,8 +107,12 @@ class Namespace(Mirrored):
 
 
 class Node(Mirrored):
-    """`ready` is the Ready condition; `unschedulable` is a cordon, shown as maintenance."""
+    """
+    `ready` is the Ready condition; `unschedulable` is a cordon, shown as maintenance; `node_pool` is named by
+    the first label of NODE_POOL_LABELS that the node has, "" without one.
+    """
 
+    node_pool = models.CharField(max_length=63, blank=True, default="")
     ready = models.BooleanField(default=False)
     unschedulable = models.BooleanField(default=False)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.utils.dateparse import parse_datetime
 
 from cluster.protocol import Manifest
@@ -213,7 +214,9 @@ def _template(template: Manifest) -> Columns:
 
 def _node(node: Manifest) -> Columns:
     conditions = (node.get("status") or {}).get("conditions") or []
+    labels = node["metadata"].get("labels") or {}
     return {
+        "node_pool": next((labels[key] for key in settings.NODE_POOL_LABELS if labels.get(key)), ""),
         "ready": any(c["type"] == "Ready" and c["status"] == "True" for c in conditions),
         "unschedulable": bool((node.get("spec") or {}).get("unschedulable")),
     }

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from inventory.models import Pod, ResourceClaim
+from inventory.models import Node, Pod, ResourceClaim
 from inventory.sync.columns import CLAIM_LABEL, FROM_POD, claim_origin, claim_state, columns
 from inventory.sync.rows import is_newer, newest
 
@@ -46,6 +46,20 @@ def test_claim_row_has_owner_and_allocation_time():
     row = columns(ResourceClaim, {"metadata": metadata, "spec": {}, "status": status})
     assert (row["owner"], row["namespace"]) == ("42", "vision")
     assert row["allocated_at"].isoformat() == "2026-11-20T10:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("labels", "node_pool"),
+    [
+        ({"node-pool": "b", "karpenter.sh/nodepool": "a100"}, "a100"),
+        ({"node-pool": "b", "karpenter.sh/nodepool": ""}, "b"),
+        ({"kubernetes.io/os": "linux"}, ""),
+        (None, ""),
+    ],
+)
+def test_the_pool_of_a_node_is_that_of_the_first_known_label(labels, node_pool):
+    node = {"metadata": {"uid": "u", "name": "n", "labels": labels}}
+    assert columns(Node, node)["node_pool"] == node_pool
 
 
 def test_pod_row_has_claims_of_every_kind():

@@ -1,13 +1,16 @@
 """The map: a link per GPU, partitions inside it, and what is a whole GPU among the whole ones."""
 
 import pytest
+from django.contrib.auth.models import AnonymousUser
 from django.urls import reverse
 
+from claims.models import TeamNamespace
 from cluster.protocol import RESOURCE_SLICE
 from inventory.counts import fleet_counts
-from inventory.fleet import fleet_map
-from inventory.models import Device
+from inventory.fleet import Grouping, fleet_map
+from inventory.models import Device, Node, ResourceClaim
 from teams.models import User
+from tests.factories import make_team, make_user
 from tests.inventory.conftest import DRIVER, gpu, slice_of
 
 pytestmark = pytest.mark.django_db
@@ -51,8 +54,8 @@ def cut(mirrored, fake, run_session):
 
 
 def groups():
-    found = fleet_map(fleet_counts())
-    return {(group.model, group.partitioned): group for group in found}
+    found = fleet_map(fleet_counts(), person=AnonymousUser())
+    return {(group.title, group.partitioned): group for group in found}
 
 
 def test_partition_with_the_full_gpu_counts_as_a_whole_gpu(cut):
@@ -88,3 +91,54 @@ def test_one_partition_of_a_gpu_leads_to_that_device(mirrored, fake, run_session
     assert device.driver == DRIVER
     assert only.url == reverse("inventory:device", args=[device.pk])
     assert only.label == "1 partition of a GPU on node-a. 1g.10gb: Free"
+
+
+def grouped(grouping, person=AnonymousUser(), hits=None):
+    found = fleet_map(fleet_counts(), hits, person=person, grouping=grouping)
+    return {group.title: (group.count, group.free, group.cells) for group in found}
+
+
+def test_devices_are_grouped_by_node_pool_and_those_without_one_come_last(cut):
+    Node.objects.filter(name="node-a").update(node_pool="training")
+    assert list(grouped(Grouping.NODE_POOL).items()) == [("training", (3, 3, 3)), ("No node pool", (4, 4, 4))]
+    [training, _rest] = fleet_map(fleet_counts(), person=AnonymousUser(), grouping=Grouping.NODE_POOL)
+    assert (training.is_wide, training.clusters) == (True, ["fra-1"])
+    hits = Device.objects.present().filter(node__node_pool="training")
+    assert list(grouped(Grouping.NODE_POOL, hits=hits)) == ["training"]
+
+
+def test_devices_are_grouped_by_the_teams_that_the_reader_may_see(cut, mirrored):
+    mia, root = make_user("mia"), make_user("root", admin=True)
+    for number, (slug, members) in enumerate((("vision", (mia,)), ("nlp", ()), ("", ()))):
+        if slug:
+            TeamNamespace.objects.create(
+                team=make_team(slug, members=members), cluster=mirrored, namespace=slug
+            )
+        claim = ResourceClaim.objects.create(
+            cluster=mirrored, uid=f"u{number}", name="x", namespace=slug or "scratch", raw={}
+        )
+        device = Device.objects.present().order_by("name")[number]
+        Device.objects.filter(pk=device.pk).update(held_by=claim)
+    assert grouped(Grouping.TEAM, root) == {
+        "nlp": (1, 0, 1),
+        "vision": (1, 0, 1),
+        "Not held": (4, 4, 4),
+        "Other namespaces": (1, 0, 1),
+    }
+    assert grouped(Grouping.TEAM, mia) == {
+        "vision": (1, 0, 1),
+        "Not held": (4, 4, 4),
+        "Other namespaces": (2, 0, 2),
+    }
+
+
+def test_the_page_groups_as_its_address_says_and_by_model_for_an_unknown_value(cut, client):
+    client.force_login(User.objects.create_user("alice"))
+    address = reverse("inventory:fleet")
+    assert "No node pool" in client.get(address, {"group": "node-pool"}).text
+    assert "Not held" in client.get(address, {"group": "team"}).text
+    for unknown in ("", "colour", "model"):
+        page = client.get(address, {"group": unknown}).text
+        assert "No node pool" not in page
+        assert "MI300X" in page
+    assert "group=" not in client.get(address, {"group": "team", "cluster": "fra-1"}).context["query"]

@@ -81,7 +81,7 @@ OBJECTS = [
                 ]
             },
         },
-        {"ready": True, "unschedulable": True},
+        {"ready": True, "unschedulable": True, "node_pool": ""},
     ),
     (
         DEVICE_CLASS,

@@ -4,6 +4,7 @@ import re
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import AnonymousUser
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -330,10 +331,10 @@ def test_totals_and_the_map_count_each_device_gpu_node_and_cluster_once(both):
         "not-ready": (1, 1 / 6),
     }
     assert (sums.held, sums.not_held, sums.sum_of_not_held) == (2, 4, "2 + 1 + 1")
-    groups = fleet_map(fleet_counts())
+    groups = fleet_map(fleet_counts(), person=AnonymousUser())
     told = [
         (
-            group.model,
+            group.title,
             group.clusters,
             [row.name for row in group.rows],
             group.count,
@@ -350,7 +351,7 @@ def test_totals_and_the_map_count_each_device_gpu_node_and_cluster_once(both):
         Device.objects.filter(product="NVIDIA H100 80GB HBM3").order_by("pool").values_list("name", "pool")
     )
     [(name, pool), *_others] = names
-    matching = fleet_map(fleet_counts(), Device.objects.filter(name=name, pool=pool))
+    matching = fleet_map(fleet_counts(), Device.objects.filter(name=name, pool=pool), person=AnonymousUser())
     cells = [cell for group in matching for row in group.rows for gpu in row.gpus for cell in gpu.cells]
     hits = Device.objects.filter(name=name, pool=pool, product="NVIDIA H100 80GB HBM3")
     assert {cell.pk for cell in cells if cell.hit} >= {device.pk for device in hits}
@@ -358,9 +359,9 @@ def test_totals_and_the_map_count_each_device_gpu_node_and_cluster_once(both):
 
 
 def test_the_map_shows_the_models_that_a_filter_matches(both):
-    [group] = fleet_map(fleet_counts(), Device.objects.filter(product="NVIDIA H200"))
+    [group] = fleet_map(fleet_counts(), Device.objects.filter(product="NVIDIA H200"), person=AnonymousUser())
     [cell] = [cell for row in group.rows for gpu in row.gpus for cell in gpu.cells]
-    assert (group.model, group.count, cell.hit) == ("H200", 1, True)
+    assert (group.title, group.count, cell.hit) == ("H200", 1, True)
 
 
 def test_totals_of_nothing_are_zero(db):
@@ -383,7 +384,7 @@ def test_gpus_are_counted_by_parent_then_by_uuid_then_one_by_one(mirrored):
 def test_the_fleet_page_shows_the_models_that_match_and_counts_the_hits(both, as_alice):
     def page(query=""):
         context = as_alice.get(f"{reverse('inventory:fleet')}{query}").context
-        return [group.model for group in context["groups"]], context["hits"], context["totals"].devices
+        return [group.title for group in context["groups"]], context["hits"], context["totals"].devices
 
     every = ["H100 80GB HBM3", "H200"]
     assert page() == (every, None, 6)
@@ -400,7 +401,7 @@ def test_headings_of_the_fleet_count_devices_that_have_no_cell(both, as_alice, m
     monkeypatch.setattr("inventory.fleet.MAX_CELLS", max_cells)
     response = as_alice.get(reverse("inventory:fleet"))
     groups = response.context["groups"]
-    assert [(group.model, group.count, group.free, group.unhealthy) for group in groups] == [
+    assert [(group.title, group.count, group.free, group.unhealthy) for group in groups] == [
         ("H100 80GB HBM3", 5, 2, 1),
         ("H200", 1, 0, 0),
     ]
