@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from claims.approvals import notices, pending
 from claims.catalogue import availability, waits
+from claims.delivery import credentials
 from claims.delivery.tasks import remove
 from claims.lifecycle import expiry
 from claims.observation import ownership
@@ -57,6 +58,12 @@ def refresh_waits() -> None:
 def repair_availability() -> None:
     """Compute what clusters have for profiles from nothing, and repair the rows that differ."""
     availability.recompute()
+
+
+@shared_task
+def warn_of_expiring_credentials() -> None:
+    """Notify platform admins of credentials of clusters that expire soon."""
+    credentials.warn_of_expiry(timezone.now())
 
 
 @shared_task

@@ -9,20 +9,16 @@ from urllib.parse import urlsplit
 import structlog
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
-from django.urls import reverse
-from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
-from cluster.checkup import RENEWAL, CheckupFinding, checkup
+from cluster.checkup import CheckupFinding, checkup
 from cluster.credentials import Credentials, reseal, seal, unseal
 from cluster.kube import KubeGateway, connect
 from cluster.protocol import Gateway
 from core.errors import Conflict, Invalid, PortalError
 from core.models import record_change
-from core.times import utc_moment
 from inventory.models import Cluster
 from inventory.states import EndPolicy
-from notify.services import notify
 from teams.access import require_admin
 from teams.models import User
 
@@ -96,24 +92,6 @@ def add_cluster(
 @sensitive_variables()
 def _credential_columns(credentials: Credentials) -> dict[str, Any]:
     return {"credentials": seal(credentials), "credentials_expire_at": credentials.expires_at}
-
-
-def notify_of_expiry(cluster: Cluster) -> None:
-    """Notify platform admins when the credentials are about to expire, and once they have."""
-    expires_at, now = cluster.credentials_expire_at, timezone.now()
-    if expires_at is None or expires_at > now + RENEWAL:
-        return
-    title = f"The credentials of {cluster.name} expire on {utc_moment(expires_at)}"
-    if expires_at <= now:
-        title = f"The credentials of {cluster.name} have expired"
-    notify(
-        User.objects.filter(is_superuser=True),
-        key=f"credentials-{cluster.pk}-{expires_at:%Y-%m-%dT%H:%M}-{expires_at <= now}",
-        title=title,
-        body="Without new ones its devices and claims are shown as of then, and no request reaches it.",
-        url=reverse("setup:cluster_credentials", args=[cluster.name]),
-        important=True,
-    )
 
 
 def _check_new(name: str, uid: str = "") -> None:

@@ -17,7 +17,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from core.errors import PortalError
-from inventory.clusters import gateway_for, notify_of_expiry
+from inventory.clusters import gateway_for
 from inventory.counts import store_counts
 from inventory.events import has_due, read_events
 from inventory.models import Cluster, Device, ObjectEvent, ResourceSlice
@@ -78,13 +78,12 @@ def watch(cluster_id: str, plural: str) -> None:
 
 @shared_task
 def inspect(cluster_id: str) -> None:
-    """Store what the cluster is and which permissions are missing; its age shows a failure."""
+    """Store what the cluster is and which permissions are missing. The freshness shows a failure."""
     cluster = Cluster.objects.filter(pk=cluster_id, enabled=True).first()
     if cluster is None:
         return
     with suppress(PortalError, Halted), gateway_for(cluster) as gateway:
         inspect_cluster(cluster, gateway)
-    notify_of_expiry(cluster)
 
 
 @shared_task

@@ -60,7 +60,7 @@ def fleet(request: HttpRequest) -> HttpResponse:
     filtering = any(request.GET.get(name) for name in FILTERS) and filterset.is_valid()
     with_uses = is_platform_admin(request.user)
     asked = request.GET.get("group")
-    grouping = Grouping(asked) if asked in Grouping else Grouping.MODEL
+    grouping = Grouping(asked) if asked and asked in Grouping else Grouping.MODEL
     groups = fleet_map(
         counts,
         filterset.qs if filtering else None,

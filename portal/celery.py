@@ -28,6 +28,10 @@ app.conf.beat_schedule = {
     "claims.tasks.refresh_waits": {"task": "claims.tasks.refresh_waits", "schedule": 600.0},
     "claims.tasks.repair_availability": {"task": "claims.tasks.repair_availability", "schedule": 300.0},
     "claims.tasks.maintain_quotas": {"task": "claims.tasks.maintain_quotas", "schedule": 60.0},
+    "claims.tasks.warn_of_expiring_credentials": {
+        "task": "claims.tasks.warn_of_expiring_credentials",
+        "schedule": 3600.0,
+    },
     "claims.tasks.forget_drafts": {"task": "claims.tasks.forget_drafts", "schedule": 86400.0},
     "claims.tasks.expire": {"task": "claims.tasks.expire", "schedule": 60.0},
     "usage.tasks.collect": {"task": "usage.tasks.collect", "schedule": 30.0},

@@ -250,7 +250,7 @@ LOGGING = logs.configure(json=env.str("LOG_FORMAT", "json") == "json", level=env
 # Functions that a package calls in one above it, which it must not import.
 DEVICE_HOLDERS = "claims.access.visible_holders"  # for inventory.holders
 NAMESPACE_TEAMS = "claims.access.namespace_teams"  # for inventory.fleet
-# Labels that name the pool of a node, the first that it has: Karpenter, GKE, EKS, AKS, and one for other sites.
+# Labels that name the pool of a node: Karpenter, GKE, EKS, AKS, and one for other sites.
 NODE_POOL_LABELS = env.list(
     "NODE_POOL_LABELS",
     default=[

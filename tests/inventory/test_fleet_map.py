@@ -14,6 +14,7 @@ from tests.factories import make_team, make_user
 from tests.inventory.conftest import DRIVER, gpu, slice_of
 
 pytestmark = pytest.mark.django_db
+NOBODY = AnonymousUser()
 
 
 def mig(parent: str, index: int, profile: str) -> dict[str, object]:
@@ -54,7 +55,7 @@ def cut(mirrored, fake, run_session):
 
 
 def groups():
-    found = fleet_map(fleet_counts(), person=AnonymousUser())
+    found = fleet_map(fleet_counts(), person=NOBODY)
     return {(group.title, group.partitioned): group for group in found}
 
 
@@ -93,7 +94,7 @@ def test_one_partition_of_a_gpu_leads_to_that_device(mirrored, fake, run_session
     assert only.label == "1 partition of a GPU on node-a. 1g.10gb: Free"
 
 
-def grouped(grouping, person=AnonymousUser(), hits=None):
+def grouped(grouping, person=NOBODY, hits=None):
     found = fleet_map(fleet_counts(), hits, person=person, grouping=grouping)
     return {group.title: (group.count, group.free, group.cells) for group in found}
 
@@ -101,7 +102,7 @@ def grouped(grouping, person=AnonymousUser(), hits=None):
 def test_devices_are_grouped_by_node_pool_and_those_without_one_come_last(cut):
     Node.objects.filter(name="node-a").update(node_pool="training")
     assert list(grouped(Grouping.NODE_POOL).items()) == [("training", (3, 3, 3)), ("No node pool", (4, 4, 4))]
-    [training, _rest] = fleet_map(fleet_counts(), person=AnonymousUser(), grouping=Grouping.NODE_POOL)
+    [training, _rest] = fleet_map(fleet_counts(), person=NOBODY, grouping=Grouping.NODE_POOL)
     assert (training.is_wide, training.clusters) == (True, ["fra-1"])
     hits = Device.objects.present().filter(node__node_pool="training")
     assert list(grouped(Grouping.NODE_POOL, hits=hits)) == ["training"]
