@@ -22,7 +22,7 @@ from teams.models import Role
 
 
 class QuotaOut(serializers.Serializer[Any]):
-    """A quota and its use: `reserved` by pending requests, `over` beyond the limit."""
+    """A quota and its use; `over` is what counts beyond the limit."""
 
     id = serializers.UUIDField(source="quota.id")
     team = serializers.CharField(source="team.slug")
@@ -32,8 +32,10 @@ class QuotaOut(serializers.Serializer[Any]):
     limit = serializers.IntegerField(help_text="With the raises that run now")
     raised = serializers.IntegerField(help_text="What raises add to the limit now")
     guaranteed = serializers.IntegerField(help_text="Kept free for the team")
-    held = serializers.IntegerField()
-    reserved = serializers.IntegerField()
+    held = serializers.IntegerField(help_text="Counted for claims whose devices are allocated")
+    reserved = serializers.IntegerField(
+        help_text="Counted for claims that hold no device yet: requests, and approved claims without a pod"
+    )
     unmanaged = serializers.IntegerField(help_text="Used without a claim of the portal")
     free = serializers.IntegerField()
     over = serializers.IntegerField()
@@ -42,7 +44,7 @@ class QuotaOut(serializers.Serializer[Any]):
 class ContributionOut(serializers.Serializer[Any]):
     claim = ClaimOut()
     devices = serializers.IntegerField()
-    reserved = serializers.BooleanField()
+    reserved = serializers.BooleanField(help_text="Whether the claim holds no device yet")
     carried = serializers.IntegerField(help_text="Counted with the claim that it replaces")
 
 

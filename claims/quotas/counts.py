@@ -37,7 +37,7 @@ from django.utils import timezone
 
 from claims.models import Alternative, Claim, ClaimCharge, Quota, QuotaIncrease, TeamNamespace
 from claims.observation.unmanaged import unmanaged_use_claims
-from claims.states import LIVE, ClaimState
+from claims.states import LIVE, MAY_HOLD_DEVICES
 from core.prepared import Parameter, Prepared, Statement
 from dra.quota import (
     RESOURCE_PREFIX,
@@ -252,7 +252,12 @@ def _extended_names(clusters: Collection[UUID]) -> dict[UUID, dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class QuotaCounts:
-    """Devices, or claims where the quota counts those; `raised` is what increases add to the limit now."""
+    """
+    Devices, or claims where the quota counts those; `raised` is what increases add to the limit now.
+
+    `held` is what counts for claims whose devices are allocated, `reserved` for those that hold none yet:
+    requests, and approved claims that wait for a pod.
+    """
 
     held: int = 0
     reserved: int = 0
@@ -274,13 +279,13 @@ def count_quotas(quotas: Iterable[Quota], unmanaged: UnmanagedByTeam | None = No
     else:
         counted = TOTALS.rows(teams, now)
     for team, kind, key, state, count in counted:
-        totals[team, kind, key, state == ClaimState.REQUESTED] += count
+        totals[team, kind, key, state in MAY_HOLD_DEVICES or kind == RAISED] += count
     return [
         QuotaCounts(
-            held=totals[row.team_id, *counted_key(row), False],
-            reserved=totals[row.team_id, *counted_key(row), True],
+            held=totals[row.team_id, *counted_key(row), True],
+            reserved=totals[row.team_id, *counted_key(row), False],
             unmanaged=sum(unmanaged_count(row, use) for use in unmanaged.get(row.team_id, ())),
-            raised=totals[row.team_id, RAISED, str(row.pk), False],
+            raised=totals[row.team_id, RAISED, str(row.pk), True],
         )
         for row in rows
     ]
@@ -384,8 +389,7 @@ def class_quotas(teams: Collection[UUID]) -> dict[UUID, tuple[int, int]]:
 
 def _class_quotas(team: UUID, now: datetime) -> QuerySet[Any, Any]:
     """Return (team, kind, device class, number): devices held, quotas, and what is added to these now."""
-    states = [state for state in LIVE if state != ClaimState.REQUESTED]
-    charges = ClaimCharge.objects.filter(claim__team=team, claim__state__in=states, live=True)
+    charges = ClaimCharge.objects.filter(claim__team=team, claim__state__in=MAY_HOLD_DEVICES, live=True)
     quotas = Quota.objects.filter(team=team).exclude(device_class="")
     raises = QuotaIncrease.objects.filter(quota__team=team, starts_at__lte=now, ends_at__gt=now)
     return _sums(charges, CHARGED_DEVICES, "claim__team", OF_CLASS, "device_class").union(

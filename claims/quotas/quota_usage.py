@@ -34,7 +34,7 @@ from claims.quotas.counts import (
     unmanaged_use,
     used_by_all_teams,
 )
-from claims.states import LIVE, ClaimState
+from claims.states import LIVE, MAY_HOLD_DEVICES
 from core.prepared import Prepared, PreparedObjects, Statement
 from core.text import counted
 from dra.fragmentation import max_concurrent
@@ -163,7 +163,8 @@ def reason_for_guarantees(
 @dataclass(frozen=True, slots=True)
 class QuotaUsage:
     """
-    One quota and its use. `unmanaged` counts unmanaged use; `raised` is what increases add to the limit.
+    One quota and its use. `held` counts for claims whose devices are allocated, `reserved` for claims that
+    hold none yet; `unmanaged` counts unmanaged use; `raised` is what increases add to the limit.
     `free` is never negative; `over` is what is used or reserved beyond the limit.
     """
 
@@ -213,13 +214,13 @@ class QuotaUsage:
 
     @property
     def sentence(self) -> str:
-        """ "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved by pending requests"."""
+        """ "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved"."""
         sentence = _held_sentence(self.quota, self.held, self.limit)
         if self.unmanaged:
             sentence = f"{sentence}, plus {self.unmanaged} unmanaged"
         if not self.reserved:
             return sentence
-        return f"{sentence} and {counted(self.reserved, 'is', 'are')} reserved by pending requests"
+        return f"{sentence} and {counted(self.reserved, 'is', 'are')} reserved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +388,7 @@ def _guarantee_lines(team: Team, charge: Mapping[str, int]) -> list[QuotaLine]:
 
 def _held_sentence(quota: Quota, held: int, limit: int) -> str:
     if quota.counts == Quota.Counts.CLAIMS:
-        return f"{quota.team} has {held} of {counted(limit, 'claim')}"
+        return f"{quota.team} has {held} of {counted(limit, 'claim')} in use"
     label = quota_label(quota)
     if quota.profile_id:
         return f"{quota.team} holds {held} of {counted(limit, 'device')} of profile {label}"
@@ -503,7 +504,7 @@ def _page_contributions(rows: Iterable[tuple[UUID, int, int]]) -> list[Contribut
 
 
 def _contribution(claim: Claim, whole: int, counted: int) -> Contribution:
-    return Contribution(claim, counted, reserved=claim.state == ClaimState.REQUESTED, carried=whole - counted)
+    return Contribution(claim, counted, reserved=claim.state not in MAY_HOLD_DEVICES, carried=whole - counted)
 
 
 PART_COLUMNS = (

@@ -95,8 +95,7 @@ def test_refusal_is_problem_document_with_sentence_of_page(alice, request_fields
     assert (answer.status_code, answer["Content-Type"]) == (409, "application/problem+json")
     assert answer.json()["code"] == "quota-exceeded"
     assert answer.json()["detail"] == (
-        "vision holds 0 of 8 gpu.nvidia.com devices and 8 are reserved by pending requests; "
-        "this request needs 2."
+        "vision holds 0 of 8 gpu.nvidia.com devices and 8 are reserved; this request needs 2."
     )
 
 

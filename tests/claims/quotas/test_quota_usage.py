@@ -237,7 +237,7 @@ def test_sums_over_device_classes_equal_those_of_each_quota(vision, fra, train):
         make_claim(vision, cluster=fra, profile=train, devices=2, state=state)
     other = make_claim(vision, cluster=fra, profile=train, devices=1, state=ClaimState.APPROVED)
     other.charges.update(device_class="unlimited.nvidia.com")
-    carrying = make_claim(vision, cluster=fra, profile=train, devices=3, state=ClaimState.APPROVED)
+    carrying = make_claim(vision, cluster=fra, profile=train, devices=3, state=ClaimState.ALLOCATED)
     carrying.charges.update(carried=2)
     nlp, empty = make_team("nlp"), make_team("empty")
     make_quota(nlp, 5)

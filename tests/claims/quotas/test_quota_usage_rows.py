@@ -67,16 +67,15 @@ def test_the_figures_of_a_quota_follow_from_what_is_used(row, figures):
         (stands(8, 6, raised=2), "vision holds 6 of 10 gpu.nvidia.com devices"),
         (
             stands(8, 6, 1),
-            "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved by pending requests",
+            "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved",
         ),
         (stands(8, 6, 0, 1), "vision holds 6 of 8 gpu.nvidia.com devices, plus 1 unmanaged"),
         (
             stands(8, 2, 3, 2),
-            "vision holds 2 of 8 gpu.nvidia.com devices, plus 2 unmanaged "
-            "and 3 are reserved by pending requests",
+            "vision holds 2 of 8 gpu.nvidia.com devices, plus 2 unmanaged and 3 are reserved",
         ),
-        (stands(1, 1, counts="claims"), "vision has 1 of 1 claim"),
-        (stands(4, 1, 2, counts="claims"), "vision has 1 of 4 claims and 2 are reserved by pending requests"),
+        (stands(1, 1, counts="claims"), "vision has 1 of 1 claim in use"),
+        (stands(4, 1, 2, counts="claims"), "vision has 1 of 4 claims in use and 2 are reserved"),
     ],
 )
 def test_the_sentence_of_a_quota_names_every_figure(row, said):
@@ -203,7 +202,7 @@ def test_a_request_has_a_line_for_each_quota_it_counts_against(vision, fra, trai
             "claims",
             1,
             False,
-            "vision has 1 of 1 claim; this request needs 1.",
+            "vision has 1 of 1 claim in use; this request needs 1.",
             urlencode({"quota": claims_quota.pk, "more": 1}),
         ),
     ]

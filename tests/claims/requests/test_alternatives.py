@@ -97,7 +97,7 @@ def test_it_counts_as_what_it_was_given_and_as_the_worst_again_when_that_goes_ba
     claim = ask(devices=2, alternatives=[slice_10], name="mine")
     decide.approve(claim=claim, by=lena, spec_hash=claim.spec_hash)
     told.claim("mine", claim)
-    worst = {"gpu.nvidia.com": (2, 0), PART: (1, 0), str(train): (2, 0), str(slice_10): (1, 0)}
+    worst = {"gpu.nvidia.com": (0, 2), PART: (0, 1), str(train): (0, 2), str(slice_10): (0, 1)}
     assert used() == worst
     told.claim("mine", claim, result("gpu-0-mig-1", request="gpu/slice-10"))
     claim.refresh_from_db()

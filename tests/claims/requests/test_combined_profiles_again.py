@@ -92,9 +92,9 @@ def test_of_a_device_class_only_what_is_more_counts_and_of_a_profile_both(
     new = resize(claim=held, by=alice, parts={"slice-10": 5}, key="r-1")
     assert new.carried == 0
     counted = {row.label: (row.held, row.reserved) for row in team_usage([vision])}
-    assert counted["gpu.nvidia.com"] == (2, 0)
-    assert counted[PART] == (3, 2)
-    assert [(row.held, row.reserved) for row in quota_usage([profile_quota])] == [(3, 5)]
+    assert counted["gpu.nvidia.com"] == (0, 2)
+    assert counted[PART] == (0, 5)
+    assert [(row.held, row.reserved) for row in quota_usage([profile_quota])] == [(0, 8)]
     held.advance(ClaimState.RELEASING, why="Replaced.")
     held.advance(ClaimState.RELEASED, why="Gone.")
     assert {row.label: row.reserved for row in team_usage([vision])}[PART] == 5

@@ -59,8 +59,7 @@ def test_over_quota_is_refused_with_the_numbers(ask, vision, fra, train):
     with pytest.raises(QuotaExceeded) as refusal:
         ask(devices=4)
     assert refusal.value.message == (
-        "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved by pending requests; "
-        "this request needs 4."
+        "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved; this request needs 4."
     )
     assert refusal.value.status == 409
 

@@ -87,7 +87,7 @@ def test_more_than_the_quota_is_409_with_the_numbers(client, alice, request_fiel
     client.force_login(alice)
     answer = client.post(FORM, request_fields)
     assert answer.status_code == 409
-    assert "7 are reserved by pending requests; this request needs 2." in answer.text
+    assert "7 are reserved; this request needs 2." in answer.text
     assert "Fine-tuning." in answer.text
 
 
@@ -143,9 +143,7 @@ def test_the_panel_says_what_is_missing(client, alice, request_fields):
 def test_the_panel_says_that_the_quota_does_not_allow_it(client, alice, request_fields, vision, fra):
     make_claim(vision, by=alice, cluster=fra, devices=8)
     client.force_login(alice)
-    assert (
-        "8 are reserved by pending requests; this request needs 2." in client.get(PANEL, request_fields).text
-    )
+    assert "8 are reserved; this request needs 2." in client.get(PANEL, request_fields).text
 
 
 def test_the_panel_shows_an_outsider_nothing_of_the_team(client, eve, request_fields):

@@ -421,7 +421,7 @@ def test_the_lines_that_are_shown_say_what_adopting_does(row, vision, train, quo
         (line.label, line.needs, line.fits, line.sentence) for line in adoption_lines(row, vision, train)
     ]
     assert sorted(shown) == [
-        ("claims", 0, True, "vision has 0 of 4 claims, plus 1 unmanaged."),
+        ("claims", 0, True, "vision has 0 of 4 claims in use, plus 1 unmanaged."),
         ("gpu.nvidia.com", 0, True, "vision holds 0 of 8 gpu.nvidia.com devices, plus 2 unmanaged."),
         ("train-80", 2, True, "vision holds 0 of 2 devices of profile train-80; this claim needs 2."),
     ]
