@@ -38,7 +38,7 @@ from inventory.history import (
     history_line,
     object_history,
 )
-from inventory.holders import name_holders
+from inventory.holders import name_holders, shares_of
 from inventory.models import Cluster, Device, Freshness, Node, ObjectEvent
 from inventory.states import DeviceState
 from inventory.sync.session import OPTIONAL, mirrored_kinds
@@ -136,6 +136,7 @@ def device(request: HttpRequest, pk: str) -> HttpResponse:
         "attributes": attribute_rows(device_row.driver, device_row.attributes),
         "capacities": capacity_rows(device_row.driver, device_row.capacity),
         "siblings": siblings,
+        "shares": shares_of(request.user, device_row) if device_row.shareable and device_row.held_by else [],
         "gpus": physical_gpus_for(device_row.cluster, Device.objects.present().filter(pk=device_row.pk)),
         "pool": pool_facts(device_row),
         "history": device_history(device_row),

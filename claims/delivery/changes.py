@@ -22,8 +22,8 @@ from django.db.models import Exists, F, Min, Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from claims.models import Allocation, Claim, ReconciledCluster, SweepRound
-from claims.observation.drift import Disruption
-from claims.observation.observations import claims_of_objects, owner_labels
+from claims.observation.drift import DELETED_BY_SOMEBODY, Disruption
+from claims.observation.observations import ENDED, claims_of_objects, owner_labels
 from claims.states import GRANTED
 from core.inputs import valid_ids
 from inventory.models import (
@@ -59,6 +59,7 @@ class Changes:
     claim_ids: set[UUID] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
     disruptions: list[Disruption] = field(default_factory=list)
+    deleted_pods: list[Disruption] = field(default_factory=list)
 
     @contextmanager
     def reconciling(self) -> Iterator[None]:
@@ -141,6 +142,7 @@ def _read_objects(changes: Changes) -> None:
             uids.add(uid)
     used: set[str] = set()
     columns = ("namespace", "name", "uid", "claims", "templates", "raw__status__conditions")
+    deleted = set(_deleted_pods(changes))
     for namespace, name, uid, claims, templates, conditions in (
         Pod.objects.filter(**_in_span(changes)).order_by("pk").values_list(*columns)
     ):
@@ -149,8 +151,23 @@ def _read_objects(changes: Changes) -> None:
         used.update(names)
         if disruption := disruption_of(conditions or ()):
             changes.disruptions.append(Disruption(name, uid, namespace, names, *disruption))
+        elif uid in deleted:
+            changes.deleted_pods.append(Disruption(name, uid, namespace, names, DELETED_BY_SOMEBODY))
     labels |= owner_labels(changes.cluster_id, used)
     changes.claim_ids.update(valid_ids(labels), claims_of_objects(changes.cluster_id, uids))
+
+
+def _deleted_pods(changes: Changes) -> Iterator[str]:
+    """
+    Yield the uids of pods that were deleted while they ran and that no controller replaces.
+
+    A pod that completed has ended before it is deleted; one that is deleted has a deletionTimestamp first.
+    """
+    gone = Pod.objects.filter(**_in_span(changes), gone_at__isnull=False).exclude(node_name="")
+    ran = ~Q(phase__in=ENDED) | Q(deleting_since__isnull=False)
+    for uid, owners in gone.filter(ran).values_list("uid", "raw__metadata__ownerReferences"):
+        if not any(owner.get("controller") for owner in owners or ()):
+            yield uid
 
 
 def _read_devices(changes: Changes) -> None:

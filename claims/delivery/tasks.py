@@ -19,7 +19,7 @@ from django.db.models.functions import Cast
 from claims.delivery import changes, eviction, reconcile
 from claims.delivery import deliver as delivery
 from claims.models import Claim, Delivery
-from claims.observation.drift import notify_disruptions
+from claims.observation.drift import notify_deleted_pods, notify_disruptions
 from claims.observation.observations import owner_labels
 from claims.quotas import resource_quota_rounds
 from claims.states import DELIVERED, FINAL, ClaimState
@@ -125,6 +125,7 @@ def _reconcile_changes(cluster_id: UUID) -> None:
                 changed.go_on()
             with _collecting(errors):
                 notify_disruptions(cluster_id, changed.disruptions)
+                notify_deleted_pods(cluster_id, changed.deleted_pods)
             resource_quota_rounds.write_changed(cluster_id, changed.namespaces)
     _raise(errors)
 

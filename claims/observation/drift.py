@@ -11,12 +11,14 @@ from typing import Any
 from uuid import UUID
 
 from django.urls import reverse
+from django.utils import timezone
 
 from claims.models import Claim, Delivery
-from claims.observation.observations import Observation, owner_labels
+from claims.observation.observations import Observation, observe, owner_labels
 from claims.plans.plan import delivery_kind
 from claims.states import DELIVERED, USABLE, ClaimState
 from core.inputs import valid_ids
+from core.times import utc_moment
 from dra.manifests import spec_hash
 from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
 from notify.services import notify
@@ -81,6 +83,7 @@ def notify_drift(claim: Claim, drift: Drift) -> None:
 
 # Reasons of the pod condition DisruptionTarget. A pod that somebody deletes has no such condition.
 EVICTED = "EvictionByEvictionAPI"
+DELETED_BY_SOMEBODY = ""  # Kubernetes gives no reason
 DISRUPTIONS: Mapping[str, str] = {
     "DeletionByDeviceTaintManager": "one of its devices has a NoExecute taint, so it is broken or drained.",
     "DeletionByTaintManager": "its node has a NoExecute taint, often because it is not ready.",
@@ -115,6 +118,32 @@ def notify_disruptions(cluster_id: UUID, disruptions: Iterable[Disruption]) -> N
         why = DISRUPTIONS.get(disruption.reason, f"the cluster gives the reason {disruption.reason}.")
         for claim in here.filter(pk__in=ids).select_related("requested_by"):
             _notify_disruption(claim, disruption, why)
+
+
+def notify_deleted_pods(cluster_id: UUID, deleted: Iterable[Disruption]) -> None:
+    """
+    Tell the owners of claims whose last pod somebody deleted, with kubectl for example, before their end.
+
+    Not by mail for those who want only what is important: it was mostly the owner.
+    """
+    for pod in deleted:
+        ids = valid_ids(owner_labels(cluster_id, pod.names))
+        here = Claim.objects.filter(cluster=cluster_id, namespace=pod.namespace, state__in=USABLE)
+        due = here.filter(pk__in=ids, expires_at__gt=timezone.now())
+        claims = list(due.select_related("requested_by", "cluster", "team"))
+        seen = observe(claims) if claims else {}
+        for claim in claims:
+            if seen[claim.pk].users or claim.expires_at is None:
+                continue
+            notify(
+                [claim.requested_by],
+                team_id=claim.team_id,
+                key=f"pod-deleted:{claim.pk}:{pod.uid}",
+                title=f"The pod {pod.pod} of {claim} was deleted, and no pod replaces it",
+                body=f"The claim ends on {utc_moment(claim.expires_at)} and holds no device without a pod. "
+                "Start a pod again, or release the claim.",
+                url=reverse("claims:detail", args=[claim.pk]),
+            )
 
 
 def notify_eviction(claim: Claim, pod: Pod) -> None:

@@ -4,10 +4,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from claims.access import visible_holders
 from inventory.holders import holders_for
-from inventory.models import Device, ResourceClaim, ResourceSlice
+from inventory.models import Device, Pod, ResourceClaim, ResourceSlice
 from inventory.states import Holder
 from tests.factories import make_claim, make_cluster, make_team
 
@@ -120,3 +121,34 @@ def test_the_list_of_devices_costs_the_same_for_one_holder_and_for_many(
     with CaptureQueriesContext(connection) as many:
         client.get(reverse("inventory:devices"))
     assert len(many) == len(one)
+
+
+def test_page_of_a_shared_device_names_all_holders_with_their_shares(
+    client, eve, alice, claim, vision, fra, train
+):
+    def share_of(claim, gib):
+        result = {"driver": "gpu.nvidia.com", "pool": "node-a", "device": "gpu-0", "shareID": claim.name}
+        result["consumedCapacity"] = {"memory": f"{gib}Gi"}
+        Pod.objects.create(
+            cluster=fra, uid=f"pod-{claim.pk}", name=claim.name, namespace=claim.namespace, phase="Running",
+            claims=[claim.name], node_name="node-a",
+        )  # fmt: skip
+        raw = {"status": {"allocation": {"devices": {"results": [result]}}}}
+        return mirrored(claim, raw=raw, allocated_at=timezone.now())
+
+    first = share_of(claim, 20)
+    share_of(make_claim(vision, by=alice, cluster=fra, profile=train, name="probe"), 10)
+    device = hold(first, "gpu-0")
+    Device.objects.filter(pk=device.pk).update(shareable=True, driver="gpu.nvidia.com")
+    address = reverse("inventory:device", args=[device.pk])
+    client.force_login(alice)
+    page = client.get(address)
+    assert [(one.holder.text, one.memory_bytes) for one in page.context["shares"]] == [
+        ("sam2", 20 * 2**30), ("probe", 10 * 2**30),
+    ]  # fmt: skip
+    assert "20 GiB share" in page.text
+    client.force_login(eve)
+    page = client.get(address).text
+    assert page.count("another team") == 2
+    assert "sam2" not in page
+    assert "probe" not in page

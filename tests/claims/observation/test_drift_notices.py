@@ -347,6 +347,56 @@ def test_pod_that_nobody_disrupts_is_no_news(claim_in, mirror, raw):
     assert not Notice.objects.filter(key__startswith="disrupted:").exists()
 
 
+def deleted_notices():
+    return Notice.objects.filter(key__startswith="pod-deleted:")
+
+
+@pytest.mark.parametrize("columns", [{}, {"phase": "Failed", "deleting_since": NINE}])
+def test_owner_is_told_once_that_the_last_pod_was_deleted(claim_in, mirror, alice, columns):
+    mirror.claim("sam", claim_in(S.ALLOCATED), result("gpu-0"))
+    mirror.pod("train", claims=["sam"], node_name="node-1")
+    mirror.pod("other", claims=["sam"], node_name="node-1")
+    mirror.pod("train", claims=["sam"], node_name="node-1", gone_at=NINE, **columns)
+    tasks.sweep()
+    assert not deleted_notices()  # the other pod goes on
+    for _ in range(2):
+        mirror.pod("other", claims=["sam"], node_name="node-1", gone_at=NINE, **columns)
+        tasks.sweep()
+    (notice,) = deleted_notices()
+    assert (notice.user, notice.important) == (alice, False)
+    assert notice.title == "The pod other of sam was deleted, and no pod replaces it"
+    assert notice.body.endswith("Start a pod again, or release the claim.")
+
+
+CONTROLLED = {"metadata": {"ownerReferences": [{"kind": "Job", "name": "train", "controller": True}]}}
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"phase": "Succeeded"},
+        {"raw": CONTROLLED},
+        {"node_name": ""},
+        {"raw": ended_by("PreemptionByScheduler")},
+    ],
+    ids=["completed", "of a controller", "never had a node", "disrupted"],
+)
+def test_nothing_is_said_of_other_pods_that_are_gone(claim_in, mirror, columns):
+    mirror.claim("sam", claim_in(S.ALLOCATED), result("gpu-0"))
+    mirror.pod("train", claims=["sam"], **{"node_name": "node-1", "gone_at": NINE, **columns})
+    tasks.sweep()
+    assert not deleted_notices()
+
+
+def test_nothing_is_said_of_a_deleted_pod_after_the_end_of_the_claim(claim_in, mirror):
+    claim = claim_in(S.ALLOCATED)
+    mirror.claim("sam", claim, result("gpu-0"))
+    Claim.objects.filter(pk=claim.pk).update(expires_at=timezone.now() - timedelta(minutes=1))
+    mirror.pod("train", claims=["sam"], node_name="node-1", gone_at=NINE)
+    tasks.sweep()
+    assert not deleted_notices()
+
+
 def test_disruption_of_a_template_is_told_and_of_other_namespaces_not(batch, mirror, alice):
     mirror.pod("batch-0", templates=["batch"], raw=ended_by("PreemptionByScheduler"))
     mirror.pod("stranger", templates=["batch"], raw=ended_by("PreemptionByScheduler"))
