@@ -231,9 +231,9 @@ def main_items(shell: Shell) -> list[NavItem]:
 
 def team_items(team: Team) -> list[NavItem]:
     return [
+        NavItem("Team", "users", reverse("team", args=[team.slug])),
         NavItem("Quota", "gauge", reverse("claims:quotas")),
         NavItem("Cost", "coin-euro", reverse("usage:team", args=[team.slug])),
-        NavItem("People", "users", reverse("teams:people", args=[team.slug])),
     ]
 
 

@@ -219,7 +219,7 @@ def find_people(shell: Shell, text: SearchText, limit: int) -> list[SearchResult
     """Return teams of the reader and their members; all of them for a platform admin."""
     teams = Team.objects.visible_to(shell.user).filter(archived_at=None)
     rows = [
-        SearchResult(title, slug, "users", reverse("teams:people", args=[slug]), "team")
+        SearchResult(title, slug, "users", reverse("team", args=[slug]), "team")
         for title, slug in teams.filter(text.condition("title", "slug"))
         .order_by("title")
         .values_list("title", "slug")[: limit + 1]

@@ -5,6 +5,7 @@ from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
 from portal import help, home, search
+from portal.team_page import team_page
 from teams.views import password_reset
 
 handler404 = "core.problems.not_found"
@@ -15,6 +16,7 @@ urlpatterns = [
     path("home/live/", home.live, name="home_live"),
     path("search/", search.search_page, name="search"),
     path("help/", help.help_page, name="help"),
+    path("teams/<slug:slug>/", team_page, name="team"),
     path("accounts/password/reset/", password_reset, name="account_reset_password"),  # before allauth's
     path("accounts/", include("allauth.urls")),
     path("", include("portal.setup.urls")),

@@ -212,6 +212,25 @@ def _own_claims(*, is_admin: bool) -> PreparedObjects[Claim]:
     return PreparedObjects(build, UUID, datetime)
 
 
+@cache
+def _team_claims() -> PreparedObjects[Claim]:
+    """Return the query of the live claims of a team: first those that hold devices, by expiry."""
+    ranks = [When(state=state, then=Value(rank)) for rank, state in enumerate(reversed(LIVE))]
+
+    def build(team: UUID) -> ClaimQuerySet:
+        shown = Claim.objects.live().filter(team=team)
+        annotated = shown.annotate(
+            rank=Case(*ranks, default=Value(len(LIVE)), output_field=IntegerField()),
+            number=Window(Count("pk")),
+            question=Value(""),
+            has_alternatives=Exists(Alternative.objects.filter(claim=OuterRef("pk"))),
+        )
+        ordered = annotated.order_by("rank", F("expires_at").asc(nulls_last=True), "-created_at", "-id")
+        return ordered.for_list().defer(*UNREAD)[:SHOWN_CLAIMS]
+
+    return PreparedObjects(build, UUID)
+
+
 ALTERNATIVES: PreparedObjects[Alternative] = PreparedObjects(
     lambda claim: (
         Alternative.objects.filter(claim=claim)
@@ -230,7 +249,16 @@ ALLOCATIONS: PreparedObjects[Allocation] = PreparedObjects(
 
 def my_claims(user: User, card: RateCard, *, now: datetime) -> MyClaims:
     """Return the claims of `user`, in four queries for any number of claims."""
-    shown: list[Any] = _own_claims(is_admin=user.is_superuser).objects(user.pk, now - SHOWN_AFTER_END)
+    shown = _own_claims(is_admin=user.is_superuser).objects(user.pk, now - SHOWN_AFTER_END)
+    return _summaries(shown, card, now=now)
+
+
+def team_claims(team: Team, card: RateCard, *, now: datetime) -> MyClaims:
+    """Return the first live claims of a team that the reader may see, in four queries."""
+    return _summaries(_team_claims().objects(team.pk), card, now=now)
+
+
+def _summaries(shown: list[Any], card: RateCard, *, now: datetime) -> MyClaims:
     alternatives: dict[UUID, list[Alternative]] = defaultdict(list)
     several = [claim.pk for claim in shown if claim.has_alternatives]
     for row in ALTERNATIVES.objects(several) if several else ():

@@ -27,7 +27,7 @@ def offered(page) -> list[str]:
 
 def test_a_member_is_offered_their_own_and_no_administration(browse, alice, vision):
     labels = offered(browse(alice).get(ME))
-    assert {"Home", "People", "API tokens"} <= set(labels)
+    assert {"Home", "Team", "API tokens"} <= set(labels)
     assert not {"Approvals", "Rates", "Profiles", "Settings", "Teams"} & set(labels)
 
 

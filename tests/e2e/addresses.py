@@ -57,6 +57,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("inventory:devices", "/devices/"),
         ("usage:rates", "/rates/"),
         ("usage:team", "/teams/vision/cost/"),
+        ("team", "/teams/vision/"),
         ("teams:people", "/teams/vision/people/"),
         ("teams:tokens", "/me/tokens/"),
     ],

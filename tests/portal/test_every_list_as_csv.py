@@ -48,6 +48,7 @@ LISTS = (
     "/clusters/",
     "/rates/",
     "/teams/",
+    "/teams/vision/",
     "/teams/vision/people/",
     "/people/",
     "/teams/vision/cost/",

@@ -269,6 +269,7 @@ TABLE: dict[str, Row] = {
     "setup:person left": {"setup:person_reactivate": ADMIN, **ADMINS_ONLY},
     "setup:person_admin zoe": {"setup:person_admin": ADMIN, **ADMINS_ONLY},
     "setup:person_deactivate zoe": {"setup:person_deactivate": ADMIN, **ADMINS_ONLY},
+    "team vision": {"quota_request_new": MEMBERS, "delegations": DECIDERS, "approval_rules": ADMIN, **HIDDEN},
     "teams:people vision": {
         **{"teams:people": OWNERS, "teams:role": OWNERS, "teams:remove": OWNERS},
         **{"setup:person_invite": ADMIN, "setup:team": ADMIN, **HIDDEN},
@@ -292,7 +293,7 @@ READ_ONLY = {
     *("usage:claim_fragment", "teams:people", "teams:profile", "notify:notice"),
     *("inventory:fleet", "inventory:devices", "inventory:device", "inventory:nodes", "inventory:node"),
     *("inventory:cluster", "inventory:clusters", "setup:cluster_checks", "help", "api-schema"),
-    *("setup:person", "setup:people", "setup:teams"),
+    *("setup:person", "setup:people", "setup:teams", "team"),
 }
 
 SPEC = """

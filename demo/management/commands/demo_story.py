@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand
+from django.utils import timezone
 
 from claims.approvals import pending
 from demo import actions, backdate, story
+from usage.daily import store_days
 
 
 class Command(BaseCommand):
@@ -21,3 +23,4 @@ class Command(BaseCommand):
         actions.do(folder)
         backdate.load_past()
         pending.refresh()  # requests were moved into the past
+        store_days(now=timezone.now())

@@ -1,0 +1,130 @@
+"""
+What the people of a team used on the stored days, from one query over the rows of `usage.daily`.
+
+A claim counts for the person who owns it now. Utilization and idle cost are of the days on which a claim was
+measured: of a claim's day, `mean utilization × cost` is used and the rest is idle. A day without telemetry is
+in neither.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from uuid import UUID
+
+from core.prepared import Prepared, Statement
+from teams.models import Team
+from usage.cost import DEVICE_HOUR, Cost, total
+
+DAYS = 30
+DAY = timedelta(days=1)
+HELD_ALL_DAY = 24 * DEVICE_HOUR  # one device, in the unit of `Cost.held`
+
+USE = """
+SELECT claim.requested_by_id, use.day, use.currency, sum(use.held), sum(use.unpriced), sum(use.amount),
+       sum(use.held) FILTER (WHERE activity.rollups > 0),
+       sum(use.unpriced) FILTER (WHERE activity.rollups > 0),
+       sum(use.held * activity.activity / NULLIF(activity.rollups, 0)),
+       sum(use.amount * (1 - activity.activity / NULLIF(activity.rollups, 0))),
+       NULL
+FROM usage_dailyuse use
+JOIN claims_claim claim ON claim.id = use.claim_id
+LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
+WHERE use.team_id = %s AND use.day >= %s AND use.day < (SELECT until FROM usage_storeddays)
+GROUP BY claim.requested_by_id, use.day, use.currency
+UNION ALL SELECT NULL, NULL, '', 0, 0, 0, 0, 0, 0, 0, until FROM usage_storeddays
+"""
+
+
+def _use(team: UUID, since: date) -> Statement:
+    return USE, (team, since)
+
+
+ROWS = Prepared(_use, UUID, date)
+
+
+@dataclass(slots=True)
+class Use:
+    """
+    The use of one person, or of all. `devices` is the mean number held on each of the `DAYS`, oldest first.
+
+    `measured` is the part of `cost` on days with telemetry; `idle` is what of its money was not used, and
+    `busy` the held time that was, in the unit of `Cost.held`.
+    """
+
+    cost: Cost = field(default_factory=Cost)
+    measured: Cost = field(default_factory=Cost)
+    idle: Cost = field(default_factory=Cost)
+    busy: float = 0.0
+    devices: list[float] = field(default_factory=lambda: [0.0] * DAYS)
+
+    @property
+    def utilization(self) -> float | None:
+        """Return the share of 0 to 1 of the measured time in which devices computed; None without any."""
+        return self.busy / self.measured.held if self.measured.held else None
+
+    @property
+    def percent(self) -> int | None:
+        return None if self.utilization is None else round(self.utilization * 100)
+
+    def in_cents(self) -> Use:
+        return Use(self.cost.in_cents(), self.measured, self.idle.in_cents(), self.busy, self.devices)
+
+
+@dataclass(frozen=True, slots=True)
+class TeamUse:
+    """The stored days from `first` to `last`, both included; both are None while no day is stored."""
+
+    people: Mapping[UUID, Use]
+    sum: Use
+    month: Cost  # of the stored days of the month of `today`
+    first: date | None
+    last: date | None
+
+
+def team_use(team: Team, *, today: date) -> TeamUse:
+    """Return the use of a team on the last `DAYS` before `today`, and its cost of this month; one query."""
+    first, month = today - DAYS * DAY, today.replace(day=1)
+    people: dict[UUID, Use] = defaultdict(Use)
+    of_month: dict[UUID, Cost] = defaultdict(Cost)
+    last: date | None = None
+    for person, day, currency, *numbers, until in ROWS.rows(team.pk, min(first, month)):
+        held, unpriced, amount, measured, unpriced_measured = (int(number or 0) for number in numbers[:5])
+        busy, idle = (float(number or 0) for number in numbers[5:])
+        if person is None:
+            last = until - DAY
+            continue
+        cost = Cost(held, unpriced, {currency: amount} if currency else {})
+        if day >= month:
+            of_month[person].add(cost)
+        if not first <= day < today:
+            continue
+        use = people[person]
+        use.cost.add(cost)
+        use.busy += busy
+        use.devices[(day - first).days] += held / HELD_ALL_DAY
+        if measured or idle:
+            use.measured.add(Cost(measured, unpriced_measured))
+            use.idle.add(Cost(measured, unpriced_measured, {currency: int(idle)} if currency else {}))
+    rounded = {person: use.in_cents() for person, use in people.items()}
+    return TeamUse(
+        rounded,
+        summed(rounded),
+        total(cost.in_cents() for cost in of_month.values()),
+        first if last else None,
+        last,
+    )
+
+
+def summed(people: Mapping[UUID, Use]) -> Use:
+    """Return the sum of the figures as they are shown, so that a column adds up."""
+    result = Use()
+    for use in people.values():
+        result.cost.add(use.cost)
+        result.measured.add(use.measured)
+        result.idle.add(use.idle)
+        result.busy += use.busy
+        result.devices = [mine + theirs for mine, theirs in zip(result.devices, use.devices, strict=True)]
+    return result
