@@ -340,11 +340,11 @@ def deciders_on(
 
 
 def join_names(people: Iterable[User]) -> str:
-    """Return "Aylin or Noor"; for more than three people the first three and the number of others."""
+    """Return "Aylin, Noor or Lukas"; for more than three people the first three and the number of others."""
     labels = [person.label for person in people]
     if len(labels) > MAX_NAMES:
         return f"{', '.join(labels[:MAX_NAMES])} or {len(labels) - MAX_NAMES} more"
-    return " or ".join(labels)
+    return " or ".join(filter(None, (", ".join(labels[:-1]), *labels[-1:])))
 
 
 def person_label(person: User | None) -> str:

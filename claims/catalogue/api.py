@@ -19,7 +19,7 @@ from claims.api_types import SecondsField, SpelledDuration
 from claims.approvals.rules import Rule
 from claims.catalogue import services
 from claims.catalogue.definition import ProfileDefinition, sent_definition
-from claims.catalogue.lint import catalogue_report
+from claims.catalogue.lint import catalogue_report, definition_findings
 from claims.catalogue.listing import (
     SORTS,
     CatalogueEntry,
@@ -229,6 +229,31 @@ class ChangeOut(serializers.Serializer[Any]):
     after = serializers.CharField()
 
 
+class LintMessageOut(serializers.Serializer[Any]):
+    """A sentence, and the clusters it is true for."""
+
+    clusters = serializers.ListField(child=serializers.CharField())
+    message = serializers.CharField()
+
+
+class LintFixOut(serializers.Serializer[Any]):
+    """A replacement for the expression at `path`."""
+
+    path = serializers.CharField()
+    before = serializers.CharField()
+    after = serializers.CharField()
+
+
+class LintFindingOut(serializers.Serializer[Any]):
+    subject = serializers.ChoiceField(choices=[subject.value for subject in Subject])
+    name = serializers.CharField()
+    code = serializers.ChoiceField(choices=[code.value for code in LintCode])
+    severity = serializers.ChoiceField(choices=[severity.value for severity in Severity])
+    path = serializers.CharField()
+    messages = LintMessageOut(many=True)
+    fix = LintFixOut(allow_null=True)
+
+
 class PlanOut(serializers.Serializer[Any]):
     """What saving would change; `version` is the number that the profile would then have."""
 
@@ -238,6 +263,13 @@ class PlanOut(serializers.Serializer[Any]):
     spec_diff = serializers.CharField(help_text="Unified diff of the specs as YAML; empty if they are equal")
     limits = ChangeOut(many=True)
     live_claims = serializers.IntegerField(help_text="Live claims, which keep their version")
+    findings = LintFindingOut(many=True, help_text="What the check against the clusters finds, the worst first")
+
+
+class SavedProfileOut(ProfileOut):
+    """The profile, and what the check of its spec against the devices of the clusters finds."""
+
+    findings = LintFindingOut(many=True, help_text="The worst first; none if all is well")
 
 
 class ChangeProfileIn(Input):
@@ -276,7 +308,7 @@ DRY_RUN = OpenApiParameter("dry_run", bool, description="Return what would chang
 
 SAVED = PolymorphicProxySerializer(
     component_name="ProfileOrPlan",
-    serializers=[ProfileOut, PlanOut],
+    serializers=[SavedProfileOut, PlanOut],
     resource_type_field_name=None,
 )
 
@@ -318,7 +350,7 @@ class ProfileViewSet(
     @extend_schema(
         request=NewProfileIn,
         parameters=[DRY_RUN],
-        responses={201: ProfileOut, 200: PlanOut},
+        responses={201: SavedProfileOut, 200: PlanOut},
     )
     def create(self, request: Request) -> Response:
         """Create a profile with its first version. Platform admins only."""
@@ -372,10 +404,14 @@ class ProfileViewSet(
         version = services.save_profile(
             by=user_of(self.request), profile=profile, definition=definition, base=base, dry_run=dry_run
         )
+        findings = LintFindingOut(definition_findings(definition), many=True).data
         if dry_run:
-            return Response(save_plan(definition))
-        code = status.HTTP_200_OK if profile else status.HTTP_201_CREATED
-        return self._answer(version.profile, code)
+            return Response(PlanOut(save_plan(definition) | {"findings": findings}).data)
+        answer = self._answer(
+            version.profile, status.HTTP_200_OK if profile else status.HTTP_201_CREATED
+        )
+        answer.data["findings"] = findings
+        return answer
 
     def _profile(self, slug: str) -> Profile:
         profile = Profile.objects.select_related("current").filter(slug=slug).first()
@@ -389,7 +425,7 @@ class ProfileViewSet(
 
 
 def save_plan(definition: ProfileDefinition) -> dict[str, Any]:
-    """Return what saving would change, as `PlanOut`."""
+    """Return what saving would change, as `PlanOut` has it but for findings."""
     profile = Profile.objects.select_related("current").filter(slug=definition.slug).first()
     if profile is None or profile.current is None:
         return {
@@ -401,7 +437,7 @@ def save_plan(definition: ProfileDefinition) -> dict[str, Any]:
             "live_claims": 0,
         }
     difference = proposed_difference(profile.current, definition.spec, definition.limits)
-    plan = {
+    return {
         "version": profile.current.number + bool(difference),
         "makes_version": bool(difference),
         "restores": profile.retired_at is not None,
@@ -409,32 +445,6 @@ def save_plan(definition: ProfileDefinition) -> dict[str, Any]:
         "limits": difference.limits,
         "live_claims": sum(use.live for use in live_versions(profile)),
     }
-    return dict(PlanOut(plan).data)
-
-
-class LintMessageOut(serializers.Serializer[Any]):
-    """A sentence, and the clusters it is true for."""
-
-    clusters = serializers.ListField(child=serializers.CharField())
-    message = serializers.CharField()
-
-
-class LintFixOut(serializers.Serializer[Any]):
-    """A replacement for the expression at `path`."""
-
-    path = serializers.CharField()
-    before = serializers.CharField()
-    after = serializers.CharField()
-
-
-class LintFindingOut(serializers.Serializer[Any]):
-    subject = serializers.ChoiceField(choices=[subject.value for subject in Subject])
-    name = serializers.CharField()
-    code = serializers.ChoiceField(choices=[code.value for code in LintCode])
-    severity = serializers.ChoiceField(choices=[severity.value for severity in Severity])
-    path = serializers.CharField()
-    messages = LintMessageOut(many=True)
-    fix = LintFixOut(allow_null=True)
 
 
 class LintOut(serializers.Serializer[Any]):

@@ -2,6 +2,7 @@
 The check of the catalogue against the devices that every cluster publishes.
 
 `catalogue_report` reads the last check (`claims.catalogue.availability`); `check_catalogue` checks now.
+`definition_findings` checks one profile before or after it is saved.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
+from claims.catalogue.definition import ProfileDefinition
 from claims.models import ClusterAvailability, Profile, ProfileVersion
 from dra import lint
 from dra.cluster_snapshot import ClusterSnapshot
@@ -127,6 +129,15 @@ def check_catalogue(clusters: Iterable[Cluster] | None = None) -> CatalogueRepor
         cluster.name: check_cluster(cluster.pk, current_snapshot(cluster), versions) for cluster in clusters
     }
     return _report(reports, profiles, None)
+
+
+def definition_findings(definition: ProfileDefinition) -> list[CatalogueFinding]:
+    """Check a profile in all enabled clusters now, saved or not, by itself: not for twins in the catalogue."""
+    limits = definition.limits
+    spec = NamedSpec(definition.slug, definition.spec, limits.scalable, limits.max_devices)
+    reports = {cluster.name: lint.lint(current_snapshot(cluster), [spec]) for cluster in enabled_clusters()}
+    findings = _merged({name: report for name, report in reports.items() if report.devices}, {})
+    return [finding for finding in findings if finding.subject is Subject.PROFILE]
 
 
 def _offered() -> dict[str, Profile]:

@@ -36,7 +36,7 @@ class BulkAction(models.TextChoices):
     RELEASE = "release", "Release"
     WITHDRAW = "withdraw", "Withdraw"
     EXTEND = "extend", "Extend"
-    TRANSFER = "transfer", "Hand over"
+    TRANSFER = "transfer", "Transfer"
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,9 +144,9 @@ CELLS: dict[str, Callable[[ClaimRow], SafeString]] = {
     "since": lambda row: markup('<td class="dg-nowrap mr">{}</td>', ago(row.state_since)),
     "profile": profile_cell,
     "devices": devices_cell,
-    "team": lambda row: markup("<td>{}</td>", row.team),
-    "who": lambda row: markup('<td class="mr">{}</td>', row.person),
-    "cluster": lambda row: markup("<td>{}</td>", row.cluster),
+    "team": lambda row: markup('<td data-l="Team">{}</td>', row.team),
+    "who": lambda row: markup('<td class="mr" data-l="Requested by">{}</td>', row.person),
+    "cluster": lambda row: markup('<td data-l="Cluster">{}</td>', row.cluster),
     "ends": end_cell,
     "namespace": lambda row: markup(
         '<td data-l="Namespace"><span class="dg-id">{}</span></td>', row.namespace

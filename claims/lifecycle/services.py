@@ -353,7 +353,7 @@ def transfer(*, claim: Claim, by: User, to: User) -> Claim:
     # Keys are unique per requester; the new owner may have used the same one.
     key_in_use = Claim.objects.filter(requested_by=to, key=claim.key).exists()
     key = f"handed-over-{claim.pk}" if key_in_use else claim.key
-    claim.remark(f"Handed over from {old.label} to {to.label}.", by=by, requested_by=to, key=key)
+    claim.remark(f"Transferred from {old.label} to {to.label}.", by=by, requested_by=to, key=key)
     _notify_transfer(claim, by, old, to)
     return claim
 

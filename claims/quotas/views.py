@@ -171,7 +171,7 @@ def quota_order(row: QuotaUsage) -> tuple[int, str]:
 CARD = (
     '<div class="card-body" data-quota="{}/{}" data-taken="{}"><div class="dg-stack dg-g8">'
     '<div class="dg-row dg-between dg-wrap"><span class="dg-b">{}{}{}</span>'
-    '<span class="dg-2"><b>{}</b> held · <b>{}</b> reserved · <b>{}</b> free of {}{}{}</span></div>{}{}'
+    '<span class="dg-2"><b>{}</b> held{} · <b>{}</b> reserved · <b>{}</b> free of {}{}</span></div>{}{}'
     "</div></div>"
 )
 LINKS = (
@@ -193,10 +193,10 @@ def quota_card(row: QuotaUsage, *, links: bool = False, may_request: bool = Fals
         _if_any(' <span class="dg-tag">{} guaranteed</span>', row.guaranteed),
         _if_any(' <span class="dg-tag">{} temporary</span>', row.raised),
         row.held,
+        _if_any(" · <b>{}</b> unmanaged", row.unmanaged),  # in the order of the bar
         row.reserved,
         row.free,
         row.limit,
-        _if_any(" · <b>{}</b> unmanaged", row.unmanaged),
         _if_any(' <span class="dg-bad dg-b">{1} {0} over</span>', row.over, over),
         quota_meter(row),
         quota_links(row, may_request=may_request) if links else "",

@@ -94,6 +94,7 @@ class Migration(migrations.Migration):
                 ('extended_resource', models.CharField(blank=True, default='', max_length=253)),
             ],
             options={
+                'verbose_name_plural': 'device classes',
                 'ordering': ('name',),
                 'abstract': False,
             },
@@ -132,6 +133,7 @@ class Migration(migrations.Migration):
                 ('held_until', models.DateTimeField(null=True)),
             ],
             options={
+                'verbose_name_plural': 'freshness',
                 'ordering': ('resource',),
             },
         ),

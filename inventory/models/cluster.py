@@ -111,6 +111,7 @@ class Freshness(models.Model):
 
     class Meta:
         ordering = ("resource",)
+        verbose_name_plural = "freshness"
         constraints = (models.UniqueConstraint(fields=["cluster", "resource"], name="freshness_once"),)
 
     def __str__(self) -> str:

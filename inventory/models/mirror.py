@@ -126,6 +126,9 @@ class Node(Mirrored):
 class DeviceClass(Mirrored):
     extended_resource = models.CharField(max_length=253, blank=True, default="")
 
+    class Meta(Mirrored.Meta):
+        verbose_name_plural = "device classes"
+
 
 class ResourceSlice(Mirrored):
     """

@@ -41,6 +41,12 @@ def test_a_claim_is_shown_with_its_history_and_cannot_be_changed(as_root, vision
     )
 
 
+def test_names_of_lists_are_english(as_root):
+    page = as_root.get(reverse("admin:index")).text
+    assert "sss" not in page
+    assert "Device classes" in page
+
+
 def test_others_are_sent_to_sign_in(alice):
     client = Client()
     client.force_login(alice)

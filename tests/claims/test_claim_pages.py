@@ -1,5 +1,6 @@
 """The list of claims, the page of one, the part of it that polls, and its snippets."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -90,6 +91,13 @@ def test_list_shows_claims_of_own_teams_only(client, alice, eve, claim):
 def test_list_filters_by_query_of_address(client, lena, claim, query, found):
     client.force_login(lena)
     assert (detail(claim) in client.get(reverse("claims:list") + f"?{query}").text) is found
+
+
+def test_cells_of_a_folded_row_say_what_they_are(client, alice, claim):
+    client.force_login(alice)
+    page = client.get(reverse("claims:list")).text
+    for label, value in (("Team", "vision"), ("Requested by", "alice"), ("Cluster", "fra-1")):
+        assert re.search(f'<td[^>]* data-l="{label}">{value}</td>', page), label
 
 
 def test_list_as_csv_has_selected_columns(client, alice, claim):

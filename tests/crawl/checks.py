@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from tests.crawl.tree import Element
 
-# A text that Python wrote for programmers.
+# A text that Python wrote for programmers, or markup that became text.
 LEAK = re.compile(
     r"datetime\.|Decimal\(|UUID\(|<QuerySet|object at 0x|%\(\w+\)|%[ds]\b|\[\]|\{'|^\s*(None|\(None\))\s*$"
     r"|\bnan\b|&(amp|lt|gt|quot);"
+    r"|<(time|span|svg)\b|\">\w"  # an element inside an attribute ends it
 )
 NOT_PROSE = frozenset(
     {"pre", "code", "script", "style", "textarea", "template"}

@@ -37,6 +37,11 @@ def test_a_text_of_python_is_found_wherever_people_read_it(text):
     assert list(checks.leaks(parse(f"<pre>{text}</pre><textarea>{text}</textarea>"))) == []
 
 
+def test_element_inside_an_attribute_is_found():
+    page = parse('<a title="As of <time title="now">17 s ago</time>">Check</a>')
+    assert len(list(checks.leaks(page))) == 2  # the attribute, and the text that it left behind
+
+
 def test_prose_and_addresses_are_no_text_of_python():
     assert list(checks.leaks(parse('<p>None chosen: 90 % of 12. <a href="/nodes/none/">list</a></p>'))) == []
     assert len(list(checks.leaks(parse('<a href="/claims/None/">claim</a>')))) == 1

@@ -74,3 +74,11 @@ def test_uses_and_options_work_without_scripts(plain):
     page.get_by_label("Network").select_option("isolated")
     page.get_by_role("button", name="Apply options").click()
     expect(code(plain)).to_contain_text("kind: NetworkPolicy")
+
+
+def test_a_printed_manifest_is_whole(mira):
+    mira.open_claim("sam2-finetune")
+    mira.page.emulate_media(media="print")
+    expect(code(mira)).to_contain_text("drop:")
+    sizes = code(mira).evaluate("e => [e.scrollHeight - e.clientHeight, e.scrollWidth - e.clientWidth]")
+    assert max(sizes) <= 0

@@ -538,7 +538,7 @@ def test_approval_route_names_deciders_without_the_requester(vision, train, alic
 
 @pytest.mark.parametrize(
     ("count", "said"),
-    [(1, "a"), (2, "a or b"), (3, "a or b or c"), (4, "a, b, c or 1 more"), (6, "a, b, c or 3 more")],
+    [(1, "a"), (2, "a or b"), (0, ""), (3, "a, b or c"), (4, "a, b, c or 1 more"), (6, "a, b, c or 3 more")],
 )
 def test_join_names_shows_three_people(count, said):
     assert join_names([User(username=name) for name in "abcdef"[:count]]) == said

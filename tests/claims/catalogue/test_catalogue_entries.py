@@ -310,7 +310,7 @@ def test_api_dry_run_has_the_changes_and_saves_nothing(root, vision, fra, alice)
     dry = f"{URL}?dry_run=true"
     assert api(root).post(dry, BODY, format="json").json() == {
         "version": 1, "makes_version": True, "restores": False,
-        "spec_diff": "", "limits": [], "live_claims": 0,
+        "spec_diff": "", "limits": [], "live_claims": 0, "findings": [],
     }  # fmt: skip
     assert not Profile.objects.exists()
     api(root).post(URL, BODY, format="json")
@@ -321,7 +321,7 @@ def test_api_dry_run_has_the_changes_and_saves_nothing(root, vision, fra, alice)
     expected = api(root).put(f"{URL}slice/?dry_run=true", same, format="json").json()
     assert expected == {
         "version": 1, "makes_version": False, "restores": False,
-        "spec_diff": "", "limits": [], "live_claims": 2,
+        "spec_diff": "", "limits": [], "live_claims": 2, "findings": [],
     }  # fmt: skip
     changed = {**same, "max_devices": 3, "grace": "0h", "title": "Other"}
     expected = api(root).put(f"{URL}slice/?dry_run=true", changed, format="json").json()

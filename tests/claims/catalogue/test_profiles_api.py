@@ -126,6 +126,22 @@ def test_dry_run_has_the_changes_and_saves_nothing(root, new, vision, fra):
     assert admin.put(f"{URL}slice/?dry_run=true", new, format="json").json()["makes_version"] is False
 
 
+def test_saving_says_what_the_check_finds_before_and_after(root, new, fra):
+    mirrored(fra, [gpu(number) for number in range(2)])
+    broken = [{"cel": {"expression": 'device.attributes["gpu.nvidia.com"].rack == "7"'}}]
+    spec = make_spec(selectors=broken)
+    admin = client(root)
+    for address, code in ((f"{URL}?dry_run=true", 200), (URL, 201)):
+        answer = admin.post(address, new | {"spec": spec}, format="json")
+        assert answer.status_code == code
+        finding = next(row for row in answer.json()["findings"] if row["code"] == "selector-fails")
+        assert (finding["severity"], finding["name"]) == ("error", "slice")
+        assert "fails on 2 of the 2 devices" in finding["messages"][0]["message"]
+    admin.put(f"{URL}slice/", new | {"max_devices": 1}, format="json")
+    again = admin.put(f"{URL}slice/", new | {"max_devices": 1}, format="json")
+    assert again.json()["findings"] == []
+
+
 def test_version_saved_by_another_admin_is_a_conflict(root, new):
     admin = client(root)
     admin.post(URL, new, format="json")

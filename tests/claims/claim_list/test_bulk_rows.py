@@ -424,4 +424,4 @@ def test_bulk_sentences_use_full_names(make, alice, lena):
         ("Transferred from Alice Ott to Lena Ott; its pods keep running.", "", 0, 0)
     ]
     assert run(alice, [claim], order) == [BulkResult(claim, "Transferred to Lena Ott.")]
-    assert claim.history.latest("pk").reason == "Handed over from Alice Ott to Lena Ott."
+    assert claim.history.latest("pk").reason == "Transferred from Alice Ott to Lena Ott."

@@ -1,4 +1,4 @@
-"""The pages that extend, shorten and hand over a claim, and what its own page offers and tells."""
+"""The pages that extend, shorten and transfer a claim, and what its own page offers and tells."""
 
 from datetime import timedelta
 
@@ -203,13 +203,13 @@ def test_the_buttons_are_those_of_the_reader_and_the_state(client, claim, alice,
     for person, shown in ((alice, True), (mona, False), (bob, False)):
         client.force_login(person)
         page = client.get(url("detail", claim)).text
-        assert all((text in page) is shown for text in ("Extend…", "Shorten…", "Hand over…", "Release…"))
+        assert all((text in page) is shown for text in ("Extend…", "Shorten…", "Transfer…", "Release…"))
     Claim.objects.update(state=ClaimState.REQUESTED)
     client.force_login(alice)
     page = client.get(url("detail", claim)).text
     assert "Withdraw…" in page
     assert "Extend…" not in page
-    assert "Hand over…" not in page
+    assert "Transfer…" not in page
 
 
 def test_both_pages_tell_of_the_other(client, claim, alice, vision, fra):

@@ -527,7 +527,7 @@ def test_handing_over_changes_the_owner_alone(running, alice, mona):
     transfer(claim=claim, by=alice, to=mona)
     changed = {"requested_by_id": mona.pk, "version": before["version"] + 1}
     assert columns(claim) == before | changed
-    assert lines(claim) == [remark(claim, "Handed over from alice to mona.", "alice")]
+    assert lines(claim) == [remark(claim, "Transferred from alice to mona.", "alice")]
     line = claim.history.last().pk
     body = "alice transferred sam from alice to mona."
     address = f"/claims/{claim.pk}/"

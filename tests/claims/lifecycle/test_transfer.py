@@ -34,11 +34,11 @@ def test_the_owner_hands_it_over_and_the_new_one_hears_of_it(claim, alice, mona)
     claim.refresh_from_db()
     assert claim.requested_by == mona
     line = claim.history.last()
-    assert (line.old, line.new, line.reason) == ("allocated", "allocated", "Handed over from alice to mona.")
+    assert (line.old, line.new, line.reason) == ("allocated", "allocated", "Transferred from alice to mona.")
     assert [notice.title for notice in Notice.objects.filter(user=mona)] == ["sam is yours now"]
     assert not Notice.objects.filter(user=alice).exists()
     transfer(claim=claim, by=alice, to=mona)
-    assert claim.history.filter(reason__startswith="Handed over").count() == 1
+    assert claim.history.filter(reason__startswith="Transferred").count() == 1
 
 
 def test_a_lead_hands_it_over_and_both_hear_of_it(claim, alice, lena, mona):

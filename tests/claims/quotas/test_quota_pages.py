@@ -37,6 +37,13 @@ def test_the_page_tells_held_reserved_and_free(client, bob, used):
     assert 'data-quota="vision/gpu.nvidia.com" data-taken="5"' in page
 
 
+def test_words_are_in_the_order_of_the_bar(client, bob, fra, used):
+    make_unmanaged(fra, "by-hand", 1)
+    client.force_login(bob)
+    page = client.get(PAGE).text
+    assert "<b>3</b> held · <b>1</b> unmanaged · <b>2</b> reserved · <b>2</b> free of 8" in page
+
+
 def test_a_quota_lowered_below_what_is_held_is_shown_as_over(client, alice, used):
     Quota.objects.update(devices=4)
     client.force_login(alice)
