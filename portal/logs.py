@@ -1,11 +1,23 @@
 """Logs: JSON objects for machines, or lines for people; every line of a request carries its id."""
 
+import re
 from typing import Any
 
 import structlog
-from structlog.types import Processor
+from structlog.types import EventDict, Processor
+
+TOKEN = re.compile(r"\bdrg_[\w-]+")
+
+
+def without_tokens(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Hide API tokens, such as one that somebody put into an address."""
+    return {
+        key: TOKEN.sub("drg_…", value) if isinstance(value, str) else value for key, value in event.items()
+    }
+
 
 SHARED: list[Processor] = [
+    without_tokens,
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,

@@ -28,6 +28,7 @@ from teams.zones import zone_choices
 
 
 class AccountForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic while it runs
+    marks_required = True
     timezone = forms.ChoiceField(
         label="Time zone",
         required=False,

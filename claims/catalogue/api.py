@@ -263,7 +263,9 @@ class PlanOut(serializers.Serializer[Any]):
     spec_diff = serializers.CharField(help_text="Unified diff of the specs as YAML; empty if they are equal")
     limits = ChangeOut(many=True)
     live_claims = serializers.IntegerField(help_text="Live claims, which keep their version")
-    findings = LintFindingOut(many=True, help_text="What the check against the clusters finds, the worst first")
+    findings = LintFindingOut(
+        many=True, help_text="What the check against the clusters finds, the worst first"
+    )
 
 
 class SavedProfileOut(ProfileOut):
@@ -407,9 +409,7 @@ class ProfileViewSet(
         findings = LintFindingOut(definition_findings(definition), many=True).data
         if dry_run:
             return Response(PlanOut(save_plan(definition) | {"findings": findings}).data)
-        answer = self._answer(
-            version.profile, status.HTTP_200_OK if profile else status.HTTP_201_CREATED
-        )
+        answer = self._answer(version.profile, status.HTTP_200_OK if profile else status.HTTP_201_CREATED)
         answer.data["findings"] = findings
         return answer
 

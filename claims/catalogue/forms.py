@@ -57,6 +57,8 @@ class ProfileForm(forms.Form):
     Cleaned, `spec` is the ResourceClaim spec of either source.
     """
 
+    marks_required = True
+
     slug = forms.SlugField(max_length=40, label="Slug")
     title = forms.CharField(max_length=80, label="Title")
     use = forms.CharField(

@@ -132,7 +132,7 @@ def check_catalogue(clusters: Iterable[Cluster] | None = None) -> CatalogueRepor
 
 
 def definition_findings(definition: ProfileDefinition) -> list[CatalogueFinding]:
-    """Check a profile in all enabled clusters now, saved or not, by itself: not for twins in the catalogue."""
+    """Check a profile in all enabled clusters now, saved or not, without a comparison with other profiles."""
     limits = definition.limits
     spec = NamedSpec(definition.slug, definition.spec, limits.scalable, limits.max_devices)
     reports = {cluster.name: lint.lint(current_snapshot(cluster), [spec]) for cluster in enabled_clusters()}

@@ -376,7 +376,8 @@ def _transferred_just_now(claim: Claim, by: User) -> bool:
 
 
 def _notify_transfer(claim: Claim, by: User, old: User, to: User) -> None:
-    message = f"{by.label} transferred {claim} from {old.label} to {to.label}."
+    owner = "" if by == old else f" from {old.label}"
+    message = f"{by.label} transferred {claim}{owner} to {to.label}."
     line = claim.history.order_by("-at", "-pk").values_list("pk", flat=True).first()
     notify(
         [person for person in (to,) if person != by],

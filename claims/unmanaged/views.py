@@ -184,7 +184,9 @@ CELLS: dict[str, Callable[[ObjectRow], SafeString]] = {
     "pods": lambda row: markup('<td class="dg-n" data-l="Pods">{}</td>', row.pods),
     "since": lambda row: markup('<td class="dg-nowrap mr" data-l="Allocated">{}</td>', ago(row.allocated_at)),
     "team": lambda row: markup('<td data-l="Team">{}</td>', row.team),
-    "namespace": lambda row: markup('<td class="mr" data-l="Namespace"><span class="dg-id">{}</span></td>', row.namespace),
+    "namespace": lambda row: markup(
+        '<td class="mr" data-l="Namespace"><span class="dg-id">{}</span></td>', row.namespace
+    ),
     "cluster": lambda row: markup('<td data-l="Cluster">{}</td>', row.cluster),
     "created": lambda row: markup('<td class="dg-nowrap mr" data-l="Created">{}</td>', ago(row.created_at)),
     "uid": lambda row: markup('<td class="dg-nowrap">{}</td>', short_id(row.uid)),

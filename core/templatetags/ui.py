@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django import template
 from django.contrib.messages.storage.base import Message
-from django.forms import BoundField, CheckboxInput, CheckboxSelectMultiple, RadioSelect
+from django.forms import BoundField, CheckboxInput, CheckboxSelectMultiple, RadioSelect, Select
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils.html import conditional_escape, escape, format_html, format_html_join
@@ -213,12 +213,20 @@ def code(text: str, language: str = "", *, label: str = "") -> dict[str, Any]:
 
 @register.inclusion_tag("_field.html")
 def field(bound: BoundField, *, label: str = "", marks_optional: bool = True) -> dict[str, Any]:
-    """Draw a form field: label above, hint below, the error between them; one of two fields has no mark."""
-    widget = bound.field.widget
+    """
+    Draw a form field: label above, hint below, the error between them; one of two fields has no mark.
+
+    A form with few required fields has `marks_required = True`: these are marked instead of the others.
+    """
+    widget, is_required = bound.field.widget, bound.field.required
+    if getattr(bound.form, "marks_required", False):
+        mark = "required" if is_required and not isinstance(widget, Select) else ""
+    else:
+        mark = "optional" if marks_optional and not is_required else ""
     return {
         "field": bound,
         "label": label or bound.label,
-        "marks_optional": marks_optional,
+        "mark": mark,
         "is_check": isinstance(widget, CheckboxInput),
         "is_group": isinstance(widget, RadioSelect | CheckboxSelectMultiple),
     }

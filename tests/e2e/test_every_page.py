@@ -141,6 +141,13 @@ def test_the_request_panel_follows_what_is_typed_and_works_without_javascript(pe
     plain.leaves()
 
 
+def test_letters_of_seven_partitions_have_room(people):
+    page = people("admin").page
+    page.goto("/fleet/?cluster=lab-2")
+    widths = page.locator(".dg-mig .dg-dev").evaluate_all("cells => cells.map(cell => cell.clientWidth)")
+    assert min(widths) >= 12
+
+
 def test_a_cell_of_the_fleet_opens_its_device_in_a_drawer(people):
     page = people("admin").page
     page.goto("/fleet/")

@@ -34,6 +34,11 @@ def test_a_traceback_shows_no_values_of_variables():
     assert token not in json.dumps(line)
 
 
+def test_a_token_in_an_address_is_not_logged():
+    line = line_of("GET /api/v1/claims/?token=drg_s3cret-of_somebody&limit=1")
+    assert line["event"] == "GET /api/v1/claims/?token=drg_…&limit=1"
+
+
 @pytest.mark.django_db
 def test_every_answer_of_the_portal_is_logged_with_an_id(caplog, client):
     with caplog.at_level(logging.INFO, logger="django_structlog"):

@@ -1,5 +1,7 @@
 """The catalogue, the page of a profile, and the editor."""
 
+import re
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -190,6 +192,14 @@ def test_selector_that_does_not_compile_is_shown_with_its_path(client, root, sen
     assert f"{message} &#x27;name&#x27;<pre" in answer.text
     assert "> | device.name == 1\n | ......^</pre>" in answer.text
     assert not Profile.objects.exists()
+
+
+def test_editor_marks_the_few_required_fields(client, root):
+    client.force_login(root)
+    page = client.get(NEW).text
+    assert "optional</span>" not in page
+    marked = re.findall(r'<label for="id_(\w+)">[^<]*<span class="dg-opt-note">required</span>', page)
+    assert marked == ["title", "slug", "max_devices", "default_duration", "max_duration"]
 
 
 def test_empty_form_is_422(client, root):

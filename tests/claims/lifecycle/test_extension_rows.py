@@ -529,7 +529,7 @@ def test_handing_over_changes_the_owner_alone(running, alice, mona):
     assert columns(claim) == before | changed
     assert lines(claim) == [remark(claim, "Transferred from alice to mona.", "alice")]
     line = claim.history.last().pk
-    body = "alice transferred sam from alice to mona."
+    body = "alice transferred sam to mona."
     address = f"/claims/{claim.pk}/"
     assert told() == [("mona", f"handed-over:{line}", "sam is yours now", body, address, False)]
 

@@ -37,6 +37,13 @@ def test_the_page_tells_held_reserved_and_free(client, bob, used):
     assert 'data-quota="vision/gpu.nvidia.com" data-taken="5"' in page
 
 
+def test_the_form_of_platform_admins_is_one_click_away(client, alice, root, used):
+    for person, is_there in ((alice, False), (root, True)):
+        client.force_login(person)
+        page = client.get(PAGE).text
+        assert ('href="#set-title"' in page, 'id="set-title"' in page) == (is_there, is_there)
+
+
 def test_words_are_in_the_order_of_the_bar(client, bob, fra, used):
     make_unmanaged(fra, "by-hand", 1)
     client.force_login(bob)
