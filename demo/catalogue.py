@@ -9,7 +9,7 @@ from django.utils import timezone
 from claims.catalogue.definition import ProfileDefinition
 from claims.catalogue.presets import presets
 from claims.catalogue.services import add_profiles, retire_profile, save_profile
-from claims.models import Approval, Profile, ProfileLimits, ProfileVersion, Quota
+from claims.models import Approval, Profile, ProfileLimits, ProfileVersion, Purpose, Quota
 from teams.models import Team, User
 from usage.models import Rate
 
@@ -48,6 +48,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "train-80g",
         "title": "Train 80 GB",
         "use": "Fine-tune 7B to 13B models, train vision models with large batches.",
+        "purpose": Purpose.TRAINING,
         "spec": one_device_spec("gpu.nvidia.com", memory_condition("gpu.nvidia.com", "79Gi")),
         "max_devices": 8,
         "approval": Approval.LEAD,
@@ -65,6 +66,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "train-48g",
         "title": "Train 48 GB",
         "use": "LoRA of 7B models, diffusion, rendering.",
+        "purpose": Purpose.TRAINING,
         "spec": one_device_spec("gpu.nvidia.com", product("NVIDIA L40S")),
         "max_devices": 4,
         "approval": Approval.LEAD,
@@ -76,6 +78,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "any-48g",
         "title": "Any GPU from 48 GB",
         "use": "Batch jobs that take whichever large GPU is free first.",
+        "purpose": Purpose.INFERENCE,
         "spec": one_device_spec("gpu.nvidia.com", memory_condition("gpu.nvidia.com", "45Gi")),
         "max_devices": 4,
         "approval": Approval.LEAD,
@@ -84,6 +87,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "notebook-24g",
         "title": "Notebook 24 GB",
         "use": "Interactive work, evaluation, small models.",
+        "purpose": Purpose.NOTEBOOKS,
         "spec": one_device_spec("gpu.nvidia.com", f'{NVIDIA}.?productName.orValue("") == "NVIDIA L4"'),
         "max_devices": 2,
         "approval": Approval.AUTOMATIC,
@@ -92,6 +96,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "small-16g",
         "title": "Small 16 GB",
         "use": "Tests in CI, classic models, teaching.",
+        "purpose": Purpose.TESTS,
         "spec": one_device_spec("gpu.nvidia.com", product("Tesla T4")),
         "max_devices": 4,
         "approval": Approval.AUTOMATIC,
@@ -100,6 +105,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "slice-40g",
         "title": "Slice 40 GB",
         "use": "Half an A100 with its own memory and engines.",
+        "purpose": Purpose.INFERENCE,
         "spec": one_device_spec("mig.nvidia.com", mig_condition("3g.40gb")),
         "max_devices": 2,
         "approval": Approval.AUTOMATIC,
@@ -108,6 +114,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "slice-20g",
         "title": "Slice 20 GB",
         "use": "Sweeps of small models: many at once, each isolated.",
+        "purpose": Purpose.INFERENCE,
         "spec": one_device_spec("mig.nvidia.com", mig_condition("1g.20gb")),
         "max_devices": 4,
         "approval": Approval.LEAD,
@@ -118,6 +125,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "slice-10g",
         "title": "Slice 10 GB",
         "use": "Notebooks that mostly wait for their author.",
+        "purpose": Purpose.NOTEBOOKS,
         "spec": one_device_spec("mig.nvidia.com", mig_condition("1g.10gb")),
         "max_devices": 4,
         "approval": Approval.AUTOMATIC,
@@ -126,6 +134,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "mi300x",
         "title": "MI300X 192 GB",
         "use": "Inference of 70B models on one device, ROCm images only.",
+        "purpose": Purpose.INFERENCE,
         "spec": one_device_spec("gpu.amd.com", memory_condition("gpu.amd.com", "180Gi")),
         "max_devices": 8,
         "approval": Approval.ADMIN,
@@ -134,6 +143,7 @@ CATALOGUE: list[dict[str, Any]] = [
         "slug": "train-32g",
         "title": "Train 32 GB",
         "use": "The V100 nodes, which left in summer. Ask for Train 48 GB instead.",
+        "purpose": Purpose.TRAINING,
         "spec": one_device_spec("gpu.nvidia.com", product("Tesla V100")),
         "max_devices": 8,
         "approval": Approval.LEAD,
@@ -199,5 +209,5 @@ def load_profile(
 
 def definition(entry: dict[str, Any]) -> ProfileDefinition:
     """Return an entry of CATALOGUE; limits that it does not name have their defaults."""
-    page = {name: entry[name] for name in ("slug", "title", "use", "spec")}
+    page = {name: entry[name] for name in ("slug", "title", "use", "purpose", "spec")}
     return ProfileDefinition(**page, limits=ProfileLimits.among({"scalable": "gpu"} | entry))

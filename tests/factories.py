@@ -27,6 +27,7 @@ from claims.models import (
     Extension,
     Profile,
     ProfileVersion,
+    Purpose,
     Quota,
     QuotaIncrease,
     QuotaRequest,
@@ -149,7 +150,7 @@ def save_profile(
     **definition: Any,
 ) -> ProfileVersion:
     """Save a profile as the editor does; `definition` has limits beside slug, title, use and spec."""
-    fields = {"use": "", "teams": teams, **definition}
+    fields = {"use": "", "purpose": Purpose.OTHER, "teams": teams, **definition}
     return catalogue.save_profile(
         by=by, profile=profile, definition=sent_definition(fields), base=base, dry_run=dry_run
     )

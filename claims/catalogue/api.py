@@ -32,7 +32,7 @@ from claims.catalogue.listing import (
 )
 from claims.catalogue.sharing import Sharing
 from claims.catalogue.versions import live_versions, proposed_difference, versions_with_claim_counts
-from claims.models import LIMITS, Approval, Limit, Profile, ProfileLimits
+from claims.models import LIMITS, Approval, Limit, Profile, ProfileLimits, Purpose
 from claims.models.limits import Choice, Choices, Duration, Number, Text
 from core.idempotency import IdempotentWrites
 from core.inputs import Input, is_true, positive
@@ -172,6 +172,7 @@ class ProfileOut(serializers.Serializer[Any]):
     slug = serializers.CharField(source="profile.slug")
     title = serializers.CharField(source="profile.title")
     use = serializers.CharField(source="profile.use")
+    purpose = serializers.ChoiceField(source="profile.purpose", choices=Purpose.choices)
     retired_at = serializers.DateTimeField(source="profile.retired_at", allow_null=True)
     version = serializers.IntegerField(source="version.number")
     spec = serializers.JSONField(source="version.spec")
@@ -279,6 +280,9 @@ class ChangeProfileIn(Input):
 
     title = serializers.CharField(max_length=80)
     use = serializers.CharField(max_length=1000, default="", allow_blank=True)
+    purpose = serializers.ChoiceField(
+        choices=Purpose.choices, default=Purpose.OTHER, help_text="The group of its card in the catalogue"
+    )
     teams = serializers.SlugRelatedField(
         slug_field="slug",
         queryset=Team.objects.all(),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from claims.models import LIMITS, Profile, ProfileLimits, ProfileVersion
+from claims.models import LIMITS, Profile, ProfileLimits, ProfileVersion, Purpose
 from claims.models.limits import Group
 from dra.objects import Manifest
 
@@ -24,6 +24,7 @@ class ProfileDefinition:
     title: str
     spec: Manifest
     use: str = ""
+    purpose: str = Purpose.OTHER
     teams: tuple[str, ...] = ()
     limits: ProfileLimits = field(default_factory=ProfileLimits)
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -38,6 +39,7 @@ def sent_definition(fields: Mapping[str, Any]) -> ProfileDefinition:
         slug=fields["slug"],
         title=fields["title"],
         use=fields["use"],
+        purpose=fields["purpose"],
         teams=tuple(sorted(team.slug for team in fields.get("teams", ()))),
         spec=fields["spec"],
         limits=ProfileLimits.among(fields),
@@ -53,6 +55,7 @@ def current_definition(profile: Profile) -> ProfileDefinition:
         slug=profile.slug,
         title=profile.title,
         use=profile.use,
+        purpose=profile.purpose,
         teams=tuple(sorted(team.slug for team in profile.teams.all())),
         spec=version.spec,
         limits=version.limits,

@@ -14,7 +14,7 @@ from claims.catalogue.definition import ProfileDefinition, sent_definition
 from claims.catalogue.listing import SORTS, CatalogueFilter
 from claims.catalogue.selectors import Conditions, conditions_in, new_spec, parse_spec, with_conditions
 from claims.catalogue.sharing import Sharing
-from claims.models import LIMITS, Limit, Profile, ProfileLimits
+from claims.models import LIMITS, Limit, Profile, ProfileLimits, Purpose
 from claims.models.limits import Choice, Choices, Duration, Number, Text
 from core.inputs import DurationText
 from core.yaml_documents import MAX_BYTES
@@ -66,6 +66,13 @@ class ProfileForm(forms.Form):
         max_length=1000,
         widget=forms.Textarea(attrs={"rows": 2}),
         label="Use",
+    )
+    purpose = forms.ChoiceField(
+        required=False,
+        choices=Purpose,
+        initial=Purpose.OTHER,
+        label="Purpose",
+        help_text="The group of its card in the catalogue and the request form.",
     )
     teams = forms.ModelMultipleChoiceField(
         Team.objects.active(),
@@ -153,6 +160,11 @@ class ProfileForm(forms.Form):
                 self.add_error(name, problem)
         return cleaned
 
+    def clean_purpose(self) -> str:
+        """Keep the purpose where the field was not sent."""
+        kept = Purpose.OTHER if self.profile is None else self.profile.purpose
+        return self.cleaned_data["purpose"] or kept
+
     def definition(self) -> ProfileDefinition:
         """Return what a valid form defines."""
         return sent_definition(self.cleaned_data)
@@ -197,6 +209,7 @@ def initial_values(profile: Profile) -> dict[str, Any]:
         "slug": profile.slug,
         "title": profile.title,
         "use": profile.use,
+        "purpose": profile.purpose,
         "teams": [team.slug for team in profile.teams.all()],
     }
     version = profile.current

@@ -638,5 +638,6 @@ def _has_words(entry: CatalogueEntry, words: str) -> bool:
     if not words:
         return True
     profile = entry.profile
-    text = " ".join([profile.title, profile.slug, profile.use, *entry.products, *entry.sharing]).lower()
+    about = profile.title, profile.slug, profile.use, profile.get_purpose_display()
+    text = " ".join([*about, *entry.products, *entry.sharing]).lower()
     return all(word in text for word in words.lower().split())

@@ -34,7 +34,7 @@ from claims.catalogue.versions import (
 )
 from claims.catalogue.views import entry_card
 from claims.match_page import dropped_page, funnel_rows, relaxation_rows
-from claims.models import Approval, Claim, Profile, ProfileVersion
+from claims.models import Approval, Claim, Profile, ProfileVersion, Purpose
 from claims.models.profile import ProfileQuerySet
 from claims.states import ClaimState
 from core import undo
@@ -68,6 +68,8 @@ class ProfileFilter(FilterSet):
         empty_label="Any approval",
     )
 
+    purpose = ChoiceFilter(label="Purpose", choices=Purpose.choices, empty_label="Any purpose")
+
     class Meta:
         model = Profile
         fields: tuple[str, ...] = ()
@@ -85,6 +87,7 @@ def version_column(name: str) -> Any:
 COLUMNS: list[Column[Profile]] = [
     Column("profile", "Profile", lambda profile: profile.slug, sort="title", fixed=True),
     Column("title", "Title", lambda profile: profile.title, sort="title", shown=False),
+    Column("purpose", "Purpose", lambda profile: profile.get_purpose_display(), sort="purpose"),
     Column("version", "Version", version_column("number"), sort="current__number"),
     Column("approval", "Approval", version_column("approval"), sort="current__approval"),
     Column(

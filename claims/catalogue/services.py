@@ -13,7 +13,7 @@ from django.utils.text import slugify
 from claims.catalogue.definition import ProfileDefinition
 from claims.catalogue.tasks import catalogue_has_changed
 from claims.catalogue.yaml_export import RETIRED, ProfileChange, import_plan, plan_digest
-from claims.models import Profile, ProfileLimits, ProfileVersion
+from claims.models import Profile, ProfileLimits, ProfileVersion, Purpose
 from core.errors import Conflict, Invalid, violated_constraint
 from core.transactions import lock_row
 from dra import quota, validation
@@ -108,7 +108,7 @@ def restore_profile(*, by: User, profile: Profile) -> Profile:
 def definition_problems(definition: ProfileDefinition) -> list[str]:
     """Return everything that is wrong with a profile by itself; teams and other profiles are not checked."""
     problems = [
-        *_page_problems(definition.slug, definition.title),
+        *_page_problems(definition.slug, definition.title, definition.purpose),
         *_limit_problems(definition.spec, definition.limits),
     ]
     if "\\u0000" in json.dumps(definition.spec):
@@ -140,11 +140,12 @@ def _is_same(version: ProfileVersion, spec: dict[str, Any], limits: ProfileLimit
 
 
 def _save_page(profile: Profile | None, definition: ProfileDefinition) -> Profile:
-    """Create or update title, use and slug; an update also locks the row."""
+    """Create or update slug, title, use and purpose; an update also locks the row."""
     fields = {
         "slug": definition.slug,
         "title": definition.title.strip(),
         "use": definition.use.strip(),
+        "purpose": definition.purpose,
     }
     try:
         with transaction.atomic():
@@ -185,7 +186,7 @@ def _save_version(
     return version
 
 
-def _page_problems(slug: str, title: str) -> list[str]:
+def _page_problems(slug: str, title: str, purpose: str) -> list[str]:
     problems = []
     if not slug or slug != slugify(slug) or "_" in slug or len(slug) > 40:
         problems.append(f"“{slug}” is not a valid slug: use 1 to 40 lower-case letters, digits and hyphens.")
@@ -195,6 +196,8 @@ def _page_problems(slug: str, title: str) -> list[str]:
         problems.append("A profile needs a title.")
     elif len(title.strip()) > 80:
         problems.append("A title has at most 80 characters.")
+    if purpose not in Purpose.values:
+        problems.append(f"“{purpose}” is not a purpose: choose from {', '.join(Purpose.values)}.")
     return problems
 
 

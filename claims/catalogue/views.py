@@ -187,7 +187,17 @@ def as_csv(cards: Sequence[Card]) -> HttpResponse:
     response["Content-Disposition"] = 'attachment; filename="catalogue.csv"'
     writer = csv.writer(response)
     names = (
-        *("profile", "title", "version", "use", "models", "memory at least", "sharing", "spec in words"),
+        *(
+            "profile",
+            "title",
+            "version",
+            "use",
+            "purpose",
+            "models",
+            "memory at least",
+            "sharing",
+            "spec in words",
+        ),
         *("price per hour", "free", "total", "wait median", "wait 90 %", "decision median", "decision 90 %"),
         *("max devices", "default duration", "max duration", "approval", "why not"),
     )
@@ -197,7 +207,8 @@ def as_csv(cards: Sequence[Card]) -> HttpResponse:
         waits = (entry.waits.device.median, entry.waits.device.p90)
         decisions = (entry.waits.decision.median, entry.waits.decision.p90)
         cells = (
-            *(entry.profile.slug, entry.profile.title, version.number, entry.profile.use),
+            *(entry.profile.slug, entry.profile.title, version.number),
+            *(entry.profile.use, entry.profile.purpose),
             *(", ".join(entry.products), entry.memory, card.sharing, card.asks_for),
             *(entry.price, entry.free, entry.total),
             *(None if span is None else duration(span) for span in (*waits, *decisions)),
@@ -251,6 +262,7 @@ def catalogue_compare(request: HttpRequest) -> HttpResponse:
 def comparison_rows(cards: Sequence[Card]) -> list[ComparisonRow]:
     """Return the facts that are text; the template adds free devices, price and waits."""
     facts: list[tuple[str, Callable[[Card], str]]] = [
+        ("Purpose", lambda card: card.entry.profile.get_purpose_display()),
         ("Model", lambda card: ", ".join(card.entry.products) or "—"),
         ("Memory", memory_range),
         ("Sharing", lambda card: card.sharing),

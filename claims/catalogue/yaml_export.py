@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from claims.catalogue.definition import ProfileDefinition, current_definition
-from claims.models import LIMITS, Profile
+from claims.models import LIMITS, Profile, Purpose
 from core.errors import Invalid
 from core.times import spell_duration
 from core.yaml_documents import API_VERSION
@@ -39,13 +39,14 @@ def catalogue_file(definitions: Iterable[ProfileDefinition]) -> str:
 
 
 def document(definition: ProfileDefinition) -> Json:
-    """Return one profile as a YAML document; empty values are left out."""
+    """Return one profile as a YAML document; empty values and the purpose “other” are left out."""
     values: Json = {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "slug": definition.slug,
         "title": definition.title,
         "use": definition.use,
+        "purpose": "" if definition.purpose == Purpose.OTHER else str(definition.purpose),
         "teams": list(definition.teams),
     }
     made = {key: value for key, value in values.items() if value}

@@ -10,7 +10,7 @@ from typing import Any
 
 from claims.catalogue.definition import ProfileDefinition
 from claims.catalogue.yaml_export import KIND
-from claims.models import LIMITS, Limit, ProfileLimits
+from claims.models import LIMITS, Limit, ProfileLimits, Purpose
 from claims.models.limits import Choice, Choices, Duration, Number, Text
 from core.yaml_documents import Step, YamlDocument, YamlPath, read_documents, require_sound
 from dra import validation
@@ -25,7 +25,7 @@ def _limit_keys(path: YamlPath) -> list[str]:
     return list(dict.fromkeys(below))
 
 
-KEYS = frozenset(("slug", "title", "use", "teams", "spec", *_limit_keys(())))
+KEYS = frozenset(("slug", "title", "use", "purpose", "teams", "spec", *_limit_keys(())))
 
 
 def read_definitions(text: str, name: str) -> list[ProfileDefinition]:
@@ -63,11 +63,21 @@ class ProfileDocument(YamlDocument):
             slug=self.text(("slug",), content.get("slug", ""), required=True),
             title=self.text(("title",), content.get("title", ""), required=True),
             use=self.text(("use",), content.get("use", "")),
+            purpose=self._purpose(content.get("purpose", Purpose.OTHER.value)),
             teams=tuple(sorted(set(self.texts(("teams",), content.get("teams"))))),
             limits=ProfileLimits(**self._limits((), content)),
             spec=self._spec(content.get("spec")),
             places={key: self.place((key,)) for key in content} | {"": self.place(())},
         )
+
+    def _purpose(self, raw: Any) -> str:
+        purpose = self.text(("purpose",), raw)
+        if purpose in Purpose.values:
+            return purpose
+        if isinstance(raw, str):
+            known = ", ".join(Purpose.values)
+            self.refuse(f"there is no purpose {purpose}; choose from {known}.", ("purpose",))
+        return Purpose.OTHER
 
     def _limits(self, path: YamlPath, content: Json) -> dict[str, Any]:
         """Return the limits below `path` by name; `content` is the mapping there."""

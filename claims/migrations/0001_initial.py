@@ -233,6 +233,7 @@ class Migration(migrations.Migration):
                 ('slug', models.SlugField(max_length=40, unique=True)),
                 ('title', models.CharField(max_length=80)),
                 ('use', models.TextField(blank=True, default='')),
+                ('purpose', models.CharField(choices=[('training', 'Training and fine-tuning'), ('inference', 'Inference and batch'), ('notebooks', 'Notebooks'), ('tests', 'Tests and CI'), ('other', 'Other')], default='other', max_length=9)),
                 ('retired_at', models.DateTimeField(blank=True, null=True)),
             ],
             options={

@@ -26,7 +26,7 @@ from claims.models.claim import (
     names_profile,
 )
 from claims.models.limits import LIMITS, Approval, Delivery, Limit, ProfileLimits
-from claims.models.profile import Profile, ProfileQuerySet, ProfileVersion
+from claims.models.profile import Profile, ProfileQuerySet, ProfileVersion, Purpose
 from claims.models.quota import Quota, QuotaIncrease, QuotaRequest, TeamNamespace, WrittenQuota
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "ProfileQuerySet",
     "ProfileVersion",
     "ProfileWaits",
+    "Purpose",
     "Quota",
     "QuotaIncrease",
     "QuotaRequest",

@@ -16,6 +16,16 @@ from inventory.states import EndPolicy
 from teams.models import Team, User
 
 
+class Purpose(models.TextChoices):
+    """What a profile is for; cards of the catalogue and of the request form are grouped in this order."""
+
+    TRAINING = "training", "Training and fine-tuning"
+    INFERENCE = "inference", "Inference and batch"
+    NOTEBOOKS = "notebooks", "Notebooks"
+    TESTS = "tests", "Tests and CI"
+    OTHER = "other", "Other"
+
+
 class ProfileQuerySet(models.QuerySet["Profile"]):
     def visible_to(self, user: User | AnonymousUser) -> Self:
         """Profiles open to everybody or to a team of `user`; a platform admin sees retired ones too."""
@@ -36,6 +46,7 @@ class Profile(models.Model):
     slug = models.SlugField(max_length=40, unique=True)
     title = models.CharField(max_length=80)
     use = models.TextField(blank=True, default="")  # plain language: "Fine-tune 7B models"
+    purpose = models.CharField(max_length=9, choices=Purpose, default=Purpose.OTHER)
     teams = models.ManyToManyField(Team, blank=True, related_name="profiles")  # empty: everybody
     current = models.ForeignKey("ProfileVersion", models.PROTECT, null=True, related_name="+")
     retired_at = models.DateTimeField(null=True, blank=True)

@@ -65,6 +65,7 @@ def test_saving_writes_every_column_of_profile_and_version(save, root, vision):
         "slug": "train-80",
         "title": "Train",
         "use": "Long runs.",
+        "purpose": "other",
         "current_id": made.pk,
         "retired_at": None,
     }
