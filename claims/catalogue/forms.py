@@ -253,6 +253,7 @@ def switched_values(form: ProfileForm, source: str) -> dict[str, Any] | None:
 
 
 SORT_LABELS = {
+    "": "fitting first",
     "title": "by name",
     "free": "most free first",
     "price": "cheapest first",
@@ -322,10 +323,10 @@ class CatalogueForm(forms.Form):
 
     @property
     def order(self) -> str:
-        """One of SORTS."""
+        """One of SORTS, "" if the reader chose none."""
         self.is_valid()
         sort = self.cleaned_data.get("sort", "")
-        return sort if sort in SORTS else "title"
+        return sort if sort in SORTS else ""
 
 
 PASTED = "catalogue.yaml"  # the name of pasted text in messages

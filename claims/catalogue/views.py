@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from claims.catalogue.definition import limits_in_words
 from claims.catalogue.forms import CatalogueForm
+from claims.catalogue.groups import fitting_first, grouped, profiles_in_use
 from claims.catalogue.listing import (
     CatalogueEntry,
     DeviceKind,
@@ -33,7 +34,7 @@ from core.text import DASH, counted, gib
 from core.times import duration
 from dra.objects import Json, alternatives, requests
 from inventory.freshness import OF_DEVICES, Age, ages
-from teams.access import is_platform_admin, team_rows_where, user_of
+from teams.access import is_platform_admin, reader_roles, team_rows_where, user_of
 from teams.models import Role
 
 
@@ -50,18 +51,21 @@ class Card:
 @require_safe
 def catalogue_page(request: HttpRequest) -> HttpResponse:
     """
-    Cards or a table. Every filter is a query parameter and works without JavaScript; `format=csv` returns the
-    filtered profiles as CSV.
+    Cards, grouped by purpose, or a table. Every filter is a query parameter and works without JavaScript;
+    `format=csv` returns the filtered profiles as CSV. Unless the reader sorts, what fits now stands first.
     """
     query = request.GET
     offered = [entry for entry in catalogue(user_of(request)) if entry.profile.retired_at is None]
     form = CatalogueForm(query, models={product for entry in offered for product in entry.products})
-    shown = [entry_card(entry) for entry in filtered_entries(offered, form.filters, form.order)]
+    matching = filtered_entries(offered, form.filters, form.order or "title")
+    if not form.order:
+        matching = fitting_first(matching, profiles_in_use([team.pk for team in reader_roles(request)]))
+    shown = [entry_card(entry) for entry in matching]
     if query.get("format") == "csv":
         return as_csv(shown)
     page = {
         "cards": shown,
-        "open_cards": [card for card in shown if card.entry.may_request],
+        "open_groups": grouped((card for card in shown if card.entry.may_request), profile_of),
         "locked_cards": [card for card in shown if not card.entry.may_request],
         "form": form,
         "total": len(offered),
@@ -73,6 +77,10 @@ def catalogue_page(request: HttpRequest) -> HttpResponse:
         "is_admin": is_platform_admin(request.user),
     }
     return render(request, "claims/catalogue/catalogue.html", page)
+
+
+def profile_of(card: Card) -> Profile:
+    return card.entry.profile
 
 
 def stale_ages(request: HttpRequest) -> list[Age]:
@@ -93,7 +101,7 @@ def entry_card(entry: CatalogueEntry) -> Card:
 
 
 HEAD = (
-    '<div class="dg-row dg-between"><h2 class="text-truncate"><a href="{}" title="{}, {} v{}">{}</a></h2>'
+    '<div class="dg-row dg-between dg-start"><h3><a href="{}" title="{}, {} v{}">{}</a></h3>'
     '<b class="dg-n" title="Price per device and hour, at current rates">{}</b></div>'
     '<p class="dg-s dg-2 text-truncate" title="{}">{}</p>'
 )
@@ -105,11 +113,11 @@ FACTS = (
 )
 ACTIONS = (
     '<div class="dg-row">{}'
-    '<a class="btn btn-ghost btn-icon" href="{}" aria-label="Spec of {}" title="Spec">{}</a>'
+    '<a class="btn btn-sm btn-ghost btn-icon" href="{}" aria-label="Spec of {}" title="Spec">{}</a>'
     '<label class="dg-row dg-g4 dg-end"><input type="checkbox" form="compare" name="profile" value="{}"{}> '
     'Compare<span class="dg-sr"> {}</span></label></div>'
 )
-REQUEST = '<a class="btn btn-soft" href="{}?profile={}">Request<span class="dg-sr"> {}</span></a>'
+REQUEST = '<a class="btn btn-sm btn-soft" href="{}?profile={}">Request<span class="dg-sr"> {}</span></a>'
 CARD = (
     '<article class="card dg-pc{}"><div class="card-body">{}{}</div><hr><div class="card-body">{}{}{}</div>'
     "</article>"
@@ -133,7 +141,7 @@ def profile_cards(
         models = (", ".join(entry.products), entry.models or DASH)
         approval = entry.approval_sentence
         facts = format_html(FACTS, memory_text(entry), *models, card.sharing, devices, approval, approval)
-        button = format_html('<a class="btn" href="{}">See quotas</a>', reverse("claims:quotas"))
+        button = format_html('<a class="btn btn-sm" href="{}">See quotas</a>', reverse("claims:quotas"))
         if entry.may_request:
             button = format_html(REQUEST, request_url, profile.slug, profile.title)
         checked = mark_safe(" checked") if profile.slug in picked else ""

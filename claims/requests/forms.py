@@ -14,13 +14,13 @@ from django import forms
 from django.contrib.postgres.expressions import ArraySubquery
 from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
-from django.db.models import OuterRef, QuerySet
+from django.db.models import BooleanField, ExpressionWrapper, OuterRef, Q, QuerySet, Subquery
 from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from claims.models import Claim, Profile, Quota, TeamNamespace
+from claims.models import Claim, Profile, ProfileWaits, Quota, TeamNamespace
 from claims.models.limits import Delivery
 from claims.requests.manifest_import import MAX_FILE_LENGTH
 from claims.requests.suggestions import ClusterFit, cluster_fits
@@ -29,7 +29,7 @@ from core.prepared import PreparedObjects
 from core.times import parse_duration, spell_duration
 from inventory.models import Cluster
 from teams.access import team_rows_where, teams_where
-from teams.models import Role, Team, User
+from teams.models import Membership, Role, Team, User
 
 MAX_DEVICES = 1024
 
@@ -171,8 +171,11 @@ def _profiles(*, is_admin: bool, named: bool = False) -> PreparedObjects[Profile
     """
     Return the query of `FormChoices.profiles` for a person, if `named` only with some slugs.
 
-    `allowed` are the teams to which a profile is restricted.
+    `allowed` are the teams to which a profile is restricted; `used` is whether a team of the person has live
+    claims of it, and `typical_wait` the median time to the first device, None if it is not known.
     """
+    own = Claim.objects.live().order_by().values("profile_version__profile")
+    wait = ProfileWaits.objects.filter(profile=OuterRef("pk")).values("device_median")
 
     def rows(person: UUID, slug: str = "") -> QuerySet[Profile]:
         visible = Profile.objects.visible_to(User(pk=person, is_superuser=is_admin))
@@ -182,7 +185,12 @@ def _profiles(*, is_admin: bool, named: bool = False) -> PreparedObjects[Profile
         # By id: the rows of versions are too long to be compared with each other.
         by_id = Profile.objects.filter(pk__in=visible.order_by().values("pk")).select_related("current")
         allowed = Profile.teams.through._default_manager.filter(profile=OuterRef("pk")).values("team")
-        return by_id.annotate(allowed=ArraySubquery(allowed))
+        used = Q(pk__in=own.filter(team__in=Membership.objects.filter(user=person).values("team")))
+        return by_id.annotate(
+            allowed=ArraySubquery(allowed),
+            used=ExpressionWrapper(used, output_field=BooleanField()),
+            typical_wait=Subquery(wait[:1]),
+        )
 
     if named:
         return PreparedObjects(rows, UUID, str, any_of="slug")

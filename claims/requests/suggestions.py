@@ -39,13 +39,15 @@ from teams.models import Team
 class ClusterFit:
     """
     What a cluster has for the first profile of a request, as of the last computation; None is unknown, never
-    0. `option` is the position of the first alternative whose claims all fit there, None without one.
+    0. `most` is the number of devices that one claim could get, `option` the position of the first
+    alternative whose claims all fit there, None without one.
     """
 
     cluster: Cluster
     free: int | None
     matching: int | None
     option: int | None
+    most: int | None = None
 
 
 def cluster_fits(
@@ -83,7 +85,7 @@ def cluster_fits(
             None,
         )
         free, matching = (own.free, own.matching) if own is not None else (None, None)
-        fits.append(ClusterFit(cluster, free, matching, option))
+        fits.append(ClusterFit(cluster, free, matching, option, own.most if own is not None else None))
     return sorted(fits, key=_fit_order)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -20,11 +20,14 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from claims.access import require_member
 from claims.catalogue.forms import YAML
+from claims.catalogue.groups import fitting_first, grouped
 from claims.catalogue.listing import CatalogueEntry, counted_at, counted_catalogue, counted_entries
 from claims.match_page import dropped_page, funnel_rows, relaxation_rows
 from claims.models import Approval, Claim, Delivery, Draft, Profile
 from claims.plans.changes import current_parts, request_again_url
 from claims.plans.plan import RequestPlan
+from claims.quotas.quota_usage import QuotaUsage, team_usage
+from claims.requests.cluster_cards import cluster_cards
 from claims.requests.draft_views import draft_query, draft_url, keep_in_session, restore_from_session
 from claims.requests.forms import FormChoices, ManifestForm, RequestForm, prefill_problems, sent_profiles
 from claims.requests.manifest_import import ImportedClaim, ProfileMatch, import_claims
@@ -38,7 +41,7 @@ from dra.manifests import to_yaml
 from dra.quota import devices
 from inventory.freshness import OF_DEVICES, ages, ages_for
 from teams.access import reader_roles, team_for, user_of
-from teams.models import Role
+from teams.models import Role, Team
 
 LINK_FIELDS = ("reason",)  # in a link to the request, besides the preview fields
 # Buttons that show the form again without sending it; those of APPLY change it as a line of the panel says.
@@ -151,7 +154,12 @@ def send_request(request: HttpRequest, form: RequestForm) -> HttpResponse:
 @require_safe
 def request_preview(request: HttpRequest) -> HttpResponse:
     """Return only the panel, for the fields typed so far."""
-    page = panel_context(request, request.GET, reader_choices(request, request.GET))
+    has_profile = bool(request.GET.get("profile"))
+    choices = reader_choices(request, request.GET if has_profile else None)
+    page = panel_context(request, request.GET, choices) | {"swaps": True}
+    if not has_profile:
+        entries = requestable_entries(request, choices)
+        page["start"] = team_now(page["team"], entries, in_use(choices))
     return render(request, "claims/requests/request.html#panel", page)
 
 
@@ -212,20 +220,22 @@ def form_response(
     if form.is_bound:
         form.choices = reader_choices(request)
     shown = requestable_entries(request, form.choices)
+    first, more = first_cards(shown, form)
     page = {
         "form": form,
         "draft": draft,
         "other_drafts": open_drafts(user_of(request)).exclude(key=form["key"].value() or "").count(),
         "prefill_problems": problems,
-        "open_entries": sorted(
-            (entry for entry in shown if entry.may_request),
-            key=lambda entry: (not entry.nodes, not entry.free),
-        ),
+        "open_groups": grouped(first, lambda entry: entry.profile),
+        "more_groups": grouped(more, lambda entry: entry.profile),
+        "more": len(more),
         "locked_entries": [entry for entry in shown if not entry.may_request],
         "counted_at": counted_at(shown),
         "further_rows": further_rows(form, data),
         **panel_context(request, data, form.choices),
     }
+    if not data.get("profile"):
+        page["start"] = team_now(page["team"], shown, in_use(form.choices))
     return render(request, "claims/requests/request.html", page, status=status)
 
 
@@ -233,6 +243,48 @@ def requestable_entries(request: HttpRequest, choices: FormChoices) -> list[Cata
     """Return the catalogue entries that the form shows: all but retired profiles."""
     profiles, teams = list(choices.profiles.values()), list(choices.teams.values())
     return counted_entries(user_of(request), profiles, teams, choices.places, choices.classes)
+
+
+SHOWN_CARDS = 8  # the others are folded away, so that the fields below are on the first screen
+
+
+def first_cards(
+    shown: Sequence[CatalogueEntry], form: RequestForm
+) -> tuple[list[CatalogueEntry], list[CatalogueEntry]]:
+    """
+    Return the entries that may be requested: those to show, with the chosen one, and those to fold away.
+    """
+    chosen = str(form["profile"].value())
+    order = fitting_first((entry for entry in shown if entry.may_request), in_use(form.choices))
+    first = order[:SHOWN_CARDS]
+    if any(entry.profile.slug == chosen for entry in order[SHOWN_CARDS:]):
+        first = [*first[:-1], next(entry for entry in order if entry.profile.slug == chosen)]
+    return first, [entry for entry in order if entry not in first]
+
+
+def in_use(choices: FormChoices) -> set[UUID]:
+    """Return the profiles of which the reader's teams have live claims."""
+    return {profile.pk for profile in choices.profiles.values() if getattr(profile, "used", False)}
+
+
+@dataclass(frozen=True, slots=True)
+class TeamNow:
+    """What a team could request now, before a profile is chosen: profiles with free devices, its quota."""
+
+    team: Team
+    usages: Sequence[QuotaUsage]
+    entries: Sequence[CatalogueEntry]
+
+
+SHOWN_FREE = 6
+
+
+def team_now(team: Team | None, shown: Sequence[CatalogueEntry], used: Collection[UUID]) -> TeamNow | None:
+    """Return what the panel shows before a profile is chosen; None without a team."""
+    if team is None:
+        return None
+    free = (entry for entry in shown if entry.may_request and entry.free)
+    return TeamNow(team, team_usage([team]), fitting_first(free, used)[:SHOWN_FREE])
 
 
 def further_rows(form: RequestForm, data: QueryDict) -> list[tuple[str, str]]:
@@ -289,9 +341,11 @@ def panel_context(
     is missing, field by field.
     """
     form = RequestForm(data, user=user_of(request), choices=choices)
-    chosen = {"chosen": chosen_alternatives(form)}
+    chosen: dict[str, Any] = {"chosen": chosen_alternatives(form), "team": form.cleaned_data.get("team")}
+    if not match_only:
+        chosen["cluster_cards"] = cluster_cards(form)
     if not data.get("profile"):
-        missing = ["Choose a profile to see matching and free devices."]
+        missing = ["Choose a profile to see what matches, the price and who approves."]
         return {"panel": None, "missing": missing} | chosen
     if not form.is_valid():
         missing = [
@@ -312,11 +366,12 @@ def panel_context(
         return {"panel": None, "missing": [refusal.message]} | chosen
     form_url = request.build_absolute_uri(reverse("claims:request"))
     helps = relaxation_rows(result.help, with_count=can_change_count(result.plan))
+    others = [] if result.match.fits else [fit for fit in form.fits if fit.cluster != result.plan.cluster]
     return {
         **match_context(request, result, data),
-        "fits": form.fits,
-        "helps": helps,
-        "has_fixed_helps": any(not row.devices for row in helps),
+        "other_clusters": [fit for fit in others if fit.free != 0 and fit.matching != 0],
+        "helps": [row for row in helps if row.devices],
+        "fixed_helps": [row for row in helps if not row.devices],
         "with_help": "help" in data,
         "link": f"{form_url}?{preview_query(data, *LINK_FIELDS)}",
         **chosen,

@@ -54,6 +54,7 @@ class Person:
         self.page.goto(f"/claims/request/?profile={profile}&cluster=fra-1")
         self.page.get_by_label("Devices", exact=True).fill(str(devices))
         if template:
+            self.page.get_by_text("Template for several pods").click()
             self.page.get_by_text("Template", exact=True).click()
             self.page.get_by_label("Concurrent pods").fill(str(template))
         self.page.get_by_label("Claim name").fill(name)

@@ -11,12 +11,12 @@ pytestmark = pytest.mark.browser
 def test_filters_stand_in_the_address_and_survive_the_toggle(people):
     page = people("engineer").page
     page.goto("/catalogue/")
-    expect(page.get_by_role("heading", level=2, name="Small 16 GB")).to_be_visible()
+    expect(page.get_by_role("heading", level=3, name="Small 16 GB")).to_be_visible()
     page.get_by_label("Min memory, GB").fill("80")
     page.get_by_label("Min memory, GB").press("Tab")
     expect(page).to_have_url(re.compile(r"memory=80"))
-    expect(page.get_by_role("heading", level=2, name="Small 16 GB")).to_have_count(0)
-    expect(page.get_by_role("heading", level=2, name="Train 80 GB")).to_be_visible()
+    expect(page.get_by_role("heading", level=3, name="Small 16 GB")).to_have_count(0)
+    expect(page.get_by_role("heading", level=3, name="Train 80 GB")).to_be_visible()
     page.get_by_role("link", name="Table", exact=True).click()
     expect(page).to_have_url(re.compile(r"memory=80.*view=table"))
     expect(page.get_by_role("row", name=re.compile("Train 80 GB"))).to_be_visible()
@@ -28,9 +28,10 @@ def test_filters_stand_in_the_address_and_survive_the_toggle(people):
 
 
 @pytest.mark.parametrize("javascript", [True, False])
-def test_two_profiles_are_ticked_and_compared(people, javascript):
+@pytest.mark.parametrize("view", ["", "?view=table"])
+def test_two_profiles_are_ticked_and_compared(people, javascript, view):
     page = people("engineer", java_script_enabled=javascript).page
-    page.goto("/catalogue/")
+    page.goto(f"/catalogue/{view}")
     for title in ("Train 80 GB", "Small 16 GB"):
         page.get_by_label(f"Compare {title}").check()
     page.get_by_role("button", name="Compare").click()
@@ -39,6 +40,31 @@ def test_two_profiles_are_ticked_and_compared(people, javascript):
     expect(table.get_by_role("columnheader", name=re.compile("Train 80 GB"))).to_be_visible()
     expect(table.get_by_role("row", name=re.compile("^Model differs"))).to_be_visible()
     expect(page.locator("pre mark").first).to_be_visible()
+
+
+def test_cards_are_low_equally_high_in_a_group_and_cut_no_title(people):
+    page = people("engineer").page
+    page.goto("/catalogue/")
+    for group in page.locator(".dg-group").all():
+        boxes = [card.bounding_box() for card in group.locator(".dg-pc").all()]
+        heights = {round(box["height"]) for box in boxes if box}
+        assert len(heights) == 1
+        assert max(heights) <= 240
+        for title in group.get_by_role("heading", level=3).all():
+            assert title.evaluate(
+                "it => it.scrollWidth <= it.clientWidth && it.scrollHeight <= it.clientHeight"
+            )
+
+
+@pytest.mark.parametrize("view", ["", "?view=table"])
+def test_nothing_is_clipped_on_a_phone(people, view):
+    page = people("engineer").page
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"/catalogue/{view}")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    wide = """() => [...document.querySelectorAll("#catalogue-body .dg-scroll, #catalogue-body td, .dg-pc")]
+        .filter(it => it.offsetParent && it.getBoundingClientRect().right > innerWidth).length"""
+    assert page.evaluate(wide) == 0
 
 
 def test_a_profile_is_edited_in_yaml_compared_saved_retired_and_restored(people):
@@ -71,7 +97,7 @@ def test_a_profile_is_edited_in_yaml_compared_saved_retired_and_restored(people)
     toast = page.locator(".dg-toast", has_text="any-48g is retired")
     expect(toast).to_be_visible()
     page.goto("/catalogue/")
-    expect(page.get_by_role("heading", level=2, name="Any GPU from 48 GB")).to_have_count(0)
+    expect(page.get_by_role("heading", level=3, name="Any GPU from 48 GB")).to_have_count(0)
     page.goto("/profiles/")
     page.get_by_role("button", name="Restore Any GPU from 48 GB").click()
     expect(page.get_by_text("any-48g is in the catalogue again.")).to_be_visible()

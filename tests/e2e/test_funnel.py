@@ -28,7 +28,7 @@ def test_the_funnel_follows_the_form_and_opens_to_the_devices_left_out(people):
     panel = page.locator("#panel")
     expect(panel).to_contain_text("nodes can host this claim: 32 devices")
     expect(panel).to_contain_text("Does not fit now")
-    expect(panel.get_by_role("heading", name="How to make it fit")).to_be_visible()
+    expect(panel.get_by_role("heading", name="What would help")).to_be_visible()
 
 
 def test_a_tick_makes_an_alternative_that_is_sent(people):

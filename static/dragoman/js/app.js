@@ -198,7 +198,7 @@ document.addEventListener("keydown", (event) => {
   const form = event.target.closest("form[data-send]");
   if (!form) return;
   event.preventDefault();
-  form.requestSubmit(form.querySelector(".btn-primary"));
+  form.requestSubmit([...form.elements].find((element) => element.matches(".btn-primary")));
 });
 
 // data-toast: disappears after six seconds unless it is hovered or focused.

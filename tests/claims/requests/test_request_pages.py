@@ -1,5 +1,6 @@
 """The request form and the panel beside it."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -16,6 +17,13 @@ pytestmark = pytest.mark.django_db
 
 FORM = reverse("claims:request")
 PANEL = reverse("claims:request_preview")
+
+
+def verdict(page, card):
+    """Return the words of a card of the field "Cluster"."""
+    found = re.search(rf'<span class="dg-fit" id="fit-{card}"[^>]*>(.*)</span>', page)
+    assert found
+    return " ".join(re.sub("<[^>]*>", " ", found[1]).split())
 
 
 def test_the_form_starts_with_what_the_address_says(client, alice, request_fields):
@@ -197,7 +205,7 @@ def stored(cluster, profile, **figures):
 def test_a_request_without_a_cluster_goes_where_it_fits(client, alice, request_fields, lab):
     client.force_login(alice)
     page = client.get(FORM + "?profile=train-80").text
-    assert '<option value="">Any that fits</option>' in page
+    assert 'name="cluster" value="" checked' in page
     assert "lab-2 has not been read yet" in page  # the panel is about lab-2
     client.post(FORM, request_fields | {"cluster": ""})
     assert Claim.objects.get().cluster == lab
@@ -208,7 +216,7 @@ def test_only_a_cluster_with_free_devices_has_a_button(client, alice, request_fi
     assert "Use lab-2</button>" in client.get(PANEL, request_fields).text
     stored(lab, train, matching=80, free=0, nodes=0, most=0)
     part = client.get(PANEL, request_fields).text
-    assert "lab-2: <b>0</b> of 80 free" in part
+    assert verdict(part, "in-lab-2") == "not now 0 of 80 free."
     assert "Use lab-2</button>" not in part
 
 
@@ -224,10 +232,11 @@ def test_a_request_for_any_cluster_sent_twice_is_one_claim(client, alice, reques
 def test_the_panel_shows_each_cluster_and_a_button_uses_it(client, alice, request_fields, lab):
     client.force_login(alice)
     part = client.get(PANEL, request_fields).text
-    assert "lab-2: <b>34</b> of 80 free" in part
-    assert "fra-1: no matching device" in part
+    assert verdict(part, "in-lab-2").startswith("fits now 34 of 80 free")
+    assert verdict(part, "in-fra-1") == "no match No device of this profile."
+    assert "lab-2 instead of fra-1: <b>fits now</b>" in part
     page = client.post(FORM, request_fields | {"use": "lab-2"}).text
-    assert '<option value="lab-2" selected>' in page
+    assert 'name="cluster" value="lab-2" checked' in page
     assert "Fine-tuning." in page
     assert not Claim.objects.exists()
 
@@ -286,7 +295,7 @@ def test_a_team_without_a_namespace_gets_a_sentence(client, alice, request_field
 def test_a_reader_with_one_cluster_has_it_selected(client, alice, request_fields):
     client.force_login(alice)
     page = client.get(FORM).text
-    assert '<option value="fra-1" selected>' in page
+    assert 'name="cluster" value="fra-1" checked' in page
     assert "Any that fits" not in page
 
 

@@ -1,0 +1,81 @@
+"""The clusters of the request form: what each has for the request, and which one "any that fits" takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from claims.requests.forms import RequestForm
+from claims.requests.suggestions import ClusterFit
+from inventory.models import Cluster
+
+FITS, WAITS, NONE = "good", "warn", "3"  # colours of a verdict
+ICONS = {FITS: "circle-check", WAITS: "clock", NONE: "minus"}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCard:
+    """
+    One choice of the field "Cluster": `cluster` is None for any that fits. `verdict` is "" as long as there
+    is no request to judge, and `text` has the figures.
+    """
+
+    cluster: Cluster | None
+    colour: str = NONE
+    verdict: str = ""
+    text: str = ""
+
+    @property
+    def value(self) -> str:
+        return self.cluster.name if self.cluster else ""
+
+    @property
+    def icon(self) -> str:
+        return ICONS[self.colour]
+
+
+def cluster_cards(form: RequestForm) -> list[ClusterCard]:
+    """Return a card for each cluster of the reader, "any that fits" first if there are several."""
+    clusters = list(form.choices.clusters.values())
+    fits = form.fits if form.is_bound and {"team", "profile"} <= form.cleaned_data.keys() else []
+    judged = {fit.cluster.pk: _card(fit, form) for fit in fits}
+    team = form.cleaned_data.get("team") if form.is_bound else None
+    cards = []
+    for cluster in clusters:
+        if team is not None and (team.pk, cluster.pk) not in form.choices.places:
+            cards.append(ClusterCard(cluster, NONE, "no namespace", f"{team} does not work here."))
+        else:
+            cards.append(judged.get(cluster.pk, ClusterCard(cluster)))
+    return cards if len(clusters) == 1 else [_any(fits), *cards]
+
+
+def _any(fits: Sequence[ClusterFit]) -> ClusterCard:
+    if not fits:
+        return ClusterCard(None, text="The cluster where the request fits best.")
+    best = fits[0]
+    if best.option is not None:
+        return ClusterCard(None, FITS, "fits now", f"{best.cluster} is taken: {_free(best)}.")
+    text = f"{best.cluster} comes closest. You can still send the request: pods wait for devices."
+    return ClusterCard(None, WAITS, "not now", text)
+
+
+def _card(fit: ClusterFit, form: RequestForm) -> ClusterCard:
+    if fit.cluster.read_only:
+        return ClusterCard(fit.cluster, NONE, "read-only", "The portal creates no claims here.")
+    if fit.option:
+        title = form.cleaned_data["alternatives"][fit.option - 1].title
+        return ClusterCard(fit.cluster, FITS, "fits now", f"With the alternative {title}.")
+    if fit.matching is None or fit.free is None:
+        return ClusterCard(fit.cluster, NONE, "unknown", "Free devices have not been counted yet.")
+    if not fit.matching:
+        return ClusterCard(fit.cluster, NONE, "no match", "No device of this profile.")
+    if fit.option is None:
+        return ClusterCard(fit.cluster, WAITS, "not now", f"{_free(fit).capitalize()}.")
+    return ClusterCard(fit.cluster, FITS, "fits now", f"{_free(fit).capitalize()}.")
+
+
+def _free(fit: ClusterFit) -> str:
+    """Return "31 of 96 free, at most 5 for one claim"."""
+    if fit.free is None or fit.matching is None:
+        return "free devices have not been counted yet"
+    return f"{fit.free} of {fit.matching} free" + (f", at most {fit.most} for one claim" if fit.most else "")
