@@ -33,6 +33,7 @@ from inventory.counts import device_groups, fleet_counts
 from inventory.models import Cluster, Device, Node
 from inventory.states import DeviceState
 from portal.context import Shell
+from portal.help.pages import contents
 from teams.access import user_of
 from teams.models import Membership, Role, Team, User
 
@@ -345,6 +346,23 @@ def _entries(entries: Iterable[NamedPage], text: SearchText, limit: int) -> list
     return [SearchResult(entry.label, entry.where, entry.icon, entry.url) for entry in matching][: limit + 1]
 
 
+def find_help(shell: Shell, text: SearchText, limit: int) -> list[SearchResult]:
+    """Return help pages by their title, and sections by their heading; those whose title matches first."""
+    if not text.words:
+        return []
+    pages = [page for chapter in contents() for page in chapter.pages]
+    rows = [
+        SearchResult(page.title, "", "help", page.url, "Help") for page in pages if text.matches(page.title)
+    ]
+    for page in pages:
+        rows += [
+            SearchResult(heading.title, page.title, "help", f"{page.url}#{heading.anchor}", "Help")
+            for heading in page.headings
+            if text.matches(heading.title, page.title) and not text.matches(page.title)
+        ]
+    return rows[: limit + 1]
+
+
 class ResultKind(NamedTuple):
     label: str
     find: Callable[[Shell, SearchText, int], list[SearchResult]]
@@ -358,6 +376,7 @@ KINDS = {
     "people": ResultKind("People and teams", find_people),
     "pages": ResultKind("Pages", find_pages),
     "actions": ResultKind("Actions", find_actions),
+    "help": ResultKind("Help", find_help),
 }
 
 

@@ -4,7 +4,8 @@ from django.contrib import admin
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
-from portal import help, home, search
+from portal import home, search
+from portal.help import views as help_views
 from portal.team_page import team_page
 from teams.views import password_reset
 
@@ -15,7 +16,9 @@ urlpatterns = [
     path("", home.home, name="home"),
     path("home/live/", home.live, name="home_live"),
     path("search/", search.search_page, name="search"),
-    path("help/", help.help_page, name="help"),
+    path("help/", help_views.help_contents, name="help"),
+    path("help/terms/", help_views.terms, name="help_terms"),
+    path("help/<slug:slug>/", help_views.help_page, name="help_page"),
     path("teams/<slug:slug>/", team_page, name="team"),
     path("accounts/password/reset/", password_reset, name="account_reset_password"),  # before allauth's
     path("accounts/", include("allauth.urls")),

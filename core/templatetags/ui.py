@@ -60,8 +60,8 @@ def state_badge(family: str, icon_name: str, text: str, *, quiet: bool = False) 
 @register.simple_tag
 @lru_cache(maxsize=256)
 def term(name: str, text: str = "") -> SafeString:
-    """Link a term of docs/glossary.md to its line on the help page; `text` is shown in its place."""
-    address = f"{reverse('help')}#term-{slugify(name)}"
+    """Link a term of docs/glossary.md to its line on the page of terms; `text` is shown in its place."""
+    address = f"{reverse('help_terms')}#term-{slugify(name)}"
     return format_html('<a class="dg-link" href="{}">{}</a>', address, text or name)
 
 

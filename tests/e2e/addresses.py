@@ -31,6 +31,8 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("home", "/"),
         ("search", "/search/?q=mira"),
         ("help", "/help/"),
+        ("help_terms", "/help/terms/"),
+        ("help_page", "/help/claims/"),
         ("claims:catalogue", "/catalogue/"),
         ("claims:profile", "/catalogue/train-80g/"),
         ("claims:list", "/claims/"),

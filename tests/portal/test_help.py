@@ -1,4 +1,4 @@
-"""/help/ shows every term of docs/glossary.md to everybody who is signed in."""
+"""/help/ shows docs/user, /help/terms/ docs/glossary.md, to everybody who is signed in."""
 
 import re
 from html import unescape
@@ -6,8 +6,9 @@ from html import unescape
 import pytest
 from django.conf import settings
 
+from core.glossary import GLOSSARY, formatted, read_glossary
 from core.templatetags.ui import term
-from portal.help import GLOSSARY, formatted, read_glossary
+from portal.help.pages import SOURCE, all_pages, anchor_of, contents, read_page
 from teams.models import Role
 from tests.factories import make_team, make_user
 
@@ -31,27 +32,124 @@ def people(db):
     return everybody | {"outsider": make_user("outsider"), "admin": make_user("admin", is_superuser=True)}
 
 
+ADDRESSES = ["/help/", "/help/terms/", "/help/quota/"]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
 @pytest.mark.parametrize("role", [*Role.values, "outsider", "admin"])
-def test_help_page_opens_for_every_role(client, people, role):
+def test_help_page_opens_for_every_role(client, people, role, address):
     client.force_login(people[role])
-    response = client.get("/help/")
+    response = client.get(address)
     assert response.status_code == 200
     assert re.search(r'<a class="dg-nav" href="/help/" aria-current="page"', response.text)
 
 
-def test_help_page_sends_anonymous_readers_to_sign_in(client, db):
-    response = client.get("/help/")
-    assert (response.status_code, response["Location"]) == (302, "/accounts/login/?next=/help/")
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_help_page_sends_anonymous_readers_to_sign_in(client, db, address):
+    response = client.get(address)
+    assert (response.status_code, response["Location"]) == (302, f"/accounts/login/?next={address}")
 
 
-def test_help_page_refuses_to_be_posted_to(client, people):
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_help_page_refuses_to_be_posted_to(client, people, address):
     client.force_login(people[Role.MEMBER])
-    assert client.post("/help/").status_code == 405
+    assert client.post(address).status_code == 405
+
+
+@pytest.mark.parametrize("slug", ["README", "readme", "nothing", "glossary"])
+def test_unknown_help_page_is_404(client, people, slug):
+    client.force_login(people[Role.MEMBER])
+    assert client.get(f"/help/{slug}/").status_code == 404
+
+
+@pytest.mark.parametrize("slug", sorted(file.stem for file in SOURCE.glob("*.md") if file.stem != "README"))
+def test_every_file_is_a_page_with_its_headings(client, people, slug):
+    client.force_login(people[Role.MEMBER])
+    shown = client.get(f"/help/{slug}/").text
+    title, *headings = re.findall(r"^##? (.+)$", without_code((SOURCE / f"{slug}.md").read_text()), re.M)
+    assert f"<h1>{title}</h1>" in shown
+    assert headings == [heading.title for heading in all_pages()[slug].headings]
+    for heading in headings:
+        assert f'<a href="#{anchor_of(heading)}">{heading}</a>' in shown
+        assert f'<h2 id="{anchor_of(heading)}">{heading}</h2>' in shown
+
+
+def without_code(text):
+    return re.sub(r"```.*?```", "", text, flags=re.S)
+
+
+def test_contents_name_every_page_once():
+    listed = [page.slug for chapter in contents() for page in chapter.pages]
+    assert sorted([*listed, "README"]) == sorted(all_pages())
+
+
+def test_links_between_help_pages_lead_somewhere_on_the_portal_and_in_the_repository():
+    anchors = {
+        f"{slug}.md": {heading.anchor for heading in page.headings} for slug, page in all_pages().items()
+    }
+    anchors["../glossary.md"] = {group.slug for group in GLOSSARY}
+    links = [(slug, link) for slug, page in all_pages().items() for link in page.links]
+    assert len(links) >= 30
+    for slug, link in links:
+        file, _, anchor = link.partition("#")
+        assert (SOURCE / (file or f"{slug}.md")).is_file(), (slug, link)
+        assert not anchor or anchor in anchors[file or f"{slug}.md"], (slug, link)
+
+
+def test_link_to_a_file_is_a_link_to_its_page():
+    page = read_page(
+        "x", "# X\n[a](quota.md#request-more) [b](../glossary.md#quota) [c](README.md) [d](https://k8s.io)"
+    )
+    assert re.findall('href="([^"]+)"', page.html) == [
+        "/help/quota/#request-more",
+        "/help/terms/#quota",
+        "/help/",
+        "https://k8s.io",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("No title", "only title"),
+        ("# A\n# B", "only title"),
+        ("# A\n## B\n## B", "heading twice"),
+        ("# A\n[b](nothing.md)", "no page of the help"),
+        ("# A\n[b](../quota.md)", "no page of the help"),
+        ("# A\n[b](http://example.org)", "no page of the help"),
+    ],
+)
+def test_help_file_with_a_mistake_is_refused(text, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        read_page("x", text)
+
+
+def test_html_in_a_help_file_is_shown_as_text():
+    page = read_page("x", "# X\n<script>alert(1)</script>\n\nand <b onclick=x>this</b> [x](https://x)")
+    assert "<script" not in page.html
+    assert "<b " not in page.html
+    assert "&lt;script&gt;" in page.html
+
+
+def test_javascript_links_of_a_help_file_stay_text():
+    assert "href" not in read_page("x", "# X\n[a](javascript:alert(1))").html
+
+
+@pytest.mark.parametrize(
+    ("title", "anchor"),
+    [
+        ("With kubectl", "with-kubectl"),
+        ("How old is this?", "how-old-is-this"),
+        ("No account, no team", "no-account-no-team"),
+    ],
+)
+def test_anchors_are_those_of_git_servers(title, anchor):
+    assert anchor_of(title) == anchor
 
 
 def test_help_page_shows_every_row_of_the_glossary(client, people):
     client.force_login(people[Role.MEMBER])
-    shown = unescape(re.sub(r"<[^>]+>", "", client.get("/help/").text))
+    shown = unescape(re.sub(r"<[^>]+>", "", client.get("/help/terms/").text))
     missing = [
         row for row in ROWS if not all(cell.strip().replace("`", "") in shown for cell in row.split("|")[1:3])
     ]
@@ -92,6 +190,6 @@ def test_terms_on_pages_are_in_the_glossary():
     }
     assert len(used) >= 5
     for name in used:
-        address = re.search(r'href="/help/#([^"]+)"', term(name))
+        address = re.search(r'href="/help/terms/#([^"]+)"', term(name))
         assert address, name
         assert address[1] in slugs, name

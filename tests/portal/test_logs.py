@@ -71,6 +71,6 @@ def test_request_is_one_line_without_a_traceback(caplog, client, path, code):
 def test_error_of_the_portal_is_logged_with_its_traceback(caplog, client, monkeypatch):
     client.force_login(make_user("alice"))
     client.raise_request_exception = False
-    monkeypatch.setattr("portal.help.render", None)
+    monkeypatch.setattr("portal.help.views.render", None)
     assert client.get("/help/").status_code == 500
     assert any(record.exc_info or record.msg.get("exc_info") for record in caplog.records)

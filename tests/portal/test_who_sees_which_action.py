@@ -292,7 +292,8 @@ READ_ONLY = {
     *("request_dropped", "request_blockers", "usage:team", "usage:team_csv", "usage:rates"),
     *("usage:claim_fragment", "teams:people", "teams:profile", "notify:notice"),
     *("inventory:fleet", "inventory:devices", "inventory:device", "inventory:nodes", "inventory:node"),
-    *("inventory:cluster", "inventory:clusters", "setup:cluster_checks", "help", "api-schema"),
+    *("inventory:cluster", "inventory:clusters", "setup:cluster_checks", "api-schema"),
+    *("help", "help_page", "help_terms"),
     *("setup:person", "setup:people", "setup:teams", "team"),
 }
 

@@ -1,15 +1,12 @@
-"""The page /help/: every term of docs/glossary.md, which is the only place where terms are written down."""
+"""The terms of docs/glossary.md, the only place where they are defined: pages show its sentences."""
 
 import re
 from dataclasses import dataclass
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import slugify
-from django.views.decorators.http import require_safe
 
 SOURCE = settings.BASE_DIR / "docs" / "glossary.md"
 CODE = re.compile(r"`([^`]+)`")
@@ -56,9 +53,3 @@ def formatted(text: str) -> SafeString:
 
 
 GLOSSARY = read_glossary(SOURCE.read_text(encoding="utf-8"))
-
-
-@require_safe
-def help_page(request: HttpRequest) -> HttpResponse:
-    """Show the glossary to everybody who is signed in."""
-    return render(request, "help.html", {"groups": GLOSSARY})
