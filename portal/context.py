@@ -19,6 +19,7 @@ from core.models import Installation
 from core.prepared import Prepared, Statement
 from inventory.freshness import Age, ages_for
 from notify.services import unread_notices
+from portal.help.places import HelpLink, help_of
 from teams.access import reader_roles
 from teams.models import Role, Team, User
 from teams.sessions import installation_for
@@ -179,6 +180,11 @@ class Shell:
     @property
     def is_stale(self) -> bool:
         return any(age.is_stale for age in self.freshness)
+
+    @property
+    def help(self) -> HelpLink:
+        """Return what the help says of this page."""
+        return help_of(self.request)
 
     @cached_property
     def nav(self) -> Nav:
