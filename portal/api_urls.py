@@ -14,6 +14,7 @@ from claims.requests.api import MatchView
 from claims.unmanaged.api import AdoptView, UnmanagedClaimsView
 from inventory.api import ClusterViewSet, DeviceClassViewSet, DeviceViewSet, NodeViewSet
 from notify.api import NoticeViewSet
+from portal.api_root import ApiRootView
 from teams.api import Me, TeamViewSet, TokenViewSet
 from usage.api import ClaimCostView, ClaimUsageView, CostsView, RateViewSet
 
@@ -45,6 +46,7 @@ usage_router = SimpleRouter(use_regex_path=False)
 usage_router.register("rates", RateViewSet, "api-rate")
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("", ApiRootView.as_view(), name="api-root"),
     path("me/", Me.as_view(), name="api-me"),
     *teams_router.urls,
     *notify_router.urls,

@@ -121,7 +121,7 @@ class HelpLink:
 
 
 def help_for(name: str) -> HelpLink:
-    """Return the help of the page with this name; the contents for a page that is not listed, such as an error."""
+    """Return the help of the page with this name; the contents for one not listed, such as an error."""
     place = HELP.get(name) or (HELP["account_reset_password"] if name.startswith(SIGN_IN) else CONTENTS)
     slug, _, anchor = place.partition("#")
     page = all_pages()[slug]

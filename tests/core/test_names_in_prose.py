@@ -80,7 +80,8 @@ def test_relative_links_of_a_page_lead_to_files(path):
 
 
 def test_every_page_of_docs_is_linked_from_contributing():
-    named = (ROOT / "CONTRIBUTING.md").read_text() + (ROOT / "docs/decisions/README.md").read_text()
+    contents = ("CONTRIBUTING.md", "docs/decisions/README.md", "docs/user/README.md")
+    named = "".join((ROOT / path).read_text() for path in contents)
     pages = [path.name for path in (ROOT / "docs").rglob("*.md") if path.name != "README.md"]
     assert [name for name in pages if f"{name})" not in named] == []
 

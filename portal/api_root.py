@@ -1,0 +1,82 @@
+"""GET /api/v1/: the resources of the API that its reader may use."""
+
+from dataclasses import dataclass
+
+from django.urls import reverse
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from teams.access import is_platform_admin, user_of
+
+
+@dataclass(frozen=True, slots=True)
+class ApiResource:
+    """Something to read without a parameter in its path; `view` is the name of its address."""
+
+    name: str
+    view: str
+    description: str
+    for_admins: bool = False
+
+
+RESOURCES = (
+    ApiResource("me", "api-me", "Who you are, with your role in each team."),
+    ApiResource("teams", "api-team-list", "Your teams."),
+    ApiResource("tokens", "api-token-list", "Your API tokens, without their text."),
+    ApiResource("notices", "api-notice-list", "Your notices, newest first."),
+    ApiResource(
+        "profiles", "api-profile-list", "The catalogue: what may be requested, free devices and price."
+    ),
+    ApiResource("match", "api-match", "Preview of a request: match, quota, price and who approves."),
+    ApiResource("claims", "api-claim-list", "Claims of your teams; request devices here."),
+    ApiResource(
+        "claims/unmanaged", "api-unmanaged", "ResourceClaims of your teams that no claim of the portal owns."
+    ),
+    ApiResource("extensions", "api-extension-list", "Extension requests that wait for a decision."),
+    ApiResource(
+        "approvals", "api-approval-list", "The inbox: requests that wait for you, and past decisions."
+    ),
+    ApiResource("approval-reasons", "api-approval-reason-list", "Saved reasons to deny a request."),
+    ApiResource(
+        "approval-rules", "api-approval-rule-list", "Who decides on which requests.", for_admins=True
+    ),
+    ApiResource("delegations", "api-delegation-list", "Delegations that you gave or received."),
+    ApiResource("quotas", "api-quota-list", "Quotas of your teams with what is held and reserved."),
+    ApiResource("quotas/requests", "api-quota-request-list", "Quota requests of your teams."),
+    ApiResource("costs", "api-costs", "Device hours and cost of a team in a month."),
+    ApiResource("rates", "api-rate-list", "Prices of devices per hour."),
+    ApiResource("clusters", "api-cluster-list", "Clusters with the age of their data."),
+    ApiResource("nodes", "api-node-list", "Nodes with their numbers of devices."),
+    ApiResource("devices", "api-device-list", "Devices of all clusters with their state and holder."),
+    ApiResource("device-classes", "api-device-class-list", "DeviceClasses of all clusters."),
+    ApiResource("profiles/lint", "api-lint", "Findings of the catalogue check.", for_admins=True),
+    ApiResource("schema", "api-schema", "The description of the API (OpenAPI)."),
+)
+
+
+class ApiResourceOut(serializers.Serializer[ApiResource]):
+    name = serializers.CharField()
+    url = serializers.URLField()
+    description = serializers.CharField(help_text="One sentence.")
+
+
+class ApiRootView(APIView):
+    """The resources that you may use, with their addresses."""
+
+    @extend_schema(operation_id="resources", tags=["resources"], responses=ApiResourceOut(many=True))
+    def get(self, request: Request) -> Response:
+        is_admin = is_platform_admin(user_of(request))
+        return Response(
+            [
+                {
+                    "name": resource.name,
+                    "url": request.build_absolute_uri(reverse(resource.view)),
+                    "description": resource.description,
+                }
+                for resource in RESOURCES
+                if is_admin or not resource.for_admins
+            ]
+        )
