@@ -19,6 +19,7 @@ class Term:
     name: str
     slug: str
     meaning: SafeString
+    plain: str = ""  # the meaning as text
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,9 @@ def read_glossary(text: str) -> list[TermGroup]:
             name, meaning, *_code = [*(cell.strip() for cell in line.strip("|").split("|")), ""]
             if not name or not meaning:
                 raise ValueError(f"docs/glossary.md: {line!r} is not a row of term and meaning.")
-            groups[-1].terms.append(Term(name, f"term-{slugify(name)}", formatted(meaning)))
+            groups[-1].terms.append(
+                Term(name, f"term-{slugify(name)}", formatted(meaning), meaning.replace("`", ""))
+            )
     return groups
 
 
@@ -53,3 +56,4 @@ def formatted(text: str) -> SafeString:
 
 
 GLOSSARY = read_glossary(SOURCE.read_text(encoding="utf-8"))
+TERMS = {term.name: term for group in GLOSSARY for term in group.terms}

@@ -19,10 +19,10 @@ from django.templatetags.static import static
 from django.urls import reverse
 from django.utils.html import conditional_escape, escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.text import slugify
 
 from core import text as texts
 from core import times, undo
+from core.glossary import TERMS
 from core.markup import joined, markup
 from core.text import DASH
 
@@ -60,9 +60,15 @@ def state_badge(family: str, icon_name: str, text: str, *, quiet: bool = False) 
 @register.simple_tag
 @lru_cache(maxsize=256)
 def term(name: str, text: str = "") -> SafeString:
-    """Link a term of docs/glossary.md to its line on the page of terms; `text` is shown in its place."""
-    address = f"{reverse('help_terms')}#term-{slugify(name)}"
-    return format_html('<a class="dg-link" href="{}">{}</a>', address, text or name)
+    """
+    Draw a term of docs/glossary.md, or `text` in its place: a link to its line on the page of terms, with its
+    definition on hover, focus and touch.
+    """
+    defined = TERMS[name]
+    address = f"{reverse('help_terms')}#{defined.slug}"
+    return format_html(
+        '<a class="dg-term" href="{}" data-term="{}">{}</a>', address, defined.plain, text or name
+    )
 
 
 @register.filter

@@ -6,7 +6,7 @@ from html import unescape
 import pytest
 from django.conf import settings
 
-from core.glossary import GLOSSARY, formatted, read_glossary
+from core.glossary import GLOSSARY, TERMS, formatted, read_glossary
 from core.templatetags.ui import term
 from portal.help.pages import SOURCE, all_pages, anchor_of, contents, read_page
 from teams.models import Role
@@ -180,6 +180,19 @@ def test_glossary_row_without_a_meaning_is_refused():
 TERM = re.compile(r'{% term "([^"]+)"')
 
 
+def test_term_is_a_link_with_its_definition():
+    (row,) = (row for row in ROWS if row.startswith("| quota |"))
+    plain = row.split("|")[2].strip()
+    shown = f'<a class="dg-term" href="/help/terms/#term-quota" data-term="{plain}">Quotas</a>'
+    assert term("quota", "Quotas") == shown
+    assert TERMS["device plugin"].plain.endswith("by number (nvidia.com/gpu: 1) and without claims")
+
+
+def test_unknown_term_is_a_mistake():
+    with pytest.raises(KeyError):
+        term("no such term")
+
+
 def test_terms_on_pages_are_in_the_glossary():
     """A tag with an unknown term would link to an anchor that does not exist."""
     slugs = {row.slug for group in GLOSSARY for row in group.terms}
@@ -188,7 +201,7 @@ def test_terms_on_pages_are_in_the_glossary():
         for path in (settings.BASE_DIR / "templates").rglob("*.html")
         for name in TERM.findall(path.read_text())
     }
-    assert len(used) >= 5
+    assert len(used) >= 20
     for name in used:
         address = re.search(r'href="/help/terms/#([^"]+)"', term(name))
         assert address, name

@@ -129,6 +129,60 @@ document.addEventListener("htmx:afterSwap", ({ detail: { target } }) => {
   choose(0);
 });
 
+// a[data-term]: the definition of a term, while the pointer is on the term or on the definition, on focus, and on the first
+// touch; a second touch follows the link. Esc closes it. It is a popover in the top layer, so nothing moves and nothing cuts it off.
+const hint = Object.assign(document.createElement("div"), { id: "term-hint", className: "dg-hint", popover: "manual" });
+hint.setAttribute("role", "tooltip");
+let hinted = null;
+let hiding = 0;
+const hideHint = () => {
+  clearTimeout(hiding);
+  if (!hinted) return;
+  hinted.removeAttribute("aria-describedby");
+  hinted = null;
+  hint.remove();
+};
+const showHint = (link) => {
+  clearTimeout(hiding);
+  if (hinted === link) return;
+  hideHint();
+  hint.textContent = link.dataset.term;
+  (link.closest("dialog[open]") ?? document.body).append(hint); // outside of a dialog it would be inert
+  hint.showPopover();
+  const at = link.getBoundingClientRect();
+  hint.style.left = `${Math.max(8, Math.min(at.left, innerWidth - hint.offsetWidth - 8))}px`;
+  hint.style.top = `${at.bottom + hint.offsetHeight + 12 < innerHeight ? at.bottom + 4 : at.top - hint.offsetHeight - 4}px`;
+  link.setAttribute("aria-describedby", hint.id);
+  hinted = link;
+};
+const termOf = (event) => event.target.closest?.("a[data-term]");
+document.addEventListener("pointerover", (event) => {
+  if (event.pointerType !== "mouse") return;
+  if (termOf(event)) showHint(termOf(event));
+  else if (hint.contains(event.target)) clearTimeout(hiding);
+  else if (hinted && hinted !== document.activeElement) {
+    clearTimeout(hiding);
+    hiding = setTimeout(hideHint, 200); // time to move onto the definition
+  }
+});
+document.addEventListener("focusin", (event) => { if (termOf(event)?.matches(":focus-visible")) showHint(termOf(event)); else hideHint(); });
+document.addEventListener("focusout", (event) => { if (termOf(event)) hideHint(); });
+document.addEventListener("click", (event) => {
+  const link = termOf(event);
+  if (event.pointerType !== "touch") return;
+  if (link && hinted !== link) {
+    event.preventDefault();
+    showHint(link);
+  } else if (!hint.contains(event.target)) hideHint();
+});
+document.addEventListener("scroll", hideHint, { capture: true, passive: true });
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || !hinted) return;
+  event.preventDefault(); // a dialog around it stays open
+  hideHint();
+});
+document.addEventListener("htmx:afterSwap", () => { if (!hinted?.isConnected) hideHint(); });
+
 // data-theme-form: switches the theme at once and stores it on the server.
 document.addEventListener("submit", (event) => {
   const form = event.target.closest("[data-theme-form]");
