@@ -6,7 +6,7 @@ draws everything but the rows; these come from the partial `rows` of the page. W
 form; htmx requests the same address and takes `#listing-body` from the response. A list needs one query for
 the count, one for the page and one per prefetch, for any number of rows.
 
-`csv_response` is for short lists without search and pages.
+`csv_response` is for short lists without search and pages, `csv_stream` for long ones.
 """
 
 import csv
@@ -295,10 +295,8 @@ class Listing[M: Model]:
         return render(self.request, template, page)
 
     def as_csv(self) -> StreamingHttpResponse:
-        lines = _streamed([column.label for column in self.columns], self._csv_rows())
-        response = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
-        response["Content-Disposition"] = f'attachment; filename="{slugify(str(self.title)) or "list"}.csv"'
-        return response
+        name = slugify(str(self.title)) or "list"
+        return csv_stream(name, [column.label for column in self.columns], self._csv_rows())
 
     def _csv_rows(self) -> Generator[list[object]]:
         if all(column.fields for column in self.columns):
@@ -324,6 +322,13 @@ class Listing[M: Model]:
                 self.read_batch(batch, places)
             for values in batch:
                 yield [value(*values[part]) for value, part in cells]
+
+
+def csv_stream(name: str, heads: Sequence[object], rows: Generator[list[object]]) -> StreamingHttpResponse:
+    """Return `<name>.csv`, of which lines are sent while the next ones are read."""
+    response = StreamingHttpResponse(_streamed(heads, rows), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{name}.csv"'
+    return response
 
 
 def _streamed(heads: Sequence[object], rows: Generator[list[object]]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """
-Primary keys of all models, differences of computed rows, records of changes, settings of the installation,
-responses of the API to repeat.
+Primary keys of all models, differences of computed rows, settings of the installation, responses of the API
+to repeat.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import uuid
 from dataclasses import dataclass
 
 from django.conf import settings
-from django.contrib.admin.models import CHANGE, LogEntry
-from django.contrib.contenttypes.models import ContentType
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -30,25 +28,6 @@ def uuid7() -> uuid.UUID:
     value = (value & ~(0xF000 << 64)) | (0x7000 << 64)
     value = (value & ~(0xC000 << 48)) | (0x8000 << 48)
     return uuid.UUID(int=value)
-
-
-def record_change(*, by: models.Model, of: models.Model, change: str) -> None:
-    """Record who changed an object and what, "limit 8 → 12", where Django's admin keeps its history."""
-    LogEntry.objects.create(
-        user_id=by.pk,
-        content_type=ContentType.objects.get_for_model(of),
-        object_id=str(of.pk),
-        object_repr=str(of)[:200],
-        action_flag=CHANGE,
-        change_message=change,
-    )
-
-
-def recorded_changes(of: models.Model) -> models.QuerySet[LogEntry]:
-    """Return the changes of an object with their authors, newest first."""
-    kind = ContentType.objects.get_for_model(of)
-    entries = LogEntry.objects.filter(content_type=kind, object_id=str(of.pk))
-    return entries.select_related("user").order_by("-action_time", "-pk")
 
 
 @dataclass(frozen=True, slots=True)

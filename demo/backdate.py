@@ -19,6 +19,7 @@ from claims.delivery.reconcile import allocation_columns
 from claims.models import Allocation, Claim, Profile, Transition
 from claims.states import ClaimState
 from cluster.protocol import RESOURCE_CLAIM
+from core.origin import Source
 from demo.people import DECIDERS, people_get, people_patch
 from inventory.models import Device
 from notify.models import Notice
@@ -236,7 +237,10 @@ def history(claim: Claim, start: datetime, end: datetime) -> Iterator[Transition
     )
     old = ""
     for state, at, why, by in steps:
-        yield Transition(claim=claim, old=old, new=state, reason=why, at=at, by=by)
+        source = Source.WEB if by else Source.CLUSTER
+        yield Transition(
+            claim=claim, team_id=claim.team_id, old=old, new=state, reason=why, at=at, by=by, source=source
+        )
         old = state
 
 

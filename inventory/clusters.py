@@ -1,7 +1,7 @@
 """Clusters: connect, check, add, change, pause and remove; pages and commands use the same services."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,11 +16,10 @@ from cluster.credentials import Credentials, reseal, seal, unseal
 from cluster.kube import KubeGateway, connect
 from cluster.protocol import Gateway
 from core.errors import Conflict, Invalid, PortalError
-from core.models import record_change
 from inventory.models import Cluster
 from inventory.states import EndPolicy
 from teams.access import require_admin
-from teams.models import User
+from teams.models import User, record_change
 
 log = structlog.get_logger(__name__)
 
@@ -158,8 +157,9 @@ def change_cluster(*, name: str, by: User | None = None, **fields: str | bool) -
         with transaction.atomic(durable=True):
             if not unchanged.update(**{key: getattr(cluster, key) for key in changed}):
                 raise Conflict(f"Somebody else has just changed “{name}”. Look again.")
-            changes = (f"{key} {_recorded(before[key])} → {_recorded(fields[key])}" for key in changed)
-            _record(by, cluster, ", ".join(changes))
+            values = [(key, _recorded(before[key]), _recorded(fields[key])) for key in changed]
+            changes = (f"{key} {old} → {new}" for key, old, new in values)
+            _record(by, cluster, ", ".join(changes), values)
     return cluster
 
 
@@ -225,11 +225,12 @@ def _require_admin(by: User | None) -> None:
         require_admin(by)
 
 
-def _record(by: User | None, cluster: Cluster, change: str) -> None:
-    """Record a change with its author; that of a command is in the log."""
+def _record(
+    by: User | None, cluster: Cluster, change: str, values: Sequence[tuple[str, str, str]] = ()
+) -> None:
+    """Record a change with its author, None for a command."""
     log.info("cluster_changed", cluster=cluster.name, change=change, by=by.username if by else "command")
-    if by is not None:
-        record_change(by=by, of=cluster, change=change)
+    record_change(by=by, of=cluster, change=change, values=values)
 
 
 def find_cluster(name: str) -> Cluster:

@@ -14,6 +14,7 @@ from claims.requests.api import MatchView
 from claims.unmanaged.api import AdoptView, UnmanagedClaimsView
 from inventory.api import ClusterViewSet, DeviceClassViewSet, DeviceViewSet, NodeViewSet
 from notify.api import NoticeViewSet
+from portal.activity.api import ActivityView
 from portal.api_root import ApiRootView
 from teams.api import Me, TeamViewSet, TokenViewSet
 from usage.api import ClaimCostView, ClaimUsageView, CostsView, RateViewSet
@@ -59,6 +60,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/unmanaged/", UnmanagedClaimsView.as_view(), name="api-unmanaged"),
     path("claims/unmanaged/<str:uid>/adopt/", AdoptView.as_view(), name="api-adopt"),
     *claims_router.urls,
+    path("activity/", ActivityView.as_view(), name="api-activity"),
     path("match/", MatchView.as_view(), name="api-match"),
     path("claims/<uuid:claim_id>/usage/", ClaimUsageView.as_view(), name="api-claim-usage"),
     path("claims/<uuid:claim_id>/cost/", ClaimCostView.as_view(), name="api-claim-cost"),

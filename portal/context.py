@@ -240,6 +240,7 @@ def team_items(team: Team) -> list[NavItem]:
         NavItem("Team", "users", reverse("team", args=[team.slug])),
         NavItem("Quota", "gauge", reverse("claims:quotas")),
         NavItem("Cost", "coin-euro", reverse("usage:team", args=[team.slug])),
+        NavItem("Activity", "history", reverse("activity:team", args=[team.slug])),
     ]
 
 
@@ -261,6 +262,7 @@ def platform_items(*, has_team: bool) -> list[NavItem]:
         NavItem("Rates", "receipt-euro", reverse("usage:rates")),
         NavItem("Teams", "users-group", reverse("setup:teams")),
         NavItem("People", "user-cog", reverse("setup:people")),
+        NavItem("Activity", "history", reverse("activity:platform")),
         NavItem("Settings", "settings", reverse("setup:settings")),
     ]
 

@@ -69,6 +69,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "django_structlog.middlewares.RequestMiddleware",
+    "core.origin.OriginMiddleware",
     "core.middleware.PageRateMiddleware",
     "core.middleware.PortalErrorMiddleware",
     "teams.zones.TimezoneMiddleware",

@@ -23,6 +23,7 @@ urlpatterns = [
     path("accounts/password/reset/", password_reset, name="account_reset_password"),  # before allauth's
     path("accounts/", include("allauth.urls")),
     path("", include("portal.setup.urls")),
+    path("", include("portal.activity.urls")),
     path("", include("teams.urls")),
     path("", include("notify.urls")),
     path("", include("inventory.urls")),

@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from teams.access import user_of
-from teams.models import ApiToken, Membership, Team, User
+from teams.models import ApiToken, Membership, Team, User, record_change
 
 admin.site.site_header = admin.site.site_title = "Dragoman"
 setattr(admin.site, "login", secure_admin_login(admin.site.login))  # noqa: B010 - mypy forbids the assignment
@@ -37,8 +37,22 @@ class ReadOnly:
         return False
 
 
+class Recorded:
+    """What is done here is recorded with everything else, beside Django's own history."""
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        entry = super().log_change(request, obj, message)  # type: ignore[misc]
+        record_change(by=user_of(request), of=obj, change=entry.get_change_message() or "changed")
+        return entry
+
+    def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
+        for obj in queryset:
+            record_change(by=user_of(request), of=obj, change="removed")
+        return super().log_deletions(request, queryset)  # type: ignore[misc]
+
+
 @admin.register(User)
-class PersonAdmin(UserAdmin):  # type: ignore[type-arg]  # Django's admin is not generic while it runs
+class PersonAdmin(Recorded, UserAdmin):  # type: ignore[type-arg]  # Django's admin is not generic while it runs
     """A new password, where no mail can be sent; everything else has pages."""
 
     list_display = ("username", "email", "first_name", "last_name", "is_active", "is_superuser", "last_login")
@@ -85,7 +99,7 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 @admin.register(Authenticator)
-class SecondFactorAdmin(AuthenticatorAdmin):
+class SecondFactorAdmin(Recorded, AuthenticatorAdmin):
     """Delete the second factor of a person who has lost it."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -17,9 +17,8 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from core.errors import Conflict, Invalid, PortalError
-from core.models import record_change
 from teams.access import require_admin
-from teams.models import Invitation, Membership, Role, Team, User
+from teams.models import Invitation, Membership, Role, Team, User, record_change
 
 LIFETIME = timedelta(days=7)
 SALT = "teams.invitations"

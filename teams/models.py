@@ -1,4 +1,4 @@
-"""People, teams, roles and API tokens."""
+"""People, teams, roles, API tokens, and the record of who changed what."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from django.db import models, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from core.models import record_change, uuid7
+from core.models import uuid7
+from core.origin import Source, current_origin
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from django.contrib.auth.models import AnonymousUser
 
 
@@ -197,3 +200,68 @@ class ApiToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.start}… {self.title}"
+
+
+class Change(models.Model):
+    """
+    Who changed what, from where: an entry of the record, which is only ever added to.
+
+    `kind` and `object_id` are the model and key of what was changed, which may be gone; `name` was its name
+    then. `text` says the change in words, `values` in rows of (what, before, after). `team` is None for what
+    belongs to none, which platform admins read; `by` None for the portal.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    at = models.DateTimeField(default=timezone.now)
+    by = models.ForeignKey(User, models.SET_NULL, null=True, db_index=False, related_name="+")
+    team = models.ForeignKey(Team, models.SET_NULL, null=True, db_index=False, related_name="+")
+    kind = models.CharField(max_length=40)
+    object_id = models.CharField(max_length=40)
+    name = models.CharField(max_length=200)
+    text = models.TextField()
+    values = models.JSONField(default=list)
+    reason = models.TextField(blank=True, default="")
+    source = models.CharField(max_length=7, choices=Source, default=Source.SYSTEM)
+    via = models.CharField(max_length=80, blank=True, default="")
+
+    class Meta:
+        ordering = ("at", "pk")
+        indexes = (
+            models.Index(fields=["at", "id"], name="change_at"),
+            models.Index(fields=["team", "at", "id"], name="change_of_team"),
+            models.Index(fields=["by", "at", "id"], name="change_by"),
+            models.Index(fields=["kind", "object_id", "at"], name="change_of_object"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.text}"
+
+
+def record_change(
+    *,
+    by: User | None,
+    of: models.Model,
+    change: str,
+    values: Sequence[tuple[str, str, str]] = (),
+    reason: str = "",
+) -> None:
+    """Record who changed an object and what, "limit 8 → 12", with `values` of (what, before, after)."""
+    origin = current_origin(by=by)
+    Change.objects.create(
+        by_id=by.pk if by else None,
+        team_id=of.pk if isinstance(of, Team) else getattr(of, "team_id", None),
+        kind=of._meta.model_name or "",
+        object_id=str(of.pk),
+        name=str(of)[:200],
+        text=change,
+        values=list(values),
+        reason=reason,
+        source=origin.source,
+        via=origin.via,
+    )
+
+
+def recorded_changes(of: models.Model) -> models.QuerySet[Change]:
+    """Return the changes of an object with their authors, newest first."""
+    entries = Change.objects.filter(kind=of._meta.model_name, object_id=str(of.pk))
+    return entries.select_related("by").order_by("-at", "-pk")

@@ -12,9 +12,8 @@ from django.db.models import Q
 from django.dispatch import Signal
 
 from core.errors import Conflict, Invalid
-from core.models import record_change
 from teams.access import require_admin, require_role
-from teams.models import Membership, Role, Team, User
+from teams.models import Membership, Role, Team, User, record_change
 
 # team_id: the role of a member changed; sent inside the transaction. Added and removed members send the
 # signals of Django's models.
@@ -47,7 +46,9 @@ def change_role(*, by: User, team: Team, member: Membership, role: Role) -> None
         return
     if not Membership.objects.filter(pk=member.pk, role=before).update(role=role):
         raise Conflict(f"The role of {member.user.username} has changed in the meantime. Look again.")
-    record_change(by=by, of=team, change=f"{member.user.username}: {Role(before).label} → {role.label}")
+    name, old = member.user.username, Role(before).label
+    values = [(f"Role of {name}", old, role.label)]
+    record_change(by=by, of=team, change=f"{name}: {old} → {role.label}", values=values)
     role_changed.send(Membership, team_id=team.pk)
 
 
@@ -101,7 +102,8 @@ def rename_team(*, by: User, team: Team, title: str) -> None:
     require_admin(by)
     before = Team.objects.values_list("title", flat=True).get(pk=team.pk)
     if before != title and Team.objects.filter(pk=team.pk, title=before).update(title=title):
-        record_change(by=by, of=team, change=f"title {before} → {title}")
+        values = [("Title", before, title)]
+        record_change(by=by, of=team, change=f"title {before} → {title}", values=values)
 
 
 @transaction.atomic(durable=True)

@@ -12,8 +12,9 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from core.errors import Invalid
+from core.origin import Source, came_from
 from core.times import require_date, utc_moment
-from teams.models import ApiToken, User
+from teams.models import ApiToken, User, record_change
 
 PREFIX = "drg_"
 PREFIX_LENGTH = 10  # characters shown in lists
@@ -51,14 +52,16 @@ def create_token(
             field="expires_at",
         )
     text = PREFIX + secrets.token_urlsafe(32)
-    row = ApiToken.objects.create(
-        user=by,
-        title=title,
-        digest=digest(text),
-        start=text[:PREFIX_LENGTH],
-        expires_at=expires_at,
-        made_with=made_with,
-    )
+    with transaction.atomic():
+        row = ApiToken.objects.create(
+            user=by,
+            title=title,
+            digest=digest(text),
+            start=text[:PREFIX_LENGTH],
+            expires_at=expires_at,
+            made_with=made_with,
+        )
+        record_change(by=by, of=row, change="created")
     return row, text
 
 
@@ -90,6 +93,7 @@ class BearerToken(BaseAuthentication):
         token = find_token(text.strip().decode("latin-1"))
         if token is None:
             raise AuthenticationFailed("The token is unknown, expired or revoked.")
+        came_from(Source.TOKEN, token.title)
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

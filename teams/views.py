@@ -19,10 +19,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from core.errors import PortalError
 from core.listing import csv_response, wants_csv
-from core.models import recorded_changes
 from teams import services
 from teams.access import role_in, team_for, user_of
-from teams.models import ApiToken, Membership, Role, Team, User
+from teams.models import ApiToken, Membership, Role, Team, User, recorded_changes
 from teams.tokens import create_token, revoke_token
 from teams.zones import zone_choices
 

@@ -225,7 +225,7 @@ class Life:
         self._set(**columns)
 
     def _write(self, line: Transition, by: User | None, at: datetime) -> None:
-        line.by, line.at = by, at
+        line.by, line.at, line.team_id = by, at, self.claim.team_id
         self.lines.append(line)
 
     def _set(self, **columns: Any) -> None:

@@ -8,10 +8,10 @@ from django.utils import timezone
 from django.utils.formats import date_format
 
 from core.errors import Conflict, Forbidden, Invalid
-from core.times import require_date
+from core.times import require_date, utc_moment
 from inventory.models import Cluster
 from teams.access import is_platform_admin
-from teams.models import User
+from teams.models import User, record_change
 from usage.models import Rate
 
 
@@ -48,11 +48,17 @@ def save_rate(
         "cluster": cluster,
     }
     if rate is None:
-        return Rate.objects.create(**fields)
+        added = Rate.objects.create(**fields)
+        record_change(by=by, of=added, change=f"added, from {utc_moment(valid_from)}")
+        return added
     current = lock_pending(rate)
+    before = f"{current}, from {utc_moment(current.valid_from)}"
     for name, value in fields.items():
         setattr(current, name, value)
     current.save(update_fields=list(fields))
+    after = f"{current}, from {utc_moment(valid_from)}"
+    if after != before:
+        record_change(by=by, of=current, change="changed", values=[("Rate", before, after)])
     return current
 
 
@@ -60,6 +66,7 @@ def save_rate(
 def remove_rate(*, by: User, rate: Rate) -> None:
     """Remove a rate that does not apply yet."""
     require_admin(by)
+    record_change(by=by, of=rate, change="removed")
     lock_pending(rate).delete()
 
 

@@ -8,6 +8,7 @@ that names the first.
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
@@ -137,7 +138,7 @@ def require_same_spec(claim: Claim, spec_hash: str) -> None:
         )
 
 
-def grant(claim: Claim, by: User, delegator: User | None, note: str, **fields: object) -> bool:
+def grant(claim: Claim, by: User, delegator: User | None, note: str, **fields: Any) -> bool:
     """Approve the claim, with `fields` changed in the same step; return False if somebody decided first."""
     now = timezone.now()
     duration = fields.get("duration", claim.duration)
@@ -151,7 +152,7 @@ def grant(claim: Claim, by: User, delegator: User | None, note: str, **fields: o
         decided_by=by,
         decided_at=now,
         decision_note=note.strip(),
-        expires_at=now + duration,  # type: ignore[operator]
+        expires_at=now + duration,
         problem="",
         **{"approved_hash": claim.spec_hash, **fields},
     )

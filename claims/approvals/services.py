@@ -17,9 +17,10 @@ from django.utils import timezone
 from claims.approvals import notices, pending
 from claims.models import Approval, ApprovalRule, Delegation, Profile, ReasonTemplate
 from core.errors import Conflict, Forbidden, Invalid, violated_constraint
-from core.times import duration, moment, require_date
+from core.text import DASH
+from core.times import duration, moment, require_date, utc_moment
 from teams.access import require_admin, require_role, role_in, teams_where
-from teams.models import Membership, Role, Team, User
+from teams.models import Membership, Role, Team, User, record_change
 
 MAX_DELEGATION = timedelta(days=92)
 
@@ -56,6 +57,8 @@ def delegate(*, by: User, team: Team, to: User, starts_at: datetime, ends_at: da
         start, end = moment(row.starts_at), moment(row.ends_at)
         raise Conflict(f"{row.to.label} is already your delegate from {start} to {end}.")
     delegation = Delegation.objects.create(team=team, lead=by, to=to, starts_at=starts_at, ends_at=ends_at)
+    period = f"{utc_moment(starts_at)} to {utc_moment(ends_at)}"
+    record_change(by=by, of=delegation, change=f"delegated approvals to {to.label}, {period}")
     notices.notify_delegate(delegation)
     return delegation
 
@@ -80,6 +83,7 @@ def end_delegation(*, by: User, delegation: Delegation) -> Delegation:
     if row.ends_at > now:
         row.starts_at, row.ends_at = min(row.starts_at, now), now
         row.save(update_fields=["starts_at", "ends_at"])
+        record_change(by=by, of=delegation, change=f"ended the delegation to {delegation.to.label}")
     return row
 
 
@@ -113,17 +117,22 @@ def save_rule(
         raise Invalid("Automatic approval needs a number of devices and a duration above 0.")
     if escalate_after is not None and escalate_after <= timedelta(0):
         raise Invalid("Escalation needs a duration above 0.")
-    rule, _created = ApprovalRule.objects.update_or_create(
-        team=team,
-        profile=profile,
-        defaults={
-            "approval": approval,
-            "automatic_devices": automatic_devices,
-            "automatic_duration": automatic_duration,
-            "self_approval": self_approval,
-            "escalate_after": escalate_after,
-        },
-    )
+    fields = {
+        "approval": approval,
+        "automatic_devices": automatic_devices,
+        "automatic_duration": automatic_duration,
+        "self_approval": self_approval,
+        "escalate_after": escalate_after,
+    }
+    before = ApprovalRule.objects.filter(team=team, profile=profile).first()
+    rule, _created = ApprovalRule.objects.update_or_create(team=team, profile=profile, defaults=fields)
+    values = [
+        (name.replace("_", " ").capitalize(), old, new)
+        for name, value in fields.items()
+        if (old := _recorded(getattr(before, name, None))) != (new := _recorded(value))
+    ]
+    if values:
+        record_change(by=by, of=rule, change="changed" if before else "added", values=values)
     _refresh_pending(rule)
     return rule
 
@@ -132,8 +141,17 @@ def save_rule(
 def remove_rule(*, by: User, rule: ApprovalRule) -> None:
     """Delete the rule; the next less specific one applies from now on. Raises Forbidden."""
     require_admin(by)
-    ApprovalRule.objects.filter(pk=rule.pk).delete()
+    deleted, _of_kinds = ApprovalRule.objects.filter(pk=rule.pk).delete()
+    if deleted:
+        record_change(by=by, of=rule, change="removed")
     _refresh_pending(rule)
+
+
+def _recorded(value: object) -> str:
+    """Return a field of a rule for the record; a dash for nothing."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return duration(value) if isinstance(value, timedelta) else str(value or DASH)
 
 
 def _refresh_pending(rule: ApprovalRule) -> None:

@@ -19,7 +19,7 @@ from core.transactions import lock_row
 from dra import quota, validation
 from dra.manifests import spec_hash
 from teams.access import require_admin
-from teams.models import Team, User
+from teams.models import Team, User, record_change
 
 SLUG_CONSTRAINT = "claims_profile_slug_key"  # of `unique=True`, as PostgreSQL names it
 RESERVED = frozenset(("new", "lint", "match", "export", "import", "presets", "compare"))  # of pages
@@ -89,7 +89,8 @@ def replace_spec(
 def retire_profile(*, by: User, profile: Profile) -> Profile:
     """Remove a profile from the catalogue. Its claims keep it. Retiring twice is retiring once."""
     require_admin(by)
-    Profile.objects.filter(pk=profile.pk, retired_at=None).update(retired_at=Now())
+    if Profile.objects.filter(pk=profile.pk, retired_at=None).update(retired_at=Now()):
+        record_change(by=by, of=profile, change="retired")
     catalogue_has_changed()
     profile.refresh_from_db(fields=["retired_at"])
     return profile
@@ -99,7 +100,8 @@ def retire_profile(*, by: User, profile: Profile) -> Profile:
 def restore_profile(*, by: User, profile: Profile) -> Profile:
     """Restore a retired profile with its current version. Restoring twice is restoring once."""
     require_admin(by)
-    Profile.objects.filter(pk=profile.pk).update(retired_at=None)
+    if Profile.objects.filter(pk=profile.pk, retired_at__isnull=False).update(retired_at=None):
+        record_change(by=by, of=profile, change="restored")
     catalogue_has_changed()
     profile.refresh_from_db(fields=["retired_at"])
     return profile
@@ -183,6 +185,7 @@ def _save_version(
     )
     profile.current = version
     profile.save(update_fields=["current"])
+    record_change(by=by, of=profile, change=f"version {version.number}" if current else "added")
     return version
 
 

@@ -14,6 +14,7 @@ from claims.observation.observations import DeviceHolding
 from claims.plans.plan import delivery_kind
 from claims.signals import request_returned
 from claims.states import ClaimState
+from core.origin import Source
 from core.text import counted
 
 NAMED_DEVICES = 4  # in the sentence of an allocation
@@ -29,21 +30,21 @@ def mark_allocated(claim: Claim, devices: Iterable[DeviceHolding]) -> bool:
     names = sorted({f"{device.pool}/{device.device}" for device in devices})
     shown = ", ".join(names[:NAMED_DEVICES]) + (" …" if len(names) > NAMED_DEVICES else "")
     why = f"The scheduler allocated {counted(len(names), 'device')}: {shown}."
-    return claim.advance(ClaimState.ALLOCATED, why=why)
+    return claim.advance(ClaimState.ALLOCATED, why=why, source=Source.CLUSTER)
 
 
 def mark_deallocated(claim: Claim) -> bool:
     why = "Kubernetes took the devices back: no pod uses them."
-    return claim.advance(ClaimState.PROVISIONED, why=why)
+    return claim.advance(ClaimState.PROVISIONED, why=why, source=Source.CLUSTER)
 
 
 def mark_released(claim: Claim) -> bool:
     why = f"{object_name(claim)} was deleted from namespace {claim.namespace} of {claim.cluster}."
-    return claim.advance(ClaimState.RELEASED, why=why, problem="")
+    return claim.advance(ClaimState.RELEASED, why=why, source=Source.CLUSTER, problem="")
 
 
 def mark_failed(claim: Claim, problem: str) -> bool:
-    return claim.advance(ClaimState.FAILED, why=problem, problem=problem)
+    return claim.advance(ClaimState.FAILED, why=problem, source=Source.CLUSTER, problem=problem)
 
 
 def return_to_approvers(claim: Claim, problem: str) -> bool:
@@ -51,6 +52,7 @@ def return_to_approvers(claim: Claim, problem: str) -> bool:
     moved = claim.advance(
         ClaimState.REQUESTED,
         why=problem,
+        source=Source.CLUSTER,
         problem=problem,
         decided_by=None,
         decided_at=None,

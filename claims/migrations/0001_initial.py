@@ -362,6 +362,9 @@ class Migration(migrations.Migration):
                 ('new', models.CharField(choices=[('requested', 'Waiting for approval'), ('approved', 'Approved'), ('provisioned', 'Waiting for a pod'), ('allocated', 'Allocated'), ('releasing', 'Releasing'), ('released', 'Released'), ('denied', 'Denied'), ('withdrawn', 'Withdrawn'), ('expired', 'Expired'), ('failed', 'Failed')], max_length=11)),
                 ('reason', models.TextField()),
                 ('at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('source', models.CharField(choices=[('web', 'Web'), ('token', 'API token'), ('cluster', 'Cluster'), ('system', 'System')], default='system', max_length=7)),
+                ('via', models.CharField(blank=True, default='', max_length=80)),
+                ('values', models.JSONField(default=list)),
             ],
             options={
                 'ordering': ('at', 'pk'),
@@ -647,12 +650,17 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='transition',
             name='by',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL),
+            field=models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL),
         ),
         migrations.AddField(
             model_name='transition',
             name='claim',
             field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='history', to='claims.claim'),
+        ),
+        migrations.AddField(
+            model_name='transition',
+            name='team',
+            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='teams.team'),
         ),
         migrations.AddField(
             model_name='writtenquota',
@@ -861,7 +869,15 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='transition',
-            index=models.Index(fields=['at'], include=('old', 'new'), name='transition_at'),
+            index=models.Index(fields=['at', 'id'], include=('old', 'new'), name='transition_at'),
+        ),
+        migrations.AddIndex(
+            model_name='transition',
+            index=models.Index(fields=['team', 'at', 'id'], name='transition_of_team'),
+        ),
+        migrations.AddIndex(
+            model_name='transition',
+            index=models.Index(fields=['by', 'at', 'id'], name='transition_by'),
         ),
         migrations.AddIndex(
             model_name='pendingdecision',

@@ -49,7 +49,8 @@ class ApprovalRule(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.team or 'every team'}, {self.profile or 'every profile'}: {self.approval}"
+        approval = self.approval or "as the profile says"
+        return f"{self.team or 'every team'}, {self.profile or 'every profile'}: {approval}"
 
 
 class Delegation(models.Model):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Self
+from typing import Any, Self
 
 from django.contrib.auth.models import AnonymousUser
 from django.contrib.postgres.indexes import GinIndex
@@ -20,8 +20,9 @@ from claims.states import FINAL, GRANTED, LOOK, NEXT, ClaimState
 from core.errors import IllegalTransition
 from core.filters import Trigrams
 from core.models import uuid7
+from core.origin import Source, current_origin
 from core.text import gib
-from core.times import moment
+from core.times import moment, utc_moment
 from inventory.models import Cluster
 from inventory.states import EndPolicy
 from teams.models import Team, User
@@ -220,16 +221,45 @@ class Claim(models.Model):
 
     def record_creation(self, *, why: str, by: User) -> None:
         """Write the first entry of the history. Call it once, in the transaction that creates the claim."""
-        self.history.create(new=self.state, reason=why, by=by)
+        self._record("", self.state, why, by)
         claim_state_changed.send(Claim, claim=self, old="", new=self.state)
 
-    def advance(self, to: ClaimState, *, why: str, by: User | None = None, **fields: object) -> bool:
+    def _record(
+        self,
+        old: str,
+        new: str,
+        why: str,
+        by: User | None,
+        source: Source | None = None,
+        values: Sequence[tuple[str, str, str]] = (),
+    ) -> None:
+        origin = current_origin(by=by)
+        self.history.create(
+            old=old,
+            new=new,
+            reason=why,
+            by=by,
+            source=source or origin.source,
+            via="" if source else origin.via,
+            values=list(values),
+        )
+
+    def advance(
+        self,
+        to: ClaimState,
+        *,
+        why: str,
+        by: User | None = None,
+        source: Source | None = None,
+        **fields: object,
+    ) -> bool:
         """
         Move to the state `to` and record it; return False if the claim has left its state meanwhile.
 
         The compare-and-set on the old state is the only guard needed: callers may race, repeat or arrive
         late, and the history still has each transition once. `fields` are columns that change with the
-        state. Receivers of `claim_state_changed` queue the consequences, such as the quotas of the team.
+        state, `source` from where it comes, if not from the request. Receivers of `claim_state_changed`
+        queue the consequences, such as the quotas of the team.
         """
         if to not in NEXT[self.state]:
             raise IllegalTransition(f"{self} is {self.state} and cannot become {to}.")
@@ -238,7 +268,7 @@ class Claim(models.Model):
             fields = {"state_since": Now(), "reconcile_at": Now(), **fields}
             if not unmoved.update(state=to, version=F("version") + 1, **fields):
                 return False
-            self.history.create(old=self.state, new=to, reason=why, by=by)
+            self._record(self.state, to, why, by, source)
             if to == ClaimState.REQUESTED:
                 self.steps.all().delete()  # a request that is pending again needs every consent again
             if to in FINAL:
@@ -257,9 +287,10 @@ class Claim(models.Model):
 
         Call it while the row is locked.
         """
+        values = _before_and_after(self, fields)
         fields = {"reconcile_at": Now(), **fields}
         Claim.objects.filter(pk=self.pk).update(version=F("version") + 1, **fields)
-        self.history.create(old=self.state, new=self.state, reason=why, by=by)
+        self._record(self.state, self.state, why, by, values=values)
         self.refresh_from_db(fields=["version", *fields])
 
     def _end_carrying(self) -> None:
@@ -274,27 +305,52 @@ class Claim(models.Model):
         ClaimCharge.objects.filter(claim__in=live, carried__gt=0).update(carried=0)
 
 
+def _before_and_after(claim: Claim, fields: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return what people read about as (what, before, after), of columns that are about to change."""
+    values = []
+    if "expires_at" in fields:
+        before, after = (utc_moment(at) if at else "–" for at in (claim.expires_at, fields["expires_at"]))
+        values.append(("End", before, after))
+    if "requested_by" in fields:
+        values.append(("Owner", claim.requested_by.label, fields["requested_by"].label))
+    return values
+
+
 class Transition(models.Model):
     """
-    One entry of a claim's history: the old and new state, the reason, and the person (None: the portal or
-    the cluster).
+    One entry of a claim's history: the old and new state, the reason, the person (None: the portal or the
+    cluster), and from where. It is only ever added to.
 
-    An entry whose states are equal is a remark, for example that the claim was extended.
+    An entry whose states are equal is a remark, for example that the claim was extended. `values` has rows of
+    (what, before, after) of what else changed; `team` is that of the claim, for the history of a team.
     """
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="history")
     old = models.CharField(max_length=11, blank=True, default="")
     new = models.CharField(max_length=11, choices=ClaimState)
     reason = models.TextField()
-    by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    by = models.ForeignKey(User, models.SET_NULL, null=True, db_index=False, related_name="+")
     at = models.DateTimeField(default=timezone.now)
+    team = models.ForeignKey(Team, models.CASCADE, db_index=False, related_name="+")
+    source = models.CharField(max_length=7, choices=Source, default=Source.SYSTEM)
+    via = models.CharField(max_length=80, blank=True, default="")
+    values = models.JSONField(default=list)
 
     class Meta:
         ordering = ("at", "pk")
-        indexes = (models.Index(fields=["at"], include=["old", "new"], name="transition_at"),)
+        indexes = (
+            models.Index(fields=["at", "id"], include=["old", "new"], name="transition_at"),
+            models.Index(fields=["team", "at", "id"], name="transition_of_team"),
+            models.Index(fields=["by", "at", "id"], name="transition_by"),
+        )
 
     def __str__(self) -> str:
         return f"{self.old} → {self.new}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if self.team_id is None:
+            self.team_id = self.claim.team_id
+        super().save(*args, **kwargs)
 
 
 class ClaimCharge(models.Model):

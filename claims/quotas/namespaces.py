@@ -15,12 +15,11 @@ from claims.models import Claim, Delegation, Quota, QuotaRequest, RequestStatus,
 from claims.quotas import tasks
 from claims.quotas.services import lock_team
 from core.errors import Conflict, Invalid
-from core.models import record_change
 from core.text import counted
 from core.transactions import after_commit
 from inventory.models import Cluster
 from teams.access import require_admin
-from teams.models import Team, User
+from teams.models import Team, User, record_change
 
 LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")  # RFC 1123
 
@@ -62,7 +61,9 @@ def _set_namespace(by: User, team: Team, cluster: Cluster, namespace: str) -> No
         current.delete()
     if namespace:
         TeamNamespace.objects.create(team=team, cluster=cluster, namespace=namespace)
-    record_change(by=by, of=team, change=f"namespace in {cluster}: {before or '–'} → {namespace or '–'}")
+    old, new = before or "–", namespace or "–"
+    values = [(f"Namespace in {cluster}", old, new)]
+    record_change(by=by, of=team, change=f"namespace in {cluster}: {old} → {new}", values=values)
     tasks.queue_team(team.pk)
     if before and cluster.write_quotas:
         after_commit(tasks.write_cluster, str(cluster.pk))  # deletes the ResourceQuota in the old namespace

@@ -13,13 +13,12 @@ from claims.quotas import tasks
 from claims.quotas.quota_requests import named_quota, quota_words, request_impact, until_words
 from claims.quotas.quota_usage import quota_usage
 from core.errors import Conflict, Forbidden, Invalid
-from core.models import record_change
 from core.times import moment, require_date, utc_moment
 from core.transactions import lock_row
 from dra.quota import no_class_reason
 from notify.services import notify
 from teams.access import require_admin, require_role
-from teams.models import Role, Team, User
+from teams.models import Role, Team, User, record_change
 
 MAX_DEVICES = 1_000_000
 
@@ -94,6 +93,7 @@ def save_quota(
     counts: str,
     values: dict[str, int],
     note: str = "",
+    reason: str = "",
 ) -> Quota:
     """
     Write these columns of a team's quota, record who changed what, and queue the ResourceQuotas.
@@ -105,13 +105,15 @@ def save_quota(
     quota, _made = Quota.objects.update_or_create(
         **named, defaults=values, create_defaults={"devices": 0, **values}
     )
-    changes = [
-        f"{label} {getattr(before, name)} → {getattr(quota, name)}"
+    rows = [
+        (label, str(getattr(before, name)), str(getattr(quota, name)))
         for name, label in (("devices", "limit"), ("guaranteed", "guaranteed"))
         if getattr(before, name) != getattr(quota, name)
     ]
-    if changes or note:
-        record_change(by=by, of=quota, change=", ".join(filter(None, (*changes, note))))
+    if rows or note:
+        changes = (f"{label} {old} → {new}" for label, old, new in rows)
+        change = ", ".join(filter(None, (*changes, note)))
+        record_change(by=by, of=quota, change=change, values=rows, reason=reason)
     tasks.queue_team(team.pk)
     return quota
 
@@ -169,6 +171,9 @@ def request_quota(
                 decide_by=timezone.now() + settings.REQUEST_TTL,
                 **named,
             )
+            until_text = until_words(until, utc_moment)
+            asked = f"requested {devices} × {quota_words(quota_request)} {until_text}"
+            record_change(by=by, of=quota_request, change=asked, reason=reason.strip())
             _notify_admins(quota_request)
     except IntegrityError:
         if earlier := _earlier(by, key):  # the same request was sent twice at the same time
@@ -213,12 +218,19 @@ def approve_quota_request(
     requested = f"requested by {pending.requested_by.label}"
     if pending.until is None:
         row = save_quota(
-            by=by, team=pending.team, values={"devices": pending.devices}, note=requested, **named
+            by=by,
+            team=pending.team,
+            values={"devices": pending.devices},
+            note=requested,
+            reason=pending.decision_note,
+            **named,
         )
         row.increases.filter(ends_at__gt=timezone.now()).delete()  # the new limit holds what they gave
     else:
-        note = f"{impact.more} more {until_words(pending.until, utc_moment)}, {requested}"
-        row = save_quota(by=by, team=pending.team, values={}, note=note, **named)
+        more = f"{impact.more} more {until_words(pending.until, utc_moment)}, {requested}"
+        row = save_quota(
+            by=by, team=pending.team, values={}, note=more, reason=pending.decision_note, **named
+        )
         QuotaIncrease.objects.create(
             quota=row, devices=impact.more, ends_at=pending.until, request=pending, by=by
         )
@@ -233,6 +245,7 @@ def deny_quota_request(*, quota_request: QuotaRequest, by: User, reason: str) ->
     if not reason.strip():
         raise Invalid(f"{pending.requested_by.label} needs to know why: give a reason.")
     if pending.decide(RequestStatus.DENIED, by=by, note=reason.strip()):
+        record_change(by=by, of=pending, change="denied", reason=reason.strip())
         _notify_requester(pending)
         return pending
     return _decided_already(pending, by, RequestStatus.DENIED)
@@ -250,6 +263,7 @@ def withdraw_quota_request(*, quota_request: QuotaRequest, by: User) -> QuotaReq
     if reason := reason_not_to_withdraw(by, pending, role):
         raise Forbidden(reason)
     if pending.decide(RequestStatus.WITHDRAWN, by=by):
+        record_change(by=by, of=pending, change="withdrew")
         return pending
     return _decided_already(pending, by, RequestStatus.WITHDRAWN)
 

@@ -40,11 +40,10 @@ from claims.quotas.services import request_quota, set_quota, withdraw_quota_requ
 from core.errors import Conflict, PortalError
 from core.listing import Column, Listing, csv_response, wants_csv
 from core.markup import markup
-from core.models import recorded_changes
 from core.templatetags.ui import icon, meter
 from inventory.models import DeviceClass
 from teams.access import is_platform_admin, role_in, teams_where, user_of
-from teams.models import Role, Team
+from teams.models import Role, Team, recorded_changes
 
 TEAMS_PER_PAGE = 10
 

@@ -25,7 +25,6 @@ from claims.states import DELIVERED, UNDELIVERED
 from cluster.checkup import CheckupVerdict, manifest
 from cluster.credentials import FLATTEN, Credentials, from_kubeconfig, from_token
 from core.errors import Invalid, PortalError
-from core.models import recorded_changes
 from inventory.clusters import (
     add_cluster,
     change_cluster,
@@ -38,6 +37,7 @@ from inventory.clusters import (
 from inventory.models import Cluster, Device, Node
 from inventory.states import EndPolicy
 from teams.access import require_admin, user_of
+from teams.models import recorded_changes
 from usage.collect import read_source
 from usage.models import Collection, Rate
 from usage.samples import TelemetryUnavailable, measurements

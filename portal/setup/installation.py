@@ -30,14 +30,14 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.models import Profile, Quota, TeamNamespace
-from core.models import Installation, record_change, recorded_changes
+from core.models import Installation
 from core.prepared import Prepared
 from core.text import counted
 from core.times import duration
 from inventory.models import Cluster, DeviceClass
 from notify.mail import send_now
 from teams.access import require_admin, user_of
-from teams.models import Invitation, Team, User
+from teams.models import Invitation, Team, User, record_change, recorded_changes
 from teams.sessions import installation_for
 from teams.zones import zone_choices
 
@@ -270,17 +270,20 @@ def save_installation(*, by: User, name: str, currency: str, timezone: str, logo
         values["logo_digest"] = hashlib.sha256(logo).hexdigest()[:16] if logo else ""
     with transaction.atomic():
         old = _locked_installation()
-        changes = [
-            "logo" if key == "logo_digest" else f"{key} {getattr(old, key) or 'none'} → {value or 'none'}"
-            for key, value in values.items()
-            if getattr(old, key) != value
-        ]
-        if not changes:
+        changed = {key: value for key, value in values.items() if getattr(old, key) != value}
+        if not changed:
             return
+        rows = [
+            (key, getattr(old, key) or "none", value or "none")
+            for key, value in changed.items()
+            if key != "logo_digest"
+        ]
+        changes = [f"{key} {before} → {after}" for key, before, after in rows]
+        changes += ["logo"] if "logo_digest" in changed else []
         if logo is not None:
             values["logo"] = logo
         Installation.objects.filter(pk=1).update(**values)
-        record_change(by=by, of=old, change=", ".join(changes))
+        record_change(by=by, of=old, change=", ".join(changes), values=rows)
 
 
 @login_not_required

@@ -30,7 +30,6 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from claims.models import Claim, Delegation
 from core.errors import PortalError
 from core.listing import Column, Listing
-from core.models import recorded_changes
 from core.times import utc_moment
 from notify.mail import send_now
 from teams.access import require_admin, user_of
@@ -44,7 +43,7 @@ from teams.invitations import (
     link_token,
     revoke_invitation,
 )
-from teams.models import Invitation, Membership, Role, Team, User
+from teams.models import Invitation, Membership, Role, Team, User, recorded_changes
 from teams.services import deactivate_person, reactivate_person, set_platform_admin
 from teams.sessions import installation_for
 

@@ -30,13 +30,12 @@ from claims.states import FINAL
 from core.errors import PortalError
 from core.listing import Column, Listing
 from core.markup import joined, markup
-from core.models import recorded_changes
 from core.prepared import Prepared
 from core.templatetags.ui import state_badge
 from core.times import ago
 from inventory.models import Cluster, Freshness, Namespace
 from teams.access import require_admin, user_of
-from teams.models import Membership, Role, Team, User
+from teams.models import Membership, Role, Team, User, recorded_changes
 from teams.services import create_team, rename_team
 
 CHANGES = 10

@@ -128,4 +128,25 @@ class Migration(migrations.Migration):
             model_name='membership',
             constraint=models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'member', 'lead', 'owner'])), name='membership_role_known'),
         ),
+        migrations.CreateModel(
+            name='Change',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('kind', models.CharField(max_length=40)),
+                ('object_id', models.CharField(max_length=40)),
+                ('name', models.CharField(max_length=200)),
+                ('text', models.TextField()),
+                ('values', models.JSONField(default=list)),
+                ('reason', models.TextField(blank=True, default='')),
+                ('source', models.CharField(choices=[('web', 'Web'), ('token', 'API token'), ('cluster', 'Cluster'), ('system', 'System')], default='system', max_length=7)),
+                ('via', models.CharField(blank=True, default='', max_length=80)),
+                ('by', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('team', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='teams.team')),
+            ],
+            options={
+                'ordering': ('at', 'pk'),
+                'indexes': [models.Index(fields=['at', 'id'], name='change_at'), models.Index(fields=['team', 'at', 'id'], name='change_of_team'), models.Index(fields=['by', 'at', 'id'], name='change_by'), models.Index(fields=['kind', 'object_id', 'at'], name='change_of_object')],
+            },
+        ),
     ]

@@ -61,6 +61,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("usage:team", "/teams/vision/cost/"),
         ("team", "/teams/vision/"),
         ("teams:people", "/teams/vision/people/"),
+        ("activity:team", "/teams/vision/activity/"),
         ("teams:tokens", "/me/tokens/"),
     ],
     "lead": [
@@ -105,6 +106,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("setup:team", "/teams/vision/settings/"),
         ("setup:team_archive", "/teams/vision/archive/"),
         ("setup:people", "/people/"),
+        ("activity:platform", "/activity/"),
         ("setup:person_invite", "/people/invite/?team=vision"),
         ("setup:person", Way("/people/?q=engineer", "engineer")),
         ("setup:person_admin", Way("/people/?q=engineer", "engineer", "admin/")),

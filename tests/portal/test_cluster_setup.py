@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 import pytest
 import yaml
-from django.contrib.admin.models import LogEntry
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
 from django.urls import reverse
@@ -17,6 +16,7 @@ from cluster.credentials import Credentials, seal, unseal
 from cluster.protocol import Unreachable
 from inventory import clusters
 from inventory.models import Cluster
+from teams.models import Change
 from tests.factories import make_claim, make_cluster, make_team, make_user
 from tests.fakes import FakeGateway
 from usage import collect
@@ -65,7 +65,7 @@ def fra(gateway):
 
 
 def changes():
-    return list(LogEntry.objects.values_list("user__username", "object_repr", "change_message"))
+    return list(Change.objects.order_by("-at").values_list("by__username", "name", "text"))
 
 
 def everything_stored() -> str:

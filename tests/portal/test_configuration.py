@@ -11,11 +11,11 @@ from django.core.management import CommandError, call_command
 
 from claims.models import Approval, ApprovalRule, Profile, Quota, TeamNamespace
 from core.errors import Forbidden, Invalid
-from core.models import Installation, recorded_changes
+from core.models import Installation
 from inventory.models import Cluster
 from portal.configuration.export import config_file, exported
 from portal.configuration.plan import apply_plan, read_plan
-from teams.models import Membership, Role, Team
+from teams.models import Membership, Role, Team, recorded_changes
 from tests.factories import make_cluster, make_profile, make_quota, make_team, make_user
 from usage.models import Rate
 
@@ -197,7 +197,7 @@ def test_quotas_are_set_changed_and_removed_and_recorded(site, root):
     assert (changed.devices, changed.guaranteed) == (12, 0)
     assert not Quota.objects.filter(profile__slug="train-80").exists()
     [record] = recorded_changes(changed)
-    assert (record.user, record.change_message) == (root, "limit 8 → 12, guaranteed 2 → 0")
+    assert (record.by, record.text) == (root, "limit 8 → 12, guaranteed 2 → 0")
 
 
 def test_people_without_an_account_and_unknown_clusters_are_notes_and_the_rest_is_applied(site, root):

@@ -50,6 +50,8 @@ LISTS = (
     "/teams/",
     "/teams/vision/",
     "/teams/vision/people/",
+    "/teams/vision/activity/",
+    "/activity/",
     "/people/",
     "/teams/vision/cost/",
     "/me/tokens/",

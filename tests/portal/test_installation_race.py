@@ -3,10 +3,10 @@
 from functools import partial
 
 import pytest
-from django.contrib.admin.models import LogEntry
 
 from core.models import Installation
 from portal.setup import installation
+from teams.models import Change
 from tests.factories import make_user
 from tests.threads import Race, without_lock
 
@@ -23,5 +23,5 @@ def test_second_of_two_changes_records_what_the_first_has_saved(monkeypatch, loc
     save = partial(installation.save_installation, currency="EUR", timezone="UTC", logo=None)
     race.run(partial(save, by=ruth, name="First"), partial(save, by=rosa, name="Second"))
     assert race.waited is locked
-    (change,) = LogEntry.objects.filter(user=rosa)
-    assert ("First → Second" in change.get_change_message()) is locked
+    (change,) = Change.objects.filter(by=rosa)
+    assert ("First → Second" in change.text) is locked

@@ -8,7 +8,6 @@ from datetime import timedelta
 from html import unescape
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.urls import reverse
 from django.utils import timezone
 
@@ -21,7 +20,7 @@ from core.errors import Conflict, Forbidden, Invalid
 from inventory.models import Freshness, Namespace
 from portal.setup.teams import COLUMNS
 from teams.invitations import invite
-from teams.models import Membership, Role, Team
+from teams.models import Change, Membership, Role, Team
 from teams.services import add_member
 from tests.factories import make_claim, make_cluster, make_quota, make_team, make_user
 
@@ -50,7 +49,7 @@ def fra():
 
 
 def changes():
-    return list(LogEntry.objects.order_by("pk").values_list("object_repr", "change_message"))
+    return list(Change.objects.order_by("at").values_list("name", "text"))
 
 
 def test_team_is_created_with_owner_and_namespace(as_root, fra):

@@ -11,9 +11,9 @@ from rest_framework.test import APIClient
 
 from core import idempotency as keyed
 from core.errors import Invalid
-from core.models import StoredResponse, recorded_changes
+from core.models import StoredResponse
 from notify.models import Notice
-from teams.models import ApiToken, User
+from teams.models import ApiToken, User, recorded_changes
 from teams.tokens import create_token, find_token, revoke_token
 from teams.zones import remember_zone, zone_for
 from tests.factories import make_token, make_user
@@ -100,8 +100,11 @@ def test_revoking_a_token_revokes_all_that_descend_from_it_and_records_it(alice,
     assert find_token(other_text)
     because = "revoked: the token that made it was revoked"
     for token, change in ((first, "revoked"), (second, because), (third, because)):
-        assert [(entry.user, entry.change_message) for entry in recorded_changes(token)] == [(alice, change)]
-    assert not recorded_changes(other)
+        assert [(entry.by, entry.text) for entry in recorded_changes(token)] == [
+            (alice, change),
+            (alice, "created"),
+        ]
+    assert [entry.text for entry in recorded_changes(other)] == ["created"]
 
 
 def test_token_expiry_year_is_bounded(alice):

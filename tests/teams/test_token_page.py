@@ -3,8 +3,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from core.models import recorded_changes
-from teams.models import ApiToken
+from teams.models import ApiToken, recorded_changes
 from teams.tokens import create_token, find_token
 from tests.factories import make_token
 
@@ -86,4 +85,7 @@ def test_revoking_in_the_admin_is_recorded_with_its_author(browse, alice, root):
     assert browse(root).post("/admin/teams/apitoken/", form).status_code == 302
     assert find_token(text) is None
     for token, change in ((first, "revoked"), (second, "revoked: the token that made it was revoked")):
-        assert [(entry.user, entry.change_message) for entry in recorded_changes(token)] == [(root, change)]
+        assert [(entry.by, entry.text) for entry in recorded_changes(token)] == [
+            (root, change),
+            (alice, "created"),
+        ]

@@ -10,6 +10,7 @@ from django.contrib.auth.hashers import make_password
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
+from core.origin import Source, came_from
 from demo.catalogue import load_catalogue
 from demo.people import PASSWORD, load_cluster, load_namespaces, load_people, load_person
 from inventory.models import Cluster
@@ -24,6 +25,7 @@ class Command(BaseCommand):
         parser.add_argument("--empty", action="store_true", help="only tables and a platform admin")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        came_from(Source.WEB)  # people act on pages
         call_command("migrate", verbosity=0, interactive=False)
         self.collect_static()
         if options["empty"]:

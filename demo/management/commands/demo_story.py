@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand
 from django.utils import timezone
 
 from claims.approvals import pending
+from core.origin import Source, came_from
 from demo import actions, backdate, story
 from usage.daily import store_days
 
@@ -17,6 +18,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         folder = Path(os.environ["DEMO_KUBECONFIGS"])
+        came_from(Source.WEB)  # people act on pages
         actions.make_room()
         story.play(folder, self.stdout.write)
         actions.lay_out(folder)

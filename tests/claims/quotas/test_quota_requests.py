@@ -16,9 +16,9 @@ from claims.quotas.quota_usage import quota_usage
 from claims.states import ClaimState
 from claims.tasks import maintain_quotas
 from core.errors import Conflict, Forbidden, Invalid
-from core.models import recorded_changes
 from core.times import local_times, utc_moment
 from notify.models import Notice
+from teams.models import recorded_changes
 from tests.factories import GPU_CLASS, make_claim, make_quota, make_raise, make_team
 
 ASK, LIST = reverse("claims:quota_request_new"), reverse("claims:quota_requests")
@@ -62,11 +62,11 @@ def test_changes_of_a_limit_are_recorded_and_shown_on_its_page(want, root, alice
     ]
     client.force_login(alice)
     page = client.get(reverse("claims:quota", args=[quota.pk]))
-    assert [entry.get_change_message() for entry in page.context["changes"]] == recorded
-    assert {entry.user for entry in page.context["changes"]} == {root}
+    assert [entry.text for entry in page.context["changes"]] == recorded
+    assert {entry.by for entry in page.context["changes"]} == {root}
     assert all(str(local_times(change)) in page.text for change in recorded)
     of_claims = Quota.objects.get(counts=Quota.Counts.CLAIMS)
-    assert [entry.change_message for entry in recorded_changes(of_claims)] == ["limit 0 → 3"]
+    assert [entry.text for entry in recorded_changes(of_claims)] == ["limit 0 → 3"]
 
 
 def test_for_a_time_is_a_raise_that_ends_by_itself_and_kills_nothing(want, root, quota, alice, lena, vision):
