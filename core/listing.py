@@ -4,7 +4,7 @@ Lists on pages: search, filters, columns, sort, CSV and pages; the address has a
 A view makes a `Listing` and returns `listing.respond(template)`. The template includes `_listing.html`, which
 draws everything but the rows; these come from the partial `rows` of the page. Without JavaScript it is a GET
 form; htmx requests the same address and takes `#listing-body` from the response. A list needs one query for
-the count, one for the page and one per prefetch, for any number of rows.
+the count, one for the page, one for the saved filters and one per prefetch, for any number of rows.
 
 `csv_response` is for short lists without search and pages, `csv_stream` for long ones.
 """
@@ -27,10 +27,13 @@ from django.db.models import F, Model, Q, QuerySet
 from django.db.models.expressions import Combinable, Expression, OrderBy
 from django.http import HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.text import slugify
 from django_filters import FilterSet
+
+from core.models import SavedFilter
+from core.saved_filters import default_of, saved_query
 
 
 def wants_csv(request: HttpRequest) -> bool:
@@ -56,6 +59,7 @@ PER_PAGE = 50
 MAX_COUNT = 10_000  # rows that a list counts before it shows "10,000+"
 MAX_COMPARED = 1_000  # of a search that compares row after row; counting more takes longer than the page
 LAST = "last"  # ?page=last
+ALL = "?all=1"  # all rows, of a list with a saved default
 LINES = 200  # of a CSV that are sent at once
 BATCH = 1000  # rows of a CSV that are read at once
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # start of a formula in a spreadsheet: OWASP, CSV injection
@@ -229,6 +233,23 @@ class Listing[M: Model]:
             query[name] = value
         return f"?{query.urlencode()}"
 
+    @cached_property
+    def saved(self) -> list[SavedFilter]:
+        """The filters of this list that the reader has saved, by name; one query."""
+        user = getattr(self.request, "user", None)
+        if user is None or not user.is_authenticated:
+            return []
+        return list(SavedFilter.objects.filter(user=user.pk, path=self.request.path).order_by("name"))
+
+    @property
+    def saved_default(self) -> SavedFilter | None:
+        return default_of(self.saved)
+
+    @cached_property
+    def chosen(self) -> str:
+        """Return what can be saved of this address: "" if it has neither filters nor columns nor order."""
+        return saved_query(self.query)
+
     @property
     def heads(self) -> list[Head]:
         return [self.head(column) for column in self.columns]
@@ -269,7 +290,8 @@ class Listing[M: Model]:
 
     @property
     def clear_url(self) -> str:
-        return self.url("q", *(self.filterset.form.fields if self.filterset else ()))
+        address = self.url("q", *(self.filterset.form.fields if self.filterset else ()))
+        return ALL if address == "?" and self.saved_default else address
 
     @property
     def csv_url(self) -> str:
@@ -288,9 +310,14 @@ class Listing[M: Model]:
         return self.url() + f"&page={self.page.next_page_number()}"
 
     def respond(self, template: str, context: Mapping[str, object] | None = None) -> HttpResponseBase:
-        """Return the page; the CSV of all matching rows for `?format=csv`."""
+        """
+        Return the page; the CSV of all matching rows for `?format=csv`; for the address alone a redirect to
+        the default that the reader has saved.
+        """
         if self.query.get("format") == "csv":
             return self.as_csv()
+        if not self.query and self.saved_default:
+            return redirect(self.saved_default.url)
         page = {"listing": self, "rows_template": f"{template}#rows", **(context or {})}
         return render(self.request, template, page)
 

@@ -1,6 +1,6 @@
 """
 Primary keys of all models, differences of computed rows, settings of the installation, responses of the API
-to repeat.
+to repeat, saved filters of lists.
 """
 
 from __future__ import annotations
@@ -106,3 +106,29 @@ class StoredResponse(models.Model):
 
     def __str__(self) -> str:
         return f"{self.key}: {self.status or 'in progress'}"
+
+
+class SavedFilter(models.Model):
+    """
+    Filters, columns and order of the list at `path` that a person saved: the query of its address.
+
+    The one with the latest `default_since` is the default of the list.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", db_index=False)
+    path = models.CharField(max_length=200)
+    title = models.CharField(max_length=60)
+    name = models.CharField(max_length=60)
+    query = models.TextField()
+    default_since = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["user", "path", "name"], name="savedfilter_once"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def url(self) -> str:
+        return f"{self.path}?{self.query}"

@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
+from core import saved_filters
 from portal import home, search
 from portal.help import views as help_views
 from portal.team_page import team_page
@@ -20,6 +21,9 @@ urlpatterns = [
     path("help/terms/", help_views.terms, name="help_terms"),
     path("help/<slug:slug>/", help_views.help_page, name="help_page"),
     path("teams/<slug:slug>/", team_page, name="team"),
+    path("me/filters/", saved_filters.saved_filters, name="saved_filters"),
+    path("me/filters/new", saved_filters.save, name="saved_filter_new"),
+    path("me/filters/<uuid:saved_id>", saved_filters.change, name="saved_filter"),
     path("accounts/password/reset/", password_reset, name="account_reset_password"),  # before allauth's
     path("accounts/", include("allauth.urls")),
     path("", include("portal.setup.urls")),

@@ -1,3 +1,4 @@
+import core.models
 import django.utils.timezone
 from django.db import migrations, models
 import django.db.models.deletion
@@ -59,5 +60,20 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='storedresponse',
             constraint=models.UniqueConstraint(fields=('user', 'key', 'address'), name='storedresponse_once'),
+        ),
+        migrations.CreateModel(
+            name='SavedFilter',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('path', models.CharField(max_length=200)),
+                ('title', models.CharField(max_length=60)),
+                ('name', models.CharField(max_length=60)),
+                ('query', models.TextField()),
+                ('default_since', models.DateTimeField(null=True)),
+                ('user', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('user', 'path', 'name'), name='savedfilter_once')],
+            },
         ),
     ]

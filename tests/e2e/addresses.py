@@ -63,6 +63,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("teams:people", "/teams/vision/people/"),
         ("activity:team", "/teams/vision/activity/"),
         ("teams:tokens", "/me/tokens/"),
+        ("saved_filters", "/me/filters/"),
     ],
     "lead": [
         ("home", "/"),

@@ -43,6 +43,8 @@ RUNNING: Row = {"extend": THEIRS, "request replaces": THEIRS, **REPLACED}
 INBOX: Row = {"delegations": TEAM, "reasons": DECIDERS, "approval_rules": ADMIN, "approval": DECIDERS - ADMIN}
 CARD: Row = {"comment": MEMBERS, **INBOX, **HIDDEN}
 
+CLAIMS: Row = {"request": EVERYBODY - VIEWER, "drafts": ASKER, "saved_filters": ASKER}
+
 # Page (name of its address and what stands in it, from tests.portal.every_state) → what it offers to whom; a
 # number is the status for those to whom there is no such page. "after …": what the answer offers when the
 # form of that page is sent.
@@ -57,7 +59,8 @@ TABLE: dict[str, Row] = {
         **{"setup:cluster": ADMIN, "profiles": ADMIN, "setup:setup_hide": ADMIN},  # the steps of setup
     },
     # Claims
-    "claims:list": {"request": EVERYBODY - VIEWER, "drafts": ASKER},
+    "claims:list": CLAIMS,
+    "claims:list?q=asked": {"saved_filter_new": EVERYBODY, **CLAIMS},
     "claims:detail asked": WAITING,
     "claims:detail asked_by_lead": {**WAITING, "withdraw": DECIDERS, "approval": OWNERS},
     "claims:detail questioned": WAITING,
@@ -281,6 +284,7 @@ TABLE: dict[str, Row] = {
         **{"account_change_password": EVERYBODY, "mfa_index": EVERYBODY},
     },
     "teams:choose": {"teams:switch": EVERYBODY},
+    "saved_filters": {"saved_filter": ASKER},
     "teams:tokens": {"teams:tokens": EVERYBODY, "teams:token-revoke": ASKER},
     "notify:list": {"notify:read": EVERYBODY},
 }
@@ -356,6 +360,7 @@ TYPED: dict[str, dict[str, str]] = {
     "teams:people": {"username": "noah"},
     "teams:tokens": {"title": "Notebook"},
     "bulk_decisions": {"decision": "approve"},
+    "saved_filter_new": {"name": "Mine"},
 }
 
 
