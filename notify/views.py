@@ -15,6 +15,7 @@ from django_filters import ChoiceFilter, FilterSet
 
 from core.listing import Column, Listing
 from core.text import counted
+from core.times import local_text
 from notify.models import Notice
 from notify.services import mark_read, unread_count
 from teams.access import user_of
@@ -40,9 +41,9 @@ class NoticeFilter(FilterSet):
 
 
 COLUMNS: list[Column[Notice]] = [
-    Column("title", "Notice", lambda notice: notice.title, fixed=True),
+    Column("title", "Notice", lambda notice: local_text(notice.title), fixed=True),
     Column("created", "When", lambda notice: notice.created_at.isoformat(), sort="created_at"),
-    Column("body", "Text", lambda notice: notice.body, shown=False),
+    Column("body", "Text", lambda notice: local_text(notice.body), shown=False),
     Column("read", "Read", lambda notice: notice.read_at and notice.read_at.isoformat()),
 ]
 
