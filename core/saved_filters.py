@@ -7,7 +7,7 @@ list without a query then leads to it, so what is shown always stands in the add
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 from uuid import UUID
 
 from django.contrib import messages
@@ -50,7 +50,7 @@ def save_filter(
     mine = SavedFilter.objects.filter(user=by.pk, path=path)
     if mine.exclude(name=name).count() >= MOST:
         raise Conflict(f"You have saved {MOST} filters of this list. Delete one first.")
-    values = {"query": text, "title": title[:60] or path}
+    values: dict[str, Any] = {"query": text, "title": title[:60] or path}
     if is_default:
         values["default_since"] = timezone.now()
     saved, _made = SavedFilter.objects.update_or_create(user_id=by.pk, path=path, name=name, defaults=values)

@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -79,13 +80,18 @@ def test_use_is_summed_per_person_from_stored_days(make, vision, people):
     store_days(now=NOW)
     use = team_use(vision, today=NOW.date())
     alice, lena = use.people[people["alice"].pk], use.people[people["lena"].pk]
-    assert (alice.cost.hours, alice.cost.amounts, alice.percent) == (10, {"EUR": 20}, 60)
-    assert alice.idle.amounts == {"EUR": 8}
-    assert (lena.cost.hours, lena.cost.amounts, lena.percent, lena.idle.held) == (24, {"EUR": 48}, None, 0)
+    assert (alice.cost.hours, alice.cost.amounts, alice.percent) == (Decimal(10), {"EUR": Decimal(20)}, 60)
+    assert alice.idle.amounts == {"EUR": Decimal(8)}
+    assert (lena.cost.hours, lena.cost.amounts, lena.percent, lena.idle.held) == (
+        Decimal(24),
+        {"EUR": Decimal(48)},
+        None,
+        Decimal(0),
+    )
     assert lena.devices[-3:] == [1, 0, 0]
     assert alice.devices[-1] == pytest.approx(10 / 24)
-    assert (use.sum.cost.hours, use.sum.cost.amounts) == (34, {"EUR": 68})
-    assert (use.sum.percent, use.sum.idle.amounts) == (60, {"EUR": 8})
+    assert (use.sum.cost.hours, use.sum.cost.amounts) == (Decimal(34), {"EUR": Decimal(68)})
+    assert (use.sum.percent, use.sum.idle.amounts) == (60, {"EUR": Decimal(8)})
     assert (str(use.first), str(use.last)) == ("2026-10-18", "2026-11-16")
 
 
@@ -104,7 +110,7 @@ def test_month_counts_stored_days_of_this_month_only(make, vision):
     used(make(), datetime(2026, 11, 1, tzinfo=UTC), 12, [])
     store_days(now=NOW)
     use = team_use(vision, today=NOW.date())
-    assert (use.month.amounts, use.sum.cost.amounts) == ({"EUR": 12}, {"EUR": 36})
+    assert (use.month.amounts, use.sum.cost.amounts) == ({"EUR": Decimal(12)}, {"EUR": Decimal(36)})
 
 
 def test_use_of_other_teams_is_not_counted(make, vision, people):
