@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from django.http import Http404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from core.errors import Invalid
 from core.inputs import MAX_ROWS, Input
 from core.origin import Source
 from core.schema import refuses
+from core.times import require_date
 from portal.activity.entries import ACTIONS, Entry, Filter, Position, Value, read_entries
 from teams.access import is_platform_admin, team_for, user_of
 
@@ -72,7 +73,10 @@ class ActivityView(APIView):
         slug, limit, position = fields.pop("team"), fields.pop("limit"), fields.pop("before")
         user = user_of(request)
         if not slug and not is_platform_admin(user):
-            raise Http404
+            sentence = "Name the team: ?team=<slug>. Only platform admins read all teams at once."
+            raise Invalid(sentence, field="team")
+        for name in ("since", "until"):
+            require_date(fields[name])
         chosen = Filter(team=team_for(user, slug).pk if slug else None, **fields)
         before = Position.parse(position) if position else None
         entries = read_entries(chosen, limit=limit + 1, before=before)

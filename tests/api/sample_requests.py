@@ -78,6 +78,7 @@ DENIED = {"reason": "Request again on Monday."}
 # Whoever reads: everything that is not here is asked for by the admin, without a query.
 READS = {
     "/api/v1/": Wish("outsider"),
+    "/api/v1/activity/": Wish("engineer", query={"team": "vision"}),
     "/api/v1/match/": Wish("engineer", query=WISHED),
     "/api/v1/costs/": Wish("engineer", query={"team": "vision"}),
 }

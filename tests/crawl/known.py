@@ -12,6 +12,7 @@ NOT_CRAWLED = ("/static/", "/api/", "/admin/")  # files; what other tests go thr
 EXPECTED = [
     ("engineer lead emil outsider", r"/api/v1/approval-rules/(\?.*)?", 403, "platform admins keep the rules"),
     ("engineer lead emil outsider", r"/api/v1/profiles/lint/", 403, "platform admins check the catalogue"),
+    ("engineer lead emil outsider", r"/api/v1/activity/(\?.*)?", 422, "they name a team"),
     ("emil", r"/claims/request/\?.*", 403, "a viewer may not request, and nothing leads them there"),
     ("emil", r"/api/v1/match/\?.*", 403, "it is the request that a viewer may not make"),
 ]
@@ -54,6 +55,8 @@ UNREACHED = {
     "join/<str:token>/": _BY_MAIL,
     "logo.png": "the demo has the logo of Dragoman",
     "me/tokens/<uuid:token_id>/revoke": "nobody in the demo has a token",
+    "me/filters/": "nobody in the demo has saved filters",
+    "me/filters/<uuid:saved_id>": "nobody in the demo has saved filters",
     "people/<uuid:person_id>/reactivate": "nobody in the demo is deactivated",
     "people/invitations/<uuid:invitation_id>/resend": "nobody in the demo is invited",
     "people/invitations/<uuid:invitation_id>/revoke": "nobody in the demo is invited",
