@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
@@ -24,7 +24,7 @@ from dra.combination import KnownProfile, SpecSimilarity, decompose, with_positi
 from dra.lint import LintFinding, NamedSpec, Subject, lint
 from dra.manifests import converted, to_yaml
 from dra.match import Drop, FunnelStep, Preview, StepKind, dropped, preview
-from dra.objects import Json, device_requests
+from dra.objects import Json, device_requests, requests
 from dra.validation import problems
 from inventory.sync.columns import requested_resources
 
@@ -408,7 +408,7 @@ def _import_claim(
     ]
     matches.sort(key=lambda match: (*_distance(match, imported.spec), match.profile.title))
     exact = [match for match in matches if match.similarity.exact]
-    combination = None if exact else find_combination(imported.spec, profiles)
+    combination = None if exact else find_combination(imported.spec, profiles, memory)
     has_exact = bool(exact) or (combination is not None and combination.exact)
     enough = (match for match in matches if _is_enough(match, imported.spec, memory.get(match.profile.pk)))
     nearest = [] if has_exact else list(islice(enough, MAX_NEAREST))
@@ -431,19 +431,41 @@ def _is_enough(match: ProfileMatch, spec: Json, memory: int | None) -> bool:
     return not least or least >= least_memory(spec)
 
 
-def find_combination(spec: Json, profiles: list[RankedProfile]) -> ProfileCombination | None:
-    """Return the profiles that give the spec together, None if it is not a combination."""
-    decomposition = decompose(spec, [known for _profile, _version, known in profiles])
-    if decomposition is None:
-        return None
-    parts = tuple(
-        ProfileMatch(*profiles[part.index][:2], part.similarity, ()) for part in decomposition.parts
-    )
+def find_combination(
+    spec: Json, profiles: list[RankedProfile], memory: Mapping[UUID, int | None]
+) -> ProfileCombination | None:
+    """
+    Return the profiles that give the spec together, None if it is not a combination. Where none give exactly
+    that, each has at least the memory that its part of the spec asks for.
+    """
+    while True:
+        decomposition = decompose(spec, [known for _profile, _version, known in profiles])
+        if decomposition is None:
+            return None
+        parts = tuple(
+            ProfileMatch(*profiles[part.index][:2], part.similarity, ()) for part in decomposition.parts
+        )
+        small = set() if decomposition.exact else _too_small(parts, spec, memory)
+        if not small:
+            break
+        profiles = [row for row in profiles if row[0].pk not in small]
     differences = [
         f"{part.profile.title}: {sentence}" for part in parts for sentence in part.similarity.differences
     ]
     combined = decomposition.combined
     return ProfileCombination(parts, tuple(differences) or combined.differences, _diff(combined.spec, spec))
+
+
+def _too_small(parts: Sequence[ProfileMatch], spec: Json, memory: Mapping[UUID, int | None]) -> set[UUID]:
+    """Return the profiles with less memory than the requests of the spec that they stand for, in order."""
+    remaining, small = requests(spec), set()
+    for match in parts:
+        number = len(requests(match.version.spec))
+        part: Json = {"devices": {"requests": remaining[:number]}}
+        remaining = remaining[number:]
+        if not _is_enough(match, part, memory.get(match.profile.pk)):
+            small.add(match.profile.pk)
+    return small
 
 
 def _diff(profile_spec: Json, file_spec: Json) -> tuple[DiffLine, ...]:

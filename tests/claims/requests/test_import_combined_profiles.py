@@ -7,11 +7,12 @@ import pytest
 from django.urls import reverse
 
 from claims.catalogue.presets import presets
-from claims.models import Claim, Profile
+from claims.models import Claim, Profile, ProfileVersion
 from claims.plans.plan import claim_manifest
 from claims.requests.manifest_import import import_claims
 from dra.combination import combine_specs
 from dra.manifests import resource_claim, to_yaml
+from tests.claims.requests.test_import import at_least
 from tests.factories import make_profile, make_quota, make_spec, make_team
 
 pytestmark = pytest.mark.django_db
@@ -90,6 +91,18 @@ def test_what_differs_is_said_and_the_form_is_filled_with_what_is_near(sent):
         "expression: 'true'"
         in [line.text.strip() for line in found.claim.combination.lines if line.sign == "+"][-1]
     )
+
+
+def test_no_profile_with_less_memory_than_its_part_asks_for_is_in_a_near_combination(sent, slice_10):
+    spec = both(selectors=[{"cel": {"expression": at_least("40Gi")}}])
+    assert sent(spec).context["claims"][0].claim.combination is not None  # the memory of slice-10 is unknown
+    small = make_spec(device_class="mig.nvidia.com", selectors=[{"cel": {"expression": at_least("9Gi")}}])
+    ProfileVersion.objects.filter(profile=slice_10).update(spec=small)
+    assert sent(spec).context["claims"][0].claim.combination is None
+    large = make_spec(device_class="mig.nvidia.com", selectors=[{"cel": {"expression": at_least("45Gi")}}])
+    make_profile("slice-45", spec=large)
+    combination = sent(spec).context["claims"][0].claim.combination
+    assert [part.profile.slug for part in combination.parts] == ["train-80", "slice-45"]
 
 
 def test_a_constraint_over_several_profiles_is_a_difference(sent):
