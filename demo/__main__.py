@@ -8,6 +8,7 @@ from typing import IO
 from cryptography.fernet import Fernet
 
 from demo import services
+from demo.static_files import are_collected
 from demo.supervisor import ROOT, Config, DemoFailure, Stopped, Supervisor, check_port, from_environment
 
 
@@ -51,15 +52,18 @@ def bring_up(supervisor: Supervisor) -> None:
         return
     prepare = ("Tables, people, teams, profiles and quotas", "demo_prepare", *names)
     story_loaded = config.home / "story-loaded"  # exists once the story is in the database
-    if story_loaded.exists():  # the tables are there: the portal may start while they are checked
+    # The tables are there: the portal may start while they are checked. It reads the names of the static
+    # files once, so not before those of an update are collected.
+    if story_loaded.exists() and are_collected():
         wait_for_portal = services.portal(supervisor)
         supervisor.run(*prepare)
         wait_for_portal()
         return
     supervisor.run(*prepare)
     services.portal(supervisor)()
-    supervisor.run("First listing of the clusters, and the claims of the demo", "demo_story")
-    story_loaded.touch()
+    if not story_loaded.exists():
+        supervisor.run("First listing of the clusters, and the claims of the demo", "demo_story")
+        story_loaded.touch()
 
 
 def ready(supervisor: Supervisor) -> None:

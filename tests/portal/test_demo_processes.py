@@ -5,9 +5,14 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from demo import __main__ as start
+from demo import services, static_files
+from demo.supervisor import Supervisor
 from tests import patience, postgres
 from tests.demo.running import ROOT, RunningDemo
 
@@ -98,3 +103,51 @@ def test_a_dead_process_stops_the_others_with_its_name(told, tmp_path):
         assert any("web has ended with exit code" in line for line in demo.lines)
         assert [one for one in family if one.is_running() and one.status() != "zombie"] == []
     postgres.drop(postgres.own("dead_process"))
+
+
+class Recorder:
+    """A supervisor that notes what it is asked to do."""
+
+    def __init__(self, home):
+        self.config = SimpleNamespace(home=home, real=False, empty=False)
+        self.environment: dict[str, str] = {}
+        self.done: list[str] = []
+
+    def run(self, _title, command, *_names):
+        self.done.append(command)
+
+
+@pytest.mark.parametrize(
+    ("is_told", "are_collected", "order"),
+    [
+        (True, True, ["portal", "demo_prepare"]),
+        (True, False, ["demo_prepare", "portal"]),  # after an update of the stylesheet
+        (False, True, ["demo_prepare", "portal", "demo_story"]),
+    ],
+)
+def test_portal_starts_after_changed_static_files_are_collected(
+    tmp_path, monkeypatch, is_told, are_collected, order
+):
+    if is_told:
+        (tmp_path / "story-loaded").touch()
+    demo = Recorder(tmp_path)
+    for name in ("clusters", "database", "redis"):
+        monkeypatch.setattr(services, name, lambda _supervisor: lambda: None)
+    monkeypatch.setattr(services, "portal", lambda _supervisor: demo.done.append("portal") or (lambda: None))
+    monkeypatch.setattr(start, "settings_for_all", lambda _config: {})
+    monkeypatch.setattr(start, "are_collected", lambda: are_collected)
+    start.bring_up(cast("Supervisor", demo))
+    assert demo.done == order
+
+
+def test_static_files_are_collected_until_one_changes(tmp_path):
+    for folder in ("static", "staticfiles"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "uv.lock").touch()
+    style = tmp_path / "static" / "a.css"
+    style.write_text("a {}")
+    assert not static_files.are_collected(tmp_path)
+    static_files.note_collected(tmp_path)
+    assert static_files.are_collected(tmp_path)
+    style.write_text("a { color: red }")
+    assert not static_files.are_collected(tmp_path)

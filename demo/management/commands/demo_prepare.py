@@ -5,7 +5,6 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
@@ -13,6 +12,7 @@ from django.core.management.base import BaseCommand
 from core.origin import Source, came_from
 from demo.catalogue import load_catalogue
 from demo.people import PASSWORD, load_cluster, load_namespaces, load_people, load_person
+from demo.static_files import are_collected, note_collected
 from inventory.models import Cluster
 from teams.models import User
 
@@ -27,7 +27,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         came_from(Source.WEB)  # people act on pages
         call_command("migrate", verbosity=0, interactive=False)
-        self.collect_static()
+        if not are_collected():
+            call_command("collectstatic", verbosity=0, interactive=False)
+            note_collected()
         if options["empty"]:
             load_person("admin", make_password(PASSWORD))
             return
@@ -39,14 +41,3 @@ class Command(BaseCommand):
         load_catalogue(User.objects.get(username="admin"))
         for cluster in Cluster.objects.filter(name__in=options["clusters"]):
             load_namespaces(cluster)
-
-    def collect_static(self) -> None:
-        """Collect and compress the static files unless these very files were collected before."""
-        root = Path(settings.BASE_DIR)
-        files = [root / "uv.lock", *sorted((root / "static").rglob("*"))]
-        stats = [(str(path.relative_to(root)), path.stat()) for path in files if path.is_file()]
-        listing = "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats)
-        stamp = Path(settings.STATIC_ROOT) / "collected.txt"
-        if not stamp.exists() or stamp.read_text() != listing:
-            call_command("collectstatic", verbosity=0, interactive=False)
-            stamp.write_text(listing)
