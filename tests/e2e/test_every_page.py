@@ -141,6 +141,13 @@ def test_the_request_panel_follows_what_is_typed_and_works_without_javascript(pe
     plain.leaves()
 
 
+def test_figures_of_the_fleet_are_not_cut(people):
+    page = people("admin").page
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto("/fleet/")
+    assert page.locator(".dg-stats").first.evaluate("strip => strip.scrollWidth - strip.clientWidth") <= 0
+
+
 def test_letters_of_seven_partitions_have_room(people):
     page = people("admin").page
     page.goto("/fleet/?cluster=lab-2")
