@@ -6,6 +6,7 @@ from drf_spectacular.views import SpectacularAPIView
 
 from core import saved_filters
 from portal import home, search
+from portal.help import reference as help_reference
 from portal.help import views as help_views
 from portal.team_page import team_page
 from teams.views import password_reset
@@ -19,6 +20,8 @@ urlpatterns = [
     path("search/", search.search_page, name="search"),
     path("help/", help_views.help_contents, name="help"),
     path("help/terms/", help_views.terms, name="help_terms"),
+    path("help/reference/", help_reference.reference, name="help_reference"),
+    path("help/reference/<slug:name>/", help_reference.resource, name="help_resource"),
     path("help/<slug:slug>/", help_views.help_page, name="help_page"),
     path("teams/<slug:slug>/", team_page, name="team"),
     path("me/filters/", saved_filters.saved_filters, name="saved_filters"),

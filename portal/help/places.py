@@ -13,6 +13,8 @@ HELP = {
     "help": CONTENTS,
     "help_page": CONTENTS,
     "help_terms": CONTENTS,
+    "help_reference": "api",
+    "help_resource": "api",
     "account_reset_password": "account#sign-in",
     # requests and claims
     "claims:request": "request",

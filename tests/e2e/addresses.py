@@ -33,6 +33,8 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("help", "/help/"),
         ("help_terms", "/help/terms/"),
         ("help_page", "/help/claims/"),
+        ("help_reference", "/help/reference/"),
+        ("help_resource", "/help/reference/claims/"),
         ("claims:catalogue", "/catalogue/"),
         ("claims:profile", "/catalogue/train-80g/"),
         ("claims:list", "/claims/"),

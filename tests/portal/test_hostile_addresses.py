@@ -46,6 +46,7 @@ ENOUGH = {
     "api/v1/costs/": {"team": "vision"},
 }
 WITHOUT_A_ROW = [
+    "help/reference/<slug:name>/",  # a resource of the API
     "help/<slug:slug>/",  # a file of docs/user
     "logo.png",  # nobody has uploaded one
     "claims/request/dropped/<int:step>/",  # the profile asks for no condition that could leave a device out

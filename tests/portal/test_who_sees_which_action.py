@@ -299,7 +299,7 @@ READ_ONLY = {
     *("usage:claim_fragment", "teams:people", "teams:profile", "notify:notice"),
     *("inventory:fleet", "inventory:devices", "inventory:device", "inventory:nodes", "inventory:node"),
     *("inventory:cluster", "inventory:clusters", "setup:cluster_checks", "api-schema"),
-    *("help", "help_page", "help_terms"),
+    *("help", "help_page", "help_terms", "help_reference", "help_resource"),
     *("setup:person", "setup:people", "setup:teams", "team"),
 }
 
