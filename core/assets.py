@@ -40,6 +40,7 @@ CLASS_SOURCES = (
         "inventory/*.py",
         "core/glossary.py",
         "portal/help/pages.py",
+        "portal/help/reference.py",
         "portal/setup/teams.py",
     ),
     *(f"{app}/templatetags/*.py" for app in ("core", "usage")),

@@ -73,7 +73,7 @@ class ApiObject:
 
 
 @dataclass(slots=True)
-class Resource:
+class ReferencePage:
     """The operations of one tag, and the objects that they read and return."""
 
     name: str
@@ -170,7 +170,9 @@ class Drawing:
                     if self.name_of(part):
                         yield name
             elif isinstance(part, Mapping):
-                waiting += [value for value in reversed(part.values()) if isinstance(value, Mapping | list)]
+                waiting += [
+                    value for value in reversed(list(part.values())) if isinstance(value, Mapping | list)
+                ]
 
 
 def content(part: Schema) -> Schema:
@@ -185,11 +187,11 @@ def words(part: Schema) -> SafeString:
 
 
 @cache
-def resources() -> dict[str, Resource]:
+def resources() -> dict[str, ReferencePage]:
     """Return every resource of the API by its name."""
     description = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     drawing = Drawing(description)
-    found: dict[str, Resource] = {}
+    found: dict[str, ReferencePage] = {}
     mentioned: dict[str, list[Schema]] = {}
     for path, item in description["paths"].items():
         for method in METHODS:
@@ -197,7 +199,7 @@ def resources() -> dict[str, Resource]:
                 continue
             described = item[method]
             (name,) = described["tags"]
-            found.setdefault(name, Resource(name)).operations.append(
+            found.setdefault(name, ReferencePage(name)).operations.append(
                 drawing.operation(path, method, described)
             )
             answers = [content(answer) for status, answer in described["responses"].items() if status < "400"]
