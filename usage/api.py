@@ -155,7 +155,8 @@ class RateIn(Input):
     valid_from = serializers.DateTimeField()
 
 
-RANGE = OpenApiParameter("range", str, enum=[str(time_range) for time_range in Range], default=str(Range.DAY))
+RANGES = [str(time_range) for time_range in Range if time_range is not Range.OWN]
+RANGE = OpenApiParameter("range", str, enum=RANGES, default=str(Range.DAY))
 TEAM = OpenApiParameter("team", str, required=True, description="Slug of the team.")
 MONTH = OpenApiParameter(
     "month", str, description="Such as 2026-11, in your time zone. This month by default."
@@ -172,8 +173,8 @@ class ClaimUsageView(APIView):
         """Utilization, memory and power of a claim over a range; null is not measured, never 0."""
         claim = claim_for(request, claim_id)
         text = request.query_params.get("range", str(Range.DAY))
-        if text not in Range:
-            raise Invalid(f"A range is one of {', '.join(Range)}; “{text[:20]}” was sent.")
+        if text not in RANGES:
+            raise Invalid(f"A range is one of {', '.join(RANGES)}; “{text[:20]}” was sent.")
         now = timezone.now()
         allocations = claim_allocations(claim)
         series = claim_series(claim, Range(text), allocations=allocations, now=now)

@@ -210,13 +210,25 @@ GROUP BY bin, driver, pool, device ORDER BY bin, device
 
 
 class Range(StrEnum):
+    """`TODAY` and `MONTH` begin at midnight in the reader's zone; `OWN` has bounds of its own."""
+
     HOUR = "1h"
+    TODAY = "today"
     DAY = "24h"
     WEEK = "7d"
+    DAYS_30 = "30d"
+    MONTH = "month"
     LIFE = "life"
+    OWN = "own"
 
 
-SPANS = {Range.HOUR: timedelta(hours=1), Range.DAY: timedelta(days=1), Range.WEEK: timedelta(days=7)}
+SPANS = {
+    Range.HOUR: timedelta(hours=1),
+    Range.DAY: timedelta(days=1),
+    Range.WEEK: timedelta(days=7),
+    Range.DAYS_30: timedelta(days=30),
+}
+Bounds = tuple[datetime, datetime]
 
 
 class Presence(StrEnum):
@@ -280,20 +292,39 @@ def step_for(span: timedelta) -> timedelta:
 
 
 def bounds(
-    claim: Claim, time_range: Range, allocations: list[Allocation], now: datetime
-) -> tuple[datetime, datetime]:
-    """Return start and end. The graph of a claim that holds no device any more ends with its last one."""
+    claim: Claim, time_range: Range, allocations: list[Allocation], now: datetime, own: Bounds | None = None
+) -> Bounds:
+    """
+    Return start and end, within the time in which the claim held devices.
+
+    Of a claim that holds none any more a range of a length ends with its last one.
+    """
     ends = [allocation.ended_at for allocation in allocations]
     end = max((ended_at for ended_at in ends if ended_at), default=now) if None not in ends else now
     begin = min((allocation.started_at for allocation in allocations), default=claim.created_at)
-    return (begin, end) if time_range is Range.LIFE else (max(end - SPANS[time_range], begin), end)
+    if time_range is Range.LIFE:
+        return begin, end
+    if time_range in SPANS:
+        return max(end - SPANS[time_range], begin), end
+    midnight = timezone.localtime(now).replace(hour=0, minute=0, second=0, microsecond=0)
+    first = midnight.replace(day=1) if time_range is Range.MONTH else midnight
+    start, stop = own if time_range is Range.OWN and own else (first, now)
+    return min(max(start, begin), end), max(min(stop, end), begin)
 
 
 def claim_series(
-    claim: Claim, time_range: Range, *, allocations: list[Allocation], now: datetime
+    claim: Claim,
+    time_range: Range,
+    *,
+    allocations: list[Allocation],
+    now: datetime,
+    own: Bounds | None = None,
 ) -> UsageSeries:
-    """Return the measurements of a claim, in one query. `allocations` are all of its allocations."""
-    begin, end = bounds(claim, time_range, allocations, now)
+    """
+    Return the measurements of a claim, in one query. `allocations` are all of its allocations, `own` the
+    bounds of `Range.OWN`.
+    """
+    begin, end = bounds(claim, time_range, allocations, now, own)
     step = step_for(end - begin)
     start = EPOCH + (begin - EPOCH) // step * step
     points: dict[datetime, Point] = {}

@@ -7,20 +7,24 @@ read rates; platform admins change them.
 
 import csv
 from collections.abc import Iterator
+from datetime import datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
+from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.models import Claim
 from core.errors import PortalError
 from core.listing import Echo, csv_response, escape_formula, wants_csv
+from core.times import FIRST_YEAR, LAST_YEAR
 from teams.access import is_platform_admin, team_for, user_of
 from teams.sessions import installation_for
 from usage.forms import RateForm
@@ -28,10 +32,35 @@ from usage.models import Collection, Rate
 from usage.rates import RateCard
 from usage.reports import CostReport, Month, active_zone, claim_allocations, claim_cost, report
 from usage.services import remove_rate, require_admin, save_rate
-from usage.telemetry import Range, UsageSeries, chart_data, claim_series, current_utilization
+from usage.telemetry import Bounds, Range, UsageSeries, chart_data, claim_series, current_utilization
 
 MAX_ROWS = 100  # of a table of the month; the CSV has all
-TABS = ((Range.HOUR, "1 h"), (Range.DAY, "24 h"), (Range.WEEK, "7 d"), (Range.LIFE, "Life"))
+TABS = (
+    *((Range.HOUR, "1 h"), (Range.TODAY, "Today"), (Range.DAY, "24 h"), (Range.WEEK, "7 d")),
+    *((Range.DAYS_30, "30 d"), (Range.MONTH, "Month"), (Range.LIFE, "Life")),
+)
+
+
+class OwnRange(forms.Form):
+    """Days in the reader's zone, both included."""
+
+    since = forms.DateField(label="From", widget=forms.DateInput({"type": "date"}))
+    until = forms.DateField(label="To", widget=forms.DateInput({"type": "date"}))
+
+    def clean(self) -> dict[str, Any]:
+        since, until = self.cleaned_data.get("since"), self.cleaned_data.get("until")
+        for name, day in (("since", since), ("until", until)):
+            if day and not FIRST_YEAR < day.year < LAST_YEAR:
+                self.add_error(name, f"A date lies between {FIRST_YEAR + 1} and {LAST_YEAR - 1}.")
+        if since and until and since > until:
+            self.add_error("until", "The range ends before it begins.")
+        return self.cleaned_data
+
+    @property
+    def bounds(self) -> Bounds:
+        since, until = self.cleaned_data["since"], self.cleaned_data["until"] + timedelta(days=1)
+        start, end = (timezone.make_aware(datetime.combine(day, time())) for day in (since, until))
+        return start, end
 
 
 @require_safe
@@ -41,17 +70,25 @@ def fragment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = get_object_or_404(claims, pk=claim_id)
     text = request.GET.get("range", "")
     time_range = Range(text) if text in Range else Range.DAY
+    form = OwnRange(request.GET if time_range is Range.OWN else None)
+    if time_range is Range.OWN and not form.is_valid():
+        time_range = Range.DAY
     template = "usage/claim.html#panel" if request.headers.get("HX-Request") else "usage/claim.html"
-    response = render(request, template, usage_context(claim, time_range))
+    response = render(request, template, usage_context(claim, time_range, form))
     patch_vary_headers(response, ["HX-Request"])
     return response
 
 
-def usage_context(claim: Claim, time_range: Range) -> dict[str, Any]:
+def usage_context(claim: Claim, time_range: Range, form: OwnRange | None = None) -> dict[str, Any]:
     """Return the context of the panel, in four queries for any number of devices and days."""
     now = timezone.now()
     allocations = claim_allocations(claim)
-    series = claim_series(claim, time_range, allocations=allocations, now=now)
+    form = form or OwnRange()
+    own = form.bounds if time_range is Range.OWN else None
+    series = claim_series(claim, time_range, allocations=allocations, now=now, own=own)
+    query = {"range": str(time_range)}
+    if own:
+        query |= {day: str(form.cleaned_data[day]) for day in form.fields}
     holding = {allocation.claim_id for allocation in allocations if allocation.ended_at is None}
     return {
         "claim": claim,
@@ -60,6 +97,8 @@ def usage_context(claim: Claim, time_range: Range) -> dict[str, Any]:
         "rows": table_rows(series),
         "width": 3 + (len(series.devices) if len(series.devices) > 1 else 0),
         "ranges": TABS,
+        "own_range": form,
+        "range_query": urlencode(query),
         "claim_cost": claim_cost(claim, allocations, RateCard.load(), now=now),
         "utilization": current_utilization([claim], now=now, holding=holding)[claim.pk],
         "collection": Collection.objects.filter(cluster=claim.cluster_id).first(),

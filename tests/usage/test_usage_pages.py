@@ -3,6 +3,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from io import StringIO
+from zoneinfo import ZoneInfo
 
 import pytest
 import time_machine
@@ -83,13 +84,57 @@ def test_the_graph_has_gaps_where_nothing_was_measured(as_alice, claim):
     assert data["step"] == 300
 
 
-@pytest.mark.parametrize("wanted", ["1h", "24h", "7d", "life", "", "century"])
+@pytest.mark.parametrize("wanted", ["1h", "today", "24h", "7d", "30d", "month", "life", "", "century"])
 def test_every_range_works_and_an_unknown_one_is_a_day(as_alice, claim, wanted):
     measure(hold(claim, NOON - timedelta(days=3)), NOON - FIVE, [0.5])
     response = as_alice.get(fragment(claim, range=wanted))
     assert response.status_code == 200
-    expected = wanted if wanted in ("1h", "24h", "7d", "life") else "24h"
+    expected = "24h" if wanted in ("", "century") else wanted
     assert response.context["series"].range == expected
+
+
+def test_today_and_month_begin_at_midnight_in_the_readers_zone(as_alice, claim, alice):
+    alice.timezone = "Asia/Tokyo"
+    alice.save(update_fields=["timezone"])
+    measure(hold(claim, NOON - timedelta(days=90)), NOON - FIVE, [0.5])
+    midnight = NOON.astimezone(ZoneInfo("Asia/Tokyo")).replace(hour=0, minute=0)
+    for wanted, start in (("today", midnight), ("month", midnight.replace(day=1))):
+        series = as_alice.get(fragment(claim, range=wanted)).context["series"]
+        assert series.start <= start < series.start + series.step, wanted
+
+
+def test_an_own_range_shows_its_days_and_stays_while_the_panel_polls(as_alice, claim):
+    measure(hold(claim, NOON - timedelta(days=9)), NOON - timedelta(days=3), [0.5])
+    first, last = ((NOON - timedelta(days=days)).date() for days in (4, 2))
+    page = as_alice.get(fragment(claim, range="own", since=first, until=last))
+    series = page.context["series"]
+    assert series.range == "own"
+    assert (series.end - series.start).days == 3
+    assert series.start.date() == first
+    assert series.is_measured
+    assert f"range=own&amp;since={first}&amp;until={last}" in page.text
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "sentence"),
+    [
+        ("2026-11-20", "2026-11-19", "The range ends before it begins."),
+        ("", "2026-11-19", "This field is required."),
+        ("x", "2026-11-19", "Enter a valid date."),
+        ("0001-01-01", "9999-12-31", "A date lies between"),
+    ],
+)
+def test_an_own_range_that_makes_no_sense_is_a_day_with_the_reason(as_alice, claim, since, until, sentence):
+    hold(claim, NOON - timedelta(days=9))
+    page = as_alice.get(fragment(claim, range="own", since=since, until=until))
+    assert page.context["series"].range == "24h"
+    assert sentence in page.text
+
+
+def test_an_own_range_in_which_nothing_was_held_is_empty(as_alice, claim):
+    hold(claim, NOON - timedelta(days=3))
+    page = as_alice.get(fragment(claim, range="own", since="2020-01-01", until="2020-01-02"))
+    assert not page.context["series"].is_measured
 
 
 def test_panel_polls_every_minute_while_devices_are_held(as_alice, claim):

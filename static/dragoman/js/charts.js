@@ -57,6 +57,8 @@ const clock = () => {
   const format = new Intl.DateTimeFormat(root.lang, { timeZone: root.dataset.zone, ...PARTS });
   return (seconds) => Object.fromEntries(format.formatToParts(seconds * 1000).map(({ type, value }) => [type, value]));
 };
+const numbers = new Intl.NumberFormat(root.lang, { maximumFractionDigits: 2 });
+const amount = (value, unit) => `${numbers.format(value)} ${unit}`.trim();
 const day = ({ day, month }) => `${day} ${month}`;
 const hour = ({ hour, minute }) => `${hour}:${minute}`;
 
@@ -66,7 +68,7 @@ const axes = (unit) => {
   const times = (_, splits) => splits.map(parts).map(splits.at(-1) - splits[0] > 2 * 86400 ? day : hour);
   return [
     { stroke: text, font, grid: { show: false }, ticks: { show: false }, size: 26, space: 90, values: times },
-    { stroke: text, font, grid: { stroke: grid, width: 1 }, ticks: { show: false }, size: 62, space: 38, values: (_, splits) => splits.map((value) => `${value} ${unit}`) },
+    { stroke: text, font, grid: { stroke: grid, width: 1 }, ticks: { show: false }, size: 62, space: 38, values: (_, splits) => splits.map((value) => amount(value, unit)) },
   ];
 };
 
@@ -81,7 +83,7 @@ const buildSeries = (lines, limit, unit) => {
     points: { show: false },
     spanGaps: false,
   }));
-  if (limit) list.push({ label: `${limit} ${unit}`, stroke: token("--dg-text-3"), width: 1.5, dash: [5, 4], points: { show: false } });
+  if (limit) list.push({ label: amount(limit, unit), stroke: token("--dg-text-3"), width: 1.5, dash: [5, 4], points: { show: false } });
   return list;
 };
 
@@ -111,7 +113,7 @@ const tip = (host, x, lines, unit) => {
     const { idx, left } = plot.cursor;
     box.hidden = idx === null || idx === undefined || left < 0;
     if (box.hidden) return;
-    const values = lines.map(({ label, values }) => `${label ? `${label} ` : ""}${values[idx] === null ? "–" : `${values[idx]} ${unit}`}`);
+    const values = lines.map(({ label, values }) => `${label ? `${label} ` : ""}${values[idx] === null ? "–" : amount(values[idx], unit)}`);
     box.textContent = [when(x[idx]), ...values].join(" · ");
     const middle = plot.bbox.left / devicePixelRatio + left;
     box.style.left = `${Math.min(Math.max(middle - box.offsetWidth / 2, 0), host.clientWidth - box.offsetWidth)}px`;
@@ -127,12 +129,43 @@ const zoom = (host, x) => {
   button.hidden = true;
   host.append(button);
   button.addEventListener("click", () => {
-    for (const [other, plot] of drawn) if (other.dataset.from === host.dataset.from) plot.setScale("x", { min: x[0], max: x.at(-1) });
+    for (const plot of together(host)) plot.setScale("x", { min: x[0], max: x.at(-1) });
   });
   return (plot, key) => {
     const { min, max } = plot.scales.x;
     if (key === "x" && min !== null) button.hidden = min <= x[0] && max >= x.at(-1);
   };
+};
+
+// All plots of the same data.
+const together = (host) => [...drawn].filter(([other]) => other.dataset.from === host.dataset.from).map(([, plot]) => plot);
+
+// The keyboard does what the mouse does: arrows move the cursor (with Shift by ten), + and - zoom around it, Escape shows all.
+const byKeyboard = (host) => {
+  host.tabIndex = 0;
+  host.setAttribute("role", "group");
+  host.setAttribute("aria-label", `${host.dataset.label ?? host.dataset.plot}: arrow keys read values, + and - zoom, Escape shows everything`);
+  if (host.dataset.keys) return;
+  host.dataset.keys = "1";
+  host.addEventListener("keydown", (event) => {
+    const plot = drawn.get(host);
+    if (!plot || event.target !== host || event.ctrlKey || event.metaKey || event.altKey) return;
+    const x = plot.data[0], { min, max } = plot.scales.x, last = x.length - 1;
+    const shown = plot.cursor.idx ?? (event.key === "ArrowLeft" ? last + 1 : -1);
+    const moves = { ArrowLeft: -1, ArrowRight: 1, Home: -x.length, End: x.length }, factor = { "+": 0.5, "=": 0.5, "-": 2 }[event.key];
+    if (event.key in moves) {
+      const first = x.findIndex((at) => at >= min), end = x.findLastIndex((at) => at <= max);
+      const index = Math.min(Math.max(shown + moves[event.key] * (event.shiftKey ? 10 : 1), first), end);
+      host.querySelector(".dg-plottip")?.setAttribute("aria-live", "polite");
+      for (const other of together(host)) other.setCursor({ left: other.valToPos(x[index], "x"), top: other.over.clientHeight / 2 }, true, false);
+    } else if (factor) {
+      const middle = x[plot.cursor.idx] ?? (min + max) / 2, half = Math.max((max - min) * factor / 2, x[1] - x[0]);
+      for (const other of together(host)) other.setScale("x", { min: Math.max(middle - half, x[0]), max: Math.min(middle + half, x[last]) });
+    } else if (event.key === "Escape") {
+      for (const other of together(host)) other.setScale("x", { min: x[0], max: x[last] });
+    } else return;
+    event.preventDefault();
+  });
 };
 
 const draw = (host) => {
@@ -144,7 +177,7 @@ const draw = (host) => {
   const limit = defaults.limit ? data.limit : null;
   const columns = lines.map((line) => line.values);
   host.replaceChildren();
-  host.setAttribute("aria-hidden", "true");
+  byKeyboard(host);
   legend(host, lines);
   const follow = tip(host, data.x, lines, unit);
   const plot = new uPlot({
