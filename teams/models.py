@@ -202,7 +202,7 @@ class ApiToken(models.Model):
         return f"{self.start}… {self.title}"
 
 
-class Change(models.Model):
+class RecordedChange(models.Model):
     """
     Who changed what, from where: an entry of the record, which is only ever added to.
 
@@ -247,7 +247,7 @@ def record_change(
 ) -> None:
     """Record who changed an object and what, "limit 8 → 12", with `values` of (what, before, after)."""
     origin = current_origin(by=by)
-    Change.objects.create(
+    RecordedChange.objects.create(
         by_id=by.pk if by else None,
         team_id=of.pk if isinstance(of, Team) else getattr(of, "team_id", None),
         kind=of._meta.model_name or "",
@@ -261,7 +261,7 @@ def record_change(
     )
 
 
-def recorded_changes(of: models.Model) -> models.QuerySet[Change]:
+def recorded_changes(of: models.Model) -> models.QuerySet[RecordedChange]:
     """Return the changes of an object with their authors, newest first."""
-    entries = Change.objects.filter(kind=of._meta.model_name, object_id=str(of.pk))
+    entries = RecordedChange.objects.filter(kind=of._meta.model_name, object_id=str(of.pk))
     return entries.select_related("by").order_by("-at", "-pk")

@@ -13,7 +13,7 @@ from core.inputs import MAX_ROWS, Input
 from core.origin import Source
 from core.schema import refuses
 from core.times import require_date
-from portal.activity.entries import ACTIONS, Entry, Filter, Position, Value, read_entries
+from portal.activity.entries import ACTIONS, ActivityEntry, Filter, Position, Value, read_entries
 from teams.access import is_platform_admin, team_for, user_of
 
 PAGE = 50
@@ -43,7 +43,7 @@ class ValueOut(serializers.Serializer[Value]):
     after = serializers.CharField()
 
 
-class EntryOut(serializers.Serializer[Entry]):
+class EntryOut(serializers.Serializer[ActivityEntry]):
     id = serializers.CharField()
     at = serializers.DateTimeField()
     who = serializers.CharField(help_text="A person, “The portal” or “Kubernetes”.")

@@ -1,5 +1,5 @@
 """
-Entries of the record, newest first: the histories of claims (`Transition`) and all other changes (`Change`).
+Entries of the record, newest first: histories of claims (`Transition`), and all else (`RecordedChange`).
 
 Both tables are only ever added to, and each has an index by team and time. A page reads as many rows of each
 as it shows, beginning where the page before it ended, and merges them; no row is counted or sorted over all
@@ -22,7 +22,7 @@ from claims.models import Transition
 from claims.states import LOOK, ClaimState
 from core.errors import Invalid
 from core.origin import Source
-from teams.models import Change, User
+from teams.models import RecordedChange, User
 
 S = ClaimState
 CLAIM, CHANGE = "t", "c"  # how ids of entries begin; of entries at the same time those of claims come first
@@ -157,7 +157,7 @@ class Value(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ActivityEntry:
     """
     One entry. `place` is the title of a token or a cluster.
 
@@ -229,7 +229,7 @@ class Filter:
         return found
 
     def changes(self) -> Q | None:
-        """Return the condition on `Change`, None for none of them."""
+        """Return the condition on `RecordedChange`, None for none of them."""
         action = ACTIONS.get(self.action)
         if self.entry:
             table, key = parse_id(self.entry) or (None, None)
@@ -250,7 +250,7 @@ def people_named(text: str) -> QuerySet[User, Any]:
     return User.objects.filter(Q(username__iexact=text) | by_name).values("pk")
 
 
-def read_entries(chosen: Filter, *, limit: int, before: Position | None = None) -> list[Entry]:
+def read_entries(chosen: Filter, *, limit: int, before: Position | None = None) -> list[ActivityEntry]:
     """Return up to `limit` entries, newest first, that are older than `before`; two queries."""
     tables = ((CLAIM, chosen.transitions(), _transitions), (CHANGE, chosen.changes(), _changes))
     read = [
@@ -262,7 +262,7 @@ def read_entries(chosen: Filter, *, limit: int, before: Position | None = None) 
     return [entry for entry, _number in zip(merged, range(limit), strict=False)]
 
 
-def all_entries(chosen: Filter) -> Iterator[Entry]:
+def all_entries(chosen: Filter) -> Iterator[ActivityEntry]:
     """Yield all entries, newest first, in chunks that continue where the one before ended."""
     before = None
     while entries := read_entries(chosen, limit=CHUNK, before=before):
@@ -289,7 +289,7 @@ CHANGE_FIELDS = (
 )
 
 
-def _transitions(condition: Q, limit: int) -> list[Entry]:
+def _transitions(condition: Q, limit: int) -> list[ActivityEntry]:
     rows = Transition.objects.filter(condition).order_by("-at", "-pk").values_list(*TRANSITION_FIELDS)
     return [_of_claim(*row) for row in rows[:limit]]
 
@@ -310,7 +310,7 @@ def _of_claim(  # noqa: PLR0913 - the fields of a row
     name: str,
     cluster: str,
     team: str,
-) -> Entry:
+) -> ActivityEntry:
     moved = old != new
     icon, verb = LOOK[new][1], VERBS[S(new)]
     if not old:
@@ -321,7 +321,7 @@ def _of_claim(  # noqa: PLR0913 - the fields of a row
         verb = "took the devices back"
     if old and moved:
         values = [["State", S(old).label, S(new).label], *values]
-    return Entry(
+    return ActivityEntry(
         position=Position(at, CLAIM, pk),
         by=_label(username, first_name, last_name),
         icon=icon,
@@ -336,8 +336,8 @@ def _of_claim(  # noqa: PLR0913 - the fields of a row
     )
 
 
-def _changes(condition: Q, limit: int) -> list[Entry]:
-    rows = Change.objects.filter(condition).order_by("-at", "-pk").values_list(*CHANGE_FIELDS)
+def _changes(condition: Q, limit: int) -> list[ActivityEntry]:
+    rows = RecordedChange.objects.filter(condition).order_by("-at", "-pk").values_list(*CHANGE_FIELDS)
     return [_of_change(*row) for row in rows[:limit]]
 
 
@@ -356,11 +356,11 @@ def _of_change(
     text: str,
     reason: str,
     team: str | None,
-) -> Entry:
+) -> ActivityEntry:
     icon, thing = KINDS.get(kind, ("edit", "an object"))
     begin = text.partition(" ")[0].rstrip(":,")
     verb = begin if begin in DOING else "changed"
-    return Entry(
+    return ActivityEntry(
         position=Position(at, CHANGE, pk),
         by=_label(username, first_name, last_name),
         icon=icon,

@@ -20,7 +20,7 @@ from core.times import FIRST_YEAR, LAST_YEAR, local_text
 from portal.activity.entries import (
     ACTIONS,
     OF_PLATFORM,
-    Entry,
+    ActivityEntry,
     Filter,
     Position,
     all_entries,
@@ -178,7 +178,7 @@ CSV_HEADS = (
 )
 
 
-def csv_cells(entry: Entry) -> list[object]:
+def csv_cells(entry: ActivityEntry) -> list[object]:
     return [
         timezone.localtime(entry.at).isoformat(timespec="seconds"),
         entry.who,

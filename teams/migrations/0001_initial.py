@@ -129,7 +129,7 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'member', 'lead', 'owner'])), name='membership_role_known'),
         ),
         migrations.CreateModel(
-            name='Change',
+            name='RecordedChange',
             fields=[
                 ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('at', models.DateTimeField(default=django.utils.timezone.now)),

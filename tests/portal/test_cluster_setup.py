@@ -16,7 +16,7 @@ from cluster.credentials import Credentials, seal, unseal
 from cluster.protocol import Unreachable
 from inventory import clusters
 from inventory.models import Cluster
-from teams.models import Change
+from teams.models import RecordedChange
 from tests.factories import make_claim, make_cluster, make_team, make_user
 from tests.fakes import FakeGateway
 from usage import collect
@@ -65,7 +65,7 @@ def fra(gateway):
 
 
 def changes():
-    return list(Change.objects.order_by("-at").values_list("by__username", "name", "text"))
+    return list(RecordedChange.objects.order_by("-at").values_list("by__username", "name", "text"))
 
 
 def everything_stored() -> str:

@@ -14,7 +14,7 @@ from inventory.models import Cluster, DeviceClass
 from notify import mail as notify_mail
 from portal.setup.installation import setup_of
 from teams.invitations import invite
-from teams.models import Change, User
+from teams.models import RecordedChange, User
 from teams.zones import zone_for
 from tests.factories import make_cluster, make_profile, make_quota, make_team, make_user
 
@@ -123,7 +123,7 @@ def test_name_and_logo_are_shown_on_every_page_and_at_sign_in(as_root, client, r
     client.force_login(root)
     page = client.get("/settings/")
     assert "name Dragoman → Helix GPU, currency EUR → USD, timezone none → Asia/Tokyo, logo" in page.text
-    assert Change.objects.count() == 1  # the second time nothing changed
+    assert RecordedChange.objects.count() == 1  # the second time nothing changed
     client.post("/settings/", {**ABOUT, "removes_logo": "on"})
     assert client.get(address).status_code == 404
     assert "/logo.png" not in client.get("/me/").text

@@ -20,7 +20,7 @@ from core.errors import Conflict, Forbidden, Invalid
 from inventory.models import Freshness, Namespace
 from portal.setup.teams import COLUMNS
 from teams.invitations import invite
-from teams.models import Change, Membership, Role, Team
+from teams.models import Membership, RecordedChange, Role, Team
 from teams.services import add_member
 from tests.factories import make_claim, make_cluster, make_quota, make_team, make_user
 
@@ -49,7 +49,7 @@ def fra():
 
 
 def changes():
-    return list(Change.objects.order_by("at").values_list("name", "text"))
+    return list(RecordedChange.objects.order_by("at").values_list("name", "text"))
 
 
 def test_team_is_created_with_owner_and_namespace(as_root, fra):

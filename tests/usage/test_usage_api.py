@@ -105,7 +105,7 @@ def test_usage_and_cost_are_read_only_and_for_the_team(client, claim, eve, bob, 
     [
         ("costs", "Name the team"),
         ("costs?team=vision&month=never", "A month is written"),
-        ("{claim}?range=1y", "A range is one of 1h, 24h, 7d, life; “1y” was sent."),
+        ("{claim}?range=1y", "A range is one of 1h, today, 24h, 7d, 30d, month, life; “1y” was sent."),
         ("{claim}?range=abcdefghijklmnopqrstuvw", "“abcdefghijklmnopqrst” was sent."),
     ],
 )
