@@ -73,8 +73,9 @@ def fragment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     form = OwnRange(request.GET if time_range is Range.OWN else None)
     if time_range is Range.OWN and not form.is_valid():
         time_range = Range.DAY
-    template = "usage/claim.html#panel" if request.headers.get("HX-Request") else "usage/claim.html"
-    response = render(request, template, usage_context(claim, time_range, form))
+    in_page = bool(request.headers.get("HX-Request"))  # whose head has the cost
+    template = "usage/claim.html#panel" if in_page else "usage/claim.html"
+    response = render(request, template, usage_context(claim, time_range, form) | {"in_page": in_page})
     patch_vary_headers(response, ["HX-Request"])
     return response
 

@@ -63,9 +63,9 @@ class KeyFigure:
 
 
 def key_figures(facts: Facts) -> list[KeyFigure]:
-    """Return the four figures of every claim: state, end, size, devices held."""
+    """Return the figures of every claim: state, end, size, and of one that holds devices these."""
     claim = facts.claim
-    return [state_figure(claim), end_figure(claim), size_figure(claim), held_figure(facts)]
+    return [state_figure(claim), end_figure(claim), size_figure(facts)]
 
 
 def state_figure(claim: Claim) -> KeyFigure:
@@ -99,19 +99,17 @@ def release_end(claim: Claim) -> str:
     return format_html("pods are evicted {when}", when=at(claim.evict_at))
 
 
-def size_figure(claim: Claim) -> KeyFigure:
+def size_figure(facts: Facts) -> KeyFigure:
+    """Return how many devices were requested, and below it what is held now."""
+    claim, held = facts.claim, [row.allocation for row in facts.held if row.allocation.product]
+    value = str(claim.devices)
     if claim.delivery == Delivery.TEMPLATE:
-        return KeyFigure(
-            "Devices", str(claim.devices), f"per pod, up to {counted(claim.parallel, 'pod')} at once"
-        )
-    return KeyFigure("Devices", str(claim.devices), "named claim, shared by its pods")
-
-
-def held_figure(facts: Facts) -> KeyFigure:
-    held = [row.allocation for row in facts.held if row.allocation.product]
+        value = f"{claim.devices} per pod"
     products = sorted({f"{row.product} {row.part if row.share_id else ''}".strip() for row in held})
-    sub = ", ".join(products) if facts.held else "nothing is billed"
-    return KeyFigure("Held now", str(len(facts.held)), sub)
+    sub = f"{len(facts.held)} held now" if facts.held else "none held, nothing is billed"
+    if claim.delivery == Delivery.TEMPLATE:
+        sub = f"up to {counted(claim.parallel, 'pod')} at once, {sub}"
+    return KeyFigure("Devices", value, ": ".join(filter(None, (sub, ", ".join(products)))))
 
 
 def lifecycle_context(facts: Facts, user: User) -> dict[str, Any]:

@@ -134,3 +134,28 @@ def test_the_buttons_of_a_decision_are_in_sight_and_cover_no_note(people, height
         field, button = note.bounding_box(), approve.bounding_box()
         assert field["y"] + field["height"] <= button["y"]
         assert 0 < button["y"] + button["height"] <= height
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_buttons_cover_neither_the_note_nor_the_changes(people, width, height):
+    mira, aylin = people("engineer"), people("lead")
+    name = f"clear-{width}"
+    mira.ask("train-80g", name, devices=2)
+    page = aylin.page
+    page.set_viewport_size({"width": width, "height": height})
+    aylin.opens_request(name)
+    approve = page.get_by_role("button", name=re.compile("^Approve"))
+
+    def is_above(field, button) -> bool:
+        field.scroll_into_view_if_needed()
+        field.focus()
+        box, bar = field.bounding_box(), button.bounding_box()
+        return box["y"] >= 0 and box["y"] + box["height"] <= min(bar["y"], height)
+
+    assert is_above(page.get_by_label(re.compile("^Note")), approve)
+    page.get_by_role("link", name="With changes…").click()
+    devices = page.get_by_label("Devices per claim")
+    expect(devices).to_have_value("2")
+    expect(page.locator("#id_duration")).to_have_value(re.compile(r"\d"))
+    approve = page.get_by_role("button", name="Approve with these changes")
+    assert all(is_above(field, approve) for field in (devices, page.locator("#id_note")))

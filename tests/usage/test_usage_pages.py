@@ -42,8 +42,19 @@ def test_the_panel_shows_use_cost_price_and_projection(as_alice, claim):
     measure(held, NOON - 6 * FIVE, [0.5, 0.6, None, 0.7, 0.8, 0.78])
     page = as_alice.get(fragment(claim), headers={"HX-Request": "true"}).content.decode()
     assert not page.lstrip().startswith("<!doctype")
-    for said in ("In use 78 %", "€2.90", "€29.00", "€58.00", "no telemetry", "Show as table"):
+    for said in ("In use 78 %", "no telemetry", "Show as table"):
         assert said in page
+    head = as_alice.get(reverse("claims:detail", args=[claim.pk])).content.decode()
+    for amount in ("€2.90", "€29.00", "€58.00"):
+        assert amount in head
+        assert amount not in page  # which is part of the same page
+
+
+def test_head_of_a_claim_that_held_nothing_names_no_cost(as_alice, claim):
+    price("2.9")
+    head = as_alice.get(reverse("claims:detail", args=[claim.pk])).content.decode()
+    assert "Cost so far" not in head
+    assert "none held, nothing is billed" in head
 
 
 def test_claim_in_grace_has_no_projection(as_alice, claim):

@@ -16,11 +16,12 @@ from django.utils.safestring import SafeString
 
 from claims.catalogue import views
 from claims.catalogue.views import Card
+from claims.models import Claim
 from core import times
 from core.text import DASH, money
 from usage.cost import Cost, cost_text
 from usage.rates import PricedPart, Prices, RateCard, device_prices
-from usage.reports import CostRow
+from usage.reports import ClaimCost, CostRow, claim_allocations, claim_cost
 
 SMALL = Decimal("0.1")  # below it cents are too coarse for a price per hour
 
@@ -85,6 +86,12 @@ def rate_card(context: Context) -> RateCard:
     if request is not None:
         request.rate_card = card
     return card
+
+
+@register.simple_tag(takes_context=True)
+def cost_of_claim(context: Context, claim: Claim) -> ClaimCost:
+    """Return what a claim costs, from all its allocations and the rates; two queries."""
+    return claim_cost(claim, claim_allocations(claim), rate_card(context), now=timezone.now())
 
 
 @register.simple_tag

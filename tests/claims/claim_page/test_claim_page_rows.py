@@ -72,17 +72,14 @@ def test_key_figures_of_running_claim(make, alice, noon):
     assert "2 h" in found[0][1]
     assert found[1:] == [
         ("Ends", str(ago(END)), str(at(END))),
-        ("Devices", "2", "named claim, shared by its pods"),
-        ("Held now", "3", "A100, H100"),
+        ("Devices", "2", "3 held now: A100, H100"),
     ]
 
 
-@pytest.mark.parametrize(
-    ("parallel", "sub"), [(1, "per pod, up to 1 pod at once"), (3, "per pod, up to 3 pods at once")]
-)
+@pytest.mark.parametrize(("parallel", "sub"), [(1, "up to 1 pod at once"), (3, "up to 3 pods at once")])
 def test_size_of_template_is_per_pod(make, alice, parallel, sub):
     claim = make(devices=2, parallel=parallel, delivery="template")
-    assert figures(claim, alice)[2:] == [("Devices", "2", sub), ("Held now", "0", "nothing is billed")]
+    assert figures(claim, alice)[2:] == [("Devices", "2 per pod", f"{sub}, none held, nothing is billed")]
 
 
 def test_end_figure_depends_on_state(make, alice, noon, vision, fra):
