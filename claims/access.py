@@ -9,12 +9,23 @@ from typing import Any, cast
 from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
+from django.contrib.postgres.expressions import ArraySubquery
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, OuterRef, Prefetch, QuerySet, prefetch_related_objects
+from django.db.models import (
+    CharField,
+    Exists,
+    F,
+    OuterRef,
+    Prefetch,
+    QuerySet,
+    Value,
+    prefetch_related_objects,
+)
+from django.db.models.functions import Cast, Concat
 from django.http import Http404, HttpRequest
 from django.urls import reverse
 
-from claims.models import Alternative, Claim, Comment, Extension, TeamNamespace
+from claims.models import Alternative, Claim, ClaimCharge, Comment, Extension, TeamNamespace
 from claims.states import RUNNING
 from core.errors import Conflict, Forbidden
 from core.inputs import valid_ids
@@ -89,7 +100,8 @@ def visible_claim(request: HttpRequest, claim_id: UUID) -> Claim:
     """
     Return the claim with the related rows that its page shows; 404 for a user outside its team.
 
-    `has_alternatives`, `has_comments`, `has_extensions` and `has_successors` say whether it had such rows.
+    `has_alternatives`, `has_comments`, `has_extensions` and `has_successors` say whether it had such rows;
+    `charged` has its charge per device class, as "2 × gpu.nvidia.com".
     """
     user = user_of(request)
     claims = _visible_claims(is_admin=user.is_superuser).objects(claim_id, user.pk)
@@ -111,6 +123,10 @@ def _visible_claims(*, is_admin: bool) -> PreparedObjects[Claim]:
     def rows(claim_id: UUID, person: UUID) -> QuerySet[Claim]:
         claims = Claim.objects.visible_to(User(pk=person, is_superuser=is_admin)).filter(pk=claim_id)
         related = "team", "cluster", "profile_version__profile", "requested_by", "decided_by", "replaces"
+        text = Concat(Cast("devices", CharField()), Value(" × "), F("device_class"), output_field=CharField())
+        charges = (
+            ClaimCharge.objects.filter(claim=OuterRef("pk")).order_by("device_class").annotate(text=text)
+        )
         return (
             claims.order_by()
             .select_related(*related)
@@ -119,6 +135,7 @@ def _visible_claims(*, is_admin: bool) -> PreparedObjects[Claim]:
                 has_comments=Exists(Comment.objects.filter(claim=OuterRef("pk")).order_by()),
                 has_extensions=Exists(Extension.objects.filter(claim=OuterRef("pk")).order_by()),
                 has_successors=Exists(Claim.objects.filter(replaces=OuterRef("pk")).order_by()),
+                charged=ArraySubquery(charges.order_by("device_class").values("text")),
             )
         )
 

@@ -484,9 +484,12 @@ def size_text(claim: Claim) -> str:
 
 
 def quota_text(claim: Claim) -> str:
-    return ", ".join(
-        f"{charge.devices} × {charge.device_class}" for charge in claim.charges.order_by("device_class")
-    )
+    """Return "2 × gpu.nvidia.com" per device class; `claims.access.visible_claim` has read it."""
+    charged: list[str] | None = getattr(claim, "charged", None)
+    if charged is None:
+        rows = claim.charges.order_by("device_class")
+        charged = [f"{charge.devices} × {charge.device_class}" for charge in rows]
+    return ", ".join(charged)
 
 
 MAX_SHOWN_GROUPS = 3  # groups of pods on a page

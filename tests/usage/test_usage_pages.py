@@ -50,6 +50,18 @@ def test_the_panel_shows_use_cost_price_and_projection(as_alice, claim):
         assert amount not in page  # which is part of the same page
 
 
+def test_page_of_a_claim_with_its_cost_needs_at_most_15_queries(
+    as_alice, claim, django_assert_max_num_queries
+):
+    price("2.9")
+    for _ in range(3):
+        hold(claim, NOON - timedelta(hours=10))
+    address = reverse("claims:detail", args=[claim.pk])
+    assert "1 × gpu.nvidia.com" in as_alice.get(address).content.decode()
+    with django_assert_max_num_queries(15):
+        as_alice.get(address)
+
+
 def test_head_of_a_claim_that_held_nothing_names_no_cost(as_alice, claim):
     price("2.9")
     head = as_alice.get(reverse("claims:detail", args=[claim.pk])).content.decode()
