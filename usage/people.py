@@ -74,7 +74,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class TeamUse:
+class PeopleUse:
     """The stored days from `first` to `last`, both included; both are None while no day is stored."""
 
     people: Mapping[UUID, Use]
@@ -84,7 +84,7 @@ class TeamUse:
     last: date | None
 
 
-def team_use(team: Team, *, today: date) -> TeamUse:
+def team_use(team: Team, *, today: date) -> PeopleUse:
     """Return the use of a team on the last `DAYS` before `today`, and its cost of this month; one query."""
     first, month = today - DAYS * DAY, today.replace(day=1)
     people: dict[UUID, Use] = defaultdict(Use)
@@ -109,7 +109,7 @@ def team_use(team: Team, *, today: date) -> TeamUse:
             use.measured.add(Cost(measured, unpriced_measured))
             use.idle.add(Cost(measured, unpriced_measured, {currency: int(idle)} if currency else {}))
     rounded = {person: use.in_cents() for person, use in people.items()}
-    return TeamUse(
+    return PeopleUse(
         rounded,
         summed(rounded),
         total(cost.in_cents() for cost in of_month.values()),
