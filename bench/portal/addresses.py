@@ -5,11 +5,13 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import Model
 from django.urls import reverse
+from django.utils import timezone
 
 from bench.portal.build import NAME
 from bench.portal.population import ADMIN, CLASS, DIRECTOR, ENGINEER, LEAD, READERS
@@ -205,6 +207,8 @@ def _fleet() -> Iterator[Address]:
     device = Device.objects.filter(held_by__isnull=False).select_related("node").first()
     assert device is not None  # noqa: S101, some are held
     yield Address("fleet", url_of("inventory:fleet"), budget=COMPUTED)
+    yield Address("fleet by node pool", url_of("inventory:fleet", group="node-pool"), budget=COMPUTED)
+    yield Address("fleet by team", url_of("inventory:fleet", group="team"), budget=COMPUTED)
     yield Address("devices", url_of("inventory:devices"))
     yield Address("devices, free", url_of("inventory:devices", state="free"))
     yield Address("devices, searched", url_of("inventory:devices", q="node-0004"))
@@ -236,10 +240,21 @@ def _people() -> Iterator[Address]:
     yield Address("bell", url_of("notify:bell"), fragment=True)
     yield Address("bell, unchanged", url_of("notify:bell"), fragment=True, poll=True, budget=UNCHANGED)
     yield Address("teams", url_of("setup:teams"), (ADMIN,))
+    yield Address("page of a team", url_of("team", TEAM), budget=COMPUTED)
     yield Address("people of a team", url_of("teams:people", TEAM))
+    activity = url_of("activity:team", TEAM)
+    yield Address("activity of a team", activity)
+    yield Address("activity of a team, decisions", f"{activity}?action=decision&range=30d")
+    yield Address("activity of a team, searched", f"{activity}?q=run&range=30d")
+    yield Address("activity", url_of("activity:platform"), (ADMIN,))
+    long_ago = (timezone.localdate() - timedelta(days=300)).isoformat()
+    yield Address("activity, 300 days ago", url_of("activity:platform", until=long_ago), (ADMIN,))
+    yield Address("saved filters", url_of("saved_filters"))
     yield Address("own page", url_of("teams:profile"))
     yield Address("API tokens", url_of("teams:tokens"))
     yield Address("help", url_of("help"), (ENGINEER,))
+    yield Address("help on claims", url_of("help_page", "claims"), (ENGINEER,))
+    yield Address("API reference of claims", url_of("help_resource", "claims"), (ENGINEER,))
 
 
 def _api() -> Iterator[Address]:
@@ -249,6 +264,7 @@ def _api() -> Iterator[Address]:
         *("notices", "teams", "tokens", "rates"),
     ):
         yield Address(f"API {name}", f"/api/v1/{name}/")
+    yield Address("API activity", f"/api/v1/activity/?team={TEAM}")
     yield Address("API approval-rules", "/api/v1/approval-rules/", (ADMIN,))
     yield Address("API claims, deep", f"/api/v1/claims/?cursor={_cursor(Claim, '-pk')}")
     yield Address("API devices, deep", f"/api/v1/devices/?cursor={_cursor(Device, '-pk')}")
