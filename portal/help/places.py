@@ -30,7 +30,7 @@ HELP = {
     "claims:detail": "claims#the-page-of-a-claim",
     "claims:extend": "claims#extend-and-shorten",
     "claims:shorten": "claims#extend-and-shorten",
-    "claims:transfer": "claims#hand-over",
+    "claims:transfer": "claims#transfer",
     "claims:release": "claims#the-end-of-a-claim",
     "claims:withdraw": "claims#the-end-of-a-claim",
     "claims:evict": "claims#the-end-of-a-claim",
@@ -92,6 +92,7 @@ HELP = {
     "claims:lint_fix": "profiles#catalogue-check",
     "claims:catalogue_import": "profiles#included-profiles-and-files",
     "claims:presets": "profiles#included-profiles-and-files",
+    "team": "people#the-page-of-a-team",
     "teams:people": "people#members",
     "setup:teams": "people#teams",
     "setup:team": "people#teams",
@@ -108,6 +109,9 @@ HELP = {
     "teams:profile": "account",
     "teams:tokens": "api#tokens",
     "notify:list": "account#notices",
+    "activity:team": "activity",
+    "activity:platform": "activity",
+    "saved_filters": "claims#saved-filters",
 }
 SIGN_IN = ("account_", "mfa_")  # pages of allauth
 
