@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -15,13 +16,14 @@ from core.schema import refuses
 from core.times import require_date
 from portal.activity.entries import ACTIONS, ActivityEntry, Filter, Position, Value, read_entries
 from teams.access import is_platform_admin, team_for, user_of
+from teams.models import Team
 
 PAGE = 50
 
 
 class ActivityIn(Input):
     team = serializers.CharField(
-        default="", help_text="Slug of the team; without it all teams, for platform admins."
+        default="", help_text="Slug of the team; without it all of yours, or all for platform admins."
     )
     who = serializers.CharField(
         default="", max_length=80, help_text="A user name, or words of the full name."
@@ -66,19 +68,26 @@ class ActivityView(APIView):
     @refuses(404)
     @extend_schema(operation_id="activity", parameters=[ActivityIn], responses=ActivityOut)
     def get(self, request: Request) -> Response:
-        """Who did what, to what, from where, newest first: in a team, or in all for platform admins."""
+        """Who did what, to what, from where, newest first: in your teams, or in all for platform admins."""
+        for name, text in request.query_params.items():
+            if not text:
+                raise Invalid(f"The parameter “{name}” is empty. Leave it out.", field=name)
         query = ActivityIn(data=request.query_params)
         query.is_valid(raise_exception=True)
         fields = dict(query.validated_data)
         slug, limit, position = fields.pop("team"), fields.pop("limit"), fields.pop("before")
         user = user_of(request)
-        if not slug and not is_platform_admin(user):
-            sentence = "Name the team: ?team=<slug>. Only platform admins read all teams at once."
-            raise Invalid(sentence, field="team")
         for name in ("since", "until"):
             require_date(fields[name])
-        chosen = Filter(team=team_for(user, slug).pk if slug else None, **fields)
-        before = Position.parse(position) if position else None
+        if slug:
+            chosen = Filter(team=team_for(user, slug).pk, **fields)
+        else:
+            own = None if is_platform_admin(user) else Team.objects.visible_to(user)
+            chosen = Filter(teams=own, **fields)
+        try:
+            before = Position.parse(position) if position else None
+        except Invalid as refusal:  # as for a cursor
+            raise NotFound(refusal.message) from None
         entries = read_entries(chosen, limit=limit + 1, before=before)
         following = str(entries[limit - 1].position) if len(entries) > limit else None
         return Response(ActivityOut({"next": following, "results": entries[:limit]}).data)

@@ -22,7 +22,7 @@ from claims.models import Transition
 from claims.states import LOOK, ClaimState
 from core.errors import Invalid
 from core.origin import Source
-from teams.models import RecordedChange, User
+from teams.models import RecordedChange, Team, User
 
 S = ClaimState
 CLAIM, CHANGE = "t", "c"  # how ids of entries begin; of entries at the same time those of claims come first
@@ -192,9 +192,13 @@ class ActivityEntry:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which entries: `team` None is all of them, for platform admins. `entry` is the id of only one."""
+    """
+    Which entries: of one `team`, else of `teams`, else all of them, for platform admins. `entry` is the id of
+    only one.
+    """
 
     team: UUID | None = None
+    teams: QuerySet[Team] | None = None
     who: str = ""
     action: str = ""
     source: str = ""
@@ -205,6 +209,8 @@ class Filter:
 
     def _common(self) -> Q:
         found = Q() if self.team is None else Q(team=self.team)
+        if self.teams is not None:
+            found &= Q(team__in=self.teams.order_by().values("pk"))
         if self.who:
             found &= Q(by__in=people_named(self.who))
         if self.source:

@@ -85,6 +85,8 @@ def test_address_works_without_accept_and_without_slash(alice, claim, part, acce
 
 def test_every_address_of_the_api_ends_with_slash():
     for pattern in api_urls.urlpatterns:
+        if getattr(pattern, "name", "") == "api-root":  # /api/v1/
+            continue
         assert str(pattern.pattern).rstrip("$").removesuffix(r"\Z").endswith("/"), pattern
 
 

@@ -178,7 +178,7 @@ def test_what_a_request_has_counted_stays_true_while_a_claim_counts_for_its_wors
     asked, _nothing = race.run(partial(ask, devices=8), partial(reconcile.reconcile_claim, claim.pk))
     assert race.waited is locked
     assert isinstance(asked, Claim)
-    assert [usage.held for (usage,) in seen] == ([0, 0] if locked else [0, 8])
+    assert [usage.held + usage.reserved for (usage,) in seen] == ([0, 0] if locked else [0, 8])
     assert claim.charges.get(device_class=quota.device_class).settled is None
     assert count([quota])[0].over == 8  # it came second: nothing is taken back
 

@@ -190,6 +190,8 @@ NO_PAGE = {
     "claims:snippet_file": "a file",
     "claims:request_like_last": "leads on to the request form",
     "usage:team_csv": "a file",
+    "saved_filter": "renames, deletes and chooses saved filters",
+    "saved_filter_new": "saves the filters of a list",
     "setup:logo": "a picture, which only some installations have",
     "notify:notice": "leads on to what the notice is about",
     "api-schema": "for programs",

@@ -139,7 +139,7 @@ def test_settings_of_the_installation_are_exported_and_applied(site, root):
     apply(text, root)
     stored = Installation.load()
     assert (stored.name, stored.currency, stored.timezone) == ("GPUs of Fraunfeld", "CHF", "")
-    assert [row.user.username for row in recorded_changes(stored)] == ["root"]
+    assert [row.by.username for row in recorded_changes(stored)] == ["root"]
     assert apply(text, root) == []
 
 

@@ -46,7 +46,7 @@ def test_approval_with_fewer_devices_and_less_time(requested, lena, vision):
     assert claim.expires_at == claim.decided_at + 3 * DAY
     assert claim.spec["devices"]["requests"][0]["exactly"]["count"] == 2
     assert claim.spec_hash == claim.approved_hash == spec_hash(claim.spec)
-    assert team_usage([vision])[0].held == 2
+    assert team_usage([vision])[0].reserved == 2
 
 
 def test_original_request_is_kept_and_the_requester_notified(requested, lena, alice):
@@ -73,7 +73,7 @@ def test_change_of_profile_changes_the_charges(requested, lena, vision, small):
     claim = change(requested, lena, profile=small)
     assert claim.profile_version == small.current
     assert {row.device_class: row.devices for row in claim.charges.all()} == {SLICE: 4}
-    assert {each.label: each.held for each in team_usage([vision])} == {"gpu.nvidia.com": 0, SLICE: 4}
+    assert {each.label: each.reserved for each in team_usage([vision])} == {"gpu.nvidia.com": 0, SLICE: 4}
 
 
 def test_change_of_profile_needs_quota(requested, lena, vision, small):
@@ -168,7 +168,7 @@ def test_change_by_an_admin_needs_a_new_first_approval(ask, lena, alice, root, t
 def test_change_of_a_template_counts_all_pods(ask, lena, vision):
     claim = change(ask(devices=2, parallel=4, delivery="template"), lena, devices=1)
     assert claim.charges.get().devices == 4
-    assert team_usage([vision])[0].held == 4
+    assert team_usage([vision])[0].reserved == 4
 
 
 def test_planning_a_change_writes_nothing(requested, small):

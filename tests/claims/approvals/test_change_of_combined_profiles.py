@@ -64,7 +64,7 @@ def test_fewer_devices_of_each(requested, lena, vision):
     assert counts == {"train-80": 1, "slice-10": 2}
     assert rows_of(claim) == [("train-80", "train-80", 1, True), ("slice-10", "slice-10", 2, True)]
     assert claim.spec_hash == claim.approved_hash == spec_hash(claim.spec)
-    assert {row.label: row.held for row in team_usage([vision])} == {"gpu.nvidia.com": 1, PART: 2}
+    assert {row.label: row.reserved for row in team_usage([vision])} == {"gpu.nvidia.com": 1, PART: 2}
 
 
 @pytest.mark.parametrize("left", ["train-80", "slice-10"])
@@ -101,8 +101,8 @@ def test_change_of_a_template_counts_all_pods(ask, lena, vision, slice_10):
     make_quota(vision, 12, profile=slice_10)
     claim = ask(devices=1, parallel=4, delivery="template", together=[(slice_10, 3)])
     change(claim, lena, ("slice-10", 1))
-    held = {row.label: row.held for row in quota_usage.quota_usage(Quota.objects.filter(team=vision))}
-    assert held == {"gpu.nvidia.com": 4, PART: 4, "slice-10": 4}
+    reserved = {row.label: row.reserved for row in quota_usage.quota_usage(Quota.objects.filter(team=vision))}
+    assert reserved == {"gpu.nvidia.com": 4, PART: 4, "slice-10": 4}
 
 
 @pytest.mark.parametrize(

@@ -396,7 +396,7 @@ def test_the_quota_of_the_profile_counts_it_anew(adoption, vision, train, alice,
     if fits:
         assert adopt(**adoption)
     else:
-        said = "vision holds 3 of 4 devices of profile train-80; this claim needs 2."
+        said = "vision holds 0 of 4 devices of profile train-80 and 3 are reserved; this claim needs 2."
         with pytest.raises(QuotaExceeded) as refused:
             adopt(**adoption)
         assert refused.value.message == said

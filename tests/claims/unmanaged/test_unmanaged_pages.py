@@ -245,4 +245,4 @@ def test_adopted_use_is_not_counted_twice(row, root, alice, train, quota):
     quota.save(update_fields=["devices"])
     adopt(row, root, alice, train)
     (now,) = quota_usage([quota])
-    assert (now.held, now.unmanaged, now.over) == (2, 0, 0)
+    assert (now.reserved, now.unmanaged, now.over) == (2, 0, 0)
