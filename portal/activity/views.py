@@ -81,7 +81,9 @@ class ActivityForm(forms.Form):
 
     def chosen(self, team: Team | None, now: datetime) -> Filter:
         """Return the filter; a field with an error is left out. Call it after `is_valid`."""
-        fields = {name: self.cleaned_data.get(name) or "" for name in ("q", "who", "action", "source")}
+        fields: dict[str, Any] = {
+            name: self.cleaned_data.get(name) or "" for name in ("q", "who", "action", "source")
+        }
         since, until = self.cleaned_data.get("since"), self.cleaned_data.get("until")
         if self.has_own_range:
             start = _midnight(since) if since else None
