@@ -98,17 +98,6 @@ def serious_in_both_themes(person, path):
     yield from serious(person, f"{path} in dark", runOnly=["color-contrast"])  # a theme is colours alone
 
 
-def test_filters_of_a_list_are_one_line_on_a_phone(people):
-    person = people("admin")
-    person.page.set_viewport_size(PHONE)
-    for path in ("/claims/", "/devices/", "/fleet/"):
-        person.page.goto(path)
-        filters = person.page.locator(".dg-filters")
-        heights = filters.locator("select").evaluate_all("all => all.map(one => one.offsetHeight)")
-        assert len(heights) > 2, path
-        assert filters.evaluate("element => element.offsetHeight") < 2 * max(heights), path
-
-
 def test_axe_is_able_to_find_something(simulated, browser):
     person = Person(browser, simulated.url, "engineer")
     person.page.goto("/accounts/login/")

@@ -239,7 +239,7 @@ def test_help_is_found_by_title_and_by_heading(mira):
     found = {row.title: row.url for row in groups(mira, "quota", kind="help")["help"]}
     assert found["Quota"] == "/help/quota/"
     assert groups(mira, "guarantee")["help"][0].url == "/help/quota/#guarantee"
-    assert [row.url for row in groups(mira, "hand over", kind="help")["help"]] == ["/help/claims/#hand-over"]
+    assert [row.url for row in groups(mira, "transfer", kind="help")["help"]] == ["/help/claims/#transfer"]
 
 
 def test_kinds_are_those_of_the_prefixes(mira):
