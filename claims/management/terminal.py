@@ -1,13 +1,18 @@
-"""What commands write: tables and colors in a terminal, plain text in a file; and in whose name they act."""
+"""What commands read and write: files, tables and colors in a terminal; refusals; in whose name they act."""
 
 from __future__ import annotations
 
 import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
+from pathlib import Path
 
 from django.core.management.base import CommandError, OutputWrapper
 from rich.console import Console, RenderableType
 
+from core.errors import PortalError
 from teams.access import is_platform_admin
 from teams.models import User
 
@@ -21,6 +26,31 @@ def show(out: OutputWrapper, *parts: RenderableType) -> None:
     for part in parts:
         console.print(part)
     out.write(page.getvalue(), ending="")
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Raise CommandError with exit code 2 for a refusal, with all its problems, and an unreadable file."""
+    try:
+        yield
+    except PortalError as refusal:
+        problems = refusal.extra.get("problems") or [refusal.message]
+        raise CommandError("\n".join(problems), returncode=REFUSED) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(str(error), returncode=REFUSED) from None
+
+
+def read_file(name: str) -> tuple[str, str]:
+    """Return the text of a file and its name for messages; "-" is standard input."""
+    return (sys.stdin.read(), "stdin") if name == "-" else (Path(name).read_text(), name)
+
+
+def write_file(name: str, text: str, out: OutputWrapper) -> None:
+    """Write a text to a file, or for "-" to `out`."""
+    if name == "-":
+        out.write(text, ending="")
+    else:
+        Path(name).write_text(text)
 
 
 def author(err: OutputWrapper, username: str | None) -> User:

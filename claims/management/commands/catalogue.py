@@ -8,7 +8,6 @@ Exit code 0 if it is done or there is nothing to do; 1 with `--check` if an impo
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -30,11 +29,8 @@ from claims.catalogue.yaml_export import (
     exported,
 )
 from claims.catalogue.yaml_import import read_definitions
-from claims.management.terminal import author, show
-from core.errors import PortalError
+from claims.management.terminal import REFUSED, author, read_file, refusals, show, write_file
 from core.text import counted
-
-REFUSED = 2
 
 
 class Command(BaseCommand):
@@ -58,31 +54,18 @@ class Command(BaseCommand):
             action.add_argument("--by", metavar="USER", help="author; default: the first platform admin")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
+        with refusals():
             match options["action"]:
                 case "export":
-                    self.export(options["out"])
+                    write_file(options["out"], catalogue_file(exported()), self.stdout)
                 case "import":
                     self.import_(options)
                 case "presets":
                     self.presets(options)
-        except PortalError as refusal:
-            problems = refusal.extra.get("problems") or [refusal.message]
-            raise CommandError("\n".join(problems), returncode=REFUSED) from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise CommandError(str(error), returncode=REFUSED) from None
-
-    def export(self, out: str) -> None:
-        text = catalogue_file(exported())
-        if out == "-":
-            self.stdout.write(text, ending="")
-        else:
-            Path(out).write_text(text)
 
     def import_(self, options: dict[str, Any]) -> None:
         by = author(self.stderr, options["by"])
-        text = sys.stdin.read() if options["file"] == "-" else Path(options["file"]).read_text()
-        definitions = read_definitions(text, "stdin" if options["file"] == "-" else options["file"])
+        definitions = read_definitions(*read_file(options["file"]))
         dry_run = options["dry_run"] or options["check"]
         if dry_run:
             changes = services.plan_import(by=by, definitions=definitions, prune=options["prune"])

@@ -8,19 +8,15 @@ a refusal.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
-from claims.management.terminal import author
-from core.errors import PortalError
+from claims.management.terminal import author, read_file, refusals, write_file
 from core.text import counted
 from portal.configuration.documents import Change
 from portal.configuration.export import config_file, exported
 from portal.configuration.plan import Plan, apply_plan, read_plan
-
-REFUSED = 2
 
 
 class Command(BaseCommand):
@@ -41,29 +37,16 @@ class Command(BaseCommand):
                 action.add_argument("--yes", action="store_true", help="do not ask, even in a terminal")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
+        with refusals():
             if options["action"] == "export":
-                self.export(options["out"])
+                write_file(options["out"], config_file(exported()), self.stdout)
             else:
                 self.compare(options)
-        except PortalError as refusal:
-            problems = refusal.extra.get("problems") or [refusal.message]
-            raise CommandError("\n".join(problems), returncode=REFUSED) from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise CommandError(str(error), returncode=REFUSED) from None
-
-    def export(self, out: str) -> None:
-        text = config_file(exported())
-        if out == "-":
-            self.stdout.write(text, ending="")
-        else:
-            Path(out).write_text(text)
 
     def compare(self, options: dict[str, Any]) -> None:
         by = author(self.stderr, options["by"])
         name = options["file"]
-        text = sys.stdin.read() if name == "-" else Path(name).read_text()
-        plan = read_plan(text, "stdin" if name == "-" else name, by=by, prune=options["prune"])
+        plan = read_plan(*read_file(name), by=by, prune=options["prune"])
         self.show(plan)
         if options["action"] == "diff":
             if plan.due:
