@@ -8,7 +8,7 @@ What services queue after a commit is in `claims.delivery.tasks`, with the sweep
 from celery import shared_task
 from django.utils import timezone
 
-from claims.approvals import notices, pending
+from claims.approvals import escalation, pending
 from claims.catalogue import availability, waits
 from claims.delivery import credentials
 from claims.delivery.tasks import remove
@@ -33,7 +33,7 @@ def expire() -> None:
 @shared_task
 def escalate() -> None:
     """Ask platform admins about requests that leads left undecided for too long."""
-    notices.escalate_overdue(timezone.now())
+    escalation.escalate_overdue(timezone.now())
 
 
 @shared_task

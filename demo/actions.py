@@ -17,7 +17,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from claims.approvals.decide import approve
-from claims.approvals.notices import escalate_overdue
+from claims.approvals.escalation import escalate_overdue
 from claims.approvals.services import delegate, save_rule
 from claims.inbox.comments import comment_on_claim
 from claims.lifecycle.expiry import remind

@@ -17,7 +17,7 @@ from django.utils import timezone
 from claims.approvals import pending
 from claims.catalogue import services as catalogue
 from claims.catalogue.definition import sent_definition
-from claims.lifecycle.extensions import deleted_at
+from claims.lifecycle.extension_rules import deleted_at
 from claims.models import (
     Allocation,
     Approval,

@@ -1,5 +1,5 @@
 """
-Notices about requests, comments and delegations, and the escalation of requests to platform admins.
+Notices about requests, comments and delegations.
 
 Each notice has the key of its event, so a person gets it once.
 """
@@ -7,26 +7,20 @@ Each notice has the key of its event, so a person gets it once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 
-from django.db import transaction
-from django.db.models import F
 from django.urls import reverse
 
-from claims.approvals import pending
 from claims.approvals.authority import (
     approval_stage,
-    deciders,
     deciders_on,
     effective_rule_on,
     person_label,
-    without_requester,
 )
-from claims.approvals.rules import EffectiveRule, Rules
-from claims.models import Approval, Claim, Comment, Delegation, QuotaRequest
+from claims.approvals.rules import EffectiveRule
+from claims.models import Claim, Comment, Delegation, QuotaRequest
 from claims.plans.changes import claim_size
 from claims.states import ClaimState
-from core.times import duration, utc_moment
+from core.times import utc_moment
 from notify.services import notify
 from teams.models import User
 
@@ -105,19 +99,6 @@ def notify_change(claim: Claim, by: User, changes: Iterable[str]) -> None:
     )
 
 
-def notify_escalation(claim: Claim, admins: Iterable[User], *, waited: str) -> None:
-    """Notify platform admins that the leads have not decided in time."""
-    notify(
-        admins,
-        key=f"escalated:{claim.pk}",
-        team_id=claim.team_id,
-        title=f"{claim} of {claim.team} has waited for a decision for {waited}",
-        body=f"The leads of {claim.team} have not decided. Now it waits for you too.",
-        url=reverse("claims:approval", args=[claim.pk]),
-        important=True,
-    )
-
-
 def notify_comment(comment: Comment, people: Iterable[User]) -> None:
     """Notify `people`, except its author, of a comment on a claim or quota request."""
     subject: Claim | QuotaRequest = comment.claim or comment.quota_request  # type: ignore[assignment]
@@ -153,34 +134,3 @@ def notify_delegate(delegation: Delegation) -> None:
         url=reverse("claims:delegations"),
         important=True,
     )
-
-
-def escalate_overdue(now: datetime) -> int:
-    """
-    Escalate every request that has waited as long as its rule allows; return their number.
-
-    Each request is escalated once. A request that only platform admins decide on is never escalated.
-    """
-    rules = Rules()
-    pending = (
-        Claim.objects.filter(state=ClaimState.REQUESTED, escalated_at=None)
-        .select_related("team", "profile_version__profile", "requested_by")
-        .prefetch_related("alternatives__profile_version__profile", "steps")
-    )
-    return sum(_escalate(claim, rules, now) for claim in pending)
-
-
-def _escalate(claim: Claim, rules: Rules, now: datetime) -> bool:
-    effective_rule = rules.for_claim(claim)
-    escalate_after = effective_rule.escalate_after
-    stage, _first_approval = approval_stage(claim, effective_rule)
-    if escalate_after is None or stage == Approval.ADMIN or claim.state_since + escalate_after > now:
-        return False
-    with transaction.atomic():
-        not_escalated = Claim.objects.filter(pk=claim.pk, state=ClaimState.REQUESTED, escalated_at=None)
-        if not not_escalated.update(escalated_at=now, version=F("version") + 1):
-            return False
-        pending.refresh(claims=[claim.pk])
-        admins = without_requester(deciders(claim.team, Approval.ADMIN), claim.requested_by, effective_rule)
-        notify_escalation(claim, admins, waited=duration(now - claim.state_since))
-    return True

@@ -30,7 +30,7 @@ from claims.claim_page.pods import (
 from claims.claim_page.scheduler import Actor, Diagnosis
 from claims.delivery.eviction import pods_after_end
 from claims.inbox.comments import open_question
-from claims.lifecycle.extensions import deleted_at, in_grace
+from claims.lifecycle.extension_rules import deleted_at, in_grace
 from claims.models import Claim, Delivery, Transition
 from claims.observation.observations import Observation, consumer_references, observe
 from claims.plans.plan import delivery_kind

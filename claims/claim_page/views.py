@@ -33,7 +33,7 @@ from claims.delivery.eviction import holding_pods, pods_after_end
 from claims.inbox.views import thread_context
 from claims.lifecycle import services
 from claims.lifecycle.consumers import sharing_slots
-from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, in_grace, pending_extension
+from claims.lifecycle.extension_rules import ExtensionPolicy, deleted_at, in_grace, pending_extension
 from claims.lifecycle.facts import Facts, claim_facts, claim_stamp
 from claims.match_page import funnel_rows
 from claims.models import Claim

@@ -20,7 +20,7 @@ from django.utils import timezone
 from claims.approvals.authority import ApprovalAuthority, approval_stage
 from claims.approvals.decide import approve, deny
 from claims.inbox.inbox import Inbox, Item, ItemKind
-from claims.lifecycle.extensions import reason_not_to_extend
+from claims.lifecycle.extension_rules import reason_not_to_extend
 from claims.lifecycle.services import approve_extension, deny_extension
 from claims.models import Approval, Claim, Extension, Quota, QuotaRequest
 from claims.quotas.quota_requests import request_impact, until_words

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from claims.approvals import authority
 from claims.delivery.eviction import fate_of_pods, holding_pods, notify_team, start_release
-from claims.lifecycle.extensions import ExtensionPolicy, deleted_at, duration_start, reason_not_to_extend
+from claims.lifecycle.extension_rules import ExtensionPolicy, deleted_at, duration_start, reason_not_to_extend
 from claims.models import Claim, Extension, RequestStatus
 from claims.observation.observations import observe
 from claims.plans.plan import delivery_kind

@@ -17,7 +17,7 @@ from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.lifecycle.extensions import in_grace
+from claims.lifecycle.extension_rules import in_grace
 from claims.models import Allocation, Claim
 from claims.observation.observations import Observation, observe
 from claims.plans.changes import CurrentPart, current_parts

@@ -12,7 +12,7 @@ from claims.access import lock_claim, lock_owned_claim, reason_not_to_release, r
 from claims.approvals import authority
 from claims.delivery import eviction, tasks
 from claims.delivery.eviction import start_release
-from claims.lifecycle.extensions import (
+from claims.lifecycle.extension_rules import (
     ExtensionPolicy,
     deleted_at,
     extension_approvers,

@@ -23,7 +23,7 @@ from claims.access import reason_not_to_release, visible_claim
 from claims.approvals.forms import EndForm
 from claims.delivery.eviction import holding_pods, pods_after_end, pods_named
 from claims.lifecycle import services
-from claims.lifecycle.extensions import ExtensionPolicy, pending_extension, reason_not_to_extend
+from claims.lifecycle.extension_rules import ExtensionPolicy, pending_extension, reason_not_to_extend
 from claims.lifecycle.facts import Facts, claim_facts
 from claims.lifecycle.forms import ExtendForm, ShortenForm, TransferForm
 from claims.lifecycle.services import eligible_owners, withdraw_extension

@@ -7,7 +7,7 @@ import time_machine
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.approvals import authority, decide, notices
+from claims.approvals import authority, decide, escalation
 from claims.approvals.authority import (
     ApprovalAuthority,
     approval_route,
@@ -574,9 +574,9 @@ def test_overdue_requests_are_escalated(waiting_claim, ask, slow, root, fra, clo
     Notice.objects.all().delete()
     kept = {claim.pk: row_of(claim) for claim in (waiting_claim, other, slower)}
     now = timezone.now()
-    assert notices.escalate_overdue(now - timedelta(seconds=1)) == 0
-    assert notices.escalate_overdue(now) == 2
-    assert notices.escalate_overdue(now) == 0
+    assert escalation.escalate_overdue(now - timedelta(seconds=1)) == 0
+    assert escalation.escalate_overdue(now) == 2
+    assert escalation.escalate_overdue(now) == 0
     for claim in (waiting_claim, other):
         before = kept[claim.pk]
         assert row_of(claim) == before | {"escalated_at": now, "version": before["version"] + 1}
@@ -595,11 +595,11 @@ def test_overdue_requests_are_escalated(waiting_claim, ask, slow, root, fra, clo
 def test_failed_notice_rolls_the_escalation_back(waiting_claim, slow, root, monkeypatch):
     Claim.objects.update(state_since=timezone.now() - DAY)
     with monkeypatch.context() as broken:
-        broken.setattr("claims.approvals.notices.notify", lambda *_a, **_k: 1 / 0)
+        broken.setattr("claims.approvals.escalation.notify", lambda *_a, **_k: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            notices.escalate_overdue(timezone.now())
+            escalation.escalate_overdue(timezone.now())
     assert row_of(waiting_claim)["escalated_at"] is None
-    assert notices.escalate_overdue(timezone.now()) == 1
+    assert escalation.escalate_overdue(timezone.now()) == 1
 
 
 def test_shortest_escalation_of_several_profiles_applies(waiting_claim, vision, root):
@@ -616,4 +616,4 @@ def test_shortest_escalation_of_several_profiles_applies(waiting_claim, vision, 
             profile_version=profile.current,
             devices=1,
         )
-    assert notices.escalate_overdue(waiting_claim.state_since + HOUR) == 1
+    assert escalation.escalate_overdue(waiting_claim.state_since + HOUR) == 1

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from claims.approvals import decide
 from claims.approvals.authority import ApprovalAuthority
-from claims.lifecycle.extensions import extension_approvers
+from claims.lifecycle.extension_rules import extension_approvers
 from claims.lifecycle.services import extend
 from claims.models import Delegation
 from claims.states import ClaimState

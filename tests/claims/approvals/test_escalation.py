@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from claims.approvals import decide
-from claims.approvals.notices import escalate_overdue
+from claims.approvals.escalation import escalate_overdue
 from claims.inbox.inbox import Inbox
 from claims.models import Approval, ApprovalRule, Claim
 from claims.states import ClaimState

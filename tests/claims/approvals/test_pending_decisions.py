@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from claims import tasks
-from claims.approvals import authority, decide, notices, pending, services
+from claims.approvals import authority, decide, escalation, pending, services
 from claims.lifecycle import services as lifecycle
 from claims.lifecycle.expiry import end_overdue
 from claims.models import (
@@ -132,7 +132,7 @@ def test_escalated_claim_has_a_row_for_admins_too(ask, vision, root, lena):
     services.save_rule(by=root, team=vision, approval=LEAD, escalate_after=HOUR)
     claim = ask()
     assert waiting(root) == [set()]
-    assert notices.escalate_overdue(timezone.now() + 2 * HOUR) == 1
+    assert escalation.escalate_overdue(timezone.now() + 2 * HOUR) == 1
     assert audience(claim) == {"for_leads", "for_admins"}
     assert waiting(root, lena) == [{claim.pk}, {claim.pk}]
 
@@ -316,7 +316,7 @@ class World:
             extension.decide(RequestStatus.DENIED, by=self.root)
 
     def do_escalate(self):
-        notices.escalate_overdue(timezone.now() + self.random.choice([HOUR, 3 * HOUR]))
+        escalation.escalate_overdue(timezone.now() + self.random.choice([HOUR, 3 * HOUR]))
 
     def do_save_rule(self):
         team, profile = self.pick([None, *self.teams]), self.pick([None, *self.profiles])

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import time_machine
 
-from claims.lifecycle.extensions import (
+from claims.lifecycle.extension_rules import (
     ExtensionPolicy,
     deleted_at,
     duration_start,

@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 from django.http import Http404
 from django.utils import timezone
 
-from claims.lifecycle.extensions import ExtensionPolicy, pending_extension
+from claims.lifecycle.extension_rules import ExtensionPolicy, pending_extension
 from claims.lifecycle.services import approve_extension, deny_extension, extend, shorten, withdraw_extension
 from claims.models import ApprovalRule, Claim, Extension, RequestStatus
 from claims.states import ClaimState
