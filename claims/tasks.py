@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from claims.approvals import escalation, pending
 from claims.catalogue import availability, waits
-from claims.delivery import credentials
+from claims.delivery import credential_expiry
 from claims.delivery.tasks import remove
 from claims.lifecycle import expiry
 from claims.observation import ownership
@@ -63,7 +63,7 @@ def repair_availability() -> None:
 @shared_task
 def warn_of_expiring_credentials() -> None:
     """Notify platform admins of credentials of clusters that expire soon."""
-    credentials.warn_of_expiry(timezone.now())
+    credential_expiry.warn_of_expiry(timezone.now())
 
 
 @shared_task

@@ -9,7 +9,7 @@ import environ
 from django.utils.csp import CSP
 
 from portal import logs
-from portal.mailers import mailer
+from portal.mail_server import mailer
 
 django_stubs_ext.monkeypatch()  # generic base classes, as the type checker wants them: ModelAdmin[Claim]
 

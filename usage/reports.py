@@ -1,5 +1,5 @@
 """
-Statements of claims (cost so far, per hour, at expiry) and monthly reports of teams.
+What claims cost (so far, per hour, at expiry), monthly reports of teams, and the forecast of a month.
 
 All totals are sums of the same lines.
 """
@@ -7,6 +7,7 @@ All totals are sums of the same lines.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -17,7 +18,7 @@ from django.utils import timezone
 from claims.models import Allocation, Alternative, Claim, join_profiles
 from claims.states import RUNNING
 from core.errors import Invalid
-from core.prepared import by_keys, partial_object
+from core.prepared import Prepared, by_keys, partial_object
 from teams.models import Team, User
 from usage.cost import Cost, CostLine, Interval, UsageInterval, lines, per_hour, rounded_lines, total
 from usage.daily import team_costs
@@ -251,3 +252,51 @@ def grouped(billed: Iterable[BilledLine], new_row: Callable[[BilledLine], CostRo
         row.cost.add(line.cost)
         row.claims.add(line.claim.pk)
     return sorted(rows.values(), key=lambda row: (-sum(row.cost.exact.values()), -row.cost.held, row.label))
+
+
+# What the current month costs, and will have cost at its end.
+
+OWN_OF_TEAM = Prepared(
+    lambda team, person: Claim.objects.filter(team=team, requested_by=person).order_by().values_list("pk"),
+    UUID,
+    UUID,
+)
+MIN_FORECAST_SPAN = timedelta(days=3)  # a forecast from fewer days means nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """
+    What a team has spent this month, and the reader's part of it (`own`).
+
+    `forecast` per currency is the amount so far ÷ the time so far × the whole month. It is empty in the first
+    days of a month and if hours have no rate.
+    """
+
+    month: Month
+    until: datetime
+    total: Cost
+    own: Cost | None
+    forecast: dict[str, Decimal]
+
+
+def monthly_spend(team: Team, user: User, card: RateCard, *, now: datetime) -> Spend:
+    """Return the spending of this month in the reader's time zone, without reading the team's claims."""
+    month = Month.of(timezone.localdate(now), active_zone())
+    lines, until = month_lines(team, month, card, now=now), min(now, month.span.end)
+    own = {claim for (claim,) in OWN_OF_TEAM.rows(team.pk, user.pk)}
+    costs = [line.cost for line in lines if line.claim_id in own]
+    spent = total(line.cost for line in lines)
+    return Spend(month, until, spent, total(costs) if costs else None, forecast(month, until, spent))
+
+
+def forecast(month: Month, until: datetime, spent: Cost) -> dict[str, Decimal]:
+    """Return the cost of the whole month at the pace so far; see `Spend`."""
+    elapsed = until - month.span.start
+    if elapsed < MIN_FORECAST_SPAN or spent.unpriced_held:
+        return {}
+    factor = Decimal((month.span.end - month.span.start) / elapsed)
+    return {
+        currency: (amount * factor).quantize(Decimal(1), ROUND_HALF_UP)
+        for currency, amount in spent.amounts.items()
+    }

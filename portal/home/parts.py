@@ -1,5 +1,5 @@
 """
-The panels of Home: free profiles, clusters, spending of the month, and the reader's claims.
+The panels of Home: free profiles, clusters and the reader's claims.
 
 Claims that hold devices come first, by the time at which they expire; those that ended in the past week last.
 """
@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -28,18 +27,16 @@ from django.db.models import (
     When,
     Window,
 )
-from django.utils import timezone
 
 from claims.catalogue.listing import CatalogueEntry, counted_catalogue
 from claims.inbox.comments import OPEN_QUESTION
 from claims.models import Allocation, Alternative, Claim, ClaimQuerySet
 from claims.states import FINAL, LIVE, ClaimState
-from core.prepared import Prepared, PreparedObjects
+from core.prepared import PreparedObjects
 from dra.devices import model_name
 from teams.models import Team, User
-from usage.cost import Cost, total
 from usage.rates import RateCard
-from usage.reports import UNREAD, ClaimCost, Month, active_zone, claim_cost, month_lines
+from usage.reports import UNREAD, ClaimCost, claim_cost
 from usage.samples import BUCKET, bucket_start
 from usage.telemetry import Utilization, current_utilization, recent_utilization
 
@@ -75,51 +72,6 @@ def free_profiles(user: User, mine: Iterable[Claim]) -> FreeProfiles:
     if len(reasons) == 1:
         (reason,) = reasons
     return FreeProfiles(sorted(allowed, key=order)[:FREE_ROWS], len(offered), reason)
-
-
-OWN_OF_TEAM = Prepared(
-    lambda team, person: Claim.objects.filter(team=team, requested_by=person).order_by().values_list("pk"),
-    UUID,
-    UUID,
-)
-MIN_FORECAST_SPAN = timedelta(days=3)  # a forecast from fewer days means nothing
-
-
-@dataclass(frozen=True, slots=True)
-class Spend:
-    """
-    What a team has spent this month, and the reader's part of it (`own`).
-
-    `forecast` per currency is the amount so far ÷ the time so far × the whole month. It is empty in the first
-    days of a month and if hours have no rate.
-    """
-
-    month: Month
-    until: datetime
-    total: Cost
-    own: Cost | None
-    forecast: dict[str, Decimal]
-
-
-def monthly_spend(team: Team, user: User, card: RateCard, *, now: datetime) -> Spend:
-    """Return the spending of this month in the reader's time zone, without reading the team's claims."""
-    month = Month.of(timezone.localdate(now), active_zone())
-    lines, until = month_lines(team, month, card, now=now), min(now, month.span.end)
-    own = {claim for (claim,) in OWN_OF_TEAM.rows(team.pk, user.pk)}
-    costs = [line.cost for line in lines if line.claim_id in own]
-    spent = total(line.cost for line in lines)
-    return Spend(month, until, spent, total(costs) if costs else None, forecast(month, until, spent))
-
-
-def forecast(month: Month, until: datetime, spent: Cost) -> dict[str, Decimal]:
-    elapsed = until - month.span.start
-    if elapsed < MIN_FORECAST_SPAN or spent.unpriced_held:
-        return {}
-    factor = Decimal((month.span.end - month.span.start) / elapsed)
-    return {
-        currency: (amount * factor).quantize(Decimal(1), ROUND_HALF_UP)
-        for currency, amount in spent.amounts.items()
-    }
 
 
 MAX_CLAIMS = 16  # that can need the reader

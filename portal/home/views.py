@@ -31,7 +31,6 @@ from portal.home.parts import (
     SHOWN_AFTER_END,
     MyClaims,
     free_profiles,
-    monthly_spend,
     my_claims,
     shown_claims,
 )
@@ -40,6 +39,7 @@ from teams.access import user_of
 from teams.models import Role, User
 from usage.models import Collection, Rate
 from usage.rates import RateCard
+from usage.reports import monthly_spend
 from usage.samples import bucket_start
 
 

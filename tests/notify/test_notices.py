@@ -14,7 +14,7 @@ from django.utils import timezone
 from notify import tasks
 from notify.models import Notice
 from notify.services import mark_read, notify, unread_count
-from portal.mailers import mailer
+from portal.mail_server import mailer
 from teams.models import User
 from teams.services import remove_member
 from tests.factories import make_team

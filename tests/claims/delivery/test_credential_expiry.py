@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from claims import tasks
-from claims.delivery.credentials import warn_of_expiry
+from claims.delivery.credential_expiry import warn_of_expiry
 from inventory.models import Cluster
 from notify.models import Notice
 from tests.factories import make_cluster, make_user
