@@ -1,6 +1,7 @@
 """
 The interface of a cluster for the rest of the portal: the kinds that it uses with their API paths, the
-gateway, which `cluster.kube.KubeGateway` implements, and its four errors, each with a sentence.
+gateway, which `cluster.kube.KubeGateway` implements, and its four errors (`cluster.errors` makes them from
+responses).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from core.errors import PortalError
 
 
 class ClusterError(PortalError):
-    """Base of the four. `cluster.protocol` never carry credentials, headers or URLs with user data."""
+    """Base of the four. They never carry credentials, headers or URLs with user data."""
 
     code = "cluster"
     status = 503

@@ -8,7 +8,6 @@ from typing import IO
 from cryptography.fernet import Fernet
 
 from demo import services
-from demo.static_files import are_collected
 from demo.supervisor import ROOT, Config, DemoFailure, Stopped, Supervisor, check_port, from_environment
 
 
@@ -54,7 +53,7 @@ def bring_up(supervisor: Supervisor) -> None:
     story_loaded = config.home / "story-loaded"  # exists once the story is in the database
     # The tables are there: the portal may start while they are checked. It reads the names of the static
     # files once, so not before those of an update are collected.
-    if story_loaded.exists() and are_collected():
+    if story_loaded.exists() and services.are_collected():
         wait_for_portal = services.portal(supervisor)
         supervisor.run(*prepare)
         wait_for_portal()

@@ -16,7 +16,8 @@ from cluster import kube
 from cluster import kube as connections
 from cluster.checkup import CheckupFinding, CheckupVerdict, checkup
 from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig, seal
-from cluster.kube import ApiCall, KubeGateway, cluster_error, error_status, unknown_fields
+from cluster.errors import ApiCall, cluster_error, error_status, unknown_fields
+from cluster.kube import KubeGateway
 from cluster.protocol import (
     DEVICE_TAINT_RULE_VERSIONS,
     NODE,

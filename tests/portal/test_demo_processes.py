@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from demo import __main__ as start
-from demo import services, static_files
+from demo import services
 from demo.supervisor import Supervisor
 from tests import patience, postgres
 from tests.demo.running import ROOT, RunningDemo
@@ -135,7 +135,7 @@ def test_portal_starts_after_changed_static_files_are_collected(
         monkeypatch.setattr(services, name, lambda _supervisor: lambda: None)
     monkeypatch.setattr(services, "portal", lambda _supervisor: demo.done.append("portal") or (lambda: None))
     monkeypatch.setattr(start, "settings_for_all", lambda _config: {})
-    monkeypatch.setattr(start, "are_collected", lambda: are_collected)
+    monkeypatch.setattr(services, "are_collected", lambda: are_collected)
     start.bring_up(cast("Supervisor", demo))
     assert demo.done == order
 
@@ -146,8 +146,8 @@ def test_static_files_are_collected_until_one_changes(tmp_path):
     (tmp_path / "uv.lock").touch()
     style = tmp_path / "static" / "a.css"
     style.write_text("a {}")
-    assert not static_files.are_collected(tmp_path)
-    static_files.note_collected(tmp_path)
-    assert static_files.are_collected(tmp_path)
+    assert not services.are_collected(tmp_path)
+    services.note_collected(tmp_path)
+    assert services.are_collected(tmp_path)
     style.write_text("a { color: red }")
-    assert not static_files.are_collected(tmp_path)
+    assert not services.are_collected(tmp_path)

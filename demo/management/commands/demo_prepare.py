@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand
 from core.origin import Source, came_from
 from demo.catalogue import load_catalogue
 from demo.people import PASSWORD, load_cluster, load_namespaces, load_people, load_person
-from demo.static_files import are_collected, note_collected
+from demo.services import are_collected, note_collected
 from inventory.models import Cluster
 from teams.models import User
 
