@@ -271,7 +271,12 @@ class Listing[M: Model]:
     @cached_property
     def conditions(self) -> list[ActiveFilter]:
         """The active filters, including the search."""
-        active = [ActiveFilter(f"“{self.q}”", self.url("q"))] if self.q else []
+        return ([ActiveFilter(f"“{self.q}”", self.url("q"))] if self.q else []) + self.filters
+
+    @cached_property
+    def filters(self) -> list[ActiveFilter]:
+        """The active filters, without the search."""
+        active = []
         if self.filterset and self.filterset.form.is_valid():
             for name, value in self.filterset.form.cleaned_data.items():
                 if value not in (None, "", []) and not (hasattr(value, "exists") and not value):

@@ -57,7 +57,8 @@ def freshness(request: HttpRequest) -> HttpResponse:
 def fleet(request: HttpRequest) -> HttpResponse:
     counts = fleet_counts()
     filterset = DeviceFilter(request.GET, Device.objects.present().with_state(), request=request)
-    filtering = any(request.GET.get(name) for name in FILTERS) and filterset.is_valid()
+    filters = sum(bool(request.GET.get(name)) for name in FILTERS)
+    filtering = bool(filters) and filterset.is_valid()
     with_uses = is_platform_admin(request.user)
     asked = request.GET.get("group")
     grouping = Grouping(asked) if asked and asked in Grouping else Grouping.MODEL
@@ -75,6 +76,7 @@ def fleet(request: HttpRequest) -> HttpResponse:
         "groups": groups,
         "hits": filterset.qs.count() if filtering else None,
         "filterset": filterset,
+        "filters": filters,
         "hidden": sum(group.hidden for group in groups),
         "ages": ages(OF_DEVICES),
         "devices_url": reverse("inventory:devices"),

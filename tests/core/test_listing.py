@@ -89,6 +89,12 @@ def test_active_filter_is_shown_with_a_link_to_remove_it(browse, people, alice):
     assert condition.without == "?sort=-username"
 
 
+def test_filters_are_counted_without_the_search(browse, people, alice):
+    page = browse(alice).get(LIST, {"theme": "dark", "q": "e"})
+    assert [condition.text for condition in page.context["listing"].filters] == ["Theme: Dark"]
+    assert len(page.context["listing"].conditions) == 2
+
+
 def test_an_invalid_filter_breaks_nothing(browse, people, alice):
     assert browse(alice).get(LIST, {"theme": "pink", "is_active": "perhaps"}).status_code == 200
 

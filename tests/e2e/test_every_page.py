@@ -141,6 +141,35 @@ def test_the_request_panel_follows_what_is_typed_and_works_without_javascript(pe
     plain.leaves()
 
 
+def test_filters_and_bulk_actions_of_a_list_leave_a_phone_to_its_rows(people):
+    page = people("engineer").page
+    page.set_viewport_size(PHONE)
+    page.goto("/claims/")
+    filters = page.locator("#listing .dg-filters > summary")
+    state, bulk = page.locator("#id_state"), page.locator("#bulk")
+    expect(state).to_be_hidden()
+    expect(bulk).to_be_hidden()
+    assert page.locator("#listing tbody tr").first.bounding_box()["y"] < PHONE["height"] / 2
+    filters.click()
+    state.select_option("provisioned")
+    expect(filters).to_have_text(re.compile(r"Filters\s+1"))
+    expect(state).to_be_visible()
+    page.locator("[data-tick]").first.check()
+    expect(bulk).to_be_in_viewport()
+
+
+def test_filters_of_the_map_stay_open_while_they_are_chosen(people):
+    page = people("engineer").page
+    page.set_viewport_size(PHONE)
+    page.goto("/fleet/")
+    cluster = page.get_by_label("Cluster", exact=True)
+    expect(cluster).to_be_hidden()
+    page.locator("#map .dg-filters > summary").click()
+    cluster.select_option("lab-2")
+    expect(page.locator("#map .dg-filters > summary")).to_have_text(re.compile(r"Filters\s+1"))
+    expect(cluster).to_be_visible()
+
+
 def test_figures_of_the_fleet_are_not_cut(people):
     page = people("admin").page
     page.set_viewport_size({"width": 1280, "height": 900})

@@ -317,14 +317,17 @@ const nameOf = (element) => [element.tagName, element.getAttribute("href"), elem
 const sameAs = (name, selector) => [...document.querySelectorAll(selector)].find((element) => nameOf(element) === name);
 let focused = "";
 let openMenu = "";
+let openFilters = false;
 document.addEventListener("htmx:beforeSwap", ({ detail: { target } }) => {
   const active = document.activeElement;
   focused = !active?.id && active !== document.body && target?.contains(active) ? nameOf(active) : "";
   const menu = target?.querySelector("details.dg-menu[open] > summary");
   openMenu = menu ? nameOf(menu) : "";
+  openFilters = Boolean(target?.querySelector("details.dg-filters[open]"));
 });
 document.addEventListener("htmx:afterSwap", () => {
   if (openMenu) sameAs(openMenu, "details.dg-menu > summary")?.parentElement.toggleAttribute("open", true);
+  if (openFilters) document.querySelector("details.dg-filters")?.toggleAttribute("open", true);
   if (focused && document.activeElement === document.body) sameAs(focused, focused.split("\n", 1)[0])?.focus();
   focused = openMenu = "";
 });
