@@ -46,11 +46,18 @@ def fleet_counts(cluster: Cluster | None = None) -> dict[UUID, FleetCount]:
     counts: dict[UUID, FleetCount | None] = {}
     for row in rows:
         stored: FleetCount | None = getattr(row, "fleet_count", None)
-        is_current = stored and (stored.revision == row.revision or stored.counted_at > since)
-        counts[row.pk] = stored if is_current else None
+        if stored is not None:
+            stored.is_current = stored.revision == row.revision
+        usable = stored and (stored.is_current or stored.counted_at > since)
+        counts[row.pk] = stored if usable else None
     missing = [pk for pk, stored in counts.items() if stored is None]
     counted = count_devices(missing) if missing else {}
     return {pk: stored or counted[pk] for pk, stored in counts.items()}
+
+
+def counted_at(counts: Iterable[FleetCount]) -> datetime | None:
+    """Return since when the mirror may have more than the oldest of these counts; None if all are current."""
+    return min((row.counted_at for row in counts if not row.is_current), default=None)
 
 
 def device_groups(counts: Iterable[FleetCount]) -> list[tuple[UUID, DeviceGroup]]:

@@ -14,12 +14,10 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.conf import settings
 from django.contrib.auth.models import AbstractUser, AnonymousUser
-from django.db.models import F, TextChoices
+from django.db.models import CharField, F, TextChoices, Value
 from django.urls import reverse
 from django.utils.html import escape
-from django.utils.module_loading import import_string
 from django.utils.safestring import SafeString, mark_safe
 
 from core.text import counted
@@ -28,9 +26,11 @@ from dra.fragmentation import PhysicalGpu, physical_gpus
 from dra.pools import gather_pools
 from inventory.cluster_snapshot import current_snapshot
 from inventory.counts import device_groups, is_whole
+from inventory.freshness import Age
 from inventory.models import Cluster, Device, FleetCount, ResourceSlice
 from inventory.models.device import DeviceQuerySet
 from inventory.states import LOOKS, DeviceState, DeviceStateStyle, DeviceUse
+from inventory.team_marks import HELD, NO_TEAM, TeamMark, TeamMarks, namespace_teams
 
 
 def physical_gpus_for(cluster: Cluster, devices: DeviceQuerySet) -> list[PhysicalGpu]:
@@ -80,9 +80,6 @@ MAX_CELLS = 1000  # of the map; the table lists every device
 
 # Shown even at 0; other states only above 0.
 USUAL = (DeviceState.IN_USE, DeviceState.FREE, DeviceState.TAINTED, DeviceState.UNHEALTHY)
-
-
-HELD = (DeviceState.IN_USE, DeviceUse.IDLE, DeviceUse.NO_TELEMETRY)
 
 
 class FleetFigure(NamedTuple):
@@ -145,6 +142,7 @@ class MapDevice(NamedTuple):
     cluster: UUID
     is_whole: bool
     use: str
+    namespace: str | None  # of the claim that holds it, if the map shows teams
     grouped_by: str  # the column of the grouping
 
     @property
@@ -167,6 +165,19 @@ class Cell(NamedTuple):
     partition: str
     width: int  # its share of the GPU's width, 1 to 8
     hit: bool
+    team: TeamMark | None  # in place of the look of a held device
+
+    @property
+    def shape(self) -> str:
+        return f"by {self.team.color}" if self.team else self.look.cell
+
+    @property
+    def letter(self) -> str:
+        return self.team.letter if self.team else self.look.letter
+
+    @property
+    def label(self) -> str:
+        return f"{self.look.label}, {self.team.team}" if self.team else self.look.label
 
 
 @dataclass(slots=True)
@@ -190,7 +201,7 @@ class MapGpu:
     @property
     def label(self) -> str:
         """Return the letters and colors of the cells as a sentence."""
-        parts = ", ".join(f"{cell.partition or cell.name}: {cell.look.label}" for cell in self.cells)
+        parts = ", ".join(f"{cell.partition or cell.name}: {cell.label}" for cell in self.cells)
         return f"{counted(len(self.cells), 'partition')} of a GPU on {self.place}. {parts}"
 
 
@@ -214,10 +225,10 @@ class FleetRow:
             for cell in gpu.cells:
                 name = escape(f"{cell.name} {cell.partition}" if cell.partition else cell.name)
                 url, hit = address.replace(str(no_id), str(cell.pk)), " hit" if cell.hit else ""
-                look, label = cell.look, cell.look.label
+                label = escape(cell.label)
                 links.append(
-                    f'<a class="dg-dev {look.cell}{hit}" href="{url}" title="{name}: {label}"'
-                    f' aria-label="{name} on {place}: {label}">{look.letter}</a>'
+                    f'<a class="dg-dev {cell.shape}{hit}" href="{url}" title="{name}: {label}"'
+                    f' aria-label="{name} on {place}: {label}">{cell.letter}</a>'
                 )
         return mark_safe("".join(links))  # noqa: S308, names are escaped
 
@@ -226,8 +237,8 @@ def _partitions(gpu: MapGpu) -> str:
     """Return the link of a GPU with its partitions, each by its share of the width."""
     label, cells = escape(gpu.label), []
     for cell in gpu.cells:
-        shape = f"{cell.look.cell} w{cell.width}{' hit' if cell.hit else ''}"
-        cells.append(f'<span class="dg-dev {shape}">{cell.look.letter}</span>')
+        shape = f"{cell.shape} w{cell.width}{' hit' if cell.hit else ''}"
+        cells.append(f'<span class="dg-dev {shape}">{cell.letter}</span>')
     parts = "".join(cells)
     return f'<a class="dg-mig" href="{escape(gpu.url)}" title="{label}" aria-label="{label}">{parts}</a>'
 
@@ -247,6 +258,7 @@ class FleetGroup:
     free: int = 0
     unhealthy: int = 0
     rows: list[FleetRow] = field(default_factory=list)
+    stale: list[Age] = field(default_factory=list)  # of its clusters
 
     @property
     def hidden(self) -> int:
@@ -304,7 +316,7 @@ COLUMNS = {
     Grouping.NODE_POOL: "node__node_pool",
     Grouping.TEAM: "held_by__namespace",
 }
-NO_NODE_POOL, NOT_HELD, NO_TEAM = "No node pool", "Not held", "Other namespaces"
+NO_NODE_POOL, NOT_HELD = "No node pool", "Not held"
 type GroupKey = tuple[str, bool, bool]  # title, whether it has partitions of a model, whether it is the rest
 
 
@@ -318,7 +330,7 @@ class Groups:
     @classmethod
     def read(cls, grouping: Grouping, person: AbstractUser | AnonymousUser) -> Groups:
         of_teams = grouping is Grouping.TEAM
-        return cls(grouping, import_string(settings.NAMESPACE_TEAMS)(person) if of_teams else {})
+        return cls(grouping, namespace_teams(person) if of_teams else {})
 
     @property
     def column(self) -> str:
@@ -353,12 +365,14 @@ def fleet_map(
     person: AbstractUser | AnonymousUser,
     with_uses: bool = False,
     grouping: Grouping = Grouping.MODEL,
+    marks: TeamMarks | None = None,
 ) -> list[FleetGroup]:
     """
     Return the groups, whole GPUs first, with cells for the first MAX_CELLS devices.
 
     `hits` are the devices that a filter matches, None without one; groups without a match are then left out.
-    `with_uses` is whether `person` may see which held devices are idle.
+    `with_uses` is whether `person` may see which held devices are idle. With `marks`, held devices show their
+    team in place of their state.
     """
     devices, groups_by = Device.objects.present(), Groups.read(grouping, person)
     names = dict(Cluster.objects.values_list("pk", "name"))
@@ -373,7 +387,7 @@ def fleet_map(
         if matching is None or (cluster, value) in matching:
             key = groups_by.key(cluster, value, whole)
             groups.setdefault(key, FleetGroup(*key)).add(names[cluster], state, number)
-    shown = _shown(devices, counts, groups_by, with_uses=with_uses)
+    shown = _shown(devices, counts, groups_by, with_uses=with_uses, with_teams=marks is not None)
     shown.sort(key=lambda device: (device.product, names[device.cluster]))
     hit = None
     if hits is not None:
@@ -382,12 +396,17 @@ def fleet_map(
     for device in shown:
         members[groups_by.key(device.cluster, device.grouped_by, device.is_whole)].append(device)
     for key in members.keys() & groups.keys():  # others have appeared since they were counted
-        groups[key].rows = _rows(members[key], names, hit)
+        groups[key].rows = _rows(members[key], names, hit, marks)
     return sorted(groups.values(), key=lambda row: (row.partitioned, row.is_rest, -row.count, row.title))
 
 
 def _shown(
-    devices: DeviceQuerySet, counts: Mapping[UUID, FleetCount], groups_by: Groups, *, with_uses: bool
+    devices: DeviceQuerySet,
+    counts: Mapping[UUID, FleetCount],
+    groups_by: Groups,
+    *,
+    with_uses: bool,
+    with_teams: bool,
 ) -> list[MapDevice]:
     """Return the devices that have a cell."""
     # By cluster, not by its name: the index has the order, and only the cells of the map are read.
@@ -395,10 +414,17 @@ def _shown(
     by_model = groups_by.grouping is Grouping.MODEL
     ordered = devices.order_by("product", *order) if by_model else devices.order_by(*order)
     rows = ordered.with_state().with_use(visible=with_uses).annotate(is_whole=is_whole(counts.values()))
-    return [MapDevice(*values) for values in rows.values_list(*FIELDS, F(groups_by.column))[:MAX_CELLS]]
+    namespace = F(COLUMNS[Grouping.TEAM]) if with_teams else Value(None, output_field=CharField())
+    columns = rows.values_list(*FIELDS, namespace, F(groups_by.column))
+    return [MapDevice(*values) for values in columns[:MAX_CELLS]]
 
 
-def _rows(devices: Iterable[MapDevice], names: Mapping[UUID, str], hits: set[UUID] | None) -> list[FleetRow]:
+def _rows(
+    devices: Iterable[MapDevice],
+    names: Mapping[UUID, str],
+    hits: set[UUID] | None,
+    marks: TeamMarks | None,
+) -> list[FleetRow]:
     rows: dict[tuple[UUID, str], FleetRow] = {}
     gpus: dict[tuple[UUID, str, str], MapGpu] = {}
     for device in devices:
@@ -408,5 +434,9 @@ def _rows(devices: Iterable[MapDevice], names: Mapping[UUID, str], hits: set[UUI
         if device.gpu not in gpus:
             gpu = MapGpu(names[device.cluster], device.place, device.parent, device.is_whole)
             row.gpus.append(gpus.setdefault(device.gpu, gpu))
-        gpus[device.gpu].cells.append(Cell(device.pk, device.name, device.look, device.partition, width, hit))
+        held = marks is not None and device.state in HELD
+        team = marks.mark(device.cluster, device.namespace) if marks and held else None
+        gpus[device.gpu].cells.append(
+            Cell(device.pk, device.name, device.look, device.partition, width, hit, team)
+        )
     return list(rows.values())

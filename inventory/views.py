@@ -25,11 +25,11 @@ from core.markup import joined, markup
 from core.prepared import by_keys
 from core.templatetags.ui import state_badge
 from core.times import ago
-from inventory.counts import fleet_counts, with_device_counts
+from inventory.counts import counted_at, fleet_counts, with_device_counts
 from inventory.device_list import CsvHolders, cluster_cell, device_columns, read_rows, table_rows
 from inventory.filters import HELD, DeviceFilter, NodeFilter
 from inventory.fleet import Grouping, fleet_map, physical_gpus_for, pool_facts, totals
-from inventory.freshness import OF_DEVICES, OF_NODES, ages, is_stale
+from inventory.freshness import OF_DEVICES, OF_NODES, ages, ages_for, is_stale
 from inventory.history import (
     MAX_LINES,
     attribute_rows,
@@ -42,6 +42,7 @@ from inventory.holders import name_holders, shares_of
 from inventory.models import Cluster, Device, Freshness, Node, ObjectEvent
 from inventory.states import DeviceState
 from inventory.sync.session import OPTIONAL, mirrored_kinds
+from inventory.team_marks import TeamMarks
 from teams.access import is_platform_admin
 
 FILTERS = ("cluster", "product", "state", "device_class", "memory")
@@ -62,15 +63,21 @@ def fleet(request: HttpRequest) -> HttpResponse:
     with_uses = is_platform_admin(request.user)
     asked = request.GET.get("group")
     grouping = Grouping(asked) if asked and asked in Grouping else Grouping.MODEL
+    marks = TeamMarks.read(request.user) if request.GET.get("color") == "team" else None
     groups = fleet_map(
         counts,
         filterset.qs if filtering else None,
         person=request.user,
         with_uses=with_uses,
         grouping=grouping,
+        marks=marks,
     )
+    ages_of_devices = ages_for(request)
+    for group in groups:
+        group.stale = [age for age in ages_of_devices if age.is_stale and age.cluster.name in group.clusters]
     query = request.GET.copy()
-    query.pop("group", None)
+    for name in ("group", "color"):
+        query.pop(name, None)
     context = {
         "totals": totals(counts.values(), with_uses=with_uses),
         "groups": groups,
@@ -78,7 +85,9 @@ def fleet(request: HttpRequest) -> HttpResponse:
         "filterset": filterset,
         "filters": filters,
         "hidden": sum(group.hidden for group in groups),
-        "ages": ages(OF_DEVICES),
+        "ages": ages_of_devices,
+        "counted_at": counted_at(counts.values()),
+        "marks": marks,
         "devices_url": reverse("inventory:devices"),
         "groupings": Grouping.choices,
         "grouping": grouping,

@@ -135,6 +135,7 @@ class FleetCount(models.Model):
     groups = models.JSONField(default=list)
     whole_shapes = models.JSONField(default=list)
     uses = models.JSONField(default=dict)
+    is_current = True  # whether the mirror has not changed since, as `fleet_counts` found
 
     def __str__(self) -> str:
         return f"devices of {self.cluster} at revision {self.revision}"

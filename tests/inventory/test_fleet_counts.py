@@ -56,6 +56,16 @@ def test_counts_older_than_a_minute_are_not_shown_after_a_change(mirrored, fake,
         assert states(mirrored) == [("free", 2), ("in-use", 1)]
 
 
+def test_page_says_how_old_figures_are_that_the_map_is_ahead_of(mirrored, fake, run_session, client):
+    client.force_login(User.objects.create_user("alice"))
+    count_fleet()
+    assert client.get(reverse("inventory:fleet")).context["counted_at"] is None
+    hold_one(fake, run_session)
+    page = client.get(reverse("inventory:fleet"))
+    assert page.context["counted_at"] == FleetCount.objects.get().counted_at
+    assert "the map is newer" in page.text
+
+
 def test_counts_without_a_change_stay_current(mirrored):
     count_fleet()
     with time_machine.travel(timezone.now() + HOUR, tick=False):

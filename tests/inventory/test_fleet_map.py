@@ -9,6 +9,7 @@ from cluster.protocol import RESOURCE_SLICE
 from inventory.counts import fleet_counts
 from inventory.fleet import Grouping, fleet_map
 from inventory.models import Device, Node, ResourceClaim
+from inventory.team_marks import marks
 from teams.models import User
 from tests.factories import make_team, make_user
 from tests.inventory.conftest import DRIVER, gpu, slice_of
@@ -108,18 +109,23 @@ def test_devices_are_grouped_by_node_pool_and_those_without_one_come_last(cut):
     assert list(grouped(Grouping.NODE_POOL, hits=hits)) == ["training"]
 
 
-def test_devices_are_grouped_by_the_teams_that_the_reader_may_see(cut, mirrored):
-    mia, root = make_user("mia"), make_user("root", admin=True)
+def hold_three(cluster, mia):
+    """One device each is held by vision, whose member is mia, by nlp, and from a namespace without a team."""
     for number, (slug, members) in enumerate((("vision", (mia,)), ("nlp", ()), ("", ()))):
         if slug:
             TeamNamespace.objects.create(
-                team=make_team(slug, members=members), cluster=mirrored, namespace=slug
+                team=make_team(slug, members=members), cluster=cluster, namespace=slug
             )
         claim = ResourceClaim.objects.create(
-            cluster=mirrored, uid=f"u{number}", name="x", namespace=slug or "scratch", raw={}
+            cluster=cluster, uid=f"u{number}", name="x", namespace=slug or "scratch", raw={}
         )
         device = Device.objects.present().order_by("name")[number]
         Device.objects.filter(pk=device.pk).update(held_by=claim)
+
+
+def test_devices_are_grouped_by_the_teams_that_the_reader_may_see(cut, mirrored):
+    mia, root = make_user("mia"), make_user("root", admin=True)
+    hold_three(mirrored, mia)
     assert grouped(Grouping.TEAM, root) == {
         "nlp": (1, 0, 1),
         "vision": (1, 0, 1),
@@ -131,6 +137,32 @@ def test_devices_are_grouped_by_the_teams_that_the_reader_may_see(cut, mirrored)
         "Not held": (4, 4, 4),
         "Other namespaces": (2, 0, 2),
     }
+
+
+def test_held_devices_are_colored_by_the_teams_that_the_reader_may_see(cut, mirrored, client):
+    mia, root = make_user("mia"), make_user("root", admin=True)
+    hold_three(mirrored, mia)
+
+    def legend(person):
+        client.force_login(person)
+        page = client.get(reverse("inventory:fleet"), {"color": "team"})
+        assert page.text.count('class="dg-dev by ') == 3 + len(page.context["marks"].legend)
+        return {mark.team: (mark.letter, mark.color, cells) for mark, cells in page.context["marks"].legend}
+
+    assert legend(root) == {
+        "nlp": ("L", "c1", 1),
+        "vision": ("V", "c2", 1),
+        "Other namespaces": ("–", "c5", 1),
+    }
+    assert legend(mia) == {"vision": ("V", "c1", 1), "Other namespaces": ("–", "c5", 2)}
+    assert client.get(reverse("inventory:fleet"), {"color": "red"}).context["marks"] is None
+
+
+def test_letters_of_teams_differ_from_each_other_and_from_those_of_states():
+    teams = [f"team-{number}" for number in range(12)]
+    letters = [mark.letter for mark in marks(teams)]
+    assert len(set(letters)) == len(teams)
+    assert not {"F", "T", "B", "N", "P", "!"} & set(letters)
 
 
 def test_the_page_groups_as_its_address_says_and_by_model_for_an_unknown_value(cut, client):
