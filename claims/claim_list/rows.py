@@ -14,11 +14,12 @@ from uuid import UUID
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Exists, OuterRef, QuerySet
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from claims.access import NO_CLAIM
 from claims.models import Alternative, Claim, Delivery, join_profiles
-from claims.states import FINAL, LOOK, ClaimState
+from claims.states import FINAL, LOOK, RUNNING, ClaimState
 from core.markup import joined, markup
 from core.prepared import by_keys
 from core.templatetags.ui import icon, short_id, state_badge
@@ -51,6 +52,7 @@ class ClaimRow(NamedTuple):
     username: str
     first_name: str
     last_name: str
+    grace: timedelta
     titles: list[str]
     together: bool
 
@@ -69,6 +71,7 @@ def _rows(key: UUID) -> QuerySet[Claim, Any]:
         *("namespace", "delivery", "duration", "created_at", "team__slug", "cluster__name"),
         *("profile_version__number", "profile_version__profile__title"),
         *("requested_by__username", "requested_by__first_name", "requested_by__last_name"),
+        "profile_version__grace",
         ArraySubquery(ALTERNATIVES.values("profile_version__profile__title")),
         Exists(ALTERNATIVES.filter(together=True).order_by()),
     )
@@ -128,6 +131,14 @@ def devices_cell(row: ClaimRow) -> SafeString:
 def end_cell(row: ClaimRow) -> SafeString:
     if row.state == ClaimState.RELEASING:  # pods may hold devices for long after the end
         return markup('<td class="dg-nowrap mr" data-l="Ends">ended {}</td>', ago(row.state_since))
+    now = timezone.now()
+    if row.state in RUNNING and row.expires_at and row.expires_at <= now:
+        deletion = row.expires_at + row.grace
+        deleted = markup("deleted {}", ago(deletion)) if deletion > now else "is being deleted"
+        in_grace = (
+            '<td class="dg-nowrap mr"><span class="dg-warn">expired {}</span><span class="sub">{}</span></td>'
+        )
+        return markup(in_grace, ago(row.expires_at), deleted)
     end = DASH if row.state in FINAL else ago(row.expires_at)
     return markup('<td class="dg-nowrap mr" data-l="Ends">{}</td>', end)
 

@@ -100,6 +100,25 @@ def test_cells_of_a_folded_row_say_what_they_are(client, alice, claim):
         assert re.search(f'<td[^>]* data-l="{label}">{value}</td>', page), label
 
 
+@pytest.mark.parametrize(
+    ("state", "ended", "words"),
+    [
+        (ClaimState.ALLOCATED, timedelta(minutes=35), r"expired 35 min ago.*deleted in 1 h 2\d min"),
+        (ClaimState.ALLOCATED, timedelta(hours=3), r"expired 3 h ago.*is being deleted"),
+        (ClaimState.RELEASED, timedelta(minutes=35), "—"),
+    ],
+)
+def test_a_claim_in_grace_says_when_it_is_deleted(client, alice, vision, fra, state, ended, words):
+    over = timezone.now() - ended
+    profile = make_profile("soon", grace=timedelta(hours=2))
+    make_claim(vision, by=alice, cluster=fra, profile=profile, name="flow", state=state, expires_at=over)
+    client.force_login(alice)
+    (row,) = re.findall("<tr>(?:(?!</tr>).)*flow.*?</tr>", client.get(reverse("claims:list")).text, re.DOTALL)
+    text = " ".join(re.sub("<[^>]*>", " ", row).split())
+    assert re.search(words, text), text
+    assert ("expired" in text) is (state is ClaimState.ALLOCATED)
+
+
 def test_list_as_csv_has_selected_columns(client, alice, claim):
     client.force_login(alice)
     answer = client.get(reverse("claims:list") + "?format=csv&col=state&col=team")
