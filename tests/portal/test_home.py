@@ -8,10 +8,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.inbox.comments import comment_on_claim
-from claims.models import Claim
+from claims.models import Claim, ProfileWaits
 from claims.states import ClaimState
 from inventory.freshness import OF_DEVICES
 from inventory.models import Freshness
+from teams.models import Role
 from tests.factories import make_claim, make_cluster, make_profile, make_quota, make_team, make_user
 from tests.usage.conftest import hold, measure, price
 from usage.models import Collection
@@ -254,6 +255,53 @@ def test_spend_and_quota_of_current_team_are_links(make, page, alice, vision):
     assert '<b class="dg-bb">6</b> <span class="dg-2">free of 8</span>' in text
     assert f"Spend in {timezone.now():%B}" in text
     assert reverse("usage:team", args=["vision"]) in text
+
+
+def menu_of(text: str, name: str) -> list[str]:
+    """Return the labels of the menu of a claim on Home."""
+    parts = re.search(f'aria-label="Actions on {name}".*?<div class="dg-pop">(.*?)</div>', text, re.DOTALL)
+    return re.findall(r"</svg>([^<]*)</a>", parts[1]) if parts else []
+
+
+@pytest.mark.parametrize(
+    ("state", "fields", "labels"),
+    [
+        (ClaimState.REQUESTED, {}, ["Withdraw…"]),
+        (ClaimState.APPROVED, {}, ["Extend…", "Shorten…", "Transfer…", "Release…"]),
+        (ClaimState.ALLOCATED, {}, ["Get the manifest", "Extend…", "Shorten…", "Transfer…", "Release…"]),
+        (ClaimState.ALLOCATED, {"left": -1}, ["Get the manifest", "Extend…", "Transfer…", "Release…"]),
+        (ClaimState.ALLOCATED, {"left": None}, ["Get the manifest", "Transfer…", "Release…"]),
+        (ClaimState.RELEASING, {}, []),
+        (ClaimState.DENIED, {}, []),
+    ],
+)
+def test_menu_of_a_claim_has_what_its_state_allows(make, page, alice, state, fields, labels):
+    left = fields.get("left", 30)
+    make(state, name="flow", expires_at=None if left is None else timezone.now() + left * HOUR)
+    assert menu_of(page(alice), "flow") == labels
+
+
+def test_menu_is_empty_for_a_former_member_and_a_replaced_claim_is_not_extended(make, page, alice, vision):
+    old = make(ClaimState.ALLOCATED, name="old", expires_at=timezone.now() + 30 * HOUR)
+    make(ClaimState.REQUESTED, name="new", replaces=old)
+    assert menu_of(page(alice), "old") == ["Get the manifest", "Shorten…", "Transfer…", "Release…"]
+    vision.memberships.filter(user=alice).update(role=Role.VIEWER)
+    assert menu_of(page(alice), "old") == []
+
+
+def test_free_profiles_show_their_typical_wait(make, page, alice, vision):
+    make_quota(vision, 8)
+    profile = make_profile("train")
+    ProfileWaits.objects.create(
+        profile=profile,
+        computed_at=timezone.now(),
+        devices=9,
+        device_median=timedelta(minutes=6),
+        device_p90=HOUR,
+    )
+    make_profile("other")
+    (said,) = re.findall(r">wait ([^<]*)<", page(alice))
+    assert said == "6 min"
 
 
 def test_free_devices_are_listed_per_profile_with_request_link(make, page, alice, vision, fra):

@@ -53,8 +53,8 @@ TABLE: dict[str, Row] = {
     "home": {
         "request": EVERYBODY - VIEWER,
         "request_like_last": ASKER | LEAD,  # who has requested before
-        "extend": ASKER,
-        "release": ASKER,
+        **{"extend": ASKER, "shorten": ASKER, "transfer": ASKER, "release": ASKER},
+        "withdraw": LEAD,  # of their own request
         **{"lint": ADMIN, "approval": ADMIN},  # what waits in all teams
         **{"setup:cluster": ADMIN, "profiles": ADMIN, "setup:setup_hide": ADMIN},  # the steps of setup
     },

@@ -313,7 +313,7 @@ document.addEventListener("htmx:afterRequest", ({ detail: { elt, xhr } }) => {
 
 // A swap removes the element that has the focus, and closes a menu that is open: both go to the elements that replace them.
 // (htmx keeps the focus of elements with an id.)
-const nameOf = (element) => [element.tagName, element.getAttribute("href"), element.name, element.value, element.textContent.trim()].join("\n");
+const nameOf = (element) => [element.tagName, element.getAttribute("href"), element.getAttribute("aria-label"), element.name, element.value, element.textContent.trim()].join("\n");
 const sameAs = (name, selector) => [...document.querySelectorAll(selector)].find((element) => nameOf(element) === name);
 let focused = "";
 let openMenu = "";
