@@ -17,6 +17,7 @@ from uuid import UUID
 import django_filters as filters
 from django import forms
 from django.core.exceptions import ValidationError
+from django.core.validators import RegexValidator
 from django.http import QueryDict
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
@@ -222,6 +223,10 @@ def _described_parameters(view: Any, handler: Any, request: Request) -> Iterator
             yield from parameter().fields
         elif parameter.location == OpenApiParameter.QUERY:
             yield parameter.name
+
+
+# A name in addresses, and in labels and names of objects in clusters.
+validate_name = RegexValidator(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z", "Lower-case letters, digits and hyphens.")
 
 
 def valid_ids(texts: Iterable[str]) -> list[UUID]:

@@ -13,7 +13,7 @@ from django import forms
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import UploadedFile
-from django.core.validators import MaxLengthValidator, RegexValidator
+from django.core.validators import MaxLengthValidator
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
@@ -25,6 +25,7 @@ from claims.states import DELIVERED, UNDELIVERED
 from cluster.checkup import CheckupVerdict, manifest
 from cluster.credentials import FLATTEN, Credentials, from_kubeconfig, from_token
 from core.errors import Invalid, PortalError
+from core.inputs import validate_name
 from inventory.clusters import (
     add_cluster,
     change_cluster,
@@ -187,9 +188,7 @@ class ClusterForm(CredentialsForm):
     name = forms.CharField(
         label="Name",
         max_length=40,
-        validators=[
-            RegexValidator(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "Lower-case letters, digits and hyphens.")
-        ],
+        validators=[validate_name],
         help_text="Lower-case letters, digits and hyphens. It cannot be changed later.",
     )
     title = forms.CharField(

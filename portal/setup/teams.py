@@ -14,7 +14,6 @@ from uuid import UUID
 
 from django import forms
 from django.contrib import messages
-from django.core.validators import RegexValidator
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -28,6 +27,7 @@ from claims.quotas.counts import class_quotas
 from claims.quotas.namespaces import archive_team, reason_not_to_archive, restore_team, set_namespace
 from claims.states import FINAL
 from core.errors import PortalError
+from core.inputs import validate_name
 from core.listing import Column, Listing
 from core.markup import joined, markup
 from core.prepared import Prepared
@@ -211,9 +211,7 @@ class TeamForm(TitleForm):
     slug = forms.CharField(
         label="Name",
         max_length=40,
-        validators=[
-            RegexValidator(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "Lower-case letters, digits and hyphens.")
-        ],
+        validators=[validate_name],
         help_text="Lower-case letters, digits and hyphens. It labels claims and cannot be changed.",
     )
     owner = forms.CharField(
