@@ -159,7 +159,8 @@ class Value(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ActivityEntry:
     """
-    One entry. `place` is the title of a token or a cluster.
+    One entry. `place` is the title of a token or a cluster; `url` is the page of the claim, and of other
+    objects after `portal.activity.links`.
 
     `by` is "" for the portal and for Kubernetes. `text` may have moments that `local_times` shows.
     """
@@ -176,6 +177,8 @@ class ActivityEntry:
     place: str
     values: list[Value] = field(default_factory=list)
     reason: str = ""
+    kind: str = ""  # of the changed object, "" for a claim
+    object_id: str = ""
 
     @property
     def id(self) -> str:
@@ -357,7 +360,7 @@ def _of_change(
     first_name: str,
     last_name: str,
     kind: str,
-    _object: str,
+    object_id: str,
     name: str,
     text: str,
     reason: str,
@@ -379,6 +382,8 @@ def _of_change(
         place=via,
         values=[Value(*row) for row in values],
         reason=reason,
+        kind=kind,
+        object_id=object_id,
     )
 
 

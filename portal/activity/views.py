@@ -27,7 +27,8 @@ from portal.activity.entries import (
     parse_id,
     read_entries,
 )
-from teams.access import is_platform_admin, people_in, team_for
+from portal.activity.links import with_links
+from teams.access import is_platform_admin, people_in, team_for, user_of
 from teams.models import Role, Team
 
 PER_PAGE = 50
@@ -131,7 +132,7 @@ def _activity(request: HttpRequest, team: Team | None) -> HttpResponseBase:
     text = request.GET.get("before", "")
     before = Position.parse(text) if text else None
     read = read_entries(chosen, limit=PER_PAGE + 1, before=before)
-    entries = read[:PER_PAGE]
+    entries = with_links(read[:PER_PAGE], user_of(request))
     if only and not entries:
         raise Http404
     days = groupby(entries, key=lambda entry: timezone.localtime(entry.at).date())

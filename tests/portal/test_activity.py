@@ -11,14 +11,14 @@ from django.utils import timezone
 
 from claims.lifecycle.services import withdraw
 from claims.models import Transition
-from claims.quotas.services import set_quota
+from claims.quotas.services import request_quota, set_quota
 from claims.states import ClaimState
 from core.origin import Origin, OriginMiddleware, Source, current_origin
 from portal.activity.entries import Filter, all_entries, read_entries
-from teams.models import RecordedChange, Role
+from teams.models import RecordedChange, Role, record_change
 from teams.services import add_member
 from teams.tokens import create_token
-from tests.factories import GPU_CLASS, make_claim, make_cluster, make_team, make_user
+from tests.factories import GPU_CLASS, make_claim, make_cluster, make_profile, make_team, make_user
 
 pytestmark = pytest.mark.django_db
 TEAM, PLATFORM, API = "/teams/vision/activity/", "/activity/", "/api/v1/activity/"
@@ -300,6 +300,40 @@ def test_a_csv_continues_after_each_chunk(vision, alice, monkeypatch):
     at_once = [entry.id for entry in all_entries(Filter(team=vision.pk))]
     monkeypatch.setattr("portal.activity.entries.CHUNK", 3)
     assert [entry.id for entry in all_entries(Filter(team=vision.pk))] == at_once
+
+
+def addresses(page):
+    return {entry.kind: entry.url for entry in rows(page)}
+
+
+def test_entries_lead_to_objects_that_the_reader_may_see(reads, vision, alice, root, fra):
+    quota = set_quota(team=vision, devices=8, device_class=GPU_CLASS, by=root)
+    pending = request_quota(team=vision, by=alice, devices=9, device_class=GPU_CLASS, reason="more", key="k")
+    make_user("noor")
+    add_member(team=vision, username="noor", role=Role.MEMBER, by=root)
+    create_token(by=alice, title="notebook")
+    record_change(by=root, of=fra, change="paused")
+    record_change(by=root, of=make_profile("train"), change="retired")
+    of_team = {
+        "quota": f"/quotas/{quota.pk}/",
+        "quotarequest": f"/approvals/quota/{pending.pk}/",
+        "team": "/teams/vision/",
+    }
+    assert addresses(reads(alice)) == of_team
+    everything = addresses(reads(root, PLATFORM))
+    assert everything == of_team | {
+        "apitoken": "",  # of somebody else
+        "cluster": "/clusters/fra-1/",
+        "profile": "/profiles/train/",
+    }
+    for address in filter(None, everything.values()):
+        assert reads(root, address).status_code == 200, address
+
+
+def test_entries_of_removed_objects_lead_nowhere(reads, vision, alice, root):
+    quota = set_quota(team=vision, devices=8, device_class=GPU_CLASS, by=root)
+    quota.delete()
+    assert addresses(reads(alice))["quota"] == ""
 
 
 def test_a_page_needs_the_same_queries_for_one_entry_and_a_hundred(
