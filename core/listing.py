@@ -251,6 +251,11 @@ class Listing[M: Model]:
         return saved_query(self.query)
 
     @property
+    def may_save(self) -> bool:
+        """Whether this address has something that the reader has not saved yet."""
+        return bool(self.chosen) and self.chosen not in {saved.query for saved in self.saved}
+
+    @property
     def heads(self) -> list[Head]:
         return [self.head(column) for column in self.columns]
 

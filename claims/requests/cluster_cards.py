@@ -54,7 +54,7 @@ def _any(fits: Sequence[ClusterFit]) -> ClusterCard:
         return ClusterCard(None, text="The cluster where the request fits best.")
     best = fits[0]
     if best.option is not None:
-        return ClusterCard(None, FITS, "fits now", f"{best.cluster} is taken: {_free(best)}.")
+        return ClusterCard(None, FITS, "fits now", f"{best.cluster} is chosen: {_free(best)}.")
     text = f"{best.cluster} comes closest. You can still send the request: pods wait for devices."
     return ClusterCard(None, WAITS, "not now", text)
 

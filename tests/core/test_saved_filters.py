@@ -44,6 +44,7 @@ def test_saved_filters_stand_above_the_list_with_the_one_that_is_shown_marked(cl
     page = client.get(f"{CLAIMS}?q=bev&page=1").text
     assert '<a class="dg-tag on" href="?q=bev" aria-current="true">Mine</a>' in page
     assert '<a class="dg-tag" href="?q=other">Other</a>' in page
+    assert "Save filters…" not in page  # they are saved
 
 
 def test_the_address_alone_leads_to_the_default_and_all_rows_are_one_link_away(client, alice):
