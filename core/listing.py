@@ -56,6 +56,7 @@ def _lines(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[s
 
 
 PER_PAGE = 50
+MORE_PER_PAGE = (100, 200)  # that a reader may choose: ?rows=100
 MAX_COUNT = 10_000  # rows that a list counts before it shows "10,000+"
 MAX_COMPARED = 1_000  # of a search that compares row after row; counting more takes longer than the page
 LAST = "last"  # ?page=last
@@ -90,6 +91,15 @@ class ActiveFilter:
 
     text: str
     without: str
+
+
+@dataclass(frozen=True)
+class Size:
+    """A number of rows per page that may be chosen."""
+
+    rows: int
+    url: str
+    is_current: bool
 
 
 @dataclass(frozen=True)
@@ -141,7 +151,9 @@ class Listing[M: Model]:
         self.title = title
         self.search = search
         self.default_sort = sort
-        self.per_page = per_page
+        self.usual_per_page = per_page
+        chosen = self.query.get("rows", "")
+        self.per_page = next((number for number in MORE_PER_PAGE if str(number) == chosen), per_page)
         self.prepare, self.load, self.read_batch = prepare, load, read_batch
         self.scan_once = scan_once
         self.filterset: FilterSet | None = filters(self.query, queryset, request=request) if filters else None
@@ -232,6 +244,16 @@ class Listing[M: Model]:
         for name, value in changes.items():
             query[name] = value
         return f"?{query.urlencode()}"
+
+    @property
+    def sizes(self) -> list[Size]:
+        """Return the numbers of rows per page; none if the smallest page has all rows."""
+        if self.total <= self.usual_per_page:
+            return []
+        usual = self.url("rows")
+        urls = {self.usual_per_page: ALL if usual == "?" and self.saved_default else usual}
+        urls |= {number: self.url(rows=str(number)) for number in MORE_PER_PAGE}
+        return [Size(number, url, number == self.per_page) for number, url in urls.items()]
 
     @cached_property
     def saved(self) -> list[SavedFilter]:

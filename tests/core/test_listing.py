@@ -38,6 +38,25 @@ def test_a_list_begins_sorted_and_is_cut_into_pages(listed):
     assert listed(page=2) == ["frank", "grace"]
 
 
+def test_more_rows_per_page_are_chosen_by_the_address(browse, people, alice):
+    client = browse(alice)
+    page = client.get(LIST, {"sort": "-username"})
+    assert [(size.rows, size.url, size.is_current) for size in page.context["listing"].sizes] == [
+        (5, "?sort=-username", True),
+        (100, "?sort=-username&rows=100", False),
+        (200, "?sort=-username&rows=200", False),
+    ]
+    page = client.get(LIST, {"rows": "100", "page": "2"})
+    assert page.context["listing"].page.paginator.num_pages == 1
+    assert '<input type="hidden" name="rows" value="100" form="listing-form">' in page.text  # filters keep it
+    assert client.get(LIST, {"theme": "dark"}).context["listing"].sizes == []
+
+
+@pytest.mark.parametrize("rows", ["7", "1000000", "x", "", "-1"])
+def test_other_numbers_of_rows_are_ignored(listed, rows):
+    assert len(listed(rows=rows)) == 5
+
+
 @pytest.mark.parametrize("page", ["0", "99", "x", "-1"])
 def test_page_number_out_of_range_shows_the_last_page(listed, page):
     assert listed(page=page)
