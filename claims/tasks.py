@@ -12,7 +12,7 @@ from claims.approvals import escalation, pending
 from claims.catalogue import availability, waits
 from claims.delivery import credential_expiry
 from claims.delivery.tasks import remove
-from claims.lifecycle import expiry
+from claims.lifecycle import expiry, unused
 from claims.observation import ownership
 from claims.quotas import quota_requests, resource_quota_rounds
 from claims.requests import services as requests
@@ -20,7 +20,7 @@ from claims.requests import services as requests
 
 @shared_task
 def expire() -> None:
-    """Expire undecided requests, release expired claims, and notify people of ends and overstays."""
+    """Expire undecided requests, release expired claims, and notify people of ends, overstays and long waits."""
     now = timezone.now()
     try:
         for claim_id in expiry.end_overdue(now):
@@ -28,6 +28,7 @@ def expire() -> None:
     finally:
         expiry.remind(now)
         expiry.report_overstays(now)
+        unused.remind_of_pods(now)
 
 
 @shared_task
