@@ -4,8 +4,12 @@ for), `default` (periodic work). Beat only starts what a lost message or a dead 
 """
 
 import os
+from typing import Any
 
 from celery import Celery
+from celery.signals import worker_ready
+
+from core.garbage import exempt_permanent_objects
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
@@ -40,3 +44,8 @@ app.conf.beat_schedule = {
 for entry in app.conf.beat_schedule.values():
     # Void when the next is due: what was queued while no worker ran is not to be done a thousand times over.
     entry["options"] = {"expires": entry["schedule"]}
+
+
+@worker_ready.connect
+def collect_garbage_as_the_web_does(**_: Any) -> None:
+    exempt_permanent_objects()

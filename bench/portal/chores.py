@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 
 from bench.costs import costs_of
 from bench.measure import Result
-from bench.portal.pages import sampled
+from bench.portal.pages import portal_process, sampled
 from claims.catalogue import waits
 from claims.delivery import changes, tasks
 from claims.models import Claim, SweepRound
@@ -45,9 +45,10 @@ def sweep(devices: int) -> Iterator[Result]:
         SweepRound.objects.update(after="")
         tasks.sweep()
 
-    for _ in range(UNTIL_SETTLED):
-        sweep_first_slice()
-    walls, processor = sampled(sweep_first_slice, SWEEPS)
+    with portal_process():
+        for _ in range(UNTIL_SETTLED):
+            sweep_first_slice()
+        walls, processor = sampled(sweep_first_slice, SWEEPS)
     live = Claim.objects.filter(state__in=DELIVERED).count()
     in_round = math.ceil(live / changes.SLICE)
     full = [in_round * milliseconds for milliseconds in processor]

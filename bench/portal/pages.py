@@ -20,7 +20,7 @@ from django.urls import set_script_prefix
 from bench.costs import costs_of
 from bench.measure import Result, nanoseconds_run
 from bench.portal.addresses import Address, addresses
-from portal.serving import exempt_permanent_objects
+from core.garbage import exempt_permanent_objects
 from teams.models import User
 
 WARM_UP = 4  # requests that are not counted: psycopg prepares a statement when it has run five times
@@ -37,7 +37,7 @@ def results(devices: int, repeat: int, only: str, *, profiled: bool = True) -> I
     """
     set_script_prefix("/")
     clients: dict[str, Client] = {}
-    with web_process():
+    with portal_process():
         for address in addresses():
             name = f"pages: {address.name}"
             for reader in address.readers if only in name else ():
@@ -49,8 +49,8 @@ def results(devices: int, repeat: int, only: str, *, profiled: bool = True) -> I
 
 
 @contextmanager
-def web_process() -> Iterator[None]:
-    """Collect garbage as a web process of the portal does, not as the process that has built its data."""
+def portal_process() -> Iterator[None]:
+    """Collect garbage as processes of the portal do, not as the process that has built its data."""
     thresholds = gc.get_threshold()
     exempt_permanent_objects()
     try:

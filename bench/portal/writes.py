@@ -16,7 +16,7 @@ from django.urls import reverse, set_script_prefix
 from bench.costs import costs_of, sampled_costs
 from bench.measure import Result, nanoseconds_run
 from bench.portal.addresses import REQUEST
-from bench.portal.pages import backend_pid, sampled, signed_in, web_process
+from bench.portal.pages import backend_pid, portal_process, sampled, signed_in
 from bench.portal.population import ADMIN, ENGINEER, LEAD
 from claims.models import Approval, ApprovalRule, Claim, Profile
 from claims.states import ClaimState
@@ -34,7 +34,7 @@ def results(devices: int, repeat: int, only: str) -> Iterator[Result]:
     """Yield the lines "writes" and "exports"."""
     set_script_prefix("/")
     if only in "writes: submit" or only in "writes: approve":
-        with web_process():
+        with portal_process():
             yield from _decided_requests(devices, min(repeat, SAMPLES))
     for name, address in (("claims", reverse("claims:list")), ("devices", reverse("inventory:devices"))):
         path = f"exports: {name}, every row"

@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from itertools import batched
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import FETCH_PEERS, Exists, F, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -251,7 +251,11 @@ def _lock_quotas(claim: Claim, charges: Iterable[ClaimCharge], options: Iterable
 
 BATCH_SIZE = 200
 RETRY_AFTER = timedelta(seconds=15)  # with the next sweep
-LARGE = ("spec", "reason", "decision_note")  # columns that only a change needs, all rows of a batch at once
+# Columns of a claim that a comparison reads.
+COMPARED = (
+    *("pk", "cluster_id", "namespace", "name", "delivery", "object_uid", "state", "state_since"),
+    *("observation_hash", "problem", "reconcile_at", "version"),
+)
 LOOK_FOR_MISSED_AFTER = timedelta(minutes=5)
 
 
@@ -263,9 +267,7 @@ def reconcile_claims(claim_ids: Iterable[UUID]) -> None:
     """
     failed: dict[UUID, Exception] = {}
     for batch in batched(claim_ids, BATCH_SIZE):
-        rows = Claim.objects.filter(pk__in=batch).defer(*LARGE).fetch_mode(FETCH_PEERS)
-        claims = list(rows)
-        for claim_id in _compare(claims, failed):
+        for claim_id in _compare(batch, failed):
             try:
                 reconcile_claim(claim_id)
             except Exception as error:
@@ -277,24 +279,31 @@ def reconcile_claims(claim_ids: Iterable[UUID]) -> None:
         raise ExceptionGroup("Claims could not be settled", list(failed.values()))
 
 
-def _compare(claims: Sequence[Claim], failed: dict[UUID, Exception]) -> list[UUID]:
+def _compare(claim_ids: Sequence[UUID], failed: dict[UUID, Exception]) -> list[UUID]:
     """
     Store the observation of claims that need nothing else.
 
-    Return the ids of the claims that need a change; put those that cannot be observed into `failed`.
+    Return the ids of the claims that need a change; put those that cannot be observed into `failed`. Nearly
+    all claims of a sweep are as they were: only the others are read in full.
     """
+    claims = Claim.objects.filter(pk__in=claim_ids)
     try:
-        seen = observe(claims, brief=True)
-        notes = [_note(claim, seen[claim.pk]) for claim in claims]
+        brief = cast("list[Claim]", list(claims.values_list(*COMPARED, named=True)))
+        seen = observe(brief, brief=True)
+        known = [note for claim in brief if (note := _known(claim, seen[claim.pk]))]
+        unchanged = {note.claim.pk for note in known}
+        others = list(claims.filter(pk__in={claim.pk for claim in brief} - unchanged))
+        seen = observe(others) if others else {}
+        notes = [_note(claim, seen[claim.pk]) for claim in others]
     except Exception as error:
-        if len(claims) == 1:
-            failed[claims[0].pk] = error
+        if len(claim_ids) == 1:
+            failed[claim_ids[0]] = error
             return []
-        return [claim_id for claim in claims for claim_id in _compare([claim], failed)]
-    noted = _store_notes([note for note in notes if note is not None])
+        return [pk for claim_id in claim_ids for pk in _compare([claim_id], failed)]
+    noted = _store_notes([*known, *(note for note in notes if note is not None)])
     return [
         claim.pk
-        for claim, note in zip(claims, notes, strict=True)
+        for claim, note in zip(others, notes, strict=True)
         if note is None or not (note.is_known or claim.pk in noted)
     ]
 
@@ -317,11 +326,17 @@ class Note:
         return self.is_known and self.reconcile_at == self.claim.reconcile_at
 
 
+def _known(claim: Claim, seen: Observation) -> Note | None:
+    """Return the columns to store of a claim whose observation has not changed; a brief one is enough."""
+    if (digest := seen.digest(claim)) != claim.observation_hash:
+        return None
+    return Note(claim, digest, claim.problem, _next_look(claim, seen))
+
+
 def _note(claim: Claim, seen: Observation) -> Note | None:
     """Return the columns to store, None if the claim needs a change under its lock."""
-    digest, look_at = seen.digest(claim), _next_look(claim, seen)
-    if digest == claim.observation_hash:
-        return Note(claim, digest, claim.problem, look_at)
+    if known := _known(claim, seen):
+        return known
     ended, new_holdings = _changed_allocations(seen)
     if claim.is_final or ended or new_holdings or _next_step(claim, seen) is not None:
         return None
@@ -330,7 +345,7 @@ def _note(claim: Claim, seen: Observation) -> Note | None:
     drift = find_drift(claim, seen)
     if drift is not None and drift.is_notified:
         return None
-    return Note(claim, digest, claim_problem(claim, seen, drift), look_at)
+    return Note(claim, seen.digest(claim), claim_problem(claim, seen, drift), _next_look(claim, seen))
 
 
 STORE_NOTES = """

@@ -6,16 +6,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
-from django.db.models import FETCH_PEERS, Case, F, Q, UUIDField, When
+from django.db.models import Case, F, Model, Q, QuerySet, UUIDField, When
 from django.db.models.functions import Cast
 from django.utils import timezone
 
 from claims.models import Allocation, Claim, Delivery
 from claims.plans.plan import delivery_kind
-from inventory.models import Device, Freshness, Pod, ResourceClaim, ResourceClaimTemplate
+from inventory.models import Device, Freshness, Pod, PodEvent, ResourceClaim, ResourceClaimTemplate
 
 UUID_TEXT = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 
@@ -38,9 +38,15 @@ MAX_LISTING_TIME = timedelta(minutes=5)
 RECREATION_TIME = timedelta(seconds=20)
 GONE_FIRST = F("gone_at").asc(nulls_last=True)
 
-# Columns that a digest and the assignment of rows to claims read.
-OF_CLAIMS = ("cluster", "uid", "namespace", "name", "owner", "resource_version", "gone_at", "origin")
-OF_PODS = ("cluster", "uid", "namespace", "name", "resource_version", "phase", "node_name", "message")
+# Columns that a digest and the assignment of rows to claims read: of both kinds of objects, of pods, devices
+# and allocations.
+OF_OBJECTS = ("pk", "cluster_id", "uid", "namespace", "name", "owner", "resource_version", "gone_at")
+OF_PODS = (
+    *("pk", "cluster_id", "uid", "namespace", "name"),
+    *("resource_version", "phase", "node_name", "message"),
+)
+OF_DEVICES = ("pk", "held_by_id", "condition", "uuid")
+OF_ALLOCATIONS = ("pk", "claim_id", "object_uid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +78,15 @@ class Observation:
     `holders` are the existing ResourceClaims that hold devices for it: itself, or those created from its
     template. `known` has all of its ResourceClaims by uid, also those that are gone and whose allocations are
     still open.
+
+    A brief observation (`observe`) has named tuples in place of rows, with the columns of a digest.
     """
 
     written: ResourceClaim | ResourceClaimTemplate | None = None
     holders: list[ResourceClaim] = field(default_factory=list)
     known: dict[str, ResourceClaim] = field(default_factory=dict)
     pods: list[Pod] = field(default_factory=list)
+    events: dict[int, list[str]] = field(default_factory=dict)  # of pods, by primary key
     devices: list[Device] = field(default_factory=list)
     open: list[Allocation] = field(default_factory=list)
     missed: bool = False  # a listing that began after the object was written did not have it
@@ -107,7 +116,7 @@ class Observation:
         """Return a hash of everything that the page of the claim and its reconciliation depend on."""
         seen: list[Any] = [claim.state, self.written and _stamp(self.written), self.given_up()]
         seen += [sorted(_stamp(row) for row in self.holders)]
-        seen += [sorted(_pod_stamp(pod) for pod in self.pods)]
+        seen += [sorted(_pod_stamp(pod, self.events.get(pod.pk, ())) for pod in self.pods)]
         seen += [sorted((str(device.pk), device.condition, device.uuid) for device in self.devices)]
         seen += [sorted(str(row.pk) for row in self.open)]
         return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
@@ -117,15 +126,13 @@ def observe(claims: Sequence[Claim], *, brief: bool = False) -> dict[UUID, Obser
     """
     Return the observation of each claim, in a fixed number of queries.
 
-    `brief` leaves out columns of pods and devices that only pages read. What only a change needs is read
-    later, for all rows at once.
+    `brief` is for thousands of claims of which few have changed: enough for a digest, without an instance for
+    each row, which takes most of the time. The claims may be named tuples, too.
     """
     seen = {claim.pk: Observation() for claim in claims}
     by_id = {str(claim.pk): claim for claim in claims}
     allocations = Allocation.objects.filter(claim__in=seen, ended_at=None).order_by("pk")
-    if brief:
-        allocations = allocations.only("claim", "object_uid").fetch_mode(FETCH_PEERS)
-    for allocation in allocations:
+    for allocation in _rows(allocations, OF_ALLOCATIONS, brief=brief):
         seen[allocation.claim_id].open.append(allocation)
     by_uid = {row.object_uid: claim for claim in claims for row in seen[claim.pk].open}
     by_uid |= {claim.object_uid: claim for claim in claims if claim.object_uid}
@@ -133,15 +140,21 @@ def observe(claims: Sequence[Claim], *, brief: bool = False) -> dict[UUID, Obser
     mirrored = Q(cluster__in={claim.cluster_id for claim in claims}, uid__in=by_uid)
     mine = Q(~Q(owner=""), owner__in=by_id, gone_at=None) | mirrored  # as in the index
     rows = ResourceClaim.objects.filter(mine).defer("labels").order_by(GONE_FIRST, "pk")
-    for row in rows.only(*OF_CLAIMS).fetch_mode(FETCH_PEERS) if brief else rows:
+    for row in _rows(rows, (*OF_OBJECTS, "origin"), brief=brief):
         _add_claim(seen, by_uid.get(row.uid) or by_id[row.owner], row)
     if any(claim.delivery == Delivery.TEMPLATE for claim in claims):
-        for template in ResourceClaimTemplate.objects.filter(mine).order_by(GONE_FIRST, "pk"):
+        templates = ResourceClaimTemplate.objects.filter(mine).order_by(GONE_FIRST, "pk")
+        for template in _rows(templates, OF_OBJECTS, brief=brief):
             _add_written(seen, by_uid.get(template.uid) or by_id[template.owner], template)
     _add_missed(seen, claims)
     _add_pods(seen, claims, brief=brief)
     _add_devices(seen, brief=brief)
     return seen
+
+
+def _rows[M: Model](rows: QuerySet[M], columns: Sequence[str], *, brief: bool) -> Iterable[M]:
+    """Return instances, or named tuples of these columns in their place."""
+    return cast("Iterable[M]", rows.values_list(*columns, named=True)) if brief else rows
 
 
 def device_holdings(row: ResourceClaim) -> list[DeviceHolding]:
@@ -170,10 +183,8 @@ def _stamp(row: ResourceClaim | ResourceClaimTemplate) -> tuple[str, str, str]:
     return row.uid, row.resource_version, str(row.gone_at)
 
 
-def _pod_stamp(pod: Pod) -> tuple[str, ...]:
-    """Without the counts of repeated events: only new facts need another reconciliation."""
-    messages = sorted(f"{event.reason}: {event.message}" for event in pod.events.all())
-    return pod.name, pod.uid, pod.resource_version, pod.phase, pod.node_name, pod.message, *messages
+def _pod_stamp(pod: Pod, events: Iterable[str]) -> tuple[str, ...]:
+    return pod.name, pod.uid, pod.resource_version, pod.phase, pod.node_name, pod.message, *sorted(events)
 
 
 def _is_in_place(claim: Claim, row: ResourceClaim | ResourceClaimTemplate) -> bool:
@@ -233,9 +244,12 @@ def _add_pods(seen: dict[UUID, Observation], claims: Sequence[Claim], *, brief: 
             names = getattr(pod, column)
             users = {pk for name in names for pk in owners.get((pod.cluster_id, pod.namespace, name), ())}
             pods_with_users.setdefault(pod.pk, (pod, set()))[1].update(users)
+    pods = [pod for pod, _users in pods_with_users.values()]
+    events = _events(pods) if brief else _prefetched(pods)
     for pod, users in sorted(pods_with_users.values(), key=lambda entry: entry[0].name):
         for pk in users:
             seen[pk].pods.append(pod)
+            seen[pk].events[pod.pk] = events.get(pod.pk, [])
 
 
 def _pods_with(column: str, owners: Iterable[tuple[UUID, str, str]], *, brief: bool) -> Iterable[Pod]:
@@ -248,16 +262,32 @@ def _pods_with(column: str, owners: Iterable[tuple[UUID, str, str]], *, brief: b
         gone_at=None,
         **{f"{column}__has_any_keys": sorted({name for _cluster, _namespace, name in places})},
     )
-    return (rows.only(*OF_PODS, column).fetch_mode(FETCH_PEERS) if brief else rows).prefetch_related("events")
+    return _rows(rows if brief else rows.prefetch_related("events"), (*OF_PODS, column), brief=brief)
+
+
+def _events(pods: Collection[Pod]) -> dict[int, list[str]]:
+    """
+    Return reason and message of the Events of these pods, by the primary key of the pod.
+
+    Without the counts of repeated events: only new facts need another reconciliation.
+    """
+    said: dict[int, list[str]] = defaultdict(list)
+    rows = PodEvent.objects.filter(pod__in=[pod.pk for pod in pods]).order_by()
+    for pod, reason, message in rows.values_list("pod_id", "reason", "message"):
+        said[pod].append(f"{reason}: {message}")
+    return said
+
+
+def _prefetched(pods: Iterable[Pod]) -> dict[int, list[str]]:
+    return {pod.pk: [f"{event.reason}: {event.message}" for event in pod.events.all()] for pod in pods}
 
 
 def _add_devices(seen: dict[UUID, Observation], *, brief: bool) -> None:
-    rows = {row.pk: pk for pk, sighting in seen.items() for row in sighting.holders}
-    held = Device.objects.filter(held_by__in=rows, gone_at=None)
-    digested = held.only("held_by", "condition", "uuid")
-    for device in digested if brief else held.defer("attributes", "capacity", "counters"):
+    holders = {row.pk: pk for pk, sighting in seen.items() for row in sighting.holders}
+    held = Device.objects.filter(held_by__in=holders, gone_at=None)
+    for device in _rows(held.defer("attributes", "capacity", "counters"), OF_DEVICES, brief=brief):
         if device.held_by_id is not None:
-            seen[rows[device.held_by_id]].devices.append(device)
+            seen[holders[device.held_by_id]].devices.append(device)
 
 
 def owner_labels(cluster_id: UUID, names: Iterable[str]) -> set[str]:

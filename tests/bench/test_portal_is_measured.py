@@ -12,10 +12,10 @@ from bench.portal.population import READERS
 from bench.portal.size import Size
 from claims.models import Allocation, Claim
 from claims.states import ClaimState
+from core.garbage import THRESHOLDS
 from core.listing import LINES
 from inventory.models import Device, ResourceClaim
 from portal.management.commands.recompute import SUBJECTS
-from portal.serving import THRESHOLDS
 from usage.models import Rollup
 
 SMALL = Size(devices=80, claims=240, teams=3, people=4, profiles=8, requested=9, waiting=5, notices=2)
