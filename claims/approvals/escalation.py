@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import batched
 
 from django.db import transaction
 from django.db.models import F
@@ -23,6 +24,9 @@ from notify.services import notify
 from teams.models import User
 
 
+AT_ONCE = 200  # undecided requests in memory
+
+
 def escalate_overdue(now: datetime) -> int:
     """
     Escalate every request that has waited as long as its rule allows; return their number.
@@ -30,12 +34,14 @@ def escalate_overdue(now: datetime) -> int:
     Each request is escalated once. A request that only platform admins decide on is never escalated.
     """
     rules = Rules()
-    undecided = (
-        Claim.objects.filter(state=ClaimState.REQUESTED, escalated_at=None)
-        .select_related("team", "profile_version__profile", "requested_by")
-        .prefetch_related("alternatives__profile_version__profile", "steps")
+    undecided = Claim.objects.filter(state=ClaimState.REQUESTED, escalated_at=None)
+    claims = undecided.select_related("team", "profile_version__profile", "requested_by").prefetch_related(
+        "alternatives__profile_version__profile", "steps"
     )
-    return sum(_escalate(claim, rules, now) for claim in undecided)
+    escalated = 0
+    for batch in batched(list(undecided.values_list("pk", flat=True)), AT_ONCE):
+        escalated += sum(_escalate(claim, rules, now) for claim in claims.filter(pk__in=batch))
+    return escalated
 
 
 def _escalate(claim: Claim, rules: Rules, now: datetime) -> bool:

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from itertools import batched
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import DateTimeField, ExpressionWrapper, F, Value
+from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from claims.approvals import authority
@@ -116,6 +118,7 @@ def _release(claim: Claim) -> bool:
 
 REMIND_BEFORE = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
 REMIND_UNDECIDED_BEFORE = timedelta(days=1)
+NOTIFIED_AT_ONCE = 200  # claims in memory: thousands may end within the same week
 REMINDED_WITH = ("team", "cluster", "requested_by", "profile_version__profile")
 
 
@@ -124,12 +127,20 @@ def remind(now: datetime) -> None:
     near = Claim.objects.filter(
         state__in=RUNNING, expires_at__gt=now, expires_at__lte=now + max(REMIND_BEFORE)
     )
-    due = {key: claim for claim in near.select_related(*REMINDED_WITH) if (key := _due_reminder(claim, now))}
+    begun = Coalesce("decided_at", "created_at")
+    columns = near.values_list("pk", "expires_at", begun, "requested_by")
+    due = {
+        key: (pk, requester)
+        for pk, end, since, requester in columns
+        if end is not None and (key := _due_reminder(pk, end, since, now))
+    }
     notified = _notified_keys(due)
-    fresh = {key: claim for key, claim in due.items() if (key, claim.requested_by_id) not in notified}
-    seen = observe(list(fresh.values())) if fresh else {}
-    for key, claim in fresh.items():
-        _notify_end(claim, key, [pod.name for pod in seen[claim.pk].users])
+    fresh = {pk: key for key, (pk, requester) in due.items() if (key, requester) not in notified}
+    for batch in batched(fresh, NOTIFIED_AT_ONCE):
+        claims = list(near.filter(pk__in=batch).select_related(*REMINDED_WITH))
+        seen = observe(claims)
+        for claim in claims:
+            _notify_end(claim, fresh[claim.pk], [pod.name for pod in seen[claim.pk].users])
     undecided = Claim.objects.filter(
         state=ClaimState.REQUESTED, decide_by__gt=now, decide_by__lte=now + REMIND_UNDECIDED_BEFORE
     )
@@ -173,15 +184,12 @@ def _overstay_key(claim: Claim, now: datetime) -> str:
     return f"overstay:{claim.pk}:{after.total_seconds():.0f}"
 
 
-def _due_reminder(claim: Claim, now: datetime) -> str:
+def _due_reminder(claim_id: UUID, end: datetime, begun: datetime, now: datetime) -> str:
     """Return the key of the reminder that is due now, "" if none is."""
-    if claim.expires_at is None:
+    before = next((span for span in REMIND_BEFORE if end - now <= span), None)
+    if before is None or before * 2 > end - begun:
         return ""
-    whole, left = claim.expires_at - duration_start(claim), claim.expires_at - now
-    before = next((span for span in REMIND_BEFORE if left <= span), None)
-    if before is None or before * 2 > whole:
-        return ""
-    return f"ends:{claim.pk}:{claim.expires_at.isoformat()}:{before.total_seconds():.0f}"
+    return f"ends:{claim_id}:{end.isoformat()}:{before.total_seconds():.0f}"
 
 
 def _notified_keys(keys: Iterable[str]) -> set[tuple[str, object]]:
