@@ -9,14 +9,16 @@ otherwise.
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import CharField, Count, Exists, F, OuterRef, Q, Value
+from django.db.models import CharField, Count, Exists, F, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Cast, Coalesce, NullIf
 from django.utils import timezone
 
+from core.prepared import PreparedObjects
 from dra.devices import describe
 from dra.pools import DeviceKey
 from inventory.models import Cluster, Device, DeviceUtilization, FleetCount
@@ -38,10 +40,16 @@ class DeviceGroup(NamedTuple):
 # Reading.
 
 
-def fleet_counts(cluster: Cluster | None = None) -> dict[UUID, FleetCount]:
-    """Return the counts of each cluster, or of one, by cluster; one query while they are stored."""
-    clusters = Cluster.objects.filter(pk=cluster.pk) if cluster else Cluster.objects.all()
-    rows = clusters.order_by("name").select_related("fleet_count").defer("credentials", "discovery")
+def fleet_counts(cluster: Cluster | None = None, *, with_places: bool = False) -> dict[UUID, FleetCount]:
+    """
+    Return the counts of each cluster, or of one, by cluster; one query while they are stored.
+
+    Counts by node pool and namespace may be long: they are read only `with_places`.
+    """
+    if cluster is not None:
+        rows = STORED_COUNTS_OF_ONE.objects(cluster.pk)
+    else:
+        rows = (STORED_COUNTS_WITH_PLACES if with_places else STORED_COUNTS).objects()
     since = timezone.now() - MAX_AGE
     counts: dict[UUID, FleetCount | None] = {}
     for row in rows:
@@ -58,6 +66,24 @@ def fleet_counts(cluster: Cluster | None = None) -> dict[UUID, FleetCount]:
 def counted_at(counts: Iterable[FleetCount]) -> datetime | None:
     """Return since when the mirror may have more than the oldest of these counts; None if all are current."""
     return min((row.counted_at for row in counts if not row.is_current), default=None)
+
+
+PLACES = ("node_pools", "namespaces")
+
+
+def _stored_counts(*, with_places: bool = False) -> QuerySet[Cluster]:
+    unread = () if with_places else [f"fleet_count__{name}" for name in PLACES]
+    clusters = Cluster.objects.order_by("name").select_related("fleet_count")
+    return clusters.defer("credentials", "discovery", *unread)
+
+
+STORED_COUNTS: PreparedObjects[Cluster] = PreparedObjects(_stored_counts)
+STORED_COUNTS_WITH_PLACES: PreparedObjects[Cluster] = PreparedObjects(
+    lambda: _stored_counts(with_places=True)
+)
+STORED_COUNTS_OF_ONE: PreparedObjects[Cluster] = PreparedObjects(
+    lambda pk: _stored_counts().filter(pk=pk), UUID
+)
 
 
 def device_groups(counts: Iterable[FleetCount]) -> list[tuple[UUID, DeviceGroup]]:
@@ -81,16 +107,11 @@ def count_devices(clusters: Collection[UUID]) -> dict[UUID, FleetCount]:
     """Count the devices of these clusters, in a fixed number of queries."""
     # The revision is read first: what is written meanwhile has a newer one, and is counted again.
     revisions = Cluster.objects.filter(pk__in=clusters).order_by().values_list("pk", "revision")
-    counts = {
-        pk: FleetCount(cluster_id=pk, revision=revision, groups=[], whole_shapes=[])
-        for pk, revision in revisions
-    }
+    counts = {pk: FleetCount(cluster_id=pk, revision=revision) for pk, revision in revisions}
     devices = Device.objects.present().filter(cluster__in=list(counts))
     for pk, *shape in _whole_shapes(devices):
         counts[pk].whole_shapes.append(shape)
-    grouped = devices.annotate(is_whole=is_whole(counts.values()))
-    for pk, *group in sorted(grouped.count_by("cluster", "product", "is_whole", "state")):
-        counts[pk].groups.append(group)
+    _count_groups(devices, counts)
     gpu = Coalesce(NullIf(F("parent_uuid"), Value("")), NullIf(F("uuid"), Value("")), Cast("pk", CharField()))
     numbers = (
         devices.order_by()
@@ -100,6 +121,25 @@ def count_devices(clusters: Collection[UUID]) -> dict[UUID, FleetCount]:
     for row in numbers:
         counts[row["cluster"]].gpus, counts[row["cluster"]].nodes = row["gpus"], row["nodes"]
     return counts
+
+
+COUNTED_BY = {
+    "groups": ("product", "is_whole"),
+    "node_pools": ("node__node_pool",),
+    "namespaces": ("held_by__namespace",),
+}
+
+
+def _count_groups(devices: DeviceQuerySet, counts: Mapping[UUID, FleetCount]) -> None:
+    """Set the numbers of devices of COUNTED_BY, each by state; one query reads the devices once for all."""
+    columns = ("cluster", "state", *chain.from_iterable(COUNTED_BY.values()))
+    numbers: Counter[tuple[UUID, str, tuple[Any, ...]]] = Counter()
+    for *values, number in devices.annotate(is_whole=is_whole(counts.values())).count_by(*columns):
+        row = dict(zip(columns, values, strict=True))
+        for name, by in COUNTED_BY.items():
+            numbers[row["cluster"], name, (*(row[column] for column in by), row["state"])] += number
+    for (pk, name, group), number in sorted(numbers.items(), key=lambda item: repr(item[0])):
+        getattr(counts[pk], name).append([*group, number])
 
 
 def is_whole(counts: Iterable[FleetCount]) -> Q:

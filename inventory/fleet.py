@@ -347,15 +347,17 @@ class Groups:
         return value or rest, False, not value
 
     def counts(
-        self, counts: Mapping[UUID, FleetCount], devices: DeviceQuerySet
+        self, counts: Mapping[UUID, FleetCount]
     ) -> Iterable[tuple[UUID, str | None, bool, DeviceState, int]]:
-        """Yield cluster, `column`, whether these are whole GPUs, state and number; stored ones for models."""
+        """Yield cluster, `column`, whether these are whole GPUs, state and number."""
         if self.grouping is Grouping.MODEL:
             for cluster, group in device_groups(counts.values()):
                 yield cluster, *group
-        else:
-            for cluster, value, state, number in devices.count_by("cluster", self.column, "state"):
-                yield cluster, value, True, state, number
+            return
+        for cluster, row in counts.items():
+            places = row.namespaces if self.grouping is Grouping.TEAM else row.node_pools
+            for value, state, number in places:
+                yield cluster, value, True, DeviceState(state), number
 
 
 def fleet_map(
@@ -370,9 +372,9 @@ def fleet_map(
     """
     Return the groups, whole GPUs first, with cells for the first MAX_CELLS devices.
 
-    `hits` are the devices that a filter matches, None without one; groups without a match are then left out.
-    `with_uses` is whether `person` may see which held devices are idle. With `marks`, held devices show their
-    team in place of their state.
+    `counts` have the places, unless the `grouping` is by model. `hits` are the devices that a filter matches,
+    None without one; groups without a match are then left out. `with_uses` is whether `person` may see which
+    held devices are idle. With `marks`, held devices show their team in place of their state.
     """
     devices, groups_by = Device.objects.present(), Groups.read(grouping, person)
     names = dict(Cluster.objects.values_list("pk", "name"))
@@ -382,7 +384,7 @@ def fleet_map(
         if grouping is Grouping.MODEL:
             devices = devices.filter(product__in={product for _cluster, product in matching})
     groups: dict[GroupKey, FleetGroup] = {}
-    counted = sorted(groups_by.counts(counts, devices), key=lambda row: names[row[0]])
+    counted = sorted(groups_by.counts(counts), key=lambda row: names[row[0]])
     for cluster, value, whole, state, number in counted:
         if matching is None or (cluster, value) in matching:
             key = groups_by.key(cluster, value, whole)
@@ -409,10 +411,11 @@ def _shown(
     with_teams: bool,
 ) -> list[MapDevice]:
     """Return the devices that have a cell."""
-    # By cluster, not by its name: the index has the order, and only the cells of the map are read.
-    order = ("cluster", "node_name", "pool", "name")
-    by_model = groups_by.grouping is Grouping.MODEL
-    ordered = devices.order_by("product", *order) if by_model else devices.order_by(*order)
+    # An index has each order, so that only the cells of the map are read.
+    by_model = ("product", "cluster", "node_name", "pool", "name")
+    ordered = devices.order_by(
+        *by_model if groups_by.grouping is Grouping.MODEL else ("node_name", "name", "pk")
+    )
     rows = ordered.with_state().with_use(visible=with_uses).annotate(is_whole=is_whole(counts.values()))
     namespace = F(COLUMNS[Grouping.TEAM]) if with_teams else Value(None, output_field=CharField())
     columns = rows.values_list(*FIELDS, namespace, F(groups_by.column))

@@ -56,13 +56,13 @@ def freshness(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def fleet(request: HttpRequest) -> HttpResponse:
-    counts = fleet_counts()
+    asked = request.GET.get("group")
+    grouping = Grouping(asked) if asked and asked in Grouping else Grouping.MODEL
+    counts = fleet_counts(with_places=grouping is not Grouping.MODEL)
     filterset = DeviceFilter(request.GET, Device.objects.present().with_state(), request=request)
     filters = sum(bool(request.GET.get(name)) for name in FILTERS)
     filtering = bool(filters) and filterset.is_valid()
     with_uses = is_platform_admin(request.user)
-    asked = request.GET.get("group")
-    grouping = Grouping(asked) if asked and asked in Grouping else Grouping.MODEL
     marks = TeamMarks.read(request.user) if request.GET.get("color") == "team" else None
     groups = fleet_map(
         counts,

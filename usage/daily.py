@@ -18,7 +18,7 @@ from django.db import models, transaction
 from django.db.models import Count, F, Func, Min, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce, Least, TruncDate
 
-from claims.models import Allocation, Claim
+from claims.models import Allocation, Claim, Transition
 from core.models import RowDifferences
 from core.prepared import Prepared
 from teams.models import Team
@@ -102,18 +102,31 @@ def _held_around(
     Return what a team held from `start` to `first` and from `end` to `stop`; its stored days are between.
 
     The rows of the day `before` and of the day after name the claims. If no row of the day after is stored,
-    those of the `last` stored day name the claims that held devices when it ended; others have begun since.
+    those of the `last` stored day name the claims that held devices when it ended.
     """
+    holding = DailyUse.objects.filter(team=team, day__in=[before, last]).order_by().values("claim")
+    return _held(holding, start, first, end, stop)
+
+
+def _held_around_and_begun(
+    team: UUID, start: datetime, first: datetime, end: datetime, stop: datetime, before: date, last: date
+) -> QuerySet[Allocation]:
+    """
+    Return what `_held_around` returns and what has begun since `end`: only a live claim begins to hold
+    devices, so it is live now, or has changed its state since.
+    """
+    holding = DailyUse.objects.filter(team=team, day__in=[before, last]).order_by().values("claim")
+    live = Claim.objects.live().filter(team=team).order_by().values("pk")
+    moved = Transition.objects.filter(team=team, at__gte=end).order_by().values("claim")
+    return _held(holding.union(live, moved, all=True), start, first, end, stop)
+
+
+def _held(
+    claims: QuerySet[Any, Any], start: datetime, first: datetime, end: datetime, stop: datetime
+) -> QuerySet[Allocation]:
+    """Return what these claims held from `start` to `first` and from `end` to `stop`."""
     held = Q(started_at__lt=first) & _held_after(start) | Q(started_at__lt=stop) & _held_after(end)
-    holding = DailyUse.objects.filter(team=team, day__in=[before, last])
-    return Allocation.objects.filter(held, claim__in=holding.values("claim")).order_by()
-
-
-def _held_around_and_begun(team: UUID, *around: Any) -> QuerySet[Allocation, tuple[Any, ...]]:
-    _start, _first, end, stop, *_days = around
-    known = _held_around(team, *around).filter(started_at__lt=end)
-    begun = _overlapping(Interval(end, stop)).filter(claim__team=team, started_at__gte=end)
-    return known.values_list(*COLUMNS).union(begun.values_list(*COLUMNS), all=True).order_by()
+    return Allocation.objects.filter(held, claim__in=claims).order_by()
 
 
 # Usage without model objects: a month may have many allocations.
@@ -123,7 +136,9 @@ COLUMNS = (
 )
 AROUND = (UUID, datetime, datetime, datetime, datetime, date, date)
 HELD_AROUND = Prepared(lambda *around: _held_around(*around).values_list(*COLUMNS), *AROUND)
-HELD_AROUND_AND_BEGUN = Prepared(_held_around_and_begun, *AROUND)
+HELD_AROUND_AND_BEGUN = Prepared(
+    lambda *around: _held_around_and_begun(*around).values_list(*COLUMNS), *AROUND
+)
 
 
 def _stored_sums(team: UUID, first: date, end: date) -> QuerySet[DailyUse, tuple[Any, ...]]:

@@ -20,10 +20,12 @@ from django.urls import set_script_prefix
 from bench.costs import costs_of
 from bench.measure import Result, nanoseconds_run
 from bench.portal.addresses import Address, addresses
-from core.garbage import exempt_permanent_objects
+from portal.serving import when_ready
 from teams.models import User
 
-WARM_UP = 4  # requests that are not counted: psycopg prepares a statement when it has run five times
+# Requests that are not counted: psycopg prepares a statement when it has run five times, and PostgreSQL plans
+# it for its values five times more.
+WARM_UP = 10
 ENOUGH = 5  # samples, after which a slow page …
 PATIENCE = 2.0  # … is requested for at most so many seconds
 ROW = re.compile(rb"<(?:tr|li|option)\b")
@@ -52,7 +54,7 @@ def results(devices: int, repeat: int, only: str, *, profiled: bool = True) -> I
 def portal_process() -> Iterator[None]:
     """Collect garbage as processes of the portal do, not as the process that has built its data."""
     thresholds = gc.get_threshold()
-    exempt_permanent_objects()
+    when_ready(None)
     try:
         yield
     finally:

@@ -16,6 +16,7 @@ from django.db.models import QuerySet
 
 from claims.catalogue.definition import ProfileDefinition
 from claims.models import ClusterAvailability, Profile, ProfileVersion
+from core.prepared import PreparedObjects
 from dra import lint
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.device_index import DeviceIndex
@@ -105,7 +106,7 @@ def catalogue_report() -> CatalogueReport:
 
     What was found in another version of a profile than its current one is left out. Two queries.
     """
-    profiles = _offered()
+    profiles = {profile.slug: profile for profile in OFFERED.objects()}
     rows = stored_checks()
     reports = {
         row.cluster.name: _report_from_json(row.report, _outdated(row.checked, profiles)) for row in rows
@@ -113,17 +114,28 @@ def catalogue_report() -> CatalogueReport:
     return _report(reports, profiles, min((row.computed_at for row in rows), default=None))
 
 
+def _offered() -> QuerySet[Profile]:
+    return Profile.objects.filter(retired_at=None, current__isnull=False).order_by("slug")
+
+
 def stored_checks() -> list[ClusterAvailability]:
     """Return the last check of each enabled cluster that was checked, in one query."""
+    return CHECKS.objects()
+
+
+def _checks() -> QuerySet[ClusterAvailability]:
     rows = ClusterAvailability.objects.filter(cluster__enabled=True).select_related("cluster")
-    columns = ("computed_at", "report", "checked", "cluster__name")
-    return list(rows.only(*columns).order_by("cluster__name"))
+    return rows.only("computed_at", "report", "checked", "cluster__name").order_by("cluster__name")
+
+
+OFFERED: PreparedObjects[Profile] = PreparedObjects(_offered)
+CHECKS: PreparedObjects[ClusterAvailability] = PreparedObjects(_checks)
 
 
 def check_catalogue(clusters: Iterable[Cluster] | None = None) -> CatalogueReport:
     """Check now in `clusters` or in all enabled ones. Two queries, and those of the cluster snapshots."""
     clusters = enabled_clusters() if clusters is None else clusters
-    profiles = _offered()
+    profiles = {profile.slug: profile for profile in _offered().select_related("current")}
     versions = {slug: profile.current for slug, profile in profiles.items() if profile.current}
     reports = {
         cluster.name: check_cluster(cluster.pk, current_snapshot(cluster), versions) for cluster in clusters
@@ -138,11 +150,6 @@ def definition_findings(definition: ProfileDefinition) -> list[CatalogueFinding]
     reports = {cluster.name: lint.lint(current_snapshot(cluster), [spec]) for cluster in enabled_clusters()}
     findings = _merged({name: report for name, report in reports.items() if report.devices}, {})
     return [finding for finding in findings if finding.subject is Subject.PROFILE]
-
-
-def _offered() -> dict[str, Profile]:
-    rows = Profile.objects.filter(retired_at=None, current__isnull=False).select_related("current")
-    return {profile.slug: profile for profile in rows.order_by("slug")}
 
 
 def _report(

@@ -13,7 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from itertools import repeat
-from typing import Any, Protocol, overload
+from typing import Any, NamedTuple, Protocol, overload
 from uuid import UUID
 
 from django.conf import settings
@@ -149,8 +149,7 @@ class NamedTeam(Protocol):
     def slug(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RequestingTeam:
+class RequestingTeam(NamedTuple):
     """A team for which a person may request, its clusters, and the device classes for which it has quota."""
 
     pk: UUID
@@ -182,7 +181,7 @@ class TeamApprovals(Sequence[TeamApproval]):
 
     teams: Sequence[NamedTeam]
     default: Rule
-    rules: Mapping[UUID, Rule]  # of teams with a rule of their own
+    rules: Mapping[int, Rule]  # of teams with a rule of their own, by their position in `teams`
 
     def __len__(self) -> int:
         return len(self.teams)
@@ -193,15 +192,17 @@ class TeamApprovals(Sequence[TeamApproval]):
     def __getitem__(self, index: slice) -> Sequence[TeamApproval]: ...
     def __getitem__(self, index: int | slice) -> TeamApproval | Sequence[TeamApproval]:
         if isinstance(index, slice):
-            return TeamApprovals(self.teams[index], self.default, self.rules)
-        team = self.teams[index]
-        return _team_approval(team, self.rules.get(team.pk, self.default))
+            places = enumerate(range(len(self.teams))[index])
+            rules = {place: self.rules[number] for place, number in places if number in self.rules}
+            return TeamApprovals(self.teams[index], self.default, rules)
+        position = range(len(self.teams))[index]
+        return _team_approval(self.teams[position], self.rules.get(position, self.default))
 
     def with_rules(self) -> Iterator[tuple[NamedTeam, Rule]]:
         """Yield each team with the rule that applies to it; many teams share a rule."""
         if not self.rules:
             return zip(self.teams, repeat(self.default))
-        return ((team, self.rules.get(team.pk, self.default)) for team in self.teams)
+        return ((team, self.rules.get(place, self.default)) for place, team in enumerate(self.teams))
 
 
 def _team_approval(team: NamedTeam, rule: Rule) -> TeamApproval:
@@ -223,17 +224,23 @@ class WhoApproves:
 UNKNOWN_APPROVAL = WhoApproves("", (), sometimes_automatic=False)
 
 
-def who_approves(version: ProfileVersion, teams: Sequence[NamedTeam], rules: Rules) -> WhoApproves:
+def who_approves(
+    version: ProfileVersion,
+    teams: Sequence[NamedTeam],
+    rules: Rules,
+    with_rules: Sequence[int] | None = None,
+) -> WhoApproves:
     """
     Return who approves requests of these teams for a version, by `rules` that were read for them. No query.
 
     The sentence names the teams only if they differ. Without a team it describes a team that has no rule.
+    `with_rules` are the positions of the teams with rules of their own, if the caller has found them.
     """
     default = rules.rule_for_any_team(version)
     if not teams:
         return WhoApproves(_sentence(default), (), default.may_be_automatic)
-    candidates = (team.pk for team in teams if team.pk in rules.teams)
-    own = {team: rule for team in candidates if (rule := rules.own_rule(team, version)) is not None}
+    places = places_with_rules(teams, rules) if with_rules is None else with_rules
+    own = {place: rule for place in places if (rule := rules.own_rule(teams[place].pk, version)) is not None}
     applied = {id(rule): rule for rule in own.values()}
     if len(own) < len(teams):
         applied[id(default)] = default
@@ -242,11 +249,16 @@ def who_approves(version: ProfileVersion, teams: Sequence[NamedTeam], rules: Rul
         sentence = next(iter(sentences.values()))
     else:
         groups: dict[str, list[NamedTeam]] = {}
-        for team in teams:
-            groups.setdefault(sentences[id(own.get(team.pk, default))], []).append(team)
+        for place, team in enumerate(teams):
+            groups.setdefault(sentences[id(own.get(place, default))], []).append(team)
         sentence = " ".join(f"{_team_names(members)}: {text}" for text, members in groups.items())
     approvals = TeamApprovals(teams, default, own)
     return WhoApproves(sentence, approvals, any(rule.may_be_automatic for rule in applied.values()))
+
+
+def places_with_rules(teams: Sequence[NamedTeam], rules: Rules) -> list[int]:
+    """Return the positions of the teams with rules of their own."""
+    return [place for place, team in enumerate(teams) if team.pk in rules.teams]
 
 
 def _sentence(rule: Rule) -> str:
@@ -360,11 +372,13 @@ class _Requester:
     teams: Sequence[NamedTeam]
     clusters: set[UUID]
     rules: Rules | None
-    classes: dict[UUID, set[str]] = field(default_factory=dict)
+    classes: dict[UUID, Collection[str]] = field(default_factory=dict)
     with_namespace: set[UUID] = field(default_factory=set)  # teams
     allowed: dict[UUID, set[UUID]] = field(default_factory=dict)  # teams by profile; others are open to all
 
     _who: dict[Hashable, WhoApproves] = field(default_factory=dict)
+    _places: dict[UUID, int] = field(default_factory=dict)  # of teams, if some profile is restricted
+    _with_rules: list[int] | None = None  # positions of teams
 
     def who_approves(self, version: ProfileVersion, teams: Sequence[NamedTeam]) -> WhoApproves:
         """Return who approves requests of `teams`; worked out once for all versions with the same rules."""
@@ -375,13 +389,22 @@ class _Requester:
         of_teams = profile if profile in self.rules.profiles or profile in self.allowed else None
         key = replace(default, name=""), own, of_teams
         if key not in self._who:
-            self._who[key] = who_approves(version, teams, self.rules)
+            if self._with_rules is None:
+                self._with_rules = places_with_rules(self.teams, self.rules)
+            with_rules = self._with_rules if teams is self.teams else None
+            self._who[key] = who_approves(version, teams, self.rules, with_rules)
         return self._who[key]
 
     def teams_open_to(self, profile: Profile) -> Sequence[NamedTeam]:
         """Return the teams that may request the profile."""
         allowed = self.allowed.get(profile.pk)
-        return self.teams if allowed is None else [team for team in self.teams if team.pk in allowed]
+        if allowed is None:
+            return self.teams
+        if not self._places:
+            self._places = {team.pk: place for place, team in enumerate(self.teams)}
+        return [
+            self.teams[place] for place in sorted(self._places[pk] for pk in allowed if pk in self._places)
+        ]
 
 
 def catalogue(user: User) -> list[CatalogueEntry]:
@@ -442,14 +465,14 @@ def _requested(
     for profile in shown:
         if profile.current is not None:
             profile.current.profile = profile
-    teams = [RequestingTeam(*row) for row in _requesting_teams(is_admin=user.is_superuser).rows(user.pk)]
+    teams = [RequestingTeam._make(row) for row in _requesting_teams(is_admin=user.is_superuser).rows(user.pk)]
     ids = None if user.is_superuser else [team.pk for team in teams]
     requester = _Requester(
         user,
         teams,
         {cluster for team in teams for cluster in team.clusters},
         Rules(ids) if with_rules else None,
-        {team.pk: set(team.classes) for team in teams},
+        {team.pk: team.classes for team in teams},
         {team.pk for team in teams if team.clusters},
         {profile.pk: set(profile.allowed) for profile in shown if profile.allowed},
     )
@@ -488,11 +511,11 @@ def counted_entries(
         allowed={profile.pk: set(profile.allowed) for profile in profiles if profile.allowed},
     )
     if classes is not None:
-        requester.classes.update({team: set(names) for team, names in classes.items()})
+        requester.classes.update(classes)
     else:
         quotas = Quota.objects.filter(team__in=teams, devices__gt=0).exclude(device_class="")
         for team, device_class in quotas.order_by().values_list("team", "device_class"):
-            requester.classes.setdefault(team, set()).add(device_class)
+            requester.classes[team] = [*requester.classes.get(team, ()), device_class]
     return _entries(profiles, requester)
 
 
@@ -567,7 +590,7 @@ def _reason(
     for team in teams:
         if team.pk in requester.with_namespace:
             has_namespace = True
-            if classes <= requester.classes.get(team.pk, set()):
+            if classes.issubset(requester.classes.get(team.pk, ())):
                 return ""
     if not has_namespace:
         return "Your team has no namespace in any cluster."

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_safe
 
@@ -29,6 +28,7 @@ from claims.catalogue.versions import canonical_yaml
 from claims.match_page import spec_text
 from claims.models import Delivery, Profile, TeamNamespace
 from core.listing import escape_formula
+from core.markup import joined, markup
 from core.templatetags.ui import icon, meter
 from core.text import DASH, counted, gib
 from core.times import duration
@@ -130,27 +130,26 @@ def profile_cards(
 ) -> SafeString:
     """Return the profiles as cards: what each gives in four facts, what is free, and the actions."""
     address, request_url = reverse("claims:profile", args=[NO_PROFILE]), reverse("claims:request")
-    texts = []
+    see_quotas = markup('<a class="btn btn-sm" href="{}">See quotas</a>', reverse("claims:quotas"))
+    spec_icon, drawn = icon("code"), []
     for card in cards:
         entry, profile, version = card.entry, card.entry.profile, card.entry.version
         url = address.replace(NO_PROFILE, profile.slug)
         price = price_text(entry.kinds)
         named = (url, profile.title, profile.slug, version.number, profile.title, price)
-        head = format_html(HEAD, *named, profile.use, profile.use)
+        head = markup(HEAD, *named, profile.use, profile.use)
         devices = counted(version.max_devices, "device")
         models = (", ".join(entry.products), entry.models or DASH)
         approval = entry.approval_sentence
-        facts = format_html(FACTS, memory_text(entry), *models, card.sharing, devices, approval, approval)
-        button = format_html('<a class="btn btn-sm" href="{}">See quotas</a>', reverse("claims:quotas"))
+        facts = markup(FACTS, memory_text(entry), *models, card.sharing, devices, approval, approval)
+        button = see_quotas
         if entry.may_request:
-            button = format_html(REQUEST, request_url, profile.slug, profile.title)
+            button = markup(REQUEST, request_url, profile.slug, profile.title)
         checked = mark_safe(" checked") if profile.slug in picked else ""
-        actions = format_html(
-            ACTIONS, button, url, profile.title, icon("code"), profile.slug, checked, profile.title
-        )
+        actions = markup(ACTIONS, button, url, profile.title, spec_icon, profile.slug, checked, profile.title)
         off = "" if entry.may_request else " off"
-        texts.append((off, head, facts, free_text(entry), free_meter(entry), actions))
-    return format_html_join("", CARD, texts)
+        drawn.append(markup(CARD, off, head, facts, free_text(entry), free_meter(entry), actions))
+    return joined("", drawn)
 
 
 def memory_text(entry: CatalogueEntry) -> str:
@@ -164,16 +163,16 @@ def free_text(entry: CatalogueEntry) -> SafeString:
     """Return how many devices are free and how long requests waited, or why it may not be requested."""
     if entry.reason:
         locked = '<p class="dg-row dg-s" title="{}">{}<span class="text-truncate">{}</span></p>'
-        return format_html(locked, entry.reason, icon("lock", "s"), entry.reason)
+        return markup(locked, entry.reason, icon("lock", "s"), entry.reason)
     free: str = "No matching device"
     if entry.total is None:
         free = "Free devices unknown"
     elif entry.total:
-        free = format_html("<b>{}</b> free of {}", entry.free, entry.total)
+        free = markup("<b>{}</b> free of {}", entry.free, entry.total)
     waits, waited = entry.waits.device, ""
     if waits.median is not None and waits.p90 is not None:
-        waited = format_html(WAITED, icon("clock", "s"), duration(waits.median), duration(waits.p90))
-    return format_html('<p class="dg-row dg-between dg-s"><span>{}</span>{}</p>', free, waited)
+        waited = markup(WAITED, icon("clock", "s"), duration(waits.median), duration(waits.p90))
+    return markup('<p class="dg-row dg-between dg-s"><span>{}</span>{}</p>', free, waited)
 
 
 WAITED = (

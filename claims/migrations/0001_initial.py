@@ -797,6 +797,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='claim',
+            index=models.Index(condition=models.Q(('state', 'failed')), fields=['-state_since'], name='claim_failed'),
+        ),
+        migrations.AddIndex(
+            model_name='claim',
             index=django.contrib.postgres.indexes.GinIndex(core.filters.Trigrams('name', 'reason'), name='claim_text'),
         ),
         migrations.AddIndex(

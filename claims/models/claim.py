@@ -154,6 +154,7 @@ class Claim(models.Model):
             ),
             models.Index(fields=["-created_at", "-id"], name="claim_newest"),
             models.Index(fields=["state", "-created_at", "-id"], name="claim_newest_in_state"),
+            models.Index(fields=["-state_since"], condition=Q(state=ClaimState.FAILED), name="claim_failed"),
             models.Index(F("expires_at").desc(nulls_last=True), F("id").desc(), name="claim_by_end"),
             GinIndex(Trigrams("name", "reason"), name="claim_text"),
             models.Index(fields=["object_uid"], name="claim_object"),

@@ -267,12 +267,15 @@ def team_usage(teams: Iterable[Team], unmanaged: UnmanagedByTeam | None = None) 
     ids = [team.pk for team in teams]
     if len(ids) == 1:
         return quota_usage(QUOTAS_OF_TEAM.objects(*ids), unmanaged)
-    return quota_usage(Quota.objects.filter(team__in=ids).select_related("team", "profile"), unmanaged)
+    return quota_usage(QUOTAS_OF_TEAMS.objects(ids) if ids else (), unmanaged)
 
 
-QUOTAS_OF_TEAM: PreparedObjects[Quota] = PreparedObjects(
-    lambda team: Quota.objects.filter(team=team).select_related("team", "profile"), UUID
-)
+def _quotas(team: UUID) -> QuerySet[Quota]:
+    return Quota.objects.filter(team=team).select_related("team", "profile")
+
+
+QUOTAS_OF_TEAM: PreparedObjects[Quota] = PreparedObjects(_quotas, UUID)
+QUOTAS_OF_TEAMS: PreparedObjects[Quota] = PreparedObjects(_quotas, UUID, any_of="team_id")
 
 
 def quota_usage(quotas: Iterable[Quota], unmanaged: UnmanagedByTeam | None = None) -> list[QuotaUsage]:

@@ -122,22 +122,16 @@ def _namespace_usage(
     same clusters may be counted in part.
     """
     usage: dict[Place, NamespaceUsage] = defaultdict(NamespaceUsage)
-    here: dict[str, Collection[Any]] = {
-        "cluster__in": {team_namespace.cluster_id for team_namespace in team_namespaces},
-        "namespace__in": {team_namespace.namespace for team_namespace in team_namespaces},
-    }
-    claims = Claim.objects.filter(**here, state__in=GRANTED).order_by()
-    for cluster, namespace, device_class, devices in CHARGES.rows(*map(list, here.values())):
+    here = (
+        list({team_namespace.cluster_id for team_namespace in team_namespaces}),
+        list({team_namespace.namespace for team_namespace in team_namespaces}),
+    )
+    for cluster, namespace, device_class, devices in CHARGES.rows(*here):
         usage[cluster, namespace].classes[device_class] += devices
-    is_template = Q(delivery=Delivery.TEMPLATE)
-    for cluster, namespace, count, templates in claims.values_list("cluster", "namespace").annotate(
-        total=Sum("parallel"), templates=Count("pk", filter=is_template)
-    ):
+    for cluster, namespace, count, templates in CLAIMS.rows(*here):
         usage[cluster, namespace].claims += count
         usage[cluster, namespace].templates += templates
-    unmanaged_templates = ResourceClaimTemplate.objects.filter(**here, gone_at=None, owner="").order_by()
-    by_namespace = unmanaged_templates.values_list("cluster", "namespace")
-    for cluster, namespace, count in by_namespace.annotate(total=Count("pk")):
+    for cluster, namespace, count in UNMANAGED_TEMPLATES.rows(*here):
         usage[cluster, namespace].templates += count
     for use in unmanaged:
         counted = usage[use.cluster, use.namespace]
@@ -155,7 +149,24 @@ def _charges(cluster: UUID, namespace: str) -> QuerySet[ClaimCharge, Any]:
     return by_class.values_list(*columns).annotate(total=Sum("devices"))
 
 
-CHARGES = Prepared(_charges, UUID, str, any_of=("cluster_id", "namespace"))
+def _claims(cluster: UUID, namespace: str) -> QuerySet[Claim, Any]:
+    """Return (cluster, namespace, claims, templates) of the claims that exist in a namespace."""
+    claims = Claim.objects.filter(cluster=cluster, namespace=namespace, state__in=GRANTED).order_by()
+    templates = Count("pk", filter=Q(delivery=Delivery.TEMPLATE))
+    return claims.values_list("cluster", "namespace").annotate(total=Sum("parallel"), templates=templates)
+
+
+def _unmanaged_templates(cluster: UUID, namespace: str) -> QuerySet[ResourceClaimTemplate, Any]:
+    """Return (cluster, namespace, templates) of the templates of others in a namespace."""
+    here = ResourceClaimTemplate.objects.filter(cluster=cluster, namespace=namespace).order_by()
+    unmanaged = here.filter(gone_at=None, owner="").values_list("cluster", "namespace")
+    return unmanaged.annotate(total=Count("pk"))
+
+
+CHARGES, CLAIMS, UNMANAGED_TEMPLATES = (
+    Prepared(build, UUID, str, any_of=("cluster_id", "namespace"))
+    for build in (_charges, _claims, _unmanaged_templates)
+)
 
 
 NAME = QUOTA_NAME  # the printed role allows changes of this name only

@@ -318,6 +318,8 @@ class Migration(migrations.Migration):
                 ('gpus', models.PositiveIntegerField(default=0)),
                 ('nodes', models.PositiveIntegerField(default=0)),
                 ('groups', models.JSONField(default=list)),
+                ('node_pools', models.JSONField(default=list)),
+                ('namespaces', models.JSONField(default=list)),
                 ('whole_shapes', models.JSONField(default=list)),
                 ('uses', models.JSONField(default=dict)),
             ],

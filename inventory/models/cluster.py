@@ -122,9 +122,10 @@ class FleetCount(models.Model):
     """
     How many devices a cluster had when its mirror had this revision.
 
-    `groups` are lists of product, whether it is a whole GPU, state, and number of devices; `whole_shapes` are
-    partitions that take all of their GPU, as driver, product and partition. `uses` are the numbers of held
-    devices by `DeviceUse`, as of the last collection of telemetry.
+    `groups` are lists of product, whether it is a whole GPU, state, and number of devices; `node_pools` and
+    `namespaces` are lists of the pool of the node, or the namespace of the holder, each None without one,
+    state, and number. `whole_shapes` are partitions that take all of their GPU, as driver, product and
+    partition. `uses` are the numbers of held devices by `DeviceUse`, as of the last collection of telemetry.
     """
 
     cluster = models.OneToOneField(Cluster, models.CASCADE, primary_key=True, related_name="fleet_count")
@@ -133,6 +134,8 @@ class FleetCount(models.Model):
     gpus = models.PositiveIntegerField(default=0)
     nodes = models.PositiveIntegerField(default=0)
     groups = models.JSONField(default=list)
+    node_pools = models.JSONField(default=list)
+    namespaces = models.JSONField(default=list)
     whole_shapes = models.JSONField(default=list)
     uses = models.JSONField(default=dict)
     is_current = True  # whether the mirror has not changed since, as `fleet_counts` found
@@ -141,7 +144,8 @@ class FleetCount(models.Model):
         return f"devices of {self.cluster} at revision {self.revision}"
 
     def values(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("gpus", "nodes", "groups", "whole_shapes")}
+        names = ("gpus", "nodes", "groups", "node_pools", "namespaces", "whole_shapes")
+        return {name: getattr(self, name) for name in names}
 
 
 class ObjectEvent(models.Model):

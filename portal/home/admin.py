@@ -29,7 +29,7 @@ from django.urls import reverse
 from claims.approvals.pending import waits_for
 from claims.models import Claim, PendingDecision, ProfileVersion, QuotaRequest, RequestStatus, Transition
 from claims.states import OUTCOMES, ClaimState
-from core.prepared import Prepared, Statement
+from core.prepared import Prepared, PreparedObjects, Statement
 from core.times import duration, moment
 from inventory.counts import device_groups, fleet_counts
 from inventory.freshness import Age
@@ -148,6 +148,9 @@ def _decided_by(team: str, is_yours: bool, for_leads: bool, for_admins: bool, tw
 # The fleet.
 
 
+COLLECTIONS: PreparedObjects[Collection] = PreparedObjects(Collection.objects.all)
+
+
 @dataclass(frozen=True, slots=True)
 class Platform:
     """The devices of all clusters by state and use, the last collection of each, and the rates at a time."""
@@ -160,7 +163,7 @@ class Platform:
     @classmethod
     def read(cls, card: RateCard, now: datetime) -> Platform:
         """Return the stored figures, in two queries."""
-        return cls(fleet_counts(), list(Collection.objects.all()), card, now)
+        return cls(fleet_counts(), COLLECTIONS.objects(), card, now)
 
     @property
     def idle(self) -> int:

@@ -96,14 +96,14 @@ def test_one_partition_of_a_gpu_leads_to_that_device(mirrored, fake, run_session
 
 
 def grouped(grouping, person=NOBODY, hits=None):
-    found = fleet_map(fleet_counts(), hits, person=person, grouping=grouping)
+    found = fleet_map(fleet_counts(with_places=True), hits, person=person, grouping=grouping)
     return {group.title: (group.count, group.free, group.cells) for group in found}
 
 
 def test_devices_are_grouped_by_node_pool_and_those_without_one_come_last(cut):
     Node.objects.filter(name="node-a").update(node_pool="training")
     assert list(grouped(Grouping.NODE_POOL).items()) == [("training", (3, 3, 3)), ("No node pool", (4, 4, 4))]
-    [training, _rest] = fleet_map(fleet_counts(), person=NOBODY, grouping=Grouping.NODE_POOL)
+    [training, _rest] = fleet_map(fleet_counts(with_places=True), person=NOBODY, grouping=Grouping.NODE_POOL)
     assert (training.is_wide, training.clusters) == (True, ["fra-1"])
     hits = Device.objects.present().filter(node__node_pool="training")
     assert list(grouped(Grouping.NODE_POOL, hits=hits)) == ["training"]
