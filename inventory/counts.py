@@ -21,6 +21,8 @@ from django.utils import timezone
 from core.prepared import PreparedObjects
 from dra.devices import describe
 from dra.pools import DeviceKey
+from inventory import fleet_history
+from inventory.fleet_history import GPU
 from inventory.models import Cluster, Device, DeviceUtilization, FleetCount
 from inventory.models.device import DeviceQuerySet
 from inventory.states import DeviceState, DeviceUse
@@ -112,11 +114,10 @@ def count_devices(clusters: Collection[UUID]) -> dict[UUID, FleetCount]:
     for pk, *shape in _whole_shapes(devices):
         counts[pk].whole_shapes.append(shape)
     _count_groups(devices, counts)
-    gpu = Coalesce(NullIf(F("parent_uuid"), Value("")), NullIf(F("uuid"), Value("")), Cast("pk", CharField()))
     numbers = (
         devices.order_by()
         .values("cluster")
-        .annotate(gpus=Count(gpu, distinct=True), nodes=Count("node_name", distinct=True))
+        .annotate(gpus=Count(GPU, distinct=True), nodes=Count("node_name", distinct=True))
     )
     for row in numbers:
         counts[row["cluster"]].gpus, counts[row["cluster"]].nodes = row["gpus"], row["nodes"]
@@ -178,7 +179,11 @@ def _whole_shapes(devices: DeviceQuerySet) -> list[tuple[UUID, str, str, str]]:
 
 
 def store_counts(*, changed_only: bool = True) -> int:
-    """Count clusters, by default those that have changed since, and return how many counts differed."""
+    """
+    Count clusters, by default those that have changed since, and return how many counts differed.
+
+    What a count found is recorded in the history of the fleet too.
+    """
     clusters = Cluster.objects.order_by()
     if changed_only:
         clusters = clusters.exclude(fleet_count__revision=F("revision"))
@@ -188,6 +193,7 @@ def store_counts(*, changed_only: bool = True) -> int:
             differing += row.values() != _stored_values(pk)
             columns = {"revision": row.revision, "counted_at": row.counted_at, **row.values()}
             FleetCount.objects.update_or_create(cluster_id=pk, defaults=columns)
+            fleet_history.record(pk, fleet_history.count_parts(pk), now=row.counted_at)
     return differing
 
 

@@ -324,6 +324,23 @@ class Migration(migrations.Migration):
                 ('uses', models.JSONField(default=dict)),
             ],
         ),
+        migrations.CreateModel(
+            name='FleetSpan',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('driver', models.CharField(max_length=63)),
+                ('product', models.CharField(blank=True, max_length=120)),
+                ('use', models.CharField(choices=[('available', 'available'), ('unmanaged', 'held by unmanaged claims'), ('out-of-service', 'out of service')], max_length=14)),
+                ('parts', models.BigIntegerField()),
+                ('started_at', models.DateTimeField()),
+                ('ended_at', models.DateTimeField(null=True)),
+                ('cluster', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
+            ],
+            options={
+                'indexes': [models.Index(fields=['ended_at', 'started_at'], name='fleetspan_in')],
+                'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('cluster', 'driver', 'product', 'use'), name='fleetspan_one_open')],
+            },
+        ),
         migrations.AddConstraint(
             model_name='cluster',
             constraint=models.UniqueConstraint(condition=models.Q(('uid', ''), _negated=True), fields=('uid',), name='cluster_uid_once', violation_error_message='This cluster is known already, under another name.'),

@@ -1,6 +1,6 @@
 """What the clusters hold: a mirror that only `inventory.sync` writes."""
 
-from inventory.models.cluster import Cluster, FleetCount, Freshness, ObjectEvent
+from inventory.models.cluster import Cluster, FleetCount, FleetSpan, Freshness, ObjectEvent
 from inventory.models.device import Device, DeviceUtilization
 from inventory.models.mirror import (
     DeviceClass,
@@ -25,6 +25,7 @@ __all__ = [
     "DeviceTaintRule",
     "DeviceUtilization",
     "FleetCount",
+    "FleetSpan",
     "Freshness",
     "Mirrored",
     "Namespace",

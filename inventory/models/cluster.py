@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_ipv6_address
 from django.db import models
+from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -146,6 +147,41 @@ class FleetCount(models.Model):
     def values(self) -> dict[str, Any]:
         names = ("gpus", "nodes", "groups", "node_pools", "namespaces", "whole_shapes")
         return {name: getattr(self, name) for name in names}
+
+
+class FleetSpan(models.Model):
+    """
+    How many GPUs of one product a cluster had from `started_at` to `ended_at`; null is still.
+
+    `parts` are millionths of GPUs, as a partition that an unmanaged claim holds is a fraction of its GPU. The
+    spans of one cluster, driver, product and use follow each other without overlap; a gap had none.
+    """
+
+    class Use(models.TextChoices):
+        AVAILABLE = "available", "available"  # held by claims of the portal, or free
+        UNMANAGED = "unmanaged", "held by unmanaged claims"
+        OUT_OF_SERVICE = "out-of-service", "out of service"
+
+    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="+", db_index=False)
+    driver = models.CharField(max_length=63)
+    product = models.CharField(max_length=120, blank=True)
+    use = models.CharField(max_length=14, choices=Use)
+    parts = models.BigIntegerField()
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["cluster", "driver", "product", "use"],
+                condition=Q(ended_at=None),
+                name="fleetspan_one_open",
+            ),
+        )
+        indexes = (models.Index(fields=["ended_at", "started_at"], name="fleetspan_in"),)
+
+    def __str__(self) -> str:
+        return f"{self.parts / 10**6:g} {self.product} {self.get_use_display()}"
 
 
 class ObjectEvent(models.Model):
