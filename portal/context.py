@@ -260,6 +260,7 @@ def platform_items(*, has_team: bool) -> list[NavItem]:
         *fleet_items(),
         *quota,
         NavItem("Profiles", "template", reverse("claims:profiles")),
+        NavItem("Report", "report-money", reverse("usage:report")),
         NavItem("Rates", "receipt-euro", reverse("usage:rates")),
         NavItem("Teams", "users-group", reverse("setup:teams")),
         NavItem("People", "user-cog", reverse("setup:people")),

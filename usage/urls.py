@@ -2,13 +2,14 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from usage import views
+from usage import fleet_views, views
 
 app_name = "usage"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/<uuid:claim_id>/usage/", views.fragment, name="claim_fragment"),
     path("teams/<slug:slug>/cost/", views.team, name="team"),
     path("teams/<slug:slug>/cost.csv", views.team_csv, name="team_csv"),
+    path("report/", fleet_views.report, name="report"),
     path("rates/", views.rates, name="rates"),
     path("rates/new/", views.rate_new, name="rate_new"),
     path("rates/<uuid:rate_id>/", views.rate_edit, name="rate_edit"),

@@ -1,0 +1,340 @@
+"""The report of the fleet: what was used, idle and unallocated adds up to all GPUs of all days."""
+
+import csv
+import random
+from collections import defaultdict
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+import time_machine
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from claims.models import Allocation
+from inventory.models import FleetSpan
+from tests.factories import make_claim, make_cluster, make_profile, make_team, make_user
+from tests.usage.conftest import H100, NOON, hold, measure, price
+from usage.cost import CURRENCY_UNIT, DEVICE_HOUR, Cost, Interval, UsageInterval, interval_cost
+from usage.daily import forget_from, midnight, store_days
+from usage.fleet_report import GroupBy, Period, fleet_report, month_of, rest
+from usage.models import Rollup
+from usage.rates import PriceGroup, RateCard
+
+pytestmark = pytest.mark.django_db
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+MIDNIGHT = datetime(2026, 11, 16, tzinfo=UTC)  # the begin of the last stored day
+WEEK = Period(date(2026, 11, 10), date(2026, 11, 17))
+URL = "/report/"
+GPU = 10**6
+PARTS = ("used", "idle", "no_telemetry", "unmanaged", "out_of_service", "unallocated")
+
+
+@pytest.fixture(autouse=True)
+def _now():
+    with time_machine.travel(NOON, tick=False):
+        yield
+
+
+def had(
+    cluster, gpus, start, end=None, *, use=FleetSpan.Use.AVAILABLE, product=H100, driver="gpu.nvidia.com"
+):
+    return FleetSpan.objects.create(
+        cluster=cluster, driver=driver, product=product, use=use, parts=int(gpus * GPU), started_at=start,
+        ended_at=end,
+    )  # fmt: skip
+
+
+def stored(period=WEEK, group_by=GroupBy.TEAM):
+    store_days(now=NOON)
+    return fleet_report(period, group_by, now=NOON)
+
+
+def in_hours(report):
+    return {name: float(getattr(report.parts, name).hours) for name in PARTS}
+
+
+def in_money(report):
+    return {name: getattr(report.parts, name).amounts.get("EUR") for name in PARTS}
+
+
+def test_held_gpu_is_used_as_far_as_it_computed_and_the_rest_of_the_fleet_is_unallocated(claim, fra):
+    price("2")
+    had(fra, 3, MIDNIGHT - 2 * DAY)
+    held = hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR)
+    measure(held, MIDNIGHT, [0.25] * 12)
+    report = stored()
+    assert in_hours(report) == {
+        "used": 2.5, "idle": 7.5, "no_telemetry": 0, "unmanaged": 0, "out_of_service": 0,
+        "unallocated": 3 * 24 * 3 - 10,
+    }  # fmt: skip
+    assert in_money(report)["used"] == Decimal("5.00")
+    assert in_money(report)["idle"] == Decimal("15.00")
+    assert in_money(report)["unallocated"] == Decimal(2 * (3 * 24 * 3 - 10))
+    assert report.parts.fleet.hours == 3 * 24 * 3
+    assert report.parts.utilization == pytest.approx(0.25)
+
+
+def test_a_day_without_telemetry_is_neither_used_nor_idle(claim, fra):
+    price("2")
+    had(fra, 1, MIDNIGHT)
+    hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR)
+    report = stored()
+    assert in_hours(report)["no_telemetry"] == 10
+    assert (in_hours(report)["used"], in_hours(report)["idle"], report.parts.utilization) == (0, 0, None)
+
+
+def test_unmanaged_and_out_of_service_have_hours_and_money(claim, fra):
+    price("2")
+    hold(claim, MIDNIGHT - DAY, MIDNIGHT - DAY + HOUR)
+    had(fra, 1, MIDNIGHT, MIDNIGHT + 6 * HOUR, use=FleetSpan.Use.OUT_OF_SERVICE)
+    had(fra, 0.5, MIDNIGHT, MIDNIGHT + 6 * HOUR, use=FleetSpan.Use.UNMANAGED)
+    report = stored()
+    assert (in_hours(report)["out_of_service"], in_hours(report)["unmanaged"]) == (6, 3)
+    assert (in_money(report)["out_of_service"], in_money(report)["unmanaged"]) == (12, 6)
+
+
+def test_fleet_counts_what_was_held_before_its_size_was_recorded(claim, fra):
+    hold(claim, MIDNIGHT - DAY, MIDNIGHT)
+    had(fra, 2, MIDNIGHT)
+    report = stored()
+    assert report.parts.fleet.hours == 24 + 48
+    assert report.known_since == MIDNIGHT
+    assert [float(parts.fleet.hours) for _day, parts in report.by_day[-2:]] == [24, 48]
+
+
+def test_hours_without_a_rate_are_in_the_hours_and_in_no_amount(claim, fra):
+    had(fra, 1, MIDNIGHT)
+    hold(claim, MIDNIGHT, MIDNIGHT + HOUR)
+    report = stored()
+    assert (report.parts.fleet.hours, report.parts.fleet.unpriced, report.parts.fleet.amounts) == (24, 24, {})
+
+
+def test_new_rate_prices_the_day_from_its_begin_on(claim, fra):
+    price("1")
+    price("3", since=MIDNIGHT + 12 * HOUR)
+    had(fra, 1, MIDNIGHT)
+    hold(claim, MIDNIGHT + 10 * HOUR, MIDNIGHT + 14 * HOUR)
+    report = stored()
+    assert report.parts.allocated.amounts == {"EUR": Decimal(2 + 6)}
+    assert report.parts.unallocated.amounts == {"EUR": Decimal(10 + 30)}
+
+
+@pytest.mark.parametrize("group_by", GroupBy)
+def test_rows_add_up_to_what_was_allocated(claim, fra, vision, alice, group_by):
+    price("2")
+    had(fra, 8, MIDNIGHT - 3 * DAY)
+    nlp = make_team("nlp", members=(make_user("nina"),))
+    other = make_claim(
+        nlp, by=make_user("olaf"), cluster=make_cluster("osl-1", teams=(nlp,)), held=False,
+        profile=make_profile("l4"),
+    )  # fmt: skip
+    measure(hold(claim, MIDNIGHT, MIDNIGHT + 6 * HOUR), MIDNIGHT, [0.5] * 4)
+    hold(other, MIDNIGHT - DAY, MIDNIGHT + 3 * HOUR, product="NVIDIA L4")
+    report = stored(group_by=group_by)
+    assert len(report.rows) == 2
+    assert sum((row.cost.hours for row in report.rows), Decimal(0)) == report.parts.allocated.hours == 6 + 27
+    assert sum(row.parts.used.held for row in report.rows) == report.parts.used.held == 3 * DEVICE_HOUR
+    labels = {
+        GroupBy.TEAM: {vision.title, nlp.title},
+        GroupBy.PERSON: {alice.label, "olaf"},
+        GroupBy.MODEL: {H100, "NVIDIA L4"},
+        GroupBy.CLUSTER: {"fra-1", "osl-1"},
+    }
+    if group_by in labels:
+        assert {row.label for row in report.rows} == labels[group_by]
+
+
+def test_row_says_what_the_period_before_had(claim, fra):
+    price("2")
+    hold(claim, MIDNIGHT - 7 * DAY, MIDNIGHT - 7 * DAY + 4 * HOUR)
+    hold(claim, MIDNIGHT, MIDNIGHT + 5 * HOUR)
+    [row] = stored().rows
+    assert (row.cost.hours, row.before.hours) == (5, 4)
+
+
+def test_rest_is_never_below_zero():
+    assert rest(Cost(5, 1, {"EUR": 3}), Cost(7, 0, {"EUR": 4, "USD": 1})) == Cost(0, 1, {"EUR": 0})
+
+
+def test_months_are_those_of_utc():
+    assert month_of(date(2026, 12, 31)) == Period(date(2026, 12, 1), date(2027, 1, 1))
+    assert month_of(date(2028, 2, 29)).days[-1] == date(2028, 2, 29)
+    assert WEEK.previous == Period(date(2026, 11, 3), date(2026, 11, 10))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_parts_of_random_history_equal_a_plain_computation(fra, vision, alice, seed):
+    chance = random.Random(seed)
+    products = (H100, "NVIDIA L4", "AMD Instinct MI300X")
+    price("2.4999", product="H100")
+    price("0.7001", product="L4")
+    price("3.3333", product="H100", since=WEEK.span.start + 50 * HOUR + timedelta(minutes=7))
+    clusters = [fra, make_cluster("osl-1", teams=(vision,))]
+    claims = [make_claim(vision, by=alice, cluster=chance.choice(clusters), held=False) for _ in range(5)]
+    for cluster in clusters:
+        for product in products:
+            at = WEEK.span.start - chance.randrange(60) * HOUR
+            while at < NOON:
+                end = at + chance.randrange(1, 90) * HOUR + timedelta(minutes=chance.randrange(60))
+                for use in FleetSpan.Use:
+                    had(cluster, chance.choice([0.5, 20, 30]), at, end, use=use, product=product)
+                at = end
+    for claim in claims:
+        for _ in range(4):
+            start = WEEK.span.start + timedelta(minutes=chance.randrange(-2000, 9000))
+            held = hold(
+                claim, start, start + timedelta(minutes=chance.randrange(1, 3000)),
+                product=chance.choice(products), fraction=Decimal(chance.choice(["1", "0.5", "0.142857"])),
+            )  # fmt: skip
+            first = start.replace(minute=0, second=0)
+            measure(held, first, [chance.choice([None, chance.random()]) for _ in range(6)])
+    report = stored()
+    expected = plain_parts(WEEK)
+    for name in PARTS:
+        part = getattr(report.parts, name)
+        assert part.held == pytest.approx(expected[name][0], abs=1e-6 * DEVICE_HOUR), name
+        amount = part.exact.get("EUR", 0)
+        assert amount == pytest.approx(expected[name][1], abs=1e-6 * CURRENCY_UNIT), name
+    fleet = sum(getattr(report.parts, name).held for name in PARTS)
+    assert report.parts.fleet.held == fleet
+    held = sum(values[0] for name, values in expected.items() if name in PARTS[:3])
+    assert report.parts.allocated.held == pytest.approx(held, abs=1e-6 * DEVICE_HOUR)
+
+
+def plain_parts(period):
+    """Compute the parts day by day from allocations, spans and rollups."""
+    card, parts = RateCard.load(), {name: [0.0, 0.0] for name in PARTS}
+    for day in period.days:
+        within = Interval(midnight(day), midnight(day) + DAY)
+        held = defaultdict(lambda: [0, 0])
+        for row in Allocation.objects.select_related("claim"):
+            interval = UsageInterval.from_allocation(row, row.claim.cluster_id)
+            cost = interval_cost(interval, card, until=NOON, within=within)
+            of_day = Rollup.objects.filter(
+                claim=row.claim_id, bucket__gte=within.start, bucket__lt=within.end
+            )
+            shares = [value for value in of_day.values_list("activity", flat=True) if value is not None]
+            used = sum(shares) / len(shares) if shares else None
+            numbers = (cost.held, cost.exact.get("EUR", 0))
+            for index, number in enumerate(numbers):
+                held[row.claim.cluster_id, row.product][index] += number
+                if used is None:
+                    parts["no_telemetry"][index] += number
+                else:
+                    parts["used"][index] += number * used
+                    parts["idle"][index] += number * (1 - used)
+        spans = defaultdict(lambda: {use: [0, 0] for use in FleetSpan.Use})
+        for span in FleetSpan.objects.select_related("cluster"):
+            start, end = max(span.started_at, within.start), min(span.ended_at or NOON, within.end)
+            if start >= end:
+                continue
+            whole = UsageInterval(
+                span.cluster_id,
+                PriceGroup(span.cluster_id, span.driver, span.product),
+                "",
+                span.parts,
+                start,
+                end,
+            )
+            cost = interval_cost(whole, card, until=end, within=within)
+            for index, number in enumerate((cost.held, cost.exact.get("EUR", 0))):
+                spans[span.cluster_id, span.product][span.use][index] += number
+        for key, uses in spans.items():
+            for index in range(2):
+                parts["unmanaged"][index] += uses[FleetSpan.Use.UNMANAGED][index]
+                parts["out_of_service"][index] += uses[FleetSpan.Use.OUT_OF_SERVICE][index]
+                parts["unallocated"][index] += max(uses[FleetSpan.Use.AVAILABLE][index] - held[key][index], 0)
+    return parts
+
+
+# The page.
+
+
+def test_page_is_for_platform_admins(client, root, alice, lena, eve):
+    for person, status in ((alice, 403), (lena, 403), (eve, 403), (root, 200)):
+        client.force_login(person)
+        assert client.get(URL).status_code == status
+    client.logout()
+    assert client.get(URL).status_code == 302
+
+
+def test_page_without_a_stored_day_says_when_there_is_one(client, root):
+    client.force_login(root)
+    assert "No whole day to report yet" in client.get(URL).content.decode()
+
+
+def test_page_shows_the_parts_and_the_rows(client, root, claim, fra):
+    price("2")
+    had(fra, 1, MIDNIGHT)
+    measure(hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR), MIDNIGHT, [0.25] * 12)
+    store_days(now=NOON)
+    client.force_login(root)
+    text = client.get(URL).content.decode()
+    assert "€48.00" in text
+    assert "€5.00" in text
+    assert "€15.00" in text
+    assert "25 %" in text
+    assert "vision" in text.lower()
+    assert "whole fleet, November 2026" in text
+
+
+def test_page_of_many_claims_has_the_queries_of_one(client, root, claim, vision, alice, fra):
+    client.force_login(root)
+    had(fra, 50, MIDNIGHT)
+    hold(claim, MIDNIGHT, MIDNIGHT + HOUR)
+    store_days(now=NOON)
+
+    def queries():
+        with CaptureQueriesContext(connection) as captured:
+            client.get(URL)
+        return len(captured)
+
+    queries()
+    few = queries()
+    for number in range(20):
+        team = make_team(f"team-{number}", members=(alice,))
+        hold(make_claim(team, by=alice, cluster=fra, held=False), MIDNIGHT, MIDNIGHT + HOUR)
+    forget_from(MIDNIGHT, now=NOON)
+    store_days(now=NOON)
+    assert queries() == few <= 15
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("month=2026-13", "A month is written like 2026-11; “2026-13” was sent."),
+        ("month=0001-01", "A year lies between"),
+        ("since=2026-11-01", "A range needs both days."),
+        (
+            "since=2026-11-05&until=2026-11-01",
+            "The range ends on 2026-11-01, before it begins on 2026-11-05.",
+        ),
+        ("since=2025-01-01&until=2026-11-01", "The range has 670 days; the most are 366."),
+        ("by=colour", "Select a valid choice."),
+    ],
+)
+def test_bad_choice_is_a_sentence_and_the_current_month(client, root, claim, fra, query, words):
+    hold(claim, MIDNIGHT, MIDNIGHT + HOUR)
+    had(fra, 1, MIDNIGHT)
+    store_days(now=NOON)
+    client.force_login(root)
+    response = client.get(f"{URL}?{query}")
+    assert response.status_code == 422
+    assert words in response.content.decode()
+    assert "November 2026" in response.content.decode()
+
+
+def test_columns_of_the_csv_add_up_to_the_fleet(client, root, claim, fra):
+    price("2")
+    had(fra, 2, MIDNIGHT)
+    had(fra, 1, MIDNIGHT, use=FleetSpan.Use.OUT_OF_SERVICE)
+    measure(hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR), MIDNIGHT, [0.25] * 12)
+    store_days(now=NOON)
+    client.force_login(root)
+    response = client.get(f"{URL}?format=csv&since=2026-11-16&until=2026-11-16")
+    rows = list(csv.DictReader(response.getvalue().decode("utf-8-sig").splitlines()))
+    assert [row["of"] for row in rows] == ["Vision", "unmanaged claims", "out of service", "unallocated"]
+    assert sum(Decimal(row["hours"]) for row in rows) == 72
+    assert sum(Decimal(row["amount"] or 0) for row in rows) == Decimal("144.00")
+    assert (rows[0]["hours_used"], rows[0]["amount_idle"]) == ("2.50", "15.00")

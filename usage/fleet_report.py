@@ -1,0 +1,281 @@
+"""
+GPU hours and money of the whole fleet on a number of days (UTC): what claims used, what they held idle, and
+what nobody held. The parts add up to the fleet.
+
+Held time comes from the stored days (`usage.daily`), the size of the fleet from `inventory.fleet_history`. Of
+a claim's day with telemetry, `mean utilization × cost` is used and the rest idle, as on the team's page.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import date, datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Min, Q
+from django.urls import reverse
+
+from claims.models import Profile
+from inventory.models import Cluster, FleetSpan
+from teams.models import Team, User
+from usage.cost import Cost, Interval, UsageInterval, interval_cost, total
+from usage.daily import DAY, midnight, stored_until, utc_day
+from usage.rates import PriceGroup, RateCard
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Whole days (UTC) from `first` to before `end`."""
+
+    first: date
+    end: date
+
+    @property
+    def last(self) -> date:
+        return self.end - DAY
+
+    @property
+    def days(self) -> list[date]:
+        return [self.first + number * DAY for number in range((self.end - self.first).days)]
+
+    @property
+    def previous(self) -> Period:
+        """The same number of days before."""
+        return Period(self.first - (self.end - self.first), self.first)
+
+    @property
+    def span(self) -> Interval:
+        return Interval(midnight(self.first), midnight(self.end))
+
+    def until(self, end: date) -> Period:
+        """Return the part before `end`; it has no days if the period begins later."""
+        return Period(self.first, max(self.first, min(self.end, end)))
+
+
+class GroupBy(StrEnum):
+    """What the rows of the report are; a claim counts for the person who owns it now."""
+
+    TEAM = "team"
+    PERSON = "person"
+    PROFILE = "profile"
+    MODEL = "model"
+    CLUSTER = "cluster"
+
+
+KEYS = {
+    GroupBy.TEAM: "use.team_id::text",
+    GroupBy.PERSON: "claim.requested_by_id::text",
+    GroupBy.PROFILE: "version.profile_id::text",
+    GroupBy.MODEL: "trim(use.product || ' ' || use.partition)",
+    GroupBy.CLUSTER: "claim.cluster_id::text",
+}
+# One pass over the stored days gives the sums by day, cluster and product, and those by key.
+SUMS = """
+SELECT use.day, claim.cluster_id, use.product, {key} AS key, use.currency,
+       sum(use.held), sum(use.unpriced), sum(use.amount),
+       sum(use.held) FILTER (WHERE activity.rollups > 0),
+       sum(use.unpriced) FILTER (WHERE activity.rollups > 0),
+       sum(use.amount) FILTER (WHERE activity.rollups > 0),
+       sum(use.held * activity.activity / NULLIF(activity.rollups, 0)),
+       sum(use.unpriced * activity.activity / NULLIF(activity.rollups, 0)),
+       sum(use.amount * activity.activity / NULLIF(activity.rollups, 0))
+FROM usage_dailyuse use
+JOIN claims_claim claim ON claim.id = use.claim_id
+JOIN claims_profileversion version ON version.id = claim.profile_version_id
+LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
+WHERE use.day >= %s AND use.day < %s
+GROUP BY GROUPING SETS ((use.day, claim.cluster_id, use.product, use.currency), ({key}, use.currency))
+"""
+
+
+@dataclass(slots=True)
+class HeldParts:
+    """What claims of the portal held: used, idle, and the days of claims without telemetry."""
+
+    used: Cost = field(default_factory=Cost)
+    idle: Cost = field(default_factory=Cost)
+    no_telemetry: Cost = field(default_factory=Cost)
+
+    def add(self, other: HeldParts) -> None:
+        for part in fields(other):
+            getattr(self, part.name).add(getattr(other, part.name))
+
+    @property
+    def allocated(self) -> Cost:
+        return total([self.used, self.idle, self.no_telemetry])
+
+    @property
+    def utilization(self) -> float | None:
+        """Return the used share of 0 to 1 of the measured time; None without telemetry."""
+        measured = self.used.held + self.idle.held
+        return self.used.held / measured if measured else None
+
+
+@dataclass(slots=True)
+class FleetParts(HeldParts):
+    """All GPU time of the fleet: what claims held, and the rest."""
+
+    unmanaged: Cost = field(default_factory=Cost)
+    out_of_service: Cost = field(default_factory=Cost)
+    unallocated: Cost = field(default_factory=Cost)
+
+    @property
+    def fleet(self) -> Cost:
+        return total(getattr(self, part.name) for part in fields(self))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """The sum of one team, person …; `before` is its allocated cost in the period before."""
+
+    key: str
+    label: str
+    url: str
+    parts: HeldParts
+    before: Cost
+
+    @property
+    def cost(self) -> Cost:
+        return self.parts.allocated
+
+
+@dataclass(frozen=True, slots=True)
+class FleetReport:
+    """
+    `period` ends with the last stored day. Before `known_since` the size of the fleet was not recorded: the
+    fleet is then what claims held. None is never recorded.
+    """
+
+    period: Period
+    parts: FleetParts
+    by_day: list[tuple[date, FleetParts]]
+    rows: list[GroupRow]
+    known_since: datetime | None
+
+
+type DayKind = tuple[date, UUID, str]  # day, cluster and product
+
+
+def fleet_report(period: Period, group_by: GroupBy, *, now: datetime) -> FleetReport:
+    """Return the report of the stored days of a period, in a fixed number of queries."""
+    period = period.until(min(stored_until() or period.first, utc_day(now)))
+    held, by_key = _held(period, group_by)
+    _days, before = _held(period.previous, group_by)
+    by_day: dict[date, FleetParts] = {day: FleetParts() for day in period.days}
+    for (day, _cluster, _product), parts in held.items():
+        by_day[day].add(parts)
+    for (day, cluster, product), spans in _spans(period).items():
+        allocated = held.get((day, cluster, product), HeldParts()).allocated
+        parts = by_day[day]
+        parts.unmanaged.add(spans[FleetSpan.Use.UNMANAGED])
+        parts.out_of_service.add(spans[FleetSpan.Use.OUT_OF_SERVICE])
+        parts.unallocated.add(rest(spans[FleetSpan.Use.AVAILABLE], allocated))
+    parts = FleetParts()
+    for of_day in by_day.values():
+        parts.add(of_day)
+    return FleetReport(
+        period,
+        parts,
+        list(by_day.items()),
+        _rows(by_key, before, group_by),
+        FleetSpan.objects.aggregate(at=Min("started_at"))["at"],
+    )
+
+
+def rest(whole: Cost, part: Cost) -> Cost:
+    """
+    Return `whole` without `part`, never below 0.
+
+    Partitions may cost more than their GPU together (4g + 3g of a MIG GPU are 15/14), and a count is seconds
+    later than the cluster: then the fleet counts what was held.
+    """
+    return Cost(
+        max(whole.held - part.held, 0),
+        max(whole.unpriced_held - part.unpriced_held, 0),
+        {currency: max(amount - part.exact.get(currency, 0), 0) for currency, amount in whole.exact.items()},
+    )
+
+
+def _held(period: Period, group_by: GroupBy) -> tuple[dict[DayKind, HeldParts], dict[str, HeldParts]]:
+    """Return what claims held by day, cluster and product, and by key; one query."""
+    by_kind: dict[DayKind, HeldParts] = defaultdict(HeldParts)
+    by_key: dict[str, HeldParts] = defaultdict(HeldParts)
+    with connection.cursor() as cursor:
+        cursor.execute(SUMS.format(key=KEYS[group_by]), [period.first, period.end])
+        for day, cluster, product, key, currency, *numbers in cursor:
+            held, measured, used = (
+                Cost(int(time), int(unpriced), {currency: int(amount)} if currency else {})
+                for time, unpriced, amount in _threes(round(number or 0) for number in numbers)
+            )
+            used = rest(measured, rest(measured, used))  # a sum of floats may be a little above the whole
+            parts = HeldParts(used, rest(measured, used), rest(held, measured))
+            (by_key[key] if day is None else by_kind[day, cluster, product]).add(parts)
+    return by_kind, by_key
+
+
+def _threes(numbers: Iterable[int]) -> Iterator[tuple[int, int, int]]:
+    values = iter(numbers)
+    return zip(values, values, values, strict=True)
+
+
+def _spans(period: Period) -> dict[DayKind, dict[str, Cost]]:
+    """Return the time and cost of the GPUs of the fleet by day, cluster and product, and then by use."""
+    span, card = period.span, RateCard.load()
+    rows = FleetSpan.objects.filter(Q(ended_at=None) | Q(ended_at__gt=span.start), started_at__lt=span.end)
+    costs: dict[DayKind, dict[str, Cost]] = defaultdict(lambda: {use: Cost() for use in FleetSpan.Use})
+    for row in rows:
+        group = PriceGroup(row.cluster_id, row.driver, row.product)
+        usage = UsageInterval(row.cluster_id, group, "", row.parts, row.started_at, row.ended_at)
+        day = utc_day(max(row.started_at, span.start))
+        while midnight(day) < min(row.ended_at or span.end, span.end):
+            within = Interval(midnight(day), midnight(day + DAY))
+            cost = interval_cost(usage, card, until=within.end, within=within)
+            costs[day, row.cluster_id, row.product][row.use].add(cost)
+            day += DAY
+    return costs
+
+
+def _rows(
+    by_key: Mapping[str, HeldParts], before: Mapping[str, HeldParts], group_by: GroupBy
+) -> list[GroupRow]:
+    """Return a row per key of this period, highest cost first, with its name and its page."""
+    names = _names(by_key, group_by)
+    rows = [
+        GroupRow(
+            key,
+            *names.get(key, (key or "unknown product", "")),
+            parts,
+            before.get(key, HeldParts()).allocated,
+        )
+        for key, parts in by_key.items()
+    ]
+    return sorted(rows, key=lambda row: (-sum(row.cost.exact.values()), -row.cost.held, row.label))
+
+
+def _names(keys: Iterable[str], group_by: GroupBy) -> dict[str, tuple[str, str]]:
+    """Return name and address of the page by key; one query at most."""
+    match group_by:
+        case GroupBy.TEAM:
+            teams = Team.objects.filter(pk__in=keys)
+            return {str(row.pk): (row.title, reverse("usage:team", args=[row.slug])) for row in teams}
+        case GroupBy.PERSON:
+            return {str(row.pk): (row.label, "") for row in User.objects.filter(pk__in=keys)}
+        case GroupBy.PROFILE:
+            profiles = Profile.objects.filter(pk__in=keys)
+            return {str(row.pk): (row.title, reverse("claims:profile", args=[row.slug])) for row in profiles}
+        case GroupBy.CLUSTER:
+            clusters = Cluster.objects.filter(pk__in=keys)
+            return {
+                str(row.pk): (row.name, reverse("inventory:cluster", args=[row.name])) for row in clusters
+            }
+    return {}
+
+
+def month_of(day: date) -> Period:
+    """Return the month (UTC) of a day."""
+    first = day.replace(day=1)
+    return Period(first, (first + timedelta(days=31)).replace(day=1))

@@ -1,0 +1,150 @@
+"""The report of the whole fleet, for platform admins: page and CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from core.listing import csv_response, wants_csv
+from core.times import FIRST_YEAR, LAST_YEAR
+from teams.access import user_of
+from usage.cost import Cost
+from usage.daily import DAY, utc_day
+from usage.fleet_report import FleetReport, GroupBy, Period, fleet_report, month_of
+from usage.services import require_admin
+
+LONGEST = timedelta(days=366)
+GROUPS = [(group.value, group.name.capitalize()) for group in GroupBy]
+SPANS = {"7d": 7, "30d": 30}
+
+
+class ReportForm(forms.Form):
+    """What the report is about: a month (2026-11), the last days, or days from `since` to `until`."""
+
+    month = forms.CharField(required=False, max_length=7)
+    range = forms.ChoiceField(required=False, choices=[(key, key) for key in SPANS])
+    since = forms.DateField(label="From", required=False, widget=forms.DateInput({"type": "date"}))
+    until = forms.DateField(label="To", required=False, widget=forms.DateInput({"type": "date"}))
+    by = forms.ChoiceField(required=False, choices=GROUPS)
+
+    def clean_month(self) -> date | None:
+        return parse_month(self.cleaned_data["month"]) if self.cleaned_data["month"] else None
+
+    def clean(self) -> dict[str, Any]:
+        since, until = self.cleaned_data.get("since"), self.cleaned_data.get("until")
+        if bool(since) != bool(until) and not self.errors:
+            self.add_error("since" if until else "until", "A range needs both days.")
+        elif since and until:
+            if since > until:
+                self.add_error("until", f"The range ends on {until}, before it begins on {since}.")
+            elif until - since >= LONGEST:
+                self.add_error("until", f"The range has {(until - since).days + 1} days; the most are 366.")
+            elif not FIRST_YEAR < since.year <= until.year < LAST_YEAR:
+                self.add_error("since", f"A date lies between {FIRST_YEAR + 1} and {LAST_YEAR - 1}.")
+        return self.cleaned_data
+
+    def period(self, today: date) -> Period:
+        """Return the chosen days; the current month without a valid choice."""
+        chosen = self.cleaned_data if self.is_valid() else {}
+        if chosen.get("since"):
+            return Period(chosen["since"], chosen["until"] + DAY)
+        if chosen.get("range"):
+            return Period(today - SPANS[chosen["range"]] * DAY, today)
+        return month_of(chosen.get("month") or today)
+
+    @property
+    def group_by(self) -> GroupBy:
+        chosen = self.cleaned_data.get("by") if self.is_valid() else ""
+        return GroupBy(chosen or GroupBy.TEAM)
+
+
+def parse_month(text: str) -> date:
+    """Return the first day of "2026-11". Raises ValidationError."""
+    try:
+        day = datetime.strptime(text, "%Y-%m").date()  # noqa: DTZ007 - a month has no zone of its own
+    except ValueError as failure:
+        raise forms.ValidationError(f"A month is written like 2026-11; “{text}” was sent.") from failure
+    if not FIRST_YEAR < day.year < LAST_YEAR:
+        raise forms.ValidationError(f"A year lies between {FIRST_YEAR + 1} and {LAST_YEAR - 1}.")
+    return day
+
+
+@require_safe
+def report(request: HttpRequest) -> HttpResponseBase:
+    require_admin(user_of(request))
+    now = timezone.now()
+    today = utc_day(now)
+    form = ReportForm(request.GET)
+    period, group_by = form.period(today), form.group_by
+    found = fleet_report(period, group_by, now=now)
+    if wants_csv(request):
+        name = f"report-{found.period.first}-{group_by}"
+        return csv_response(name, CSV_HEADS, csv_rows(found, group_by))
+    is_month = period == month_of(period.first)
+    page = {
+        "form": form,
+        "report": found,
+        "chosen": period,
+        "group_by": group_by,
+        "groups": GROUPS,
+        "is_month": is_month,
+        "this_month": month_of(today),
+        "last_month": month_of(month_of(today).first - DAY),
+        "earlier": month_of(period.first - DAY) if is_month else None,
+        "later": month_of(period.end) if is_month and period.end <= today else None,
+    }
+    return render(request, "usage/report.html", page, status=200 if form.is_valid() else 422)
+
+
+CSV_HEADS = (
+    *("row", "of", "first_day", "last_day", "currency", "hours", "hours_used", "hours_idle"),
+    *(
+        "hours_no_telemetry",
+        "hours_without_rate",
+        "amount",
+        "amount_used",
+        "amount_idle",
+        "amount_no_telemetry",
+    ),
+)
+
+
+def csv_rows(found: FleetReport, group_by: GroupBy) -> Iterator[list[object]]:
+    """
+    Yield a row per group and currency, then those of the rest of the fleet; together they are the fleet.
+
+    Hours are in the first row of a group only, so that columns add up. An empty amount is "no rate".
+    """
+    for row in found.rows:
+        parts = row.parts
+        yield from _csv_lines(
+            group_by, row.label, found.period, row.cost, [parts.used, parts.idle, parts.no_telemetry]
+        )
+    rest = found.parts
+    for label, cost in (
+        ("unmanaged claims", rest.unmanaged),
+        ("out of service", rest.out_of_service),
+        ("unallocated", rest.unallocated),
+    ):
+        yield from _csv_lines("fleet", label, found.period, cost, [])
+
+
+def _csv_lines(of: str, label: str, period: Period, cost: Cost, parts: list[Cost]) -> Iterator[list[object]]:
+    hours: list[object] = [
+        cost.hours,
+        *(part.hours for part in parts),
+        *[""] * (3 - len(parts)),
+        cost.unpriced,
+    ]
+    for currency, amount in cost.amounts.items() or [("", "")]:
+        amounts = [part.amounts.get(currency, "") for part in parts]
+        yield [of, label, period.first, period.last, currency, *hours, amount, *amounts]
+        hours = [""] * 5

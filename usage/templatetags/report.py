@@ -1,0 +1,119 @@
+"""Tags and filters of the fleet's report."""
+
+from collections.abc import Sequence
+from datetime import date
+from decimal import ROUND_HALF_UP, Decimal
+
+from django import template
+from django.template.defaultfilters import date as date_text
+from django.utils.safestring import SafeString
+
+from core.markup import joined, markup
+from core.templatetags.ui import meter
+from core.text import DASH, percent
+from usage.cost import Cost
+from usage.fleet_report import FleetParts, FleetReport, GroupRow, HeldParts
+
+# Name of the segment in meters.css, label, attribute of `FleetParts`; unallocated is the free rest.
+PARTS = (
+    ("used", "Used", "used"),
+    ("idle", "Idle", "idle"),
+    ("none", "No telemetry", "no_telemetry"),
+    ("c4", "Unmanaged", "unmanaged"),
+    ("taken", "Out of service", "out_of_service"),
+    ("free", "Unallocated", "unallocated"),
+)
+HEIGHT = 160  # px of the highest bar
+EVERY = 5  # days between two labels of the axis
+
+register = template.Library()
+
+
+@register.filter
+def hours(cost: Cost) -> str:
+    """Show device hours as "45,310", below 100 with two digits."""
+    return hours_text(cost.hours) if cost.held else DASH
+
+
+def hours_text(value: Decimal) -> str:
+    digits = Decimal("0.01") if value < 100 else Decimal(1)
+    return f"{value.quantize(digits, ROUND_HALF_UP):,}"
+
+
+@register.filter
+def share_of(cost: Cost, whole: Cost) -> str:
+    """Show the share of the hours of `whole` as "46 %"."""
+    return percent(cost.held / whole.held) if whole.held else DASH
+
+
+@register.filter
+def fleet_parts(report: FleetReport) -> list[tuple[str, str, Cost]]:
+    return [(segment, label, getattr(report.parts, name)) for segment, label, name in PARTS]
+
+
+@register.filter
+def change(row: GroupRow) -> str:
+    """Show how the hours differ from the period before: "+4 %", or "new"."""
+    if not row.before.held:
+        return "new"
+    difference = row.cost.held / row.before.held - 1
+    return f"{difference:+.0%}".replace("%", " %").replace("-", "−")
+
+
+@register.filter
+def utilization(parts: HeldParts) -> str:
+    return "no telemetry" if parts.utilization is None else percent(parts.utilization)
+
+
+@register.simple_tag
+def utilization_bar(parts: HeldParts) -> SafeString:
+    """Draw how much of the measured time was used; "no telemetry" without any."""
+    text = utilization(parts)
+    if parts.utilization is None:
+        return markup('<span class="dg-3">{}</span>', text)
+    bar = meter(
+        parts.allocated.held, label=f"{text} used", size="mini", used=parts.used.held, idle=parts.idle.held
+    )
+    return markup('<span class="dg-nowrap">{} {}</span>', text, bar)
+
+
+@register.simple_tag
+def day_bars(by_day: Sequence[tuple[date, FleetParts]]) -> SafeString:
+    """Draw a stacked bar of GPU hours per day; the tooltip of each has its figures."""
+    highest = max((parts.fleet.held for _day, parts in by_day), default=0) or 1
+    width = 100 / max(len(by_day), 1)
+    bars, labels = [], []
+    for index, (day, parts) in enumerate(by_day):
+        left = index * width
+        if index % EVERY == 0:
+            label = '<text x="{}%" y="{}">{}</text>'
+            labels.append(markup(label, f"{left:.2f}", HEIGHT + 16, date_text(day, "j M")))
+        bars.append(_bar(day, parts, left + width * 0.08, width * 0.84, highest))
+    top = hours_text(Cost(held=highest).hours)
+    return markup(
+        '<svg class="dg-chart dg-days" height="{}" role="img" aria-label="GPU hours by day, '
+        'at most {}">{}{}</svg>',
+        HEIGHT + 22,
+        top,
+        joined("", bars),
+        joined("", labels),
+    )
+
+
+def _bar(day: date, parts: FleetParts, left: float, width: float, highest: int) -> SafeString:
+    bottom = float(HEIGHT)
+    rects, lines = [], [f"{date_text(day, 'D j M')}: {hours(parts.fleet)} h in all"]
+    for segment, label, name in PARTS:
+        cost: Cost = getattr(parts, name)
+        if not cost.held:
+            continue
+        height = HEIGHT * cost.held / highest
+        bottom -= height
+        rects.append(
+            markup(
+                '<rect x="{}%" y="{}" width="{}%" height="{}" class="dg-m-{}"></rect>',
+                *(f"{left:.2f}", f"{bottom:.1f}", f"{width:.2f}", f"{height:.1f}", segment),
+            )
+        )
+        lines.append(f"{label}: {hours(cost)} h")
+    return markup("<g><title>{}</title>{}</g>", "\n".join(lines), joined("", rects))
