@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Min, Q, QuerySet
 from django.utils import timezone
 
 from claims.delivery.reconcile import allocation_columns
@@ -21,7 +21,8 @@ from claims.states import ClaimState
 from cluster.protocol import RESOURCE_CLAIM
 from core.origin import Source
 from demo.people import DECIDERS, people_get, people_patch
-from inventory.models import Device
+from inventory.counts import store_counts
+from inventory.models import Device, FleetSpan
 from notify.models import Notice
 from teams.models import Membership, Team, User
 from usage.daily import forget_from
@@ -184,6 +185,14 @@ def load_past() -> None:
         for rollup in rollups(allocation.claim, allocation, allocation.ended_at, mean)
     ]
     Rollup.objects.bulk_create(all_rollups, batch_size=2000)
+
+
+def backdate_fleet() -> None:
+    """Let the fleet have the size of now since the first claim of the demo's history."""
+    store_counts(changed_only=False)
+    first = Allocation.objects.aggregate(at=Min("started_at"))["at"]
+    if first is not None:
+        FleetSpan.objects.filter(ended_at=None, started_at__gt=first).update(started_at=first)
 
 
 def _devices(condition: Q) -> QuerySet[Device]:

@@ -11,7 +11,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import CharField, Count, F, Value
+from django.db.models import CharField, Count, F, Q, Value
 from django.db.models.functions import Cast, Coalesce, NullIf
 
 from dra.devices import describe
@@ -37,8 +37,8 @@ def count_parts(cluster_id: UUID) -> dict[Kind, int]:
     A GPU is out of service if one of its devices is and none is held. A device that an unmanaged claim holds
     counts as the fraction that it is of its GPU. The rest is available, held by claims of the portal or free.
     """
-    devices = Device.objects.present().filter(cluster=cluster_id).annotate(gpu=GPU).order_by()
-    gpus = devices.values_list("driver", "product").annotate(gpus=Count("gpu", distinct=True))
+    devices = Device.objects.present().filter(cluster=cluster_id).order_by()
+    gpus = devices.values_list("driver", "product").annotate(gpus=Count(GPU, distinct=True))
     out = _out_of_service(devices)
     unmanaged = _unmanaged(devices)
     parts: dict[Kind, int] = {}
@@ -55,10 +55,12 @@ def count_parts(cluster_id: UUID) -> dict[Kind, int]:
 
 def _out_of_service(devices: DeviceQuerySet) -> Counter[tuple[str, str]]:
     """Return the number of GPUs out of service by driver and product."""
-    gpus = set(devices.in_state(*OUT_OF_SERVICE).values_list("gpu", "driver", "product").distinct())
+    out = devices.in_state(*OUT_OF_SERVICE).values_list(GPU, "driver", "product")
+    gpus = set(out.distinct())
     if not gpus:
         return Counter()
-    held = set(devices.exclude(held_by=None).filter(gpu__in=[gpu for gpu, *_ in gpus]).values_list("gpu"))
+    of_these = devices.exclude(held_by=None).alias(gpu=GPU).filter(Q(gpu__in=[gpu for gpu, *_kind in gpus]))
+    held = set(of_these.values_list(GPU))
     return Counter((driver, product) for gpu, driver, product in gpus if (gpu,) not in held)
 
 

@@ -48,6 +48,12 @@ RESOURCES = (
     ApiResource("quotas/requests", "api-quota-request-list", "Quota requests of your teams."),
     ApiResource("activity", "api-activity", "Who did what in your teams, newest first."),
     ApiResource("costs", "api-costs", "Device hours and cost of a team in a month."),
+    ApiResource(
+        "costs/reconciliation",
+        "api-reconciliation",
+        "Where all GPU hours of the fleet went in a month.",
+        for_admins=True,
+    ),
     ApiResource("rates", "api-rate-list", "Prices of devices per hour."),
     ApiResource("clusters", "api-cluster-list", "Clusters with the age of their data."),
     ApiResource("nodes", "api-node-list", "Nodes with their numbers of devices."),

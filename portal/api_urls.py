@@ -17,7 +17,7 @@ from notify.api import NoticeViewSet
 from portal.activity.api import ActivityView
 from portal.api_root import ApiRootView
 from teams.api import Me, TeamViewSet, TokenViewSet
-from usage.api import ClaimCostView, ClaimUsageView, CostsView, RateViewSet
+from usage.api import ClaimCostView, ClaimUsageView, CostsView, RateViewSet, ReconciliationView
 
 teams_router = SimpleRouter(use_regex_path=False)
 teams_router.register("teams", TeamViewSet, "api-team")
@@ -65,5 +65,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/<uuid:claim_id>/usage/", ClaimUsageView.as_view(), name="api-claim-usage"),
     path("claims/<uuid:claim_id>/cost/", ClaimCostView.as_view(), name="api-claim-cost"),
     path("costs/", CostsView.as_view(), name="api-costs"),
+    path("costs/reconciliation/", ReconciliationView.as_view(), name="api-reconciliation"),
     *usage_router.urls,
 ]

@@ -21,10 +21,12 @@ from core.schema import refuses
 from inventory.models import Cluster
 from teams.access import team_for, user_of
 from usage.cost import Cost
+from usage.daily import utc_day
+from usage.fleet_report import ZONE, GroupBy, fleet_report, month_of
 from usage.models import Rate
 from usage.rates import RateCard
 from usage.reports import Month, active_zone, claim_allocations, claim_cost, report
-from usage.services import remove_rate, save_rate
+from usage.services import remove_rate, require_admin, save_rate
 from usage.telemetry import Presence, Range, UseState, claim_series, current_utilization
 
 
@@ -161,6 +163,7 @@ TEAM = OpenApiParameter("team", str, required=True, description="Slug of the tea
 MONTH = OpenApiParameter(
     "month", str, description="Such as 2026-11, in your time zone. This month by default."
 )
+UTC_MONTH = OpenApiParameter("month", str, description="Such as 2026-11, in UTC. This month by default.")
 
 
 def claim_for(request: Request, claim_id: UUID) -> Claim:
@@ -214,6 +217,42 @@ class CostsView(APIView):
         text = request.query_params.get("month", "")
         month = Month.parse(text, zone) if text else Month.of(timezone.localdate(), zone)
         return Response(TeamCostOut(report(team_for(user_of(request), slug), month, now=timezone.now())).data)
+
+
+class PartsOut(serializers.Serializer[Any]):
+    used = CostOut(help_text="Held by claims × their utilization of that day")
+    idle = CostOut(help_text="The rest of what they held on days with telemetry")
+    no_telemetry = CostOut(help_text="Held on days on which nothing was measured")
+    unmanaged = CostOut(help_text="Held by claims that were created outside the portal")
+    out_of_service = CostOut(help_text="Tainted, unhealthy or on a node that is not ready, and not held")
+    unallocated = CostOut(help_text="Held by nobody")
+
+
+class ReconciliationOut(serializers.Serializer[Any]):
+    """All GPU hours of the fleet and their cost. The parts add up to `fleet`, before they are rounded."""
+
+    first = serializers.DateField(source="period.first")
+    last = serializers.DateField(source="period.last", help_text="The last stored day (UTC), included")
+    recorded_since = serializers.DateTimeField(
+        source="known_since",
+        allow_null=True,
+        help_text="Before, the size of the fleet is not known: it is then what claims held.",
+    )
+    allocated = CostOut(source="parts.allocated", help_text="used + idle + no_telemetry")
+    parts = PartsOut()
+    fleet = CostOut(source="parts.fleet")
+
+
+class ReconciliationView(APIView):
+    @refuses(403)
+    @extend_schema(operation_id="reconciliation", parameters=[UTC_MONTH], responses=ReconciliationOut)
+    def get(self, request: Request) -> Response:
+        """Where all GPU hours and money of the fleet went in a month; for platform admins."""
+        require_admin(user_of(request))
+        now = timezone.now()
+        text = request.query_params.get("month", "")
+        day = Month.parse(text, ZONE).first if text else utc_day(now)
+        return Response(ReconciliationOut(fleet_report(month_of(day), GroupBy.TEAM, now=now)).data)
 
 
 class NewestFirst(Cursor):

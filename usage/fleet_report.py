@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from django.db import connection
 from django.db.models import Min, Q
@@ -25,6 +26,8 @@ from teams.models import Team, User
 from usage.cost import Cost, Interval, UsageInterval, interval_cost, total
 from usage.daily import DAY, midnight, stored_until, utc_day
 from usage.rates import PriceGroup, RateCard
+
+ZONE = ZoneInfo("UTC")  # of all days and months here
 
 
 @dataclass(frozen=True, slots=True)

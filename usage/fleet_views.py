@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any
 
 from django import forms
@@ -13,12 +13,14 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from core.errors import Invalid
 from core.listing import csv_response, wants_csv
 from core.times import FIRST_YEAR, LAST_YEAR
 from teams.access import user_of
 from usage.cost import Cost
 from usage.daily import DAY, utc_day
-from usage.fleet_report import FleetReport, GroupBy, Period, fleet_report, month_of
+from usage.fleet_report import ZONE, FleetReport, GroupBy, Period, fleet_report, month_of
+from usage.reports import Month
 from usage.services import require_admin
 
 LONGEST = timedelta(days=366)
@@ -36,7 +38,11 @@ class ReportForm(forms.Form):
     by = forms.ChoiceField(required=False, choices=GROUPS)
 
     def clean_month(self) -> date | None:
-        return parse_month(self.cleaned_data["month"]) if self.cleaned_data["month"] else None
+        text = self.cleaned_data["month"]
+        try:
+            return Month.parse(text, ZONE).first if text else None
+        except Invalid as refusal:
+            raise forms.ValidationError(refusal.message) from refusal
 
     def clean(self) -> dict[str, Any]:
         since, until = self.cleaned_data.get("since"), self.cleaned_data.get("until")
@@ -64,17 +70,6 @@ class ReportForm(forms.Form):
     def group_by(self) -> GroupBy:
         chosen = self.cleaned_data.get("by") if self.is_valid() else ""
         return GroupBy(chosen or GroupBy.TEAM)
-
-
-def parse_month(text: str) -> date:
-    """Return the first day of "2026-11". Raises ValidationError."""
-    try:
-        day = datetime.strptime(text, "%Y-%m").date()  # noqa: DTZ007 - a month has no zone of its own
-    except ValueError as failure:
-        raise forms.ValidationError(f"A month is written like 2026-11; “{text}” was sent.") from failure
-    if not FIRST_YEAR < day.year < LAST_YEAR:
-        raise forms.ValidationError(f"A year lies between {FIRST_YEAR + 1} and {LAST_YEAR - 1}.")
-    return day
 
 
 @require_safe

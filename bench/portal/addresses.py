@@ -200,6 +200,9 @@ def _quota_and_cost() -> Iterator[Address]:
     yield Address("quota to ask for", url_of("claims:quota_request_new"), (LEAD,))
     yield Address("month of a team, CSV begins", url_of("usage:team_csv", TEAM), (LEAD,), budget=CSV_BEGINS)
     yield Address("month of a team", url_of("usage:team", TEAM), budget=COMPUTED)
+    yield Address("report of the fleet", url_of("usage:report", range="30d"), (ADMIN,), budget=COMPUTED)
+    by_person = url_of("usage:report", range="30d", by="person")
+    yield Address("report of the fleet, by person", by_person, (ADMIN,), budget=COMPUTED)
     yield Address("rates", url_of("usage:rates"), (ADMIN,))
 
 

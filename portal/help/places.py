@@ -62,6 +62,7 @@ HELP = {
     "claims:quota_requests": "quota#request-more",
     "claims:quota_request_new": "quota#request-more",
     "usage:team": "cost#the-page-of-a-team",
+    "usage:report": "cost#the-report-of-the-fleet",
     "usage:rates": "cost#rates",
     "usage:rate_new": "profiles#rates",
     "usage:rate_edit": "profiles#rates",

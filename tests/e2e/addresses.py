@@ -126,6 +126,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("claims:lint_fix", Way("/profiles/lint/", re.compile("^Show the fix"))),
         ("claims:catalogue_import", "/profiles/import/"),
         ("claims:presets", "/profiles/presets/"),
+        ("usage:report", "/report/"),
         ("usage:rates", "/rates/"),
         ("usage:rate_new", "/rates/new/"),
     ],

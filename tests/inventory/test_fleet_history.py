@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 import time_machine
@@ -26,8 +27,8 @@ MILLION = 10**6
 Use = FleetSpan.Use
 
 
-def own_gpu(node_name: str, index: int, **more: object) -> dict[str, object]:
-    device = gpu(index, **more)
+def own_gpu(node_name: str, index: int) -> dict[str, Any]:
+    device = gpu(index)
     device["attributes"]["uuid"] = {"string": f"GPU-{node_name}-{index}"}
     return device
 

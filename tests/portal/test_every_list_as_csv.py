@@ -46,6 +46,7 @@ LISTS = (
     "/devices/",
     "/nodes/",
     "/clusters/",
+    "/report/",
     "/rates/",
     "/teams/",
     "/teams/vision/",

@@ -237,6 +237,7 @@ TABLE: dict[str, Row] = {
     },
     # Cost
     "usage:team vision": HIDDEN,
+    "usage:report": ADMINS_ONLY,
     "usage:rates": {"usage:rate_new": ADMIN, "usage:rate_edit": ADMIN},
     "usage:rate_new": {"usage:rate_new": ADMIN, **ADMINS_ONLY},
     "usage:rate_edit old_rate": {"usage:rate_new": ADMIN, **ADMINS_ONLY},
@@ -295,7 +296,7 @@ READ_ONLY = {
     *("list", "detail", "snippet_file", "profile", "profile_diff", "catalogue", "catalogue_compare"),
     *("quotas", "quota", "quota_requests", "quota_request_decision", "extension", "approvals"),
     *("unmanaged_claims", "unmanaged_claim", "unmanaged_templates", "unmanaged_template"),
-    *("request_dropped", "request_blockers", "usage:team", "usage:team_csv", "usage:rates"),
+    *("request_dropped", "request_blockers", "usage:team", "usage:team_csv", "usage:rates", "usage:report"),
     *("usage:claim_fragment", "teams:people", "teams:profile", "notify:notice"),
     *("inventory:fleet", "inventory:devices", "inventory:device", "inventory:nodes", "inventory:node"),
     *("inventory:cluster", "inventory:clusters", "setup:cluster_checks", "api-schema"),

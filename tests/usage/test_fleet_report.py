@@ -5,6 +5,7 @@ import random
 from collections import defaultdict
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 import time_machine
@@ -207,7 +208,7 @@ def plain_parts(period):
     card, parts = RateCard.load(), {name: [0.0, 0.0] for name in PARTS}
     for day in period.days:
         within = Interval(midnight(day), midnight(day) + DAY)
-        held = defaultdict(lambda: [0, 0])
+        held: dict[Any, list[int]] = defaultdict(lambda: [0, 0])
         for row in Allocation.objects.select_related("claim"):
             interval = UsageInterval.from_allocation(row, row.claim.cluster_id)
             cost = interval_cost(interval, card, until=NOON, within=within)
@@ -224,7 +225,7 @@ def plain_parts(period):
                 else:
                     parts["used"][index] += number * used
                     parts["idle"][index] += number * (1 - used)
-        spans = defaultdict(lambda: {use: [0, 0] for use in FleetSpan.Use})
+        spans: dict[Any, dict[str, list[int]]] = defaultdict(lambda: {use: [0, 0] for use in FleetSpan.Use})
         for span in FleetSpan.objects.select_related("cluster"):
             start, end = max(span.started_at, within.start), min(span.ended_at or NOON, within.end)
             if start >= end:
@@ -304,7 +305,7 @@ def test_page_of_many_claims_has_the_queries_of_one(client, root, claim, vision,
     ("query", "words"),
     [
         ("month=2026-13", "A month is written like 2026-11; “2026-13” was sent."),
-        ("month=0001-01", "A year lies between"),
+        ("month=0001-01", "There are no costs in the year 1."),
         ("since=2026-11-01", "A range needs both days."),
         (
             "since=2026-11-05&until=2026-11-01",
@@ -323,6 +324,27 @@ def test_bad_choice_is_a_sentence_and_the_current_month(client, root, claim, fra
     assert response.status_code == 422
     assert words in response.content.decode()
     assert "November 2026" in response.content.decode()
+
+
+def test_api_has_the_parts_and_is_for_platform_admins(client, root, alice, claim, fra):
+    price("2")
+    had(fra, 2, MIDNIGHT)
+    measure(hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR), MIDNIGHT, [0.25] * 12)
+    store_days(now=NOON)
+    client.force_login(alice)
+    assert client.get("/api/v1/costs/reconciliation/").status_code == 403
+    client.force_login(root)
+    body = client.get("/api/v1/costs/reconciliation/?month=2026-11").json()
+    assert (body["first"], body["last"]) == ("2026-11-01", "2026-11-16")
+    assert body["fleet"] == {
+        "device_hours": "48.00", "hours_without_rate": "0.00",
+        "amounts": [{"currency": "EUR", "amount": "96.00"}],
+    }  # fmt: skip
+    assert sum(Decimal(part["device_hours"]) for part in body["parts"].values()) == 48
+    assert (
+        sum(Decimal(part["amounts"][0]["amount"]) for part in body["parts"].values() if part["amounts"]) == 96
+    )
+    assert client.get("/api/v1/costs/reconciliation/?month=november").status_code == 422
 
 
 def test_columns_of_the_csv_add_up_to_the_fleet(client, root, claim, fra):

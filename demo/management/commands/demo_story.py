@@ -24,5 +24,6 @@ class Command(BaseCommand):
         actions.lay_out(folder)
         actions.do(folder)
         backdate.load_past()
+        backdate.backdate_fleet()
         pending.refresh()  # requests were moved into the past
         store_days(now=timezone.now())
