@@ -42,8 +42,11 @@ def hours_text(value: Decimal) -> str:
 
 @register.filter
 def share_of(cost: Cost, whole: Cost) -> str:
-    """Show the share of the hours of `whole` as "46 %"."""
-    return percent(cost.held / whole.held) if whole.held else DASH
+    """Show the share of the hours of `whole` as "46 %", below 10 % with one digit."""
+    if not whole.held or not cost.held:
+        return DASH
+    share = cost.held / whole.held
+    return percent(share) if share >= 0.1 else f"{share:.1%}".replace("%", " %")
 
 
 @register.filter
@@ -86,8 +89,9 @@ def day_bars(by_day: Sequence[tuple[date, FleetParts]]) -> SafeString:
     for index, (day, parts) in enumerate(by_day):
         left = index * width
         if index % EVERY == 0:
-            label = '<text x="{}%" y="{}">{}</text>'
-            labels.append(markup(label, f"{left:.2f}", HEIGHT + 16, date_text(day, "j M")))
+            label = '<text x="{}%" y="{}" text-anchor="{}">{}</text>'
+            at, anchor = (left, "start") if left < 85 else (left + width, "end")
+            labels.append(markup(label, f"{at:.2f}", HEIGHT + 16, anchor, date_text(day, "j M")))
         bars.append(_bar(day, parts, left + width * 0.08, width * 0.84, highest))
     top = hours_text(Cost(held=highest).hours)
     return markup(
