@@ -17,7 +17,7 @@ from notify.api import NoticeViewSet
 from portal.activity.api import ActivityView
 from portal.api_root import ApiRootView
 from teams.api import Me, TeamViewSet, TokenViewSet
-from usage.api import ClaimCostView, ClaimUsageView, CostsView, RateViewSet, ReconciliationView
+from usage.api import ClaimCostView, ClaimUsageView, CostsView, FocusView, RateViewSet, ReconciliationView
 
 teams_router = SimpleRouter(use_regex_path=False)
 teams_router.register("teams", TeamViewSet, "api-team")
@@ -66,5 +66,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/<uuid:claim_id>/cost/", ClaimCostView.as_view(), name="api-claim-cost"),
     path("costs/", CostsView.as_view(), name="api-costs"),
     path("costs/reconciliation/", ReconciliationView.as_view(), name="api-reconciliation"),
+    path("costs/focus/", FocusView.as_view(), name="api-focus"),
     *usage_router.urls,
 ]

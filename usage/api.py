@@ -4,8 +4,10 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
+from django.http import StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, viewsets
 from rest_framework.request import Request
@@ -22,7 +24,8 @@ from inventory.models import Cluster
 from teams.access import team_for, user_of
 from usage.cost import Cost
 from usage.daily import utc_day
-from usage.fleet_report import ZONE, GroupBy, fleet_report, month_of
+from usage.fleet_report import ZONE, GroupBy, Period, fleet_report, month_of
+from usage.focus import focus_lines
 from usage.models import Rate
 from usage.rates import RateCard
 from usage.reports import Month, active_zone, claim_allocations, claim_cost, report
@@ -166,6 +169,12 @@ MONTH = OpenApiParameter(
 UTC_MONTH = OpenApiParameter("month", str, description="Such as 2026-11, in UTC. This month by default.")
 
 
+def month_asked_for(request: Request) -> Period:
+    """Return the month (UTC) of the parameter, by default the current one. Raises Invalid."""
+    text = request.query_params.get("month", "")
+    return month_of(Month.parse(text, ZONE).first if text else utc_day(timezone.now()))
+
+
 def claim_for(request: Request, claim_id: UUID) -> Claim:
     return get_object_or_404(Claim.objects.visible_to(user_of(request)), pk=claim_id)
 
@@ -249,10 +258,25 @@ class ReconciliationView(APIView):
     def get(self, request: Request) -> Response:
         """Where all GPU hours and money of the fleet went in a month; for platform admins."""
         require_admin(user_of(request))
-        now = timezone.now()
-        text = request.query_params.get("month", "")
-        day = Month.parse(text, ZONE).first if text else utc_day(now)
-        return Response(ReconciliationOut(fleet_report(month_of(day), GroupBy.TEAM, now=now)).data)
+        found = fleet_report(month_asked_for(request), GroupBy.TEAM, now=timezone.now())
+        return Response(ReconciliationOut(found).data)
+
+
+class FocusView(APIView):
+    @refuses(403)
+    @extend_schema(
+        operation_id="focus",
+        parameters=[UTC_MONTH],
+        responses={(200, "text/csv"): OpenApiTypes.STR},
+    )
+    def get(self, request: Request) -> StreamingHttpResponse:
+        """The cost of all claims in a month as CSV in the format of FOCUS 1.2; for platform admins."""
+        require_admin(user_of(request))
+        period, now = month_asked_for(request), timezone.now()
+        response = StreamingHttpResponse(focus_lines(period, now=now), content_type="text/csv; charset=utf-8")
+        name = f"focus-{period.first:%Y-%m}.csv"
+        response["Content-Disposition"] = f'attachment; filename="{name}"'
+        return response
 
 
 class NewestFirst(Cursor):

@@ -82,6 +82,7 @@ READS = {
     "/api/v1/match/": Wish("engineer", query=WISHED),
     "/api/v1/costs/": Wish("engineer", query={"team": "vision"}),
     "/api/v1/costs/reconciliation/": Wish("admin"),
+    "/api/v1/costs/focus/": Wish("admin"),
 }
 WRITES = {
     "POST /api/v1/approval-reasons/": Wish("lead", {"title": "Later", "text": "Later.", "team": "vision"}),

@@ -179,6 +179,7 @@ MEANINGLESS = {
     "POST /api/v1/delegations/": "the deputy has to be a member of the team, the end after the start",
     "GET /api/v1/claims/{id}/manifest/": "an option may not fit the claim, its devices or another option",
     "GET /api/v1/costs/": "a month has to be one of the calendar",
+    "GET /api/v1/costs/focus/": "a month has to be one of the calendar",
     "GET /api/v1/costs/reconciliation/": "a month has to be one of the calendar",
     "GET /api/v1/match/": "as POST /api/v1/claims/; and the match has to have that step",
     "POST /api/v1/match/": "as POST /api/v1/claims/; and the match has to have that step",
