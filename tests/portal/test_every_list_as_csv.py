@@ -23,6 +23,7 @@ from tests.factories import (
     make_user,
 )
 from tests.usage.conftest import hold
+from usage.daily import store_days
 from usage.models import Rate
 
 pytestmark = pytest.mark.django_db
@@ -46,7 +47,7 @@ LISTS = (
     "/devices/",
     "/nodes/",
     "/clusters/",
-    "/report/",
+    "/report/?range=7d",
     "/rates/",
     "/teams/",
     "/teams/vision/",
@@ -92,6 +93,8 @@ def quota(client):
     )
     held = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED)
     hold(held, timezone.now() - timedelta(minutes=1), product=EVIL)
+    hold(held, timezone.now() - timedelta(days=3), timezone.now() - timedelta(days=2), product=EVIL)
+    store_days(now=timezone.now())
     client.force_login(root)
     return make_quota(vision, 8)
 
