@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from typing import Any
 
@@ -132,14 +132,12 @@ def csv_rows(found: FleetReport, group_by: GroupBy) -> Iterator[list[object]]:
         yield from _csv_lines("fleet", label, found.period, cost, [])
 
 
-def _csv_lines(of: str, label: str, period: Period, cost: Cost, parts: list[Cost]) -> Iterator[list[object]]:
-    hours: list[object] = [
-        cost.hours,
-        *(part.hours for part in parts),
-        *[""] * (3 - len(parts)),
-        cost.unpriced,
-    ]
+def _csv_lines(
+    of: str, label: str, period: Period, cost: Cost, parts: Sequence[Cost]
+) -> Iterator[list[object]]:
+    padding = [""] * (3 - len(parts))
+    hours: list[object] = [cost.hours, *(part.hours for part in parts), *padding, cost.unpriced]
     for currency, amount in cost.amounts.items() or [("", "")]:
         amounts = [part.amounts.get(currency, "") for part in parts]
-        yield [of, label, period.first, period.last, currency, *hours, amount, *amounts]
-        hours = [""] * 5
+        yield [of, label, period.first, period.last, currency, *hours, amount, *amounts, *padding]
+        hours = [""] * len(hours)
