@@ -20,7 +20,7 @@ from claims.requests import services as requests
 
 @shared_task
 def expire() -> None:
-    """Expire undecided requests, release expired claims, and notify people of ends, overstays and long waits."""
+    """Expire undecided requests, release expired claims; notify of ends, overstays and unused claims."""
     now = timezone.now()
     try:
         for claim_id in expiry.end_overdue(now):

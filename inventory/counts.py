@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import CharField, Count, Exists, F, OuterRef, Q, QuerySet, Value
-from django.db.models.functions import Cast, Coalesce, NullIf
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from core.prepared import PreparedObjects

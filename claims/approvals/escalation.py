@@ -23,7 +23,6 @@ from core.times import duration
 from notify.services import notify
 from teams.models import User
 
-
 AT_ONCE = 200  # undecided requests in memory
 
 
