@@ -6,10 +6,10 @@ from collections.abc import Collection
 from typing import NamedTuple
 from uuid import UUID
 
-from claims.lifecycle.extensions import in_grace
 from django.urls import reverse
 
 from claims.access import reason_not_to_release
+from claims.lifecycle.extension_rules import in_grace
 from claims.models import Claim
 from claims.states import RUNNING, USABLE, ClaimState
 from portal.context import Shell
