@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from core.prepared import Prepared, partial_object
 from inventory.counts import device_groups, fleet_counts
 from inventory.models import Cluster, Freshness
+from inventory.states import DeviceUse
 
 OF_DEVICES = ("resourceslices", "resourceclaims")
 OF_NODES = ("nodes",)
@@ -99,7 +100,7 @@ def _oldest_age(cluster: Cluster, sightings: Sequence[tuple[Any, ...]], wanted: 
 
 
 class MirrorCollector(Collector):
-    """Age of every mirrored resource, failures in a row, halted clusters, and devices by state."""
+    """Age of every mirrored resource, failures in a row, halted clusters, and devices by state and use."""
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: registering a collector must not query the database."""
@@ -115,11 +116,18 @@ class MirrorCollector(Collector):
         yield halted
         devices = _gauge("dragoman_devices", "Devices in the mirror by state.", "cluster", "state")
         names, by_state = dict(Cluster.objects.values_list("pk", "name")), Counter[tuple[str, str]]()
-        for cluster, group in device_groups(fleet_counts().values()):
+        counts = fleet_counts()
+        for cluster, group in device_groups(counts.values()):
             by_state[names[cluster], group.state] += group.devices
         for labels, count in sorted(by_state.items()):
             devices.add_metric(labels, count)
-        yield devices
+        uses = _gauge(
+            "dragoman_held_devices", "Held devices that are idle or not measured.", "cluster", "use"
+        )
+        for row in counts.values():
+            for use in DeviceUse.values:
+                uses.add_metric([names[row.cluster_id], use], row.uses.get(use, 0))
+        yield from (devices, uses)
 
 
 def _freshness() -> Iterator[Metric]:
