@@ -17,7 +17,6 @@ from django.utils import timezone
 from claims.approvals import pending
 from claims.catalogue import services as catalogue
 from claims.catalogue.definition import sent_definition
-from claims.lifecycle.extension_rules import deleted_at
 from claims.models import (
     Allocation,
     Approval,
@@ -278,7 +277,7 @@ def make_extension(
     if claim.state not in RUNNING or end is None:
         raise ValueError(f"No service extends a claim that is {claim.state}.")
     until = until or end + timedelta(days=1)
-    values = {"key": f"key-{next(_numbers)}", "decide_by": deleted_at(claim), **fields}
+    values = {"key": f"key-{next(_numbers)}", "decide_by": claim.deleted_at, **fields}
     extension = Extension.objects.create(
         claim=claim, requested_by=requested_by, previous_end=end, until=until, **values
     )

@@ -30,7 +30,6 @@ from claims.claim_page.pods import (
 from claims.claim_page.scheduler import Actor, Diagnosis
 from claims.delivery.eviction import pods_after_end
 from claims.inbox.comments import open_question
-from claims.lifecycle.extension_rules import deleted_at, in_grace
 from claims.models import Claim, Delivery, Transition
 from claims.observation.observations import Observation, consumer_references, observe
 from claims.plans.plan import delivery_kind
@@ -187,7 +186,7 @@ def allocated_action(
     if starting and (not running or starting[0].diagnosis.actor != "cluster"):
         return pod_action(claim, starting, fit)
     stopped, end = stopped_sentence(lost_pods), end_sentence(claim)
-    if in_grace(claim):
+    if claim.is_in_grace:
         advice = "Extend the claim or release it."
     elif stopped:
         advice = "Release the claim when its work is done."
@@ -200,12 +199,12 @@ def allocated_action(
 
 def end_sentence(claim: Claim) -> str:
     """Return when the claim expires, how long its grace period is, and when the portal deletes it."""
-    deletion = deleted_at(claim)
+    deletion = claim.deleted_at
     if claim.expires_at is None or deletion is None:
         return ""
     keeps = pods_after_end(claim.end_policy)
     grace = claim.profile_version.grace
-    expires = "expired" if in_grace(claim) else "expires"
+    expires = "expired" if claim.is_in_grace else "expires"
     if not grace:
         return f"It {expires} on {moment(deletion)}. The portal then deletes it; {keeps}"
     return (

@@ -33,7 +33,7 @@ from claims.delivery.eviction import holding_pods, pods_after_end
 from claims.inbox.views import thread_context
 from claims.lifecycle import services
 from claims.lifecycle.consumers import sharing_slots
-from claims.lifecycle.extension_rules import ExtensionPolicy, deleted_at, in_grace, pending_extension
+from claims.lifecycle.extension_rules import ExtensionPolicy, pending_extension
 from claims.lifecycle.facts import Facts, claim_facts, claim_stamp
 from claims.match_page import funnel_rows
 from claims.models import Claim
@@ -76,9 +76,9 @@ def state_figure(claim: Claim) -> KeyFigure:
 def end_figure(claim: Claim) -> KeyFigure:
     if claim.state in FINAL:
         return KeyFigure("Ended", duration(claim.state_since - claim.created_at), "after the request")
-    if in_grace(claim):
+    if claim.is_in_grace:
         sub = format_html("expired {when}", when=at(claim.expires_at))
-        return KeyFigure("Grace ends", ago(deleted_at(claim)), sub)
+        return KeyFigure("Grace ends", ago(claim.deleted_at), sub)
     if claim.state == ClaimState.RELEASING:
         return KeyFigure("Ends", "Releasing", release_end(claim))
     if claim.expires_at is not None:
@@ -131,7 +131,7 @@ def lifecycle_context(facts: Facts, user: User) -> dict[str, Any]:
         "overstaying": overstaying,
         "pods_after_end": pods_after_end(claim.end_policy),
         "can_extend": timed and successor is None,
-        "can_shorten": timed and not in_grace(claim),
+        "can_shorten": timed and not claim.is_in_grace,
         "can_transfer": may_change,
         "can_change": may_change and successor is None and (predecessor is None or predecessor.is_final),
         "successor": successor if running else None,
@@ -142,8 +142,8 @@ def lifecycle_context(facts: Facts, user: User) -> dict[str, Any]:
         and predecessor.state in RUNNING
         and not reason_not_to_release(user, predecessor, facts.role),
         "extension": pending_extension(claim) if running and facts.has("extensions") else None,
-        "in_grace": in_grace(claim),
-        "deleted_at": deleted_at(claim),
+        "in_grace": claim.is_in_grace,
+        "deleted_at": claim.deleted_at,
         "free_extension": ExtensionPolicy(claim, by=user).at_a_time if timed and successor is None else None,
     }
 

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from claims.approvals import authority
 from claims.delivery.eviction import fate_of_pods, holding_pods, notify_team, start_release
-from claims.lifecycle.extension_rules import ExtensionPolicy, deleted_at, duration_start, reason_not_to_extend
+from claims.lifecycle.extension_rules import ExtensionPolicy, duration_start, reason_not_to_extend
 from claims.models import Claim, Extension, RequestStatus
 from claims.observation.observations import observe
 from claims.plans.plan import delivery_kind
@@ -46,7 +46,7 @@ def end_overdue(now: datetime) -> list[UUID]:
         expires_at__lte=deleted_before
     )
     for claim in overdue.select_related(*RELATED):
-        deleted = deleted_at(claim)
+        deleted = claim.deleted_at
         if deleted is not None and deleted <= now and _end_or_collect_error(claim, _release, failed):
             ended.append(claim.pk)
     for extension in Extension.objects.filter(status=RequestStatus.WAITING).exclude(claim__state__in=RUNNING):

@@ -18,7 +18,6 @@ from django.utils import timezone
 from claims.approvals import authority
 from claims.approvals.rules import effective_rule_for, requested_profiles
 from claims.models import Approval, Claim, Extension, ProfileVersion, RequestStatus
-from claims.states import RUNNING
 from core.times import duration as in_words
 from core.times import moment, utc_moment
 from teams.models import User
@@ -123,16 +122,6 @@ class ExtensionPolicy:
 def duration_start(claim: Claim) -> datetime:
     """Return when the duration of a claim began: at its approval, or when it was created without one."""
     return claim.decided_at or claim.created_at
-
-
-def deleted_at(claim: Claim) -> datetime | None:
-    """Return when the portal deletes the object: at the end of the claim and its grace, None for never."""
-    return claim.expires_at + claim.profile_version.grace if claim.expires_at else None
-
-
-def in_grace(claim: Claim) -> bool:
-    """Return whether a claim has expired and is not deleted yet."""
-    return claim.state in RUNNING and claim.expires_at is not None and claim.expires_at <= timezone.now()
 
 
 def pending_extension(claim: Claim) -> Extension | None:

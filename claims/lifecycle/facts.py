@@ -17,7 +17,6 @@ from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.lifecycle.extension_rules import in_grace
 from claims.models import Allocation, Claim
 from claims.observation.observations import Observation, observe
 from claims.plans.changes import CurrentPart, current_parts
@@ -97,7 +96,7 @@ class Facts:
         """
         claim = self.claim
         parts = f"{claim.pk} {claim.version} {self.role} {claim.problem} {self.seen.digest(claim)}"
-        parts += f" {in_grace(claim)} {self.successor and self.successor.state}"
+        parts += f" {claim.is_in_grace} {self.successor and self.successor.state}"
         parts += f" {claim.end_policy} {claim.evict_at}"
         if self.age is not None:
             seen_at = self.age.seen_at

@@ -14,7 +14,6 @@ from claims.delivery import eviction, tasks
 from claims.delivery.eviction import start_release
 from claims.lifecycle.extension_rules import (
     ExtensionPolicy,
-    deleted_at,
     extension_approvers,
     pending_extension,
     reason_not_to_extend,
@@ -149,7 +148,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
                 reason=reason.strip(),
                 previous_end=end,
                 until=until,
-                decide_by=deleted_at(claim),
+                decide_by=claim.deleted_at,
                 **granted,
             )
     except IntegrityError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 from django.contrib.auth.models import AnonymousUser
@@ -16,7 +16,7 @@ from django.utils import timezone
 from claims.models.limits import Delivery
 from claims.models.profile import ProfileVersion
 from claims.signals import claim_state_changed, pending_request_decided
-from claims.states import FINAL, GRANTED, LOOK, NEXT, ClaimState
+from claims.states import FINAL, GRANTED, LOOK, NEXT, RUNNING, ClaimState
 from core.errors import IllegalTransition
 from core.filters import Trigrams
 from core.models import uuid7
@@ -172,6 +172,16 @@ class Claim(models.Model):
     @property
     def is_final(self) -> bool:
         return self.state in FINAL
+
+    @property
+    def deleted_at(self) -> datetime | None:
+        """When the portal deletes its object: at its end and its grace; None for never."""
+        return self.expires_at + self.profile_version.grace if self.expires_at else None
+
+    @property
+    def is_in_grace(self) -> bool:
+        """Whether it has expired and its object is not deleted yet."""
+        return self.state in RUNNING and self.expires_at is not None and self.expires_at <= timezone.now()
 
     @property
     def end_policy(self) -> EndPolicy:

@@ -9,7 +9,6 @@ from uuid import UUID
 from django.urls import reverse
 
 from claims.access import reason_not_to_release
-from claims.lifecycle.extension_rules import in_grace
 from claims.models import Claim
 from claims.states import RUNNING, USABLE, ClaimState
 from portal.context import Shell
@@ -45,7 +44,7 @@ def claim_actions(shell: Shell, claim: Claim, replaced: Collection[UUID | None])
         actions.append(MenuAction("Get the manifest", "code", f"{manifest}#snippets"))
     if claim.expires_at and claim.pk not in replaced:
         actions.append(_action("Extend…", "calendar-plus", "claims:extend", claim))
-    if claim.expires_at and not in_grace(claim):
+    if claim.expires_at and not claim.is_in_grace:
         actions.append(_action("Shorten…", "clock-pause", "claims:shorten", claim))
     return [
         *actions,

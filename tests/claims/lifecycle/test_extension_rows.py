@@ -7,9 +7,7 @@ import time_machine
 
 from claims.lifecycle.extension_rules import (
     ExtensionPolicy,
-    deleted_at,
     duration_start,
-    in_grace,
     pending_extension,
 )
 from claims.lifecycle.services import (
@@ -450,15 +448,15 @@ def test_of_several_profiles_the_shortest_longest_duration_holds(running, alice)
 
 def test_when_the_time_of_a_claim_began_ends_and_is_deleted(running, vision, clock):
     claim = running(grace=2 * HOUR)
-    assert (duration_start(claim), deleted_at(claim), in_grace(claim)) == (END - DAY, END + 2 * HOUR, False)
+    assert (duration_start(claim), claim.deleted_at, claim.is_in_grace) == (END - DAY, END + 2 * HOUR, False)
     clock.move_to(END - SECOND)
-    assert not in_grace(claim)
+    assert not claim.is_in_grace
     clock.move_to(END)
-    assert in_grace(claim)
+    assert claim.is_in_grace
     claim.state = ClaimState.RELEASING
-    assert not in_grace(claim)
+    assert not claim.is_in_grace
     waiting = make_claim(vision)
-    assert (duration_start(waiting), deleted_at(waiting), in_grace(waiting)) == (
+    assert (duration_start(waiting), waiting.deleted_at, waiting.is_in_grace) == (
         waiting.created_at,
         None,
         False,
