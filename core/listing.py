@@ -94,7 +94,7 @@ class ActiveFilter:
 
 
 @dataclass(frozen=True)
-class Size:
+class PageSize:
     """A number of rows per page that may be chosen."""
 
     rows: int
@@ -246,14 +246,14 @@ class Listing[M: Model]:
         return f"?{query.urlencode()}"
 
     @property
-    def sizes(self) -> list[Size]:
+    def sizes(self) -> list[PageSize]:
         """Return the numbers of rows per page; none if the smallest page has all rows."""
         if self.total <= self.usual_per_page:
             return []
         usual = self.url("rows")
         urls = {self.usual_per_page: ALL if usual == "?" and self.saved_default else usual}
         urls |= {number: self.url(rows=str(number)) for number in MORE_PER_PAGE}
-        return [Size(number, url, number == self.per_page) for number, url in urls.items()]
+        return [PageSize(number, url, number == self.per_page) for number, url in urls.items()]
 
     @cached_property
     def saved(self) -> list[SavedFilter]:
