@@ -22,6 +22,7 @@ from claims.models import Allocation, Claim, Transition
 from core.models import RowDifferences
 from core.prepared import Prepared
 from teams.models import Team
+from usage import daily_sums
 from usage.cost import Cost, Interval, LineKey, UsageInterval, interval_cost, millionths, sums
 from usage.models import DailyActivity, DailyUse, Rollup, StoredDays
 from usage.rates import PriceGroup, RateCard
@@ -306,7 +307,8 @@ def _lock() -> date:
 
 def refresh(first: date, end: date, *, check: bool = False) -> RowDifferences:
     """Write the rows of these days, or with `check` only compare them; return what differed."""
-    return _refresh_use(first, end, check=check) + _refresh_activity(first, end, check=check)
+    differences = _refresh_use(first, end, check=check) + _refresh_activity(first, end, check=check)
+    return differences + daily_sums.refresh(first, end, check=check)
 
 
 def _refresh_use(first: date, end: date, *, check: bool) -> RowDifferences:

@@ -2,22 +2,23 @@
 GPU hours and money of the whole fleet on a number of days (UTC): what claims used, what they held idle, and
 what nobody held. The parts add up to the fleet.
 
-Held time comes from the stored days (`usage.daily`), the size of the fleet from `inventory.fleet_history`. Of
-a claim's day with telemetry, `mean utilization × cost` is used and the rest idle, as on the team's page.
+Held time comes from sums of the stored days (`usage.daily_sums`), the size of the fleet from
+`inventory.fleet_history`. Of a claim's day with telemetry, `mean utilization × cost` is used and the rest
+idle, as on the team's page.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from django.db import connection
-from django.db.models import Min, Q
+from django.db.models import Min, Q, QuerySet, Sum
 from django.urls import reverse
 
 from claims.models import Profile
@@ -25,7 +26,10 @@ from inventory.models import Cluster, FleetSpan
 from teams.models import Team, User
 from usage.cost import Cost, Interval, UsageInterval, interval_cost, total
 from usage.daily import DAY, midnight, stored_until, utc_day
+from usage.models import DailySum
 from usage.rates import PriceGroup, RateCard
+
+Dimension = DailySum.Dimension
 
 ZONE = ZoneInfo("UTC")  # of all days and months here
 
@@ -60,7 +64,7 @@ class Period:
 
 
 class GroupBy(StrEnum):
-    """What the rows of the report are; a claim counts for the person who owns it now."""
+    """What the rows of the report are; a claim counts for the person who owned it when its day was stored."""
 
     TEAM = "team"
     PERSON = "person"
@@ -69,30 +73,14 @@ class GroupBy(StrEnum):
     CLUSTER = "cluster"
 
 
-KEYS = {
-    GroupBy.TEAM: "use.team_id::text",
-    GroupBy.PERSON: "claim.requested_by_id::text",
-    GroupBy.PROFILE: "version.profile_id::text",
-    GroupBy.MODEL: "trim(use.product || ' ' || use.partition)",
-    GroupBy.CLUSTER: "claim.cluster_id::text",
-}
-# One pass over the stored days gives the sums by day, cluster and product, and those by key.
-SUMS = """
-SELECT use.day, claim.cluster_id, use.product, {key} AS key, use.currency,
-       sum(use.held), sum(use.unpriced), sum(use.amount),
-       sum(use.held) FILTER (WHERE activity.rollups > 0),
-       sum(use.unpriced) FILTER (WHERE activity.rollups > 0),
-       sum(use.amount) FILTER (WHERE activity.rollups > 0),
-       sum(use.held * activity.activity / NULLIF(activity.rollups, 0)),
-       sum(use.unpriced * activity.activity / NULLIF(activity.rollups, 0)),
-       sum(use.amount * activity.activity / NULLIF(activity.rollups, 0))
-FROM usage_dailyuse use
-JOIN claims_claim claim ON claim.id = use.claim_id
-JOIN claims_profileversion version ON version.id = claim.profile_version_id
-LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
-WHERE use.day >= %s AND use.day < %s
-GROUP BY GROUPING SETS ((use.day, claim.cluster_id, use.product, use.currency), ({key}, use.currency))
-"""
+OF_KIND = {GroupBy.MODEL, GroupBy.CLUSTER}  # sums of kinds of devices
+
+
+TIMES = tuple(
+    f"{name}{part}" for part in ("", "_measured", "_used") for name in ("held", "unpriced", "amount")
+)
+SUMMED = ("currency", *TIMES)
+TOTALS = {f"total_{name}": Sum(name) for name in TIMES}
 
 
 @dataclass(slots=True)
@@ -166,8 +154,8 @@ type DayKind = tuple[date, UUID, str]  # day, cluster and product
 def fleet_report(period: Period, group_by: GroupBy, *, now: datetime) -> FleetReport:
     """Return the report of the stored days of a period, in a fixed number of queries."""
     period = period.until(min(stored_until() or period.first, utc_day(now)))
-    held, by_key = _held(period, group_by)
-    _days, before = _held(period.previous, group_by)
+    held = _held(period)
+    by_key, before = _held_by(period, group_by), _held_by(period.previous, group_by)
     by_day: dict[date, FleetParts] = {day: FleetParts() for day in period.days}
     for (day, _cluster, _product), parts in held.items():
         by_day[day].add(parts)
@@ -203,26 +191,37 @@ def rest(whole: Cost, part: Cost) -> Cost:
     )
 
 
-def _held(period: Period, group_by: GroupBy) -> tuple[dict[DayKind, HeldParts], dict[str, HeldParts]]:
-    """Return what claims held by day, cluster and product, and by key; one query."""
-    by_kind: dict[DayKind, HeldParts] = defaultdict(HeldParts)
-    by_key: dict[str, HeldParts] = defaultdict(HeldParts)
-    with connection.cursor() as cursor:
-        cursor.execute(SUMS.format(key=KEYS[group_by]), [period.first, period.end])
-        for day, cluster, product, key, currency, *numbers in cursor:
-            held, measured, used = (
-                Cost(int(time), int(unpriced), {currency: int(amount)} if currency else {})
-                for time, unpriced, amount in _threes(round(number or 0) for number in numbers)
-            )
-            used = rest(measured, rest(measured, used))  # a sum of floats may be a little above the whole
-            parts = HeldParts(used, rest(measured, used), rest(held, measured))
-            (by_key[key] if day is None else by_kind[day, cluster, product]).add(parts)
-    return by_kind, by_key
+def _held(period: Period) -> dict[DayKind, HeldParts]:
+    """Return what claims held by day, cluster and product; one query."""
+    parts: dict[DayKind, HeldParts] = defaultdict(HeldParts)
+    for row in _sums(period, Dimension.KIND).values_list("day", "cluster", "product", *SUMMED):
+        parts[row[:3]].add(_parts(*row[3:]))
+    return parts
 
 
-def _threes(numbers: Iterable[int]) -> Iterator[tuple[int, int, int]]:
-    values = iter(numbers)
-    return zip(values, values, values, strict=True)
+def _held_by(period: Period, group_by: GroupBy) -> dict[str, HeldParts]:
+    """Return what claims held by key: the id of a team, person, profile or cluster, or a model; one query."""
+    dimension = Dimension.KIND if group_by in OF_KIND else Dimension(group_by.value)
+    columns = {GroupBy.MODEL: ("product", "partition"), GroupBy.CLUSTER: ("cluster",)}.get(group_by, ("key",))
+    parts: dict[str, HeldParts] = defaultdict(HeldParts)
+    for row in _sums(period, dimension).values_list(*columns, "currency").annotate(**TOTALS):
+        key = " ".join(map(str, row[: len(columns)])).strip()
+        parts[key].add(_parts(*row[len(columns) :]))
+    return parts
+
+
+def _sums(period: Period, dimension: str) -> QuerySet[DailySum]:
+    days = DailySum.objects.filter(dimension=dimension, day__gte=period.first, day__lt=period.end)
+    return days.order_by()
+
+
+def _parts(currency: str, *numbers: Decimal) -> HeldParts:
+    held, measured, used = (
+        Cost(int(time), int(unpriced), {currency: int(amount)} if currency else {})
+        for time, unpriced, amount in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+    )
+    used = rest(measured, rest(measured, used))  # a sum of floats may be a little above the whole
+    return HeldParts(used, rest(measured, used), rest(held, measured))
 
 
 def _spans(period: Period) -> dict[DayKind, dict[str, Cost]]:

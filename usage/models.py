@@ -122,6 +122,51 @@ class DailyActivity(models.Model):
         return f"{self.claim_id} on {self.day}"
 
 
+class DailySum(models.Model):
+    """
+    What all claims of one team, person, profile or kind of device held on one day (UTC), in one currency.
+
+    `key` is the team, person or profile, null for a kind: devices of one cluster, product and partition. The
+    three times are those of `DailyUse.held`: all, on claim-days with telemetry, and × utilization; so are the
+    three parts of it without a rate and the three amounts. The rows of each dimension add up to all claims.
+    """
+
+    class Dimension(models.TextChoices):
+        TEAM = "team"
+        PERSON = "person"
+        PROFILE = "profile"
+        KIND = "kind"
+
+    day = models.DateField()
+    dimension = models.CharField(max_length=7, choices=Dimension)
+    key = models.UUIDField(null=True)
+    cluster = models.UUIDField(null=True)
+    product = models.CharField(max_length=120, blank=True)
+    partition = models.CharField(max_length=64, blank=True)
+    currency = models.CharField(max_length=3, blank=True)
+    held = models.DecimalField(max_digits=30, decimal_places=0)
+    held_measured = models.DecimalField(max_digits=30, decimal_places=0)
+    held_used = models.DecimalField(max_digits=30, decimal_places=0)
+    unpriced = models.DecimalField(max_digits=30, decimal_places=0)
+    unpriced_measured = models.DecimalField(max_digits=30, decimal_places=0)
+    unpriced_used = models.DecimalField(max_digits=30, decimal_places=0)
+    amount = models.DecimalField(max_digits=40, decimal_places=0)
+    amount_measured = models.DecimalField(max_digits=40, decimal_places=0)
+    amount_used = models.DecimalField(max_digits=40, decimal_places=0)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["dimension", "day", "key", "cluster", "product", "partition", "currency"],
+                nulls_distinct=False,
+                name="dailysum_once",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.dimension} on {self.day}"
+
+
 class StoredDays(models.Model):
     """All days (UTC) before `until` have their rows of daily use. At most one row; no row means no day."""
 

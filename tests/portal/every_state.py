@@ -250,7 +250,7 @@ def fill_own(names: dict[str, Any], team: Any, lead: User, member: User, user_of
     names["delegation"] = Delegation.objects.create(
         team=team, lead=lead, to=member, starts_at=now + 8 * DAY, ends_at=now + 9 * DAY
     ).pk
-    SavedFilter.objects.create(user=user_of, path="/claims/", title="Claims", name="Mine", query="q=asked")
+    SavedFilter.objects.create(user=user_of, path="/claims/", title="Claims", name="Mine", query="q=held")
     token, _text = create_token(by=user_of, title="Notebook", expires_at=now + DAY)
     names["token"] = token.pk
     names["draft"] = Draft.objects.create(by=user_of, key="draft", fields={"profile": ["train-80"]}).pk

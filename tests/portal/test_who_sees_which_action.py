@@ -60,8 +60,7 @@ TABLE: dict[str, Row] = {
     },
     # Claims
     "claims:list": CLAIMS,
-    "claims:list?q=asked": {"saved_filter_new": EVERYBODY - ASKER, **CLAIMS},  # who has saved it
-    "claims:list?q=held": {"saved_filter_new": EVERYBODY, **CLAIMS},
+    "claims:list?q=asked": {"saved_filter_new": EVERYBODY, **CLAIMS},
     "claims:detail asked": WAITING,
     "claims:detail asked_by_lead": {**WAITING, "withdraw": DECIDERS, "approval": OWNERS},
     "claims:detail questioned": WAITING,

@@ -15,11 +15,12 @@ from django.test.utils import CaptureQueriesContext
 from claims.models import Allocation
 from inventory.models import FleetSpan
 from tests.factories import make_claim, make_cluster, make_profile, make_team, make_user
+from tests.recomputed import failed_check, recompute
 from tests.usage.conftest import H100, NOON, hold, measure, price
 from usage.cost import CURRENCY_UNIT, DEVICE_HOUR, Cost, Interval, UsageInterval, interval_cost
 from usage.daily import forget_from, midnight, store_days
 from usage.fleet_report import GroupBy, Period, fleet_report, month_of, rest
-from usage.models import Rollup
+from usage.models import DailySum, Rollup
 from usage.rates import PriceGroup, RateCard
 
 pytestmark = pytest.mark.django_db
@@ -152,6 +153,36 @@ def test_row_says_what_the_period_before_had(claim, fra):
     hold(claim, MIDNIGHT, MIDNIGHT + 5 * HOUR)
     [row] = stored().rows
     assert (row.cost.hours, row.before.hours) == (5, 4)
+
+
+@pytest.mark.parametrize("wrong", [{"held": 1}, {"amount_used": 5}, {"held_measured": 10**18}])
+def test_wrong_sum_is_reported_and_repaired(claim, fra, wrong):
+    price("2")
+    measure(hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR), MIDNIGHT, [0.25] * 12)
+    expected = stored().parts
+    DailySum.objects.filter(dimension="team").update(**wrong)
+    DailySum.objects.filter(dimension="kind").delete()
+    assert "2 rows to repair: 1 missing, 1 altered.\n" in failed_check("spend")
+    recompute("spend")
+    assert "0 rows to repair" in recompute("spend", "--check")
+    assert stored().parts == expected
+
+
+def test_sums_of_each_dimension_add_up_to_all_claims(claim, vision, alice, fra):
+    price("2")
+    other = make_claim(vision, by=make_user("olaf"), cluster=fra, held=False, profile=make_profile("l4"))
+    measure(hold(claim, MIDNIGHT - DAY, MIDNIGHT + 6 * HOUR), MIDNIGHT, [0.5] * 4)
+    hold(other, MIDNIGHT, MIDNIGHT + 3 * HOUR, product="NVIDIA L4", fraction=Decimal("0.5"))
+    stored()
+    names = ("held", "held_measured", "held_used", "amount", "amount_used")
+    of_dimension = {
+        dimension: tuple(
+            sum(getattr(row, name) for row in DailySum.objects.filter(dimension=dimension)) for name in names
+        )
+        for dimension in DailySum.Dimension
+    }
+    assert len(set(of_dimension.values())) == 1
+    assert of_dimension["team"][0] == (30 + Decimal("1.5")) * DEVICE_HOUR
 
 
 def test_rest_is_never_below_zero():

@@ -53,6 +53,31 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='DailySum',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('day', models.DateField()),
+                ('dimension', models.CharField(choices=[('team', 'Team'), ('person', 'Person'), ('profile', 'Profile'), ('kind', 'Kind')], max_length=7)),
+                ('key', models.UUIDField(null=True)),
+                ('cluster', models.UUIDField(null=True)),
+                ('product', models.CharField(blank=True, max_length=120)),
+                ('partition', models.CharField(blank=True, max_length=64)),
+                ('currency', models.CharField(blank=True, max_length=3)),
+                ('held', models.DecimalField(decimal_places=0, max_digits=30)),
+                ('held_measured', models.DecimalField(decimal_places=0, max_digits=30)),
+                ('held_used', models.DecimalField(decimal_places=0, max_digits=30)),
+                ('unpriced', models.DecimalField(decimal_places=0, max_digits=30)),
+                ('unpriced_measured', models.DecimalField(decimal_places=0, max_digits=30)),
+                ('unpriced_used', models.DecimalField(decimal_places=0, max_digits=30)),
+                ('amount', models.DecimalField(decimal_places=0, max_digits=40)),
+                ('amount_measured', models.DecimalField(decimal_places=0, max_digits=40)),
+                ('amount_used', models.DecimalField(decimal_places=0, max_digits=40)),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('dimension', 'day', 'key', 'cluster', 'product', 'partition', 'currency'), name='dailysum_once', nulls_distinct=False)],
+            },
+        ),
+        migrations.CreateModel(
             name='DailyUse',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
