@@ -194,13 +194,13 @@ def state_cell(state: str) -> SafeString:
 def holder_cell(row: DeviceRow) -> SafeString:
     holder = row.holder
     if holder is None:
-        return markup('<td class="mr"><span class="dg-3">{}</span></td>', DASH)
+        return markup('<td><span class="dg-3">{}</span></td>', DASH)
     if holder.masked:
-        masked = '<td class="mr"><span class="dg-3">{} {}</span></td>'
+        masked = '<td><span class="dg-3">{} {}</span></td>'
         return markup(masked, icon("lock", "s"), holder.text)
     if holder.url:
-        return markup('<td class="mr"><a href="{}">{}</a></td>', holder.url, holder.text)
-    return markup('<td class="mr"><span class="dg-id">{}</span></td>', holder.text)
+        return markup('<td><a href="{}">{}</a></td>', holder.url, holder.text)
+    return markup('<td><span class="dg-id">{}</span></td>', holder.text)
 
 
 @cache
@@ -232,7 +232,7 @@ def id_cell(label: str, value: str) -> SafeString:
 CELLS: dict[str, Callable[[DeviceRow], SafeString]] = {
     "node": node_cell,
     "product": product_cell,
-    "memory": lambda row: markup('<td class="dg-n" data-l="Memory">{}</td>', gib(row.memory_bytes)),
+    "memory": lambda row: markup('<td class="dg-n ml" data-l="Memory">{}</td>', gib(row.memory_bytes)),
     "state": lambda row: state_cell(row.use or row.state),
     "holder": holder_cell,
     "cluster": lambda row: cluster_cell(row.cluster),
