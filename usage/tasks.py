@@ -10,7 +10,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from usage import collect as collection
-from usage import daily
+from usage import daily, idle_notices
 from usage.samples import prune
 
 
@@ -29,6 +29,12 @@ def store_days() -> None:
     now = timezone.now()
     daily.store_days(now=now)
     daily.repair_chunk(int(now.timestamp()) // 3600)
+
+
+@shared_task
+def remind_of_idle_claims() -> None:
+    """Notify owners of claims whose devices have all been idle for long."""
+    idle_notices.remind_of_idle_claims(timezone.now())
 
 
 @shared_task
