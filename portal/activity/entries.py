@@ -88,6 +88,8 @@ KINDS = {
     "cluster": ("sitemap", "a cluster"),
     "installation": ("settings", "the settings"),
 }
+# Verbs that name their object.
+WHOLE_VERBS = {"requested": "requested quota", "delegated": "delegated approvals"}
 # How the text of a change may begin; any other is "changed".
 DOING = frozenset(
     {
@@ -373,7 +375,7 @@ def _of_change(
         position=Position(at, CHANGE, pk),
         by=_label(username, first_name, last_name),
         icon=icon,
-        verb="requested quota" if verb == "requested" else f"{verb} {thing}",
+        verb=WHOLE_VERBS.get(verb) or f"{verb} {thing}",
         name=name,
         url="",
         text="" if text == begin else text,

@@ -330,6 +330,15 @@ def test_entries_lead_to_objects_that_the_reader_may_see(reads, vision, alice, r
         assert reads(root, address).status_code == 200, address
 
 
+def test_verbs_name_what_was_requested_and_delegated(reads, vision, alice, root):
+    request_quota(team=vision, by=alice, devices=9, device_class=GPU_CLASS, reason="more", key="k")
+    RecordedChange.objects.create(
+        by=root, team=vision, kind="delegation", object_id="1", name="x", text="delegated approvals to Bea"
+    )
+    verbs = {entry.kind: entry.verb for entry in rows(reads(alice))}
+    assert verbs == {"quotarequest": "requested quota", "delegation": "delegated approvals"}
+
+
 def test_entries_of_removed_objects_lead_nowhere(reads, vision, alice, root):
     quota = set_quota(team=vision, devices=8, device_class=GPU_CLASS, by=root)
     quota.delete()
