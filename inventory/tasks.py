@@ -22,7 +22,7 @@ from inventory.counts import store_counts
 from inventory.events import has_due, read_events
 from inventory.models import Cluster, Device, ObjectEvent, ResourceSlice
 from inventory.sync.list_watch import run_session
-from inventory.sync.session import MODELS, QUEUED_FOR, Halted, mirrored_kinds, reserve, stopping
+from inventory.sync.session import MODELS, QUEUED_FOR, Halted, mirrored_kinds, reserve, stopping, taken
 from inventory.sync.session import inspect as inspect_cluster
 
 KEEP = timedelta(days=90)
@@ -61,8 +61,9 @@ def sync_all(*, again: bool = False) -> None:
             inspect.apply_async((str(cluster.pk),), expires=QUEUED_FOR.total_seconds())
         if cluster.halt_reason:
             continue
+        busy = taken(cluster.pk, again=again)
         for kind in mirrored_kinds(cluster):
-            if reserve(cluster.pk, kind.plural, again=again):
+            if kind.plural not in busy and reserve(cluster.pk, kind.plural, again=again):
                 queue_session(cluster.pk, kind.plural, after=timedelta(0))
         if has_due(cluster):
             read_pod_events.apply_async((str(cluster.pk),), expires=SYNC_EVERY)

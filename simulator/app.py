@@ -48,7 +48,7 @@ log = logging.getLogger("simulator")
 
 AFTER_FAILURE = 5.0  # seconds
 BEAT = 1.0  # seconds between two looks at the clock
-SAVE_EVERY = 3.0  # seconds
+SAVE_EVERY = 15.0  # seconds; it is saved at the end in any case
 WARM_UP = 1800  # simulated seconds that a new cluster has lived when it is first seen
 MAX_STEPS = 200  # per beat: after the machine has slept, the clusters catch up slowly
 

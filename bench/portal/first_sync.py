@@ -116,10 +116,12 @@ def main(url: str) -> None:
     from cluster.credentials import Credentials
     from cluster.kube import KubeGateway
     from cluster.protocol import Discovery, Permission
+    from core.garbage import exempt_permanent_objects
     from inventory.models import Cluster
     from inventory.sync.list_watch import sync_once
     from inventory.sync.session import mirrored_kinds
 
+    exempt_permanent_objects()  # as a worker does
     facts = ListedCluster({})
 
     class ListGateway(KubeGateway):

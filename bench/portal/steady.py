@@ -29,7 +29,7 @@ from bench.portal import processes
 from bench.portal.build import NAME
 from bench.portal.cluster import ListedCluster
 from bench.portal.first_sync import served, use_pool
-from bench.portal.pages import signed_in
+from bench.portal.pages import portal_process, signed_in
 from bench.portal.population import LEAD
 from bench.portal.writes import Requests
 from claims.models import Claim
@@ -68,7 +68,8 @@ def results(devices: int) -> Iterator[Result]:
         watch = watches[kind is RESOURCE_CLAIM]
         watch.committed += [(event.resource_version, time.monotonic()) for event in events]
 
-    with mock.patch.object(list_watch, "apply_events", recorded), _approver(cluster) as approve:
+    patched = mock.patch.object(list_watch, "apply_events", recorded)
+    with patched, _approver(cluster) as approve, portal_process():
         threads = [Thread(target=watch.follow, args=(cluster,)) for watch in watches]
         for thread in threads:
             thread.start()

@@ -10,7 +10,7 @@ There are three sources. Each repairs what the one before it lost.
 - `slice_of_claims`, `slice_of_objects`: all rows in turn, some with each sweep, whatever was lost before.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,7 +18,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, F, Min, Model, OuterRef, Q, QuerySet
+from django.db import connection
+from django.db.models import BooleanField, Exists, ExpressionWrapper, F, Min, Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from claims.models import Allocation, Claim, ReconciledCluster, SweepRound
@@ -41,6 +42,14 @@ HELD_FOR = timedelta(seconds=60)  # then another worker takes over from a dead o
 MAX_REVISIONS = 2  # at once, of up to 500 objects each: a crash repeats little, and a sweep ends
 DUE_AT_ONCE = 2000  # claims per sweep; the others are due with the next one
 SLICE = 400  # rows of a table in a sweep: 24,000 claims or objects take 15 minutes
+
+KINDS: tuple[type[Model], ...] = (ResourceClaim, ResourceClaimTemplate, Pod, ResourceSlice, DeviceTaintRule)
+# As text: it is asked for every change of a cluster, and to compile it takes longer than to run it.
+CHANGED_KINDS = " UNION ALL ".join(
+    f"SELECT {number} WHERE EXISTS (SELECT FROM {kind._meta.db_table} WHERE cluster_id = %(cluster)s"  # noqa: S608
+    " AND revision > %(after)s AND revision <= %(until)s)"
+    for number, kind in enumerate(KINDS)
+)
 
 HAS_OWNER = Q(gone_at=None) & ~Q(owner="")
 OURS = Q(deleting_since=None, origin=ResourceClaim.Origin.PORTAL)  # of ResourceClaims: written by the portal
@@ -92,8 +101,10 @@ def take_changes(cluster_id: UUID) -> Changes | None:
     if until - after > MAX_REVISIONS:
         after, until = _first_span(cluster_id, after, until)
     changes = Changes(cluster_id, after, until)
-    _read_objects(changes)
-    _read_devices(changes)
+    kinds = _changed_kinds(changes)
+    _read_objects(changes, kinds)
+    if kinds & {ResourceSlice, DeviceTaintRule}:
+        _read_devices(changes)
     return changes
 
 
@@ -116,10 +127,18 @@ def _first_span(cluster_id: UUID, after: int, until: int) -> tuple[int, int]:
     here = {"cluster": cluster_id, "revision__gt": after, "revision__lte": until}
     first = [
         model._default_manager.filter(**here).order_by("revision").values_list("revision", flat=True).first()
-        for model in (ResourceClaim, ResourceClaimTemplate, Pod, ResourceSlice, DeviceTaintRule)
+        for model in KINDS
     ]
     start = min((revision for revision in first if revision is not None), default=until) - 1
     return start, min(start + MAX_REVISIONS, until)
+
+
+def _changed_kinds(changes: Changes) -> set[type[Model]]:
+    """Return the kinds with changed rows: most changes are of one kind, and need no query for the others."""
+    span: dict[str, Any] = {"cluster": changes.cluster_id, "after": changes.after, "until": changes.until}
+    with connection.cursor() as cursor:
+        cursor.execute(CHANGED_KINDS, span)
+        return {KINDS[number] for (number,) in cursor.fetchall()}
 
 
 def _in_span(changes: Changes) -> dict[str, Any]:
@@ -130,44 +149,46 @@ def _in_span(changes: Changes) -> dict[str, Any]:
     }
 
 
-def _read_objects(changes: Changes) -> None:
+def _read_objects(changes: Changes, kinds: Collection[type[Model]]) -> None:
     """Add the claims that own the changed claims and templates, or that changed pods use."""
     labels: set[str] = set()
     uids: set[str] = set()
     for model in (ResourceClaim, ResourceClaimTemplate):
+        if model not in kinds:
+            continue
         rows = model._default_manager.filter(**_in_span(changes))
         for namespace, owner, uid in rows.values_list("namespace", "owner", "uid"):
             changes.namespaces.add(namespace)
             labels.add(owner)
             uids.add(uid)
-    used: set[str] = set()
+    used = _read_pods(changes) if Pod in kinds else set()
+    labels |= owner_labels(changes.cluster_id, used)
+    changes.claim_ids.update(valid_ids(labels), claims_of_objects(changes.cluster_id, uids))
+
+
+def _read_pods(changes: Changes) -> set[str]:
+    """
+    Add the pods that Kubernetes ends, and those that somebody deleted while they ran and that no controller
+    replaces. Return "namespace/name" of the claims and templates of all changed pods.
+
+    A pod that completed has ended before it is deleted; one that is deleted has a deletionTimestamp first.
+    """
+    ran = ~Q(node_name="") & (~Q(phase__in=ENDED) | Q(deleting_since__isnull=False))
+    deleted = ExpressionWrapper(Q(gone_at__isnull=False) & ran, BooleanField())
     columns = ("namespace", "name", "uid", "claims", "templates", "raw__status__conditions")
-    deleted = set(_deleted_pods(changes))
-    for namespace, name, uid, claims, templates, conditions in (
-        Pod.objects.filter(**_in_span(changes)).order_by("pk").values_list(*columns)
+    pods = Pod.objects.filter(**_in_span(changes)).order_by("pk")
+    used: set[str] = set()
+    for namespace, name, uid, claims, templates, conditions, owners, was_deleted in pods.values_list(
+        *columns, "raw__metadata__ownerReferences", deleted
     ):
         changes.namespaces.add(namespace)
         names = frozenset(f"{namespace}/{used_name}" for used_name in (*claims, *templates))
         used.update(names)
         if disruption := disruption_of(conditions or ()):
             changes.disruptions.append(Disruption(name, uid, namespace, names, *disruption))
-        elif uid in deleted:
+        elif was_deleted and not any(owner.get("controller") for owner in owners or ()):
             changes.deleted_pods.append(Disruption(name, uid, namespace, names, DELETED_BY_SOMEBODY))
-    labels |= owner_labels(changes.cluster_id, used)
-    changes.claim_ids.update(valid_ids(labels), claims_of_objects(changes.cluster_id, uids))
-
-
-def _deleted_pods(changes: Changes) -> Iterator[str]:
-    """
-    Yield the uids of pods that were deleted while they ran and that no controller replaces.
-
-    A pod that completed has ended before it is deleted; one that is deleted has a deletionTimestamp first.
-    """
-    gone = Pod.objects.filter(**_in_span(changes), gone_at__isnull=False).exclude(node_name="")
-    ran = ~Q(phase__in=ENDED) | Q(deleting_since__isnull=False)
-    for uid, owners in gone.filter(ran).values_list("uid", "raw__metadata__ownerReferences"):
-        if not any(owner.get("controller") for owner in owners or ()):
-            yield uid
+    return used
 
 
 def _read_devices(changes: Changes) -> None:

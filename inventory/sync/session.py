@@ -122,6 +122,12 @@ def take(cluster_id: UUID, resource: str) -> Lease | None:
     return lease if was_free else None
 
 
+def taken(cluster_id: UUID, *, again: bool = False) -> set[str]:
+    """Return the resources that `reserve` would not mark, in one query: nearly always all of them."""
+    rows = Freshness.objects.filter(cluster=cluster_id, held_until__gt=Now())
+    return set((rows.exclude(holder=QUEUED) if again else rows).values_list("resource", flat=True))
+
+
 def reserve(cluster_id: UUID, resource: str, *, again: bool = False) -> bool:
     """
     Mark a resource without a holder as queued; return False if it has a holder or is queued.
