@@ -43,7 +43,9 @@ TIMINGS = """() => ({
   shifted: window.shifted,
 })"""
 FILES = """() => ["navigation", "resource"].flatMap((type) => performance.getEntriesByType(type))
-  .map(({ name, duration, transferSize }) => ({ name, duration, bytes: transferSize }))"""
+  // the `duration` of the page itself lasts until its load event
+  .map(({ name, requestStart, responseEnd, startTime, transferSize }) =>
+    ({ name, duration: responseEnd - (requestStart || startTime), bytes: transferSize }))"""
 
 
 def results() -> Iterator[Result]:
@@ -120,7 +122,7 @@ class Visit:
     files: list[dict[str, Any]]
 
     def costs(self) -> list[str]:
-        """Return what was loaded longest."""
+        """Return what was loaded longest, from request to the last byte."""
         longest = sorted(self.files, key=lambda file: -float(file["duration"]))[:COSTLY]
         return [
             f"{file['duration']:.0f} ms, {file['bytes'] / 1024:.0f} KiB {urlsplit(file['name']).path}"
