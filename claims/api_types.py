@@ -269,7 +269,8 @@ def claims_by_keys(keys: Sequence[UUID]) -> list[dict[str, Any]]:
         claim["id"], claim["duration"] = str(claim["id"]), int(claim["duration"].total_seconds())
         claim["profiles"], claim["together"] = slugs or [claim["profile"]], together
         claim["kind"] = delivery_kind(claim["delivery"]).kind
-    return [{name: claims[key][name] for name in ClaimOut.Meta.fields} for key in keys if key in claims]
+    ordered = (claims[key] for key in keys if key in claims)
+    return [{name: claim[name] for name in ClaimOut.Meta.fields} for claim in ordered]
 
 
 class AllocationOut(serializers.ModelSerializer[Allocation]):

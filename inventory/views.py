@@ -235,29 +235,36 @@ def node_state_cell(row: NodeRow) -> SafeString:
     return markup("<td>{}</td>", state_badge("over", "circle-check", "Ready", quiet=True))
 
 
-def node_devices_cell(row: NodeRow) -> SafeString:
-    address = f"{reverse('inventory:devices')}?{urlencode({'cluster': row.cluster, 'q': row.name})}"
-    return markup('<td class="dg-n" data-l="Devices"><a href="{}">{}</a></td>', address, row.devices)
+def node_cells() -> dict[str, Callable[[NodeRow], SafeString]]:
+    """Return the cells behind the name, by the names of their columns and in their order."""
+    devices = reverse("inventory:devices")  # once for all rows
+
+    def devices_cell(row: NodeRow) -> SafeString:
+        address = f"{devices}?{urlencode({'cluster': row.cluster, 'q': row.name})}"
+        return markup('<td class="dg-n" data-l="Devices"><a href="{}">{}</a></td>', address, row.devices)
+
+    return {
+        "state": node_state_cell,
+        "cluster": lambda row: cluster_cell(row.cluster),
+        "devices": devices_cell,
+        "held": lambda row: markup('<td class="dg-n" data-l="In use">{}</td>', row.held),
+        "free": lambda row: markup('<td class="dg-n" data-l="Free">{}</td>', row.free),
+        "created": lambda row: markup('<td class="dg-nowrap">{}</td>', ago(row.created_at)),
+    }
 
 
-# The cells behind the name, by the names of their columns and in their order.
-NODE_CELLS: dict[str, Callable[[NodeRow], SafeString]] = {
-    "state": node_state_cell,
-    "cluster": lambda row: cluster_cell(row.cluster),
-    "devices": node_devices_cell,
-    "held": lambda row: markup('<td class="dg-n" data-l="In use">{}</td>', row.held),
-    "free": lambda row: markup('<td class="dg-n" data-l="Free">{}</td>', row.free),
-    "created": lambda row: markup('<td class="dg-nowrap">{}</td>', ago(row.created_at)),
-}
+NO_CLUSTER, NO_NODE = "no-such-cluster", "no-such-node"  # in an address that gets the names of each row
 
 
 def node_table_rows(rows: Iterable[NodeRow], shows: Mapping[str, bool]) -> SafeString:
     """Return a `<tr>` per row, with a cell for each shown column."""
-    shown = [cell for column, cell in NODE_CELLS.items() if shows[column]]
+    shown = [cell for column, cell in node_cells().items() if shows[column]]
     name = '<td><a class="dg-link" href="{}"><code>{}</code></a></td>'
+    address = reverse("inventory:node", args=[NO_CLUSTER, NO_NODE])
 
     def cells(row: NodeRow) -> Iterator[SafeString]:
-        yield markup(name, reverse("inventory:node", args=[row.cluster, row.name]), row.name)
+        url = address.replace(NO_CLUSTER, row.cluster).replace(NO_NODE, row.name)
+        yield markup(name, url, row.name)
         for cell in shown:
             yield cell(row)
 

@@ -1,12 +1,13 @@
 """Who may see a team, and who may do what in it. No other module reads Membership for access."""
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, cast
 from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
-from django.db.models import OuterRef, Subquery, Value
+from django.db.models import OuterRef, QuerySet, Subquery, Value
 from django.db.models.expressions import Combinable
 from django.http import Http404, HttpRequest
 
@@ -137,9 +138,18 @@ def team_rows_where(user: User | AnonymousUser, *, at_least: Role) -> TeamQueryS
 
 def people_in(team: Team, *, at_least: Role) -> list[User]:
     """Return active people with at least this role in `team`, ordered by user name; one query."""
+    return _people(at_least).objects(team.pk)
+
+
+@cache
+def _people(at_least: Role) -> PreparedObjects[User]:
     roles = [role for role in Role if role.rank >= at_least.rank]
-    people = User.objects.filter(is_active=True, memberships__team=team, memberships__role__in=roles)
-    return list(people.distinct().order_by("username"))
+
+    def build(team: UUID) -> QuerySet[User]:
+        people = User.objects.filter(is_active=True, memberships__team=team, memberships__role__in=roles)
+        return people.order_by("username")  # a person has one membership of a team
+
+    return PreparedObjects(build, UUID)
 
 
 def readers_among(people: Iterable[User], team_id: UUID) -> list[User]:

@@ -18,7 +18,7 @@ from django.utils import timezone
 from claims.models import Allocation, Alternative, Claim, join_profiles
 from claims.states import RUNNING
 from core.errors import Invalid
-from core.prepared import Prepared, by_keys, partial_object
+from core.prepared import Prepared, PreparedObjects, by_keys, partial_object
 from teams.models import Team, User
 from usage.cost import Cost, CostLine, Interval, UsageInterval, lines, per_hour, rounded_lines, total
 from usage.daily import team_costs
@@ -65,7 +65,12 @@ def claim_cost(
 
 def claim_allocations(claim: Claim) -> list[Allocation]:
     """Return all allocations of a claim."""
-    return list(Allocation.objects.filter(claim=claim).order_by("started_at", "device"))
+    return ALLOCATIONS.objects(claim.pk)
+
+
+ALLOCATIONS: PreparedObjects[Allocation] = PreparedObjects(
+    lambda claim: Allocation.objects.filter(claim=claim).order_by("started_at", "device"), UUID
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import F, OuterRef, QuerySet
 from django.utils.module_loading import import_string
 
-from claims.approvals.rules import Rule, Rules
+from claims.approvals.rules import Rule, Rules, TeamRules
 from claims.catalogue.sharing import Sharing, sharing_modes
 from claims.catalogue.waits import NO_WAITS, Waits, waits
 from claims.models import (
@@ -228,19 +228,18 @@ def who_approves(
     version: ProfileVersion,
     teams: Sequence[NamedTeam],
     rules: Rules,
-    with_rules: Sequence[int] | None = None,
+    rows: TeamRules | None = None,
 ) -> WhoApproves:
     """
     Return who approves requests of these teams for a version, by `rules` that were read for them. No query.
 
     The sentence names the teams only if they differ. Without a team it describes a team that has no rule.
-    `with_rules` are the positions of the teams with rules of their own, if the caller has found them.
+    `rows` are `Rules.rows_by_place` of the teams, if the caller has them.
     """
     default = rules.rule_for_any_team(version)
     if not teams:
         return WhoApproves(_sentence(default), (), default.may_be_automatic)
-    places = places_with_rules(teams, rules) if with_rules is None else with_rules
-    own = {place: rule for place in places if (rule := rules.own_rule(teams[place].pk, version)) is not None}
+    own = rules.own_rules(rules.rows_by_place(teams) if rows is None else rows, version)
     applied = {id(rule): rule for rule in own.values()}
     if len(own) < len(teams):
         applied[id(default)] = default
@@ -254,11 +253,6 @@ def who_approves(
         sentence = " ".join(f"{_team_names(members)}: {text}" for text, members in groups.items())
     approvals = TeamApprovals(teams, default, own)
     return WhoApproves(sentence, approvals, any(rule.may_be_automatic for rule in applied.values()))
-
-
-def places_with_rules(teams: Sequence[NamedTeam], rules: Rules) -> list[int]:
-    """Return the positions of the teams with rules of their own."""
-    return [place for place, team in enumerate(teams) if team.pk in rules.teams]
 
 
 def _sentence(rule: Rule) -> str:
@@ -378,7 +372,7 @@ class _Requester:
 
     _who: dict[Hashable, WhoApproves] = field(default_factory=dict)
     _places: dict[UUID, int] = field(default_factory=dict)  # of teams, if some profile is restricted
-    _with_rules: list[int] | None = None  # positions of teams
+    _rows: TeamRules | None = None  # of `teams`
 
     def who_approves(self, version: ProfileVersion, teams: Sequence[NamedTeam]) -> WhoApproves:
         """Return who approves requests of `teams`; worked out once for all versions with the same rules."""
@@ -389,10 +383,10 @@ class _Requester:
         of_teams = profile if profile in self.rules.profiles or profile in self.allowed else None
         key = replace(default, name=""), own, of_teams
         if key not in self._who:
-            if self._with_rules is None:
-                self._with_rules = places_with_rules(self.teams, self.rules)
-            with_rules = self._with_rules if teams is self.teams else None
-            self._who[key] = who_approves(version, teams, self.rules, with_rules)
+            if self._rows is None:
+                self._rows = self.rules.rows_by_place(self.teams)
+            rows = self._rows if teams is self.teams else None
+            self._who[key] = who_approves(version, teams, self.rules, rows)
         return self._who[key]
 
     def teams_open_to(self, profile: Profile) -> Sequence[NamedTeam]:

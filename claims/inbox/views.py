@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -33,7 +34,7 @@ from claims.inbox.comments import comment_on_claim, comment_on_quota_request, op
 from claims.inbox.impact import claim_impact
 from claims.inbox.inbox import TABS, DecidedItems, Inbox, InboxSearch, Item, Tab
 from claims.lifecycle.services import approve_extension, deny_extension
-from claims.models import Claim, Extension, Profile, QuotaRequest, RequestStatus
+from claims.models import Claim, Extension, PendingRequest, Profile, QuotaRequest, RequestStatus
 from claims.plans.changes import current_parts, request_again_url
 from claims.quotas.forms import QuotaGrantForm
 from claims.quotas.quota_requests import request_impact
@@ -42,6 +43,7 @@ from claims.states import LOOK, ClaimState
 from core.errors import Conflict, Invalid, PortalError
 from core.filters import KeySelect
 from core.listing import MAX_COUNT, csv_response
+from core.prepared import PreparedObjects
 from core.text import counted
 from teams.access import reader_roles, role_in, user_of
 from teams.models import Role, Team, User
@@ -144,20 +146,40 @@ def thread_context(
 
 
 def extension_for(request: HttpRequest, extension_id: UUID) -> Extension:
-    related = (
-        *("claim__team", "claim__cluster", "claim__profile_version__profile", "claim__requested_by"),
-        *("requested_by", "decided_by"),
-    )
-    return get_object_or_404(
-        Extension.objects.visible_to(request.user).select_related(*related), pk=extension_id
-    )
+    return pending_for(user_of(request), EXTENSIONS, extension_id)
 
 
 def quota_request_for(request: HttpRequest, request_id: UUID) -> QuotaRequest:
-    rows = QuotaRequest.objects.visible_to(request.user)
-    return get_object_or_404(
-        rows.select_related("team", "profile", "requested_by", "decided_by"), pk=request_id
-    )
+    return pending_for(user_of(request), QUOTA_REQUESTS, request_id)
+
+
+def pending_for[M: PendingRequest](
+    user: User, queries: Mapping[bool, PreparedObjects[M]], request_id: UUID
+) -> M:
+    """Return the request by its id, 404 for an outsider; `queries` are by whether the reader is an admin."""
+    for row in queries[user.is_superuser].objects(user.pk, request_id):
+        return row
+    raise Http404
+
+
+def _pending[M: PendingRequest](model: type[M], *related: str) -> dict[bool, PreparedObjects[M]]:
+    def query(*, is_admin: bool) -> PreparedObjects[M]:
+        def build(person: UUID, request_id: UUID) -> QuerySet[M]:
+            rows: Any = model._default_manager
+            visible: QuerySet[M] = rows.visible_to(User(pk=person, is_superuser=is_admin))
+            return visible.filter(pk=request_id).order_by().select_related(*related)
+
+        return PreparedObjects(build, UUID, UUID)
+
+    return {is_admin: query(is_admin=is_admin) for is_admin in (False, True)}
+
+
+EXTENSIONS = _pending(
+    Extension,
+    *("claim__team", "claim__cluster", "claim__profile_version__profile", "claim__requested_by"),
+    *("requested_by", "decided_by"),
+)
+QUOTA_REQUESTS = _pending(QuotaRequest, "team", "profile", "requested_by", "decided_by")
 
 
 def extension_card(request: HttpRequest, extension_id: UUID) -> dict[str, Any]:

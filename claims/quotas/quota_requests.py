@@ -3,15 +3,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Sum
+from django.db.models import QuerySet, Sum
 from django.urls import reverse
 from django.utils import timezone
 
 from claims.models import Quota, QuotaIncrease, QuotaRequest, RequestStatus
 from claims.quotas.quota_usage import QuotaUsage, device_capacity, quota_label, quota_usage
+from core.prepared import Prepared
 from core.times import moment, utc_moment
 from notify.services import notify
 from teams.access import people_in
@@ -79,10 +81,7 @@ def request_impact(quota_request: QuotaRequest) -> QuotaImpact:
     label = quota_words(quota_request)
     if not quota_request.device_class:
         return QuotaImpact(label, usage, before, quota_request.devices)
-    now = timezone.now()
-    rows = Quota.objects.filter(device_class=quota_request.device_class)
-    raises = QuotaIncrease.objects.filter(quota__in=rows, starts_at__lte=now, ends_at__gt=now)
-    granted = sum(table.aggregate(total=Sum("devices"))["total"] or 0 for table in (rows, raises))
+    granted = sum(total for _class, total in GRANTED.rows(quota_request.device_class, timezone.now()))
     return QuotaImpact(
         label,
         usage,
@@ -91,6 +90,19 @@ def request_impact(quota_request: QuotaRequest) -> QuotaImpact:
         granted=granted + quota_request.devices - before,
         capacity=device_capacity([quota_request.device_class]).get(quota_request.device_class),
     )
+
+
+def _granted(device_class: str, now: datetime) -> QuerySet[Quota, Any]:
+    """Return the sum of the limits of a class and that of their increases, each with the class."""
+    limits = Quota.objects.filter(device_class=device_class).order_by().values_list("device_class")
+    raises = QuotaIncrease.objects.filter(
+        quota__device_class=device_class, starts_at__lte=now, ends_at__gt=now
+    )
+    raised = raises.order_by().values_list("quota__device_class").annotate(total=Sum("devices"))
+    return limits.annotate(total=Sum("devices")).union(raised, all=True).order_by()
+
+
+GRANTED = Prepared(_granted, str, datetime)
 
 
 def until_words(until: datetime | None, say: Callable[[datetime], str] = moment) -> str:
