@@ -16,7 +16,7 @@ from django.urls import reverse, set_script_prefix
 from bench.costs import costs_of, sampled_costs
 from bench.measure import Result, nanoseconds_run
 from bench.portal.addresses import REQUEST
-from bench.portal.pages import backend_pid, portal_process, sampled, signed_in
+from bench.portal.pages import WARM_UP, backend_pid, portal_process, sampled, signed_in
 from bench.portal.population import ADMIN, ENGINEER, LEAD
 from claims.models import Approval, ApprovalRule, Claim, Profile
 from claims.states import ClaimState
@@ -46,13 +46,15 @@ def _decided_requests(devices: int, repeat: int) -> Iterator[Result]:
     """Submit requests that a lead decides on, and approve them; the claims stay."""
     lead, requests = signed_in(LEAD), Requests()
     yield _measured("writes: submit", ENGINEER, devices, requests.submit, repeat)
-    waiting = requests.undecided(repeat + 2 + PROFILED)
+    waiting = requests.undecided(repeat + WARM_UP + 1 + PROFILED)
 
     def approve() -> None:
         claim = waiting.pop()
         _post(lead, reverse("claims:approve", args=[claim.pk]), {"spec_hash": claim.spec_hash})
 
-    yield _measured("writes: approve", LEAD, devices, approve, min(repeat, len(waiting) - 2 - PROFILED))
+    yield _measured(
+        "writes: approve", LEAD, devices, approve, min(repeat, len(waiting) - WARM_UP - 1 - PROFILED)
+    )
 
 
 class Requests:
@@ -84,8 +86,9 @@ def _post(client: Client, address: str, fields: dict[str, object]) -> None:
 
 
 def _measured(path: str, reader: str, devices: int, write: Callable[[], None], repeat: int) -> Result:
-    """The first write warms the process, the second one counts the queries."""
-    write()
+    """The first writes warm the process and its connection, the next one counts the queries."""
+    for _ in range(WARM_UP):
+        write()
     with CaptureQueriesContext(connection) as queries:
         write()
         query_count = len(queries)
