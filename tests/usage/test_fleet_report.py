@@ -182,7 +182,7 @@ def test_sums_of_each_dimension_add_up_to_all_claims(claim, vision, alice, fra):
         for dimension in DailySum.Dimension
     }
     assert len(set(of_dimension.values())) == 1
-    assert of_dimension["team"][0] == (30 + Decimal("1.5")) * DEVICE_HOUR
+    assert of_dimension[DailySum.Dimension.TEAM][0] == (30 + Decimal("1.5")) * DEVICE_HOUR
 
 
 def test_rest_is_never_below_zero():
