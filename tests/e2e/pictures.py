@@ -24,7 +24,7 @@ PICTURES = {  # name: (who, address or the claim to open, theme, width, height)
     "check": ("admin", "/profiles/lint/", "light", 1440, 760),
     "approvals": ("lead", "/approvals/", "light", 1440, 900),
     "fleet-dark": ("admin", "/fleet/", "dark", 1440, 1000),
-    "cost": ("lead", "/teams/vision/cost/", "light", 1440, 1000),
+    "report": ("admin", "/report/?range=7d", "light", 1440, 1000),
 }
 
 
