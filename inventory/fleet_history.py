@@ -89,10 +89,7 @@ def record(cluster_id: UUID, parts: Mapping[Kind, int], *, now: datetime) -> int
     """End the open spans of a cluster that have other parts, and begin new ones; return how many began."""
     with transaction.atomic():
         Cluster.objects.select_for_update(no_key=True).only("pk").get(pk=cluster_id)
-        open_spans = {
-            (span.driver, span.product, FleetSpan.Use(span.use)): span
-            for span in FleetSpan.objects.filter(cluster=cluster_id, ended_at=None)
-        }
+        open_spans = _open_spans(cluster_id)
         # A span never ends before it began, whatever the clocks of two workers say.
         now = max([now, *(span.started_at for span in open_spans.values())])
         over = [span.pk for kind, span in open_spans.items() if parts.get(kind) != span.parts]
@@ -106,3 +103,8 @@ def record(cluster_id: UUID, parts: Mapping[Kind, int], *, now: datetime) -> int
         ]
         FleetSpan.objects.bulk_create(begun)
     return len(begun)
+
+
+def _open_spans(cluster_id: UUID) -> dict[Kind, FleetSpan]:
+    spans = FleetSpan.objects.filter(cluster=cluster_id, ended_at=None)
+    return {(span.driver, span.product, FleetSpan.Use(span.use)): span for span in spans}

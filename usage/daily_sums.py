@@ -19,6 +19,7 @@ from usage.models import DailySum
 
 Dimension = DailySum.Dimension
 KEY = ("dimension", "day", "key", "cluster", "product", "partition", "currency")
+MEASURES = ["held", "unpriced", "amount"]
 VALUES = (
     *("held", "held_measured", "held_used"),
     *("unpriced", "unpriced_measured", "unpriced_used"),
@@ -68,7 +69,7 @@ def refresh(first: date, end: date, *, check: bool = False) -> RowDifferences:
 
 def _expected(first: date, end: date) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """Yield key and values of each sum; a query per dimension."""
-    sums = ", ".join(OF_ONE.format(name) for name in ("held", "unpriced", "amount"))
+    sums = ", ".join(OF_ONE.format(name) for name in MEASURES)
     for dimension, (key, kind) in DIMENSIONS.items():
         columns = ("NULL::uuid", *kind) if kind else (key, "NULL::uuid", "''", "''")
         groups = ", ".join(kind or [str(key)])

@@ -26,6 +26,7 @@ from inventory.models import Cluster, FleetSpan
 from teams.models import Team, User
 from usage.cost import Cost, Interval, UsageInterval, interval_cost, total
 from usage.daily import DAY, midnight, stored_until, utc_day
+from usage.daily_sums import MEASURES
 from usage.models import DailySum
 from usage.rates import PriceGroup, RateCard
 
@@ -76,9 +77,7 @@ class GroupBy(StrEnum):
 OF_KIND = {GroupBy.MODEL, GroupBy.CLUSTER}  # sums of kinds of devices
 
 
-TIMES = tuple(
-    f"{name}{part}" for part in ("", "_measured", "_used") for name in ("held", "unpriced", "amount")
-)
+TIMES = tuple(f"{name}{part}" for part in ("", "_measured", "_used") for name in MEASURES)
 SUMMED = ("currency", *TIMES)
 TOTALS = {f"total_{name}": Sum(name) for name in TIMES}
 

@@ -29,7 +29,10 @@ SPANS = {"7d": 7, "30d": 30}
 
 
 class ReportForm(forms.Form):
-    """What the report is about: a month (2026-11), the last days, or days from `since` to `until`."""
+    """
+    What the report is about: a month (2026-11), the last days, or days from `since` to `until`, by default
+    from the first of that month and to yesterday.
+    """
 
     month = forms.CharField(required=False, max_length=7)
     range = forms.ChoiceField(required=False, choices=[(key, key) for key in SPANS])
@@ -46,9 +49,10 @@ class ReportForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         since, until = self.cleaned_data.get("since"), self.cleaned_data.get("until")
-        if bool(since) != bool(until) and not self.errors:
-            self.add_error("since" if until else "until", "A range needs both days.")
-        elif since and until:
+        if since or until:
+            since = since or until.replace(day=1)
+            until = until or max(since, utc_day(timezone.now()) - DAY)
+            self.cleaned_data |= {"since": since, "until": until}
             if since > until:
                 self.add_error("until", f"The range ends on {until}, before it begins on {since}.")
             elif until - since >= LONGEST:

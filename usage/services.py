@@ -72,7 +72,7 @@ def remove_rate(*, by: User, rate: Rate) -> None:
 
 def require_admin(by: User) -> None:
     if not is_platform_admin(by):
-        raise Forbidden("Only platform admins can change prices.")
+        raise Forbidden("Only platform admins change prices and read the report of the fleet.")
 
 
 def lock_pending(rate: Rate) -> Rate:

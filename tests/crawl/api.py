@@ -100,6 +100,10 @@ class ApiCrawl:
             if answer.status_code != known.expected(self.who, address):
                 self.faults.append(f"{address} answers {answer.status_code}: {answer.content[:200]!r}")
             return
+        if answer["Content-Type"].startswith("text/csv"):
+            text = b"".join(answer).decode()
+            self.faults += [f"{address} {fault}" for fault in checks.leaks_in_text(text)]
+            return
         said = answer.json()
         self.faults += [f"{address}: {fault}" for fault in self._mismatch(path, answer)]
         self.faults += [f"{address} {fault}" for text in texts(said) for fault in checks.leaks_in_text(text)]

@@ -12,6 +12,12 @@ NOT_CRAWLED = ("/static/", "/api/", "/admin/")  # files; what other tests go thr
 EXPECTED = [
     ("engineer lead emil outsider", r"/api/v1/approval-rules/(\?.*)?", 403, "platform admins keep the rules"),
     ("engineer lead emil outsider", r"/api/v1/profiles/lint/", 403, "platform admins check the catalogue"),
+    (
+        "engineer lead emil outsider",
+        r"/api/v1/costs/(focus|reconciliation)/(\?.*)?",
+        403,
+        "the fleet's money",
+    ),
     ("engineer lead emil outsider", r"/api/v1/activity/(\?.*)?", 422, "they name a team"),
     ("emil", r"/claims/request/\?.*", 403, "a viewer may not request, and nothing leads them there"),
     ("emil", r"/api/v1/match/\?.*", 403, "it is the request that a viewer may not make"),

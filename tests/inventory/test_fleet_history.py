@@ -3,12 +3,14 @@
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from random import Random
 from typing import Any
 
 import pytest
 import time_machine
+from django.db import IntegrityError
 
 from cluster.protocol import NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from dra.devices import describe
@@ -16,8 +18,10 @@ from inventory import fleet_history
 from inventory.models import Device, FleetSpan
 from inventory.models.mirror import Ownership
 from inventory.tasks import count_fleet
+from tests.factories import make_cluster
 from tests.inventory.conftest import DRIVER, gpu, node, resource_claim, slice_of
 from tests.inventory.test_fleet_map import mig
+from tests.threads import Race, without_lock
 
 pytestmark = pytest.mark.django_db
 H100 = "NVIDIA H100 80GB HBM3"
@@ -109,6 +113,26 @@ def test_count_that_arrives_late_ends_no_span_before_its_begin(mirrored, two_nod
     fleet_history.record(mirrored.pk, {kind: MILLION}, now=START)
     fleet_history.record(mirrored.pk, {kind: 2 * MILLION}, now=START - HOUR)
     assert spans() == [(Use.AVAILABLE, 1, START, START), (Use.AVAILABLE, 2, START, None)]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("locked", [True, False])
+def test_second_of_two_counts_ends_the_span_of_the_first(monkeypatch, locked):
+    fra, kind = make_cluster("fra-1"), (DRIVER, H100, Use.AVAILABLE)
+    race = Race(monkeypatch)
+    race.hold_after(fleet_history, "_open_spans")
+    if not locked:
+        without_lock(monkeypatch, "inventory.fleet_history.record")
+    first = partial(fleet_history.record, fra.pk, {kind: MILLION}, now=START)
+    second = partial(fleet_history.record, fra.pk, {kind: 2 * MILLION}, now=START + HOUR)
+    if locked:
+        race.run(first, second)
+        expected = [(Use.AVAILABLE, 1, START, START + HOUR), (Use.AVAILABLE, 2, START + HOUR, None)]
+        assert spans() == expected
+    else:
+        with pytest.raises(IntegrityError):  # two open spans of one kind
+            race.run(first, second)
+    assert race.waited is locked
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -72,7 +72,7 @@ def test_every_notice_of_claims_names_its_team():
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "notify"
     ]
     assert len(calls) > 20
-    of_platform = {"credentials.py"}  # of a cluster, for platform admins
+    of_platform = {"credential_expiry.py"}  # of a cluster, for platform admins
     assert {call[0] for call in calls if "team_id" not in call[2]} == of_platform
 
 

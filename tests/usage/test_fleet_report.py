@@ -337,7 +337,6 @@ def test_page_of_many_claims_has_the_queries_of_one(client, root, claim, vision,
     [
         ("month=2026-13", "A month is written like 2026-11; “2026-13” was sent."),
         ("month=0001-01", "There are no costs in the year 1."),
-        ("since=2026-11-01", "A range needs both days."),
         (
             "since=2026-11-05&until=2026-11-01",
             "The range ends on 2026-11-01, before it begins on 2026-11-05.",
@@ -355,6 +354,20 @@ def test_bad_choice_is_a_sentence_and_the_current_month(client, root, claim, fra
     assert response.status_code == 422
     assert words in response.content.decode()
     assert "November 2026" in response.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "last"),
+    [
+        ("since=2026-11-12", "12 Nov 2026", "16 Nov 2026"),
+        ("until=2026-11-15", "1 Nov 2026", "15 Nov 2026"),
+        ("since=2026-11-17", "17 Nov 2026", "17 Nov 2026"),
+        ("range=7d", "10 Nov 2026", "16 Nov 2026"),
+    ],
+)
+def test_range_with_one_day_has_a_usual_other(client, root, query, first, last):
+    client.force_login(root)
+    assert f"whole fleet, {first} to {last}" in client.get(f"{URL}?{query}").content.decode()
 
 
 def test_api_has_the_parts_and_is_for_platform_admins(client, root, alice, claim, fra):
