@@ -10,7 +10,7 @@ idle, as on the team's page.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -144,17 +144,20 @@ class FleetReport:
     parts: FleetParts
     by_day: list[tuple[date, FleetParts]]
     rows: list[GroupRow]
+    row_count: int  # of all rows
     known_since: datetime | None
 
 
 type DayKind = tuple[date, UUID, str]  # day, cluster and product
 
 
-def fleet_report(period: Period, group_by: GroupBy, *, now: datetime) -> FleetReport:
-    """Return the report of the stored days of a period, in a fixed number of queries."""
+def fleet_report(period: Period, group_by: GroupBy, *, now: datetime, most: int | None = None) -> FleetReport:
+    """Return the report of the stored days, with at most so many rows; in a fixed number of queries."""
     period = period.until(min(stored_until() or period.first, utc_day(now)))
     held = _held(period)
-    by_key, before = _held_by(period, group_by), _held_by(period.previous, group_by)
+    keys = _first_keys(period, group_by, most) if most and group_by not in OF_KIND else None
+    by_key = _held_by(period, group_by, keys)
+    before = _held_by(period.previous, group_by, keys)
     by_day: dict[date, FleetParts] = {day: FleetParts() for day in period.days}
     for (day, _cluster, _product), parts in held.items():
         by_day[day].add(parts)
@@ -172,6 +175,7 @@ def fleet_report(period: Period, group_by: GroupBy, *, now: datetime) -> FleetRe
         parts,
         list(by_day.items()),
         _rows(by_key, before, group_by),
+        len(by_key) if keys is None else _sums(period, group_by.value).values("key").distinct().count(),
         FleetSpan.objects.aggregate(at=Min("started_at"))["at"],
     )
 
@@ -198,12 +202,24 @@ def _held(period: Period) -> dict[DayKind, HeldParts]:
     return parts
 
 
-def _held_by(period: Period, group_by: GroupBy) -> dict[str, HeldParts]:
-    """Return what claims held by key: the id of a team, person, profile or cluster, or a model; one query."""
+def _first_keys(period: Period, group_by: GroupBy, most: int) -> list[UUID]:
+    """Return the teams, people or profiles with the highest cost; one query."""
+    sums = _sums(period, group_by.value).values_list("key").annotate(money=Sum("amount"), time=Sum("held"))
+    return [key for key, _money, _time in sums.order_by("-money", "-time", "key")[:most]]
+
+
+def _held_by(period: Period, group_by: GroupBy, keys: Collection[UUID] | None = None) -> dict[str, HeldParts]:
+    """
+    Return what claims held by key: the id of a team, person, profile or cluster, or a model; one query. With
+    `keys`, only of these.
+    """
     dimension = Dimension.KIND if group_by in OF_KIND else Dimension(group_by.value)
     columns = {GroupBy.MODEL: ("product", "partition"), GroupBy.CLUSTER: ("cluster",)}.get(group_by, ("key",))
     parts: dict[str, HeldParts] = defaultdict(HeldParts)
-    for row in _sums(period, dimension).values_list(*columns, "currency").annotate(**TOTALS):
+    rows = _sums(period, dimension)
+    if keys is not None:
+        rows = rows.filter(key__in=keys)
+    for row in rows.values_list(*columns, "currency").annotate(**TOTALS):
         key = " ".join(map(str, row[: len(columns)])).strip()
         parts[key].add(_parts(*row[len(columns) :]))
     return parts

@@ -24,6 +24,7 @@ from usage.reports import Month
 from usage.services import require_admin
 
 LONGEST = timedelta(days=366)
+SHOWN = 100  # rows of the table; the CSV has all
 GROUPS = [(group.value, group.name.capitalize()) for group in GroupBy]
 SPANS = {"7d": 7, "30d": 30}
 
@@ -49,9 +50,11 @@ class ReportForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         since, until = self.cleaned_data.get("since"), self.cleaned_data.get("until")
-        if since or until:
-            since = since or until.replace(day=1)
-            until = until or max(since, utc_day(timezone.now()) - DAY)
+        if since is None and until is not None:
+            since = until.replace(day=1)
+        if until is None and since is not None:
+            until = max(since, utc_day(timezone.now()) - DAY)
+        if since is not None and until is not None:
             self.cleaned_data |= {"since": since, "until": until}
             if since > until:
                 self.add_error("until", f"The range ends on {until}, before it begins on {since}.")
@@ -83,7 +86,7 @@ def report(request: HttpRequest) -> HttpResponseBase:
     today = utc_day(now)
     form = ReportForm(request.GET)
     period, group_by = form.period(today), form.group_by
-    found = fleet_report(period, group_by, now=now)
+    found = fleet_report(period, group_by, now=now, most=None if wants_csv(request) else SHOWN)
     if wants_csv(request):
         name = f"report-{found.period.first}-{group_by}"
         return csv_response(name, CSV_HEADS, csv_rows(found, group_by))

@@ -147,6 +147,27 @@ def test_rows_add_up_to_what_was_allocated(claim, fra, vision, alice, group_by):
         assert {row.label for row in report.rows} == labels[group_by]
 
 
+@pytest.mark.parametrize("group_by", [GroupBy.TEAM, GroupBy.PERSON, GroupBy.PROFILE])
+def test_page_shows_the_rows_with_the_highest_cost(client, root, fra, monkeypatch, group_by):
+    price("2")
+    for number in range(5):
+        person, team = make_user(f"person-{number}"), make_team(f"team-{number}")
+        one = make_claim(team, by=person, cluster=fra, held=False, profile=make_profile(f"profile-{number}"))
+        hold(one, MIDNIGHT, MIDNIGHT + (number + 1) * HOUR)
+        hold(one, MIDNIGHT - 7 * DAY, MIDNIGHT - 7 * DAY + HOUR)
+    store_days(now=NOON)
+    whole, first = (fleet_report(WEEK, group_by, now=NOON, most=most) for most in (None, 2))
+    assert len(whole.rows) == whole.row_count == first.row_count == 5
+    assert first.rows == whole.rows[:2]
+    assert [row.cost.hours for row in first.rows] == [5, 4]
+    assert first.parts == whole.parts
+    monkeypatch.setattr("usage.fleet_views.SHOWN", 2)
+    client.force_login(root)
+    text = client.get(f"{URL}?range=7d&by={group_by}").content.decode()
+    assert "The 2 with the highest cost of 5." in text
+    assert len(client.get(f"{URL}?range=7d&by={group_by}&format=csv").getvalue().splitlines()) == 1 + 5 + 3
+
+
 def test_row_says_what_the_period_before_had(claim, fra):
     price("2")
     hold(claim, MIDNIGHT - 7 * DAY, MIDNIGHT - 7 * DAY + 4 * HOUR)
