@@ -24,7 +24,7 @@ PARTS = (
     ("free", "Unallocated", "unallocated"),
 )
 HEIGHT = 160  # px of the highest bar
-EVERY = 5  # days between two labels of the axis
+LABELS = 7  # of the axis, at most
 
 register = template.Library()
 
@@ -85,10 +85,10 @@ def day_bars(by_day: Sequence[tuple[date, FleetParts]]) -> SafeString:
     """Draw a stacked bar of GPU hours per day; the tooltip of each has its figures."""
     highest = max((parts.fleet.held for _day, parts in by_day), default=0) or 1
     width = 100 / max(len(by_day), 1)
-    bars, labels = [], []
+    bars, labels, every = [], [], -(-len(by_day) // LABELS)
     for index, (day, parts) in enumerate(by_day):
         left = index * width
-        if index % EVERY == 0:
+        if index % every == 0:
             label = '<text x="{}%" y="{}" text-anchor="{}">{}</text>'
             at, anchor = (left, "start") if left < 85 else (left + width, "end")
             labels.append(markup(label, f"{at:.2f}", HEIGHT + 16, anchor, date_text(day, "j M")))
