@@ -147,6 +147,7 @@ def test_buttons_cover_neither_the_note_nor_the_changes(people, width, height):
     approve = page.get_by_role("button", name=re.compile("^Approve"))
 
     def is_above(field, button) -> bool:
+        page.wait_for_load_state("networkidle")  # what arrives later moves the field between two measurements
         field.scroll_into_view_if_needed()
         field.focus()
         box, bar = field.bounding_box(), button.bounding_box()
