@@ -6,11 +6,11 @@ Claims that hold devices come first, by the time at which they expire; those tha
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import (
@@ -27,14 +27,18 @@ from django.db.models import (
     When,
     Window,
 )
+from django.urls import reverse
 
+from claims.access import reason_not_to_release
 from claims.catalogue.listing import CatalogueEntry, counted_catalogue
 from claims.inbox.comments import OPEN_QUESTION
 from claims.models import Allocation, Alternative, Claim, ClaimQuerySet
-from claims.states import FINAL, LIVE, ClaimState
+from claims.states import FINAL, LIVE, RUNNING, USABLE, ClaimState
 from core.prepared import PreparedObjects
 from dra.devices import model_name
-from teams.models import Team, User
+from portal.context import Shell
+from teams.access import user_of
+from teams.models import Role, Team, User
 from usage.rates import RateCard
 from usage.reports import UNREAD, ClaimCost, claim_cost
 from usage.samples import BUCKET, bucket_start
@@ -240,3 +244,46 @@ def _summaries(shown: list[Any], card: RateCard, *, now: datetime) -> MyClaims:
         for claim in shown
     ]
     return MyClaims(rows, shown[0].number if shown else 0, now)
+
+
+# The menu of each claim: the actions that the page of the claim offers in its state.
+
+
+class MenuAction(NamedTuple):
+    label: str
+    icon: str
+    url: str
+
+
+def claims_with_menus(shell: Shell, mine: MyClaims) -> list[tuple[OwnClaim, list[MenuAction]]]:
+    """Return the shown claims, each with the actions of the reader; no query."""
+    replaced = {row.claim.replaces_id for row in mine.rows if not row.claim.is_final}
+    return [(row, claim_actions(shell, row.claim, replaced)) for row in mine.shown]
+
+
+def claim_actions(shell: Shell, claim: Claim, replaced: Collection[UUID | None]) -> list[MenuAction]:
+    """Return what the reader may do; a claim that is being `replaced` cannot be extended."""
+    role = Role.OWNER if shell.is_admin else shell.roles.get(claim.team)
+    if reason_not_to_release(user_of(shell.request), claim, role):
+        return []
+    if claim.state == ClaimState.REQUESTED:
+        return [_action("Withdraw…", "arrow-back-up", "claims:withdraw", claim)]
+    if claim.state not in RUNNING:
+        return []
+    actions = []
+    if claim.state in USABLE:
+        manifest = reverse("claims:detail", args=[claim.pk])
+        actions.append(MenuAction("Get the manifest", "code", f"{manifest}#snippets"))
+    if claim.expires_at and claim.pk not in replaced:
+        actions.append(_action("Extend…", "calendar-plus", "claims:extend", claim))
+    if claim.expires_at and not claim.is_in_grace:
+        actions.append(_action("Shorten…", "clock-pause", "claims:shorten", claim))
+    return [
+        *actions,
+        _action("Transfer…", "user-check", "claims:transfer", claim),
+        _action("Release…", "player-eject", "claims:release", claim),
+    ]
+
+
+def _action(label: str, icon: str, name: str, claim: Claim) -> MenuAction:
+    return MenuAction(label, icon, reverse(name, args=[claim.pk]))

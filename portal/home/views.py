@@ -28,12 +28,12 @@ from inventory.freshness import OF_DEVICES
 from inventory.models import Freshness
 from portal.context import Counts, Shell, counts_statement
 from portal.home.admin import Platform, cluster_rows, last_day, waiting_requests
-from portal.home.menu import claims_with_menus
 from portal.home.needs import LONG_WAIT, expires_soon, needs
 from portal.home.parts import (
     SHOWN_AFTER_END,
     FreeProfiles,
     MyClaims,
+    claims_with_menus,
     free_profiles,
     my_claims,
     shown_claims,
