@@ -32,7 +32,7 @@ type Kind = tuple[str, str, FleetSpan.Use]  # driver, product, use
 
 def count_parts(cluster_id: UUID) -> dict[Kind, int]:
     """
-    Return how many millionths of GPUs a cluster has by driver, product and use, in four queries.
+    Return how many millionths of GPUs a cluster has by driver, product and use, in at most five queries.
 
     A GPU is out of service if one of its devices is and none is held. A device that an unmanaged claim holds
     counts as the fraction that it is of its GPU. The rest is available, held by claims of the portal or free.

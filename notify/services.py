@@ -50,6 +50,12 @@ def delete_notices_of_former_member(*, instance: Membership, **_: Any) -> None:
     notices.exclude(user__is_superuser=True).delete()
 
 
+def already_notified(keys: Collection[str]) -> set[tuple[str, UUID]]:
+    """Return (key, person) of the notices that exist; at most one query. It spares calls of `notify`."""
+    found = Notice.objects.filter(key__in=list(keys)).values_list("key", "user") if keys else ()
+    return set(found)
+
+
 def unread_notices(user: User) -> QuerySet[Notice]:
     return Notice.objects.filter(user=user, read_at=None)
 

@@ -107,7 +107,7 @@ def report(request: HttpRequest) -> HttpResponseBase:
 
 
 CSV_HEADS = (
-    *("row", "of", "first_day", "last_day", "currency", "hours", "hours_used", "hours_idle"),
+    *("group", "name", "first_day", "last_day", "currency", "hours", "hours_used", "hours_idle"),
     *(
         "hours_no_telemetry",
         "hours_without_rate",

@@ -16,8 +16,7 @@ from core.times import duration as in_words
 from core.times import utc_moment
 from inventory.models import DeviceUtilization
 from inventory.states import DeviceUse
-from notify.models import Notice
-from notify.services import notify
+from notify.services import already_notified, notify
 
 NOTICE_AFTER = timedelta(hours=2)
 
@@ -53,7 +52,7 @@ def remind_of_idle_claims(now: datetime) -> None:
     """Notify owners of idle claims, once per idle time."""
     idle = idle_claims(now)
     keys = {f"idle:{claim}:{since.isoformat()}": claim for claim, (since, _devices) in idle.items()}
-    notified = set(Notice.objects.filter(key__in=list(keys)).values_list("key", "user")) if keys else set()
+    notified = already_notified(keys)
     claims = Claim.objects.select_related("team", "requested_by").in_bulk(keys.values()) if keys else {}
     for key, pk in keys.items():
         claim = claims.get(pk)

@@ -8,8 +8,7 @@ from claims.models import Claim
 from claims.states import ClaimState
 from core.times import duration as in_words
 from core.times import utc_moment
-from notify.models import Notice
-from notify.services import notify
+from notify.services import already_notified, notify
 
 SOONEST, LATEST = timedelta(hours=1), timedelta(days=1)
 
@@ -28,7 +27,7 @@ def remind_of_pods(now: datetime) -> None:
         if claim.state_since <= now - remind_after(claim.duration)
         and (claim.expires_at is None or claim.expires_at > now)  # its end is told otherwise
     }
-    notified = set(Notice.objects.filter(key__in=list(due)).values_list("key", "user")) if due else set()
+    notified = already_notified(due)
     for key, claim in due.items():
         if (key, claim.requested_by_id) not in notified:
             _notify(claim, key, now)

@@ -421,7 +421,7 @@ def test_columns_of_the_csv_add_up_to_the_fleet(client, root, claim, fra):
     client.force_login(root)
     response = client.get(f"{URL}?format=csv&since=2026-11-16&until=2026-11-16")
     rows = list(csv.DictReader(response.getvalue().decode("utf-8-sig").splitlines()))
-    assert [row["of"] for row in rows] == ["Vision", "unmanaged claims", "out of service", "unallocated"]
+    assert [row["name"] for row in rows] == ["Vision", "unmanaged claims", "out of service", "unallocated"]
     assert sum(Decimal(row["hours"]) for row in rows) == 72
     assert sum(Decimal(row["amount"] or 0) for row in rows) == Decimal("144.00")
     assert (rows[0]["hours_used"], rows[0]["amount_idle"]) == ("2.50", "15.00")
