@@ -7,17 +7,20 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from core.errors import Invalid
 from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
-from notify.models import Notice
-from notify.services import mark_read
+from notify.models import Mail, Notice, NoticeKind
+from notify.preferences import ABOUT, REQUIRED, Preference, kinds_for, preferences_of, store_preferences
+from notify.services import mark_read, notices_of
 from teams.access import user_of
+from teams.models import User
 
 
 class NoticeOut(serializers.ModelSerializer[Notice]):
     class Meta:
         model = Notice
-        fields = ("id", "title", "body", "url", "important", "created_at", "read_at")
+        fields = ("id", "kind", "title", "body", "url", "important", "created_at", "read_at")
 
 
 class NoticesReadIn(Input):
@@ -30,6 +33,21 @@ class NoticesReadOut(serializers.Serializer[Notice]):
     read = serializers.IntegerField(help_text="How many of them were unread")
 
 
+class NoticePreferenceOut(serializers.Serializer[Preference]):
+    kind = serializers.ChoiceField(choices=NoticeKind.choices)
+    title = serializers.CharField()
+    about = serializers.CharField()
+    in_portal = serializers.BooleanField()
+    mail = serializers.ChoiceField(choices=Mail.choices)
+    required_because = serializers.CharField(help_text='Why it cannot be changed; "" if it can.')
+
+
+class NoticePreferenceIn(Input):
+    kind = serializers.ChoiceField(choices=NoticeKind.choices)
+    in_portal = serializers.BooleanField()
+    mail = serializers.ChoiceField(choices=Mail.choices)
+
+
 class NoticeViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[Notice]):
     """Notices of the user, newest first."""
 
@@ -38,7 +56,7 @@ class NoticeViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericVie
     pagination_class = type("Newest", (Cursor,), {"ordering": ("-created_at", "-id")})
 
     def get_queryset(self) -> QuerySet[Notice]:
-        return Notice.objects.filter(user=user_of(self.request))
+        return notices_of(user_of(self.request))
 
     @extend_schema(request=NoticesReadIn, responses=NoticesReadOut)
     @action(detail=False, methods=["post"])
@@ -47,3 +65,38 @@ class NoticeViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericVie
         body = NoticesReadIn(data=request.data)
         body.is_valid(raise_exception=True)
         return Response({"read": mark_read(by=user_of(request), ids=body.validated_data["ids"])})
+
+    @extend_schema(responses=NoticePreferenceOut(many=True))
+    @action(detail=False, pagination_class=None)
+    def preferences(self, request: Request) -> Response:
+        """Which notices you want, by kind: behind the bell and by mail."""
+        return Response(_preferences(user_of(request)))
+
+    @extend_schema(request=NoticePreferenceIn, responses=NoticePreferenceOut(many=True))
+    @preferences.mapping.post
+    def choose(self, request: Request) -> Response:
+        """Choose the channels of one kind of notice. 422 for a kind that cannot be changed."""
+        body = NoticePreferenceIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        by, kind = user_of(request), NoticeKind(body.validated_data["kind"])
+        if kind in REQUIRED:
+            raise Invalid(f"{kind.label}: {REQUIRED[kind]}", field="kind")
+        if kind not in kinds_for(by):
+            raise Invalid(f"{kind.label}: only platform admins get these notices.", field="kind")
+        wanted = Preference(body.validated_data["in_portal"], Mail(body.validated_data["mail"]))
+        store_preferences(by=by, preferences={kind: wanted})
+        return Response(_preferences(by))
+
+
+def _preferences(user: User) -> list[dict[str, object]]:
+    return [
+        {
+            **{"kind": kind, "title": kind.label, "about": ABOUT[kind]},
+            **{
+                "in_portal": wanted.in_portal,
+                "mail": wanted.mail,
+                "required_because": REQUIRED.get(kind, ""),
+            },
+        }
+        for kind, wanted in preferences_of(user).items()
+    ]

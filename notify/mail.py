@@ -6,12 +6,10 @@ from datetime import timedelta
 import structlog
 from django.conf import settings
 from django.core.mail import EmailMessage
-from django.db.models import Q
 from django.utils import timezone
 
 from core.times import local_text
 from notify.models import Notice
-from teams.models import User
 from teams.zones import zone_for
 
 BATCH = 100
@@ -26,12 +24,6 @@ REFUSED = (
 log = structlog.get_logger(__name__)
 
 
-def wanted_by_mail() -> Q:
-    """Return the condition on notices that their readers want by mail."""
-    everything, important = Q(user__mail=User.Mail.ALL), Q(user__mail=User.Mail.IMPORTANT, important=True)
-    return (everything | important) & ~Q(user__email="") & Q(user__is_active=True)
-
-
 def send_unsent() -> None:
     """
     Send each unsent notice once, oldest first, up to `BATCH`.
@@ -42,7 +34,8 @@ def send_unsent() -> None:
     """
     if not settings.MAIL_URL:
         return
-    unsent = Notice.objects.filter(wanted_by_mail(), mailed_at=None, created_at__gt=timezone.now() - MAX_AGE)
+    unsent = Notice.objects.filter(by_mail=True, mailed_at=None, created_at__gt=timezone.now() - MAX_AGE)
+    unsent = unsent.filter(user__is_active=True).exclude(user__email="")
     for notice in unsent.select_related("user").order_by("created_at")[:BATCH]:
         unclaimed = Notice.objects.filter(pk=notice.pk, mailed_at=None)
         if not unclaimed.update(mailed_at=timezone.now()):
@@ -87,7 +80,7 @@ def message(notice: Notice) -> EmailMessage:
     link = f"{base}{notice.url}" if notice.url and base else ""
     with timezone.override(zone_for(notice.user)):
         title, body = local_text(notice.title), local_text(notice.body)
-    footer = f"Mail settings: {base}/me/" if base else "Dragoman"
+    footer = f"Notice settings: {base}/me/#notices" if base else "Dragoman"
     return EmailMessage(
         subject=" ".join(title.split()),
         body="\n\n".join(part for part in (title, body, link, "—", footer) if part),

@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from core.transactions import after_commit
 from notify import tasks
-from notify.models import Notice
+from notify.models import Notice, NoticeKind
+from notify.preferences import channels
 from teams.access import readers_among
 from teams.models import Membership, User
 
@@ -19,6 +20,7 @@ from teams.models import Membership, User
 def notify(
     people: Iterable[User],
     *,
+    kind: NoticeKind,
     key: str,
     title: str,
     team_id: UUID | None = None,
@@ -27,7 +29,7 @@ def notify(
     important: bool = False,
 ) -> None:
     """
-    Add a notice for each active person, once per `key`; it is mailed to those who want that.
+    Add a notice for each active person, once per `key`, in the channels that the person chose for `kind`.
 
     A notice about something of a team is only for those who may see the team: a claim stays with it when its
     owner leaves.
@@ -37,9 +39,19 @@ def notify(
     active = list({person.pk: person for person in people if person.is_active}.values())
     readers = readers_among(active, team_id) if team_id else active
     text: dict[str, Any] = {"title": title[:200], "body": body, "url": url, "important": important}
-    rows = [Notice(user=person, key=key, team_id=team_id, **text) for person in readers]
+    wanted = channels(readers, kind)
+    rows = [
+        Notice(
+            **{"user": person, "team_id": team_id, "kind": kind, "key": key},
+            in_portal=wanted[person.pk].in_portal,
+            by_mail=wanted[person.pk].wants_mail(important=important),
+            **text,
+        )
+        for person in readers
+    ]
     if rows:
         Notice.objects.bulk_create(rows, ignore_conflicts=True)
+    if any(row.by_mail for row in rows):
         after_commit(tasks.mail_notices)
 
 
@@ -56,8 +68,13 @@ def already_notified(keys: Collection[str]) -> set[tuple[str, UUID]]:
     return set(found)
 
 
+def notices_of(user: User) -> QuerySet[Notice]:
+    """Return the user's notices behind the bell."""
+    return Notice.objects.filter(user=user, in_portal=True)
+
+
 def unread_notices(user: User) -> QuerySet[Notice]:
-    return Notice.objects.filter(user=user, read_at=None)
+    return notices_of(user).filter(read_at=None)
 
 
 def unread_count(user: User) -> int:

@@ -9,5 +9,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("me/notices/", views.notice_list, name="list"),
     path("me/notices/bell/", views.bell, name="bell"),
     path("me/notices/read/", views.read, name="read"),
+    path("me/notices/preferences/", views.preferences, name="preferences"),
     path("me/notices/<uuid:notice_id>/", views.open_notice, name="notice"),
 ]

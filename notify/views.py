@@ -16,8 +16,10 @@ from django_filters import ChoiceFilter, FilterSet
 from core.listing import Column, Listing
 from core.text import counted
 from core.times import local_text
-from notify.models import Notice
-from notify.services import mark_read, unread_count
+from notify.forms import PreferencesForm
+from notify.models import Notice, NoticeKind
+from notify.preferences import preferences_of, store_preferences
+from notify.services import mark_read, notices_of, unread_count
 from teams.access import user_of
 
 UNREAD, IMPORTANT = "unread", "important"
@@ -30,6 +32,7 @@ class NoticeFilter(FilterSet):
         method="by_kind",
         empty_label="All",
     )
+    kind = ChoiceFilter(label="NoticeKind", choices=NoticeKind, empty_label="All kinds")
 
     class Meta:
         model = Notice
@@ -37,12 +40,15 @@ class NoticeFilter(FilterSet):
         form = forms.Form
 
     def by_kind(self, notices: QuerySet[Notice], name: str, value: str) -> QuerySet[Notice]:
-        return notices.filter(read_at=None) if value == UNREAD else notices.filter(important=True)
+        return (
+            notices.filter(read_at=None) if value == UNREAD else notices.filter(important=True, read_at=None)
+        )
 
 
 COLUMNS: list[Column[Notice]] = [
     Column("title", "Notice", lambda notice: local_text(notice.title), fixed=True),
     Column("created", "When", lambda notice: notice.created_at.isoformat(), sort="created_at"),
+    Column("kind", "NoticeKind", lambda notice: notice.get_kind_display(), shown=False),
     Column("body", "Text", lambda notice: local_text(notice.body), shown=False),
     Column("read", "Read", lambda notice: notice.read_at and notice.read_at.isoformat()),
 ]
@@ -53,7 +59,7 @@ def notice_list(request: HttpRequest) -> HttpResponseBase:
     """List the reader's notices, newest first."""
     listing = Listing(
         request,
-        Notice.objects.filter(user=user_of(request)),
+        notices_of(user_of(request)),
         columns=COLUMNS,
         title="Notices",
         filters=NoticeFilter,
@@ -97,6 +103,18 @@ def read(request: HttpRequest) -> HttpResponse:
     count = mark_read(by=user_of(request), ids=chosen.cleaned_data["id"])
     messages.success(request, f"{counted(count, 'notice')} marked as read.")
     return redirect("notify:list")
+
+
+@require_POST
+def preferences(request: HttpRequest) -> HttpResponse:
+    """Store the channels that the reader chose on the account page for each kind of notice."""
+    person = user_of(request)
+    form = PreferencesForm(preferences_of(person), request.POST)
+    if not form.is_valid():
+        return HttpResponse("Mail is one of: all, important, none.", status=422)
+    store_preferences(by=person, preferences=form.preferences())
+    messages.success(request, "Notices saved.")
+    return redirect(f"{reverse('teams:profile')}#notices")
 
 
 class IdsForm(forms.Form):

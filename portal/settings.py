@@ -241,6 +241,7 @@ SPECTACULAR_SETTINGS = {
         "Sharing": "claims.catalogue.sharing.Sharing",
         "Actor": "claims.claim_page.api.ACTORS",
         "PendingKind": "claims.inbox.api.KIND_CHOICES",
+        "NoticeKind": "notify.models.NoticeKind",
         "DiagnosisActor": "claims.claim_page.api.DIAGNOSIS_ACTORS",
     },
 }

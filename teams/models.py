@@ -39,18 +39,12 @@ class User(AbstractUser):
         LIGHT = "light", "Light"
         DARK = "dark", "Dark"
 
-    class Mail(models.TextChoices):
-        ALL = "all", "Every notice"
-        IMPORTANT = "important", "Only what needs my action"
-        NONE = "none", "Nothing"
-
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     theme = models.CharField(max_length=6, choices=Theme, default=Theme.SYSTEM)
     timezone = models.CharField(max_length=64, blank=True, default="")
     seen_timezone = models.CharField(
         max_length=64, blank=True, default="", editable=False
     )  # reported by the browser
-    mail = models.CharField(max_length=9, choices=Mail, default=Mail.IMPORTANT)
     hides_setup = models.BooleanField(default=False, editable=False)  # on Home, of a platform admin
 
     # The roles by team, if they were read with the session: once in a request.

@@ -37,12 +37,11 @@ class AccountForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic whi
 
     class Meta:
         model = User
-        fields = ("first_name", "last_name", "email", "mail", "timezone", "theme")
+        fields = ("first_name", "last_name", "email", "timezone", "theme")
         labels = {
             "first_name": "First name",
             "last_name": "Last name",
             "theme": "Theme",
-            "mail": "Email me",
         }
 
 

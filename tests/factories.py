@@ -39,12 +39,19 @@ from dra.manifests import spec_hash, with_count
 from dra.quota import charge
 from dra.quota import devices as devices_of
 from inventory.models import Cluster
+from notify.models import Mail, NoticeKind
+from notify.preferences import Preference, store_preferences
 from teams.models import ApiToken, Membership, Role, Team, User
 from teams.tokens import create_token
 from tests.lives import Life, admin_for
 
 GPU_CLASS = "gpu.nvidia.com"
 _numbers = itertools.count(1)
+
+
+def want_all_mail(person: User) -> None:
+    """Let the person get every notice by mail too."""
+    store_preferences(by=person, preferences=dict.fromkeys(NoticeKind, Preference(mail=Mail.ALL)))
 
 
 def make_token(by: User, title: str = "Notebook", **fields: Any) -> tuple[ApiToken, str]:

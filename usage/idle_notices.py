@@ -16,6 +16,7 @@ from core.times import duration as in_words
 from core.times import utc_moment
 from inventory.models import DeviceUtilization
 from inventory.states import DeviceUse
+from notify.models import NoticeKind
 from notify.services import already_notified, notify
 
 NOTICE_AFTER = timedelta(hours=2)
@@ -65,6 +66,7 @@ def _notify(claim: Claim, key: str, since: datetime, devices: int, now: datetime
     until = f" until the claim ends on {utc_moment(claim.expires_at)}" if claim.expires_at else ""
     notify(
         [claim.requested_by],
+        kind=NoticeKind.UNUSED,
         key=key,
         team_id=claim.team_id,
         title=f"{claim} has been idle for {in_words(now - since)}",

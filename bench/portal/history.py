@@ -19,7 +19,7 @@ from core.models import uuid7
 from dra.manifests import spec_hash, with_count
 from dra.objects import Manifest
 from inventory.models import Cluster, Device
-from notify.models import Notice
+from notify.models import Notice, NoticeKind
 from teams.models import Membership, Role, Team, User
 
 S = ClaimState
@@ -211,6 +211,7 @@ class _Writer:
         created_at = self.now - number * DAY / 4
         return Notice(
             user=person,
+            kind=NoticeKind.END,
             key=f"bench {number}",
             title="A claim ends in a day",
             body="Then the portal deletes it.",

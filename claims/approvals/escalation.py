@@ -20,6 +20,7 @@ from claims.approvals.rules import Rules
 from claims.models import Approval, Claim
 from claims.states import ClaimState
 from core.times import duration
+from notify.models import NoticeKind
 from notify.services import notify
 from teams.models import User
 
@@ -63,6 +64,7 @@ def _notify_admins(claim: Claim, admins: Iterable[User], *, waited: str) -> None
     """Notify platform admins that the leads have not decided in time."""
     notify(
         admins,
+        kind=NoticeKind.DECIDE,
         key=f"escalated:{claim.pk}",
         team_id=claim.team_id,
         title=f"{claim} of {claim.team} has waited for a decision for {waited}",

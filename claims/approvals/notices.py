@@ -21,6 +21,7 @@ from claims.models import Claim, Comment, Delegation, QuotaRequest
 from claims.plans.changes import claim_size
 from claims.states import ClaimState
 from core.times import utc_moment
+from notify.models import NoticeKind
 from notify.services import notify
 from teams.models import User
 
@@ -45,6 +46,7 @@ def notify_deciders(
         body.append(f"{person_label(first_approval.by)} gave the first approval.")
     notify(
         deciders_on(claim, effective_rule, leads),
+        kind=NoticeKind.DECIDE,
         key=f"ask:{claim.pk}:{stage}:{claim.state_since.timestamp():.0f}:{claim.spec_hash[:8]}",
         team_id=claim.team_id,
         title=f"{claim} waits for your decision",
@@ -77,6 +79,7 @@ def notify_decision(claim: Claim, *, changes: Iterable[str] = (), note: str = ""
         body = [f"Approved by {decider}.", claim.decision_note]
     notify(
         [claim.requested_by],
+        kind=NoticeKind.DECISION,
         key=f"decided:{claim.pk}:{claim.version}",
         team_id=claim.team_id,
         title=title,
@@ -90,6 +93,7 @@ def notify_change(claim: Claim, by: User, changes: Iterable[str]) -> None:
     """Notify the requester that the request was changed and needs another approval."""
     notify(
         [claim.requested_by],
+        kind=NoticeKind.DECISION,
         key=f"changed:{claim.pk}:{claim.spec_hash[:8]}:{int(claim.duration.total_seconds())}",
         team_id=claim.team_id,
         title=f"{claim} was changed and still waits for approval",
@@ -109,6 +113,7 @@ def notify_comment(comment: Comment, people: Iterable[User]) -> None:
     )
     notify(
         (person for person in people if person.pk != comment.by_id),
+        kind=NoticeKind.COMMENT,
         key=f"comment:{comment.pk}",
         team_id=subject.team_id,
         title=(
@@ -127,6 +132,7 @@ def notify_delegate(delegation: Delegation) -> None:
     start, end = utc_moment(delegation.starts_at), utc_moment(delegation.ends_at)
     notify(
         [delegation.to],
+        kind=NoticeKind.DECIDE,
         key=f"delegated:{delegation.pk}",
         team_id=delegation.team_id,
         title=f"You are the delegate of {delegation.lead.label} in {delegation.team}",

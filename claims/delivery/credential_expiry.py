@@ -9,6 +9,7 @@ from django.urls import reverse
 from cluster.checkup import RENEWAL
 from core.times import utc_moment
 from inventory.models import Cluster
+from notify.models import NoticeKind
 from notify.services import notify
 from teams.models import User
 
@@ -25,6 +26,7 @@ def warn_of_expiry(now: datetime) -> None:
             title = f"The credentials of {cluster.name} have expired"
         notify(
             User.objects.filter(is_superuser=True),
+            kind=NoticeKind.PLATFORM,
             key=f"credentials-{cluster.pk}-{expires_at:%Y-%m-%dT%H:%M}-{expires_at <= now}",
             title=title,
             body="Without new ones its devices and claims are shown as of then, and no request reaches it.",

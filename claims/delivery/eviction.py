@@ -21,6 +21,7 @@ from claims.states import ClaimState
 from core.times import duration, utc_moment
 from inventory.models import Pod
 from inventory.states import EndPolicy
+from notify.models import NoticeKind
 from notify.services import notify
 from teams.access import people_in
 from teams.models import Role, User
@@ -134,7 +135,8 @@ def claims_to_evict() -> list[UUID]:
 def notify_team(claim: Claim, *, key: str, title: str, body: str, url: str) -> None:
     """Notify the owner and the leads of the team."""
     people = [claim.requested_by, *people_in(claim.team, at_least=Role.LEAD)]
-    notify(people, key=key, team_id=claim.team_id, title=title, body=body, url=url, important=True)
+    text = {"title": title, "body": body, "url": url}
+    notify(people, kind=NoticeKind.PODS, key=key, team_id=claim.team_id, important=True, **text)
 
 
 def pods_after_end(policy: EndPolicy) -> str:

@@ -21,7 +21,7 @@ from core.text import counted
 from core.times import duration as in_words
 from core.times import utc_moment
 from inventory.states import EndPolicy
-from notify.models import Notice
+from notify.models import Notice, NoticeKind
 from notify.services import notify
 from teams.access import people_in
 from teams.models import Role
@@ -79,6 +79,7 @@ def _expire(claim: Claim, now: datetime) -> bool:
         return False
     notify(
         [claim.requested_by],
+        kind=NoticeKind.DECISION,
         key=f"expired:{claim.pk}",
         team_id=claim.team_id,
         title=f"{claim} expired undecided",
@@ -106,6 +107,7 @@ def _release(claim: Claim) -> bool:
         body = "No pod uses it; its devices are free again."
     notify(
         people,
+        kind=NoticeKind.END,
         key=f"ended:{claim.pk}:{end.isoformat()}",
         team_id=claim.team_id,
         title=f"The time of {claim} is over",
@@ -208,6 +210,7 @@ def _notify_end(claim: Claim, key: str, pods: list[str]) -> None:
     sentences.append(reason_not_to_extend(claim) or _how_to_extend(claim))
     notify(
         [claim.requested_by],
+        kind=NoticeKind.END,
         key=key,
         team_id=claim.team_id,
         title=f"{claim} ends on {utc_moment(end)}",
@@ -241,6 +244,7 @@ def _notify_undecided(claim: Claim, key: str) -> None:
     deciders = authority.deciders_on(claim)
     notify(
         [claim.requested_by],
+        kind=NoticeKind.DECISION,
         key=key,
         team_id=claim.team_id,
         title=f"{claim} expires on {utc_moment(end)} if nobody decides",
@@ -250,6 +254,7 @@ def _notify_undecided(claim: Claim, key: str) -> None:
     )
     notify(
         deciders,
+        kind=NoticeKind.DECIDE,
         key=key,
         team_id=claim.team_id,
         title=f"{claim} expires on {utc_moment(end)} if nobody decides",

@@ -28,6 +28,7 @@ from core.times import duration as in_words
 from core.times import moment, require_date, utc_moment
 from core.transactions import after_commit, lock_row
 from inventory.states import EndPolicy
+from notify.models import NoticeKind
 from notify.services import notify
 from teams.access import people_in, require_role
 from teams.models import Role, Team, User
@@ -266,6 +267,7 @@ def _notify_approvers(extension: Extension) -> None:
     message = f"Until {until}; it ends on {end} if nobody decides before."
     notify(
         extension_approvers(claim, requested_by=extension.requested_by),
+        kind=NoticeKind.DECIDE,
         key=f"extension:{extension.pk}:asked",
         team_id=claim.team_id,
         title=f"{extension.requested_by.label} requests an extension of {claim}",
@@ -285,6 +287,7 @@ def _notify_requester(extension: Extension, by: User) -> None:
     people = [person for person in (extension.requested_by, claim.requested_by) if person != by]
     notify(
         people,
+        kind=NoticeKind.DECISION,
         key=f"extension:{extension.pk}:answer",
         team_id=claim.team_id,
         title=f"{claim} is extended" if granted else f"{claim} is not extended",
@@ -315,6 +318,7 @@ def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
     if claim.requested_by != by:
         notify(
             [claim.requested_by],
+            kind=NoticeKind.CHANGE,
             key=f"shortened:{claim.pk}:{until.isoformat()}",
             team_id=claim.team_id,
             title=f"{claim} ends earlier",
@@ -380,6 +384,7 @@ def _notify_transfer(claim: Claim, by: User, old: User, to: User) -> None:
     line = claim.history.order_by("-at", "-pk").values_list("pk", flat=True).first()
     notify(
         [person for person in (to,) if person != by],
+        kind=NoticeKind.CHANGE,
         key=f"handed-over:{line}",
         team_id=claim.team_id,
         title=f"{claim} is yours now",
@@ -388,6 +393,7 @@ def _notify_transfer(claim: Claim, by: User, old: User, to: User) -> None:
     )
     notify(
         [person for person in (old,) if person != by],
+        kind=NoticeKind.CHANGE,
         key=f"handed-over:{line}",
         team_id=claim.team_id,
         title=f"{claim} is {to.label}'s now",

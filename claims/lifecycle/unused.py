@@ -8,6 +8,7 @@ from claims.models import Claim
 from claims.states import ClaimState
 from core.times import duration as in_words
 from core.times import utc_moment
+from notify.models import NoticeKind
 from notify.services import already_notified, notify
 
 SOONEST, LATEST = timedelta(hours=1), timedelta(days=1)
@@ -37,6 +38,7 @@ def _notify(claim: Claim, key: str, now: datetime) -> None:
     until = f" until {utc_moment(claim.expires_at)}" if claim.expires_at else ""
     notify(
         [claim.requested_by],
+        kind=NoticeKind.UNUSED,
         key=key,
         team_id=claim.team_id,
         title=f"{claim} has been waiting for a pod for {in_words(now - claim.state_since)}",

@@ -21,6 +21,7 @@ from core.inputs import valid_ids
 from core.times import utc_moment
 from dra.manifests import spec_hash
 from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
+from notify.models import NoticeKind
 from notify.services import notify
 from teams.models import User
 
@@ -72,6 +73,7 @@ def notify_drift(claim: Claim, drift: Drift) -> None:
     people = {claim.requested_by, *User.objects.filter(is_superuser=True, is_active=True)}
     notify(
         people,
+        kind=NoticeKind.CHANGE,
         key=f"drift:{claim.pk}:{drift.code}:{drift.about}",
         team_id=claim.team_id,
         title=TITLES[drift.code] % {"claim": claim},
@@ -137,6 +139,7 @@ def notify_deleted_pods(cluster_id: UUID, deleted: Iterable[Disruption]) -> None
                 continue
             notify(
                 [claim.requested_by],
+                kind=NoticeKind.CHANGE,
                 team_id=claim.team_id,
                 key=f"pod-deleted:{claim.pk}:{pod.uid}",
                 title=f"The pod {pod.pod} of {claim} was deleted, and no pod replaces it",
@@ -165,6 +168,7 @@ def _notify_disruption(claim: Claim, disruption: Disruption, why: str) -> None:
     then = "Start it again, unless a Job or Deployment does. The claim stays."
     notify(
         [claim.requested_by],
+        kind=NoticeKind.PODS,
         team_id=claim.team_id,
         key=f"disrupted:{claim.pk}:{disruption.uid}",
         title=f"Kubernetes stopped the pod {disruption.pod} of {claim}",

@@ -15,6 +15,7 @@ from claims.models import Quota, QuotaIncrease, QuotaRequest, RequestStatus
 from claims.quotas.quota_usage import QuotaUsage, device_capacity, quota_label, quota_usage
 from core.prepared import Prepared
 from core.times import moment, utc_moment
+from notify.models import NoticeKind
 from notify.services import notify
 from teams.access import people_in
 from teams.models import Role, Team, User
@@ -125,6 +126,7 @@ def end_overdue(now: datetime) -> None:
 def _notify_expired(quota_request: QuotaRequest) -> None:
     notify(
         [quota_request.requested_by],
+        kind=NoticeKind.DECISION,
         key=f"quota-request-decided-{quota_request.pk}",
         team_id=quota_request.team_id,
         title=f"Quota request of {quota_request.team} expired",
@@ -143,6 +145,7 @@ def notify_ends(now: datetime) -> None:
         quota = increase.quota
         notify(
             _people(increase),
+            kind=NoticeKind.QUOTA,
             key=f"quota-raise-{'ended' if over else 'ends'}-{increase.pk}",
             team_id=increase.quota.team_id,
             title=_title(increase, over=over),

@@ -14,6 +14,7 @@ from cluster.protocol import RESOURCE_QUOTA, Gateway, Refused, Unreachable
 from core.errors import PortalError
 from inventory.clusters import gateway_for
 from inventory.models import Cluster
+from notify.models import NoticeKind
 from notify.services import notify
 from teams.models import User
 
@@ -98,6 +99,7 @@ def ensure_and_notify(team_namespace: TeamNamespace, gateway: Gateway) -> Writte
     if row.drift and row.repaired_at and row.repaired_at == row.written_at:
         notify(
             User.objects.filter(is_superuser=True, is_active=True),
+            kind=NoticeKind.PLATFORM,
             key=f"quota-drift-{row.pk}-{row.repaired_at:%Y-%m-%d}",
             team_id=team_namespace.team_id,
             title=(

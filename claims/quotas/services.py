@@ -16,6 +16,7 @@ from core.errors import Conflict, Forbidden, Invalid
 from core.times import moment, require_date, utc_moment
 from core.transactions import lock_row
 from dra.quota import no_class_reason
+from notify.models import NoticeKind
 from notify.services import notify
 from teams.access import require_admin, require_role
 from teams.models import Role, Team, User, record_change
@@ -326,6 +327,7 @@ def _notify_admins(quota_request: QuotaRequest) -> None:
     admins = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=quota_request.requested_by_id)
     notify(
         admins,
+        kind=NoticeKind.DECIDE,
         key=f"quota-request-{quota_request.pk}",
         team_id=quota_request.team_id,
         title=(
@@ -346,6 +348,7 @@ def _notify_requester(quota_request: QuotaRequest) -> None:
         title = f"{quota_request.team} may have {quota_request.devices} × {words} {until}"
     notify(
         [quota_request.requested_by],
+        kind=NoticeKind.DECISION,
         key=f"quota-request-decided-{quota_request.pk}",
         team_id=quota_request.team_id,
         title=title,

@@ -18,6 +18,7 @@ from core.transactions import after_commit
 from dra import quota
 from dra.manifests import spec_hash
 from inventory.models import ResourceClaim
+from notify.models import NoticeKind
 from notify.services import notify
 from teams.access import role_in
 from teams.models import Role, Team, User
@@ -206,6 +207,7 @@ def _notify_owner(claim: Claim, by: User) -> None:
         return
     notify(
         [claim.requested_by],
+        kind=NoticeKind.CHANGE,
         key=f"adopted:{claim.pk}",
         team_id=claim.team_id,
         title=f"{claim.name} is now your claim",

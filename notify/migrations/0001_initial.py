@@ -19,11 +19,14 @@ class Migration(migrations.Migration):
             name='Notice',
             fields=[
                 ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('kind', models.CharField(choices=[('decide', 'Requests to decide'), ('decision', 'Decisions on my requests'), ('comment', 'Questions and comments'), ('end', 'End of my claims'), ('unused', 'Unused and idle claims'), ('pods', 'Pods that lose their devices'), ('change', 'Changes by others'), ('quota', 'Quota of my teams'), ('platform', 'Clusters')], max_length=8)),
                 ('key', models.CharField(max_length=200)),
                 ('title', models.CharField(max_length=200)),
                 ('body', models.TextField(blank=True, default='')),
                 ('url', models.CharField(blank=True, default='', max_length=400)),
                 ('important', models.BooleanField(default=False)),
+                ('in_portal', models.BooleanField(default=True)),
+                ('by_mail', models.BooleanField(default=False)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('read_at', models.DateTimeField(null=True)),
                 ('mailed_at', models.DateTimeField(null=True)),
@@ -44,14 +47,27 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='notice',
-            index=models.Index(condition=models.Q(('read_at', None)), fields=['user'], name='notice_unread'),
+            index=models.Index(condition=models.Q(('in_portal', True), ('read_at', None)), fields=['user'], name='notice_unread'),
         ),
         migrations.AddIndex(
             model_name='notice',
-            index=models.Index(condition=models.Q(('mailed_at', None)), fields=['created_at'], name='notice_unmailed'),
+            index=models.Index(condition=models.Q(('by_mail', True), ('mailed_at', None)), fields=['created_at'], name='notice_unmailed'),
         ),
         migrations.AddConstraint(
             model_name='notice',
             constraint=models.UniqueConstraint(fields=('user', 'key'), name='notice_once'),
+        ),
+        migrations.CreateModel(
+            name='NoticePreference',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('kind', models.CharField(choices=[('decide', 'Requests to decide'), ('decision', 'Decisions on my requests'), ('comment', 'Questions and comments'), ('end', 'End of my claims'), ('unused', 'Unused and idle claims'), ('pods', 'Pods that lose their devices'), ('change', 'Changes by others'), ('quota', 'Quota of my teams'), ('platform', 'Clusters')], max_length=8)),
+                ('in_portal', models.BooleanField()),
+                ('mail', models.CharField(choices=[('all', 'All'), ('important', 'Needs my action'), ('none', 'Off')], max_length=9)),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('user', 'kind'), name='notice_preference_once'), models.CheckConstraint(condition=models.Q(('kind__in', ['decide', 'decision', 'comment', 'end', 'unused', 'pods', 'change', 'quota', 'platform'])), name='notice_kind_known'), models.CheckConstraint(condition=models.Q(('mail__in', ['all', 'important', 'none'])), name='notice_mail_known')],
+            },
         ),
     ]

@@ -35,7 +35,6 @@ class Migration(migrations.Migration):
                 ('theme', models.CharField(choices=[('system', 'Same as system'), ('light', 'Light'), ('dark', 'Dark')], default='system', max_length=6)),
                 ('timezone', models.CharField(blank=True, default='', max_length=64)),
                 ('seen_timezone', models.CharField(blank=True, default='', editable=False, max_length=64)),
-                ('mail', models.CharField(choices=[('all', 'Every notice'), ('important', 'Only what needs my action'), ('none', 'Nothing')], default='important', max_length=9)),
                 ('hides_setup', models.BooleanField(default=False, editable=False)),
                 ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
                 ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),

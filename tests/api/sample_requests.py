@@ -114,6 +114,7 @@ WRITES = {
     "POST /api/v1/extensions/{id}/deny/": Wish("lead", DENIED),
     "POST /api/v1/extensions/{id}/withdraw/": Wish("engineer"),
     "POST /api/v1/match/": Wish("engineer", WISHED),
+    "POST /api/v1/notices/preferences/": Wish("engineer", {"kind": "end", "in_portal": True, "mail": "all"}),
     "POST /api/v1/notices/read/": Wish("engineer", {"ids": None}),
     "POST /api/v1/profiles/": Wish("admin", lambda _new: {**profile(""), **NEW_PROFILE}),
     "PUT /api/v1/profiles/{slug}/": Wish("admin", profile),

@@ -11,6 +11,7 @@ from claims.models import Claim, Delegation
 from claims.states import ClaimState
 from inventory.freshness import OF_DEVICES
 from inventory.models import Freshness
+from notify.models import NoticeKind
 from notify.services import notify, unread_count
 from portal.context import Counts, NavItem, counts_for, current_url
 from teams.models import User
@@ -77,7 +78,7 @@ def test_counts_of_the_frame_are_those_of_their_subjects(request, vision, alice,
     Delegation.objects.create(
         team=nlp, lead=lena, to=mira, starts_at=timezone.now() - HOUR, ends_at=timezone.now() + HOUR
     )
-    notify([alice, root, lena, lena, mira], key="k", title="sam2 ends today")
+    notify([alice, root, lena, lena, mira], kind=NoticeKind.CHANGE, key="k", title="sam2 ends today")
     user = User.objects.get(username=person)
     live = Claim.objects.live() if user.is_superuser else Claim.objects.live().filter(requested_by=user)
     assert counts_for(user) == Counts(live.count(), backlog(user), unread_count(user))

@@ -155,6 +155,7 @@ POST_ONLY = {
     "claims:profile_match",
     "claims:profile_restore",
     "claims:comment",
+    "notify:preferences",
     "notify:read",
     "setup:cluster_telemetry",
     "setup:cluster_resume",

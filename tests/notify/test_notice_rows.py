@@ -10,9 +10,10 @@ from django.db import transaction
 
 from notify import mail as mails
 from notify import tasks
-from notify.models import Notice
+from notify.models import Notice, NoticeKind
 from notify.services import mark_read, notify, unread_count
 from teams.models import User
+from tests.factories import want_all_mail
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -26,15 +27,26 @@ def row(notice):
 
 def test_notice_row_has_every_field(alice):
     with time_machine.travel(NOW, tick=False):
-        notify([alice], key="claim:1", title="x" * 300, body="More.", url="/claims/1/", important=True)
+        notify(
+            [alice],
+            kind=NoticeKind.CHANGE,
+            key="claim:1",
+            title="x" * 300,
+            body="More.",
+            url="/claims/1/",
+            important=True,
+        )
     assert row(Notice.objects.get()) == {
         "user_id": alice.pk,
         "team_id": None,
+        "kind": "change",
         "key": "claim:1",
         "title": "x" * 200,
         "body": "More.",
         "url": "/claims/1/",
         "important": True,
+        "in_portal": True,
+        "by_mail": True,
         "created_at": NOW,
         "read_at": None,
         "mailed_at": None,
@@ -42,16 +54,16 @@ def test_notice_row_has_every_field(alice):
 
 
 def test_notice_defaults_to_no_body_url_or_importance(alice):
-    notify([alice], key="k", title="t")
+    notify([alice], kind=NoticeKind.CHANGE, key="k", title="t")
     said = row(Notice.objects.get())
     assert (said["body"], said["url"], said["important"]) == ("", "", False)
 
 
 def test_second_notify_with_one_key_adds_rows_only_for_new_people(alice, bob):
-    notify([alice], key="k", title="first")
+    notify([alice], kind=NoticeKind.CHANGE, key="k", title="first")
     Notice.objects.update(read_at=NOW, mailed_at=NOW)
-    notify([alice, bob], key="k", title="second", important=True)
-    notify([alice], key="other", title="third")
+    notify([alice, bob], kind=NoticeKind.CHANGE, key="k", title="second", important=True)
+    notify([alice], kind=NoticeKind.CHANGE, key="other", title="third")
     told = Notice.objects.order_by("key", "title").values_list("user__username", "key", "title", "read_at")
     assert list(told) == [
         ("alice", "k", "first", NOW),
@@ -69,19 +81,20 @@ def queued(monkeypatch):
 
 def test_mail_task_is_queued_once_after_commit(alice, bob, queued, django_capture_on_commit_callbacks):
     with django_capture_on_commit_callbacks(execute=True):
-        notify([alice, bob], key="k", title="t")
+        notify([alice, bob], kind=NoticeKind.CHANGE, key="k", title="t", important=True)
         assert queued == []
     assert queued == [()]
 
 
 def test_rollback_or_no_recipient_queues_no_mail_task(alice, queued, django_capture_on_commit_callbacks):
+    want_all_mail(alice)
     with django_capture_on_commit_callbacks(execute=True):
         with transaction.atomic():
-            notify([alice], key="k", title="t")
+            notify([alice], kind=NoticeKind.CHANGE, key="k", title="t")
             transaction.set_rollback(True)
-        notify([], key="k", title="t")
+        notify([], kind=NoticeKind.CHANGE, key="k", title="t")
         alice.is_active = False
-        notify([alice], key="k", title="t")
+        notify([alice], kind=NoticeKind.CHANGE, key="k", title="t")
     assert queued == []
     assert not Notice.objects.exists()
 
@@ -89,7 +102,7 @@ def test_rollback_or_no_recipient_queues_no_mail_task(alice, queued, django_capt
 def test_unread_count_and_mark_read_cover_own_notices_only(alice, bob):
     for person in (alice, bob):
         for number in range(3):
-            notify([person], key=f"k{number}", title=f"t{number}")
+            notify([person], kind=NoticeKind.CHANGE, key=f"k{number}", title=f"t{number}")
     mine = {notice.key: notice for notice in Notice.objects.filter(user=alice)}
     Notice.objects.filter(pk=mine["k0"].pk).update(read_at=NOW - timedelta(days=1))
     theirs = Notice.objects.filter(user=bob, key="k1").get()
@@ -125,14 +138,19 @@ def test_old_notices_are_deleted_after_90_days_or_a_year(alice):
 @pytest.fixture
 def mailed(settings):
     settings.MAIL_URL, settings.PORTAL_URL = "smtp://mail.example.org", "https://gpu.example.org"
-    User.objects.update(mail="all", email="a@example.org")
+    User.objects.update(email="a@example.org")
 
 
 def waiting(person, *ages, **fields):
     """Notices that nobody has mailed, so old each; `title` says which."""
     for number, age in enumerate(ages):
         Notice.objects.create(
-            user=person, key=f"{person}-{number}", title=f"{number}", created_at=NOW - age, **fields
+            user=person,
+            key=f"{person}-{number}",
+            by_mail=True,
+            title=f"{number}",
+            created_at=NOW - age,
+            **fields,
         )
 
 
@@ -226,13 +244,13 @@ def test_failed_mail_stops_the_run_only_if_the_server_is_unreachable(
             "/claims/1/",
             "More.",
             "A\nB\n\nMore.\n\nhttps://gpu.example.org/claims/1/\n\n—\n\n"
-            "Mail settings: https://gpu.example.org/me/",
+            "Notice settings: https://gpu.example.org/me/#notices",
         ),
         (
             "https://gpu.example.org",
             "",
             "",
-            "A\nB\n\n—\n\nMail settings: https://gpu.example.org/me/",
+            "A\nB\n\n—\n\nNotice settings: https://gpu.example.org/me/#notices",
         ),
         ("", "/claims/1/", "More.", "A\nB\n\nMore.\n\n—\n\nDragoman"),
     ],

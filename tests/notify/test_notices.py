@@ -12,7 +12,8 @@ from django.core.mail.backends.locmem import EmailBackend
 from django.utils import timezone
 
 from notify import tasks
-from notify.models import Notice
+from notify.models import Mail, Notice, NoticeKind
+from notify.preferences import Preference, store_preferences
 from notify.services import mark_read, notify, unread_count
 from portal.mail_server import mailer
 from teams.models import User
@@ -29,25 +30,25 @@ def mailed(settings):
 
 
 def want(person, preference, address="a@example.org"):
-    User.objects.filter(pk=person.pk).update(mail=preference, email=address)
-    person.refresh_from_db()
+    User.objects.filter(pk=person.pk).update(email=address)
+    store_preferences(by=person, preferences=dict.fromkeys(NoticeKind, Preference(mail=Mail(preference))))
 
 
 def test_notifying_twice_adds_one_notice(alice, bob):
     for _ in range(2):
-        notify([alice, bob, alice], key="claim:1:expired", title="It is over")
+        notify([alice, bob, alice], kind=NoticeKind.CHANGE, key="claim:1:expired", title="It is over")
     assert (unread_count(alice), unread_count(bob)) == (1, 1)
 
 
 def test_inactive_people_get_no_notice(alice):
     for is_active, told in ((False, 0), (True, 1)):
         alice.is_active = is_active
-        notify([alice], key="k", title="t")
+        notify([alice], kind=NoticeKind.CHANGE, key="k", title="t")
         assert Notice.objects.count() == told
 
 
 def test_notice_about_a_team_is_for_those_who_see_it(alice, eve, root, vision):
-    notify([alice, eve, root], key="k", title="t", team_id=vision.pk)
+    notify([alice, eve, root], kind=NoticeKind.CHANGE, key="k", title="t", team_id=vision.pk)
     assert {notice.user for notice in Notice.objects.filter(team=vision)} == {alice, root}
 
 
@@ -56,7 +57,7 @@ def test_former_member_loses_the_notices_about_the_team(alice, bob, olga, root, 
     other = make_team("nlp", members=(alice,))
     vision.memberships.create(user=root)
     for key, team_id in (("a", vision.pk), ("b", other.pk), ("c", None)):
-        notify([alice, bob, root], key=key, title=f"notice {key}", team_id=team_id)
+        notify([alice, bob, root], kind=NoticeKind.CHANGE, key=key, title=f"notice {key}", team_id=team_id)
     remove_member(by=olga, team=vision, member=vision.memberships.get(user=alice))
     vision.memberships.filter(user=root).delete()
     assert [row["title"] for row in api(alice).get(API).json()["results"]] == ["notice c", "notice b"]
@@ -91,7 +92,15 @@ def test_mail_setting_decides_what_is_mailed(
 ):
     want(alice, preference, address)
     with django_capture_on_commit_callbacks(execute=True):
-        notify([alice], key="k", title="Two\nlines", body="More.", url="/claims/", important=important)
+        notify(
+            [alice],
+            kind=NoticeKind.CHANGE,
+            key="k",
+            title="Two\nlines",
+            body="More.",
+            url="/claims/",
+            important=important,
+        )
     tasks.mail_notices()  # once is enough
     assert len(mail.outbox) == sent
     if sent:
@@ -102,7 +111,7 @@ def test_mail_setting_decides_what_is_mailed(
 
 def test_without_mail_server_notices_stay_unsent(alice, settings):
     want(alice, "all")
-    notify([alice], key="k", title="t")
+    notify([alice], kind=NoticeKind.CHANGE, key="k", title="t")
     tasks.mail_notices()
     assert mail.outbox == []
     assert Notice.objects.get().mailed_at is None
@@ -110,7 +119,7 @@ def test_without_mail_server_notices_stay_unsent(alice, settings):
 
 def test_unreachable_server_is_tried_again(alice, mailed, monkeypatch):
     want(alice, "all")
-    notify([alice], key="k", title="t")
+    notify([alice], kind=NoticeKind.CHANGE, key="k", title="t")
 
     def refuse(*_):
         raise smtplib.SMTPServerDisconnected("gone")
@@ -125,7 +134,7 @@ def test_unreachable_server_is_tried_again(alice, mailed, monkeypatch):
 
 def test_notice_older_than_a_day_is_not_mailed(alice, mailed):
     want(alice, "all")
-    notify([alice], key="k", title="t")
+    notify([alice], kind=NoticeKind.CHANGE, key="k", title="t")
     Notice.objects.update(created_at=timezone.now() - timedelta(hours=25))
     tasks.mail_notices()
     assert mail.outbox == []
@@ -135,7 +144,15 @@ def test_notice_older_than_a_day_is_not_mailed(alice, mailed):
 
 
 def test_bell_and_list_show_unread_notices(browse, alice):
-    notify([alice], key="k", title="sam2 ends <today>", body="At 18:00.", url="/catalogue/", important=True)
+    notify(
+        [alice],
+        kind=NoticeKind.CHANGE,
+        key="k",
+        title="sam2 ends <today>",
+        body="At 18:00.",
+        url="/catalogue/",
+        important=True,
+    )
     page = browse(alice).get(PAGE).text
     assert "Notices: 1 unread" in page
     assert "sam2 ends &lt;today&gt;" in page
@@ -144,19 +161,19 @@ def test_bell_and_list_show_unread_notices(browse, alice):
 
 
 def test_bell_answers_304_until_another_notice_is_unread(browse, alice, django_assert_max_num_queries):
-    notify([alice], key="k", title="sam2 ends today")
+    notify([alice], kind=NoticeKind.CHANGE, key="k", title="sam2 ends today")
     person = browse(alice)
     headers = {"If-None-Match": person.get(PAGE + "bell/")["ETag"]}
     with django_assert_max_num_queries(3):
         assert person.get(PAGE + "bell/", headers=headers).status_code == 304
-    notify([alice], key="l", title="sam3 ends today")
+    notify([alice], kind=NoticeKind.CHANGE, key="l", title="sam3 ends today")
     changed = person.get(PAGE + "bell/", headers=headers)
     assert changed.status_code == 200
     assert "Notices: 2 unread" in changed.text
 
 
 def test_opening_a_notice_marks_it_read(browse, alice):
-    notify([alice], key="k", title="t", url="/catalogue/")
+    notify([alice], kind=NoticeKind.CHANGE, key="k", title="t", url="/catalogue/")
     notice = Notice.objects.get()
     assert browse(alice).get(f"{PAGE}{notice.pk}/").headers["Location"] == "/catalogue/"
     assert unread_count(alice) == 0
@@ -164,7 +181,7 @@ def test_opening_a_notice_marks_it_read(browse, alice):
 
 def test_one_or_all_notices_can_be_marked_read(browse, alice):
     for number in range(3):
-        notify([alice], key=f"k{number}", title="t")
+        notify([alice], kind=NoticeKind.CHANGE, key=f"k{number}", title="t")
     first = Notice.objects.first()
     assert browse(alice).post(READ, {"id": str(first.pk)}).status_code == 302
     assert unread_count(alice) == 2
@@ -177,7 +194,7 @@ def test_invalid_notice_id_is_refused(browse, alice):
 
 
 def test_outsider_cannot_read_or_mark_a_notice(browse, api, alice, eve):
-    notify([alice], key="k", title="secret")
+    notify([alice], kind=NoticeKind.CHANGE, key="k", title="secret")
     notice = Notice.objects.get()
     assert "secret" not in browse(eve).get(PAGE).text
     assert browse(eve).get(f"{PAGE}{notice.pk}/").status_code == 404
@@ -200,7 +217,7 @@ def test_anonymous_reader_is_sent_to_sign_in(client, db):
 
 def test_api_lists_and_marks_notices(api, alice):
     for number in range(2):
-        notify([alice], key=f"k{number}", title=f"t{number}", url="/claims/")
+        notify([alice], kind=NoticeKind.CHANGE, key=f"k{number}", title=f"t{number}", url="/claims/")
     rows = api(alice).get(API).data["results"]
     assert [row["title"] for row in rows] == ["t1", "t0"]
     assert api(alice).post(API + "read/", {"ids": [rows[0]["id"]]}, format="json").data == {"read": 1}
@@ -209,25 +226,25 @@ def test_api_lists_and_marks_notices(api, alice):
 
 
 def test_notice_list_query_count_is_constant(browse, alice, django_assert_max_num_queries):
-    notify([alice], key="k", title="t")
+    notify([alice], kind=NoticeKind.CHANGE, key="k", title="t")
     person = browse(alice)
     with django_assert_max_num_queries(30) as one:
         person.get(PAGE)
     for number in range(40):
-        notify([alice], key=f"k{number}", title="t")
+        notify([alice], kind=NoticeKind.CHANGE, key=f"k{number}", title="t")
     with django_assert_max_num_queries(len(one)):
         person.get(PAGE)
 
 
 def test_notice_list_downloads_as_csv(browse, alice):
-    notify([alice], key="k", title="=1+1")
+    notify([alice], kind=NoticeKind.CHANGE, key="k", title="=1+1")
     lines = browse(alice).get(PAGE + "?format=csv").getvalue().decode().splitlines()
     assert lines[1].startswith("'=1+1,")
 
 
 def test_old_notices_are_deleted(alice):
     for number, (days, is_read) in enumerate([(91, True), (91, False), (89, True), (366, False)]):
-        notify([alice], key=str(number), title="t")
+        notify([alice], kind=NoticeKind.CHANGE, key=str(number), title="t")
         Notice.objects.filter(key=str(number)).update(
             created_at=timezone.now() - timedelta(days=days), read_at=timezone.now() if is_read else None
         )

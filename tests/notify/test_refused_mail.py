@@ -7,17 +7,19 @@ from django.core import mail
 from django.core.mail.backends.locmem import EmailBackend
 
 from notify import tasks
-from notify.models import Notice
+from notify.models import Notice, NoticeKind
 from notify.services import notify
 from teams.models import User
+from tests.factories import want_all_mail
 
 
 @pytest.fixture
 def send(alice, bob, settings, monkeypatch):
     """Tell both, the mail of alice first; `error` is what comes of hers."""
     settings.MAIL_URL = "smtp://mail.example.org"
-    User.objects.filter(pk=alice.pk).update(mail="all", email="alice@example.org")
-    User.objects.filter(pk=bob.pk).update(mail="all", email="bob@example.org")
+    for person in (alice, bob):
+        User.objects.filter(pk=person.pk).update(email=f"{person.username}@example.org")
+        want_all_mail(person)
     taken = EmailBackend.send_messages
 
     def send(error):
@@ -27,7 +29,7 @@ def send(alice, bob, settings, monkeypatch):
             return taken(backend, messages)
 
         for person in (alice, bob):
-            notify([person], key="k", title="t")
+            notify([person], kind=NoticeKind.CHANGE, key="k", title="t")
         with monkeypatch.context() as refusing:
             refusing.setattr(EmailBackend, "send_messages", refuse)
             tasks.mail_notices()

@@ -281,7 +281,7 @@ TABLE: dict[str, Row] = {
         **{"setup:person_invite": ADMIN, "setup:team": ADMIN, **HIDDEN},
     },
     "teams:profile": {
-        **{"teams:profile": EVERYBODY, "teams:tokens": EVERYBODY},
+        **{"teams:profile": EVERYBODY, "teams:tokens": EVERYBODY, "notify:preferences": EVERYBODY},
         **{"account_change_password": EVERYBODY, "mfa_index": EVERYBODY},
     },
     "teams:choose": {"teams:switch": EVERYBODY},

@@ -8,7 +8,6 @@ FORM = {
     "first_name": "Alicia",
     "last_name": "",
     "email": "a@example.org",
-    "mail": "all",
     "timezone": "Europe/Berlin",
     "theme": "dark",
 }

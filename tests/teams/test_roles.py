@@ -9,7 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404
 
 from core.errors import Conflict, Forbidden, Invalid
-from notify.models import Notice
+from notify.models import Notice, NoticeKind
 from notify.services import notify
 from teams import services
 from teams.access import (
@@ -246,8 +246,16 @@ def test_notice_list_filters_searches_and_sorts(everybody, browse, api):
         ("2", "second", "pear", False),
         ("3", "third", "apple", False),
     ):
-        notify([lead], key=key, title=title, body=body, url=f"/{key}/", important=important)
-        notify([other], key=key, title="of another", body=body)
+        notify(
+            [lead],
+            kind=NoticeKind.CHANGE,
+            key=key,
+            title=title,
+            body=body,
+            url=f"/{key}/",
+            important=important,
+        )
+        notify([other], kind=NoticeKind.CHANGE, key=key, title="of another", body=body)
     Notice.objects.filter(user=lead, key="3").update(read_at="2026-01-01T00:00Z")
 
     def shown(query=""):
@@ -273,7 +281,7 @@ def test_notice_list_filters_searches_and_sorts(everybody, browse, api):
 def test_marking_notices_shows_how_many_were_unread(everybody, browse):
     lead = everybody["lead"]
     for key in ("1", "2", "3"):
-        notify([lead], key=key, title="t")
+        notify([lead], kind=NoticeKind.CHANGE, key=key, title="t")
     one = Notice.objects.filter(user=lead).first()
     person = browse(lead)
     response = person.post("/me/notices/read/", {"id": str(one.pk)}, follow=True)
@@ -283,7 +291,7 @@ def test_marking_notices_shows_how_many_were_unread(everybody, browse):
 
 
 def test_notice_without_url_leads_to_the_list(everybody, browse):
-    notify([everybody["lead"]], key="k", title="t")
+    notify([everybody["lead"]], kind=NoticeKind.CHANGE, key="k", title="t")
     notice = Notice.objects.get()
     answer = browse(everybody["lead"]).get(f"/me/notices/{notice.pk}/")
     assert answer.headers["Location"] == "/me/notices/"
@@ -313,11 +321,11 @@ def test_theme_and_profile_change_one_person_only(everybody, browse):
     lead.post("/me/theme", {"theme": "dark"})
     assert dict(User.objects.values_list("username", "theme"))["lead"] == "dark"
     assert set(User.objects.exclude(username="lead").values_list("theme", flat=True)) == {"system"}
-    form = {"first_name": "L", "last_name": "E", "email": "l@example.org", "mail": "none",
+    form = {"first_name": "L", "last_name": "E", "email": "l@example.org",
             "timezone": "Asia/Tokyo", "theme": "light"}  # fmt: skip
     answer = lead.post("/me/", form)
     assert User.objects.filter(username="lead").values(*form).get() == form
-    assert set(User.objects.exclude(username="lead").values_list("mail", "timezone")) == {("important", "")}
+    assert set(User.objects.exclude(username="lead").values_list("timezone", flat=True)) == {""}
     cookie = answer.cookies["theme"]
     assert (cookie.value, cookie["max-age"], cookie["httponly"], cookie["samesite"]) == (
         "light", 365 * 24 * 3600, True, "Lax",

@@ -12,9 +12,10 @@ from claims.lifecycle.services import shorten
 from claims.states import ClaimState
 from core.times import local_text, utc_moment
 from notify import tasks
+from notify.models import NoticeKind
 from notify.services import notify
 from teams.models import User
-from tests.factories import make_claim, make_cluster, make_team
+from tests.factories import make_claim, make_cluster, make_team, want_all_mail
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 END = "sam ends on Fri 20 Nov 2026, "
@@ -23,7 +24,7 @@ END = "sam ends on Fri 20 Nov 2026, "
 def send_notices():
     end = f"sam ends on {utc_moment(NOON)}"
     with timezone.override("Asia/Kolkata"):  # of whoever has caused it
-        notify(User.objects.all(), key="k", title=end, body=f"<b>{end}")
+        notify(User.objects.all(), kind=NoticeKind.CHANGE, key="k", title=end, body=f"<b>{end}")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,8 @@ def test_history_is_shown_in_the_zone_of_who_reads_it_now(alice, client):
 )
 def test_mail_names_the_zone_of_its_reader(alice, settings, chosen, seen, shown):
     settings.MAIL_URL = "smtp://mail.example.org"
-    User.objects.update(timezone=chosen, seen_timezone=seen, mail="all", email="a@example.org")
+    User.objects.update(timezone=chosen, seen_timezone=seen, email="a@example.org")
+    want_all_mail(alice)
     send_notices()
     tasks.mail_notices()
     assert mail.outbox[0].subject == f"{END}{shown}"
