@@ -30,6 +30,11 @@ PLUGIN_CLASSES = (
 )
 
 
+def is_plugin_resource(name: str) -> bool:
+    """Return whether it is a GPU, or a part of one, as a device plugin advertises it on a node."""
+    return any(pattern.fullmatch(name) for pattern, _class in PLUGIN_CLASSES)
+
+
 def claimed_extended_resources(pod: Json) -> frozenset[str]:
     """Return the extended resources of the pod for which the scheduler created a claim."""
     status = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}

@@ -106,6 +106,11 @@ class NodeOut(serializers.ModelSerializer[Node]):
     devices = serializers.IntegerField(source="device_count", read_only=True)
     devices_held = serializers.IntegerField(source="held_count", read_only=True)
     devices_free = serializers.IntegerField(source="free_count", read_only=True)
+    plugin_devices = serializers.DictField(
+        child=serializers.ListField(child=serializers.IntegerField()),
+        read_only=True,
+        help_text="GPUs outside DRA: capacity and allocatable by extended resource.",
+    )
 
     class Meta:
         model = Node
@@ -119,6 +124,7 @@ class NodeOut(serializers.ModelSerializer[Node]):
             "devices",
             "devices_held",
             "devices_free",
+            "plugin_devices",
             "created_at",
         )
         read_only_fields = fields

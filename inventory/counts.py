@@ -24,6 +24,7 @@ from inventory import fleet_history
 from inventory.fleet_history import GPU
 from inventory.models import Cluster, Device, DeviceUtilization, FleetCount
 from inventory.models.device import DeviceQuerySet
+from inventory.plugin_devices import count_plugin_devices
 from inventory.states import DeviceState, DeviceUse
 
 MAX_AGE = timedelta(minutes=1)
@@ -120,6 +121,8 @@ def count_devices(clusters: Collection[UUID]) -> dict[UUID, FleetCount]:
     )
     for row in numbers:
         counts[row["cluster"]].gpus, counts[row["cluster"]].nodes = row["gpus"], row["nodes"]
+    for pk, rows in count_plugin_devices(list(counts)).items():
+        counts[pk].plugin_devices = rows
     return counts
 
 

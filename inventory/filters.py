@@ -94,6 +94,7 @@ class NodeFilter(FilterSet):
             ("ready", "Ready"),
             ("cordoned", "Cordoned"),
             ("not-ready", "Not ready"),
+            ("plugin", "GPUs outside DRA"),
         ],
         method="by_state",
         empty_label="Any state",
@@ -105,6 +106,8 @@ class NodeFilter(FilterSet):
         form = forms.Form
 
     def by_state(self, nodes: QuerySet[Node], name: str, value: str) -> QuerySet[Node]:
+        if value == "plugin":
+            return nodes.exclude(plugin_devices={})
         if value == "not-ready":
             return nodes.filter(ready=False)
         return nodes.filter(ready=True, unschedulable=value == "cordoned")

@@ -5,6 +5,7 @@ Fleet: totals, age, and the map. Devices and nodes: the lists, and one of each w
 publishes. Clusters: what they are, how fresh their mirror is, and which permissions the portal lacks.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -40,6 +41,7 @@ from inventory.history import (
 )
 from inventory.holders import name_holders, shares_of
 from inventory.models import Cluster, Device, Freshness, Node, ObjectEvent
+from inventory.plugin_devices import of_node, summed
 from inventory.states import DeviceState
 from inventory.sync.session import OPTIONAL, mirrored_kinds
 from inventory.team_marks import TeamMarks
@@ -80,6 +82,7 @@ def fleet(request: HttpRequest) -> HttpResponse:
         query.pop(name, None)
     context = {
         "totals": totals(counts.values(), with_uses=with_uses),
+        "plugin_devices": summed(row for count in counts.values() for row in count.plugin_devices),
         "groups": groups,
         "hits": filterset.qs.count() if filtering else None,
         "filterset": filterset,
@@ -163,8 +166,19 @@ COLUMNS: list[Column[Any]] = [  # rows carry the annotations of `nodes_for_list`
     Column("devices", "Devices", lambda node: node.device_count, sort="device_count", numeric=True),
     Column("held", "In use", lambda node: node.held_count, sort="held_count", numeric=True),
     Column("free", "Free", lambda node: node.free_count, sort="free_count", numeric=True),
+    Column(
+        "plugin",
+        "GPUs outside DRA",
+        lambda node: plugin_count(node.plugin_devices),
+        numeric=True,
+        shown=False,
+    ),
     Column("created", "In the cluster since", lambda node: node.created_at, sort="created_at", shown=False),
 ]
+
+
+def plugin_count(plugin_devices: Mapping[str, Sequence[int]]) -> int:
+    return sum(capacity for capacity, _allocatable in plugin_devices.values())
 
 
 def _devices(which: Q) -> Coalesce:
@@ -204,6 +218,7 @@ class NodeRow(NamedTuple):
     devices: int
     held: int
     free: int
+    plugin_devices: str  # JSON
     created_at: datetime | None
 
 
@@ -213,7 +228,7 @@ def _node_row(key: int) -> QuerySet[Node, Any]:
         .filter(pk=key)
         .values_list(
             *("pk", "name", "cluster__name", "ready", "unschedulable"),
-            *("device_count", "held_count", "free_count", "created_at"),
+            *("device_count", "held_count", "free_count", "plugin_devices", "created_at"),
         )
     )
 
@@ -249,6 +264,9 @@ def node_cells() -> dict[str, Callable[[NodeRow], SafeString]]:
         "devices": devices_cell,
         "held": lambda row: markup('<td class="dg-n" data-l="In use">{}</td>', row.held),
         "free": lambda row: markup('<td class="dg-n" data-l="Free">{}</td>', row.free),
+        "plugin": lambda row: markup(
+            '<td class="dg-n ml" data-l="Outside DRA">{}</td>', plugin_count(json.loads(row.plugin_devices))
+        ),
         "created": lambda row: markup('<td class="dg-nowrap">{}</td>', ago(row.created_at)),
     }
 
@@ -308,6 +326,7 @@ def node(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     context = {
         "node": node_row,
         "devices": devices,
+        "plugin_devices": of_node(node_row),
         "gpus": physical_gpus_for(node_row.cluster, here),
         "info": status.get("nodeInfo") or {},
         "conditions": status.get("conditions") or [],
@@ -350,10 +369,12 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         for kind in mirrored_kinds(cluster_row)
     ]
     events = ObjectEvent.objects.filter(cluster=cluster_row)[:MAX_LINES]
+    counts = fleet_counts(cluster_row).values()
     context = {
         "cluster": cluster_row,
         "resources": resources,
-        "totals": totals(fleet_counts(cluster_row).values()),
+        "totals": totals(counts),
+        "plugin_devices": summed(row for count in counts for row in count.plugin_devices),
         "history": [(event, history_line(event)) for event in events],
     }
     return render(request, "inventory/cluster.html", context)

@@ -1,10 +1,11 @@
 """
-The simulated clusters of the demo: 42 nodes, 214 GPUs of six models, and their partitions.
+The simulated clusters of the demo: 44 nodes, 214 GPUs of six models, their partitions, 8 GPUs outside DRA.
 
 fra-1 has 64 H100, 32 A100, 24 L40S and 32 L4; lab-2 has 28 T4, 16 MI300X, 16 A100 with 54 static MIG
 partitions, and 2 H100 with dynamic MIG. In dynamic MIG the driver publishes a GPU and all placements of its
 profiles as devices that consume counters of that GPU, 19 devices each, so that there are 288 devices; the
-counters have a slice of their own.
+counters have a slice of their own. Two nodes of lab-2 have no DRA driver: a device plugin advertises their
+A10 as `nvidia.com/gpu`.
 """
 
 import uuid
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from simulator.registry import Registry, WriteOptions
-from simulator.resources import CLASSES, NAMESPACES, NODES, QUOTAS, SLICES, TAINT_RULES, Manifest
+from simulator.resources import CLASSES, NAMESPACES, NODES, PODS, QUOTAS, SLICES, TAINT_RULES, Manifest
 
 NVIDIA = "gpu.nvidia.com"
 AMD = "gpu.amd.com"
@@ -41,6 +42,7 @@ A100 = Model("NVIDIA A100-SXM4-80GB", "Nvidia", "Ampere", "8.0.0", 81920, 400, 5
 L40S = Model("NVIDIA L40S", "Nvidia", "Ada Lovelace", "8.9.0", 46068, 350, 34, "0x26b9", per_root=2)
 L4 = Model("NVIDIA L4", "Nvidia", "Ada Lovelace", "8.9.0", 23034, 72, 12, "0x27b8")
 T4 = Model("Tesla T4", "Tesla", "Turing", "7.5.0", 15360, 70, 10, "0x1eb8")
+A10 = Model("NVIDIA A10", "Nvidia", "Ampere", "8.6.0", 23028, 150, 16, "0x2236")
 MI300X = Model("AMD Instinct MI300X", "Instinct", "CDNA 3", "", 196592, 750, 140, "0x74a1")
 OLD_DRIVER_VERSIONS = {"driverVersion": {"version": "550.54.15"}, "cudaDriverVersion": {"version": "12.4.0"}}
 MODELS = {model.product: model for model in (H100, A100, L40S, L4, T4, MI300X)}
@@ -239,7 +241,10 @@ TENANTS = ("tenant-atlas", "tenant-boreas", "tenant-cygnus")
 
 @dataclass(frozen=True, slots=True)
 class Rack:
-    """Nodes of one kind. With `mig`, their GPUs are published in partitions, as `world_mig` says."""
+    """
+    Nodes of one kind. With `mig`, their GPUs are published in partitions; with `plugin`, no driver publishes
+    them, and a device plugin advertises them as this extended resource.
+    """
 
     prefix: str
     nodes: int
@@ -248,6 +253,7 @@ class Rack:
     cores: int
     memory_gib: int
     mig: Literal["", "static", "dynamic"] = ""
+    plugin: str = ""
 
     @property
     def node_names(self) -> list[str]:
@@ -266,6 +272,7 @@ RACKS: dict[str, tuple[Rack, ...]] = {
         Rack("lab2-mi300", 2, 8, MI300X, 192, 2304),
         Rack("lab2-mig", 2, 8, A100, 128, 1024, mig="static"),
         Rack("lab2-h100", 1, 2, H100, 96, 1024, mig="dynamic"),
+        Rack("lab2-a10", 2, 4, A10, 64, 256, plugin="nvidia.com/gpu"),
     ),
 }
 # Cheap nodes that may be taken away at any time: pods have to tolerate that.
@@ -274,6 +281,9 @@ SPOT_TAINT = {"key": "example.org/spot", "value": "true", "effect": "NoSchedule"
 OLD_DRIVER = "fra1-a100-08"  # the node that nobody has updated
 SICK = ("fra1-a100-02", "gpu-2")  # an uncorrectable error: XID 79, the GPU has fallen off the bus
 IN_MAINTENANCE = "fra1-h100-06"
+# GPU nodes outside DRA: a device that its plugin reports unhealthy, and the taint that keeps other pods away.
+UNHEALTHY_PLUGIN = "lab2-a10-02"
+PLUGIN_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 SILENT_NODES = frozenset({"lab2-t4-04"})  # no exporter runs there
 
 
@@ -290,6 +300,9 @@ def populate(registry: Registry, cluster: str) -> None:
                 registry.create(SLICES, "", resource_slice, BY_INSTALLER)
     for device_class in _classes(cluster):
         registry.create(CLASSES, "", device_class, BY_INSTALLER)
+    if cluster == "lab-2":
+        for name, gpus in (("report-weekly", 2), ("report-daily", 1)):
+            registry.create(PODS, TENANTS[0], _pod_by_number(name, gpus), BY_INSTALLER)
     if cluster == "fra-1":
         registry.create(TAINT_RULES, "", _maintenance(), BY_INSTALLER)
         registry.create(QUOTAS, "vision", _quota(32), BY_INSTALLER)
@@ -298,7 +311,11 @@ def populate(registry: Registry, cluster: str) -> None:
 
 def _node(rack: Rack, name: str, cluster: str) -> Manifest:
     size = {"cpu": str(rack.cores), "memory": f"{rack.memory_gib}Gi", "pods": "110"}
+    advertised = {rack.plugin: str(rack.gpus)} if rack.plugin else {}
+    healthy = {rack.plugin: str(rack.gpus - (name == UNHEALTHY_PLUGIN))} if rack.plugin else {}
     spec: dict[str, Any] = {"taints": [SPOT_TAINT]} if name in SPOT else {}
+    if rack.plugin:
+        spec = {"taints": [PLUGIN_TAINT]}
     if name == IN_MAINTENANCE:
         taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
         spec = {"unschedulable": True, "taints": [taint]}
@@ -323,10 +340,27 @@ def _node(rack: Rack, name: str, cluster: str) -> Manifest:
         },
         "spec": spec,
         "status": {
-            "capacity": size,
-            "allocatable": size,
+            "capacity": size | advertised,
+            "allocatable": size | healthy,
             "conditions": [ready],
             "nodeInfo": {"kubeletVersion": "v1.37.1+simulated", "osImage": "Simulated Linux"},
+        },
+    }
+
+
+def _pod_by_number(name: str, gpus: int) -> Manifest:
+    """Return a pod that takes GPUs of a device plugin by number, without a claim."""
+    container = {
+        "name": "main",
+        "image": "registry.example.com/report:3",
+        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
+    }
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "containers": [container],
+            "tolerations": [{"key": PLUGIN_TAINT["key"], "operator": "Exists"}],
+            "nodeSelector": {"karpenter.sh/nodepool": "a10"},
         },
     }
 
@@ -362,6 +396,8 @@ def _slices(registry: Registry, rack: Rack, node: Manifest) -> list[Manifest]:
 def _contents(rack: Rack, node: str, at: str) -> list[dict[str, Any]]:
     """Return what each slice of the node's pool holds."""
     gpus = range(rack.gpus)
+    if rack.plugin:
+        return []
     if rack.mig == "dynamic":
         cuts = [{"devices": list(dynamic_gpu(rack.model, node, index))} for index in gpus]
         return [{"sharedCounters": [counter_set(index) for index in gpus]}, *cuts]

@@ -172,6 +172,7 @@ class Migration(migrations.Migration):
                 ('ready', models.BooleanField(default=False)),
                 ('unschedulable', models.BooleanField(default=False)),
                 ('node_pool', models.CharField(blank=True, default='', max_length=63)),
+                ('plugin_devices', models.JSONField(default=dict)),
             ],
             options={
                 'ordering': ('name',),
@@ -321,6 +322,7 @@ class Migration(migrations.Migration):
                 ('node_pools', models.JSONField(default=list)),
                 ('namespaces', models.JSONField(default=list)),
                 ('whole_shapes', models.JSONField(default=list)),
+                ('plugin_devices', models.JSONField(default=list)),
                 ('uses', models.JSONField(default=dict)),
             ],
         ),
@@ -472,6 +474,10 @@ class Migration(migrations.Migration):
             model_name='node',
             index=models.Index(condition=models.Q(('gone_at', None)), fields=['name', 'id'], name='node_by_name'),
         ),
+        migrations.AddIndex(
+            model_name='node',
+            index=models.Index(condition=models.Q(('gone_at', None), models.Q(('plugin_devices', {}), _negated=True)), fields=['cluster'], name='node_with_plugin'),
+        ),
         migrations.AddConstraint(
             model_name='node',
             constraint=models.UniqueConstraint(fields=('cluster', 'uid'), name='node_once'),
@@ -507,6 +513,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='pod',
             index=models.Index(condition=models.Q(('gone_at', None), models.Q(('extended', {}), _negated=True)), fields=['cluster', 'namespace'], name='pod_extended'),
+        ),
+        migrations.AddIndex(
+            model_name='pod',
+            index=models.Index(condition=models.Q(('gone_at', None), models.Q(('extended', {}), _negated=True)), fields=['cluster', 'node_name'], name='pod_extended_on_node'),
         ),
         migrations.AddConstraint(
             model_name='pod',

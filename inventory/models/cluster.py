@@ -126,7 +126,9 @@ class FleetCount(models.Model):
     `groups` are lists of product, whether it is a whole GPU, state, and number of devices; `node_pools` and
     `namespaces` are lists of the pool of the node, or the namespace of the holder, each None without one,
     state, and number. `whole_shapes` are partitions that take all of their GPU, as driver, product and
-    partition. `uses` are the numbers of held devices by `DeviceUse`, as of the last collection of telemetry.
+    partition. `plugin_devices` are GPUs outside DRA, as lists of extended resource, nodes, capacity,
+    allocatable and number that running pods requested. `uses` are the numbers of held devices by `DeviceUse`,
+    as of the last collection of telemetry.
     """
 
     cluster = models.OneToOneField(Cluster, models.CASCADE, primary_key=True, related_name="fleet_count")
@@ -138,6 +140,7 @@ class FleetCount(models.Model):
     node_pools = models.JSONField(default=list)
     namespaces = models.JSONField(default=list)
     whole_shapes = models.JSONField(default=list)
+    plugin_devices = models.JSONField(default=list)
     uses = models.JSONField(default=dict)
     is_current = True  # whether the mirror has not changed since, as `fleet_counts` found
 
@@ -145,7 +148,7 @@ class FleetCount(models.Model):
         return f"devices of {self.cluster} at revision {self.revision}"
 
     def values(self) -> dict[str, Any]:
-        names = ("gpus", "nodes", "groups", "node_pools", "namespaces", "whole_shapes")
+        names = ("gpus", "nodes", "groups", "node_pools", "namespaces", "whole_shapes", "plugin_devices")
         return {name: getattr(self, name) for name in names}
 
 

@@ -109,17 +109,24 @@ class Namespace(Mirrored):
 class Node(Mirrored):
     """
     `ready` is the Ready condition; `unschedulable` is a cordon, shown as maintenance; `node_pool` is named by
-    the first label of NODE_POOL_LABELS that the node has, "" without one.
+    the first label of NODE_POOL_LABELS that the node has, "" without one. `plugin_devices` are GPUs outside
+    DRA: [capacity, allocatable] by extended resource.
     """
 
     node_pool = models.CharField(max_length=63, blank=True, default="")
     ready = models.BooleanField(default=False)
     unschedulable = models.BooleanField(default=False)
+    plugin_devices = models.JSONField(default=dict)
 
     class Meta(Mirrored.Meta):
         indexes: ClassVar[tuple[models.Index, ...]] = (
             *Mirrored.Meta.indexes,
             models.Index(fields=["name", "id"], condition=Q(gone_at=None), name="node_by_name"),  # the list
+            models.Index(
+                fields=["cluster"],
+                condition=Q(gone_at=None) & ~Q(plugin_devices={}),
+                name="node_with_plugin",
+            ),
         )
 
 
@@ -217,6 +224,11 @@ class Pod(Namespaced):
                 fields=["cluster", "namespace"],
                 condition=Q(gone_at=None) & ~Q(extended={}),
                 name="pod_extended",
+            ),
+            models.Index(
+                fields=["cluster", "node_name"],
+                condition=Q(gone_at=None) & ~Q(extended={}),
+                name="pod_extended_on_node",
             ),
         )
 

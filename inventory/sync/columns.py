@@ -2,8 +2,8 @@
 From an API object to the columns of its row. Pure functions.
 
 A pod is trimmed to what the portal reads: its environment may have secrets, and the portal was not given them
-to store. A node loses its list of images, which is most of its bytes. Pods that request devices by number, as
-extended resources, are mirrored too.
+to store. A node loses its list of images, which is most of its bytes, and the times of its heartbeats. Pods
+that request devices by number, as extended resources, are mirrored too.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,6 +14,7 @@ from django.conf import settings
 from django.utils.dateparse import parse_datetime
 
 from cluster.protocol import Manifest
+from dra.quota import is_plugin_resource
 from inventory.models import (
     DeviceClass,
     Mirrored,
@@ -103,9 +104,17 @@ def trim(model: type[Mirrored], manifest: Manifest) -> Manifest:
         trimmed["spec"] = _pod_spec(manifest.get("spec") or {})
         trimmed["status"] = _pod_status(manifest.get("status") or {})
     elif model is Node:
-        trimmed["status"] = {
-            key: value for key, value in (manifest.get("status") or {}).items() if key != "images"
-        }
+        trimmed["status"] = _node_status(manifest.get("status") or {})
+    return trimmed
+
+
+def _node_status(status: Manifest) -> Manifest:
+    trimmed = {key: value for key, value in status.items() if key != "images"}
+    if "conditions" in trimmed:
+        trimmed["conditions"] = [
+            {key: value for key, value in condition.items() if key != "lastHeartbeatTime"}
+            for condition in trimmed["conditions"]
+        ]
     return trimmed
 
 
@@ -219,7 +228,28 @@ def _node(node: Manifest) -> Columns:
         "node_pool": next((labels[key] for key in settings.NODE_POOL_LABELS if labels.get(key)), ""),
         "ready": any(c["type"] == "Ready" and c["status"] == "True" for c in conditions),
         "unschedulable": bool((node.get("spec") or {}).get("unschedulable")),
+        "plugin_devices": plugin_devices(node.get("status") or {}),
     }
+
+
+def plugin_devices(status: Manifest) -> dict[str, list[int]]:
+    """
+    Return the GPUs that device plugins advertise on a node: [capacity, allocatable] by extended resource.
+
+    A plugin that is gone leaves a capacity of 0, which is left out; unhealthy devices are not allocatable.
+    """
+    capacity, allocatable = status.get("capacity") or {}, status.get("allocatable") or {}
+    numbers = {
+        name: [_whole(value), _whole(allocatable.get(name))]
+        for name, value in capacity.items()
+        if is_plugin_resource(name)
+    }
+    return {name: pair for name, pair in sorted(numbers.items()) if pair[0]}
+
+
+def _whole(quantity: object) -> int:
+    text = str(quantity)
+    return int(text) if text.isdecimal() else 0
 
 
 def _device_class(device_class: Manifest) -> Columns:

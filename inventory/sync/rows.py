@@ -273,6 +273,7 @@ def upsert(
         _row(write, _dated(write, values, before))
         for uid, values in fresh.items()
         if _is_news(before := known.get(uid), values, listed=listed)
+        and not (before is not None and model is Node and _is_repeated(write, before, values, listed=listed))
     ]
     if issubclass(model, Owned):
         _set_ownership(write, rows)
@@ -371,6 +372,37 @@ def _is_news(before: Mirrored | None, values: Columns, *, listed: bool) -> bool:
     if listed:
         return before.gone_at is not None or before.resource_version != values["resource_version"]
     return is_newer(values["resource_version"], before.resource_version)
+
+
+def _is_repeated(write: Write, before: Mirrored, values: Columns, *, listed: bool) -> bool:
+    """
+    Return whether there is nothing to write of a node: it differs only in its version, as after a heartbeat,
+    or it is older than such a version.
+    """
+    unwritten, version = write.lease.unwritten, values["resource_version"]
+    if listed:
+        unwritten.pop(before.uid, None)  # a listing is the truth
+    elif before.uid in unwritten and not is_newer(version, unwritten[before.uid]):
+        return True
+    if says_same := _says_same(before, values):
+        unwritten[before.uid] = version
+    return says_same
+
+
+def _says_same(before: Mirrored, values: Columns) -> bool:
+    unversioned = [
+        {**raw, "metadata": {**raw["metadata"], "resourceVersion": ""}} if raw else raw
+        for raw in (before.raw, values["raw"])
+    ]
+    return (
+        before.gone_at is None
+        and unversioned[0] == unversioned[1]
+        and all(
+            getattr(before, name) == value
+            for name, value in values.items()
+            if name not in ("raw", "resource_version")
+        )
+    )
 
 
 def _dated(write: Write, values: Columns, before: Mirrored | None) -> Columns:

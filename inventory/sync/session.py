@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NoReturn
 from uuid import UUID, uuid4
@@ -88,11 +88,16 @@ class LeaseLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to write the mirror of one resource of one cluster."""
+    """
+    The right to write the mirror of one resource of one cluster.
+
+    `unwritten` are the versions of objects whose last change wrote nothing, by uid: what is older stays old.
+    """
 
     cluster_id: UUID
     resource: str
     holder: str
+    unwritten: dict[str, str] = field(default_factory=dict, compare=False)
 
     def rows(self) -> QuerySet[Freshness]:
         """Return the Freshness row if the lease is still held, else none."""

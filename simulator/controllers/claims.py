@@ -3,7 +3,8 @@ The resource claim controller (pkg/controller/resourceclaim/controller.go), and 
 
 It creates claims from templates, and releases devices of finished pods: when the last pod of a claim is gone,
 its allocation is cleared. Pods that request devices by number get a claim from the scheduler (KEP 5004), if a
-DeviceClass has that name; other names belong to device plugins, which this cluster does not have.
+DeviceClass has that name, and no claim on a node whose device plugin advertises it; other names belong to
+device plugins.
 """
 
 from collections.abc import Iterable, Iterator

@@ -6,7 +6,7 @@ Devices come from `dra.allocator`. Messages are those of kube-scheduler 1.37.
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -79,12 +79,15 @@ class Scheduler(Reacting):
             self._drawn[:-1],
             frozenset(snapshot.held.holders),
             *(claim["metadata"]["uid"] for claim in claims),
+            tuple(self._plugin_use(pod, snapshot)),
         )
         if self._failed.get(uid) == objects:
             return
         allocations = [extended.claim_for(pod, extended_requests)] if extended_requests else []
         try:
-            node, results = self._place(pod, [*claims, *allocations], snapshot)
+            node, results = self._place(pod, claims, allocations, snapshot)
+            if _advertised(pod, node):
+                allocations = []
             allocations = [self._written(claim) for claim in allocations]
         except Refusal as refusal:
             self._failed[uid] = objects
@@ -130,17 +133,47 @@ class Scheduler(Reacting):
         self._drawn = now
         return self._snapshot
 
+    def _plugin_use(self, pod: Manifest, snapshot: ClusterSnapshot) -> Iterator[tuple[str, Counter[str]]]:
+        """Yield what pods have of the device plugins that could serve this pod."""
+        for node in snapshot.nodes:
+            if _advertised(pod, node):
+                name = node["metadata"]["name"]
+                yield name, self._requested(name)
+
+    def _requested(self, node: str) -> Counter[str]:
+        """Return how much of each extended resource the pods of a node take."""
+        return sum(
+            (
+                _by_number(pod)
+                for pod in self.store.unordered(PODS)
+                if pod["spec"].get("nodeName") == node and not terminal(pod)
+            ),
+            Counter(),
+        )
+
     def _place(
-        self, pod: Manifest, claims: list[Manifest], snapshot: ClusterSnapshot
+        self, pod: Manifest, claims: list[Manifest], made: list[Manifest], snapshot: ClusterSnapshot
     ) -> tuple[Manifest, list[AllocationResult]]:
-        open_claims = [claim for claim in claims if not (claim.get("status") or {}).get("allocation")]
-        self._check(open_claims, snapshot)
+        """
+        Return the first node that fits, and the results of the claims that are not allocated yet.
+
+        `made` are claims for what the pod requests by number: none on a node whose device plugin has it.
+        """
+        unallocated = [claim for claim in claims if not (claim.get("status") or {}).get("allocation")]
+        self._check([*unallocated, *made], snapshot)
         reasons: Counter[str] = Counter()
         nodes = self._in_order(pod, snapshot)
         for node in nodes:
             if why := _unfit(pod, node, claims):
                 reasons[why] += 1
                 continue
+            open_claims = [*unallocated, *made]
+            if advertised := _advertised(pod, node):
+                taken = self._requested(node["metadata"]["name"]) + _by_number(pod)
+                if lacking := [name for name, count in advertised.items() if taken[name] > count]:
+                    reasons[f"Insufficient {lacking[0]}"] += 1
+                    continue
+                open_claims = unallocated
             try:
                 results = allocate(snapshot, node, open_claims) if open_claims else []
             except NodeFailed:
@@ -210,6 +243,24 @@ class Scheduler(Reacting):
         self.store.put(PODS, with_condition(pod, {"type": "PodScheduled", "status": "True"}, at=at))
         message = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {name}"
         record_event(self.context, pod, "Scheduled", message, source=SOURCE, warning=False)
+
+
+def _by_number(pod: Manifest) -> Counter[str]:
+    """Return what the containers of a pod request in whole numbers, with a domain in the name."""
+    numbers: Counter[str] = Counter()
+    for container in pod["spec"].get("containers") or []:
+        resources = container.get("resources") or {}
+        wanted = (resources.get("limits") or {}) | (resources.get("requests") or {})
+        for name, count in wanted.items():
+            if "/" in name and str(count).isdigit():
+                numbers[name] += int(count)
+    return numbers
+
+
+def _advertised(pod: Manifest, node: Mapping[str, Any]) -> dict[str, int]:
+    """Return what a device plugin of the node has of the extended resources that the pod requests."""
+    has = (node.get("status") or {}).get("allocatable") or {}
+    return {name: int(has[name]) for name in _by_number(pod) if name in has}
 
 
 def _age(pod: Manifest) -> tuple[str, int]:

@@ -498,7 +498,12 @@ def test_object_with_only_a_name_has_a_row():
         del found["raw"]
         return found
 
-    assert row(Node) == common | {"ready": False, "unschedulable": False, "node_pool": ""}
+    assert row(Node) == common | {
+        "ready": False,
+        "unschedulable": False,
+        "node_pool": "",
+        "plugin_devices": {},
+    }
     assert row(DeviceClass) == common | {"extended_resource": ""}
     assert row(ResourceClaim) == common | {
         "state": "pending",

@@ -6,6 +6,7 @@ from cluster.credentials import from_kubeconfig, seal
 from cluster.kube import connect
 from demo.controlplane.client import eventually
 from inventory.models import Cluster, Device, Freshness, Node, Pod, ResourceClaim
+from inventory.plugin_devices import PluginDevices, of_node
 from inventory.states import DeviceState
 from inventory.sync.list_watch import run_session, sync_once
 from tests.controlplane.test_controlplane import claim_spec, use
@@ -150,3 +151,53 @@ def test_credentials_without_a_right_to_nodes_leave_everything_else(real, contro
     fresh = Freshness.objects.get(cluster=real, resource="nodes")
     assert "namespaces" in fresh.error
     assert fresh.listed_at is None
+
+
+@pytest.fixture
+def plugin_node(admin):
+    """A node as a device plugin leaves it: its kubelet reports the GPUs in the status."""
+    name = "plugin-1"
+    admin.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    yield name
+    admin.delete("Node", name)
+
+
+def test_gpus_of_a_device_plugin_are_mirrored_with_what_pods_took_and_heartbeats_write_nothing(
+    mirrored, admin, plugin_node
+):
+    status = {
+        "capacity": {"cpu": "8", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": "4"},
+        "allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": "3"},
+    }
+    admin.patch("Node", plugin_node, {"metadata": {"labels": {"plugin": "yes"}}})
+    admin.patch("Node", plugin_node, {"status": status}, subresource="status")
+    container = {"name": "main", "image": "cuda:13", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    spec = {
+        "nodeSelector": {"plugin": "yes"},
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [container],
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "by-number", "namespace": "vision"}}
+    admin.create(pod | {"spec": spec})
+    try:
+        eventually(
+            lambda: (admin.get("Pod", "by-number", "vision") or {}).get("spec", {}).get("nodeName"),
+            subject="a node for the pod",
+        )
+        follow(mirrored, "nodes", "pods")
+        row = Node.objects.get(cluster=mirrored, name=plugin_node, gone_at=None)
+        assert of_node(row) == [PluginDevices("nvidia.com/gpu", 1, 4, 3, 2)]
+        mirrored.refresh_from_db()
+        before = mirrored.revision
+        beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-23T10:00:00Z"}
+        admin.patch("Node", plugin_node, {"status": {"conditions": [beat]}}, subresource="status")
+        follow(mirrored, "nodes")
+        mirrored.refresh_from_db()
+        ready = mirrored.revision
+        later = beat | {"lastHeartbeatTime": "2026-11-23T10:05:00Z"}
+        admin.patch("Node", plugin_node, {"status": {"conditions": [later]}}, subresource="status")
+        follow(mirrored, "nodes")
+        mirrored.refresh_from_db()
+        assert (mirrored.revision, ready > before) == (ready, True)
+    finally:
+        admin.delete("Pod", "by-number", "vision")

@@ -81,7 +81,7 @@ OBJECTS = [
                 ]
             },
         },
-        {"ready": True, "unschedulable": True, "node_pool": ""},
+        {"ready": True, "unschedulable": True, "node_pool": "", "plugin_devices": {}},
     ),
     (
         DEVICE_CLASS,

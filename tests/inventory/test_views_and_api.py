@@ -304,6 +304,7 @@ def test_the_api_tells_all_of_a_node_and_of_a_class(both, as_alice):
         "devices": 2,
         "devices_held": 0,
         "devices_free": 0,
+        "plugin_devices": {},
     }
     DeviceClass.objects.filter(cluster=ber).update(extended_resource="nvidia.com/gpu")
     there = DeviceClass.objects.get(cluster=ber, gone_at=None)

@@ -82,3 +82,27 @@ def test_only_pods_that_tolerate_it_land_on_a_spot_node(engineer):
     (condition,) = refused["status"]["conditions"]
     assert "4 node(s) had untolerated taint(s)" in condition["message"]
     assert placed["spec"]["nodeName"].startswith("fra1-l4-0")
+
+
+def plugin_pod(name, count):
+    pod = by_number(name, CARRIED, count)
+    pod["spec"] |= {"nodeSelector": {"pool": "plugin"}}
+    return pod
+
+
+def test_device_plugin_serves_what_its_node_advertises_without_a_claim(fleet, engineer):
+    status = {"capacity": {CARRIED: "4"}, "allocatable": {CARRIED: "3"}}
+    labels = {"kubernetes.io/hostname": "plugin-1", "pool": "plugin"}
+    node = {"metadata": {"name": "plugin-1", "labels": labels}, "status": status}
+    created(engineer.post("/api/v1/nodes", json=node))
+    created(engineer.post(PODS, json=plugin_pod("first", 2)))
+    pod = scheduled(engineer, "first")
+    assert pod["spec"]["nodeName"] == "plugin-1"
+    assert "extendedResourceClaimStatus" not in pod["status"]
+    assert engineer.get(CLAIMS).json()["items"] == []
+    created(engineer.post(PODS, json=plugin_pod("second", 2)))
+    (condition,) = scheduled(engineer, "second")["status"]["conditions"]
+    assert f"1 Insufficient {CARRIED}" in condition["message"]
+    engineer.delete(f"{PODS}/first")
+    fleet.step(5)
+    eventually(lambda: engineer.get(f"{PODS}/second").json()["spec"].get("nodeName"))

@@ -82,7 +82,7 @@ def test_it_serves_both_clusters_keeps_their_state_and_ends_when_told(port, tmp_
             assert len(portal.get("/api/v1/nodes").json()["items"]) == 30
             made = created(portal.post(CLAIMS, json=make_claim("kept")))
         with client_of(kubeconfig(port, "lab-2", "viewer")) as viewer:
-            assert len(viewer.get("/api/v1/nodes").json()["items"]) == 12
+            assert len(viewer.get("/api/v1/nodes").json()["items"]) == 14
         process.send_signal(signal.SIGTERM)
         _out, errors = process.communicate(timeout=patience.EXIT)
     assert errors == b""

@@ -41,7 +41,7 @@ def worlds():
     return {name: make_world(name, tenants=False) for name in RACKS}
 
 
-def test_there_are_42_nodes_and_288_devices_of_six_kinds(worlds):
+def test_there_are_44_nodes_and_288_devices_of_six_kinds(worlds):
     devices: Counter[str] = Counter()
     boards, nodes = set(), 0
     for world in worlds.values():
@@ -52,7 +52,7 @@ def test_there_are_42_nodes_and_288_devices_of_six_kinds(worlds):
                 what = describe(device.driver, device.raw)
                 devices[f"{what.product} {what.kind}"] += 1
                 boards.add(what.parent_uuid or what.uuid or (device.pool, device.name))
-    assert nodes == 42
+    assert nodes == 44
     assert len(boards) == 214
     assert sum(devices.values()) == 288
     assert devices == {
