@@ -90,7 +90,11 @@ SCALE = float(os.environ.get("DRAGOMAN_PATIENCE", "1"))  # multiplies every wait
 PROGRAM_READY = 90 * SCALE  # seconds until a program of the control plane answers
 CONTROLLERS_READY = 240 * SCALE  # seconds; they look for a restarted API server once a minute
 
-PLURALS = {"DeviceClass": "deviceclasses"}
+PLURALS = {
+    "DeviceClass": "deviceclasses",
+    "Ingress": "ingresses",
+    "NetworkPolicy": "networkpolicies",
+}
 CLUSTER_WIDE = frozenset(
     (
         "ClusterRole",
