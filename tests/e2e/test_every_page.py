@@ -201,3 +201,11 @@ def test_a_cell_of_the_fleet_opens_its_device_in_a_drawer(people):
     page.keyboard.press("Escape")
     expect(drawer).not_to_be_visible()
     expect(cell).to_be_focused()
+
+
+def test_home_of_an_engineer_takes_two_screens_on_a_phone(people):
+    person = people("engineer")
+    person.page.set_viewport_size(PHONE)
+    person.page.goto("/")
+    expect(person.page.get_by_role("heading", name="Quota of Vision")).to_be_visible()
+    assert person.page.evaluate("document.documentElement.scrollHeight") <= 2 * PHONE["height"]
