@@ -11,7 +11,7 @@ from typing import cast
 from django.conf import settings
 from django.core.cache import cache
 from django.db import DataError
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from rest_framework.throttling import UserRateThrottle
@@ -20,11 +20,20 @@ from core.errors import PortalError, data_error_refusal
 
 
 class PortalErrorMiddleware:
+    """
+    Make pages of refusals, and of opening an address that only receives forms, as a reload does.
+    """
+
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self.get_response(request)
+        response = self.get_response(request)
+        if not isinstance(response, HttpResponseNotAllowed) or request.path.startswith("/api/"):
+            return response
+        page = render(request, "405.html", status=response.status_code)
+        page["Allow"] = response["Allow"]
+        return page
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         refusal = data_error_refusal(exception) if isinstance(exception, DataError) else exception

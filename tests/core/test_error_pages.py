@@ -116,3 +116,10 @@ def test_pages_are_not_limited_while_redis_is_away(browse, alice, settings, minu
 def test_anonymous_readers_have_no_limit_of_pages(client, db, settings, minute):
     settings.PAGE_RATE = "1/min"
     assert [client.get("/accounts/login/").status_code for _ in range(3)] == [200, 200, 200]
+
+
+def test_opening_an_address_that_only_receives_forms_is_a_page(browse, alice):
+    page = browse(alice).get("/me/notices/read/")
+    assert (page.status_code, page.headers["Allow"]) == (405, "POST")
+    assert "This address only receives a form." in page.text
+    assert browse(alice).post("/api/v1/me/").headers["Content-Type"] == "application/problem+json"
