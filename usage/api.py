@@ -23,12 +23,11 @@ from core.schema import refuses
 from inventory.models import Cluster
 from teams.access import team_for, user_of
 from usage.cost import Cost
-from usage.daily import utc_day
-from usage.fleet_report import ZONE, GroupBy, Period, fleet_report, month_of
+from usage.fleet_report import GroupBy, fleet_report, month_of
 from usage.focus import focus_lines
 from usage.models import Rate
 from usage.rates import RateCard
-from usage.reports import Month, active_zone, claim_allocations, claim_cost, report
+from usage.reports import Month, claim_allocations, claim_cost, report
 from usage.services import remove_rate, require_admin, save_rate
 from usage.telemetry import Presence, Range, UseState, claim_series, current_utilization
 
@@ -163,16 +162,13 @@ class RateIn(Input):
 RANGES = [str(time_range) for time_range in Range if time_range is not Range.OWN]
 RANGE = OpenApiParameter("range", str, enum=RANGES, default=str(Range.DAY))
 TEAM = OpenApiParameter("team", str, required=True, description="Slug of the team.")
-MONTH = OpenApiParameter(
-    "month", str, description="Such as 2026-11, in your time zone. This month by default."
-)
-UTC_MONTH = OpenApiParameter("month", str, description="Such as 2026-11, in UTC. This month by default.")
+MONTH = OpenApiParameter("month", str, description="Such as 2026-11, in UTC. This month by default.")
 
 
-def month_asked_for(request: Request) -> Period:
-    """Return the month (UTC) of the parameter, by default the current one. Raises Invalid."""
+def month_asked_for(request: Request) -> Month:
+    """Return the month of the parameter, by default the current one. Raises Invalid."""
     text = request.query_params.get("month", "")
-    return month_of(Month.parse(text, ZONE).first if text else utc_day(timezone.now()))
+    return Month.parse(text) if text else Month.current(timezone.now())
 
 
 def claim_for(request: Request, claim_id: UUID) -> Claim:
@@ -222,9 +218,7 @@ class CostsView(APIView):
         slug = request.query_params.get("team", "")
         if not slug:
             raise Invalid("Name the team: ?team=<slug>.")
-        zone = active_zone()
-        text = request.query_params.get("month", "")
-        month = Month.parse(text, zone) if text else Month.of(timezone.localdate(), zone)
+        month = month_asked_for(request)
         return Response(TeamCostOut(report(team_for(user_of(request), slug), month, now=timezone.now())).data)
 
 
@@ -254,11 +248,11 @@ class ReconciliationOut(serializers.Serializer[Any]):
 
 class ReconciliationView(APIView):
     @refuses(403)
-    @extend_schema(operation_id="reconciliation", parameters=[UTC_MONTH], responses=ReconciliationOut)
+    @extend_schema(operation_id="reconciliation", parameters=[MONTH], responses=ReconciliationOut)
     def get(self, request: Request) -> Response:
         """Where all GPU hours and money of the fleet went in a month; for platform admins."""
         require_admin(user_of(request))
-        found = fleet_report(month_asked_for(request), GroupBy.TEAM, now=timezone.now())
+        found = fleet_report(month_of(month_asked_for(request).first), GroupBy.TEAM, now=timezone.now())
         return Response(ReconciliationOut(found).data)
 
 
@@ -266,13 +260,13 @@ class FocusView(APIView):
     @refuses(403)
     @extend_schema(
         operation_id="focus",
-        parameters=[UTC_MONTH],
+        parameters=[MONTH],
         responses={(200, "text/csv"): OpenApiTypes.STR},
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         """The cost of all claims in a month as CSV in the format of FOCUS 1.2; for platform admins."""
         require_admin(user_of(request))
-        period, now = month_asked_for(request), timezone.now()
+        period, now = month_of(month_asked_for(request).first), timezone.now()
         response = StreamingHttpResponse(focus_lines(period, now=now), content_type="text/csv; charset=utf-8")
         name = f"focus-{period.first:%Y-%m}.csv"
         response["Content-Disposition"] = f'attachment; filename="{name}"'

@@ -1,8 +1,9 @@
 """
 Cost is allocated time × price per hour × fraction of the device. What is not held costs nothing.
 
-Sums are integers of tiny units, so they are exact however a span is split. Amounts on pages add up: money is
-rounded once, per line (a claim's devices of one product), and all totals are sums of lines.
+A *ledger entry* is what a claim held on one day (UTC) of one product and partition at one rate. Money is
+rounded once, half up to cents, per entry; every amount anywhere is a sum of entries, so all of them add up.
+Time is never rounded but where it is shown: its sums are integers of a tiny unit.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from decimal import Decimal
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
+from itertools import pairwise
 from uuid import UUID
 
 from claims.models import Allocation
 from core.text import DASH, money
+from usage.models import Rate
 from usage.rates import PriceGroup, RateCard
 
 MICROSECOND = timedelta(microseconds=1)
@@ -26,9 +29,12 @@ DEVICE_PARTS = 10**6
 MONEY_PARTS = 10**4
 DEVICE_HOUR = DEVICE_PARTS * HOUR
 CURRENCY_UNIT = MONEY_PARTS * DEVICE_HOUR  # one euro
+CENT = CURRENCY_UNIT // 100
+WHOLE_DAY = timedelta(days=1) // MICROSECOND
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-type LineKey = tuple[UUID, str, str]  # claim, product and partition: money is rounded once per line
+type LineKey = tuple[UUID, str, str]  # claim, product and partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +97,19 @@ class Cost:
         for currency, amount in other.exact.items():
             self.exact[currency] = self.exact.get(currency, 0) + amount
 
-    def charge(self, held: int, per_hour: Decimal | None, currency: str = "") -> None:
-        """Add held time at a price; None is no rate."""
-        self.held += held
+    def charge(self, held: int, per_hour: Decimal | None, currency: str = "", *, times: int = 1) -> None:
+        """Add so many equal entries of held time at a price, each in whole cents; None is no rate."""
+        self.held += held * times
         if per_hour is None:
-            self.unpriced_held += held
+            self.unpriced_held += held * times
         else:
-            self.exact[currency] = self.exact.get(currency, 0) + held * int(per_hour * MONEY_PARTS)
+            amount = hundredths(held * int(per_hour * MONEY_PARTS), CURRENCY_UNIT) * CENT
+            self.exact[currency] = self.exact.get(currency, 0) + amount * times
+
+    def add_price(self, held: int, per_hour: Decimal | None, currency: str = "") -> None:
+        """Add what held time costs at a price, not rounded: it is a price, not an entry."""
+        exact = {} if per_hour is None else {currency: held * int(per_hour * MONEY_PARTS)}
+        self.add(Cost(held, held if per_hour is None else 0, exact))
 
     @property
     def hours(self) -> Decimal:
@@ -110,8 +122,17 @@ class Cost:
         return rounded(self.unpriced_held, DEVICE_HOUR)
 
     @property
+    def exact_hours(self) -> Decimal:
+        """Return device hours, to six digits: a column of them adds up to `hours`."""
+        return six_digits(self.held)
+
+    @property
+    def exact_unpriced(self) -> Decimal:
+        return six_digits(self.unpriced_held)
+
+    @property
     def amounts(self) -> dict[str, Decimal]:
-        """Return the amount per currency, rounded half up to cents."""
+        """Return the amount per currency in cents: exact for entries, rounded half up for prices."""
         return {currency: rounded(amount, CURRENCY_UNIT) for currency, amount in sorted(self.exact.items())}
 
     @property
@@ -123,17 +144,6 @@ class Cost:
         """Return whether devices were held and none of them has a rate."""
         return bool(self.unpriced_held) and not self.exact
 
-    def in_cents(self) -> Cost:
-        """Return the cost with money and hours rounded, so that totals are sums of the lines on the page."""
-        return Cost(
-            hundredths(self.held, DEVICE_HOUR) * (DEVICE_HOUR // 100),
-            hundredths(self.unpriced_held, DEVICE_HOUR) * (DEVICE_HOUR // 100),
-            {
-                currency: hundredths(amount, CURRENCY_UNIT) * (CURRENCY_UNIT // 100)
-                for currency, amount in self.exact.items()
-            },
-        )
-
 
 def hundredths(value: int, unit: int) -> int:
     """Return `value` in hundredths of `unit`, rounded half up."""
@@ -144,37 +154,109 @@ def rounded(value: int, unit: int) -> Decimal:
     return Decimal(hundredths(value, unit)).scaleb(-2)
 
 
+def six_digits(held: int) -> Decimal:
+    return (Decimal(held) / DEVICE_HOUR).quantize(Decimal("0.000001"), ROUND_HALF_UP)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """The smallest unit of billing; `held` is in the unit of `Cost.held`, `rate` is None without one."""
+
+    line: LineKey
+    driver: str
+    rate: Rate | None
+    day: date
+    held: int
+
+    @property
+    def cost(self) -> Cost:
+        cost = Cost()
+        cost.charge(self.held, *_price(self.rate))
+        return cost
+
+
+class Ledger:
+    """
+    The entries of usage intervals. A month at one price is one step up and one down, so a long claim costs no
+    more to compute than a short one.
+    """
+
+    def __init__(self) -> None:
+        # By line, driver and rate: by how much the time held on a day differs from that of the day before.
+        self._steps: dict[tuple[LineKey, str, Rate | None], dict[int, int]] = {}
+
+    def add(
+        self, interval: UsageInterval, card: RateCard, *, until: datetime, within: Interval | None = None
+    ) -> None:
+        """Add one interval, an open one up to `until`, clipped to `within`."""
+        start, end = interval.start, min(interval.end or until, until)
+        if within is not None:
+            start, end = max(start, within.start), min(end, within.end)
+        parts = interval.parts
+        for segment in card.segments(interval.kind, start, end):
+            steps = self._steps.setdefault(
+                (interval.line, interval.kind.driver, segment.rate), defaultdict(int)
+            )
+            first, begun = divmod((segment.start - EPOCH) // MICROSECOND, WHOLE_DAY)
+            last, ended = divmod((segment.end - EPOCH) // MICROSECOND, WHOLE_DAY)
+            if first == last:
+                steps[first] += (ended - begun) * parts
+                steps[first + 1] -= (ended - begun) * parts
+            else:
+                steps[first] += (WHOLE_DAY - begun) * parts
+                steps[first + 1] += begun * parts
+                steps[last] -= (WHOLE_DAY - ended) * parts
+                steps[last + 1] -= ended * parts
+
+    def costs(self) -> dict[LineKey, Cost]:
+        """Return the sum of the entries of each line."""
+        costs: dict[LineKey, Cost] = {}
+        for (line, _driver, rate), runs in self._runs():
+            cost = costs.setdefault(line, Cost())
+            for _day, days, held in runs:
+                cost.charge(held, *_price(rate), times=days)
+        return costs
+
+    def __iter__(self) -> Iterator[LedgerEntry]:
+        for (line, driver, rate), runs in self._runs():
+            for first, days, held in runs:
+                for number in range(first, first + days):
+                    yield LedgerEntry(line, driver, rate, (EPOCH + timedelta(days=number)).date(), held)
+
+    def _runs(self) -> Iterator[tuple[tuple[LineKey, str, Rate | None], list[tuple[int, int, int]]]]:
+        """Yield the runs of days with equal entries: first day, number of days, time held on each."""
+        for key, steps in self._steps.items():
+            runs, held = [], 0
+            for day, following in pairwise(sorted(steps)):
+                held += steps[day]
+                if held:
+                    runs.append((day, following - day, held))
+            yield key, runs
+
+
+def _price(rate: Rate | None) -> tuple[Decimal | None, str]:
+    return (rate.per_hour, rate.currency) if rate else (None, "")
+
+
 def interval_cost(
     interval: UsageInterval, card: RateCard, *, until: datetime, within: Interval | None = None
 ) -> Cost:
     """Return the cost of one interval, an open one up to `until`, clipped to `within`."""
-    start, end = interval.start, min(interval.end or until, until)
-    if within is not None:
-        start, end = max(start, within.start), min(end, within.end)
-    cost = Cost()
-    for segment in card.segments(interval.kind, start, end):
-        held = (segment.end - segment.start) // MICROSECOND * interval.parts
-        if segment.rate is None:
-            cost.charge(held, None)
-        else:
-            cost.charge(held, segment.rate.per_hour, segment.rate.currency)
-    return cost
+    return total(sums([interval], card, until=until, within=within).values())
 
 
 def per_hour(intervals: Iterable[UsageInterval], card: RateCard, *, at: datetime) -> Cost:
-    """Return the cost per hour of the open intervals at the prices of `at`."""
+    """Return the cost per hour of the open intervals at the prices of `at`. A price is not rounded."""
     cost = Cost()
     for interval in intervals:
         if interval.end is None:
-            rate = card.at(interval.kind, at)
-            price, currency = (rate.per_hour, rate.currency) if rate else (None, "")
-            cost.charge(interval.parts * HOUR, price, currency)
+            cost.add_price(interval.parts * HOUR, *_price(card.at(interval.kind, at)))
     return cost
 
 
 @dataclass(frozen=True, slots=True)
 class CostLine:
-    """The smallest unit of billing: a claim's devices of one product and partition."""
+    """The entries of a claim's devices of one product and partition."""
 
     claim_id: UUID
     product: str
@@ -185,24 +267,24 @@ class CostLine:
 def lines(
     intervals: Iterable[UsageInterval], card: RateCard, *, until: datetime, within: Interval | None = None
 ) -> Iterator[CostLine]:
-    """Yield one rounded line per claim, product and partition with usage in the span."""
-    return rounded_lines(sums(intervals, card, until=until, within=within))
+    """Yield one line per claim, product and partition with usage in the span."""
+    return cost_lines(sums(intervals, card, until=until, within=within))
 
 
 def sums(
     intervals: Iterable[UsageInterval], card: RateCard, *, until: datetime, within: Interval | None = None
 ) -> dict[LineKey, Cost]:
-    """Return the exact cost by line in the span."""
-    costs: dict[LineKey, Cost] = defaultdict(Cost)
+    """Return the cost by line in the span."""
+    ledger = Ledger()
     for interval in intervals:
-        costs[interval.line].add(interval_cost(interval, card, until=until, within=within))
-    return costs
+        ledger.add(interval, card, until=until, within=within)
+    return ledger.costs()
 
 
-def rounded_lines(costs: Mapping[LineKey, Cost]) -> Iterator[CostLine]:
+def cost_lines(costs: Mapping[LineKey, Cost]) -> Iterator[CostLine]:
     for (claim_id, product, partition), cost in costs.items():
         if cost.held:
-            yield CostLine(claim_id, product, partition, cost.in_cents())
+            yield CostLine(claim_id, product, partition, cost)
 
 
 def total(costs: Iterable[Cost]) -> Cost:

@@ -21,17 +21,18 @@ from django.db.models.functions import Coalesce, Least, TruncDate
 from claims.models import Allocation, Claim, Transition
 from core.models import RowDifferences
 from core.prepared import Prepared
+from inventory.models import FleetSpan
 from teams.models import Team
 from usage import daily_sums
-from usage.cost import Cost, Interval, LineKey, UsageInterval, interval_cost, millionths, sums
+from usage.cost import Cost, Interval, Ledger, LineKey, UsageInterval, millionths
 from usage.models import DailyActivity, DailyUse, Rollup, StoredDays
 from usage.rates import PriceGroup, RateCard
 
 DAY = timedelta(days=1)
 SETTLED_AFTER = timedelta(hours=1)  # after midnight: then no transaction of the day before is open
 CHUNK = 30  # days computed at once
-KEY = ("claim_id", "day", "product", "partition", "currency")
-VALUES = ("team_id", "held", "unpriced", "amount")
+KEY = ("claim_id", "day", "driver", "product", "partition", "rate_id")
+VALUES = ("team_id", "currency", "held", "amount")
 
 
 def midnight(day: date) -> datetime:
@@ -56,14 +57,6 @@ def stored_until() -> date | None:
     return None
 
 
-def split(span: Interval, until: date | None, *, now: datetime) -> tuple[date, date] | None:
-    """Return the first and the end of the stored days that are entirely in `span`; None without any."""
-    if until is None:
-        return None
-    first, end = first_day_in(span), min(until, utc_day(min(span.end, now)))
-    return (first, end) if first < end else None
-
-
 def first_day_in(span: Interval) -> date:
     """Return the first day (UTC) that does not begin before the span."""
     return utc_day(span.start) + (DAY if span.start > midnight(utc_day(span.start)) else timedelta(0))
@@ -71,63 +64,43 @@ def first_day_in(span: Interval) -> date:
 
 def team_costs(team: Team, span: Interval, card: RateCard, *, now: datetime) -> dict[LineKey, Cost]:
     """
-    Return the cost of a team in a span by claim, product and partition: whole past days from rows, the parts
-    of days at both ends and the days that are not stored from allocations.
+    Return the cost of a team in a span of whole days (UTC) by claim, product and partition: past days from
+    rows, today and the days that are not stored from allocations.
     """
-    costs, until = _stored_costs(team, first_day_in(span), utc_day(min(span.end, now)))
-    days = split(span, until, now=now)
-    if until is None or days is None:
-        held = _overlapping(span).filter(claim__team=team).values_list(*COLUMNS)
-        return sums(_intervals(held), card, until=now, within=span)
-    first, end = days
-    before, after = Interval(span.start, midnight(first)), Interval(midnight(end), span.end)
-    parts = [part for part in (before, after) if part.start < part.end]
-    for interval in _around(team, before, after, is_stored=end < until) if parts else ():
-        for part in parts:
-            costs[interval.line].add(interval_cost(interval, card, until=now, within=part))
+    first = utc_day(span.start)
+    costs, until = _stored_costs(team, first, utc_day(span.end))
+    rest = Interval(max(span.start, midnight(until)) if until else span.start, span.end)
+    if rest.start >= rest.end:
+        return costs
+    ledger = Ledger()
+    for interval in _held_in(team, rest, begun=until is None or until <= first):
+        ledger.add(interval, card, until=now, within=rest)
+    for line, cost in ledger.costs().items():
+        costs[line].add(cost)
     return costs
 
 
-def _around(team: Team, before: Interval, after: Interval, *, is_stored: bool) -> Iterator[UsageInterval]:
-    """Yield the usage of a team in the parts of a span around its stored days; one query."""
-    last = utc_day(after.start) - (timedelta(0) if is_stored else DAY)
-    span = (before.start, before.end, after.start, after.end)
-    query = HELD_AROUND if is_stored else HELD_AROUND_AND_BEGUN
-    return _intervals(query.rows(team.pk, *span, utc_day(before.end) - DAY, last))
-
-
-def _held_around(
-    team: UUID, start: datetime, first: datetime, end: datetime, stop: datetime, before: date, last: date
-) -> QuerySet[Allocation]:
+def _held_in(team: Team, span: Interval, *, begun: bool) -> Iterator[UsageInterval]:
     """
-    Return what a team held from `start` to `first` and from `end` to `stop`; its stored days are between.
-
-    The rows of the day `before` and of the day after name the claims. If no row of the day after is stored,
-    those of the `last` stored day name the claims that held devices when it ended.
+    Yield the usage of a team in a span; one query. Unless the span has `begun` with the question, the day
+    before is stored: its rows then name the claims that held devices when it ended.
     """
-    holding = DailyUse.objects.filter(team=team, day__in=[before, last]).order_by().values("claim")
-    return _held(holding, start, first, end, stop)
+    if begun:
+        return _intervals(_overlapping(span).filter(claim__team=team).values_list(*COLUMNS))
+    return _intervals(HELD_SINCE.rows(team.pk, span.start, span.end, utc_day(span.start) - DAY))
 
 
-def _held_around_and_begun(
-    team: UUID, start: datetime, first: datetime, end: datetime, stop: datetime, before: date, last: date
-) -> QuerySet[Allocation]:
+def _held_since(team: UUID, start: datetime, stop: datetime, last: date) -> QuerySet[Allocation]:
     """
-    Return what `_held_around` returns and what has begun since `end`: only a live claim begins to hold
-    devices, so it is live now, or has changed its state since.
+    Return what a team held from `start` to `stop`; the day `last` before is the end of the stored days.
+
+    Only a live claim begins to hold devices, so one that began since is live now or changed its state since.
     """
-    holding = DailyUse.objects.filter(team=team, day__in=[before, last]).order_by().values("claim")
+    holding = DailyUse.objects.filter(team=team, day=last).order_by().values("claim")
     live = Claim.objects.live().filter(team=team).order_by().values("pk")
-    moved = Transition.objects.filter(team=team, at__gte=end).order_by().values("claim")
-    return _held(holding.union(live, moved, all=True), start, first, end, stop)
-
-
-def _held(
-    claims: QuerySet[Any, Any], start: datetime, first: datetime, end: datetime, stop: datetime
-) -> QuerySet[Allocation]:
-    """Return what these claims held from `start` to `first` and from `end` to `stop`."""
-    held = Q(started_at__lt=first) & _held_after(start) | Q(started_at__lt=stop) & _held_after(end)
-    return Allocation.objects.filter(held, claim__in=claims).order_by()
+    moved = Transition.objects.filter(team=team, at__gte=start).order_by().values("claim")
+    held = Allocation.objects.filter(_held_after(start), started_at__lt=stop)
+    return held.filter(claim__in=holding.union(live, moved, all=True)).order_by()
 
 
 # Usage without model objects: a month may have many allocations.
@@ -135,11 +108,7 @@ COLUMNS = (
     *("claim_id", "claim__cluster_id", "driver", "product", "partition", "fraction"),
     *("started_at", "ended_at"),
 )
-AROUND = (UUID, datetime, datetime, datetime, datetime, date, date)
-HELD_AROUND = Prepared(lambda *around: _held_around(*around).values_list(*COLUMNS), *AROUND)
-HELD_AROUND_AND_BEGUN = Prepared(
-    lambda *around: _held_around_and_begun(*around).values_list(*COLUMNS), *AROUND
-)
+HELD_SINCE = Prepared(lambda *of: _held_since(*of).values_list(*COLUMNS), UUID, datetime, datetime, date)
 
 
 def _stored_sums(team: UUID, first: date, end: date) -> QuerySet[DailyUse, tuple[Any, ...]]:
@@ -150,7 +119,12 @@ def _stored_sums(team: UUID, first: date, end: date) -> QuerySet[DailyUse, tuple
     sums_of_days = (
         days.order_by()
         .values_list("claim_id", "product", "partition", "currency")
-        .annotate(Sum("held"), Sum("unpriced"), Sum("amount"), until=Value(None, models.DateField()))
+        .annotate(
+            Sum("held"),
+            Sum("amount"),
+            unpriced=Coalesce(Sum("held", filter=Q(rate=None)), Value(0), output_field=models.DecimalField()),
+            until=Value(None, models.DateField()),
+        )
     )
     return sums_of_days.union(until.values_list("claim", *nothing, "until"), all=True).order_by()
 
@@ -162,7 +136,7 @@ def _stored_costs(team: Team, first: date, end: date) -> tuple[dict[LineKey, Cos
     """Return the sums of the stored days from `first` to `end`, and the end of all stored days; one query."""
     costs: dict[LineKey, Cost] = defaultdict(Cost)
     stored_until: date | None = None
-    for claim, product, partition, currency, held, unpriced, amount, until in STORED_SUMS.rows(
+    for claim, product, partition, currency, held, amount, unpriced, until in STORED_SUMS.rows(
         team.pk, first, end
     ):
         if claim is None:
@@ -252,10 +226,10 @@ def forget_from(instant: datetime, *, now: datetime) -> None:
 def store_days(*, now: datetime) -> int:
     """Store the past days that have no rows yet; return their number. Each chunk is a transaction."""
     end = utc_day(now - SETTLED_AFTER)
-    earliest = Allocation.objects.aggregate(at=Min("started_at"))["at"]
-    if earliest is None:
+    earliest = first_day()
+    if earliest == date.max:
         return 0
-    StoredDays.objects.get_or_create(pk=1, defaults={"until": min(utc_day(earliest), end)})
+    StoredDays.objects.get_or_create(pk=1, defaults={"until": min(earliest, end)})
     stored = 0
     while True:
         with transaction.atomic():
@@ -292,10 +266,11 @@ def refresh_all(*, check: bool = False) -> RowDifferences:
 
 
 def first_day() -> date:
-    """Return the first day on which a claim held a device, or has a row."""
-    earliest = Allocation.objects.aggregate(at=Min("started_at"))["at"]
+    """Return the first day with an allocation, a recorded size of the fleet, or a row."""
+    allocation = Allocation.objects.aggregate(at=Min("started_at"))["at"]
+    fleet = FleetSpan.objects.aggregate(at=Min("started_at"))["at"]
     row = DailyUse.objects.aggregate(day=Min("day"))["day"]
-    days = [day for day in (earliest and utc_day(earliest), row) if day]
+    days = [day for day in (allocation and utc_day(allocation), fleet and utc_day(fleet), row) if day]
     return min(days, default=date.max)
 
 
@@ -333,29 +308,21 @@ def _values(row: DailyUse) -> tuple[Any, ...]:
 
 
 def _expected_use(first: date, end: date) -> Iterator[DailyUse]:
-    """Yield the rows of these days. The hours of a line are in the first of its rows, as in the CSV."""
+    """Yield the entries of these days."""
     span = Interval(midnight(first), midnight(end))
-    card = RateCard.load()
+    card, ledger = RateCard.load(), Ledger()
     allocations = _overlapping(span)
     teams = dict(allocations.values_list("claim_id", "claim__team_id"))
-    costs: dict[tuple[date, LineKey], Cost] = defaultdict(Cost)
     for interval in _intervals(allocations.values_list(*COLUMNS)):
-        start, stop = max(interval.start, span.start), min(interval.end or span.end, span.end)
-        day = utc_day(start)
-        while midnight(day) < stop:
-            within = Interval(midnight(day), midnight(day + DAY))
-            costs[day, interval.line].add(interval_cost(interval, card, until=within.end, within=within))
-            day += DAY
-    for (day, (claim_id, product, partition)), cost in costs.items():
-        if not cost.held:
-            continue
-        held, unpriced = cost.held, cost.unpriced_held
-        for currency in sorted(cost.exact) or [""]:
-            yield DailyUse(
-                team_id=teams[claim_id], claim_id=claim_id, day=day, product=product, partition=partition,
-                currency=currency, held=held, unpriced=unpriced, amount=cost.exact.get(currency, 0),
-            )  # fmt: skip
-            held = unpriced = 0
+        ledger.add(interval, card, until=span.end, within=span)
+    for entry in ledger:
+        claim_id, product, partition = entry.line
+        rate = entry.rate
+        yield DailyUse(
+            team_id=teams[claim_id], claim_id=claim_id, day=entry.day, driver=entry.driver,
+            product=product, partition=partition, rate=rate, currency=rate.currency if rate else "",
+            held=entry.held, amount=sum(entry.cost.exact.values()),
+        )  # fmt: skip
 
 
 def _refresh_activity(first: date, end: date, *, check: bool) -> RowDifferences:

@@ -1,21 +1,26 @@
 """
-Sums of the stored days of all claims, by team, person, profile and kind of device: what the report of the
-fleet reads. 40,000 devices have 5,000 claim-days a day and 3,000 sums.
+Sums of the stored days of all claims, by team, person, profile and kind of device, and of the fleet: what its
+report reads. 40,000 devices have 5,000 claim-days a day and 3,000 sums.
 
 `usage.daily` writes them in the transaction that stores or repairs its days. A claim counts for the person
-who owned it then.
+who owned it then. Money is in whole cents: of a claim's day, `mean utilization × amount` is rounded once.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from django.db import connection
+from django.db.models import Q
 
 from core.models import RowDifferences
+from inventory.models import FleetSpan
+from usage.cost import CENT, Cost, Interval, Ledger, UsageInterval
 from usage.models import DailySum
+from usage.rates import PriceGroup, RateCard
 
 Dimension = DailySum.Dimension
 KEY = ("dimension", "day", "key", "cluster", "product", "partition", "currency")
@@ -40,21 +45,32 @@ LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND a
 WHERE use.day = %s
 GROUP BY {groups}, use.currency
 """
+UTILIZATION = "activity.activity / NULLIF(activity.rollups, 0)"
+USED_AMOUNT = f"round((use.amount * {UTILIZATION})::numeric / {CENT}) * {CENT}"  # of one claim's day
 OF_ONE = """
-round(sum(use.{0})), round(coalesce(sum(use.{0}) FILTER (WHERE activity.rollups > 0), 0)),
-round(coalesce(sum(use.{0} * activity.activity / NULLIF(activity.rollups, 0)), 0)::numeric)
+sum({value}), coalesce(sum({value}) FILTER (WHERE activity.rollups > 0), 0),
+round(coalesce(sum({used}), 0)::numeric)
 """
+UNPRICED = "CASE WHEN use.rate_id IS NULL THEN use.held ELSE 0 END"
+SUMMED = {
+    "use.held": f"use.held * {UTILIZATION}",
+    UNPRICED: f"{UNPRICED} * {UTILIZATION}",
+    "use.amount": USED_AMOUNT,
+}
+
+type Sums = dict[tuple[Any, ...], tuple[Any, ...]]  # values by key
 
 
 def refresh(first: date, end: date, *, check: bool = False) -> RowDifferences:
     """Write the sums of these days, or with `check` only compare them; return what differed."""
+    fleet = _fleet(first, end)
     days = (first + timedelta(days=number) for number in range((end - first).days))
-    return sum((_refresh_day(day, check=check) for day in days), RowDifferences())
+    return sum((_refresh_day(day, fleet[day], check=check) for day in days), RowDifferences())
 
 
-def _refresh_day(day: date, *, check: bool) -> RowDifferences:
+def _refresh_day(day: date, fleet: Sums, *, check: bool) -> RowDifferences:
     """Write or compare the sums of one day; a month of 40,000 devices has 75,000."""
-    expected = dict(_expected(day))
+    expected = dict(_expected(day)) | fleet
     rows = DailySum.objects.filter(day=day)
     stored = {row[: len(KEY)]: row[len(KEY) :] for row in rows.values_list(*KEY, *VALUES)}
     missing = [key for key in expected if key not in stored]
@@ -75,7 +91,7 @@ def _refresh_day(day: date, *, check: bool) -> RowDifferences:
 
 def _expected(day: date) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """Yield key and values of each sum; a query per dimension."""
-    sums = ", ".join(OF_ONE.format(name) for name in MEASURES)
+    sums = ", ".join(OF_ONE.format(value=value, used=used) for value, used in SUMMED.items())
     for dimension, (key, kind) in DIMENSIONS.items():
         columns = ("NULL::uuid", *kind) if kind else (key, "NULL::uuid", "''", "''")
         groups = ", ".join(kind or [str(key)])
@@ -85,6 +101,29 @@ def _expected(day: date) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
             for row in cursor:
                 of_key = (dimension.value, day, *row[:5])
                 yield of_key, tuple(row[5:])
+
+
+def _fleet(first: date, end: date) -> dict[date, Sums]:
+    """Return the sums of the fleet's time and cost by day, cluster, product and use; one query."""
+    span = Interval(*(datetime.combine(day, time(), UTC) for day in (first, end)))
+    card, ledger = RateCard.load(), Ledger()
+    for row in FleetSpan.objects.filter(
+        Q(ended_at=None) | Q(ended_at__gt=span.start), started_at__lt=span.end
+    ):
+        kind = PriceGroup(row.cluster_id, row.driver, row.product)
+        usage = UsageInterval(row.cluster_id, kind, row.use, row.parts, row.started_at, row.ended_at)
+        ledger.add(usage, card, until=span.end, within=span)
+    costs: dict[tuple[Any, ...], Cost] = defaultdict(Cost)
+    for entry in ledger:
+        cluster, product, use = entry.line
+        currency = entry.rate.currency if entry.rate else ""
+        key = (Dimension.FLEET.value, entry.day, None, cluster, product, use, currency)
+        costs[key].add(entry.cost)
+    days: dict[date, Sums] = defaultdict(dict)
+    for key, cost in costs.items():
+        values = (cost.held, cost.unpriced_held, sum(cost.exact.values()))
+        days[key[1]][key] = tuple(number for value in values for number in (value, 0, 0))
+    return days
 
 
 def _close(stored: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:

@@ -2,9 +2,9 @@
 GPU hours and money of the whole fleet on a number of days (UTC): what claims used, what they held idle, and
 what nobody held. The parts add up to the fleet.
 
-Held time comes from sums of the stored days (`usage.daily_sums`), the size of the fleet from
+All figures are sums of the stored days (`usage.daily_sums`); the size of the fleet comes from
 `inventory.fleet_history`. Of a claim's day with telemetry, `mean utilization × cost` is used and the rest
-idle, as on the team's page.
+idle, as on the team's page. Money is a sum of ledger entries in whole cents, so every row adds up.
 """
 
 from __future__ import annotations
@@ -16,23 +16,19 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
-from django.db.models import Min, Q, QuerySet, Sum
+from django.db.models import Min, QuerySet, Sum
 from django.urls import reverse
 
 from claims.models import Profile
 from inventory.models import Cluster, FleetSpan
 from teams.models import Team, User
-from usage.cost import Cost, Interval, UsageInterval, interval_cost, total
+from usage.cost import Cost, Interval, total
 from usage.daily import DAY, midnight, stored_until, utc_day
 from usage.daily_sums import MEASURES
 from usage.models import DailySum
-from usage.rates import PriceGroup, RateCard
 
 Dimension = DailySum.Dimension
-
-ZONE = ZoneInfo("UTC")  # of all days and months here
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +157,7 @@ def fleet_report(period: Period, group_by: GroupBy, *, now: datetime, most: int 
     by_day: dict[date, FleetParts] = {day: FleetParts() for day in period.days}
     for (day, _cluster, _product), parts in held.items():
         by_day[day].add(parts)
-    for (day, cluster, product), spans in _spans(period).items():
+    for (day, cluster, product), spans in _fleet(period).items():
         allocated = held.get((day, cluster, product), HeldParts()).allocated
         parts = by_day[day]
         parts.unmanaged.add(spans[FleetSpan.Use.UNMANAGED])
@@ -239,20 +235,14 @@ def _parts(currency: str, *numbers: Decimal) -> HeldParts:
     return HeldParts(used, rest(measured, used), rest(held, measured))
 
 
-def _spans(period: Period) -> dict[DayKind, dict[str, Cost]]:
+def _fleet(period: Period) -> dict[DayKind, dict[str, Cost]]:
     """Return the time and cost of the GPUs of the fleet by day, cluster and product, and then by use."""
-    span, card = period.span, RateCard.load()
-    rows = FleetSpan.objects.filter(Q(ended_at=None) | Q(ended_at__gt=span.start), started_at__lt=span.end)
     costs: dict[DayKind, dict[str, Cost]] = defaultdict(lambda: {use: Cost() for use in FleetSpan.Use})
-    for row in rows:
-        group = PriceGroup(row.cluster_id, row.driver, row.product)
-        usage = UsageInterval(row.cluster_id, group, "", row.parts, row.started_at, row.ended_at)
-        day = utc_day(max(row.started_at, span.start))
-        while midnight(day) < min(row.ended_at or span.end, span.end):
-            within = Interval(midnight(day), midnight(day + DAY))
-            cost = interval_cost(usage, card, until=within.end, within=within)
-            costs[day, row.cluster_id, row.product][row.use].add(cost)
-            day += DAY
+    columns = ("day", "cluster", "product", "partition", "currency", *MEASURES)
+    for *kind, use, currency, held, unpriced, amount in _sums(period, Dimension.FLEET).values_list(*columns):
+        day, cluster, product = kind
+        exact = {currency: int(amount)} if currency else {}
+        costs[day, cluster, product][use].add(Cost(int(held), int(unpriced), exact))
     return costs
 
 

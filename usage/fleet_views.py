@@ -19,7 +19,7 @@ from core.times import FIRST_YEAR, LAST_YEAR
 from teams.access import user_of
 from usage.cost import Cost
 from usage.daily import DAY, utc_day
-from usage.fleet_report import ZONE, FleetReport, GroupBy, Period, fleet_report, month_of
+from usage.fleet_report import FleetReport, GroupBy, Period, fleet_report, month_of
 from usage.reports import Month
 from usage.services import require_admin
 
@@ -44,7 +44,7 @@ class ReportForm(forms.Form):
     def clean_month(self) -> date | None:
         text = self.cleaned_data["month"]
         try:
-            return Month.parse(text, ZONE).first if text else None
+            return Month.parse(text).first if text else None
         except Invalid as refusal:
             raise forms.ValidationError(refusal.message) from refusal
 
@@ -143,7 +143,12 @@ def _csv_lines(
     of: str, label: str, period: Period, cost: Cost, parts: Sequence[Cost]
 ) -> Iterator[list[object]]:
     padding = [""] * (3 - len(parts))
-    hours: list[object] = [cost.hours, *(part.hours for part in parts), *padding, cost.unpriced]
+    hours: list[object] = [
+        cost.exact_hours,
+        *(part.exact_hours for part in parts),
+        *padding,
+        cost.exact_unpriced,
+    ]
     for currency, amount in cost.amounts.items() or [("", "")]:
         amounts = [part.amounts.get(currency, "") for part in parts]
         yield [of, label, period.first, period.last, currency, *hours, amount, *amounts, *padding]

@@ -1,22 +1,23 @@
 """
 The cost of a month in the format of FOCUS 1.2 (FinOps Open Cost and Usage Specification), as rows of CSV.
 
-One row is what one claim held on one day (UTC) of one product and partition at one rate. The team is the sub
-account, the claim the resource, the product the SKU and its rate the SKU price. `PricingQuantity` has ten
-digits, and `ContractedUnitPrice × PricingQuantity` is the cost exactly. Held time without a rate has the cost
-0 and `x_HasRate` false, as FOCUS knows no unknown cost.
+A row is a ledger entry (`usage.cost`): of past days those that are stored, of today from allocations. The
+team is the sub account, the claim the resource, the product the SKU and its rate the SKU price. `BilledCost`
+is the entry in whole cents, so the rows add up to the team's page; `ListUnitPrice × PricingQuantity`, which
+has ten digits, is `ListCost` exactly. Held time without a rate has the cost 0 and `x_HasRate` false, as FOCUS
+knows no unknown cost.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import groupby
+from operator import attrgetter, itemgetter
 from uuid import UUID
 
 from django.db.models import Q
@@ -24,10 +25,10 @@ from django.db.models import Q
 from claims.models import Allocation
 from core.listing import Echo, escape_formula
 from core.models import Installation
-from usage.cost import DEVICE_HOUR, MICROSECOND, Interval, millionths
-from usage.daily import DAY, midnight, utc_day
+from usage.cost import DEVICE_HOUR, Interval, Ledger, LedgerEntry, UsageInterval, millionths
+from usage.daily import DAY, midnight, stored_until
 from usage.fleet_report import Period
-from usage.models import Rate
+from usage.models import DailyUse
 from usage.rates import PriceGroup, RateCard
 
 SERVICE = "GPU claims"
@@ -35,111 +36,108 @@ ISSUER = "Dragoman"
 DIGITS = Decimal(1).scaleb(-10)
 NULL = ""  # of a CSV file
 
-FIELDS = (
-    *("claim_id", "claim__name", "claim__namespace", "claim__cluster__name", "claim__cluster_id"),
-    *("claim__team__slug", "claim__team__title", "claim__requested_by__username"),
-    *("claim__profile_version__profile__slug", "object_uid", "driver", "product", "partition", "fraction"),
-    *("started_at", "ended_at"),
+CLAIM = (
+    "claim_id",
+    "claim__name",
+    "claim__namespace",
+    "claim__cluster__name",
+    "claim__team__slug",
+    "claim__team__title",
+    "claim__requested_by__username",
+    "claim__profile_version__profile__slug",
 )
+STORED = ("driver", "product", "partition", "rate_id", "day", "held")
+HELD = ("driver", "product", "partition", "fraction", "started_at", "ended_at", "claim__cluster_id")
 
 
 @dataclass(frozen=True, slots=True)
-class HeldPart:
-    """One allocation as a row of `FIELDS`."""
+class ChargedClaim:
+    """What a row says of a claim, as the columns of `CLAIM`."""
 
-    claim_id: UUID
-    claim: str
+    pk: UUID
+    name: str
     namespace: str
     cluster: str
-    cluster_id: UUID
     team: str
     team_title: str
     person: str
     profile: str
-    object_uid: str
-    driver: str
-    product: str
-    partition: str
-    fraction: Decimal
-    started_at: datetime
-    ended_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """What one claim held on one day at one rate, in the unit of `usage.cost.Cost.held`."""
-
-    held: HeldPart
-    day: date
-    rate: Rate | None
-    time: int
-
-    @property
-    def hours(self) -> Decimal:
-        return (Decimal(self.time) / DEVICE_HOUR).quantize(DIGITS, ROUND_HALF_UP)
-
-    @property
-    def price(self) -> Decimal:
-        return self.rate.per_hour if self.rate else Decimal(0)
-
-
-def charges(period: Period, *, now: datetime) -> Iterator[Charge]:
-    """Yield the charges of a period up to now, claim by claim, in the memory of one claim."""
+def entries(period: Period, *, now: datetime) -> Iterator[tuple[ChargedClaim, LedgerEntry]]:
+    """Yield the entries of a period up to now, first those of the stored days; in the memory of one claim."""
     card = RateCard.load()
-    span = Interval(period.span.start, min(period.span.end, now))
-    held = Allocation.objects.filter(
+    rates = {rate.pk: rate for rate in card.rates}
+    until = max(period.first, min(stored_until() or period.first, period.end))
+    rows = DailyUse.objects.filter(day__gte=period.first, day__lt=until).order_by("claim_id", "day", "pk")
+    for row in rows.values_list(*CLAIM, *STORED).iterator(chunk_size=2000):
+        claim = ChargedClaim(*row[: len(CLAIM)])
+        driver, product, partition, rate, day, held = row[len(CLAIM) :]
+        yield claim, LedgerEntry((claim.pk, product, partition), driver, rates.get(rate), day, int(held))
+    span = Interval(midnight(until), min(period.span.end, now))
+    if span.start < span.end:
+        yield from _since(span, card)
+
+
+def _since(span: Interval, card: RateCard) -> Iterator[tuple[ChargedClaim, LedgerEntry]]:
+    """Yield the entries of a span from allocations."""
+    allocations = Allocation.objects.filter(
         Q(ended_at=None) | Q(ended_at__gt=span.start), started_at__lt=span.end
-    ).order_by("claim_id", "started_at", "device")
-    rows = (HeldPart(*row) for row in held.values_list(*FIELDS).iterator(chunk_size=2000))
-    for _claim, parts in groupby(rows, key=lambda part: part.claim_id):
-        times: dict[tuple[date, str, str, UUID | None], int] = defaultdict(int)
-        examples: dict[tuple[date, str, str, UUID | None], tuple[HeldPart, Rate | None]] = {}
-        for part in parts:
-            for day, rate, time in _cut(part, span, card):
-                key = (day, part.product, part.partition, rate.pk if rate else None)
-                times[key] += time
-                examples.setdefault(key, (part, rate))
-        for key in sorted(times, key=lambda key: key[:3]):
-            part, rate = examples[key]
-            yield Charge(part, key[0], rate, times[key])
-
-
-def _cut(part: HeldPart, span: Interval, card: RateCard) -> Iterator[tuple[date, Rate | None, int]]:
-    """Cut held time where a day ends or the price changes."""
-    group = PriceGroup(part.cluster_id, part.driver, part.product)
-    parts = millionths(part.fraction)
-    start, end = max(part.started_at, span.start), min(part.ended_at or span.end, span.end)
-    for segment in card.segments(group, start, end):
-        day = utc_day(segment.start)
-        while midnight(day) < segment.end:
-            first, last = max(segment.start, midnight(day)), min(segment.end, midnight(day + DAY))
-            yield day, segment.rate, (last - first) // MICROSECOND * parts
-            day += DAY
+    )
+    rows = allocations.order_by("claim_id", "started_at", "device").values_list(*CLAIM, *HELD)
+    for cells, of_claim in groupby(rows.iterator(chunk_size=2000), key=itemgetter(slice(len(CLAIM)))):
+        claim, found = ChargedClaim(*cells), Ledger()
+        for row in of_claim:
+            driver, product, partition, fraction, start, end, cluster = row[len(CLAIM) :]
+            kind = PriceGroup(cluster, driver, product)
+            usage = UsageInterval(claim.pk, kind, partition, millionths(fraction), start, end)
+            found.add(usage, card, until=span.end, within=span)
+        for entry in sorted(found, key=attrgetter("day")):
+            yield claim, entry
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """What the columns are made of."""
 
-    charge: Charge
+    claim: ChargedClaim
+    entry: LedgerEntry
     period: Period
     installation: Installation
 
     @property
-    def held(self) -> HeldPart:
-        return self.charge.held
+    def product(self) -> str:
+        return self.entry.line[1]
+
+    @property
+    def partition(self) -> str:
+        return self.entry.line[2]
 
     @property
     def name(self) -> str:
-        return f"{self.held.product or 'unknown product'} {self.held.partition}".strip()
+        return f"{self.product or 'unknown product'} {self.partition}".strip()
+
+    @property
+    def hours(self) -> Decimal:
+        return (Decimal(self.entry.held) / DEVICE_HOUR).quantize(DIGITS, ROUND_HALF_UP)
+
+    @property
+    def price(self) -> Decimal:
+        return self.entry.rate.per_hour if self.entry.rate else Decimal(0)
 
     @property
     def cost(self) -> str:
-        return text(self.charge.hours * self.charge.price)
+        """The entry as it is billed, in whole cents."""
+        return text(sum(self.entry.cost.amounts.values(), Decimal(0)))
+
+    @property
+    def product_of_price(self) -> str:
+        """Price × quantity, before it is rounded to cents."""
+        return text(self.hours * self.price)
 
     @property
     def currency(self) -> str:
-        return self.charge.rate.currency if self.charge.rate else self.installation.currency
+        return self.entry.rate.currency if self.entry.rate else self.installation.currency
 
 
 # The columns of FOCUS 1.2 in the order of their names, then our own.
@@ -156,10 +154,10 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "CapacityReservationStatus": lambda _row: NULL,
     "ChargeCategory": lambda _row: "Usage",
     "ChargeClass": lambda _row: NULL,
-    "ChargeDescription": lambda row: f"{row.name} held by claim {row.held.claim} of {row.held.team}",
+    "ChargeDescription": lambda row: f"{row.name} held by claim {row.claim.name} of {row.claim.team}",
     "ChargeFrequency": lambda _row: "Usage-Based",
-    "ChargePeriodEnd": lambda row: instant(midnight(row.charge.day + DAY)),
-    "ChargePeriodStart": lambda row: instant(midnight(row.charge.day)),
+    "ChargePeriodEnd": lambda row: instant(midnight(row.entry.day + DAY)),
+    "ChargePeriodStart": lambda row: instant(midnight(row.entry.day)),
     "CommitmentDiscountCategory": lambda _row: NULL,
     "CommitmentDiscountId": lambda _row: NULL,
     "CommitmentDiscountName": lambda _row: NULL,
@@ -167,48 +165,46 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "CommitmentDiscountStatus": lambda _row: NULL,
     "CommitmentDiscountType": lambda _row: NULL,
     "CommitmentDiscountUnit": lambda _row: NULL,
-    "ConsumedQuantity": lambda row: text(row.charge.hours),
+    "ConsumedQuantity": lambda row: text(row.hours),
     "ConsumedUnit": lambda _row: "Hours",
-    "ContractedCost": lambda row: row.cost,
-    "ContractedUnitPrice": lambda row: text(row.charge.price),
+    "ContractedCost": lambda row: row.product_of_price,
+    "ContractedUnitPrice": lambda row: text(row.price),
     "EffectiveCost": lambda row: row.cost,
     "InvoiceId": lambda _row: NULL,
     "InvoiceIssuerName": lambda _row: ISSUER,
-    "ListCost": lambda row: row.cost,
-    "ListUnitPrice": lambda row: text(row.charge.price),
+    "ListCost": lambda row: row.product_of_price,
+    "ListUnitPrice": lambda row: text(row.price),
     "PricingCategory": lambda _row: "Standard",
     "PricingCurrency": lambda row: row.currency,
-    "PricingCurrencyContractedUnitPrice": lambda row: text(row.charge.price),
+    "PricingCurrencyContractedUnitPrice": lambda row: text(row.price),
     "PricingCurrencyEffectiveCost": lambda row: row.cost,
-    "PricingCurrencyListUnitPrice": lambda row: text(row.charge.price),
-    "PricingQuantity": lambda row: text(row.charge.hours),
+    "PricingCurrencyListUnitPrice": lambda row: text(row.price),
+    "PricingQuantity": lambda row: text(row.hours),
     "PricingUnit": lambda _row: "Hours",
     "ProviderName": lambda _row: ISSUER,
     "PublisherName": lambda _row: ISSUER,
-    "RegionId": lambda row: row.held.cluster,
-    "RegionName": lambda row: row.held.cluster,
-    "ResourceId": lambda row: f"{row.held.cluster}/{row.held.namespace}/{row.held.claim_id}",
-    "ResourceName": lambda row: row.held.claim,
+    "RegionId": lambda row: row.claim.cluster,
+    "RegionName": lambda row: row.claim.cluster,
+    "ResourceId": lambda row: f"{row.claim.cluster}/{row.claim.namespace}/{row.claim.pk}",
+    "ResourceName": lambda row: row.claim.name,
     "ResourceType": lambda _row: "ResourceClaim",
     "ServiceCategory": lambda _row: "Compute",
     "ServiceName": lambda _row: SERVICE,
     "ServiceSubcategory": lambda _row: "Other (Compute)",
-    "SkuId": lambda row: f"{row.held.driver}/{row.name}",
+    "SkuId": lambda row: f"{row.entry.driver}/{row.name}",
     "SkuMeter": lambda _row: "Device hours",
-    "SkuPriceDetails": lambda row: json.dumps(
-        {"x_Model": row.held.product, "x_Partition": row.held.partition}
-    ),
-    "SkuPriceId": lambda row: f"{row.charge.rate.pk if row.charge.rate else 'no-rate'}/{row.name}",
-    "SubAccountId": lambda row: row.held.team,
-    "SubAccountName": lambda row: row.held.team_title,
+    "SkuPriceDetails": lambda row: json.dumps({"x_Model": row.product, "x_Partition": row.partition}),
+    "SkuPriceId": lambda row: f"{row.entry.rate.pk if row.entry.rate else 'no-rate'}/{row.name}",
+    "SubAccountId": lambda row: row.claim.team,
+    "SubAccountName": lambda row: row.claim.team_title,
     "SubAccountType": lambda _row: "Team",
     "Tags": lambda row: json.dumps(
-        {"team": row.held.team, "owner": row.held.person, "profile": row.held.profile}
+        {"team": row.claim.team, "owner": row.claim.person, "profile": row.claim.profile}
     ),
-    "x_DeviceDriver": lambda row: row.held.driver,
-    "x_GpuModel": lambda row: row.held.product,
-    "x_MigProfile": lambda row: row.held.partition,
-    "x_HasRate": lambda row: "true" if row.charge.rate else "false",
+    "x_DeviceDriver": lambda row: row.entry.driver,
+    "x_GpuModel": lambda row: row.product,
+    "x_MigProfile": lambda row: row.partition,
+    "x_HasRate": lambda row: "true" if row.entry.rate else "false",
 }
 
 
@@ -217,8 +213,8 @@ def focus_lines(period: Period, *, now: datetime) -> Iterator[str]:
     writer = csv.writer(Echo())
     installation = Installation.load()
     yield writer.writerow(COLUMNS)
-    for charge in charges(period, now=now):
-        row = Row(charge, period, installation)
+    for claim, entry in entries(period, now=now):
+        row = Row(claim, entry, period, installation)
         yield writer.writerow([escape_formula(column(row)) for column in COLUMNS.values()])
 
 

@@ -74,27 +74,30 @@ class Rollup(models.Model):
 
 class DailyUse(models.Model):
     """
-    What a claim held on one day (UTC) of devices of one product and partition, and its cost in one currency.
+    A ledger entry: what a claim held on one day (UTC) of devices of one product and partition at one rate.
 
-    `held` and `unpriced` (the part without a rate) are in millionths of a device × microseconds, `amount` in
-    that × ten-thousandths of money (the units of `usage.cost`). Of several currencies, the first row has the
-    time; `currency` is empty without any. `usage.daily` is the only writer.
+    `held` is in millionths of a device × microseconds, `amount` in that × ten-thousandths of money (the units
+    of `usage.cost`), in whole cents. Without a rate there is no currency and `amount` is 0, which is "no
+    rate". `usage.daily` is the only writer.
     """
 
     team = models.ForeignKey(Team, models.CASCADE, related_name="+", db_index=False)
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="+", db_index=False)
     day = models.DateField()
+    driver = models.CharField(max_length=63, blank=True)
     product = models.CharField(max_length=120, blank=True)
     partition = models.CharField(max_length=64, blank=True)
+    rate = models.ForeignKey(Rate, models.PROTECT, null=True, related_name="+", db_index=False)
     currency = models.CharField(max_length=3, blank=True)
     held = models.DecimalField(max_digits=30, decimal_places=0)
-    unpriced = models.DecimalField(max_digits=30, decimal_places=0)
     amount = models.DecimalField(max_digits=40, decimal_places=0)
 
     class Meta:
         constraints = (
             models.UniqueConstraint(
-                fields=["claim", "day", "product", "partition", "currency"], name="dailyuse_once"
+                fields=["claim", "day", "driver", "product", "partition", "rate"],
+                nulls_distinct=False,
+                name="dailyuse_once",
             ),
         )
         indexes = (
@@ -124,11 +127,13 @@ class DailyActivity(models.Model):
 
 class DailySum(models.Model):
     """
-    What all claims of one team, person, profile or kind of device held on one day (UTC), in one currency.
+    What all claims of one team, person, profile or kind of device held on one day (UTC), in one currency; and
+    what the fleet had of each product.
 
     `key` is the team, person or profile, null for a kind: devices of one cluster, product and partition. The
     three times are those of `DailyUse.held`: all, on claim-days with telemetry, and × utilization; so are the
-    three parts of it without a rate and the three amounts. The rows of each dimension add up to all claims.
+    three parts of it without a rate and the three amounts. The rows of each of these dimensions add up to all
+    claims. Of the fleet, `partition` is the `FleetSpan.Use` and only the first of each three is counted.
     """
 
     class Dimension(models.TextChoices):
@@ -136,6 +141,7 @@ class DailySum(models.Model):
         PERSON = "person"
         PROFILE = "profile"
         KIND = "kind"
+        FLEET = "fleet"
 
     day = models.DateField()
     dimension = models.CharField(max_length=7, choices=Dimension)

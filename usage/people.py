@@ -16,18 +16,19 @@ from uuid import UUID
 
 from core.prepared import Prepared, Statement
 from teams.models import Team
-from usage.cost import DEVICE_HOUR, Cost, total
+from usage.cost import DEVICE_HOUR, Cost
+from usage.daily_sums import UNPRICED, USED_AMOUNT, UTILIZATION
 
 DAYS = 30
 DAY = timedelta(days=1)
 HELD_ALL_DAY = 24 * DEVICE_HOUR  # one device, in the unit of `Cost.held`
 
 USE = """
-SELECT claim.requested_by_id, use.day, use.currency, sum(use.held), sum(use.unpriced), sum(use.amount),
+SELECT claim.requested_by_id, use.day, use.currency, sum(use.held), sum({unpriced}), sum(use.amount),
        sum(use.held) FILTER (WHERE activity.rollups > 0),
-       sum(use.unpriced) FILTER (WHERE activity.rollups > 0),
-       sum(use.held * activity.activity / NULLIF(activity.rollups, 0)),
-       sum(use.amount * (1 - activity.activity / NULLIF(activity.rollups, 0))),
+       sum({unpriced}) FILTER (WHERE activity.rollups > 0),
+       sum(use.held * {utilization}),
+       sum(use.amount - {used_amount}),
        NULL
 FROM usage_dailyuse use
 JOIN claims_claim claim ON claim.id = use.claim_id
@@ -39,7 +40,8 @@ UNION ALL SELECT NULL, NULL, '', 0, 0, 0, 0, 0, 0, 0, until FROM usage_storedday
 
 
 def _use(team: UUID, since: date) -> Statement:
-    return USE, (team, since)
+    sql = USE.format(unpriced=UNPRICED, utilization=UTILIZATION, used_amount=USED_AMOUNT)
+    return sql, (team, since)
 
 
 ROWS = Prepared(_use, UUID, date)
@@ -69,9 +71,6 @@ class Use:
     def percent(self) -> int | None:
         return None if self.utilization is None else round(self.utilization * 100)
 
-    def in_cents(self) -> Use:
-        return Use(self.cost.in_cents(), self.measured, self.idle.in_cents(), self.busy, self.devices)
-
 
 @dataclass(frozen=True, slots=True)
 class PeopleUse:
@@ -88,17 +87,17 @@ def team_use(team: Team, *, today: date) -> PeopleUse:
     """Return the use of a team on the last `DAYS` before `today`, and its cost of this month; one query."""
     first, month = today - DAYS * DAY, today.replace(day=1)
     people: dict[UUID, Use] = defaultdict(Use)
-    of_month: dict[UUID, Cost] = defaultdict(Cost)
+    of_month = Cost()
     last: date | None = None
     for person, day, currency, *numbers, until in ROWS.rows(team.pk, min(first, month)):
         held, unpriced, amount, measured, unpriced_measured = (int(number or 0) for number in numbers[:5])
-        busy, idle = (float(number or 0) for number in numbers[5:])
+        busy, idle = float(numbers[5] or 0), int(numbers[6] or 0)
         if person is None:
             last = until - DAY
             continue
         cost = Cost(held, unpriced, {currency: amount} if currency else {})
         if day >= month:
-            of_month[person].add(cost)
+            of_month.add(cost)
         if not first <= day < today:
             continue
         use = people[person]
@@ -107,19 +106,12 @@ def team_use(team: Team, *, today: date) -> PeopleUse:
         use.devices[(day - first).days] += held / HELD_ALL_DAY
         if measured or idle:
             use.measured.add(Cost(measured, unpriced_measured))
-            use.idle.add(Cost(measured, unpriced_measured, {currency: int(idle)} if currency else {}))
-    rounded = {person: use.in_cents() for person, use in people.items()}
-    return PeopleUse(
-        rounded,
-        summed(rounded),
-        total(cost.in_cents() for cost in of_month.values()),
-        first if last else None,
-        last,
-    )
+            use.idle.add(Cost(measured, unpriced_measured, {currency: idle} if currency else {}))
+    return PeopleUse(people, summed(people), of_month, first if last else None, last)
 
 
 def summed(people: Mapping[UUID, Use]) -> Use:
-    """Return the sum of the figures as they are shown, so that a column adds up."""
+    """Return the sum of all people."""
     result = Use()
     for use in people.values():
         result.cost.add(use.cost)

@@ -1,27 +1,25 @@
 """
 What claims cost (so far, per hour, at expiry), monthly reports of teams, and the forecast of a month.
 
-All totals are sums of the same lines.
+Months are those of UTC, as in the report of the fleet and in exports. All totals are sums of entries.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Exists, OuterRef
-from django.utils import timezone
 
 from claims.models import Allocation, Alternative, Claim, join_profiles
 from claims.states import RUNNING
 from core.errors import Invalid
 from core.prepared import Prepared, PreparedObjects, by_keys, partial_object
 from teams.models import Team, User
-from usage.cost import Cost, CostLine, Interval, UsageInterval, lines, per_hour, rounded_lines, total
-from usage.daily import team_costs
+from usage.cost import Cost, CostLine, Interval, UsageInterval, cost_lines, lines, per_hour, total
+from usage.daily import midnight, team_costs, utc_day
 from usage.rates import RateCard
 
 
@@ -75,17 +73,20 @@ ALLOCATIONS: PreparedObjects[Allocation] = PreparedObjects(
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """A calendar month in the time zone of the reader."""
+    """A billing period: a calendar month in UTC."""
 
     first: date
-    zone: ZoneInfo
 
     @classmethod
-    def of(cls, day: date, zone: ZoneInfo) -> "Month":
-        return cls(day.replace(day=1), zone)
+    def of(cls, day: date) -> "Month":
+        return cls(day.replace(day=1))
 
     @classmethod
-    def parse(cls, text: str, zone: ZoneInfo) -> "Month":
+    def current(cls, now: datetime) -> "Month":
+        return cls.of(utc_day(now))
+
+    @classmethod
+    def parse(cls, text: str) -> "Month":
         """Read "2026-11"; raise Invalid for anything else."""
         try:
             day = datetime.strptime(text, "%Y-%m").date()  # noqa: DTZ007 - a month has no zone of its own
@@ -93,20 +94,19 @@ class Month:
             raise Invalid(f"A month is written like 2026-11; “{text[:20]}” was sent.") from failure
         if not 1970 < day.year < 9999:
             raise Invalid(f"There are no costs in the year {day.year}.")
-        return cls(day, zone)
+        return cls(day)
 
     @property
     def next(self) -> "Month":
-        return Month.of(self.first + timedelta(days=31), self.zone)
+        return Month.of(self.first + timedelta(days=31))
 
     @property
     def previous(self) -> "Month":
-        return Month.of(self.first - timedelta(days=1), self.zone)
+        return Month.of(self.first - timedelta(days=1))
 
     @property
     def start(self) -> datetime:
-        """Return the first instant in UTC: Python subtracts times of one zone by wall clock."""
-        return datetime(self.first.year, self.first.month, 1, tzinfo=self.zone).astimezone(UTC)
+        return midnight(self.first)
 
     @property
     def span(self) -> Interval:
@@ -114,11 +114,6 @@ class Month:
 
     def __str__(self) -> str:
         return f"{self.first:%Y-%m}"
-
-
-def active_zone() -> ZoneInfo:
-    """Return the time zone of the current request."""
-    return ZoneInfo(timezone.get_current_timezone_name())
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +226,7 @@ def report(team: Team, month: Month, *, now: datetime) -> CostReport:
 def month_lines(team: Team, month: Month, card: RateCard, *, now: datetime) -> list[CostLine]:
     """Return the lines of a team's month in the order of claims, products and partitions."""
     costs = team_costs(team, month.span, card, now=now)
-    return list(rounded_lines(dict(sorted(costs.items()))))
+    return list(cost_lines(dict(sorted(costs.items()))))
 
 
 def claim_row(line: BilledLine) -> CostRow:
@@ -286,8 +281,8 @@ class Spend:
 
 
 def monthly_spend(team: Team, user: User, card: RateCard, *, now: datetime) -> Spend:
-    """Return the spending of this month in the reader's time zone, without reading the team's claims."""
-    month = Month.of(timezone.localdate(now), active_zone())
+    """Return the spending of this month, without reading the team's claims."""
+    month = Month.current(now)
     lines, until = month_lines(team, month, card, now=now), min(now, month.span.end)
     own = {claim for (claim,) in OWN_OF_TEAM.rows(team.pk, user.pk)}
     costs = [line.cost for line in lines if line.claim_id in own]

@@ -30,7 +30,7 @@ from teams.sessions import installation_for
 from usage.forms import RateForm
 from usage.models import Collection, Rate
 from usage.rates import RateCard
-from usage.reports import CostReport, Month, active_zone, claim_allocations, claim_cost, report
+from usage.reports import CostReport, Month, claim_allocations, claim_cost, report
 from usage.services import remove_rate, require_admin, save_rate
 from usage.telemetry import Bounds, Range, UsageSeries, chart_data, claim_series, current_utilization
 
@@ -118,8 +118,7 @@ def table_rows(series: UsageSeries) -> list[dict[str, Any]]:
 
 def parse_month(text: str) -> Month:
     """Return the requested month, by default the current one. Raises Invalid."""
-    zone = active_zone()
-    return Month.parse(text, zone) if text else Month.of(timezone.localdate(), zone)
+    return Month.parse(text) if text else Month.current(timezone.now())
 
 
 @require_safe
@@ -157,7 +156,8 @@ def team_csv(request: HttpRequest, slug: str) -> StreamingHttpResponse:
 
 def csv_lines(report: CostReport) -> Iterator[str]:
     """
-    Yield the rows. Hours are in the first row of a line only, so that columns add up to the page's totals.
+    Yield the rows. Hours are in the first row of a line only, so that columns add up to the page's totals;
+    they have six digits, as the page rounds only the sum.
 
     A line without a rate has no amount and no currency: an empty cell is not 0.
     """
@@ -181,7 +181,7 @@ def csv_lines(report: CostReport) -> Iterator[str]:
             line.product,
             line.partition,
         ]
-        hours: list[Decimal | str] = [line.cost.hours, line.cost.unpriced]
+        hours: list[Decimal | str] = [line.cost.exact_hours, line.cost.exact_unpriced]
         for currency, amount in line.cost.amounts.items() or [("", "")]:
             yield writer.writerow([*map(escape_formula, cells), *hours, amount, currency])
             hours = ["", ""]

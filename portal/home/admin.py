@@ -176,7 +176,7 @@ class Platform:
         for row in self.collections:
             for driver, product, parts in row.idle:
                 rate = self.card.at(PriceGroup(row.cluster_id, driver, product), self.now)
-                cost.charge(parts * HOUR, rate.per_hour if rate else None, rate.currency if rate else "")
+                cost.add_price(parts * HOUR, rate.per_hour if rate else None, rate.currency if rate else "")
         return cost
 
 

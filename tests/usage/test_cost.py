@@ -1,3 +1,5 @@
+import math
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -8,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usage.cost import (
+    CENT,
     Cost,
     Interval,
     UsageInterval,
@@ -16,6 +19,7 @@ from usage.cost import (
     millionths,
     per_hour,
     rounded,
+    sums,
     total,
 )
 from usage.models import Rate
@@ -127,9 +131,10 @@ cards = st.lists(
 ).map(RateCard)
 
 
-@given(cards, fractions.map(str), st.lists(moments, min_size=3, max_size=3).map(sorted))
-def test_splitting_a_span_does_not_change_its_cost(card, fraction, edges):
-    begin, middle, end = edges
+@given(cards, fractions.map(str), st.lists(moments, min_size=2, max_size=2).map(sorted), st.integers(0, 40))
+def test_splitting_a_span_at_midnight_does_not_change_its_cost(card, fraction, edges, day):
+    begin, end = edges
+    middle = min(max(24 * day, begin), end)
     whole = interval_cost(held(begin, end, fraction=fraction), card, until=hours(end))
     parts = total(
         [
@@ -140,25 +145,37 @@ def test_splitting_a_span_does_not_change_its_cost(card, fraction, edges):
     assert parts == whole
 
 
-@given(cards, st.lists(moments, min_size=2, max_size=2).map(sorted), moments)
-def test_consecutive_periods_add_up_to_the_whole_period(card, edges, cut):
-    allocation = held(edges[0], edges[1])
+@given(cards, st.lists(moments, min_size=2, max_size=2).map(sorted), st.integers(0, 40))
+def test_consecutive_periods_of_days_add_up_to_the_whole_period(card, edges, day):
+    allocation, cut = held(edges[0], edges[1]), 24 * day
     before, after = Interval(hours(-1), hours(cut)), Interval(hours(cut), hours(10_000))
     until = hours(edges[1])
     parts = [interval_cost(allocation, card, until=until, within=period) for period in (before, after)]
     assert total(parts) == interval_cost(allocation, card, until=until)
 
 
-@given(cards, st.lists(st.tuples(moments, moments, st.integers(0, 3)), max_size=6))
-def test_total_is_the_sum_of_the_rounded_lines(card, spans):
-    claims = [UUID(int=number) for number in range(4)]
-    allocations = [held(min(a, b), max(a, b), claim=claims[number]) for a, b, number in spans]
-    billed = list(lines(allocations, card, until=hours(10_000)))
-    whole = total(line.cost for line in billed)
-    for currency in ("EUR", "USD"):
-        rounded = sum((line.cost.amounts.get(currency, Decimal(0)) for line in billed), Decimal(0))
-        assert whole.amounts.get(currency, Decimal(0)) == rounded
-    assert whole.hours == sum((line.cost.hours for line in billed), Decimal(0))
+@given(cards, fractions.map(str), st.lists(st.tuples(moments, moments, st.integers(0, 1)), max_size=6))
+def test_amounts_are_sums_of_days_each_rounded_once_per_rate(card, fraction, spans):
+    claims = [UUID(int=number) for number in range(2)]
+    usage = [held(min(a, b), max(a, b), claim=claims[number], fraction=fraction) for a, b, number in spans]
+    found = sums(usage, card, until=hours(10_000))
+    for claim in claims:
+        expected: dict[str, Decimal] = defaultdict(Decimal)
+        for day in range(42):
+            times: dict[Rate, Fraction] = defaultdict(Fraction)
+            for one in usage:
+                if one.claim_id == claim and one.end:
+                    start, end = max(one.start, hours(24 * day)), min(one.end, hours(24 * day + 24))
+                    for segment in card.segments(one.kind, start, end):
+                        if segment.rate:
+                            time = (segment.end - segment.start) // timedelta(microseconds=1)
+                            times[segment.rate] += Fraction(time * one.parts, 3_600_000_000 * 10**6)
+            for applied, time in times.items():
+                cents = math.floor(time * Fraction(applied.per_hour) * 100 + Fraction(1, 2))
+                expected[applied.currency] += Decimal(cents) / 100
+        cost = found.get((claim, "NVIDIA H100 80GB HBM3", ""), Cost())
+        assert cost.amounts == expected
+        assert all(amount % CENT == 0 for amount in cost.exact.values())
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**18), st.one_of(st.none(), prices)), max_size=5))
@@ -171,7 +188,7 @@ def test_unpriced_hours_never_exceed_hours(charges):
 
 
 @given(prices, fractions, moments)
-def test_the_amount_is_the_exact_product_rounded_once(price, fraction, span):
+def test_the_amount_is_the_exact_product_rounded_once_a_day(price, fraction, span):
     until = hours(span)
     cost = interval_cost(held(0, None, fraction=str(fraction)), RateCard([rate(str(price))]), until=until)
     exact = (
@@ -179,7 +196,8 @@ def test_the_amount_is_the_exact_product_rounded_once(price, fraction, span):
         * Fraction(fraction)
         * Fraction((until - START) // timedelta(microseconds=1), 3_600_000_000)
     )
-    assert abs(Fraction(cost.amounts.get("EUR", Decimal(0))) - exact) <= Fraction(1, 200)
+    days = int(span // 24) + 1
+    assert abs(Fraction(cost.amounts.get("EUR", Decimal(0))) - exact) <= Fraction(days, 200)
 
 
 def test_cost_lines_are_per_claim_product_and_partition_in_order():
@@ -216,19 +234,26 @@ def test_lines_are_clipped_to_the_period():
     assert (line.product, line.cost.hours) == ("NVIDIA H100 80GB HBM3", Decimal("2.00"))
 
 
-def test_each_line_is_rounded_half_up_before_the_sum():
-    """A third of an hour twice is 0.33 + 0.33, and 18 s are half a hundredth of an hour."""
+def test_money_is_rounded_half_up_per_day_and_time_only_where_it_is_shown():
+    """A third of an hour twice is 0.33 + 0.33 of money and 0.67 of hours."""
     card = RateCard([rate("1"), rate("0.0050", product="L4")])
     third = [held(0, 1 / 3, claim=uuid4()) for _ in range(2)]
     billed = [line.cost for line in lines(third, card, until=hours(9))]
     assert [(cost.hours, cost.amounts) for cost in billed] == [
         (Decimal("0.33"), {"EUR": Decimal("0.33")})
     ] * 2
-    assert (total(billed).hours, total(billed).amounts) == (Decimal("0.66"), {"EUR": Decimal("0.66")})
-    (half,) = lines([held(0, 0.005, product="unknown")], card, until=hours(9))
-    assert (half.cost.hours, half.cost.unpriced) == (Decimal("0.01"), Decimal("0.01"))
-    (cent,) = lines([held(0, 1, product="L4")], card, until=hours(9))
-    assert cent.cost.amounts == {"EUR": Decimal("0.01")}
+    assert (total(billed).hours, total(billed).amounts) == (Decimal("0.67"), {"EUR": Decimal("0.66")})
+    assert [str(cost.exact_hours) for cost in billed] == ["0.333333"] * 2
+    (over_midnight,) = lines([held(23, 25, product="L4")], card, until=hours(99))
+    assert over_midnight.cost.amounts == {"EUR": Decimal("0.02")}
+    (at_once,) = lines([held(1, 3, product="L4")], card, until=hours(99))
+    assert at_once.cost.amounts == {"EUR": Decimal("0.01")}
+
+
+def test_devices_of_one_charge_are_added_before_it_is_rounded():
+    card = RateCard([rate("0.0040")])
+    (line,) = lines([held(0, 1), held(0, 1), held(0, 1)], card, until=hours(9))
+    assert line.cost.amounts == {"EUR": Decimal("0.01")}
 
 
 def test_costs_add_up_by_currency_with_unpriced_hours():

@@ -269,8 +269,8 @@ def test_cost_csv_has_the_lines_of_the_page(as_alice, claim):
     response = as_alice.get(reverse("usage:team_csv", args=["vision"], query={"month": "2026-11"}))
     rows = list(csv.DictReader(StringIO(b"".join(response.streaming_content).decode())))
     assert [(row["product"], row["device_hours"], row["amount"]) for row in rows] == [
-        ("NVIDIA H100 80GB HBM3", "10.00", "30.00"),
-        ("NVIDIA L40S", "1.00", ""),
+        ("NVIDIA H100 80GB HBM3", "10.000000", "30.00"),
+        ("NVIDIA L40S", "1.000000", ""),
     ]
     assert "cost-vision-2026-11.csv" in response["Content-Disposition"]
 
@@ -457,11 +457,11 @@ def test_cost_csv_has_every_column_and_hours_once(as_alice, claim, alice, vision
         "partition": "",
     }
     figures = [
-        {"device_hours": "10.00", "hours_without_rate": "0.00", "amount": "8.00", "currency": "CHF"},
+        {"device_hours": "10.000000", "hours_without_rate": "0.000000", "amount": "8.00", "currency": "CHF"},
         {"device_hours": "", "hours_without_rate": "", "amount": "24.00", "currency": "EUR"},
     ]
     half = {"product": "NVIDIA L40S", "partition": "half"}
-    unknown = {"device_hours": "0.50", "hours_without_rate": "0.50", "amount": "", "currency": ""}
+    unknown = {"device_hours": "0.500000", "hours_without_rate": "0.500000", "amount": "", "currency": ""}
     assert csv_of(response) == [*(common | one for one in figures), common | half | unknown]
 
 
@@ -475,7 +475,7 @@ def test_cost_page_shows_the_requested_month(as_alice, claim, name):
         if name == "usage:team":
             assert str(response.context["report"].total.hours) == hours
         else:
-            assert [row["device_hours"] for row in csv_of(response)] == [hours]
+            assert [row["device_hours"] for row in csv_of(response)] == [f"{hours}0000"]
     assert as_alice.get(address + "?month=soon").status_code == 422
 
 

@@ -57,7 +57,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('day', models.DateField()),
-                ('dimension', models.CharField(choices=[('team', 'Team'), ('person', 'Person'), ('profile', 'Profile'), ('kind', 'Kind')], max_length=7)),
+                ('dimension', models.CharField(choices=[('team', 'Team'), ('person', 'Person'), ('profile', 'Profile'), ('kind', 'Kind'), ('fleet', 'Fleet')], max_length=7)),
                 ('key', models.UUIDField(null=True)),
                 ('cluster', models.UUIDField(null=True)),
                 ('product', models.CharField(blank=True, max_length=120)),
@@ -78,25 +78,6 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name='DailyUse',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('day', models.DateField()),
-                ('product', models.CharField(blank=True, max_length=120)),
-                ('partition', models.CharField(blank=True, max_length=64)),
-                ('currency', models.CharField(blank=True, max_length=3)),
-                ('held', models.DecimalField(decimal_places=0, max_digits=30)),
-                ('unpriced', models.DecimalField(decimal_places=0, max_digits=30)),
-                ('amount', models.DecimalField(decimal_places=0, max_digits=40)),
-                ('claim', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='claims.claim')),
-                ('team', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='teams.team')),
-            ],
-            options={
-                'indexes': [models.Index(fields=['team', 'day'], name='dailyuse_team'), models.Index(fields=['day'], name='dailyuse_day')],
-                'constraints': [models.UniqueConstraint(fields=('claim', 'day', 'product', 'partition', 'currency'), name='dailyuse_once')],
-            },
-        ),
-        migrations.CreateModel(
             name='Rate',
             fields=[
                 ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
@@ -111,6 +92,26 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ('product', '-valid_from'),
                 'constraints': [models.CheckConstraint(condition=models.Q(('per_hour__gte', 0)), name='rate_not_negative'), models.CheckConstraint(condition=models.Q(('currency__regex', '^[A-Z]{3}$')), name='rate_currency_iso')],
+            },
+        ),
+        migrations.CreateModel(
+            name='DailyUse',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('day', models.DateField()),
+                ('driver', models.CharField(blank=True, max_length=63)),
+                ('product', models.CharField(blank=True, max_length=120)),
+                ('partition', models.CharField(blank=True, max_length=64)),
+                ('currency', models.CharField(blank=True, max_length=3)),
+                ('held', models.DecimalField(decimal_places=0, max_digits=30)),
+                ('amount', models.DecimalField(decimal_places=0, max_digits=40)),
+                ('claim', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='claims.claim')),
+                ('rate', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='usage.rate')),
+                ('team', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='teams.team')),
+            ],
+            options={
+                'indexes': [models.Index(fields=['team', 'day'], name='dailyuse_team'), models.Index(fields=['day'], name='dailyuse_day')],
+                'constraints': [models.UniqueConstraint(fields=('claim', 'day', 'driver', 'product', 'partition', 'rate'), name='dailyuse_once', nulls_distinct=False)],
             },
         ),
         migrations.CreateModel(
