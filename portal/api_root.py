@@ -57,6 +57,12 @@ RESOURCES = (
     ApiResource(
         "costs/focus", "api-focus", "The cost of a month as CSV in the format of FOCUS 1.2.", for_admins=True
     ),
+    ApiResource(
+        "costs/closed-months",
+        "api-closed-month-list",
+        "Months whose figures do not change any more.",
+        for_admins=True,
+    ),
     ApiResource("rates", "api-rate-list", "Prices of devices per hour."),
     ApiResource("clusters", "api-cluster-list", "Clusters with the age of their data."),
     ApiResource("nodes", "api-node-list", "Nodes with their numbers of devices."),

@@ -17,7 +17,15 @@ from notify.api import NoticeViewSet
 from portal.activity.api import ActivityView
 from portal.api_root import ApiRootView
 from teams.api import Me, TeamViewSet, TokenViewSet
-from usage.api import ClaimCostView, ClaimUsageView, CostsView, FocusView, RateViewSet, ReconciliationView
+from usage.api import (
+    ClaimCostView,
+    ClaimUsageView,
+    ClosedMonthViewSet,
+    CostsView,
+    FocusView,
+    RateViewSet,
+    ReconciliationView,
+)
 
 teams_router = SimpleRouter(use_regex_path=False)
 teams_router.register("teams", TeamViewSet, "api-team")
@@ -45,6 +53,7 @@ claims_router.register("quotas", QuotaViewSet, "api-quota")
 
 usage_router = SimpleRouter(use_regex_path=False)
 usage_router.register("rates", RateViewSet, "api-rate")
+usage_router.register("costs/closed-months", ClosedMonthViewSet, "api-closed-month")
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", ApiRootView.as_view(), name="api-root"),

@@ -22,13 +22,15 @@ from core.models import Installation
 from core.schema import refuses
 from inventory.models import Cluster
 from teams.access import team_for, user_of
+from teams.models import User
+from usage.closing import close_month, require_admin
 from usage.cost import Cost
 from usage.fleet_report import GroupBy, fleet_report, month_of
 from usage.focus import focus_lines
-from usage.models import Rate
+from usage.models import ClosedMonth, Rate
 from usage.rates import RateCard
 from usage.reports import Month, claim_allocations, claim_cost, report
-from usage.services import remove_rate, require_admin, save_rate
+from usage.services import remove_rate, save_rate
 from usage.telemetry import Presence, Range, UseState, claim_series, current_utilization
 
 
@@ -98,7 +100,15 @@ class ClaimCostOut(serializers.Serializer[Any]):
 class RowsOut(serializers.ListSerializer[Any]):
     def to_representation(self, data: Any) -> list[dict[str, Any]]:
         """Return the fields of many rows, as the fields below write them one by one."""
-        return [{"key": row.key, "label": row.label, "cost": cost_document(row.cost)} for row in data]
+        return [
+            {
+                "key": row.key,
+                "label": row.label,
+                "cost": cost_document(row.cost),
+                "corrects": f"{row.corrects:%Y-%m}" if row.corrects else None,
+            }
+            for row in data
+        ]
 
 
 def cost_document(cost: Cost) -> dict[str, Any]:
@@ -115,6 +125,9 @@ class RowOut(serializers.Serializer[Any]):
     key = serializers.CharField(help_text="ID of the claim or person; name of the product")
     label = serializers.CharField()  # type: ignore[assignment]  # a field of that name, as DRF allows
     cost = CostOut()
+    corrects = serializers.CharField(
+        allow_null=True, help_text="The closed month of which this is a correction, such as 2026-10."
+    )
 
     class Meta:
         list_serializer_class = RowsOut
@@ -127,6 +140,10 @@ class TeamCostOut(serializers.Serializer[Any]):
     month = serializers.CharField()
     until = serializers.DateTimeField(help_text="End of the counted time")
     total = CostOut()
+    corrections = CostOut(help_text="The part of `total` that corrects closed months")
+    closed_at = serializers.DateTimeField(
+        source="closed.closed_at", allow_null=True, default=None, help_text="Null while the month is open."
+    )
     by_claim = RowOut(many=True)
     by_person = RowOut(many=True)
     by_product = RowOut(many=True)
@@ -244,6 +261,9 @@ class ReconciliationOut(serializers.Serializer[Any]):
     allocated = CostOut(source="parts.allocated", help_text="used + idle + no_telemetry")
     parts = PartsOut()
     fleet = CostOut(source="parts.fleet")
+    corrections = CostOut(
+        source="parts.corrections", help_text="Of closed months, booked in this one; not in `fleet`"
+    )
 
 
 class ReconciliationView(APIView):
@@ -277,6 +297,48 @@ class NewestFirst(Cursor):
     ordering = "-id"
 
 
+class ClosedMonthOut(serializers.ModelSerializer[ClosedMonth]):
+    month = serializers.SerializerMethodField(help_text="Such as 2026-10, in UTC.")
+    by = serializers.SlugRelatedField[User](slug_field="username", read_only=True)
+
+    class Meta:
+        model = ClosedMonth
+        fields = ("id", "month", "closed_at", "by")
+
+    def get_month(self, closed: ClosedMonth) -> str:
+        return f"{closed.month:%Y-%m}"
+
+
+class ClosedMonthIn(Input):
+    month = serializers.RegexField(r"^[0-9]{4}-(0[1-9]|1[0-2])$", help_text="Such as 2026-10, in UTC.")
+
+
+class ClosedMonthViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[ClosedMonth]):
+    """Closed months. Closing a month closes all months before it; for platform admins."""
+
+    queryset = ClosedMonth.objects.none()
+    serializer_class = ClosedMonthOut
+    pagination_class = NewestFirst
+
+    def get_queryset(self) -> QuerySet[ClosedMonth]:
+        require_admin(user_of(self.request))
+        return ClosedMonth.objects.select_related("by")
+
+    @refuses(403)
+    def list(self, request: Request) -> Response:
+        """Closed months, newest first."""
+        return super().list(request)
+
+    @refuses(403, 409)
+    @extend_schema(request=ClosedMonthIn, responses={201: ClosedMonthOut})
+    def create(self, request: Request) -> Response:
+        """Close a month: its figures do not change any more. 409 if it is not the next one, or not over."""
+        body = ClosedMonthIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        month = Month.parse(body.validated_data["month"])
+        return Response(ClosedMonthOut(close_month(by=user_of(request), month=month)).data, status=201)
+
+
 class RateViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Rate]
 ):
@@ -290,9 +352,10 @@ class RateViewSet(
     def get_queryset(self) -> QuerySet[Rate]:
         return Rate.objects.select_related("cluster")
 
+    @refuses(409)
     @extend_schema(request=RateIn, responses={201: RateOut})
     def create(self, request: Request) -> Response:
-        """Add a rate."""
+        """Add a rate; 409 if it begins in a closed month."""
         body = RateIn(data=request.data)
         body.is_valid(raise_exception=True)
         return Response(RateOut(save_rate(by=user_of(request), **body.validated_data)).data, status=201)

@@ -256,12 +256,16 @@ def per_hour(intervals: Iterable[UsageInterval], card: RateCard, *, at: datetime
 
 @dataclass(frozen=True, slots=True)
 class CostLine:
-    """The entries of a claim's devices of one product and partition."""
+    """
+    The entries of a claim's devices of one product and partition, or the corrections of those of the closed
+    month that begins on `corrects`.
+    """
 
     claim_id: UUID
     product: str
     partition: str
     cost: Cost
+    corrects: date | None = None
 
 
 def lines(
@@ -296,7 +300,7 @@ def total(costs: Iterable[Cost]) -> Cost:
 
 def cost_text(cost: Cost | None, *, digits: int = 2) -> str:
     """Return "€5.80", "€5.80 + $3.00" or "no rate"; a dash where nothing was held."""
-    if cost is None or not cost.held:
+    if cost is None or not (cost.held or any(cost.exact.values())):
         return DASH
     if cost.is_unknown:
         return "no rate"

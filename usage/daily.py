@@ -15,8 +15,9 @@ from typing import Any
 from uuid import UUID
 
 from django.db import models, transaction
-from django.db.models import Count, F, Func, Min, Q, QuerySet, Subquery, Sum, Value
-from django.db.models.functions import Coalesce, Least, TruncDate
+from django.db.models import Case, Count, F, Func, Min, Q, QuerySet, Subquery, Sum, Value, When
+from django.db.models.functions import Cast, Coalesce, Greatest, Least, TruncDate
+from django.utils import timezone
 
 from claims.models import Allocation, Claim, Transition
 from core.models import RowDifferences
@@ -24,8 +25,8 @@ from core.prepared import Prepared
 from inventory.models import FleetSpan
 from teams.models import Team
 from usage import daily_sums
-from usage.cost import Cost, Interval, Ledger, LineKey, UsageInterval, millionths
-from usage.models import DailyActivity, DailyUse, Rollup, StoredDays
+from usage.cost import Cost, Interval, Ledger, UsageInterval, millionths
+from usage.models import Correction, DailyActivity, DailyUse, Rollup, StoredDays
 from usage.rates import PriceGroup, RateCard
 
 DAY = timedelta(days=1)
@@ -43,6 +44,8 @@ def midnight(day: date) -> datetime:
 def utc_day(instant: datetime) -> date:
     return instant.astimezone(UTC).date()
 
+
+type CostKey = tuple[UUID, str, str, date | None]  # claim, product, partition; the month that it corrects
 
 # Reading.
 
@@ -62,10 +65,10 @@ def first_day_in(span: Interval) -> date:
     return utc_day(span.start) + (DAY if span.start > midnight(utc_day(span.start)) else timedelta(0))
 
 
-def team_costs(team: Team, span: Interval, card: RateCard, *, now: datetime) -> dict[LineKey, Cost]:
+def team_costs(team: Team, span: Interval, card: RateCard, *, now: datetime) -> dict[CostKey, Cost]:
     """
     Return the cost of a team in a span of whole days (UTC) by claim, product and partition: past days from
-    rows, today and the days that are not stored from allocations.
+    rows, today and the days that are not stored from allocations, and the corrections that are booked in it.
     """
     first = utc_day(span.start)
     costs, until = _stored_costs(team, first, utc_day(span.end))
@@ -76,7 +79,7 @@ def team_costs(team: Team, span: Interval, card: RateCard, *, now: datetime) -> 
     for interval in _held_in(team, rest, begun=until is None or until <= first):
         ledger.add(interval, card, until=now, within=rest)
     for line, cost in ledger.costs().items():
-        costs[line].add(cost)
+        costs[*line, None].add(cost)
     return costs
 
 
@@ -111,39 +114,45 @@ COLUMNS = (
 HELD_SINCE = Prepared(lambda *of: _held_since(*of).values_list(*COLUMNS), UUID, datetime, datetime, date)
 
 
-def _stored_sums(team: UUID, first: date, end: date) -> QuerySet[DailyUse, tuple[Any, ...]]:
-    """Return the sums of a team's stored days by line and currency, and a row with the end of these days."""
+def _stored_sums(team: UUID, first: date, end: date) -> QuerySet[Any, tuple[Any, ...]]:
+    """
+    Return the sums of a team's stored days by line and currency, those of the corrections that are booked on
+    these days, with the day that they correct, and a row with the end of the stored days.
+    """
     days = DailyUse.objects.filter(team=team, day__gte=first, day__lt=Least(end, Subquery(UNTIL)))
-    nothing = (*(Value("", models.CharField()) for _ in range(3)), *(Value(0) for _ in range(3)))
+    booked = Correction.objects.filter(team=team, booked_on__gte=first, booked_on__lt=end)
+    no_day = Cast(Value(None), models.DateField())  # of three unions, two without a type are text
+    line, sums = ("claim_id", "product", "partition", "currency"), (Sum("held"), Sum("amount"))
+    unpriced = Coalesce(Sum("held", filter=Q(rate=None)), Value(0), output_field=models.DecimalField())
+    parts = [
+        rows.order_by()
+        .annotate(corrected=corrected)
+        .values_list(*line, "corrected")
+        .annotate(*sums, unpriced=unpriced, until=no_day)
+        for rows, corrected in ((days, no_day), (booked, F("day")))
+    ]
+    nothing = (*(Value("", models.CharField()) for _ in range(3)), no_day, *(Value(0) for _ in range(3)))
     until = StoredDays.objects.annotate(claim=Value(None, models.UUIDField()))
-    sums_of_days = (
-        days.order_by()
-        .values_list("claim_id", "product", "partition", "currency")
-        .annotate(
-            Sum("held"),
-            Sum("amount"),
-            unpriced=Coalesce(Sum("held", filter=Q(rate=None)), Value(0), output_field=models.DecimalField()),
-            until=Value(None, models.DateField()),
-        )
-    )
-    return sums_of_days.union(until.values_list("claim", *nothing, "until"), all=True).order_by()
+    ends = until.values_list("claim", *nothing, "until")
+    return parts[0].union(parts[1], ends, all=True).order_by()
 
 
 STORED_SUMS = Prepared(_stored_sums, UUID, date, date)
 
 
-def _stored_costs(team: Team, first: date, end: date) -> tuple[dict[LineKey, Cost], date | None]:
+def _stored_costs(team: Team, first: date, end: date) -> tuple[dict[CostKey, Cost], date | None]:
     """Return the sums of the stored days from `first` to `end`, and the end of all stored days; one query."""
-    costs: dict[LineKey, Cost] = defaultdict(Cost)
+    costs: dict[CostKey, Cost] = defaultdict(Cost)
     stored_until: date | None = None
-    for claim, product, partition, currency, held, amount, unpriced, until in STORED_SUMS.rows(
+    for claim, product, partition, currency, corrected, held, amount, unpriced, until in STORED_SUMS.rows(
         team.pk, first, end
     ):
         if claim is None:
             stored_until = until
             continue
         exact = {currency: int(amount)} if currency else {}
-        costs[claim, product, partition].add(Cost(int(held), int(unpriced), exact))
+        month = corrected and corrected.replace(day=1)
+        costs[claim, product, partition, month].add(Cost(int(held), int(unpriced), exact))
     return costs, stored_until
 
 
@@ -214,26 +223,38 @@ ACTIVITY = Prepared(_activity, UUID, datetime, date, date, datetime, datetime, a
 
 def forget_from(instant: datetime, *, now: datetime) -> None:
     """
-    Record, in the transaction of a change, that the days from `instant` on must be stored again.
+    Record, in the transaction of a change, that the days from `instant` on must be stored again; those of
+    closed months are compared instead.
 
     The update locks the row even if it changes nothing, so that `store_days` of the same days waits for this
     transaction, or this one for it.
     """
+    day = Value(utc_day(instant), models.DateField())
     if utc_day(instant) < utc_day(now):
-        StoredDays.objects.update(until=Least("until", Value(utc_day(instant))))
+        StoredDays.objects.update(
+            until=Least("until", Greatest(day, Coalesce("closed_until", day))),
+            check_from=Case(
+                When(closed_until__gt=utc_day(instant), then=Least(Coalesce("check_from", day), day)),
+                default=F("check_from"),
+            ),
+        )
 
 
 def store_days(*, now: datetime) -> int:
-    """Store the past days that have no rows yet; return their number. Each chunk is a transaction."""
+    """
+    Store the past days that have no rows yet; return their number. Each chunk is a transaction. Closed days
+    that may differ get corrections first.
+    """
     end = utc_day(now - SETTLED_AFTER)
     earliest = first_day()
     if earliest == date.max:
         return 0
     StoredDays.objects.get_or_create(pk=1, defaults={"until": min(earliest, end)})
+    _correct_changed()
     stored = 0
     while True:
         with transaction.atomic():
-            first = _lock()
+            first = lock_days().until
             until = min(first + CHUNK * DAY, end)
             if first >= until:
                 return stored
@@ -242,11 +263,23 @@ def store_days(*, now: datetime) -> int:
         stored += (until - first).days
 
 
+def _correct_changed() -> None:
+    """Compare the closed days from `StoredDays.check_from` on. Each chunk is a transaction."""
+    while True:
+        with transaction.atomic():
+            days = lock_days()
+            if days.check_from is None or days.closed_until is None:
+                return
+            end = min(days.check_from + CHUNK * DAY, days.closed_until)
+            _correct(days.check_from, end, check=False)
+            StoredDays.objects.update(check_from=end if end < days.closed_until else None)
+
+
 def repair_chunk(number: int) -> RowDifferences:
     """Compute one chunk of the stored days again; repeated calls go through all of them."""
     with transaction.atomic():
         if StoredDays.objects.exists():
-            until, first = _lock(), first_day()
+            until, first = lock_days().until, first_day()
             chunks = max(-(-(until - first).days // CHUNK), 1)
             start = first + number % chunks * CHUNK * DAY
             return refresh(start, min(start + CHUNK * DAY, until))
@@ -260,6 +293,7 @@ def refresh_all(*, check: bool = False) -> RowDifferences:
     start = first_day()
     while until is not None and start < until:
         with transaction.atomic():
+            lock_days()
             total += refresh(start, min(start + CHUNK * DAY, until), check=check)
         start += CHUNK * DAY
     return total
@@ -274,20 +308,62 @@ def first_day() -> date:
     return min(days, default=date.max)
 
 
-def _lock() -> date:
-    """Lock the row until the transaction ends; return the end of the stored days."""
-    StoredDays.objects.update(until=F("until"))
-    return StoredDays.objects.values_list("until", flat=True).get()
+def lock_days() -> StoredDays:
+    """Lock and return the row until the transaction ends: days are then stored and months closed by one."""
+    return StoredDays.objects.select_for_update(no_key=True).get()
 
 
 def refresh(first: date, end: date, *, check: bool = False) -> RowDifferences:
-    """Write the rows of these days, or with `check` only compare them; return what differed."""
-    differences = _refresh_use(first, end, check=check) + _refresh_activity(first, end, check=check)
-    return differences + daily_sums.refresh(first, end, check=check)
+    """
+    Write the rows of these days, or with `check` only compare them; return what differed. Days of closed
+    months get corrections instead. The caller holds the lock.
+    """
+    closed = min(max(first, _closed_until() or first), end)
+    differences = _correct(first, closed, check=check) if first < closed else RowDifferences()
+    if closed < end:
+        differences += _refresh_use(closed, end, check=check) + _refresh_activity(closed, end, check=check)
+        differences += daily_sums.refresh(closed, end, check=check)
+    return differences
+
+
+def _closed_until() -> date | None:
+    return StoredDays.objects.values_list("closed_until", flat=True).first()
+
+
+def _correct(first: date, end: date, *, check: bool) -> RowDifferences:
+    """
+    Book today by how much the entries of these closed days differ from their rows and earlier corrections;
+    return for how many of them. A repeated call finds no difference.
+    """
+    columns = (*KEY, *VALUES)
+    differing = {_key(row): row for row in _expected_use(first, end)}
+    recorded: dict[tuple[Any, ...], list[Any]] = {}
+    for model in (DailyUse, Correction):
+        for *row, team, currency, held, amount in model.objects.filter(
+            day__gte=first, day__lt=end
+        ).values_list(*columns):
+            sums = recorded.setdefault(tuple(row), [team, currency, 0, 0])
+            sums[2] += int(held)
+            sums[3] += int(amount)
+    today, corrections = utc_day(timezone.now()), []
+    for key in sorted(differing.keys() | recorded.keys(), key=str):
+        row = differing.get(key)
+        team, currency, held, amount = recorded.get(key) or (row.team_id, row.currency, 0, 0)  # type: ignore[union-attr]
+        change = (row.held if row else 0) - held, (row.amount if row else 0) - amount
+        if any(change):
+            values = dict(zip(KEY, key, strict=True)) | dict(zip(("held", "amount"), change, strict=True))
+            corrections.append(Correction(booked_on=today, team_id=team, currency=currency, **values))
+    if not check:
+        Correction.objects.bulk_create(corrections, 2000)
+    return RowDifferences(len(corrections))
+
+
+def _key(row: DailyUse) -> tuple[Any, ...]:
+    return tuple(getattr(row, name) for name in KEY)
 
 
 def _refresh_use(first: date, end: date, *, check: bool) -> RowDifferences:
-    expected = {tuple(getattr(row, name) for name in KEY): row for row in _expected_use(first, end)}
+    expected = {_key(row): row for row in _expected_use(first, end)}
     stored = DailyUse.objects.filter(day__gte=first, day__lt=end)
     rows = {values[: len(KEY)]: values[len(KEY) :] for values in stored.values_list(*KEY, *VALUES)}
     missing = [row for key, row in expected.items() if key not in rows]

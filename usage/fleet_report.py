@@ -26,7 +26,7 @@ from teams.models import Team, User
 from usage.cost import Cost, Interval, total
 from usage.daily import DAY, midnight, stored_until, utc_day
 from usage.daily_sums import MEASURES
-from usage.models import DailySum
+from usage.models import Correction, DailySum
 
 Dimension = DailySum.Dimension
 
@@ -80,11 +80,15 @@ TOTALS = {f"total_{name}": Sum(name) for name in TIMES}
 
 @dataclass(slots=True)
 class HeldParts:
-    """What claims of the portal held: used, idle, and the days of claims without telemetry."""
+    """
+    What claims of the portal held: used, idle, and the days of claims without telemetry. `corrections` of
+    closed months are booked in the period, and are no part of its hours.
+    """
 
     used: Cost = field(default_factory=Cost)
     idle: Cost = field(default_factory=Cost)
     no_telemetry: Cost = field(default_factory=Cost)
+    corrections: Cost = field(default_factory=Cost)
 
     def add(self, other: HeldParts) -> None:
         for part in fields(other):
@@ -93,6 +97,11 @@ class HeldParts:
     @property
     def allocated(self) -> Cost:
         return total([self.used, self.idle, self.no_telemetry])
+
+    @property
+    def billed(self) -> Cost:
+        """Return what teams pay for the period, as on their pages."""
+        return total([self.allocated, self.corrections])
 
     @property
     def utilization(self) -> float | None:
@@ -111,7 +120,7 @@ class FleetParts(HeldParts):
 
     @property
     def fleet(self) -> Cost:
-        return total(getattr(self, part.name) for part in fields(self))
+        return total(getattr(self, part.name) for part in fields(self) if part.name != "corrections")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +158,14 @@ type DayKind = tuple[date, UUID, str]  # day, cluster and product
 
 def fleet_report(period: Period, group_by: GroupBy, *, now: datetime, most: int | None = None) -> FleetReport:
     """Return the report of the stored days, with at most so many rows; in a fixed number of queries."""
+    corrections = _corrections(period, group_by)
     period = period.until(min(stored_until() or period.first, utc_day(now)))
     held = _held(period)
     keys = _first_keys(period, group_by, most) if most and group_by not in OF_KIND else None
     by_key = _held_by(period, group_by, keys)
     before = _held_by(period.previous, group_by, keys)
+    for key, cost in corrections.items():
+        by_key.setdefault(key, HeldParts()).corrections = cost
     by_day: dict[date, FleetParts] = {day: FleetParts() for day in period.days}
     for (day, _cluster, _product), parts in held.items():
         by_day[day].add(parts)
@@ -166,6 +178,7 @@ def fleet_report(period: Period, group_by: GroupBy, *, now: datetime, most: int 
     parts = FleetParts()
     for of_day in by_day.values():
         parts.add(of_day)
+    parts.corrections = total(corrections.values())
     return FleetReport(
         period,
         parts,
@@ -219,6 +232,28 @@ def _held_by(period: Period, group_by: GroupBy, keys: Collection[UUID] | None = 
         key = " ".join(map(str, row[: len(columns)])).strip()
         parts[key].add(_parts(*row[len(columns) :]))
     return parts
+
+
+CORRECTED = {
+    GroupBy.TEAM: ("team",),
+    GroupBy.PERSON: ("claim__requested_by",),
+    GroupBy.PROFILE: ("claim__profile_version__profile",),
+    GroupBy.MODEL: ("product", "partition"),
+    GroupBy.CLUSTER: ("claim__cluster",),
+}
+
+
+def _corrections(period: Period, group_by: GroupBy) -> dict[str, Cost]:
+    """Return the corrections of closed months that are booked in the period, by key; one query."""
+    columns = CORRECTED[group_by]
+    booked = Correction.objects.filter(booked_on__gte=period.first, booked_on__lt=period.end).order_by()
+    sums = Sum("held"), Sum("amount")
+    costs: dict[str, Cost] = defaultdict(Cost)
+    for row in booked.values_list(*columns, "currency").annotate(*sums):
+        *kind, currency, held, amount = row
+        cost = Cost(int(held), 0 if currency else int(held), {currency: int(amount)} if currency else {})
+        costs[" ".join(map(str, kind)).strip()].add(cost)
+    return costs
 
 
 def _sums(period: Period, dimension: str) -> QuerySet[DailySum]:

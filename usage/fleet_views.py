@@ -7,21 +7,23 @@ from datetime import date, timedelta
 from typing import Any
 
 from django import forms
-from django.http import HttpRequest
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
-from core.errors import Invalid
+from core.errors import Conflict, Invalid
 from core.listing import csv_response, wants_csv
 from core.times import FIRST_YEAR, LAST_YEAR
 from teams.access import user_of
+from usage.closing import closable, close_month, closed_until, require_admin, why_not
 from usage.cost import Cost
 from usage.daily import DAY, utc_day
 from usage.fleet_report import FleetReport, GroupBy, Period, fleet_report, month_of
-from usage.reports import Month
-from usage.services import require_admin
+from usage.reports import Month, closed_month
 
 LONGEST = timedelta(days=366)
 SHOWN = 100  # rows of the table; the CSV has all
@@ -91,6 +93,7 @@ def report(request: HttpRequest) -> HttpResponseBase:
         name = f"report-{found.period.first}-{group_by}"
         return csv_response(name, CSV_HEADS, csv_rows(found, group_by))
     is_month = period == month_of(period.first)
+    next_to_close = closable(now=now)
     page = {
         "form": form,
         "report": found,
@@ -98,12 +101,35 @@ def report(request: HttpRequest) -> HttpResponseBase:
         "group_by": group_by,
         "groups": GROUPS,
         "is_month": is_month,
+        "closed": closed_month(period.first) if is_month else None,
+        "to_close": next_to_close if next_to_close and period == month_of(next_to_close.first) else None,
         "this_month": month_of(today),
         "last_month": month_of(month_of(today).first - DAY),
         "earlier": month_of(period.first - DAY) if is_month else None,
         "later": month_of(period.end) if is_month and period.end <= today else None,
     }
     return render(request, "usage/report.html", page, status=200 if form.is_valid() else 422)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def close(request: HttpRequest) -> HttpResponse:
+    """Say what closing a month means; close it on POST."""
+    require_admin(user_of(request))
+    now = timezone.now()
+    text = request.POST.get("month", request.GET.get("month", ""))
+    month = Month.parse(text) if text else closable(now=now) or Month.current(now).previous
+    status, problem = 200, why_not(month, now=now)
+    if request.method == "POST":
+        try:
+            closed = close_month(by=user_of(request), month=month)
+        except Conflict as refusal:
+            status, problem = refusal.status, refusal.message
+        else:
+            messages.success(request, f"{closed} is closed.")
+            return redirect(f"{reverse('usage:report')}?month={month}")
+    found = fleet_report(month_of(month.first), GroupBy.TEAM, now=now, most=1)
+    page = {"month": month, "report": found, "problem": problem, "is_first": closed_until() is None}
+    return render(request, "usage/close.html", page, status=status)
 
 
 CSV_HEADS = (
@@ -121,7 +147,8 @@ CSV_HEADS = (
 
 def csv_rows(found: FleetReport, group_by: GroupBy) -> Iterator[list[object]]:
     """
-    Yield a row per group and currency, then those of the rest of the fleet; together they are the fleet.
+    Yield a row per group and currency, then those of the rest of the fleet; together they are the fleet. Then
+    follow the corrections of closed months that are booked in the period.
 
     Hours are in the first row of a group only, so that columns add up. An empty amount is "no rate".
     """
@@ -137,6 +164,9 @@ def csv_rows(found: FleetReport, group_by: GroupBy) -> Iterator[list[object]]:
         ("unallocated", rest.unallocated),
     ):
         yield from _csv_lines("fleet", label, found.period, cost, [])
+    for row in found.rows:
+        if row.parts.corrections != Cost():
+            yield from _csv_lines("correction", row.label, found.period, row.parts.corrections, [])
 
 
 def _csv_lines(

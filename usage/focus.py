@@ -4,37 +4,50 @@ The cost of a month in the format of FOCUS 1.2 (FinOps Open Cost and Usage Speci
 A row is a ledger entry (`usage.cost`): of past days those that are stored, of today from allocations. The
 team is the sub account, the claim the resource, the product the SKU and its rate the SKU price. `BilledCost`
 is the entry in whole cents, so the rows add up to the team's page; `ListUnitPrice × PricingQuantity`, which
-has ten digits, is `ListCost` exactly. Held time without a rate has the cost 0 and `x_HasRate` false, as FOCUS
-knows no unknown cost.
+has ten digits, is `ListCost` exactly. A correction of a closed month has `ChargeClass` Correction, the charge
+period of its day and the billing period in which it is booked. Held time without a rate has the cost 0 and
+`x_HasRate` false, as FOCUS knows no unknown cost.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import groupby
 from operator import attrgetter, itemgetter
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from claims.models import Allocation
 from core.listing import Echo, escape_formula
 from core.models import Installation
-from usage.cost import DEVICE_HOUR, Interval, Ledger, LedgerEntry, UsageInterval, millionths
+from usage.cost import (
+    CURRENCY_UNIT,
+    DEVICE_HOUR,
+    Interval,
+    Ledger,
+    LedgerEntry,
+    UsageInterval,
+    millionths,
+    rounded,
+)
 from usage.daily import DAY, midnight, stored_until
 from usage.fleet_report import Period
-from usage.models import DailyUse
+from usage.models import Correction, DailyUse, Rate
 from usage.rates import PriceGroup, RateCard
 
 SERVICE = "GPU claims"
 ISSUER = "Dragoman"
 DIGITS = Decimal(1).scaleb(-10)
 NULL = ""  # of a CSV file
+NUMBER = re.compile(r"-?[0-9.]+")  # also of a correction: no formula
 
 CLAIM = (
     "claim_id",
@@ -46,7 +59,7 @@ CLAIM = (
     "claim__requested_by__username",
     "claim__profile_version__profile__slug",
 )
-STORED = ("driver", "product", "partition", "rate_id", "day", "held")
+STORED = ("driver", "product", "partition", "rate_id", "day", "held", "amount")
 HELD = ("driver", "product", "partition", "fraction", "started_at", "ended_at", "claim__cluster_id")
 
 
@@ -64,22 +77,35 @@ class ChargedClaim:
     profile: str
 
 
-def entries(period: Period, *, now: datetime) -> Iterator[tuple[ChargedClaim, LedgerEntry]]:
-    """Yield the entries of a period up to now, first those of the stored days; in the memory of one claim."""
+type Billed = tuple[ChargedClaim, LedgerEntry, int, bool]  # the amount, and whether it is a correction
+
+
+def entries(period: Period, *, now: datetime) -> Iterator[Billed]:
+    """
+    Yield the entries of a period up to now, in the memory of one claim: first those of the stored days, then
+    those of today, then the corrections of closed months that are booked in it.
+    """
     card = RateCard.load()
     rates = {rate.pk: rate for rate in card.rates}
     until = max(period.first, min(stored_until() or period.first, period.end))
-    rows = DailyUse.objects.filter(day__gte=period.first, day__lt=until).order_by("claim_id", "day", "pk")
-    for row in rows.values_list(*CLAIM, *STORED).iterator(chunk_size=2000):
-        claim = ChargedClaim(*row[: len(CLAIM)])
-        driver, product, partition, rate, day, held = row[len(CLAIM) :]
-        yield claim, LedgerEntry((claim.pk, product, partition), driver, rates.get(rate), day, int(held))
+    stored = DailyUse.objects.filter(day__gte=period.first, day__lt=until).order_by("claim_id", "day", "pk")
+    yield from _of_rows(stored, rates, is_correction=False)
     span = Interval(midnight(until), min(period.span.end, now))
     if span.start < span.end:
         yield from _since(span, card)
+    booked = Correction.objects.filter(booked_on__gte=period.first, booked_on__lt=period.end)
+    yield from _of_rows(booked.order_by("claim_id", "day", "pk"), rates, is_correction=True)
 
 
-def _since(span: Interval, card: RateCard) -> Iterator[tuple[ChargedClaim, LedgerEntry]]:
+def _of_rows(rows: QuerySet[Any], rates: Mapping[UUID, Rate], *, is_correction: bool) -> Iterator[Billed]:
+    for row in rows.values_list(*CLAIM, *STORED).iterator(chunk_size=2000):
+        claim = ChargedClaim(*row[: len(CLAIM)])
+        driver, product, partition, rate, day, held, amount = row[len(CLAIM) :]
+        entry = LedgerEntry((claim.pk, product, partition), driver, rates.get(rate), day, int(held))
+        yield claim, entry, int(amount), is_correction
+
+
+def _since(span: Interval, card: RateCard) -> Iterator[Billed]:
     """Yield the entries of a span from allocations."""
     allocations = Allocation.objects.filter(
         Q(ended_at=None) | Q(ended_at__gt=span.start), started_at__lt=span.end
@@ -93,7 +119,7 @@ def _since(span: Interval, card: RateCard) -> Iterator[tuple[ChargedClaim, Ledge
             usage = UsageInterval(claim.pk, kind, partition, millionths(fraction), start, end)
             found.add(usage, card, until=span.end, within=span)
         for entry in sorted(found, key=attrgetter("day")):
-            yield claim, entry
+            yield claim, entry, sum(entry.cost.exact.values()), False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +128,8 @@ class Row:
 
     claim: ChargedClaim
     entry: LedgerEntry
+    amount: int
+    is_correction: bool
     period: Period
     installation: Installation
 
@@ -128,7 +156,7 @@ class Row:
     @property
     def cost(self) -> str:
         """The entry as it is billed, in whole cents."""
-        return text(sum(self.entry.cost.amounts.values(), Decimal(0)))
+        return text(rounded(self.amount, CURRENCY_UNIT))
 
     @property
     def product_of_price(self) -> str:
@@ -153,7 +181,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "CapacityReservationId": lambda _row: NULL,
     "CapacityReservationStatus": lambda _row: NULL,
     "ChargeCategory": lambda _row: "Usage",
-    "ChargeClass": lambda _row: NULL,
+    "ChargeClass": lambda row: "Correction" if row.is_correction else NULL,
     "ChargeDescription": lambda row: f"{row.name} held by claim {row.claim.name} of {row.claim.team}",
     "ChargeFrequency": lambda _row: "Usage-Based",
     "ChargePeriodEnd": lambda row: instant(midnight(row.entry.day + DAY)),
@@ -213,9 +241,10 @@ def focus_lines(period: Period, *, now: datetime) -> Iterator[str]:
     writer = csv.writer(Echo())
     installation = Installation.load()
     yield writer.writerow(COLUMNS)
-    for claim, entry in entries(period, now=now):
-        row = Row(claim, entry, period, installation)
-        yield writer.writerow([escape_formula(column(row)) for column in COLUMNS.values()])
+    for billed in entries(period, now=now):
+        row = Row(*billed, period, installation)
+        cells = (column(row) for column in COLUMNS.values())
+        yield writer.writerow([cell if NUMBER.fullmatch(cell) else escape_formula(cell) for cell in cells])
 
 
 def text(value: Decimal) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 from claims.models import Claim
 from core.models import uuid7
 from inventory.models import Cluster
-from teams.models import Team
+from teams.models import Team, User
 
 
 class Rate(models.Model):
@@ -174,15 +174,76 @@ class DailySum(models.Model):
 
 
 class StoredDays(models.Model):
-    """All days (UTC) before `until` have their rows of daily use. At most one row; no row means no day."""
+    """
+    All days (UTC) before `until` have their rows of daily use. At most one row; no row means no day.
+
+    Days before `closed_until` are of closed months: a trigger refuses to change their rows. Those from
+    `check_from` on may differ from allocations meanwhile, and get corrections.
+    """
 
     until = models.DateField()
+    closed_until = models.DateField(null=True)
+    check_from = models.DateField(null=True)
 
     class Meta:
-        constraints = (models.CheckConstraint(condition=Q(pk=1), name="storeddays_one"),)
+        constraints = (
+            models.CheckConstraint(condition=Q(pk=1), name="storeddays_one"),
+            models.CheckConstraint(
+                condition=Q(closed_until=None) | Q(until__gte=F("closed_until")),
+                name="storeddays_closed_is_stored",
+            ),
+        )
 
     def __str__(self) -> str:
         return f"before {self.until}"
+
+
+class ClosedMonth(models.Model):
+    """A month (UTC) whose figures do not change any more, by its first day."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    month = models.DateField(unique=True)
+    closed_at = models.DateTimeField(auto_now_add=True)
+    by = models.ForeignKey(User, models.PROTECT, related_name="+")
+
+    class Meta:
+        ordering = ("-month",)
+
+    def __str__(self) -> str:
+        return f"{self.month:%B %Y}"
+
+
+class Correction(models.Model):
+    """
+    By how much the entry of a closed day differs from what was stored: it counts on `booked_on`, a day (UTC)
+    of an open month.
+
+    The columns are those of `DailyUse`; `held` and `amount` may be negative. A trigger refuses to change or
+    delete a row. `usage.daily` is the only writer.
+    """
+
+    booked_on = models.DateField()
+    recorded_at = models.DateTimeField(auto_now_add=True)
+    team = models.ForeignKey(Team, models.PROTECT, related_name="+", db_index=False)
+    claim = models.ForeignKey(Claim, models.PROTECT, related_name="+", db_index=False)
+    day = models.DateField()
+    driver = models.CharField(max_length=63, blank=True)
+    product = models.CharField(max_length=120, blank=True)
+    partition = models.CharField(max_length=64, blank=True)
+    rate = models.ForeignKey(Rate, models.PROTECT, null=True, related_name="+", db_index=False)
+    currency = models.CharField(max_length=3, blank=True)
+    held = models.DecimalField(max_digits=30, decimal_places=0)
+    amount = models.DecimalField(max_digits=40, decimal_places=0)
+
+    class Meta:
+        indexes = (
+            models.Index(fields=["team", "booked_on"], name="correction_team"),
+            models.Index(fields=["booked_on"], name="correction_booked"),
+            models.Index(fields=["day"], name="correction_day"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.product} on {self.day}, booked on {self.booked_on}"
 
 
 class Collection(models.Model):

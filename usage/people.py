@@ -29,19 +29,24 @@ SELECT claim.requested_by_id, use.day, use.currency, sum(use.held), sum({unprice
        sum({unpriced}) FILTER (WHERE activity.rollups > 0),
        sum(use.held * {utilization}),
        sum(use.amount - {used_amount}),
-       NULL
+       NULL::date
 FROM usage_dailyuse use
 JOIN claims_claim claim ON claim.id = use.claim_id
 LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
 WHERE use.team_id = %s AND use.day >= %s AND use.day < (SELECT until FROM usage_storeddays)
 GROUP BY claim.requested_by_id, use.day, use.currency
+UNION ALL
+SELECT NULL, booked_on, currency, sum(held), sum({unpriced}), sum(amount), 0, 0, 0, 0, NULL::date
+FROM usage_correction use
+WHERE team_id = %s AND booked_on >= %s
+GROUP BY booked_on, currency
 UNION ALL SELECT NULL, NULL, '', 0, 0, 0, 0, 0, 0, 0, until FROM usage_storeddays
 """
 
 
 def _use(team: UUID, since: date) -> Statement:
     sql = USE.format(unpriced=UNPRICED, utilization=UTILIZATION, used_amount=USED_AMOUNT)
-    return sql, (team, since)
+    return sql, (team, since, team, since)
 
 
 ROWS = Prepared(_use, UUID, date)
@@ -78,7 +83,7 @@ class PeopleUse:
 
     people: Mapping[UUID, Use]
     sum: Use
-    month: Cost  # of the stored days of the month of `today`
+    month: Cost  # of the stored days of the month of `today`, with corrections booked in it
     first: date | None
     last: date | None
 
@@ -92,13 +97,13 @@ def team_use(team: Team, *, today: date) -> PeopleUse:
     for person, day, currency, *numbers, until in ROWS.rows(team.pk, min(first, month)):
         held, unpriced, amount, measured, unpriced_measured = (int(number or 0) for number in numbers[:5])
         busy, idle = float(numbers[5] or 0), int(numbers[6] or 0)
-        if person is None:
+        if until is not None:
             last = until - DAY
             continue
         cost = Cost(held, unpriced, {currency: amount} if currency else {})
         if day >= month:
             of_month.add(cost)
-        if not first <= day < today:
+        if person is None or not first <= day < today:
             continue
         use = people[person]
         use.cost.add(cost)

@@ -18,8 +18,9 @@ from claims.states import RUNNING
 from core.errors import Invalid
 from core.prepared import Prepared, PreparedObjects, by_keys, partial_object
 from teams.models import Team, User
-from usage.cost import Cost, CostLine, Interval, UsageInterval, cost_lines, lines, per_hour, total
+from usage.cost import Cost, CostLine, Interval, UsageInterval, lines, per_hour, total
 from usage.daily import midnight, team_costs, utc_day
+from usage.models import ClosedMonth
 from usage.rates import RateCard
 
 
@@ -112,6 +113,10 @@ class Month:
     def span(self) -> Interval:
         return Interval(self.start, self.next.start)
 
+    @property
+    def title(self) -> str:
+        return f"{self.first:%B %Y}"
+
     def __str__(self) -> str:
         return f"{self.first:%Y-%m}"
 
@@ -136,11 +141,15 @@ class BilledLine:
     product: str
     partition: str
     cost: Cost
+    corrects: date | None = None
 
 
 @dataclass(slots=True)
 class CostRow:
-    """The sum of some lines. `claim` or `person` is set if it is the sum of that claim or person."""
+    """
+    The sum of some lines. `claim` or `person` is set if it is the sum of that claim or person; corrections of
+    a claim are a row of their own for each month that they correct.
+    """
 
     key: str
     label: str
@@ -148,10 +157,13 @@ class CostRow:
     claim: BilledClaim | None = None
     person: User | None = None
     claims: set[UUID] = field(default_factory=set)
+    corrects: date | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
+    """The month of a team. `corrections` is the part of `total` that corrects closed months."""
+
     team: Team
     month: Month
     until: datetime
@@ -160,6 +172,8 @@ class CostReport:
     by_person: list[CostRow]
     by_product: list[CostRow]
     total: Cost
+    corrections: Cost
+    closed: ClosedMonth | None
 
     @property
     def is_running(self) -> bool:
@@ -205,7 +219,10 @@ def billed_lines(cost_lines: Sequence[CostLine]) -> list[BilledLine]:
         if slugs:
             slug, title = join_profiles(slugs, together=together), join_profiles(titles, together=together)
         claims[pk] = BilledClaim(pk, name, cluster, people[person], slug, title)
-    return [BilledLine(claims[line.claim_id], line.product, line.partition, line.cost) for line in cost_lines]
+    return [
+        BilledLine(claims[line.claim_id], line.product, line.partition, line.cost, line.corrects)
+        for line in cost_lines
+    ]
 
 
 def report(team: Team, month: Month, *, now: datetime) -> CostReport:
@@ -220,17 +237,37 @@ def report(team: Team, month: Month, *, now: datetime) -> CostReport:
         by_person=grouped(billed, person_row),
         by_product=grouped(billed, product_row),
         total=total(line.cost for line in billed),
+        corrections=total(line.cost for line in billed if line.corrects),
+        closed=closed_month(month.first),
     )
 
 
+def closed_month(day: date) -> ClosedMonth | None:
+    """Return the closing of the month of a day, with the person; None while it is open."""
+    closed = ClosedMonth.objects.filter(month__gte=day.replace(day=1)).select_related("by")
+    return closed.order_by("month").first()  # closing a month closes all before it
+
+
 def month_lines(team: Team, month: Month, card: RateCard, *, now: datetime) -> list[CostLine]:
-    """Return the lines of a team's month in the order of claims, products and partitions."""
+    """
+    Return the lines of a team's month in the order of claims, products and partitions, then the corrections
+    of closed months that are booked in it.
+    """
     costs = team_costs(team, month.span, card, now=now)
-    return list(cost_lines(dict(sorted(costs.items()))))
+    return [
+        CostLine(claim, product, partition, cost, corrects)
+        for (claim, product, partition, corrects), cost in sorted(
+            costs.items(), key=lambda entry: (entry[0][3] or date.min, entry[0][:3])
+        )
+        if cost.held or cost.unpriced_held or any(cost.exact.values())
+    ]
 
 
 def claim_row(line: BilledLine) -> CostRow:
-    return CostRow(str(line.claim.pk), line.claim.name, claim=line.claim)
+    label = line.claim.name
+    if line.corrects:
+        label = f"{label}, correction of {line.corrects:%B %Y}"
+    return CostRow(str(line.claim.pk), label, claim=line.claim, corrects=line.corrects)
 
 
 def person_row(line: BilledLine) -> CostRow:
@@ -245,10 +282,10 @@ def product_row(line: BilledLine) -> CostRow:
 
 def grouped(billed: Iterable[BilledLine], new_row: Callable[[BilledLine], CostRow]) -> list[CostRow]:
     """Return the sums of the lines by row, highest cost first."""
-    rows: dict[str, CostRow] = {}
+    rows: dict[tuple[str, date | None], CostRow] = {}
     for line in billed:
         row = new_row(line)
-        row = rows.setdefault(row.key, row)
+        row = rows.setdefault((row.key, row.corrects), row)
         row.cost.add(line.cost)
         row.claims.add(line.claim.pk)
     return sorted(rows.values(), key=lambda row: (-sum(row.cost.exact.values()), -row.cost.held, row.label))
@@ -269,8 +306,8 @@ class Spend:
     """
     What a team has spent this month, and the reader's part of it (`own`).
 
-    `forecast` per currency is the amount so far ÷ the time so far × the whole month. It is empty in the first
-    days of a month and if hours have no rate.
+    `forecast` per currency is the amount so far ÷ the time so far × the whole month; corrections of closed
+    months are added once. It is empty in the first days of a month and if hours have no rate.
     """
 
     month: Month
@@ -287,7 +324,11 @@ def monthly_spend(team: Team, user: User, card: RateCard, *, now: datetime) -> S
     own = {claim for (claim,) in OWN_OF_TEAM.rows(team.pk, user.pk)}
     costs = [line.cost for line in lines if line.claim_id in own]
     spent = total(line.cost for line in lines)
-    return Spend(month, until, spent, total(costs) if costs else None, forecast(month, until, spent))
+    projected = forecast(month, until, total(line.cost for line in lines if not line.corrects))
+    for currency, amount in total(line.cost for line in lines if line.corrects).amounts.items():
+        if currency in projected:  # a correction happens once
+            projected[currency] += amount.quantize(Decimal(1), ROUND_HALF_UP)
+    return Spend(month, until, spent, total(costs) if costs else None, projected)
 
 
 def forecast(month: Month, until: datetime, spent: Cost) -> dict[str, Decimal]:

@@ -7,11 +7,11 @@ from django.db import transaction
 from django.utils import timezone
 from django.utils.formats import date_format
 
-from core.errors import Conflict, Forbidden, Invalid
+from core.errors import Conflict, Invalid
 from core.times import require_date, utc_moment
 from inventory.models import Cluster
-from teams.access import is_platform_admin
 from teams.models import User, record_change
+from usage.closing import lock_open_days, require_admin
 from usage.models import Rate
 
 
@@ -31,11 +31,12 @@ def save_rate(
     """
     Add a rate, or change one that does not apply yet.
 
-    A new rate may start in the past, to price hours without a rate. Raises Forbidden for everybody but
-    platform admins, Conflict for a rate that applies already.
+    A new rate may start in the past, to price hours without a rate, but not in a closed month. Raises
+    Forbidden for everybody but platform admins, Conflict for a rate that applies already or a closed month.
     """
     require_admin(by)
     require_date(valid_from)
+    lock_open_days(valid_from)
     if per_hour < 0:
         raise Invalid(f"A price must not be negative; {per_hour} was sent.")
     fields = {
@@ -68,11 +69,6 @@ def remove_rate(*, by: User, rate: Rate) -> None:
     require_admin(by)
     record_change(by=by, of=rate, change="removed")
     lock_pending(rate).delete()
-
-
-def require_admin(by: User) -> None:
-    if not is_platform_admin(by):
-        raise Forbidden("Only platform admins change prices and read the report of the fleet.")
 
 
 def lock_pending(rate: Rate) -> Rate:

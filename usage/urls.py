@@ -10,6 +10,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("teams/<slug:slug>/cost/", views.team, name="team"),
     path("teams/<slug:slug>/cost.csv", views.team_csv, name="team_csv"),
     path("report/", fleet_views.report, name="report"),
+    path("report/close/", fleet_views.close, name="close"),
     path("rates/", views.rates, name="rates"),
     path("rates/new/", views.rate_new, name="rate_new"),
     path("rates/<uuid:rate_id>/", views.rate_edit, name="rate_edit"),

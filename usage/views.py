@@ -27,11 +27,12 @@ from core.listing import Echo, csv_response, escape_formula, wants_csv
 from core.times import FIRST_YEAR, LAST_YEAR
 from teams.access import is_platform_admin, team_for, user_of
 from teams.sessions import installation_for
+from usage.closing import require_admin
 from usage.forms import RateForm
 from usage.models import Collection, Rate
 from usage.rates import RateCard
 from usage.reports import CostReport, Month, claim_allocations, claim_cost, report
-from usage.services import remove_rate, require_admin, save_rate
+from usage.services import remove_rate, save_rate
 from usage.telemetry import Bounds, Range, UsageSeries, chart_data, claim_series, current_utilization
 
 MAX_ROWS = 100  # of a table of the month; the CSV has all
@@ -159,13 +160,14 @@ def csv_lines(report: CostReport) -> Iterator[str]:
     Yield the rows. Hours are in the first row of a line only, so that columns add up to the page's totals;
     they have six digits, as the page rounds only the sum.
 
-    A line without a rate has no amount and no currency: an empty cell is not 0.
+    A line without a rate has no amount and no currency: an empty cell is not 0. `corrects` is the closed
+    month that a line corrects.
     """
     writer = csv.writer(Echo())
     yield writer.writerow(
         [
             *("month", "team", "claim", "claim_id", "person", "profile", "cluster", "product", "partition"),
-            *("device_hours", "hours_without_rate", "amount", "currency"),
+            *("device_hours", "hours_without_rate", "amount", "currency", "corrects"),
         ]
     )
     for line in report.lines:
@@ -181,9 +183,10 @@ def csv_lines(report: CostReport) -> Iterator[str]:
             line.product,
             line.partition,
         ]
+        corrects = f"{line.corrects:%Y-%m}" if line.corrects else ""
         hours: list[Decimal | str] = [line.cost.exact_hours, line.cost.exact_unpriced]
         for currency, amount in line.cost.amounts.items() or [("", "")]:
-            yield writer.writerow([*map(escape_formula, cells), *hours, amount, currency])
+            yield writer.writerow([*map(escape_formula, cells), *hours, amount, currency, corrects])
             hours = ["", ""]
 
 

@@ -53,7 +53,7 @@ ACTIONS = {
     "token": Action("API tokens", kinds=("apitoken",)),
     "rule": Action("Approval rules and delegations", kinds=("approvalrule", "delegation")),
     "profile": Action("Profiles", kinds=("profile",)),
-    "rate": Action("Rates", kinds=("rate",)),
+    "rate": Action("Rates and closed months", kinds=("rate", "closedmonth")),
     "cluster": Action("Clusters", kinds=("cluster",)),
     "settings": Action("Settings", kinds=("installation",)),
 }
@@ -85,6 +85,7 @@ KINDS = {
     "delegation": ("user-check", "a delegation"),
     "profile": ("template", "a profile"),
     "rate": ("receipt-euro", "a rate"),
+    "closedmonth": ("lock", "a month"),
     "cluster": ("sitemap", "a cluster"),
     "installation": ("settings", "the settings"),
 }
@@ -96,6 +97,7 @@ DOING = frozenset(
         *(
             "added",
             "archived",
+            "closed",
             "created",
             "deactivated",
             "delegated",

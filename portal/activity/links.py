@@ -86,6 +86,8 @@ def _url(entry: ActivityEntry, found: Mapping[tuple[str, str], str], reader: Use
         return reverse("team", args=[entry.team])
     if entry.kind == "rate":
         return reverse("usage:rates")
+    if entry.kind == "closedmonth" and is_platform_admin(reader):
+        return reverse("usage:report")
     if entry.kind in ("installation", "invitation") and is_platform_admin(reader):
         return reverse("setup:settings" if entry.kind == "installation" else "setup:people")
     name = found.get((entry.kind, entry.object_id))

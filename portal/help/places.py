@@ -63,6 +63,7 @@ HELP = {
     "claims:quota_request_new": "quota#request-more",
     "usage:team": "cost#the-page-of-a-team",
     "usage:report": "cost#the-report-of-the-fleet",
+    "usage:close": "cost#closed-months",
     "usage:rates": "cost#rates",
     "usage:rate_new": "profiles#rates",
     "usage:rate_edit": "profiles#rates",

@@ -72,6 +72,7 @@ def profile(slug: str) -> dict[str, Any]:
 NEW_PROFILE = {"slug": "made-by-a-test"}
 WISHED = {"team": "vision", "cluster": "fra-1", "profile": "small-16g"}
 RATE = {"title": "Sample", "per_hour": "2.5", "valid_from": SOON}
+LAST_MONTH = f"{timezone.now().replace(day=1) - timedelta(days=1):%Y-%m}"
 DECIDED = {"decision": "approve", "requests": [], "preview": True}
 DENIED = {"reason": "Request again on Monday."}
 
@@ -129,6 +130,7 @@ WRITES = {
     "POST /api/v1/quotas/requests/{id}/approve/": Wish("admin", ANY),
     "POST /api/v1/quotas/requests/{id}/deny/": Wish("admin", DENIED),
     "POST /api/v1/quotas/requests/{id}/withdraw/": Wish("lead"),
+    "POST /api/v1/costs/closed-months/": Wish("admin", lambda _new: {"month": LAST_MONTH}),
     "POST /api/v1/rates/": Wish("admin", RATE),
     "PUT /api/v1/rates/{id}/": Wish("admin", RATE),
     "DELETE /api/v1/rates/{id}/": Wish("admin"),

@@ -127,6 +127,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("claims:catalogue_import", "/profiles/import/"),
         ("claims:presets", "/profiles/presets/"),
         ("usage:report", "/report/"),
+        ("usage:close", "/report/close/"),
         ("usage:rates", "/rates/"),
         ("usage:rate_new", "/rates/new/"),
     ],

@@ -52,7 +52,7 @@ from tests.factories import (
     make_team,
     make_user,
 )
-from usage.models import Rate
+from usage.models import Rate, StoredDays
 
 # Role → user name. `asker` is the member whose claims these are; `member` another one of the team; `outsider`
 # a member of another team.
@@ -154,6 +154,7 @@ def fill(names: dict[str, Any], **people: User) -> None:
     now = timezone.now()
     for name, since in (("old_rate", now - DAY), ("coming_rate", now + DAY)):
         names[name] = Rate.objects.create(title=name, per_hour=1, valid_from=since).pk
+    StoredDays.objects.create(pk=1, until=now.date())
     availability.recompute()
     (rounded,) = (one for one in catalogue_report().due if one.fix)
     names["finding"] = rounded.key

@@ -43,7 +43,7 @@ def plain_costs(team, span, now):
     allocations = Allocation.objects.filter(claim__team=team).select_related("claim")
     intervals = [UsageInterval.from_allocation(row, row.claim.cluster_id) for row in allocations]
     costs = sums(intervals, RateCard.load(), until=now, within=span)
-    return {key: cost for key, cost in costs.items() if cost.held}
+    return {(*key, None): cost for key, cost in costs.items() if cost.held}
 
 
 def team_costs(team, span, now):

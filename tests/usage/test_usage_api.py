@@ -232,16 +232,19 @@ def test_team_month_has_a_row_per_group(as_alice, claim, alice, vision):
     free = {"device_hours": "0.50", "hours_without_rate": "0.50", "amounts": []}
     priced = {**cost, "device_hours": "10.00", "hours_without_rate": "0.00"}
     h100, half = "NVIDIA H100 80GB HBM3", "NVIDIA L40S half"
+    nothing = {"device_hours": "0.00", "hours_without_rate": "0.00", "amounts": []}
     assert as_alice.get("/api/v1/costs/?team=vision").json() == {
         "team": "vision",
         "month": "2026-11",
         "until": "2026-11-17T12:00:00Z",
         "total": cost,
-        "by_claim": [{"key": str(claim.pk), "label": "sam2-finetune", "cost": cost}],
-        "by_person": [{"key": str(alice.pk), "label": "alice", "cost": cost}],
+        "corrections": nothing,
+        "closed_at": None,
+        "by_claim": [{"key": str(claim.pk), "label": "sam2-finetune", "cost": cost, "corrects": None}],
+        "by_person": [{"key": str(alice.pk), "label": "alice", "cost": cost, "corrects": None}],
         "by_product": [
-            {"key": h100, "label": h100, "cost": priced},
-            {"key": half, "label": half, "cost": free},
+            {"key": h100, "label": h100, "cost": priced, "corrects": None},
+            {"key": half, "label": half, "cost": free, "corrects": None},
         ],
     }
     assert as_alice.get("/api/v1/costs/?team=vision&month=2026-10").json()["total"]["device_hours"] == "0.00"

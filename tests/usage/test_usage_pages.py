@@ -455,6 +455,7 @@ def test_cost_csv_has_every_column_and_hours_once(as_alice, claim, alice, vision
         "cluster": "fra-1",
         "product": "NVIDIA H100 80GB HBM3",
         "partition": "",
+        "corrects": "",
     }
     figures = [
         {"device_hours": "10.000000", "hours_without_rate": "0.000000", "amount": "8.00", "currency": "CHF"},

@@ -1,7 +1,33 @@
 
 import core.models
 import django.db.models.deletion
+from django.conf import settings
 from django.db import migrations, models
+
+# Rows of closed months and corrections do not change, whoever tries (docs/usage-and-cost.md).
+CLOSED = """
+CREATE FUNCTION usage_refuse_closed_day() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    of_day date := CASE TG_OP WHEN 'DELETE' THEN OLD.day ELSE NEW.day END;
+BEGIN
+    IF EXISTS (SELECT FROM usage_storeddays WHERE closed_until > of_day) THEN
+        RAISE EXCEPTION '% is in a closed month', of_day USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
+END $$;
+CREATE FUNCTION usage_refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'a correction does not change' USING ERRCODE = 'restrict_violation';
+END $$;
+CREATE TRIGGER closed BEFORE INSERT OR UPDATE OR DELETE ON usage_dailyuse
+    FOR EACH ROW EXECUTE FUNCTION usage_refuse_closed_day();
+CREATE TRIGGER closed BEFORE INSERT OR UPDATE OR DELETE ON usage_dailysum
+    FOR EACH ROW EXECUTE FUNCTION usage_refuse_closed_day();
+CREATE TRIGGER closed BEFORE INSERT OR UPDATE OR DELETE ON usage_dailyactivity
+    FOR EACH ROW EXECUTE FUNCTION usage_refuse_closed_day();
+CREATE TRIGGER closed BEFORE UPDATE OR DELETE ON usage_correction
+    FOR EACH ROW EXECUTE FUNCTION usage_refuse_change();
+"""
 
 
 class Migration(migrations.Migration):
@@ -12,6 +38,7 @@ class Migration(migrations.Migration):
         ('claims', '0001_initial'),
         ('inventory', '0001_initial'),
         ('teams', '0001_initial'),
+        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
@@ -33,9 +60,11 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('until', models.DateField()),
+                ('closed_until', models.DateField(null=True)),
+                ('check_from', models.DateField(null=True)),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('pk', 1)), name='storeddays_one')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('pk', 1)), name='storeddays_one'), models.CheckConstraint(condition=models.Q(('closed_until', None), ('until__gte', models.F('closed_until')), _connector='OR'), name='storeddays_closed_is_stored')],
             },
         ),
         migrations.CreateModel(
@@ -115,6 +144,39 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='ClosedMonth',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('month', models.DateField(unique=True)),
+                ('closed_at', models.DateTimeField(auto_now_add=True)),
+                ('by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ('-month',),
+            },
+        ),
+        migrations.CreateModel(
+            name='Correction',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('booked_on', models.DateField()),
+                ('recorded_at', models.DateTimeField(auto_now_add=True)),
+                ('day', models.DateField()),
+                ('driver', models.CharField(blank=True, max_length=63)),
+                ('product', models.CharField(blank=True, max_length=120)),
+                ('partition', models.CharField(blank=True, max_length=64)),
+                ('currency', models.CharField(blank=True, max_length=3)),
+                ('held', models.DecimalField(decimal_places=0, max_digits=30)),
+                ('amount', models.DecimalField(decimal_places=0, max_digits=40)),
+                ('claim', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='claims.claim')),
+                ('rate', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='usage.rate')),
+                ('team', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='teams.team')),
+            ],
+            options={
+                'indexes': [models.Index(fields=['team', 'booked_on'], name='correction_team'), models.Index(fields=['booked_on'], name='correction_booked'), models.Index(fields=['day'], name='correction_day')],
+            },
+        ),
+        migrations.CreateModel(
             name='Rollup',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -134,4 +196,5 @@ class Migration(migrations.Migration):
                 'constraints': [models.UniqueConstraint(fields=('claim', 'driver', 'pool', 'device', 'bucket'), name='rollup_once')],
             },
         ),
+        migrations.RunSQL(CLOSED, "DROP FUNCTION usage_refuse_closed_day CASCADE; DROP FUNCTION usage_refuse_change CASCADE"),
     ]

@@ -35,6 +35,13 @@ def hours(cost: Cost) -> str:
     return hours_text(cost.hours) if cost.held else DASH
 
 
+@register.filter
+def signed_hours(cost: Cost) -> str:
+    """Show the hours of a correction as "−3.00" or "+45,310"."""
+    sign = "−" if cost.held < 0 else "+"
+    return f"{sign}{hours_text(abs(cost.hours))}"
+
+
 def hours_text(value: Decimal) -> str:
     digits = Decimal("0.01") if value < 100 else Decimal(1)
     return f"{value.quantize(digits, ROUND_HALF_UP):,}"
