@@ -12,6 +12,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("report/", fleet_views.report, name="report"),
     path("report/close/", fleet_views.close, name="close"),
     path("rates/", views.rates, name="rates"),
+    path("rates/examples/", views.rate_examples, name="rate_examples"),
     path("rates/new/", views.rate_new, name="rate_new"),
     path("rates/<uuid:rate_id>/", views.rate_edit, name="rate_edit"),
     path("rates/<uuid:rate_id>/remove/", views.rate_remove, name="rate_remove"),

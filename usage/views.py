@@ -24,10 +24,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from claims.models import Claim
 from core.errors import PortalError
 from core.listing import Echo, csv_response, escape_formula, wants_csv
+from core.text import counted
 from core.times import FIRST_YEAR, LAST_YEAR
 from teams.access import is_platform_admin, team_for, user_of
 from teams.sessions import installation_for
 from usage.closing import require_admin
+from usage.coverage import coverage
+from usage.examples import CURRENCY, EXAMPLES, add_examples, missing_examples
 from usage.forms import RateForm
 from usage.models import Collection, Rate
 from usage.rates import RateCard
@@ -212,8 +215,34 @@ def rates(request: HttpRequest) -> HttpResponse:
             for rate in rates
         )
         return csv_response("rates", heads, cells)
-    page = {"rates": rates, "now": now, "may_change": is_platform_admin(request.user)}
+    may_change = is_platform_admin(request.user)
+    products = coverage(RateCard.load(), now=now) if may_change else []
+    page = {
+        "rates": rates,
+        "now": now,
+        "may_change": may_change,
+        "products": products,
+        "unpriced": sum((one.gpus for one in products if one.rate is None), Decimal(0)),
+    }
     return render(request, "usage/rates.html", page)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def rate_examples(request: HttpRequest) -> HttpResponse:
+    """Show the example prices; on POST add those that are missing."""
+    require_admin(user_of(request))
+    if request.method == "POST":
+        added = add_examples(by=user_of(request))
+        messages.success(request, f"{counted(len(added), 'example rate')} added.")
+        return redirect("usage:rates")
+    missing = missing_examples()
+    page = {
+        "examples": [(one, one in missing) for one in EXAMPLES],
+        "missing": len(missing),
+        "currency": CURRENCY,
+        "start": Month.current(timezone.now()).first,
+    }
+    return render(request, "usage/examples.html", page)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -65,6 +65,7 @@ HELP = {
     "usage:report": "cost#the-report-of-the-fleet",
     "usage:close": "cost#closed-months",
     "usage:rates": "cost#rates",
+    "usage:rate_examples": "profiles#rates",
     "usage:rate_new": "profiles#rates",
     "usage:rate_edit": "profiles#rates",
     # fleet and clusters

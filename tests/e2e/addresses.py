@@ -129,6 +129,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("usage:report", "/report/"),
         ("usage:close", "/report/close/"),
         ("usage:rates", "/rates/"),
+        ("usage:rate_examples", "/rates/examples/"),
         ("usage:rate_new", "/rates/new/"),
     ],
 }

@@ -240,6 +240,7 @@ TABLE: dict[str, Row] = {
     "usage:report": ADMINS_ONLY,
     "usage:close": {"usage:close": ADMIN, **ADMINS_ONLY},
     "usage:rates": {"usage:rate_new": ADMIN, "usage:rate_edit": ADMIN},
+    "usage:rate_examples": ADMINS_ONLY,
     "usage:rate_new": {"usage:rate_new": ADMIN, **ADMINS_ONLY},
     "usage:rate_edit old_rate": {"usage:rate_new": ADMIN, **ADMINS_ONLY},
     "usage:rate_edit coming_rate": {"usage:rate_edit": ADMIN, "usage:rate_remove": ADMIN, **ADMINS_ONLY},
