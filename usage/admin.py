@@ -8,7 +8,16 @@ from usage.models import Collection, Rate
 
 @admin.register(Rate)
 class RateAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
-    list_display = ("title", "product", "driver", "cluster", "per_hour", "currency", "valid_from")
+    list_display = (
+        "title",
+        "product",
+        "driver",
+        "cluster",
+        "per_hour",
+        "currency",
+        "valid_from",
+        "valid_until",
+    )
     list_select_related = ("cluster",)
 
 

@@ -10,6 +10,7 @@ from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, viewsets
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -30,7 +31,7 @@ from usage.focus import focus_lines
 from usage.models import ClosedMonth, Rate
 from usage.rates import RateCard
 from usage.reports import Month, claim_allocations, claim_cost, report
-from usage.services import remove_rate, save_rate
+from usage.services import remove_rate, retire_rate, save_rate
 from usage.telemetry import Presence, Range, UseState, claim_series, current_utilization
 
 
@@ -154,7 +155,17 @@ class RateOut(serializers.ModelSerializer[Rate]):
 
     class Meta:
         model = Rate
-        fields = ("id", "title", "product", "driver", "cluster", "per_hour", "currency", "valid_from")
+        fields = (
+            "id",
+            "title",
+            "product",
+            "driver",
+            "cluster",
+            "per_hour",
+            "currency",
+            "valid_from",
+            "valid_until",
+        )
 
 
 @extend_schema_field({"type": "string", "format": "decimal", "pattern": r"^[0-9]{1,8}(\.[0-9]{1,4})?$"})
@@ -174,6 +185,13 @@ class RateIn(Input):
     per_hour = Price(max_digits=12, decimal_places=4, min_value=0)
     currency = serializers.RegexField(r"^[A-Z]{3}$", default=lambda: Installation.load().currency)
     valid_from = serializers.DateTimeField()
+    valid_until = serializers.DateTimeField(
+        allow_null=True, default=None, help_text="Null: until another rate follows it."
+    )
+
+
+class RetireIn(Input):
+    until = serializers.DateTimeField(allow_null=True, default=None, help_text="When it ends; null is now.")
 
 
 RANGES = [str(time_range) for time_range in Range if time_range is not Range.OWN]
@@ -368,6 +386,17 @@ class RateViewSet(
         body = RateIn(data=request.data)
         body.is_valid(raise_exception=True)
         return Response(RateOut(save_rate(by=user_of(request), rate=rate, **body.validated_data)).data)
+
+    @refuses(409)
+    @extend_schema(request=RetireIn, responses=RateOut)
+    @action(detail=True, methods=["post"])
+    def retire(self, request: Request, pk: str) -> Response:
+        """End a rate now or later; hours before keep their price. 409 if it has ended or not begun."""
+        body = RetireIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(
+            RateOut(retire_rate(by=user_of(request), rate=self.get_object(), **body.validated_data)).data
+        )
 
     @refuses(409)
     @extend_schema(responses={204: None})

@@ -12,6 +12,17 @@ from inventory.models import Cluster
 from usage.models import Rate
 
 
+class RetireForm(forms.Form):
+    """When a rate ends; empty is now."""
+
+    until = forms.DateTimeField(
+        label="Ends",
+        required=False,
+        widget=forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        help_text="Empty: now. Hours before keep their price.",
+    )
+
+
 class RateForm(forms.Form):
     """The fields of `usage.services.save_rate`."""
 
@@ -50,6 +61,13 @@ class RateForm(forms.Form):
         help_text="A time in the past also prices usage since then.",
     )
 
+    valid_until = forms.DateTimeField(
+        label="Applies until",
+        required=False,
+        widget=forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        help_text="Empty: until another rate follows it.",
+    )
+
     def __init__(
         self,
         data: QueryDict | None = None,
@@ -63,8 +81,14 @@ class RateForm(forms.Form):
             {name: getattr(rate, name) for name in self.base_fields} if rate else {"currency": currency}
         )
         if rate is None or follows:
-            initial["valid_from"] = timezone.now()
+            initial |= {"valid_from": timezone.now(), "valid_until": None}
         super().__init__(data, initial=initial)
+
+    def clean(self) -> dict[str, Any]:
+        start, end = self.cleaned_data.get("valid_from"), self.cleaned_data.get("valid_until")
+        if start and end and end <= start:
+            self.add_error("valid_until", "A rate ends after it begins.")
+        return self.cleaned_data
 
     def clean_currency(self) -> str:
         currency: str = self.cleaned_data["currency"]

@@ -13,7 +13,8 @@ from teams.models import Team, User
 
 class Rate(models.Model):
     """
-    Price per hour of a whole matching device from a date on. The most specific rate wins, then the newest.
+    Price per hour of a whole matching device from an instant on, to before `valid_until` if it is retired.
+    The most specific rate wins, then the newest.
 
     Empty `product`, `driver` or null `cluster` match everything; `product` matches by its words, short or in
     full (`dra.devices.names_product`). A partition costs its fraction of the device.
@@ -29,12 +30,16 @@ class Rate(models.Model):
     per_hour = models.DecimalField("price per hour", max_digits=12, decimal_places=4)
     currency = models.CharField("currency", max_length=3, default="EUR")
     valid_from = models.DateTimeField("valid from")
+    valid_until = models.DateTimeField("valid until", null=True, blank=True)
 
     class Meta:
         ordering = ("product", "-valid_from")
         constraints = (
             models.CheckConstraint(condition=Q(per_hour__gte=0), name="rate_not_negative"),
             models.CheckConstraint(condition=Q(currency__regex="^[A-Z]{3}$"), name="rate_currency_iso"),
+            models.CheckConstraint(
+                condition=Q(valid_until=None) | Q(valid_until__gt=F("valid_from")), name="rate_ends_later"
+            ),
         )
 
     def __str__(self) -> str:

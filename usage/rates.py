@@ -1,9 +1,9 @@
 """
 Which rate prices a device at an instant, and what the devices of a request would cost.
 
-The most specific rate that has begun applies; of equals, the newest. A `RateCard` is read in one query and
-prices any number of devices. A device without a matching rate has "no rate": it is never free, and a price
-range says that it is missing.
+The most specific rate that has begun and not ended applies; of equals, the newest. A `RateCard` is read in
+one query and prices any number of devices. A device without a matching rate has "no rate": it is never free,
+and a price range says that it is missing.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ class RateCard:
         if start >= end:
             return
         rates = self.matching(device)
-        changes = {rate.valid_from for rate in rates if start < rate.valid_from < end}
+        edges = {edge for rate in rates for edge in (rate.valid_from, rate.valid_until) if edge}
+        changes = {edge for edge in edges if start < edge < end}
         open_since, current = start, _applying(rates, start)
         for edge in sorted(changes):
             following = _applying(rates, edge)
@@ -120,8 +121,12 @@ class RateCard:
 
 
 def _applying(rates: Iterable[Rate], instant: datetime) -> Rate | None:
-    """Return the best rate that has begun."""
-    return next((rate for rate in rates if rate.valid_from <= instant), None)
+    """Return the best rate that has begun and not ended."""
+    return next((rate for rate in rates if _applies(rate, instant)), None)
+
+
+def _applies(rate: Rate, instant: datetime) -> bool:
+    return rate.valid_from <= instant and (rate.valid_until is None or instant < rate.valid_until)
 
 
 MICROSECOND = timedelta(microseconds=1)

@@ -4,6 +4,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 from django.utils.formats import date_format
 
@@ -23,6 +24,7 @@ def save_rate(
     per_hour: Decimal,
     currency: str,
     valid_from: datetime,
+    valid_until: datetime | None = None,
     product: str = "",
     driver: str = "",
     cluster: Cluster | None = None,
@@ -36,6 +38,10 @@ def save_rate(
     """
     require_admin(by)
     require_date(valid_from)
+    if valid_until is not None:
+        require_date(valid_until)
+        if valid_until <= valid_from:
+            raise Invalid(f"A rate ends after it begins; {utc_moment(valid_until)} was sent.")
     lock_open_days(valid_from)
     if per_hour < 0:
         raise Invalid(f"A price must not be negative; {per_hour} was sent.")
@@ -44,6 +50,7 @@ def save_rate(
         "per_hour": per_hour,
         "currency": currency.upper(),
         "valid_from": valid_from,
+        "valid_until": valid_until,
         "product": product,
         "driver": driver,
         "cluster": cluster,
@@ -69,6 +76,31 @@ def remove_rate(*, by: User, rate: Rate) -> None:
     require_admin(by)
     record_change(by=by, of=rate, change="removed")
     lock_pending(rate).delete()
+
+
+@transaction.atomic(durable=True)
+def retire_rate(*, by: User, rate: Rate, until: datetime | None = None) -> Rate:
+    """
+    End a rate now, or at `until`: devices then have the price of the next rate that matches, or none.
+
+    Raises Forbidden for everybody but platform admins, Conflict for a rate that has ended or does not apply
+    yet, Invalid for an end in the past, which has been billed.
+    """
+    require_admin(by)
+    now = timezone.now()
+    end = until or now
+    require_date(end)
+    if end < now:
+        raise Invalid(f"A rate ends now or later, as the past has been billed; {utc_moment(end)} was sent.")
+    open_rates = Rate.objects.filter(Q(valid_until=None) | Q(valid_until__gt=now), pk=rate.pk)
+    # An update: hours before its end keep their price, so no day is stored again.
+    if not open_rates.filter(valid_from__lte=now, valid_from__lt=end).update(valid_until=end):
+        current = Rate.objects.filter(pk=rate.pk).first()
+        if current and current.valid_from > now:
+            raise Conflict(f"“{current.title}” does not apply yet. Change or remove it instead.")
+        raise Conflict(f"“{rate.title}” has ended already.")
+    record_change(by=by, of=rate, change=f"retired, from {utc_moment(end)}")
+    return Rate.objects.get(pk=rate.pk)
 
 
 def lock_pending(rate: Rate) -> Rate:

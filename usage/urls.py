@@ -15,5 +15,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("rates/examples/", views.rate_examples, name="rate_examples"),
     path("rates/new/", views.rate_new, name="rate_new"),
     path("rates/<uuid:rate_id>/", views.rate_edit, name="rate_edit"),
+    path("rates/<uuid:rate_id>/retire/", views.rate_retire, name="rate_retire"),
     path("rates/<uuid:rate_id>/remove/", views.rate_remove, name="rate_remove"),
 ]

@@ -31,11 +31,11 @@ from teams.sessions import installation_for
 from usage.closing import require_admin
 from usage.coverage import coverage
 from usage.examples import CURRENCY, EXAMPLES, add_examples, missing_examples
-from usage.forms import RateForm
+from usage.forms import RateForm, RetireForm
 from usage.models import Collection, Rate
 from usage.rates import RateCard
 from usage.reports import CostReport, Month, claim_allocations, claim_cost, report
-from usage.services import remove_rate, save_rate
+from usage.services import remove_rate, retire_rate, save_rate
 from usage.telemetry import Bounds, Range, UsageSeries, chart_data, claim_series, current_utilization
 
 MAX_ROWS = 100  # of a table of the month; the CSV has all
@@ -204,13 +204,14 @@ def rates(request: HttpRequest) -> HttpResponse:
             "Driver",
             "Cluster",
             "Applies from",
+            "Applies until",
             "Per hour",
             "Currency",
         )
         cells = (
             (
                 *(rate.title, rate.product, rate.driver, rate.cluster and rate.cluster.name),
-                *(rate.valid_from, rate.per_hour, rate.currency),
+                *(rate.valid_from, rate.valid_until, rate.per_hour, rate.currency),
             )
             for rate in rates
         )
@@ -277,8 +278,25 @@ def edit(request: HttpRequest, form: RateForm, rate: Rate | None) -> HttpRespons
                 messages.success(request, f"“{saved.title}” saved.")
                 return redirect("usage:rates")
     applies = rate is not None and rate.valid_from <= timezone.now()
-    page = {"form": form, "rate": rate, "applies": applies}
+    page = {"form": form, "rate": rate, "applies": applies, "retire": RetireForm()}
     return render(request, "usage/rate_edit.html", page, status=status)
+
+
+@require_POST
+def rate_retire(request: HttpRequest, rate_id: UUID) -> HttpResponse:
+    require_admin(user_of(request))
+    rate = get_object_or_404(Rate, pk=rate_id)
+    form = RetireForm(request.POST)
+    if form.is_valid():
+        try:
+            retired = retire_rate(by=user_of(request), rate=rate, until=form.cleaned_data["until"])
+        except PortalError as refusal:
+            form.add_error(None, refusal.message)
+        else:
+            messages.success(request, f"“{retired.title}” retired.")
+            return redirect("usage:rates")
+    page = {"form": RateForm(rate=rate), "retire": form, "rate": rate, "applies": True}
+    return render(request, "usage/rate_edit.html", page, status=422)
 
 
 @require_POST

@@ -16,7 +16,7 @@ from claims.models import Approval, ApprovalRule, Profile, Quota, TeamNamespace
 from claims.quotas.namespaces import set_namespace
 from claims.quotas.services import MAX_DEVICES, remove_quota, set_quota
 from core.models import Installation
-from core.times import spell_duration
+from core.times import spell_duration, utc_moment
 from core.yaml_documents import YamlDocument
 from inventory.clusters import change_cluster, write_quotas
 from inventory.models import Cluster
@@ -35,7 +35,7 @@ from portal.setup.installation import InstallationForm, save_installation
 from teams.models import Membership, Role, Team, User
 from teams.services import add_member, change_role, create_team, remove_member, rename_team
 from usage.models import Rate
-from usage.services import save_rate
+from usage.services import retire_rate, save_rate
 
 type Step = Callable[[User], object]
 
@@ -427,7 +427,9 @@ class RateDocument(ConfigDocument):
     """A rate, identified by what it prices and from when. A rate that applies already cannot change."""
 
     kind, subject = RATE, "rate"
-    keys = frozenset(("title", "product", "driver", "cluster", "perHour", "currency", "validFrom"))
+    keys = frozenset(
+        ("title", "product", "driver", "cluster", "perHour", "currency", "validFrom", "validUntil")
+    )
 
     def identity(self) -> str:
         named = [str(self.content.get(key, "")) or f"every {key}" for key in ("product", "driver", "cluster")]
@@ -452,14 +454,19 @@ class RateDocument(ConfigDocument):
             "per_hour": self._price(get("perHour")),
             "currency": self.text(("currency",), get("currency", ""), required=True).upper(),
         }
+        until = self._instant(get("validUntil"), "validUntil") if get("validUntil") else None
         row = Rate.objects.filter(**key).first()
         if row is None:
+            values["valid_until"] = until
             line = f"new: {values['per_hour']} {values['currency']} per hour"
             change.add(line, lambda by: save_rate(by=by, **key, **values))
             return change
         before = {column: getattr(row, column) for column in values}
+        if before == values and until and until != row.valid_until:
+            change.add(f"ends: {utc_moment(until)}", lambda by: retire_rate(by=by, rate=row, until=until))
         if before == values:
             return change
+        values["valid_until"] = before["valid_until"] = row.valid_until
         if row.valid_from <= timezone.now():
             self.refuse(
                 f"“{row.title}” applies and has been billed. Add a rate with a later validFrom instead.",
@@ -481,12 +488,12 @@ class RateDocument(ConfigDocument):
             return Decimal(0)
         return price
 
-    def _instant(self, raw: Any) -> datetime:
+    def _instant(self, raw: Any, key: str = "validFrom") -> datetime:
         # YAML reads an unquoted time as one: 2026-11-01T00:00:00Z.
         try:
             instant = raw if isinstance(raw, datetime) else datetime.fromisoformat(str(raw))
         except ValueError:
-            self.refuse("validFrom must be a time such as 2026-11-01T00:00:00+00:00.", ("validFrom",))
+            self.refuse(f"{key} must be a time such as 2026-11-01T00:00:00+00:00.", (key,))
             return timezone.now()
         return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 

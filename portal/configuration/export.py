@@ -125,6 +125,9 @@ def rate_document(rate: Rate) -> dict[str, Any]:
         perHour=f"{rate.per_hour.normalize():f}",
         currency=rate.currency,
         validFrom=rate.valid_from.astimezone(UTC).isoformat(timespec="seconds"),
+        **filled(
+            validUntil=rate.valid_until and rate.valid_until.astimezone(UTC).isoformat(timespec="seconds")
+        ),
     )
 
 

@@ -133,6 +133,7 @@ WRITES = {
     "POST /api/v1/costs/closed-months/": Wish("admin", lambda _new: {"month": LAST_MONTH}),
     "POST /api/v1/rates/": Wish("admin", RATE),
     "PUT /api/v1/rates/{id}/": Wish("admin", RATE),
+    "POST /api/v1/rates/{id}/retire/": Wish("admin", {"until": SOON}),
     "DELETE /api/v1/rates/{id}/": Wish("admin"),
     "POST /api/v1/tokens/": Wish("engineer", {"title": "For a notebook"}),
     "DELETE /api/v1/tokens/{id}/": Wish("admin"),

@@ -67,7 +67,6 @@ UNREACHED = {
     "people/invitations/<uuid:invitation_id>/resend": "nobody in the demo is invited",
     "people/invitations/<uuid:invitation_id>/revoke": "nobody in the demo is invited",
     "rates/examples/": "the empty list of rates leads there, and the demo has rates",
-    "rates/<uuid:rate_id>/": "only rates that do not apply yet are changed, and all of the demo do",
     "setup/hide": "everything of the demo is set up, so Home has no steps to hide",
     "teams/<slug:slug>/restore": "no team of the demo is archived",
     "rates/<uuid:rate_id>/remove/": "only rates that do not apply yet are removed, and all of the demo do",

@@ -174,6 +174,7 @@ POST_ONLY = {
     "teams:switch",
     "teams:token-revoke",
     "usage:rate_remove",
+    "usage:rate_retire",
 }
 PART_OF_ANOTHER_PAGE = {
     "home_live": "home fetches it again",

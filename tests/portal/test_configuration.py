@@ -8,6 +8,7 @@ import pytest
 import time_machine
 import yaml
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
 from claims.models import Approval, ApprovalRule, Profile, Quota, TeamNamespace
 from core.errors import Forbidden, Invalid
@@ -248,6 +249,22 @@ def test_a_rate_that_applies_cannot_change_and_a_pending_one_can(site, root):
     assert changed == ["per_hour: 0.5525 → 0.60"]
     apply(pending, root)
     assert Rate.objects.get(title="L4").per_hour == Decimal("0.60")
+
+
+def test_rate_that_applies_is_retired_by_the_file(site, root):
+    fields = {"title": "H100", "product": "H100", "currency": "EUR"}
+    price = f"{Rate.objects.get(title='H100').per_hour:f}"
+    end = timezone.now() + timedelta(days=3)
+    retired = document(
+        "Rate", **fields, perHour=price, validFrom="2026-11-14T12:00:00+00:00", validUntil=end.isoformat()
+    )
+    [changed] = lines(retired, root).values()
+    assert changed[0].startswith("ends: ")
+    apply(retired, root)
+    assert Rate.objects.get(title="H100").valid_until == end
+    [exported_rate] = [row for row in exported() if row.get("title") == "H100"]
+    assert exported_rate["validUntil"] == end.isoformat(timespec="seconds")
+    assert lines(retired, root) == {}
 
 
 def test_prune_removes_rules_and_retires_profiles_that_the_file_lacks(site, root):

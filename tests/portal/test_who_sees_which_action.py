@@ -242,7 +242,7 @@ TABLE: dict[str, Row] = {
     "usage:rates": {"usage:rate_new": ADMIN, "usage:rate_edit": ADMIN},
     "usage:rate_examples": ADMINS_ONLY,
     "usage:rate_new": {"usage:rate_new": ADMIN, **ADMINS_ONLY},
-    "usage:rate_edit old_rate": {"usage:rate_new": ADMIN, **ADMINS_ONLY},
+    "usage:rate_edit old_rate": {"usage:rate_new": ADMIN, "usage:rate_retire": ADMIN, **ADMINS_ONLY},
     "usage:rate_edit coming_rate": {"usage:rate_edit": ADMIN, "usage:rate_remove": ADMIN, **ADMINS_ONLY},
     # Installation: telemetry is not set here, so Home shows the steps.
     "setup:setup": {"profiles": ADMIN, "setup:cluster": ADMIN, **ADMINS_ONLY},

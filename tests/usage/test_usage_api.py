@@ -284,6 +284,7 @@ def test_rates_have_every_field_newest_first(client, eve, fra):
             "per_hour": "0.0042",
             "currency": "EUR",
             "valid_from": "2026-01-01T00:00:00Z",
+            "valid_until": None,
         },
         {
             "id": str(one.pk),
@@ -294,6 +295,7 @@ def test_rates_have_every_field_newest_first(client, eve, fra):
             "per_hour": "2.9000",
             "currency": "USD",
             "valid_from": "2026-01-01T00:00:00Z",
+            "valid_until": None,
         },
     ]
     assert client.get("/api/v1/rates/").json()["results"] == told
@@ -309,17 +311,18 @@ def test_rate_without_conditions_matches_everything_in_euros(client, root, fra):
 
     full = RATE | {"driver": "gpu.nvidia.com", "cluster": "fra-1", "currency": "USD"}
     made = send(full)
-    assert made == {"id": made["id"], **full}
+    assert made == {"id": made["id"], **full, "valid_until": None}
     least = send({key: RATE[key] for key in ("title", "per_hour", "valid_from")})
     assert least == {
         **RATE,
         "id": least["id"],
+        "valid_until": None,
         "product": "",
         "driver": "",
         "cluster": None,
     }
     changed = client.put(f"/api/v1/rates/{least['id']}/", full, content_type="application/json").json()
-    assert changed == {"id": least["id"], **full}
+    assert changed == {"id": least["id"], **full, "valid_until": None}
     assert Rate.objects.count() == 2
 
 

@@ -116,11 +116,12 @@ class Migration(migrations.Migration):
                 ('per_hour', models.DecimalField(decimal_places=4, max_digits=12, verbose_name='price per hour')),
                 ('currency', models.CharField(default='EUR', max_length=3, verbose_name='currency')),
                 ('valid_from', models.DateTimeField(verbose_name='valid from')),
+                ('valid_until', models.DateTimeField(blank=True, null=True, verbose_name='valid until')),
                 ('cluster', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster', verbose_name='cluster')),
             ],
             options={
                 'ordering': ('product', '-valid_from'),
-                'constraints': [models.CheckConstraint(condition=models.Q(('per_hour__gte', 0)), name='rate_not_negative'), models.CheckConstraint(condition=models.Q(('currency__regex', '^[A-Z]{3}$')), name='rate_currency_iso')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('per_hour__gte', 0)), name='rate_not_negative'), models.CheckConstraint(condition=models.Q(('currency__regex', '^[A-Z]{3}$')), name='rate_currency_iso'), models.CheckConstraint(condition=models.Q(('valid_until', None), ('valid_until__gt', models.F('valid_from')), _connector='OR'), name='rate_ends_later')],
             },
         ),
         migrations.CreateModel(
