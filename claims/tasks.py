@@ -9,6 +9,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from claims.approvals import escalation, pending
+from claims.budgets import use as budget_use
 from claims.catalogue import availability, waits
 from claims.delivery import credential_expiry
 from claims.delivery.tasks import remove
@@ -71,6 +72,12 @@ def warn_of_expiring_credentials() -> None:
 def forget_drafts() -> None:
     """Delete drafts without a change for 30 days."""
     requests.forget_drafts(timezone.now())
+
+
+@shared_task
+def watch_budgets() -> None:
+    """Compute how much of each budget is used, and when it runs out."""
+    budget_use.refresh_current(timezone.now())
 
 
 @shared_task

@@ -3,6 +3,7 @@
 from django.urls import URLPattern, URLResolver, path
 
 from claims.approvals import views as approvals_views
+from claims.budgets import views as budget_views
 from claims.catalogue import admin_views, profile_views
 from claims.catalogue import views as catalogue_views
 from claims.claim_list import views as claim_list_views
@@ -130,6 +131,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     ),
     path("quotas/<uuid:quota_id>/", quotas_views.quota, name="quota"),
     path("quotas/<uuid:quota_id>/claims/", quotas_views.quota_parts, name="quota_parts"),
+    path("budgets/", budget_views.budgets, name="budgets"),
+    path("budgets/new/", budget_views.budget_new, name="budget_new"),
+    path("budgets/<uuid:budget_id>/", budget_views.budget, name="budget"),
+    path("budgets/<uuid:budget_id>/change/", budget_views.budget_change, name="budget_change"),
+    path("budgets/<uuid:budget_id>/end/", budget_views.budget_end, name="budget_end"),
     path("profiles/", profile_views.profiles, name="profiles"),
     path("profiles/new/", profile_views.profile_new, name="profile_new"),
     path("profiles/export/", admin_views.catalogue_export, name="catalogue_export"),

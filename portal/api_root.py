@@ -46,6 +46,9 @@ RESOURCES = (
     ApiResource("delegations", "api-delegation-list", "Delegations that you gave or received."),
     ApiResource("quotas", "api-quota-list", "Quotas of your teams with what is held and reserved."),
     ApiResource("quotas/requests", "api-quota-request-list", "Quota requests of your teams."),
+    ApiResource(
+        "budgets", "api-budget-list", "Budgets of your teams with what is used and when they run out."
+    ),
     ApiResource("activity", "api-activity", "Who did what in your teams, newest first."),
     ApiResource("costs", "api-costs", "Device hours and cost of a team in a month."),
     ApiResource(

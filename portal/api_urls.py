@@ -4,6 +4,7 @@ from django.urls import URLPattern, URLResolver, path
 from rest_framework.routers import SimpleRouter
 
 from claims.approvals.api import ApprovalRuleViewSet, DelegationViewSet, ReasonViewSet
+from claims.budgets.api import BudgetViewSet
 from claims.catalogue.api import LintView, ProfileViewSet
 from claims.claim_list.api import BulkActionView
 from claims.claim_page.api import ClaimViewSet, ConsumersView
@@ -51,6 +52,9 @@ claims_router.register("profiles", ProfileViewSet, "api-profile")
 claims_router.register("quotas/requests", QuotaRequestViewSet, "api-quota-request")
 claims_router.register("quotas", QuotaViewSet, "api-quota")
 
+budgets_router = SimpleRouter(use_regex_path=False)
+budgets_router.register("budgets", BudgetViewSet, "api-budget")
+
 usage_router = SimpleRouter(use_regex_path=False)
 usage_router.register("rates", RateViewSet, "api-rate")
 usage_router.register("costs/closed-months", ClosedMonthViewSet, "api-closed-month")
@@ -69,6 +73,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/unmanaged/", UnmanagedClaimsView.as_view(), name="api-unmanaged"),
     path("claims/unmanaged/<str:uid>/adopt/", AdoptView.as_view(), name="api-adopt"),
     *claims_router.urls,
+    *budgets_router.urls,
     path("activity/", ActivityView.as_view(), name="api-activity"),
     path("match/", MatchView.as_view(), name="api-match"),
     path("claims/<uuid:claim_id>/usage/", ClaimUsageView.as_view(), name="api-claim-usage"),

@@ -31,6 +31,7 @@ app.conf.beat_schedule = {
     "claims.tasks.repair_ownership": {"task": "claims.tasks.repair_ownership", "schedule": 300.0},
     "claims.tasks.refresh_waits": {"task": "claims.tasks.refresh_waits", "schedule": 600.0},
     "claims.tasks.repair_availability": {"task": "claims.tasks.repair_availability", "schedule": 300.0},
+    "claims.tasks.watch_budgets": {"task": "claims.tasks.watch_budgets", "schedule": 300.0},
     "claims.tasks.maintain_quotas": {"task": "claims.tasks.maintain_quotas", "schedule": 60.0},
     "claims.tasks.warn_of_expiring_credentials": {
         "task": "claims.tasks.warn_of_expiring_credentials",

@@ -261,6 +261,7 @@ def platform_items(*, has_team: bool) -> list[NavItem]:
         *quota,
         NavItem("Profiles", "template", reverse("claims:profiles")),
         NavItem("Report", "report-money", reverse("usage:report")),
+        NavItem("Budgets", "target", reverse("claims:budgets")),
         NavItem("Rates", "receipt-euro", reverse("usage:rates")),
         NavItem("Teams", "users-group", reverse("setup:teams")),
         NavItem("People", "user-cog", reverse("setup:people")),

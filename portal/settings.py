@@ -266,6 +266,7 @@ NODE_POOL_LABELS = env.list(
 OBJECT_OWNERSHIP = "claims.observation.ownership.ownerships"  # for inventory.sync.rows
 MAX_PRICES = "usage.rates.max_prices"  # for claims.catalogue.listing
 PAST_UTILIZATION = "usage.telemetry.past_utilization"  # for claims.inbox.impact
+SPENDING = "usage.spending.spending"  # for claims.budgets.use
 
 # How long a request that nobody decides keeps its quota.
 REQUEST_TTL = timedelta(days=env.int("REQUEST_TTL_DAYS", 7))

@@ -17,13 +17,14 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from claims.approvals.authority import join_names
+from claims.budgets.cards import team_cards
 from claims.models import Claim
 from claims.quotas.quota_usage import team_usage
 from claims.states import ClaimState
 from core.listing import csv_response, wants_csv
 from core.prepared import Prepared
 from portal.home.parts import team_claims
-from teams.access import role_in, team_for
+from teams.access import is_platform_admin, role_in, team_for
 from teams.models import Membership, Role, Team, User
 from usage.daily import utc_day
 from usage.people import DAYS, Use, team_use
@@ -109,6 +110,8 @@ def team_page(request: HttpRequest, slug: str) -> HttpResponse:
         "counts": [sum(column) for column in zip(*live.values(), strict=True)] or [0, 0, 0],
         "claims": team_claims(team, card, now=now),
         "quotas": team_usage([team]),
+        "budgets": team_cards(team, now=now),
+        "may_set_budget": is_platform_admin(request.user),
         "may_change": role == Role.OWNER,
         "may_decide": role in (Role.LEAD, Role.OWNER),
         "may_request": role is not None and role.rank >= Role.MEMBER.rank,

@@ -6,6 +6,7 @@ typed.
 import itertools
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from decimal import Decimal
 from math import ceil
 from typing import Any
 
@@ -15,11 +16,14 @@ from django.db import IntegrityError
 from django.utils import timezone
 
 from claims.approvals import pending
+from claims.budgets import use as budget_use
 from claims.catalogue import services as catalogue
 from claims.catalogue.definition import sent_definition
 from claims.models import (
     Allocation,
     Approval,
+    AtLimit,
+    Budget,
     Claim,
     ClaimCharge,
     Delivery,
@@ -175,6 +179,17 @@ def make_quota(
         profile=profile,
         devices=devices,
     )
+
+
+def make_budget(
+    team: Team, amount: Decimal | None = Decimal(1000), *, at_limit: str = AtLimit.NOTIFY, **fields: Any
+) -> Budget:
+    """Make a budget, of each month unless `fields` say otherwise, and compute its use."""
+    now = timezone.now()
+    values = {"first": budget_use.utc_day(now).replace(day=1), "amount": amount, **fields}
+    budget = Budget.objects.create(team=team, at_limit=at_limit, **values)
+    budget_use.refresh([budget], now=now)
+    return budget
 
 
 def make_claim(

@@ -21,6 +21,8 @@ from django.utils.cache import patch_vary_headers
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from claims.budgets.cards import month_cards
+from claims.budgets.use import Spending
 from claims.models import Claim
 from core.errors import PortalError
 from core.listing import Echo, csv_response, escape_formula, wants_csv
@@ -144,7 +146,15 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
             ("Product", costs.by_product),
         )
     ]
-    page = {"team": chosen, "report": costs, "groups": groups, "max_rows": MAX_ROWS}
+    spent = Spending(costs.total.amounts, costs.total.hours, costs.total.unpriced)
+    page = {
+        "team": chosen,
+        "report": costs,
+        "groups": groups,
+        "max_rows": MAX_ROWS,
+        "budgets": month_cards(chosen, costs.month.first, spent, now=timezone.now()),
+        "may_set_budget": is_platform_admin(request.user),
+    }
     return render(request, "usage/team.html", page)
 
 

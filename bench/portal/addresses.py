@@ -204,6 +204,7 @@ def _quota_and_cost() -> Iterator[Address]:
     by_person = url_of("usage:report", range="30d", by="person")
     yield Address("report of the fleet, by person", by_person, (ADMIN,), budget=COMPUTED)
     yield Address("rates", url_of("usage:rates"), (ADMIN,))
+    yield Address("budgets", url_of("claims:budgets"), (ADMIN,))
 
 
 def _fleet() -> Iterator[Address]:
@@ -264,7 +265,7 @@ def _api() -> Iterator[Address]:
     for name in (
         *("claims", "extensions", "approvals", "delegations", "profiles", "quotas"),
         *("claims/unmanaged", "quotas/requests", "devices", "nodes", "clusters", "device-classes"),
-        *("notices", "teams", "tokens", "rates"),
+        *("notices", "teams", "tokens", "rates", "budgets"),
     ):
         yield Address(f"API {name}", f"/api/v1/{name}/")
     yield Address("API activity", f"/api/v1/activity/?team={TEAM}")

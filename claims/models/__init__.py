@@ -9,6 +9,7 @@ from claims.models.approval import (
     ReasonTemplate,
 )
 from claims.models.availability import ClusterAvailability, DailyWaits, ProfileAvailability, ProfileWaits
+from claims.models.budget import AtLimit, Budget, BudgetExtra, BudgetTerms, BudgetUse
 from claims.models.claim import (
     Allocation,
     Alternative,
@@ -36,6 +37,11 @@ __all__ = [
     "Approval",
     "ApprovalRule",
     "ApprovalStep",
+    "AtLimit",
+    "Budget",
+    "BudgetExtra",
+    "BudgetTerms",
+    "BudgetUse",
     "Claim",
     "ClaimCharge",
     "ClaimQuerySet",

@@ -11,7 +11,7 @@ import re
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from claims.models import Claim, Delegation, Quota, QuotaRequest, RequestStatus, TeamNamespace
+from claims.models import Budget, Claim, Delegation, Quota, QuotaRequest, RequestStatus, TeamNamespace
 from claims.quotas import tasks
 from claims.quotas.services import lock_team
 from core.errors import Conflict, Invalid
@@ -72,7 +72,8 @@ def _set_namespace(by: User, team: Team, cluster: Cluster, namespace: str) -> No
 @transaction.atomic(durable=True)
 def archive_team(*, by: User, team: Team) -> None:
     """
-    End a team: nobody is a member, and its quotas, guarantees, namespaces and delegations are removed.
+    End a team: nobody is a member, its quotas, guarantees, namespaces and delegations are removed, and its
+    budgets end.
 
     Claims, cost and records stay, for platform admins. Raises Conflict while claims or requests are open.
     """
@@ -82,6 +83,7 @@ def archive_team(*, by: User, team: Team) -> None:
     parts = (
         counted(team.memberships.count(), "member"),
         _remove_quotas(by, team),
+        _end_budgets(by, team),
         _remove_namespaces(team),
     )
     if reason := reason_not_to_archive(team):  # a request that held the row of a quota is seen now
@@ -93,7 +95,7 @@ def archive_team(*, by: User, team: Team) -> None:
     Delegation.objects.filter(team=team, ends_at__gt=now).update(ends_at=now)
     team.invitations.open().update(revoked_at=now)
     Team.objects.filter(pk=team.pk).update(archived_at=now)
-    record_change(by=by, of=team, change=f"archived: {', '.join(parts)} removed")
+    record_change(by=by, of=team, change=f"archived: {', '.join(filter(None, parts))} removed")
 
 
 def _remove_quotas(by: User, team: Team) -> str:
@@ -102,6 +104,15 @@ def _remove_quotas(by: User, team: Team) -> str:
         record_change(by=by, of=quota, change=f"removed with {team}, limit was {quota.devices}")
     Quota.objects.filter(team=team).delete()
     return counted(len(quotas), "quota")
+
+
+def _end_budgets(by: User, team: Team) -> str:
+    """End the budgets of a team that is locked, as `claims.budgets.services.end_budget` does."""
+    budgets = list(Budget.objects.open().filter(team=team))
+    for budget in budgets:
+        record_change(by=by, of=budget, change=f"ended with {team}")
+    Budget.objects.open().filter(team=team).update(ended_at=timezone.now(), ended_by=by)
+    return counted(len(budgets), "budget") if budgets else ""
 
 
 def _remove_namespaces(team: Team) -> str:

@@ -49,6 +49,7 @@ ACTIONS = {
     ),
     "change": Action("Changes of claims", Q(old=F("new"))),
     "quota": Action("Quota", kinds=("quota", "quotarequest")),
+    "budget": Action("Budgets", kinds=("budget",)),
     "people": Action("Teams and people", kinds=("team", "user", "invitation", "authenticator")),
     "token": Action("API tokens", kinds=("apitoken",)),
     "rule": Action("Approval rules and delegations", kinds=("approvalrule", "delegation")),
@@ -76,6 +77,7 @@ VERBS = {
 KINDS = {
     "quota": ("gauge", "a quota"),
     "quotarequest": ("gauge", "a quota request"),
+    "budget": ("target", "a budget"),
     "team": ("users", "the team"),
     "user": ("user", "an account"),
     "invitation": ("send", "an invitation"),

@@ -12,7 +12,7 @@ from django.db.models.functions import Cast
 from django.urls import reverse
 
 from claims.approvals.services import delegations_of
-from claims.models import ApprovalRule, Profile, Quota, QuotaRequest
+from claims.models import ApprovalRule, Budget, Profile, Quota, QuotaRequest
 from core.inputs import valid_ids
 from inventory.models import Cluster
 from portal.activity.entries import ActivityEntry
@@ -22,6 +22,7 @@ from teams.models import ApiToken, User
 # kind of object → the page of one, by its key or, for the last two, by its name in addresses
 PAGES: Mapping[str, Callable[[str, str], str]] = {
     "quota": lambda key, _name: reverse("claims:quota", args=[key]),
+    "budget": lambda key, _name: reverse("claims:budget", args=[key]),
     "quotarequest": lambda key, _name: reverse("claims:quota_request_decision", args=[key]),
     "apitoken": lambda _key, _name: reverse("teams:tokens"),
     "delegation": lambda _key, _name: reverse("claims:delegations"),
@@ -32,12 +33,18 @@ PAGES: Mapping[str, Callable[[str, str], str]] = {
 }
 
 
+# kind of object of a team → those that the reader may see
+OF_TEAMS: Mapping[str, Callable[[User], QuerySet[Any]]] = {
+    "quota": Quota.objects.visible_to,
+    "quotarequest": QuotaRequest.objects.visible_to,
+    "budget": Budget.objects.visible_to,
+}
+
+
 def _objects(kind: str, reader: User) -> QuerySet[Any] | None:
     """Return the objects of a kind of PAGES whose page the reader may open, None if there are none."""
-    if kind == "quota":
-        return Quota.objects.visible_to(reader)
-    if kind == "quotarequest":
-        return QuotaRequest.objects.visible_to(reader)
+    if kind in OF_TEAMS:
+        return OF_TEAMS[kind](reader)
     if kind == "apitoken":
         return ApiToken.objects.filter(user=reader)
     if kind == "delegation":

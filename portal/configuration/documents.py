@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any, ClassVar
@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 from django.utils import timezone
 
 from claims.approvals.services import save_rule
-from claims.models import Approval, ApprovalRule, Profile, Quota, TeamNamespace
+from claims.budgets.services import change_budget, end_budget, set_budget
+from claims.models import Approval, ApprovalRule, AtLimit, Budget, Profile, Quota, TeamNamespace
 from claims.quotas.namespaces import set_namespace
 from claims.quotas.services import MAX_DEVICES, remove_quota, set_quota
 from core.models import Installation
@@ -27,6 +28,7 @@ from portal.configuration.export import (
     RATE,
     RULE,
     TEAM,
+    budget_terms,
     filled,
     quota_key,
     quota_limits,
@@ -186,10 +188,10 @@ def _write_quotas(by: User, *, name: str, write: bool) -> None:
 
 @dataclass(slots=True)
 class TeamDocument(ConfigDocument):
-    """A team with its members, namespaces and quotas."""
+    """A team with its members, namespaces, quotas and budgets."""
 
     kind, subject = TEAM, "team"
-    keys = frozenset(("slug", "title", "members", "namespaces", "quotas"))
+    keys = frozenset(("slug", "title", "members", "namespaces", "quotas", "budgets"))
 
     def identity(self) -> str:
         return self.text(("slug",), self.content.get("slug", ""), required=True)
@@ -215,6 +217,8 @@ class TeamDocument(ConfigDocument):
             self._namespaces(change, team, known)
         if "quotas" in self.content:
             self._quotas(change, team, known)
+        if "budgets" in self.content:
+            self._budgets(change, team)
         return change
 
     def _members(self, change: Change, team: Team | None, known: Known) -> None:
@@ -308,6 +312,75 @@ class TeamDocument(ConfigDocument):
             return name, limits, fields | {"profile": name}
         return name, limits, fields | {"device_class": name}
 
+    def _budgets(self, change: Change, team: Team | None) -> None:
+        raw = self.content["budgets"] or []
+        if not isinstance(raw, list):
+            self.refuse('budgets is a list, such as - amount: "2000.00".', ("budgets",))
+            return
+        have = {row.title: row for row in Budget.objects.open().filter(team=team)} if team else {}
+        named: set[str] = set()
+        for number, entry in enumerate(raw):
+            title, fields = self._budget(("budgets", number), entry, have)
+            if title in named:
+                self.refuse(f"{title or 'the monthly budget'} is listed twice.", ("budgets", number))
+            named.add(title)
+            wanted = budget_terms(Budget(**fields))
+            before = budget_terms(have[title]) if title in have else {}
+            if before == wanted:
+                continue
+            line = f"budgets: {title or 'monthly'}: {_terms(before)} → {_terms(wanted)}"
+            if title in have:
+                change.add(line, partial(_change_budget, budget=have[title], fields=fields))
+            else:
+                change.add(line, partial(_set_budget, slug=change.name, title=title, fields=fields))
+        for title in sorted(set(have) - named):
+            line = f"budgets: - {title or 'monthly'}, was {_terms(budget_terms(have[title]))}"
+            change.add(line, partial(_end_budget, budget=have[title]))
+
+    def _budget(
+        self, path: tuple[str | int, ...], entry: Any, have: Mapping[str, Budget]
+    ) -> tuple[str, dict[str, Any]]:
+        """Return title and terms; by default the begin of the budget that exists, else the current month."""
+        keys = frozenset(("title", "from", "until", "amount", "gpuHours", "atLimit"))
+        entry = self.mapping(path, entry, keys)
+        title = self.text((*path, "title"), entry.get("title", ""))
+        default = have[title].first if title in have else timezone.now().astimezone(UTC).date()
+        first = self._day((*path, "from"), entry["from"]) if "from" in entry else default
+        last = self._day((*path, "until"), entry["until"]) if "until" in entry else None
+        choices = self.choices((*path, "atLimit"), [entry.get("atLimit", AtLimit.NOTIFY)], AtLimit.values)
+        amount = self._above_zero((*path, "amount"), entry["amount"]) if "amount" in entry else None
+        hours = self._above_zero((*path, "gpuHours"), entry["gpuHours"]) if "gpuHours" in entry else None
+        if amount is None and hours is None:
+            self.refuse("a budget has an amount, gpuHours, or both.", path)
+        if bool(title) != (last is not None):
+            self.refuse("a budget has a title and until, or neither: then it is that of each month.", path)
+        if last is not None and last < first:
+            self.refuse("until is before from.", (*path, "until"))
+        return title, {
+            "first": first if last is not None else first.replace(day=1),
+            "last": last,
+            "amount": amount,
+            "hours": hours,
+            "at_limit": next(iter(choices), AtLimit.NOTIFY),
+        }
+
+    def _day(self, path: tuple[str | int, ...], raw: Any) -> date:
+        try:
+            return raw if isinstance(raw, date) else date.fromisoformat(str(raw))
+        except ValueError:
+            self.refuse(f"{path[-1]} is a day such as 2026-11-01.", path)
+            return timezone.now().astimezone(UTC).date()
+
+    def _above_zero(self, path: tuple[str | int, ...], raw: Any) -> Decimal | None:
+        try:
+            value = Decimal(raw) if isinstance(raw, str) else Decimal(0)
+        except InvalidOperation:
+            value = Decimal(0)
+        if not value.is_finite() or value <= 0:
+            self.refuse(f'{path[-1]} is a number above 0 in quotes, such as "2000.00".', path)
+            return None
+        return value
+
 
 def _quota_name(key: Mapping[str, str]) -> str:
     return next(iter(key.values()), "claims")
@@ -344,6 +417,22 @@ def _set_quota(by: User, *, slug: str, fields: dict[str, Any]) -> None:
 
 def _remove_quota(by: User, *, quota: Quota) -> None:
     remove_quota(by=by, quota=quota)
+
+
+def _terms(terms: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in terms.items()) or "none"
+
+
+def _set_budget(by: User, *, slug: str, title: str, fields: dict[str, Any]) -> None:
+    set_budget(by=by, team=_team(slug), title=title, **fields)
+
+
+def _change_budget(by: User, *, budget: Budget, fields: dict[str, Any]) -> None:
+    change_budget(by=by, budget=budget, **fields)
+
+
+def _end_budget(by: User, *, budget: Budget) -> None:
+    end_budget(by=by, budget=budget)
 
 
 @dataclass(slots=True)

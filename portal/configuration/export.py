@@ -8,7 +8,7 @@ from typing import Any
 
 from claims.catalogue.yaml_export import document as profile_document
 from claims.catalogue.yaml_export import exported as exported_profiles
-from claims.models import ApprovalRule, Quota
+from claims.models import ApprovalRule, Budget, Quota
 from core.models import Installation
 from core.times import spell_duration
 from core.yaml_documents import API_VERSION
@@ -86,7 +86,22 @@ def team_document(team: Team) -> dict[str, Any]:
         members={member.user.username: member.role for member in members},
         namespaces={row.cluster.name: row.namespace for row in namespaces},
         quotas=[{**quota_key(quota), **quota_limits(quota)} for quota in quotas],
+        budgets=[
+            {**filled(title=budget.title), **budget_terms(budget)}
+            for budget in team.budgets.open().order_by("title")
+        ],
     )
+
+
+def budget_terms(budget: Budget) -> dict[str, str]:
+    """Return the terms of a budget as a document has them, without what was added for one period."""
+    amounts = {"amount": budget.amount, "gpuHours": budget.hours}
+    return {
+        "from": budget.first.isoformat(),
+        **filled(until=budget.last and budget.last.isoformat()),
+        **{key: f"{value:.2f}" for key, value in amounts.items() if value is not None},
+        "atLimit": str(budget.at_limit),
+    }
 
 
 def quota_key(quota: Quota) -> dict[str, str]:

@@ -22,7 +22,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from claims.models import Claim, Quota, TeamNamespace
+from claims.models import Budget, Claim, Quota, TeamNamespace
 from claims.quotas.counts import class_quotas
 from claims.quotas.namespaces import archive_team, reason_not_to_archive, restore_team, set_namespace
 from claims.states import FINAL
@@ -360,6 +360,7 @@ class TeamUse:
     people: int
     only_here: int  # of them, in no other team
     quotas: int
+    budgets: int
     namespaces: int
     invitations: int
     claims: int  # that are over: they stay
@@ -371,6 +372,7 @@ def team_use(team: Team) -> TeamUse:
         people=team.memberships.count(),
         only_here=team.memberships.filter(user__is_superuser=False).exclude(user__in=elsewhere).count(),
         quotas=Quota.objects.filter(team=team).count(),
+        budgets=Budget.objects.open().filter(team=team).count(),
         namespaces=TeamNamespace.objects.filter(team=team).count(),
         invitations=team.invitations.open().count(),
         claims=Claim.objects.filter(Q(team=team), state__in=FINAL).count(),

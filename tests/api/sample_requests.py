@@ -121,6 +121,9 @@ WRITES = {
     "PUT /api/v1/profiles/{slug}/": Wish("admin", profile),
     "POST /api/v1/profiles/{slug}/restore/": Wish("admin"),
     "POST /api/v1/profiles/{slug}/retire/": Wish("admin"),
+    "POST /api/v1/budgets/": Wish("admin", {"team": "speech", "amount": "2000.00"}),
+    "PUT /api/v1/budgets/{id}/": Wish("admin", {"amount": "2000.00"}),
+    "DELETE /api/v1/budgets/{id}/": Wish("admin"),
     "POST /api/v1/quotas/": Wish(
         "admin", {"team": "vision", "device_class": "gpu.nvidia.com", "devices": 20}
     ),

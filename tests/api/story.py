@@ -12,6 +12,7 @@ from django.utils import timezone
 from claims.approvals import services
 from claims.models import (
     ApprovalRule,
+    Budget,
     Claim,
     Delegation,
     Extension,
@@ -147,6 +148,7 @@ def read(admin: User) -> Story:
         "nodes": [*Node.objects.order_by("uid").values_list("uid", flat=True)[:5]],
         "profiles": slugs,
         "profiles/restore": [one.slug for one in retired],
+        "budgets": keys(Budget.objects.open()),
         "quotas": keys(Quota.objects.all()),
         "quotas/requests": keys(QuotaRequest.objects.all()),
         "rates": keys(Rate.objects.all()),
@@ -177,6 +179,7 @@ def of_others(team: str, outsider: User) -> dict[str, list[str]]:
         "claims": keys(Claim.objects.filter(team__slug=team)),
         "delegations": keys(Delegation.objects.filter(team__slug=team)),
         "extensions": keys(Extension.objects.filter(claim__team__slug=team)),
+        "budgets": keys(Budget.objects.open().filter(team__slug=team)),
         "quotas": keys(Quota.objects.filter(team__slug=team)),
         "quotas/requests": keys(QuotaRequest.objects.filter(team__slug=team)),
         "teams": [team],

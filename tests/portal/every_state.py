@@ -44,6 +44,7 @@ from tests.claims.catalogue.test_lint import MEMORY, publish
 from tests.claims.mirror import Mirror
 from tests.dra.clusters import gpu
 from tests.factories import (
+    make_budget,
     make_claim,
     make_cluster,
     make_profile,
@@ -139,6 +140,7 @@ def fill(names: dict[str, Any], **people: User) -> None:
     make_profile("rounded", spec=make_spec(selectors=[{"cel": {"expression": MEMORY.format("80Gi")}}]))
     names |= {"vision": "vision", "zoe": User.objects.get(username="zoe").pk}
     names["quota"] = make_quota(team, 100).pk
+    names["budget"] = make_budget(team).pk
     make_quota(nlp, 8)
     make_cluster("ham-1", teams=(team,), write_quotas=True)
     make_cluster("old-1", enabled=False)

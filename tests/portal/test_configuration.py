@@ -10,7 +10,8 @@ import yaml
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from claims.models import Approval, ApprovalRule, Profile, Quota, TeamNamespace
+from claims.budgets.services import set_budget
+from claims.models import Approval, ApprovalRule, AtLimit, Profile, Quota, TeamNamespace
 from core.errors import Forbidden, Invalid
 from core.models import Installation
 from inventory.models import Cluster
@@ -60,6 +61,7 @@ def site(root):
     )
     ApprovalRule.objects.create(profile=train, approval=Approval.ADMIN, escalate_after=timedelta(days=1))
     Rate.objects.create(title="H100", product="H100", per_hour="2.90", valid_from=NOW - timedelta(days=9))
+    set_budget(by=root, team=vision, amount=Decimal(2000), at_limit=AtLimit.APPROVAL)
     Rate.objects.create(
         title="L4",
         cluster=Cluster.objects.get(name="lab-2"),
@@ -201,6 +203,22 @@ def test_quotas_are_set_changed_and_removed_and_recorded(site, root):
     assert (record.by, record.text) == (root, "limit 8 → 12, guaranteed 2 → 0")
 
 
+def test_budgets_are_set_changed_and_ended(site, root):
+    fixed = {"title": "cvpr", "from": "2026-12-01", "until": "2027-01-31", "gpuHours": "500.00"}
+    text = document("Team", slug="vision", budgets=[{"amount": "2500.00", "atLimit": "block"}, fixed])
+    first = site.budgets.get().first
+    assert lines(text, root)["Team vision"] == [
+        f"budgets: monthly: from {first}, amount 2000.00, atLimit approval → "
+        f"from {first}, amount 2500.00, atLimit block",
+        "budgets: cvpr: none → from 2026-12-01, until 2027-01-31, gpuHours 500.00, atLimit notify",
+    ]
+    apply(text, root)
+    assert apply(text, root) == []
+    assert {budget.title: budget.at_limit for budget in site.budgets.all()} == {"": "block", "cvpr": "notify"}
+    apply(document("Team", slug="vision", budgets=[fixed]), root)
+    assert [budget.title for budget in site.budgets.open()] == ["cvpr"]
+
+
 def test_people_without_an_account_and_unknown_clusters_are_notes_and_the_rest_is_applied(site, root):
     text = (
         document(
@@ -298,7 +316,10 @@ def test_a_rule_is_complete_and_a_changed_one_shows_both(site, root):
             document("Quota", devices=1),
             "kind must be one of Installation, Cluster, Profile, Team, ",
         ),
-        (document("Team", slug="vision", quota=[]), "there is no key quota; the keys are apiVersion, kind, "),
+        (
+            document("Team", slug="vision", quota=[]),
+            "there is no key quota; the keys are apiVersion, budgets, ",
+        ),
         (document("Team", slug="vision", members={"ines": "boss"}), "there is no boss; choose from "),
         (document("Team", slug="vision", members=["ines"]), "members has a role for each user name"),
         (document("Team", slug="vision", quotas=[{"devices": 3}]), "a quota has one of deviceClass, profile"),
@@ -307,6 +328,16 @@ def test_a_rule_is_complete_and_a_changed_one_shows_both(site, root):
             "claims must be a number from 0 to 1000000.",
         ),
         (document("Team", slug="vision", quotas=[{"claims": 1}, {"claims": 2}]), "claims is listed twice."),
+        (document("Team", slug="vision", budgets=[{"amount": 3}]), "amount is a number above 0 in quotes"),
+        (document("Team", slug="vision", budgets=[{}]), "a budget has an amount, gpuHours, or both."),
+        (
+            document("Team", slug="vision", budgets=[{"amount": "1", "title": "x"}]),
+            "a budget has a title and until, or neither",
+        ),
+        (
+            document("Team", slug="vision", budgets=[{"amount": "1", "atLimit": "explode"}]),
+            "explode",
+        ),
         (
             document("Team", slug="vision") + "---\n" + document("Team", slug="vision"),
             "Team vision is there twice.",

@@ -3,10 +3,12 @@
 import csv
 import io
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 from django.utils import timezone
 
+from claims.budgets.services import set_budget
 from claims.models import ApprovalRule, Draft, Profile, QuotaRequest
 from claims.states import ClaimState
 from inventory.models import Device, DeviceClass, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
@@ -43,6 +45,7 @@ LISTS = (
     "/quotas/",
     "/quotas/requests/",
     "/quotas/{quota}/",
+    "/budgets/",
     "/fleet/",
     "/devices/",
     "/nodes/",
@@ -60,7 +63,7 @@ LISTS = (
     "/me/notices/",
 )
 # All their texts are names that Kubernetes or the portal keeps in order.
-ONLY_NAMES = {"/approvals/rules/", "/profiles/", "/quotas/", "/clusters/"}
+ONLY_NAMES = {"/approvals/rules/", "/profiles/", "/quotas/", "/clusters/", "/budgets/"}
 
 
 @pytest.fixture
@@ -95,6 +98,7 @@ def quota(client):
     hold(held, timezone.now() - timedelta(minutes=1), product=EVIL)
     hold(held, timezone.now() - timedelta(days=3), timezone.now() - timedelta(days=2), product=EVIL)
     store_days(now=timezone.now())
+    set_budget(by=root, team=vision, amount=Decimal(1))
     client.force_login(root)
     return make_quota(vision, 8)
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from claims.approvals import pending
 from core.origin import Source, came_from
-from demo import actions, backdate, story
+from demo import actions, backdate, budgets, story
 from usage.daily import store_days
 
 
@@ -27,3 +27,4 @@ class Command(BaseCommand):
         backdate.backdate_fleet()
         pending.refresh()  # requests were moved into the past
         store_days(now=timezone.now())
+        budgets.set_budgets()

@@ -1,0 +1,141 @@
+"""API of budgets. Amounts and GPU-hours are strings, never floats; days and months are UTC."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import mixins, serializers, viewsets
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from claims.budgets.services import change_budget, end_budget, set_budget
+from claims.budgets.use import STATES, runs_out_in_period, state_of
+from claims.models import AtLimit, Budget
+from core.idempotency import IdempotentWrites
+from core.inputs import Input
+from core.schema import refuses
+from teams.access import team_for, user_of
+
+
+class BudgetUseOut(serializers.Serializer[Any]):
+    """
+    The use of a budget in its current period at `as_of`. Null is not limited, or not known yet; never 0.
+    """
+
+    first = serializers.DateField(help_text="First day of the period (UTC)")
+    last = serializers.DateField(help_text="Its last day, included")
+    as_of = serializers.DateTimeField()
+    amount = serializers.DecimalField(
+        max_digits=14, decimal_places=2, allow_null=True, help_text="Limit, with what was added"
+    )
+    hours = serializers.DecimalField(max_digits=14, decimal_places=2, allow_null=True)
+    used_amount = serializers.DecimalField(max_digits=14, decimal_places=2, allow_null=True)
+    used_hours = serializers.DecimalField(max_digits=14, decimal_places=2)
+    unpriced_hours = serializers.DecimalField(
+        max_digits=14, decimal_places=2, help_text="GPU-hours without a rate, in no amount"
+    )
+    amount_rate = serializers.DecimalField(
+        max_digits=14, decimal_places=4, allow_null=True, help_text="Per hour, mean of the last 7 stored days"
+    )
+    hours_rate = serializers.DecimalField(max_digits=14, decimal_places=4, allow_null=True)
+    forecast_amount = serializers.DecimalField(max_digits=14, decimal_places=2, allow_null=True)
+    forecast_hours = serializers.DecimalField(max_digits=14, decimal_places=2, allow_null=True)
+    share = serializers.FloatField(help_text="Of the limit that is used most; 1 is all of it")
+    runs_out_at = serializers.DateTimeField(
+        allow_null=True, help_text="At this rate, in the period or after it; null if never, or used up"
+    )
+    runs_out_in_period = serializers.SerializerMethodField()
+
+    @extend_schema_field(bool)
+    def get_runs_out_in_period(self, use: Any) -> bool:
+        return runs_out_in_period(use)
+
+
+class BudgetOut(serializers.Serializer[Any]):
+    """A budget: of each month if `last` is null, else from `first` to `last`."""
+
+    id = serializers.UUIDField()
+    team = serializers.CharField(source="team.slug")
+    title = serializers.CharField(help_text="Empty: the budget of each month")
+    first = serializers.DateField()
+    last = serializers.DateField(allow_null=True)
+    amount = serializers.DecimalField(max_digits=14, decimal_places=2, allow_null=True)
+    currency = serializers.CharField(help_text="ISO 4217")
+    hours = serializers.DecimalField(max_digits=14, decimal_places=2, allow_null=True, help_text="GPU-hours")
+    at_limit = serializers.ChoiceField(choices=AtLimit.choices, help_text="What happens at 100 %")
+    set_by = serializers.CharField(source="set_by.username", allow_null=True, default=None)
+    set_at = serializers.DateTimeField()
+    state = serializers.SerializerMethodField()
+    use = BudgetUseOut()
+
+    @extend_schema_field({"type": "string", "enum": [state.key for state in STATES]})
+    def get_state(self, budget: Budget) -> str:
+        return state_of(budget, budget.use, now=timezone.now()).key
+
+
+@extend_schema_field({"type": "string", "format": "decimal", "pattern": r"^[0-9]{1,11}(\.[0-9]{1,2})?$"})
+class Quantity(serializers.DecimalField):
+    """A decimal or null; the pattern that drf-spectacular derives also matches an empty string."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(max_digits=13, decimal_places=2, min_value=0, allow_null=True, default=None, **more)
+
+
+class TermsIn(Input):
+    amount = Quantity(help_text="Money, in the currency of the installation")
+    hours = Quantity(help_text="GPU-hours")
+    first = serializers.DateField(allow_null=True, default=None, help_text="By default today")
+    last = serializers.DateField(allow_null=True, default=None)
+    at_limit = serializers.ChoiceField(choices=AtLimit.choices, default=AtLimit.NOTIFY)
+    reason = serializers.CharField(max_length=500, allow_blank=True, default="")
+
+
+class BudgetIn(TermsIn):
+    """Without `last` and `title` a budget of each month, else of the days from `first` to `last`."""
+
+    team = serializers.CharField(max_length=40)
+    title = serializers.CharField(max_length=60, allow_blank=True, default="")
+
+
+class BudgetViewSet(
+    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Budget]
+):
+    """Open budgets of your teams with their use. Platform admins set, change and end them."""
+
+    lookup_value_converter = "uuid"
+    serializer_class = BudgetOut
+    queryset = Budget.objects.none()
+
+    def get_queryset(self) -> QuerySet[Budget]:
+        return Budget.objects.visible_to(user_of(self.request)).open().select_related("team", "use", "set_by")
+
+    @refuses(404, 409)
+    @extend_schema(request=BudgetIn, responses={201: BudgetOut})
+    def create(self, request: Request) -> Response:
+        """Set a budget of a team. Platform admins only."""
+        body = BudgetIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        user, fields = user_of(request), dict(body.validated_data)
+        budget = set_budget(by=user, **fields | {"team": team_for(user, fields["team"])})
+        return Response(self._shown(budget), status=201)
+
+    @refuses(409)
+    @extend_schema(request=TermsIn, responses=BudgetOut)
+    def update(self, request: Request, pk: str) -> Response:
+        """Give the budget these terms from now on; past months keep theirs. Platform admins only."""
+        budget = self.get_object()
+        body = TermsIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(self._shown(change_budget(by=user_of(request), budget=budget, **body.validated_data)))
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """End the budget; its history stays. Platform admins only."""
+        end_budget(by=user_of(request), budget=self.get_object())
+        return Response(status=204)
+
+    def _shown(self, budget: Budget) -> Any:
+        return BudgetOut(self.get_queryset().get(pk=budget.pk)).data

@@ -1,0 +1,208 @@
+"""Pages of budgets: the list of platform admins, one budget for everybody in its team, and their changes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.db.models import Count, F, Q, QuerySet, Sum
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_safe
+
+from claims.budgets.cards import card_of
+from claims.budgets.effect import effect_of, effect_of_ending
+from claims.budgets.forms import BudgetFilter, BudgetForm
+from claims.budgets.services import TERMS, change_budget, end_budget, require_terms, set_budget
+from claims.budgets.use import ENDED, period_words, utc_day
+from claims.models import Budget
+from core.errors import PortalError
+from core.listing import Column, Listing
+from teams.access import is_platform_admin, require_admin, user_of
+from teams.models import Team, recorded_changes
+from teams.sessions import installation_for
+
+COLUMNS: list[Column[Budget]] = [
+    Column("team", "Team", lambda row: row.team.slug, sort=("team__slug", "title"), fixed=True),
+    Column("budget", "Budget", lambda row: row.title or "monthly", sort="title"),
+    Column("period", "Period", period_words, shown=False, sort="first"),
+    Column("currency", "Currency", lambda row: row.currency, shown=False),
+    Column("amount", "Amount", lambda row: row.use.amount, sort="use__amount", numeric=True),
+    Column("hours", "GPU-hours", lambda row: row.use.hours, sort="use__hours", numeric=True, shown=False),
+    Column("used", "Used", lambda row: row.use.used_amount, sort="use__used_amount", numeric=True),
+    Column(
+        "used_hours",
+        "GPU-hours used",
+        lambda row: row.use.used_hours,
+        sort="use__used_hours",
+        numeric=True,
+        shown=False,
+    ),
+    Column("share", "Share used", lambda row: round(row.use.share, 4), sort="use__share"),
+    Column("forecast", "Forecast", lambda row: row.use.forecast_amount, sort="use__forecast", numeric=True),
+    Column("rate", "Run rate, 7 d", lambda row: row.use.amount_rate, sort="use__amount_rate", numeric=True),
+    Column(
+        "runs_out",
+        "Runs out",
+        lambda row: row.use.runs_out_at and row.use.runs_out_at.isoformat(),
+        sort="use__runs_out_at",
+    ),
+    Column("at_limit", "At 100 %", lambda row: row.get_at_limit_display(), sort="at_limit"),
+    Column("set", "Set", lambda row: row.set_at.isoformat(), sort="set_at", shown=False),
+]
+CHANGES = 20  # shown of a budget
+
+
+@require_safe
+def budgets(request: HttpRequest) -> HttpResponseBase:
+    """Every open budget, by default the one that is used most first; `?state=ended` has those that ended."""
+    require_admin(user_of(request))
+    now = timezone.now()
+    is_ended = request.GET.get("state") == ENDED.key
+    rows = Budget.objects.filter(ended_at__isnull=not is_ended)
+    listing = Listing(
+        request,
+        rows.select_related("team", "use"),
+        columns=COLUMNS,
+        title="Budgets",
+        filters=BudgetFilter,
+        search=("team__slug", "team__title", "title"),
+        sort="-share",
+        prepare=partial(prepare, now=now),
+    )
+    page = {
+        "now": now,
+        "totals": month_totals(installation_for(request).currency, now=now),
+        "empty_icon": "target",
+        "empty_title": "No budgets yet",
+        "empty_text": "A budget limits money or GPU-hours of a team, and warns before they run out.",
+        "empty_url": "new/",
+        "empty_action": "New budget",
+    }
+    return listing.respond("claims/budgets/budgets.html", page)
+
+
+def prepare(rows: list[Budget], *, now: datetime) -> None:
+    """Give each row what its cells show."""
+    for row in rows:
+        row.card = card_of(row, row.use, now=now)  # type: ignore[attr-defined]
+
+
+def month_totals(currency: str, *, now: datetime) -> dict[str, Any]:
+    """Return the sums of the monthly budgets of money in one currency; one query."""
+    monthly = Budget.objects.current(utc_day(now)).filter(last=None, currency=currency, amount__isnull=False)
+    return monthly.aggregate(
+        number=Count("pk"),
+        amount=Sum("use__amount"),
+        used=Sum("use__used_amount"),
+        forecast=Sum("use__forecast_amount"),
+        used_up=Count("pk", filter=Q(use__share__gte=1)),
+        running_out=Count("pk", filter=Q(use__share__lt=1, use__runs_out_at__lt=F("use__ends_at"))),
+    ) | {"currency": currency, "as_of": _as_of()}
+
+
+def _as_of() -> datetime | None:
+    return Budget.objects.open().order_by("use__as_of").values_list("use__as_of", flat=True).first()
+
+
+def visible_budgets(request: HttpRequest) -> QuerySet[Budget]:
+    return Budget.objects.visible_to(request.user).select_related("team", "use", "set_by")
+
+
+@require_safe
+def budget(request: HttpRequest, budget_id: UUID) -> HttpResponse:
+    """One budget with its use and history, for everybody in its team."""
+    found = get_object_or_404(visible_budgets(request), pk=budget_id)
+    page = {
+        "budget": found,
+        "card": card_of(found, found.use, now=timezone.now()),
+        "changes": recorded_changes(found)[:CHANGES],
+        "extras": found.extras.filter(first=found.use.first).select_related("by"),
+        "is_admin": is_platform_admin(request.user),
+    }
+    return render(request, "claims/budgets/budget.html", page)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def budget_new(request: HttpRequest) -> HttpResponse:
+    """The form; sent, it says what the budget will do now, and sets it when that is confirmed."""
+    require_admin(user_of(request))
+    currency = installation_for(request).currency
+    initial = {"team": request.GET.get("team", "")}
+    form = BudgetForm(request.POST or None, initial=initial, currency=currency)
+    return edit(request, form, None, currency)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def budget_change(request: HttpRequest, budget_id: UUID) -> HttpResponse:
+    require_admin(user_of(request))
+    found = get_object_or_404(visible_budgets(request), pk=budget_id)
+    return edit(
+        request,
+        BudgetForm(request.POST or None, budget=found, currency=found.currency),
+        found,
+        found.currency,
+    )
+
+
+def edit(request: HttpRequest, form: BudgetForm, current: Budget | None, currency: str) -> HttpResponse:
+    """Show the form; on POST its effect, with `confirm` save it, or show it again with the refusal."""
+    effect: list[str] = []
+    status = 200
+    if request.method == "POST":
+        status = 422
+        if form.is_valid():
+            try:
+                if "confirm" in request.POST:
+                    saved = save(request, form, current)
+                    messages.success(request, f"The budget of {saved.team} is saved.")
+                    return redirect("claims:budget", saved.pk)
+                effect, status = effect_of(draft(form, current, currency), now=timezone.now()), 200
+            except PortalError as refusal:
+                form.add_error(None, refusal.message)
+                effect, status = [], refusal.status
+    page = {"form": form, "budget": current, "effect": effect, "teams": team_slugs(current)}
+    return render(request, "claims/budgets/edit.html", page, status=status)
+
+
+def team_slugs(current: Budget | None) -> list[str]:
+    return [] if current else list(Team.objects.active().values_list("slug", flat=True))
+
+
+def save(request: HttpRequest, form: BudgetForm, current: Budget | None) -> Budget:
+    fields = dict(form.cleaned_data)
+    if current is None:
+        return set_budget(by=user_of(request), **fields)
+    return change_budget(by=user_of(request), budget=current, **fields)
+
+
+def draft(form: BudgetForm, current: Budget | None, currency: str) -> Budget:
+    """Return the budget that the form would save, unsaved."""
+    values = form.cleaned_data
+    title = current.title if current else values["title"].strip()
+    first = values["first"] or (current.first if current else utc_day(timezone.now()))
+    terms = {name: values.get(name) for name in TERMS} | {"first": first}
+    if terms["last"] is None:
+        terms["first"] = first.replace(day=1)
+    require_terms(title=title, **terms)
+    key = {"pk": current.pk} if current else {}
+    team = current.team if current else values["team"]
+    return Budget(**key, team=team, title=title, currency=currency, **terms)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def budget_end(request: HttpRequest, budget_id: UUID) -> HttpResponse:
+    """Say what ending the budget does, then end it."""
+    require_admin(user_of(request))
+    found = get_object_or_404(visible_budgets(request), pk=budget_id)
+    if request.method == "POST":
+        end_budget(by=user_of(request), budget=found, reason=request.POST.get("reason", "")[:500])
+        messages.success(request, f"The budget of {found.team} has ended.")
+        return redirect("claims:budgets")
+    page = {"budget": found, "effect": effect_of_ending(found, found.use, now=timezone.now())}
+    return render(request, "claims/budgets/end.html", page)

@@ -1,0 +1,37 @@
+"""Budgets of the demo: 40, 85 and 104 % are used, whatever the claims of the teams have cost so far."""
+
+from __future__ import annotations
+
+from decimal import ROUND_UP, Decimal
+
+from django.utils import timezone
+
+from claims.budgets.services import set_budget
+from claims.budgets.use import SpendingPeriod, utc_day
+from claims.models import AtLimit, Budget
+from core.models import Installation
+from teams.models import Team, User
+from usage.spending import spending
+
+# team → share that is used, in percent, and what happens at 100 %
+SHARES = {
+    "vision": (40, AtLimit.NOTIFY),
+    "nlp": (85, AtLimit.APPROVAL),
+    "robotics": (104, AtLimit.RECLAIM),
+}
+LEAST = Decimal(100)  # on the first day of a month nobody has spent anything yet
+
+
+def set_budgets() -> None:
+    """Set the monthly budgets that are missing."""
+    now, admin = timezone.now(), User.objects.get(username="admin")
+    currency = Installation.load().currency
+    for slug, (percent, at_limit) in SHARES.items():
+        team = Team.objects.get(slug=slug)
+        if Budget.objects.open().filter(team=team).exists():
+            continue
+        today = utc_day(now)
+        (spent,) = spending([SpendingPeriod(team.pk, today.replace(day=1), today)], now=now)
+        used = spent.amounts.get(currency, Decimal(0))
+        amount = max((used * 100 / percent).quantize(Decimal(1), ROUND_UP), LEAST)
+        set_budget(by=admin, team=team, amount=amount, at_limit=at_limit, reason="A sample budget.")
