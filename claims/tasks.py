@@ -9,6 +9,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from claims.approvals import escalation, pending
+from claims.budgets import notices as budget_notices
 from claims.budgets import use as budget_use
 from claims.catalogue import availability, waits
 from claims.delivery import credential_expiry
@@ -76,8 +77,9 @@ def forget_drafts() -> None:
 
 @shared_task
 def watch_budgets() -> None:
-    """Compute how much of each budget is used, and when it runs out."""
-    budget_use.refresh_current(timezone.now())
+    """Compute how much of each budget is used, and when it runs out; notify at 50, 80 and 100 %."""
+    now = timezone.now()
+    budget_notices.notify_of_use(budget_use.refresh_current(now), now=now)
 
 
 @shared_task

@@ -19,6 +19,7 @@ from django.views.decorators.http import require_safe
 from kombu.exceptions import OperationalError
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
+from claims.budgets.metrics import BudgetCollector
 from claims.metrics import ClaimCollector
 from inventory.freshness import OF_DEVICES, Age, MirrorCollector, ages
 
@@ -26,6 +27,7 @@ BROKER_TIMEOUT = 2  # seconds
 
 REGISTRY.register(MirrorCollector())
 REGISTRY.register(ClaimCollector())
+REGISTRY.register(BudgetCollector())
 
 
 @never_cache

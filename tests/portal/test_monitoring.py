@@ -48,7 +48,7 @@ def test_each_alert_has_a_test():
 
 @pytest.mark.django_db
 def test_rules_read_metrics_that_the_portal_exports(client, mirrored_counts):
-    exported = set(re.findall(r"^(dragoman_\w+)\{", client.get("/metrics").text, re.M))
+    exported = set(re.findall(r"^(dragoman_\w+)[{ ]", client.get("/metrics").text, re.M))
     text = (RULES / "rules.yaml").read_text()
     named = set(re.findall(r"(?<![\w:])dragoman_\w+", text))
     assert named
