@@ -64,6 +64,13 @@ class QuotaExceeded(PortalError):
     title = "The quota of the team does not allow this"
 
 
+class BudgetExceeded(PortalError):
+    """The team might spend more than its budget has left: 409."""
+
+    code = "budget-exceeded"
+    title = "The budget of the team does not allow this"
+
+
 # SQLSTATEs of class 22 that a value in the request causes. psycopg refuses a NUL itself, without a code.
 VALUE_ERRORS = frozenset((None, "22001", "22003", "22007", "22008", "22021", "22P02", "22P05"))
 

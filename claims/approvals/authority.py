@@ -8,7 +8,7 @@ and everybody.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -221,10 +221,16 @@ def approval_route(
     requested: Sequence[tuple[ProfileVersion, int]],
     duration: timedelta,
     together: bool = False,
+    required: str = "",
 ) -> ApprovalRoute:
-    """Return how a request of `by` would be decided; `requested` has every profile
-    with its number of devices."""
-    effective_rule = effective_rule_for(team, requested, duration=duration, together=together)
+    """
+    Return how a request of `by` would be decided; `requested` has every profile with its number of devices.
+
+    `required` says why a person decides whatever the rules approve, "" if only the rules count.
+    """
+    effective_rule = _with_required(
+        effective_rule_for(team, requested, duration=duration, together=together), required
+    )
     rule = effective_rule.sentence
     if effective_rule.automatic:
         return ApprovalRoute(automatic=True, sentence=rule, rule=rule)
@@ -256,6 +262,11 @@ def approval_route(
         if not leads:
             sentence = f"No lead of {team} can decide on this."
     return ApprovalRoute(automatic=False, sentence=sentence, deciders=tuple(people), rule=rule)
+
+
+def _with_required(rule: EffectiveRule, required: str) -> EffectiveRule:
+    """Return the rule with the approval that something else requires, if it requires none itself."""
+    return replace(rule, automatic=False, sentence=required) if required and rule.automatic else rule
 
 
 def deciders(team: Team, approval: str, requester: User | None = None) -> list[User]:

@@ -18,8 +18,9 @@ from django.db.models import Q, Sum
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from claims.models import Budget, BudgetExtra, BudgetTerms, BudgetUse
+from claims.models import AtLimit, Budget, BudgetExtra, BudgetTerms, BudgetUse, TeamNamespace
 from core.text import money, percent
+from inventory.models import Cluster
 from teams.models import Team
 
 DAY = timedelta(days=1)
@@ -277,6 +278,37 @@ def uses_of_team(team: Team) -> list[BudgetUse]:
     current = Budget.objects.current(utc_day(timezone.now())).filter(team=team)
     rows = BudgetUse.objects.filter(budget__in=current)
     return list(rows.select_related("budget__team").order_by("budget__title"))
+
+
+def lock_budgets(team: Team) -> list[BudgetUse]:
+    """
+    Lock the current budgets of a team and return their use, see docs/locking.md.
+
+    Call it in a transaction after the quotas are locked, right before what live claims may cost is counted.
+    """
+    today = utc_day(timezone.now())
+    rows = Budget.objects.current(today).filter(team=team).select_for_update(no_key=True).order_by("pk")
+    return current_uses(team) if list(rows.values_list("pk")) else []
+
+
+def current_uses(team: Team) -> list[BudgetUse]:
+    """Return the use of a team's current budgets in the period of today: a new period has just begun."""
+    now = timezone.now()
+    uses = uses_of_team(team)
+    stale = [use.budget for use in uses if use.first != use.budget.period(utc_day(now))[0]]
+    if stale:
+        refresh(stale, now=now)
+        uses = uses_of_team(team)
+    return uses
+
+
+def reclaimable_namespaces(cluster: Cluster) -> list[str]:
+    """Return the namespaces of teams whose used-up budgets make claims reclaimable; one query."""
+    used_up = Budget.objects.current(utc_day(timezone.now())).filter(
+        at_limit=AtLimit.RECLAIM, use__share__gte=1, use__ends_at__gt=timezone.now()
+    )
+    places = TeamNamespace.objects.filter(cluster=cluster, team__in=used_up.values("team"))
+    return list(places.values_list("namespace", flat=True))
 
 
 def past_uses(team: Team, first: date, spending: Spending) -> list[BudgetUse]:

@@ -30,8 +30,9 @@ from claims.approvals.rules import EffectiveRule, approver_label
 from claims.catalogue.listing import DeviceKind, kinds_for, max_prices
 from claims.inbox.bulk import ReservedQuota, reserved_quotas
 from claims.match_page import FunnelRow, funnel_rows
-from claims.models import Claim, ClaimCharge
+from claims.models import AtLimit, Claim, ClaimCharge
 from claims.quotas.quota_usage import QuotaUsage, team_usage
+from claims.requests.budget_check import BudgetLine, approval_sentence, lines_of_claim
 from claims.requests.suggestions import fitting_profiles
 from claims.states import FINAL, QUEUED, ClaimState
 from core.prepared import Prepared, Statement
@@ -97,6 +98,7 @@ PAST_ALLOCATIONS = Prepared(_past_allocations, UUID, UUID, datetime)
 @dataclass(frozen=True)
 class Impact:
     quotas: list[ReservedQuota]
+    budgets: list[BudgetLine]
     match: match.Preview
     funnel: list[FunnelRow]
     kinds: frozenset[DeviceKind]
@@ -122,8 +124,11 @@ def claim_impact(claim: Claim, effective_rule: EffectiveRule | None = None) -> I
     usages = team_usage([claim.team])
     cheaper, cheaper_slug = cheaper_profile(claim, snapshot, kinds, usages)
     others = other_claims(claim)
+    budgets = lines_of_claim(claim)
+    for_budget = any(line.budget.at_limit == AtLimit.APPROVAL for line in budgets)
     return Impact(
         quotas=reserved_quotas(claim, usages),
+        budgets=budgets,
         match=preview,
         funnel=funnel_rows(preview),
         kinds=kinds,
@@ -134,10 +139,19 @@ def claim_impact(claim: Claim, effective_rule: EffectiveRule | None = None) -> I
         past_use=past_use(claim.requested_by, claim.team).sentence,
         cheaper=cheaper,
         cheaper_slug=cheaper_slug,
-        short_reason=effective_rule.short_reason or "sent back",
-        rule=effective_rule.sentence if effective_rule.short_reason else "The cluster refused it.",
+        short_reason=effective_rule.short_reason or ("over budget" if for_budget else "sent back"),
+        rule=_reason(effective_rule, budgets, for_budget=for_budget),
         approver=approver_label(effective_rule.approval),
     )
+
+
+def _reason(rule: EffectiveRule, budgets: Sequence[BudgetLine], *, for_budget: bool) -> str:
+    """Return why a person decides: the rule, else a budget that asks for approval, else the cluster."""
+    if rule.short_reason:
+        return rule.sentence
+    if for_budget:
+        return approval_sentence(budgets) or "It exceeded the budget when it was sent; now it fits."
+    return "The cluster refused it."
 
 
 def share_of_free(claim: Claim, free: int | None) -> str:

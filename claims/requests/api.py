@@ -13,6 +13,7 @@ from claims import api_types
 from claims.api_types import MatchOut
 from claims.approvals.authority import ApprovalRoute
 from claims.match_page import DEVICES_PER_PAGE, excluded_devices
+from claims.models import AtLimit
 from claims.requests.preview import RequestPreview, preview
 from core.errors import Invalid
 from core.schema import refuses
@@ -53,6 +54,33 @@ class QuotaLineOut(serializers.Serializer[Any]):
     needs = serializers.IntegerField()
     after = serializers.IntegerField()
     limit = serializers.IntegerField()
+    fits = serializers.BooleanField()
+    sentence = serializers.CharField()
+
+
+class BudgetLimitOut(serializers.Serializer[Any]):
+    """A limit of a budget in money, or in GPU-hours where `currency` is empty."""
+
+    currency = serializers.CharField()
+    limit = serializers.DecimalField(max_digits=14, decimal_places=2)
+    used = serializers.DecimalField(max_digits=14, decimal_places=2)
+    reserved = serializers.DecimalField(
+        max_digits=20, decimal_places=2, help_text="What live claims of the team may still cost"
+    )
+    cost = serializers.DecimalField(
+        max_digits=20, decimal_places=2, allow_null=True, help_text="The most this may cost; null: no rate"
+    )
+    left = serializers.DecimalField(max_digits=20, decimal_places=2)
+    fits = serializers.BooleanField()
+
+
+class BudgetLineOut(serializers.Serializer[Any]):
+    """What the request may do to one budget in its current period."""
+
+    budget = serializers.UUIDField(source="budget.id")
+    label = serializers.CharField()  # type: ignore[assignment]
+    at_limit = serializers.ChoiceField(source="budget.at_limit", choices=AtLimit.choices)
+    limits = BudgetLimitOut(many=True)
     fits = serializers.BooleanField()
     sentence = serializers.CharField()
 
@@ -132,6 +160,8 @@ class PreviewOut(serializers.Serializer[Any]):
     spec_hash = serializers.CharField(source="plan.spec_hash")
     quota = QuotaLineOut(many=True, source="quota_lines")
     fits_quota = serializers.BooleanField()
+    budget = BudgetLineOut(many=True, source="budget_lines")
+    fits_budget = serializers.BooleanField()
     approval = RouteOut()
     manifest = serializers.CharField(help_text="YAML")
     problems = serializers.ListField(child=serializers.CharField())

@@ -19,6 +19,7 @@ from claims.plans.plan import (
 )
 from claims.quotas import quota_usage
 from claims.quotas.quota_usage import QuotaLine, QuotaUsage
+from claims.requests.budget_check import BudgetLine, approval_sentence, lines_of_plan
 from claims.requests.services import carried_from, plan_quota_lines
 from claims.requests.suggestions import Suggestion, suggestions_for
 from dra import match
@@ -53,6 +54,7 @@ class RequestPreview(PlannedMatch):
     """The state at this moment; devices and quota may be used up before the request is sent."""
 
     quota_lines: tuple[QuotaLine, ...]
+    budget_lines: tuple[BudgetLine, ...]
     approval: ApprovalRoute
     manifest: str  # YAML
     kinds: frozenset[DeviceKind]  # of the matching devices, which determine the price
@@ -70,6 +72,10 @@ class RequestPreview(PlannedMatch):
     def pods_after_end(self) -> str:
         """What happens to pods that still run at the end, as a clause."""
         return pods_after_end(self.plan.version.end_policy_in(self.plan.cluster))
+
+    @property
+    def fits_budget(self) -> bool:
+        return all(line.fits for line in self.budget_lines)
 
     @property
     def fits_quota(self) -> bool:
@@ -100,17 +106,20 @@ def preview(
     plan, funnel, snapshot = planned.plan, planned.match, planned.snapshot
     usages = quota_usage.team_usage([plan.team])
     lines = plan_quota_lines(usages, plan, carried_from(replaces, plan))
+    budgets = lines_of_plan(plan, replaces=replaces)
     route = authority.approval_route(
         by=by,
         team=plan.team,
         requested=plan.devices_by_version,
         duration=plan.duration,
         together=plan.together,
+        required=approval_sentence(budgets),
     )
     result = RequestPreview(
         plan=plan,
         match=funnel,
         quota_lines=tuple(lines),
+        budget_lines=tuple(budgets),
         approval=route,
         manifest=to_yaml(planned_manifest(plan)),
         kinds=kinds_for(plan.cluster.pk, snapshot, plan.spec),

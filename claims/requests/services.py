@@ -23,6 +23,7 @@ from claims.plans.changes import CurrentPart, current_parts, typed_count
 from claims.plans.plan import ProfileCount, RequestPlan, plan_request, require_permission, require_valid
 from claims.quotas import quota_usage
 from claims.quotas.quota_usage import QuotaLine, QuotaUsage
+from claims.requests import budget_check
 from claims.states import FINAL, RUNNING, ClaimState
 from core.errors import Conflict, Forbidden, Invalid, PortalError, QuotaExceeded, violated_constraint
 from core.prepared import PreparedObjects
@@ -58,7 +59,7 @@ def request_claim(
     well, each with its own number of devices. While the claim that it `replaces` counts, only the devices
     beyond that one count for the new claim. A rule of the profiles may approve it at once. The draft with
     this key is deleted. Raises Http404 for an outsider, PermissionDenied for a viewer, Forbidden for a
-    profile that is not open to the team, Invalid for invalid fields, QuotaExceeded, Conflict.
+    profile that is not open to the team, Invalid for invalid fields, QuotaExceeded, BudgetExceeded, Conflict.
     """
     require_role(by, team, at_least=Role.MEMBER)
     if not key or len(key) > 80:
@@ -95,7 +96,7 @@ def request_claim(
 @transaction.atomic(durable=True)
 def _reserve(plan: RequestPlan, *, by: User, reason: str, key: str, replaces: Claim | None) -> Claim:
     """
-    Check the quotas and create the claim while the quota rows are locked.
+    Check quotas and budgets and create the claim while their rows are locked, the quotas first.
 
     Every change that uses quota locks these rows, in the order of their keys, right before it counts. Changes
     that free devices need no lock.
@@ -106,6 +107,8 @@ def _reserve(plan: RequestPlan, *, by: User, reason: str, key: str, replaces: Cl
     lines = plan_quota_lines(quota_usage.quota_usage(quotas), plan, carried)
     if refusals := [line.sentence for line in lines if not line.fits]:
         raise QuotaExceeded(" ".join(refusals))
+    budgets = budget_check.lock_and_check(plan, replaces=old)
+    budget_check.require_budget(budgets)
     claim = _create(plan, by=by, reason=reason, key=key, old=old, carried=carried)
     Draft.objects.filter(by=by, key=key).delete()
     if old is not None:
@@ -113,6 +116,9 @@ def _reserve(plan: RequestPlan, *, by: User, reason: str, key: str, replaces: Cl
     rule = effective_rule_for(
         plan.team, plan.devices_by_version, duration=plan.duration, together=plan.together
     )
+    rule = budget_check.rule_with_budget(rule, budgets)
+    if sentence := budget_check.approval_sentence(budgets):
+        claim.remark(sentence)
     if rule.automatic:
         now = timezone.now()
         claim.advance(

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
+from claims.budgets.use import reclaimable_namespaces
 from claims.catalogue import listing
 from claims.catalogue.listing import DeviceKind, kinds_among, kinds_for
 from claims.catalogue.sharing import SHARED_MODES, Sharing, least_memory, sharing_modes
@@ -32,6 +33,7 @@ from dra.objects import Json, device_requests
 from inventory.holders import Person, holders_for
 from inventory.models import Cluster, ResourceClaim
 from inventory.states import Holder
+from teams.access import is_platform_admin
 from teams.models import Team
 
 
@@ -313,10 +315,15 @@ def _smallest_memory(cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) ->
 
 @dataclass(frozen=True, slots=True)
 class BlockerRow:
-    """One claim would fit on the node if these holders released their devices; hidden names are masked."""
+    """
+    One claim would fit on the node if these holders released their devices; hidden names are masked.
+
+    `is_reclaimable` is told to platform admins: all of them are of teams whose used-up budget says so.
+    """
 
     node: str
     holders: tuple[Holder, ...]
+    is_reclaimable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +335,11 @@ class VisibleBlockers:
 
 
 def blockers_for(person: Person, cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) -> VisibleBlockers:
-    """Return claims whose release would free enough devices for `spec`; the number of queries is constant."""
+    """
+    Return claims whose release would free enough devices for `spec`; the number of queries is constant.
+
+    For platform admins those stand first that budgets make reclaimable.
+    """
     result = snapshot.derived(("blockers", spec_hash(spec)), lambda: find_blockers(snapshot, spec))
     names = {name for blocker in result.blockers for name in blocker.claims}
     rows = ResourceClaim.objects.filter(
@@ -336,11 +347,14 @@ def blockers_for(person: Person, cluster: Cluster, snapshot: ClusterSnapshot, sp
     ).defer("raw")
     by_name = {full: row for row in rows if (full := f"{row.namespace}/{row.name}") in names}
     holders = holders_for(person, by_name.values())
-    return VisibleBlockers(
-        result.sentence,
-        tuple(
-            BlockerRow(blocker.node, tuple(holders[by_name[name].pk] for name in blocker.claims))
-            for blocker in result.blockers
-            if all(name in by_name for name in blocker.claims)
-        ),
-    )
+    reclaimable = set(reclaimable_namespaces(cluster)) if is_platform_admin(person) else set()
+    found = [
+        BlockerRow(
+            blocker.node,
+            tuple(holders[by_name[name].pk] for name in blocker.claims),
+            all(by_name[name].namespace in reclaimable for name in blocker.claims),
+        )
+        for blocker in result.blockers
+        if all(name in by_name for name in blocker.claims)
+    ]
+    return VisibleBlockers(result.sentence, tuple(sorted(found, key=lambda row: not row.is_reclaimable)))

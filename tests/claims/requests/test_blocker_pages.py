@@ -5,10 +5,14 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from claims.models import AtLimit, BudgetUse
+from claims.requests import suggestions
+from dra.blockers import Blocker, Blockers
 from inventory.models import ResourceClaim
+from teams.models import Team
 from tests.claims.catalogue.test_lint import publish
 from tests.dra.clusters import gpu, holds
-from tests.factories import make_cluster, make_profile, make_spec, make_team, make_user
+from tests.factories import make_budget, make_cluster, make_profile, make_spec, make_team, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -53,6 +57,22 @@ def test_own_claims_are_named_and_those_of_others_are_not(client, alice, full):
 def test_a_platform_admin_sees_all_names(client, root, full):
     client.force_login(root)
     assert "nlp/secret-project" in client.get(PAGE, asked(2)).text
+
+
+def test_a_platform_admin_sees_first_whom_a_used_up_budget_makes_reclaimable(
+    client, root, alice, full, monkeypatch
+):
+    found = (Blocker(("vision/ours",), "node-a"), Blocker(("nlp/secret-project",), "node-b"))
+    monkeypatch.setattr(suggestions, "find_blockers", lambda *_args: Blockers(blockers=found))
+    nlp = Team.objects.get(slug="nlp")
+    BudgetUse.objects.filter(budget=make_budget(nlp, at_limit=AtLimit.RECLAIM)).update(share=1.1)
+    client.force_login(root)
+    said = client.get(PAGE, asked(2)).text
+    tag = said.index("reclaimable: budget used up")
+    assert said.index("nlp/secret-project") < tag < said.index("vision/ours")
+    assert said.count("reclaimable: budget used up") == 1
+    client.force_login(alice)
+    assert "reclaimable" not in client.get(PAGE, asked(2)).text
 
 
 def test_what_fits_needs_nobodys_end(client, alice, full):

@@ -183,7 +183,7 @@ def test_fields_that_few_need_are_folded_until_they_are_used(client, alice, requ
         (FORM, 15),
         (PANEL, 15),
         (PANEL + "?profile=train-80", 15),
-        (FORM + "?profile=train-80", 17),  # it does not fit: profiles that would, and their prices
+        (FORM + "?profile=train-80", 18),  # it does not fit: profiles that would, their prices; its budget
     ],
 )
 def test_form_and_panel_need_as_few_queries_for_one_profile_as_for_100(

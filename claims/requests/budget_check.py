@@ -1,0 +1,310 @@
+"""
+What a request may cost until the end of each budget's period, and what is left for it.
+
+Left is the limit less what is used and what the team's live claims may still cost: each counts at the highest
+price of its devices until its end or that of the period, as the request itself does. All of it is stored, or
+bounded by the live claims of one team. A price that is not known counts as nothing, and the sentence says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import ROUND_CEILING, Decimal
+from uuid import UUID
+
+from django.utils import timezone
+from django.utils.safestring import SafeString
+
+from claims.approvals.rules import EffectiveRule
+from claims.budgets.use import current_uses, day_words, hours_text, lock_budgets
+from claims.catalogue.listing import DeviceKind, max_prices, stored_availability
+from claims.models import Alternative, AtLimit, Budget, BudgetUse, Claim, Profile
+from claims.plans.plan import RequestPlan
+from claims.states import RUNNING, ClaimState
+from core.errors import BudgetExceeded
+from core.templatetags.ui import meter
+from core.text import money
+
+HOUR = timedelta(hours=1)
+CENT = Decimal("0.01")
+RESERVING = (ClaimState.REQUESTED, *RUNNING)
+type Part = tuple[Profile, int]  # devices of all pods; of the profile only its ids are read
+
+
+@dataclass(frozen=True, slots=True)
+class HourlyCost:
+    """The most that an hour may cost: money, None where a price is not known, and whole GPUs."""
+
+    amount: Decimal | None
+    gpus: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request or a live claim may hold, and until when; None is until the period ends."""
+
+    cluster: UUID
+    parts: tuple[Part, ...]
+    together: bool
+    until: datetime | None
+
+
+def wanted_by(plan: RequestPlan, *, now: datetime) -> Wanted:
+    parts = tuple((option.profile, option.devices * plan.parallel) for option in plan.options)
+    return Wanted(plan.cluster.pk, parts, plan.together, now + plan.duration)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitLine:
+    """One limit of a budget with a request: money or GPU-hours. `cost` is None if it is not known."""
+
+    limit: Decimal
+    used: Decimal
+    reserved: Decimal
+    cost: Decimal | None
+    currency: str  # "" for GPU-hours
+
+    @property
+    def left(self) -> Decimal:
+        return self.limit - self.used - self.reserved
+
+    @property
+    def fits(self) -> bool:
+        return self.left > 0 if self.cost is None else self.cost <= self.left
+
+    def words(self, value: Decimal) -> str:
+        return money(value, self.currency) if self.currency else hours_text(value)
+
+    @property
+    def before(self) -> str:
+        return self.words(self.used + self.reserved)
+
+    @property
+    def after(self) -> str:
+        return self.words(self.used + self.reserved + (self.cost or 0))
+
+    @property
+    def of(self) -> str:
+        return self.words(self.limit)
+
+    @property
+    def parts(self) -> str:
+        """Return what is before the request: "€1,500.00 used, €380.00 reserved for live claims"."""
+        return f"{self.words(self.used)} used, {self.words(self.reserved)} reserved for live claims"
+
+    @property
+    def bar(self) -> SafeString:
+        this = "this" if self.fits else "over"
+        segments = {"held": self.used, "pend": self.reserved, this: self.cost or Decimal(0)}
+        numbers = {name: float(value) for name, value in segments.items()}
+        return meter(
+            float(self.limit), label=f"{self.before} → {self.after} of {self.of}", size="tall", **numbers
+        )
+
+
+NEXT_STEP = {
+    AtLimit.NOTIFY: "You can send it: at 100 %, leads and platform admins are notified.",
+    AtLimit.APPROVAL: "It needs the approval of a lead.",
+    AtLimit.RECLAIM: "You can send it: at 100 %, claims of the team are the first to be reclaimed.",
+    AtLimit.BLOCK: "Request fewer devices or a shorter time, or ask a platform admin to raise the budget.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetLine:
+    """What a request may do to one budget in its current period."""
+
+    budget: Budget
+    use: BudgetUse
+    limits: tuple[LimitLine, ...]
+
+    @property
+    def label(self) -> str:
+        return self.budget.title or f"{self.use.first:%B}"
+
+    @property
+    def fits(self) -> bool:
+        return all(limit.fits for limit in self.limits)
+
+    @property
+    def blocks(self) -> bool:
+        return not self.fits and self.budget.at_limit == AtLimit.BLOCK
+
+    @property
+    def needs_approval(self) -> bool:
+        return not self.fits and self.budget.at_limit == AtLimit.APPROVAL
+
+    @property
+    def sentence(self) -> str:
+        """Return what is left, what the request may cost, and the next step if it is more."""
+        limit = next((limit for limit in self.limits if not limit.fits), self.limits[0])
+        which = f" of “{self.budget.title}”" if self.budget.title else ""
+        left = limit.words(limit.left) if limit.left > 0 else "nothing"
+        until = day_words(self.use.last)
+        have = f"{self.budget.team} has {left} of {limit.of}{which} left until {until}"
+        if limit.cost is None:
+            cost = "what this request may cost is not known: a matching device has no rate."
+        else:
+            cost = f"this request may cost {limit.words(limit.cost)}."
+        step = "" if self.fits else f" {NEXT_STEP[AtLimit(self.budget.at_limit)]}"
+        return f"{have}; {cost}{step}"
+
+
+def budget_lines(
+    uses: Sequence[BudgetUse], wanted: Wanted, *, without: Iterable[UUID] = (), now: datetime
+) -> list[BudgetLine]:
+    """
+    Return what a request may do to each of these budgets, which are of one team; no query without budgets.
+
+    The claims `without` reserve nothing: those that the request replaces, and the request itself.
+    """
+    if not uses:
+        return []
+    live = _live_claims(uses[0].budget.team_id, set(without), now=now)
+    prices = _Prices([wanted, *live])
+    costs = [(one, prices.hourly(one)) for one in live]
+    own = prices.hourly(wanted)
+    return [_line(use, own, wanted, costs, now=now) for use in uses]
+
+
+def require_budget(lines: Sequence[BudgetLine]) -> None:
+    """Raise BudgetExceeded if a budget refuses the request."""
+    if refusals := [line.sentence for line in lines if line.blocks]:
+        raise BudgetExceeded(" ".join(refusals))
+
+
+def rule_with_budget(rule: EffectiveRule, lines: Sequence[BudgetLine]) -> EffectiveRule:
+    """Return the rule for a request, with the approval that a budget asks for."""
+    sentence = approval_sentence(lines)
+    if not rule.automatic or not sentence:
+        return rule
+    return replace(rule, automatic=False, short_reason="over budget", sentence=sentence)
+
+
+def approval_sentence(lines: Sequence[BudgetLine]) -> str:
+    """Return why a budget asks for the approval of a person, "" if none does."""
+    return " ".join(line.sentence for line in lines if line.needs_approval)
+
+
+def lines_of_claim(claim: Claim) -> list[BudgetLine]:
+    """Return what a pending request may do to the budgets of its team now; reads its alternatives."""
+    now = timezone.now()
+    rows = claim.alternative_rows
+    parts = [(row.profile_version.profile, row.devices) for row in rows]
+    own = [(claim.profile_version.profile, claim.devices * claim.parallel)]
+    together = any(row.together for row in rows)
+    wanted = Wanted(claim.cluster_id, tuple(parts or own), together, now + claim.duration)
+    without = [pk for pk in (claim.pk, claim.replaces_id) if pk is not None]
+    return budget_lines(current_uses(claim.team), wanted, without=without, now=now)
+
+
+def lines_of_plan(plan: RequestPlan, *, replaces: Claim | None) -> list[BudgetLine]:
+    """Return what a planned request may do to the budgets of its team now."""
+    return _of_plan(plan, current_uses(plan.team), replaces)
+
+
+def lock_and_check(plan: RequestPlan, *, replaces: Claim | None) -> list[BudgetLine]:
+    """
+    Lock the budgets of the team and return what the request may do to them. Call it while the quotas are
+    locked, right before the claim is created; of two requests at once the second counts the first.
+    """
+    return _of_plan(plan, lock_budgets(plan.team), replaces)
+
+
+def _of_plan(plan: RequestPlan, uses: Sequence[BudgetUse], replaces: Claim | None) -> list[BudgetLine]:
+    now = timezone.now()
+    without = [replaces.pk] if replaces else []
+    return budget_lines(uses, wanted_by(plan, now=now), without=without, now=now)
+
+
+def _line(
+    use: BudgetUse,
+    own: HourlyCost,
+    wanted: Wanted,
+    live: Sequence[tuple[Wanted, HourlyCost]],
+    *,
+    now: datetime,
+) -> BudgetLine:
+    limits = []
+    mine = _hours(wanted, now, use)
+    spans = [(_hours(one, use.as_of, use), cost) for one, cost in live]
+    if use.amount is not None and use.used_amount is not None:
+        reserved = sum(((cost.amount or Decimal(0)) * hours for hours, cost in spans), Decimal(0))
+        cost = None if own.amount is None else _up(own.amount * mine)
+        limits.append(LimitLine(use.amount, use.used_amount, _up(reserved), cost, use.budget.currency))
+    if use.hours is not None:
+        reserved = sum((cost.gpus * hours for hours, cost in spans), Decimal(0))
+        limits.append(LimitLine(use.hours, use.used_hours, _up(reserved), _up(own.gpus * mine), ""))
+    return BudgetLine(use.budget, use, tuple(limits))
+
+
+def _up(value: Decimal) -> Decimal:
+    return value.quantize(CENT, ROUND_CEILING)
+
+
+def _hours(wanted: Wanted, start: datetime, use: BudgetUse) -> Decimal:
+    """Return the hours from `start` until the end, or until the period ends."""
+    end = use.ends_at if wanted.until is None else min(wanted.until, use.ends_at)
+    return Decimal(max(end - start, timedelta(0)) / HOUR)
+
+
+def _live_claims(team: UUID, without: set[UUID], *, now: datetime) -> list[Wanted]:
+    """Return what the team's requests and running claims may hold; two queries."""
+    rows = Claim.objects.filter(team=team, state__in=RESERVING).exclude(pk__in=without).order_by()
+    columns = (
+        *("pk", "cluster", "state", "devices", "parallel", "duration", "expires_at"),
+        *("profile_version__profile", "profile_version__profile__current"),
+    )
+    claims = list(rows.values_list(*columns))
+    several: dict[UUID, list[tuple[Part, bool]]] = {}
+    alternatives = Alternative.objects.filter(claim__in=rows.values("pk")).order_by("position")
+    profile = ("profile_version__profile", "profile_version__profile__current")
+    for claim, devices, together, *ids in alternatives.values_list("claim", "devices", "together", *profile):
+        several.setdefault(claim, []).append(((_profile(*ids), devices), together))
+    wanted = []
+    for pk, cluster, state, devices, parallel, duration, expires_at, *ids in claims:
+        parts = several.get(pk) or [((_profile(*ids), devices * parallel), False)]
+        until = now + duration if state == ClaimState.REQUESTED else expires_at
+        together = any(is_together for _part, is_together in parts)
+        wanted.append(Wanted(cluster, tuple(part for part, _together in parts), together, until))
+    return wanted
+
+
+def _profile(pk: UUID, current: UUID | None) -> Profile:
+    return Profile(pk=pk, current_id=current)
+
+
+class _Prices:
+    """The highest price and size of a device of each profile in each cluster, as stored; two queries."""
+
+    def __init__(self, wanted: Sequence[Wanted]) -> None:
+        profiles = {profile.pk: profile for one in wanted for profile, _devices in one.parts}
+        rows = stored_availability({one.cluster for one in wanted}, profiles.values())
+        kinds: dict[tuple[UUID, UUID], frozenset[DeviceKind]] = {
+            (row.computation_id, profile.pk): frozenset(
+                DeviceKind.from_json(row.computation_id, stored) for stored in row.kinds
+            )
+            for profile in profiles.values()
+            for row in rows[profile.current_id]
+        }
+        self._prices: Mapping[tuple[UUID, UUID], Decimal | None] = dict(
+            zip(kinds, max_prices(list(kinds.values())), strict=True)
+        )
+        self._sizes = {
+            key: max(
+                (Decimal(kind.fraction.numerator) / kind.fraction.denominator for kind in found), default=1
+            )
+            for key, found in kinds.items()
+        }
+
+    def hourly(self, wanted: Wanted) -> HourlyCost:
+        """Return the most that an hour may cost; the dearest of alternatives, the sum of a combination."""
+        keys = [((wanted.cluster, profile.pk), devices) for profile, devices in wanted.parts]
+        prices = [(self._prices.get(key), devices) for key, devices in keys]
+        gpus = [Decimal(self._sizes.get(key, 1)) * devices for key, devices in keys]
+        amounts = [price * devices for price, devices in prices if price is not None]
+        join = sum if wanted.together else max
+        amount = Decimal(join(amounts)) if len(amounts) == len(prices) else None
+        return HourlyCost(amount, Decimal(join(gpus)))
