@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_UP, Decimal
+from decimal import ROUND_DOWN, Decimal
 
 from django.utils import timezone
 
@@ -19,7 +19,7 @@ SHARES = {
     "nlp": (85, AtLimit.APPROVAL),
     "robotics": (104, AtLimit.RECLAIM),
 }
-LEAST = Decimal(100)  # on the first day of a month nobody has spent anything yet
+FIRST = Decimal(1000)  # on the first day of a month nobody has spent anything yet
 
 
 def set_budgets() -> None:
@@ -33,5 +33,5 @@ def set_budgets() -> None:
         today = utc_day(now)
         (spent,) = spending([SpendingPeriod(team.pk, today.replace(day=1), today)], now=now)
         used = spent.amounts.get(currency, Decimal(0))
-        amount = max((used * 100 / percent).quantize(Decimal(1), ROUND_UP), LEAST)
+        amount = (used * 100 / percent).quantize(Decimal("0.10"), ROUND_DOWN) or FIRST
         set_budget(by=admin, team=team, amount=amount, at_limit=at_limit, reason="A sample budget.")

@@ -104,7 +104,7 @@ class BudgetFilter(FilterSet):
 
     class Meta:
         model = Budget
-        fields: ClassVar[tuple[str, ...]] = ("at_limit",)
+        fields: ClassVar[tuple[str, ...]] = ("state", "at_limit")
         form = forms.Form
 
     def by_state(self, budgets: QuerySet[Budget], name: str, value: str) -> QuerySet[Budget]:

@@ -266,7 +266,7 @@ def run_out_sentence(use: BudgetUse, *, now: datetime) -> str:
     if use.amount_rate is None and use.hours_rate is None:
         return "No forecast yet: it needs one whole stored day (UTC)."
     if use.runs_out_at is None:
-        return "It does not run out: nothing was used in the last seven days."
+        return "It does not run out at this rate: nothing was used on the last seven whole days (UTC)."
     at = day_words(utc_day(use.runs_out_at))
     if runs_out_in_period(use):
         return f"At the rate of the last seven days it runs out on {at}, before {day_words(use.last)}."

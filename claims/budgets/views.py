@@ -29,7 +29,7 @@ from teams.sessions import installation_for
 
 COLUMNS: list[Column[Budget]] = [
     Column("team", "Team", lambda row: row.team.slug, sort=("team__slug", "title"), fixed=True),
-    Column("budget", "Budget", lambda row: row.title or "monthly", sort="title"),
+    Column("budget", "Budget", lambda row: row.title or "monthly", sort="title", shown=False),
     Column("period", "Period", period_words, shown=False, sort="first"),
     Column("currency", "Currency", lambda row: row.currency, shown=False),
     Column("amount", "Amount", lambda row: row.use.amount, sort="use__amount", numeric=True),

@@ -141,9 +141,10 @@ class BudgetLine:
         """Return what is left, what the request may cost, and the next step if it is more."""
         limit = next((limit for limit in self.limits if not limit.fits), self.limits[0])
         which = f" of “{self.budget.title}”" if self.budget.title else ""
-        left = limit.words(limit.left) if limit.left > 0 else "nothing"
-        until = day_words(self.use.last)
-        have = f"{self.budget.team} has {left} of {limit.of}{which} left until {until}"
+        left = f"{limit.words(limit.left)} of {limit.of}{which} left"
+        if limit.left <= 0:
+            left = f"nothing left of {limit.of}{which}"
+        have = f"{self.budget.team} has {left} until {day_words(self.use.last)}"
         if limit.cost is None:
             cost = "what this request may cost is not known: a matching device has no rate."
         else:
