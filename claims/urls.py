@@ -135,6 +135,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("budgets/new/", budget_views.budget_new, name="budget_new"),
     path("budgets/<uuid:budget_id>/", budget_views.budget, name="budget"),
     path("budgets/<uuid:budget_id>/change/", budget_views.budget_change, name="budget_change"),
+    path("budgets/<uuid:budget_id>/extra/", budget_views.budget_extra, name="budget_extra"),
     path("budgets/<uuid:budget_id>/end/", budget_views.budget_end, name="budget_end"),
     path("profiles/", profile_views.profiles, name="profiles"),
     path("profiles/new/", profile_views.profile_new, name="profile_new"),

@@ -6,6 +6,7 @@ from decimal import ROUND_DOWN, Decimal
 
 from django.utils import timezone
 
+from claims.budgets.extra import request_extra
 from claims.budgets.services import set_budget
 from claims.budgets.use import SpendingPeriod, utc_day
 from claims.models import AtLimit, Budget
@@ -34,4 +35,12 @@ def set_budgets() -> None:
         (spent,) = spending([SpendingPeriod(team.pk, today.replace(day=1), today)], now=now)
         used = spent.amounts.get(currency, Decimal(0))
         amount = (used * 100 / percent).quantize(Decimal("0.10"), ROUND_DOWN) or FIRST
-        set_budget(by=admin, team=team, amount=amount, at_limit=at_limit, reason="A sample budget.")
+        budget = set_budget(by=admin, team=team, amount=amount, at_limit=at_limit, reason="A sample budget.")
+        if slug == "nlp":
+            request_extra(
+                by=User.objects.get(username="ines"),
+                budget=budget,
+                amount=Decimal(500),
+                reason="The evaluation for the release runs until the end of the month.",
+                key="demo-extra-budget",
+            )

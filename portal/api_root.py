@@ -49,6 +49,7 @@ RESOURCES = (
     ApiResource(
         "budgets", "api-budget-list", "Budgets of your teams with what is used and when they run out."
     ),
+    ApiResource("budgets/requests", "api-budget-request-list", "Requests for extra budget of your teams."),
     ApiResource("activity", "api-activity", "Who did what in your teams, newest first."),
     ApiResource("costs", "api-costs", "Device hours and cost of a team in a month."),
     ApiResource(

@@ -4,7 +4,7 @@ from django.urls import URLPattern, URLResolver, path
 from rest_framework.routers import SimpleRouter
 
 from claims.approvals.api import ApprovalRuleViewSet, DelegationViewSet, ReasonViewSet
-from claims.budgets.api import BudgetViewSet
+from claims.budgets.api import BudgetRequestViewSet, BudgetViewSet
 from claims.catalogue.api import LintView, ProfileViewSet
 from claims.claim_list.api import BulkActionView
 from claims.claim_page.api import ClaimViewSet, ConsumersView
@@ -53,6 +53,7 @@ claims_router.register("quotas/requests", QuotaRequestViewSet, "api-quota-reques
 claims_router.register("quotas", QuotaViewSet, "api-quota")
 
 budgets_router = SimpleRouter(use_regex_path=False)
+budgets_router.register("budgets/requests", BudgetRequestViewSet, "api-budget-request")
 budgets_router.register("budgets", BudgetViewSet, "api-budget")
 
 usage_router = SimpleRouter(use_regex_path=False)

@@ -335,6 +335,7 @@ def _actions(shell: Shell) -> Iterator[NamedPage]:
         yield NamedPage("New team…", "Teams", "users-group", reverse("setup:team_new"), "add")
         yield NamedPage("Invite a person…", "People", "user-cog", reverse("setup:person_invite"), "add user")
         yield NamedPage("New profile…", "Profiles", "template", reverse("claims:profile_new"), "add")
+        yield NamedPage("New budget…", "Budgets", "target", reverse("claims:budget_new"), "money limit add")
         yield NamedPage("New rate…", "Rates", "receipt-euro", reverse("usage:rate_new"), "price add")
         yield NamedPage(
             "New approval rule…", "Approvals", "checks", reverse("claims:approval_rule_new"), "add"

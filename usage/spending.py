@@ -18,7 +18,7 @@ from django.db.models import Min, Sum
 from claims.budgets.use import Spending, SpendingPeriod
 from teams.models import Team
 from usage.cost import CURRENCY_UNIT, DEVICE_HOUR, Cost, Interval, total
-from usage.daily import DAY, midnight, stored_until, team_costs, utc_day
+from usage.daily import DAY, midnight, stored_until, team_costs
 from usage.models import DailySum
 from usage.rates import RateCard
 
@@ -111,8 +111,8 @@ class _Live:
 
     def cost(self, period: SpendingPeriod) -> Cost:
         first = period.first if self.until is None else max(period.first, self.until)
-        start, end = midnight(first), min(midnight(period.last + DAY), self.now)
-        if start >= end or first > utc_day(self.now):
+        start, end = midnight(first), midnight(period.last + DAY)
+        if start >= min(end, self.now):
             return Cost()
         key = (period.team, start, end)
         if key not in self._costs:

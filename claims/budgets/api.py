@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, viewsets
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from claims.api_types import DenyIn
+from claims.budgets.extra import approve_extra, request_extra
 from claims.budgets.services import change_budget, end_budget, set_budget
 from claims.budgets.use import STATES, runs_out_in_period, state_of
-from claims.models import AtLimit, Budget
+from claims.models import AtLimit, Budget, QuotaRequest, RequestStatus
+from claims.quotas.services import deny_quota_request, withdraw_quota_request
+from core import idempotency
 from core.idempotency import IdempotentWrites
 from core.inputs import Input
-from core.schema import refuses
+from core.schema import key, refuses
 from teams.access import team_for, user_of
 
 
@@ -139,3 +146,102 @@ class BudgetViewSet(
 
     def _shown(self, budget: Budget) -> Any:
         return BudgetOut(self.get_queryset().get(pk=budget.pk)).data
+
+
+class BudgetRequestOut(serializers.Serializer[Any]):
+    """A request for extra budget in the period that begins on `first`."""
+
+    id = serializers.UUIDField()
+    team = serializers.CharField(source="team.slug")
+    budget = serializers.UUIDField(source="budget_id")
+    first = serializers.DateField()
+    amount = serializers.DecimalField(max_digits=14, decimal_places=2)
+    hours = serializers.DecimalField(max_digits=14, decimal_places=2)
+    reason = serializers.CharField()
+    requested_by = serializers.CharField(source="requested_by.username")
+    requested_at = serializers.DateTimeField()
+    status = serializers.ChoiceField(choices=RequestStatus.choices)
+    decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
+    decided_at = serializers.DateTimeField(allow_null=True)
+    decision_note = serializers.CharField()
+
+
+class BudgetRequestIn(Input):
+    budget = serializers.UUIDField()
+    amount = Quantity(help_text="Money more, in the currency of the budget")
+    hours = Quantity(help_text="GPU-hours more")
+    reason = serializers.CharField(max_length=2000)
+
+
+class BudgetGrantIn(Input):
+    """Null approves what was requested."""
+
+    amount = Quantity()
+    hours = Quantity()
+    note = serializers.CharField(max_length=500, allow_blank=True, default="")
+
+
+KEY = key("The same key asks once.")
+
+
+class BudgetRequestViewSet(
+    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[QuotaRequest]
+):
+    """Requests for extra budget of your teams, with their decisions."""
+
+    lookup_value_converter = "uuid"
+    keyed_by_service = frozenset(("create",))
+    serializer_class = BudgetRequestOut
+    queryset = QuotaRequest.objects.none()
+
+    def get_queryset(self) -> QuerySet[QuotaRequest]:
+        visible = QuotaRequest.objects.visible_to(user_of(self.request)).filter(budget__isnull=False)
+        return visible.select_related("team", "budget", "requested_by", "decided_by")
+
+    @refuses(404)
+    @extend_schema(request=BudgetRequestIn, responses={201: BudgetRequestOut}, parameters=[KEY])
+    def create(self, request: Request) -> Response:
+        """Request money or GPU-hours beside a budget, for its current period."""
+        user, fields = user_of(request), self._said(BudgetRequestIn)
+        budgets = Budget.objects.visible_to(user).select_related("team")
+        budget = get_object_or_404(budgets, pk=fields.pop("budget"))
+        more = {name: fields[name] or Decimal(0) for name in ("amount", "hours")}
+        sent = request_extra(
+            by=user,
+            budget=budget,
+            reason=fields["reason"],
+            key=idempotency.idempotency_key(request),
+            **more,
+        )
+        return Response(BudgetRequestOut(sent).data, status=201)
+
+    @refuses(409)
+    @extend_schema(request=BudgetGrantIn, responses=BudgetRequestOut)
+    @action(detail=True, methods=["post"])
+    def approve(self, request: Request, pk: str) -> Response:
+        """Add what was requested, or this much. Platform admins only."""
+        fields = self._said(BudgetGrantIn)
+        decided = approve_extra(quota_request=self.get_object(), by=user_of(request), **fields)
+        return Response(BudgetRequestOut(decided).data)
+
+    @refuses(409)
+    @extend_schema(request=DenyIn, responses=BudgetRequestOut)
+    @action(detail=True, methods=["post"])
+    def deny(self, request: Request, pk: str) -> Response:
+        """Deny the request with a reason. Platform admins only."""
+        fields = self._said(DenyIn)
+        decided = deny_quota_request(quota_request=self.get_object(), by=user_of(request), **fields)
+        return Response(BudgetRequestOut(decided).data)
+
+    @refuses(409)
+    @extend_schema(request=None, responses=BudgetRequestOut)
+    @action(detail=True, methods=["post"])
+    def withdraw(self, request: Request, pk: str) -> Response:
+        """Withdraw the request before it is decided."""
+        decided = withdraw_quota_request(quota_request=self.get_object(), by=user_of(request))
+        return Response(BudgetRequestOut(decided).data)
+
+    def _said(self, shape: type[Any]) -> dict[str, Any]:
+        body = shape(data=self.request.data)
+        body.is_valid(raise_exception=True)
+        return dict(body.validated_data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any, ClassVar
 
 from django import forms
@@ -11,7 +12,7 @@ from django.utils import timezone
 from django_filters import ChoiceFilter, FilterSet
 
 from claims.budgets.use import ENDED, ENOUGH, RUNS_OUT, SOON, USED_UP
-from claims.models import AtLimit, Budget
+from claims.models import AtLimit, Budget, QuotaRequest
 from teams.models import Team
 
 
@@ -89,6 +90,65 @@ class BudgetForm(forms.Form):
             self.add_error("amount", "Give an amount of money above 0, GPU-hours, or both.")
         for name in ("amount", "hours"):
             cleaned[name] = cleaned.get(name) or None
+        return cleaned
+
+
+class ExtraGrantForm(forms.Form):
+    """How much more is approved; it has a field for what the budget limits."""
+
+    amount = forms.DecimalField(
+        label="Money more", min_value=0, max_digits=13, decimal_places=2, required=False
+    )
+    hours = forms.DecimalField(
+        label="GPU-hours more", min_value=0, max_digits=13, decimal_places=2, required=False
+    )
+
+    def __init__(
+        self,
+        quota_request: QuotaRequest,
+        data: QueryDict | None = None,
+        *,
+        initial: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(data, initial=initial)
+        keep_limited(self, quota_request.budget)
+
+
+def keep_limited(form: forms.Form, budget: Budget | None) -> None:
+    """Keep the fields of what the budget limits, and name its currency."""
+    if budget is None or budget.amount is None:
+        del form.fields["amount"]
+    else:
+        form.fields["amount"].label = f"Money more ({budget.currency})"
+    if budget is None or budget.hours is None:
+        del form.fields["hours"]
+
+
+class ExtraForm(forms.Form):
+    """How much more of a budget in this period, and why."""
+
+    amount = forms.DecimalField(
+        label="Money more", min_value=0, max_digits=13, decimal_places=2, required=False
+    )
+    hours = forms.DecimalField(
+        label="GPU-hours more", min_value=0, max_digits=13, decimal_places=2, required=False
+    )
+    reason = forms.CharField(max_length=2000, widget=forms.Textarea({"rows": 3}), label="What is it for?")
+    key = forms.CharField(max_length=80, widget=forms.HiddenInput)
+
+    def __init__(
+        self, budget: Budget, data: QueryDict | None = None, *, initial: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(data, initial=initial)
+        keep_limited(self, budget)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        for name in ("amount", "hours"):
+            if name in self.fields:
+                cleaned[name] = cleaned.get(name) or Decimal(0)
+        if not self.errors and not any(cleaned.get(name) for name in ("amount", "hours")):
+            self.add_error(next(iter(self.fields)), "Say how much more, above 0.")
         return cleaned
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from django.db import transaction
 from django.utils import timezone
 
-from claims.budgets.use import hours_text, limit_words, period_words, refresh, utc_day
+from claims.budgets.use import hours_text, limit_words, more_budget, period_words, refresh, utc_day
 from claims.models import AtLimit, Budget, BudgetExtra, BudgetTerms
 from claims.quotas.services import lock_team
 from core.errors import Conflict, Invalid
@@ -168,8 +168,7 @@ def require_extra(budget: Budget, *, amount: Decimal, hours: Decimal) -> None:
 
 
 def extra_words(budget: Budget, amount: Decimal, hours: Decimal) -> str:
-    parts = [money(amount, budget.currency)] if amount else []
-    return " and ".join([*parts, *([hours_text(hours)] if hours else [])])
+    return more_budget(budget.currency, amount, hours)
 
 
 def require_terms(

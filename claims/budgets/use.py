@@ -82,6 +82,11 @@ def refresh_current(now: datetime) -> list[BudgetUse]:
 
 def compute(budgets: Sequence[Budget], *, now: datetime) -> list[BudgetUse]:
     """Return the use of budgets, saved or not, without storing it."""
+    return compute_with(budgets, [NO_EXTRA] * len(budgets), now=now)
+
+
+def compute_with(budgets: Sequence[Budget], more: Sequence[Extra], *, now: datetime) -> list[BudgetUse]:
+    """Return the use of budgets as it would be with so much more, money and hours, in the current period."""
     today = utc_day(now)
     periods = [budget.period(today) for budget in budgets]
     wanted = [
@@ -90,13 +95,17 @@ def compute(budgets: Sequence[Budget], *, now: datetime) -> list[BudgetUse]:
     spent: Sequence[Spending] = import_string(settings.SPENDING)(wanted, now=now)
     extras = extras_of([budget.pk for budget in budgets])
     return [
-        use_of(budget, period, spending, extras.get((budget.pk, period[0]), NO_EXTRA), now=now)
-        for budget, period, spending in zip(budgets, periods, spent, strict=True)
+        use_of(budget, period, spending, _sum(extras.get((budget.pk, period[0]), NO_EXTRA), added), now=now)
+        for budget, period, spending, added in zip(budgets, periods, spent, more, strict=True)
     ]
 
 
 type Extra = tuple[Decimal, Decimal]
 NO_EXTRA: Extra = (Decimal(0), Decimal(0))
+
+
+def _sum(one: Extra, other: Extra) -> Extra:
+    return one[0] + other[0], one[1] + other[1]
 
 
 def extras_of(budgets: Sequence[UUID]) -> dict[tuple[UUID, date], Extra]:
@@ -222,6 +231,12 @@ def hours_text(hours: Decimal | None) -> str:
         return "—"
     rounded = hours.quantize(Decimal("0.1"), ROUND_HALF_UP)
     return f"{rounded:,}".removesuffix(".0") + " GPU-hours"
+
+
+def more_budget(currency: str, amount: Decimal, hours: Decimal) -> str:
+    """Return "€500.00", "20 GPU-hours", or both: what is added to a budget."""
+    parts = [money(amount, currency)] if amount else []
+    return " and ".join([*parts, *([hours_text(hours)] if hours else [])])
 
 
 def limit_words(budget: Budget, amount: Decimal | None = None, hours: Decimal | None = None) -> str:

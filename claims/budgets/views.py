@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.contrib import messages
 from django.db.models import Count, F, Q, QuerySet, Sum
@@ -17,14 +17,15 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from claims.budgets.cards import card_of
 from claims.budgets.effect import effect_of, effect_of_ending
-from claims.budgets.forms import BudgetFilter, BudgetForm
+from claims.budgets.extra import request_extra
+from claims.budgets.forms import BudgetFilter, BudgetForm, ExtraForm
 from claims.budgets.services import TERMS, change_budget, end_budget, require_terms, set_budget
 from claims.budgets.use import ENDED, period_words, utc_day
 from claims.models import Budget
 from core.errors import PortalError
 from core.listing import Column, Listing
-from teams.access import is_platform_admin, require_admin, user_of
-from teams.models import Team, recorded_changes
+from teams.access import is_platform_admin, require_admin, require_role, role_in, user_of
+from teams.models import Role, Team, recorded_changes
 from teams.sessions import installation_for
 
 COLUMNS: list[Column[Budget]] = [
@@ -114,6 +115,11 @@ def visible_budgets(request: HttpRequest) -> QuerySet[Budget]:
     return Budget.objects.visible_to(request.user).select_related("team", "use", "set_by")
 
 
+def is_member(request: HttpRequest, found: Budget) -> bool:
+    role = role_in(request.user, found.team)
+    return role is not None and role.rank >= Role.MEMBER.rank
+
+
 @require_safe
 def budget(request: HttpRequest, budget_id: UUID) -> HttpResponse:
     """One budget with its use and history, for everybody in its team."""
@@ -124,8 +130,32 @@ def budget(request: HttpRequest, budget_id: UUID) -> HttpResponse:
         "changes": recorded_changes(found)[:CHANGES],
         "extras": found.extras.filter(first=found.use.first).select_related("by"),
         "is_admin": is_platform_admin(request.user),
+        "may_request": is_member(request, found),
+        "requests": found.requests.select_related("requested_by").order_by("-requested_at")[:CHANGES],
     }
     return render(request, "claims/budgets/budget.html", page)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def budget_extra(request: HttpRequest, budget_id: UUID) -> HttpResponse:
+    """The form of a request for extra budget; 403 for a viewer, before they fill it in."""
+    found = get_object_or_404(visible_budgets(request), pk=budget_id)
+    require_role(request.user, found.team, at_least=Role.MEMBER)
+    form = ExtraForm(found, request.POST or None, initial={"key": str(uuid4())})
+    card = card_of(found, found.use, now=timezone.now())
+    page: dict[str, Any] = {"form": form, "card": card, "budgets": [card]}
+    status = 200
+    if request.method == "POST":
+        status = 422
+        if form.is_valid():
+            try:
+                sent = request_extra(by=user_of(request), budget=found, **form.cleaned_data)
+            except PortalError as refusal:
+                page["refusal"], status = refusal, refusal.status
+            else:
+                messages.success(request, "Requested. A platform admin decides.")
+                return redirect("claims:quota_request_decision", sent.pk)
+    return render(request, "claims/budgets/extra.html", page, status=status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -19,11 +19,13 @@ from django.utils import timezone
 
 from claims.approvals.authority import ApprovalAuthority, approval_stage
 from claims.approvals.decide import approve, deny
+from claims.budgets.extra import approve_extra, extra_effect
+from claims.budgets.services import extra_words
 from claims.inbox.inbox import Inbox, Item, ItemKind
 from claims.lifecycle.extension_rules import reason_not_to_extend
 from claims.lifecycle.services import approve_extension, deny_extension
 from claims.models import Approval, Claim, Extension, Quota, QuotaRequest
-from claims.quotas.quota_requests import request_impact, until_words
+from claims.quotas.quota_requests import request_impact, request_kind, until_words
 from claims.quotas.quota_usage import QuotaUsage, team_usage
 from claims.quotas.services import approve_quota_request, deny_quota_request
 from claims.states import RUNNING, ClaimState
@@ -138,7 +140,10 @@ def _decide_extension(inbox: Inbox, extension: Extension, decision: Decision, no
 def _decide_quota_request(inbox: Inbox, quota_request: QuotaRequest, decision: Decision, note: str) -> str:
     if decision == Decision.DENY:
         deny_quota_request(quota_request=quota_request, by=inbox.user, reason=note)
-        return "Denied: the quota stays as it is."
+        return f"Denied: the {request_kind(quota_request).lower()} stays as it is."
+    if quota_request.budget is not None:
+        approved = approve_extra(quota_request=quota_request, by=inbox.user, note=note)
+        return f"Approved: {extra_words(quota_request.budget, approved.amount, approved.hours)} more."
     granted = approve_quota_request(quota_request=quota_request, by=inbox.user, note=note)
     return f"Approved: a limit of {granted.devices}, {until_words(granted.until)}."
 
@@ -258,6 +263,8 @@ def _preview_extension(item: Item, extension: Extension) -> DecisionPreview:
 
 
 def _preview_quota_request(item: Item, quota_request: QuotaRequest) -> DecisionPreview:
+    if quota_request.budget_id:
+        return DecisionPreview(item, quota_request, (extra_effect(quota_request).sentence,))
     impact = request_impact(quota_request)
     period = until_words(quota_request.until)
     effect = f"Limit of {impact.label}: {impact.before} → {impact.after}, {period}."
@@ -301,5 +308,8 @@ def _extension_totals(extensions: Sequence[Extension]) -> Iterable[str]:
 
 def _quota_totals(quota_requests: Sequence[QuotaRequest]) -> Iterable[str]:
     for quota_request in quota_requests:
+        if quota_request.budget_id:
+            yield extra_effect(quota_request).sentence
+            continue
         impact = request_impact(quota_request)
         yield f"{quota_request.team}: limit of {impact.label} {impact.before} → {impact.after}."

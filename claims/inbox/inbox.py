@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import cache, cached_property, lru_cache, reduce
 from itertools import chain
 from operator import or_
@@ -31,6 +32,7 @@ from django.utils import timezone
 
 from claims.approvals.authority import ApprovalAuthority
 from claims.approvals.pending import waits_for
+from claims.budgets.use import more_budget
 from claims.inbox.comments import OPEN_QUESTION
 from claims.models import (
     Alternative,
@@ -80,9 +82,12 @@ class Item:
     decision: str = ""
     decided_at: datetime | None = None
     decided_by: User | None = None
+    is_budget: bool = False  # a request for quota is for extra budget
 
     @property
     def label(self) -> str:
+        if self.is_budget:
+            return "Budget"
         return {"claim": "Claim", "extension": "Extension", "quota": "Quota"}[self.kind]
 
     @property
@@ -224,7 +229,7 @@ class Inbox:
         condition = self.search.condition(fields, "team__slug")
         if slug := self.search.profile:
             condition &= Q(profile__slug=slug)
-        related = ("team", "profile", "requested_by", "decided_by")
+        related = ("team", "profile", "budget__team", "requested_by", "decided_by")
         return QuotaRequest.objects.visible_to(self.user).filter(condition).select_related(*related)
 
     def items(
@@ -404,19 +409,24 @@ def _extension_item(
 def _quota_request_rows(key: UUID) -> QuerySet[QuotaRequest, Any]:
     return QuotaRequest.objects.filter(pk=key).values_list(
         *("pk", "status", "device_class", "profile__slug", "devices", "requested_at", "decided_at"),
+        *("budget__currency", "amount", "hours"),
         *("team", "team__slug", *_people("requested_by", "decided_by")),
     )
 
 
 def _quota_request_item(
     pk: UUID, status: str, device_class: str, profile: str | None, devices: int, requested_at: datetime,
-    decided_at: datetime | None, team: UUID, slug: str, *people: Any, pending: PendingRow | None,
+    decided_at: datetime | None, currency: str | None, amount: Decimal, hours: Decimal,
+    team: UUID, slug: str, *people: Any, pending: PendingRow | None,
 ) -> Item:  # fmt: skip
+    summary = f"limit of {devices} × {device_class or profile or 'claims'}"
+    if currency:
+        summary = f"{more_budget(currency, amount, hours)} more budget"
     return Item(
         "quota",
         pk,
         slug,
-        f"limit of {devices} × {device_class or profile or 'claims'}",
+        summary,
         _team(team, slug),
         _person(*people[:4]),
         requested_at,
@@ -425,6 +435,7 @@ def _quota_request_item(
         decision="" if status == RequestStatus.WAITING else str(RequestStatus(status).label),
         decided_at=decided_at,
         decided_by=_person(*people[4:]) if people[4] else None,
+        is_budget=bool(currency),
     )
 
 

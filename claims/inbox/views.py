@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
+from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
@@ -29,6 +30,8 @@ from claims.approvals.authority import (
 )
 from claims.approvals.forms import ApproveForm, DenyForm
 from claims.approvals.services import reasons_for
+from claims.budgets.extra import approve_extra, extra_effect
+from claims.budgets.forms import ExtraGrantForm
 from claims.delivery.eviction import pods_after_end
 from claims.inbox.comments import comment_on_claim, comment_on_quota_request, open_question
 from claims.inbox.impact import claim_impact
@@ -37,7 +40,7 @@ from claims.lifecycle.services import approve_extension, deny_extension
 from claims.models import Claim, Extension, PendingRequest, Profile, QuotaRequest, RequestStatus
 from claims.plans.changes import current_parts, request_again_url
 from claims.quotas.forms import QuotaGrantForm
-from claims.quotas.quota_requests import request_impact
+from claims.quotas.quota_requests import request_impact, request_kind
 from claims.quotas.services import approve_quota_request, deny_quota_request, reason_not_to_withdraw
 from claims.states import LOOK, ClaimState
 from core.errors import Conflict, Invalid, PortalError
@@ -179,7 +182,7 @@ EXTENSIONS = _pending(
     *("claim__team", "claim__cluster", "claim__profile_version__profile", "claim__requested_by"),
     *("requested_by", "decided_by"),
 )
-QUOTA_REQUESTS = _pending(QuotaRequest, "team", "profile", "requested_by", "decided_by")
+QUOTA_REQUESTS = _pending(QuotaRequest, "team", "profile", "budget__team", "requested_by", "decided_by")
 
 
 def extension_card(request: HttpRequest, extension_id: UUID) -> dict[str, Any]:
@@ -200,16 +203,31 @@ def extension_card(request: HttpRequest, extension_id: UUID) -> dict[str, Any]:
 def quota_request_card(request: HttpRequest, request_id: UUID) -> dict[str, Any]:
     quota_request, user = quota_request_for(request, request_id), user_of(request)
     team, pending = quota_request.team, quota_request.status == RequestStatus.WAITING
-    reason = "Only platform admins decide on quota." if pending and not user.is_superuser else ""
-    return pending_request_card(quota_request, "claims/inbox/_quota_request_card.html", reason) | {
-        "title": f"Quota request of {team}",
+    kind = request_kind(quota_request)
+    reason = f"Only platform admins decide on {kind.lower()}." if pending and not user.is_superuser else ""
+    template = f"claims/inbox/_{kind.lower()}_request_card.html"
+    return pending_request_card(quota_request, template, reason) | {
+        "title": f"{kind} request of {team}",
         "quota_request": quota_request,
-        "quota_impact": request_impact(quota_request),
         "may_withdraw": not reason_not_to_withdraw(user, quota_request, role_in(user, team)),
-        "grant": QuotaGrantForm(initial={"devices": quota_request.devices, "until": quota_request.until}),
+        **(extra_parts(quota_request) if quota_request.budget_id else quota_parts(quota_request)),
         "reasons": reasons_for(team) if pending else [],
         **thread_context(quota_request, user, role_in(user, team)),
     }
+
+
+def quota_parts(quota_request: QuotaRequest) -> dict[str, Any]:
+    """Return what the card of a request for quota shows beside what all cards do."""
+    grant = QuotaGrantForm(initial={"devices": quota_request.devices, "until": quota_request.until})
+    return {"quota_impact": request_impact(quota_request), "grant": grant}
+
+
+def extra_parts(quota_request: QuotaRequest) -> dict[str, Any]:
+    """Return the same of a request for extra budget."""
+    grant = ExtraGrantForm(
+        quota_request, initial={"amount": quota_request.amount, "hours": quota_request.hours}
+    )
+    return {"effect": extra_effect(quota_request), "grant": grant}
 
 
 def pending_request_card(
@@ -258,20 +276,26 @@ def quota_request_approve(request: HttpRequest, request_id: UUID) -> HttpRespons
     quota_request = quota_request_for(request, request_id)
 
     def approve(*, by: User) -> None:
-        grant = QuotaGrantForm(request.POST)
+        is_extra = quota_request.budget_id is not None
+        grant: Form = (
+            ExtraGrantForm(quota_request, request.POST) if is_extra else QuotaGrantForm(request.POST)
+        )
         if not grant.is_valid():
             raise Invalid(" ".join(str(message) for errors in grant.errors.values() for message in errors))
         note = note_in(request)
-        approve_quota_request(quota_request=quota_request, by=by, note=note, **grant.cleaned_data)
+        approve_one: Callable[..., object] = approve_extra if is_extra else approve_quota_request
+        approve_one(quota_request=quota_request, by=by, note=note, **grant.cleaned_data)
 
-    return decide_pending(request, quota_request, approve, f"Quota request of {quota_request.team} approved.")
+    done = f"{request_kind(quota_request)} request of {quota_request.team} approved."
+    return decide_pending(request, quota_request, approve, done)
 
 
 @require_POST
 def quota_request_deny(request: HttpRequest, request_id: UUID) -> HttpResponse:
     quota_request = quota_request_for(request, request_id)
     deny = partial(deny_quota_request, quota_request=quota_request, reason=note_in(request))
-    return decide_pending(request, quota_request, deny, f"Quota request of {quota_request.team} denied.")
+    done = f"{request_kind(quota_request)} request of {quota_request.team} denied."
+    return decide_pending(request, quota_request, deny, done)
 
 
 def note_in(request: HttpRequest) -> str:

@@ -1021,4 +1021,28 @@ class Migration(migrations.Migration):
             model_name='budgetterms',
             index=models.Index(fields=['budget', 'since'], name='budgetterms_since'),
         ),
+        migrations.AddField(
+            model_name='quotarequest',
+            name='amount',
+            field=models.DecimalField(decimal_places=2, default=0, max_digits=14),
+        ),
+        migrations.AddField(
+            model_name='quotarequest',
+            name='budget',
+            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='requests', to='claims.budget'),
+        ),
+        migrations.AddField(
+            model_name='quotarequest',
+            name='first',
+            field=models.DateField(null=True),
+        ),
+        migrations.AddField(
+            model_name='quotarequest',
+            name='hours',
+            field=models.DecimalField(decimal_places=2, default=0, max_digits=14),
+        ),
+        migrations.AddConstraint(
+            model_name='quotarequest',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('amount', 0), ('budget', None), ('first', None), ('hours', 0)), models.Q(('budget__isnull', False), ('device_class', ''), ('devices', 0), ('first__isnull', False), ('profile', None), models.Q(('amount__gt', 0), ('hours__gt', 0), _connector='OR')), _connector='OR'), name='quotarequest_of_quota_or_budget'),
+        ),
     ]

@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from claims.models.budget import Budget
 from claims.models.claim import PendingRequest
 from claims.models.profile import Profile
 from core.models import uuid7
@@ -132,6 +133,10 @@ class WrittenQuota(models.Model):
 
 
 class QuotaRequestQuerySet(models.QuerySet["QuotaRequest"]):
+    def of_quota(self) -> Self:
+        """Return requests for quota, without those for extra budget."""
+        return self.filter(budget=None)
+
     def visible_to(self, user: User | AnonymousUser) -> Self:
         return self.filter(team__in=Team.objects.visible_to(user))
 
@@ -139,7 +144,8 @@ class QuotaRequestQuerySet(models.QuerySet["QuotaRequest"]):
 class QuotaRequest(PendingRequest):
     """
     A request for a limit of `devices` on a device class, a profile, or (`counts`) the number of claims;
-    until `until`, or permanently.
+    until `until`, or permanently. With `budget` it is for an extra `amount` of money or `hours` of GPUs in
+    the period of the budget that begins on `first`; `devices` is then 0.
     """
 
     team = models.ForeignKey(Team, models.CASCADE, related_name="quota_requests")
@@ -148,6 +154,10 @@ class QuotaRequest(PendingRequest):
     profile = models.ForeignKey(Profile, models.CASCADE, null=True, related_name="+")
     devices = models.PositiveIntegerField()
     until = models.DateTimeField(null=True)
+    budget = models.ForeignKey(Budget, models.CASCADE, null=True, related_name="requests")
+    first = models.DateField(null=True)
+    amount = models.DecimalField(max_digits=14, decimal_places=2, default=0)
+    hours = models.DecimalField(max_digits=14, decimal_places=2, default=0)
 
     objects = QuotaRequestQuerySet.as_manager()
 
@@ -155,9 +165,17 @@ class QuotaRequest(PendingRequest):
         ordering = ("requested_at", "pk")
         constraints = (
             models.UniqueConstraint(fields=["requested_by", "key"], name="quotarequest_once_per_key"),
+            models.CheckConstraint(
+                condition=Q(budget=None, first=None, amount=0, hours=0)
+                | Q(budget__isnull=False, first__isnull=False, device_class="", profile=None, devices=0)
+                & (Q(amount__gt=0) | Q(hours__gt=0)),
+                name="quotarequest_of_quota_or_budget",
+            ),
         )
 
     def __str__(self) -> str:
+        if self.budget_id:
+            return f"{self.team}: extra budget"
         return f"{self.team}: {self.devices} × {self.device_class or self.profile or self.counts}"
 
 

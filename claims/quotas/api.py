@@ -148,7 +148,7 @@ class QuotaRequestViewSet(
     queryset = QuotaRequest.objects.none()
 
     def get_queryset(self) -> QuerySet[QuotaRequest]:
-        visible = QuotaRequest.objects.visible_to(user_of(self.request))
+        visible = QuotaRequest.objects.visible_to(user_of(self.request)).of_quota()
         return visible.select_related("team", "profile", "requested_by", "decided_by")
 
     @refuses(404)

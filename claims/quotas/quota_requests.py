@@ -65,7 +65,9 @@ def requested_quota(quota_request: QuotaRequest) -> Quota | None:
 
 
 def quota_words(quota_request: QuotaRequest) -> str:
-    """Return the label of the requested quota: "gpu.nvidia.com", "train-80", "claims"."""
+    """Return the label of the requested quota: "gpu.nvidia.com", "train-80", "claims", "budget"."""
+    if quota_request.budget_id:
+        return "budget"
     row = Quota(
         team=quota_request.team,
         device_class=quota_request.device_class,
@@ -73,6 +75,10 @@ def quota_words(quota_request: QuotaRequest) -> str:
         counts=quota_request.counts,
     )
     return quota_label(row)
+
+
+def request_kind(quota_request: QuotaRequest) -> str:
+    return "Budget" if quota_request.budget_id else "Quota"
 
 
 def request_impact(quota_request: QuotaRequest) -> QuotaImpact:
@@ -129,7 +135,7 @@ def _notify_expired(quota_request: QuotaRequest) -> None:
         kind=NoticeKind.DECISION,
         key=f"quota-request-decided-{quota_request.pk}",
         team_id=quota_request.team_id,
-        title=f"Quota request of {quota_request.team} expired",
+        title=f"{request_kind(quota_request)} request of {quota_request.team} expired",
         body="Request again if it is still needed.",
         url=reverse("claims:quota_request_decision", args=[quota_request.pk]),
     )

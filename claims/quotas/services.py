@@ -119,7 +119,7 @@ def save_quota(
     return quota
 
 
-RELATED = ("team", "profile", "requested_by", "decided_by")
+RELATED = ("team", "profile", "budget", "requested_by", "decided_by")
 
 
 def request_quota(
@@ -144,7 +144,7 @@ def request_quota(
     require_quota(device_class=device_class, profile=profile, counts=counts, devices=devices)
     if not key or len(key) > 80:
         raise Invalid("A request needs a key of 1 to 80 characters, so that sending it twice asks once.")
-    if earlier := _earlier(by, key):
+    if earlier := earlier_request(by, key):
         return earlier
     if not reason.strip():
         raise Invalid("Say what it is for: whoever decides has nothing else to go by.")
@@ -159,7 +159,7 @@ def request_quota(
     try:
         with transaction.atomic(durable=True):
             lock_team(team)  # of two equal requests at once, the second is refused with the first
-            if earlier := _earlier(by, key):
+            if earlier := earlier_request(by, key):
                 return earlier
             _require_none_waiting(team, named)
             quota_request = QuotaRequest.objects.create(
@@ -177,7 +177,7 @@ def request_quota(
             record_change(by=by, of=quota_request, change=asked, reason=reason.strip())
             _notify_admins(quota_request)
     except IntegrityError:
-        if earlier := _earlier(by, key):  # the same request was sent twice at the same time
+        if earlier := earlier_request(by, key):  # the same request was sent twice at the same time
             return earlier
         raise
     return quota_request
@@ -198,9 +198,9 @@ def approve_quota_request(
     A permanent one sets the limit; a temporary one is an increase that ends by itself. Approving twice has
     the effect of once. Raises Forbidden, Invalid, and Conflict if it is decided already.
     """
-    pending = _to_decide(quota_request, by)
+    pending = to_decide(quota_request, by)
     if pending.status != RequestStatus.WAITING:
-        return _decided_already(pending, by, RequestStatus.APPROVED)
+        return decided_already(pending, by, RequestStatus.APPROVED)
     pending.devices = pending.devices if devices is None else devices
     pending.until = until or pending.until
     _require_future(pending.until)
@@ -209,7 +209,7 @@ def approve_quota_request(
     if impact.more <= 0:
         raise Invalid(f"{pending.team} may have {impact.before} already; there is nothing left to approve.")
     if not pending.decide(RequestStatus.APPROVED, by=by, note=note.strip()):
-        return _decided_already(pending, by, RequestStatus.APPROVED)
+        return decided_already(pending, by, RequestStatus.APPROVED)
     pending.save(update_fields=["devices", "until"])
     named: dict[str, Any] = {
         "device_class": pending.device_class,
@@ -242,14 +242,14 @@ def approve_quota_request(
 @transaction.atomic(durable=True)
 def deny_quota_request(*, quota_request: QuotaRequest, by: User, reason: str) -> QuotaRequest:
     """Deny the request. Raises Forbidden, Invalid without a reason, Conflict if it is decided already."""
-    pending = _to_decide(quota_request, by)
+    pending = to_decide(quota_request, by)
     if not reason.strip():
         raise Invalid(f"{pending.requested_by.label} needs to know why: give a reason.")
     if pending.decide(RequestStatus.DENIED, by=by, note=reason.strip()):
         record_change(by=by, of=pending, change="denied", reason=reason.strip())
         _notify_requester(pending)
         return pending
-    return _decided_already(pending, by, RequestStatus.DENIED)
+    return decided_already(pending, by, RequestStatus.DENIED)
 
 
 @transaction.atomic(durable=True)
@@ -266,7 +266,7 @@ def withdraw_quota_request(*, quota_request: QuotaRequest, by: User) -> QuotaReq
     if pending.decide(RequestStatus.WITHDRAWN, by=by):
         record_change(by=by, of=pending, change="withdrew")
         return pending
-    return _decided_already(pending, by, RequestStatus.WITHDRAWN)
+    return decided_already(pending, by, RequestStatus.WITHDRAWN)
 
 
 def reason_not_to_withdraw(user: User, quota_request: QuotaRequest, role: Role | None) -> str:
@@ -297,7 +297,7 @@ def _read(quota_request: QuotaRequest) -> QuotaRequest:
     return QuotaRequest.objects.select_related(*RELATED).get(pk=quota_request.pk)
 
 
-def _earlier(by: User, key: str) -> QuotaRequest | None:
+def earlier_request(by: User, key: str) -> QuotaRequest | None:
     return QuotaRequest.objects.filter(requested_by=by, key=key).first()
 
 
@@ -307,7 +307,7 @@ def _require_future(until: datetime | None) -> None:
         raise Invalid(f"{moment(until)} is in the past.")
 
 
-def _to_decide(quota_request: QuotaRequest, by: User) -> QuotaRequest:
+def to_decide(quota_request: QuotaRequest, by: User) -> QuotaRequest:
     """
     Read the request again under the lock of its row: the second of two approvers sees the first decision.
     """
@@ -315,7 +315,7 @@ def _to_decide(quota_request: QuotaRequest, by: User) -> QuotaRequest:
     return lock_row(QuotaRequest.objects.select_related(*RELATED), quota_request.pk)
 
 
-def _decided_already(quota_request: QuotaRequest, by: User, wanted: RequestStatus) -> QuotaRequest:
+def decided_already(quota_request: QuotaRequest, by: User, wanted: RequestStatus) -> QuotaRequest:
     """Return the request if `by` made the same decision before; else raise Conflict."""
     quota_request = _read(quota_request)
     if quota_request.decided_by_id == by.pk and quota_request.status == wanted:

@@ -122,7 +122,10 @@ def quotas_page(request: HttpRequest, form: QuotaForm) -> dict[str, Any]:
         "is_admin": is_admin,
         "team_options": datalist_options(team.slug for team in teams) if is_admin else "",
         "over": [row for group in groups for row in group.rows if row.over],
-        "waiting": QuotaRequest.objects.visible_to(request.user).filter(status=RequestStatus.WAITING).count(),
+        "waiting": QuotaRequest.objects.visible_to(request.user)
+        .of_quota()
+        .filter(status=RequestStatus.WAITING)
+        .count(),
         "form": form,
         "classes": DeviceClass.objects.filter(gone_at=None)
         .values_list("name", flat=True)
@@ -381,7 +384,7 @@ def quota_request_new(request: HttpRequest) -> HttpResponse:
 @require_safe
 def quota_requests(request: HttpRequest) -> HttpResponseBase:
     """Every quota request of the reader's teams, with its decision."""
-    rows = QuotaRequest.objects.visible_to(request.user)
+    rows = QuotaRequest.objects.visible_to(request.user).of_quota()
     listing = Listing(
         request,
         rows.select_related("team", "profile", "requested_by"),
@@ -407,7 +410,7 @@ def quota_request_withdraw(request: HttpRequest, request_id: UUID) -> HttpRespon
     quota_request = get_object_or_404(visible.select_related("team"), pk=request_id)
     try:
         withdraw_quota_request(quota_request=quota_request, by=user_of(request))
-        messages.success(request, "The request for more quota is withdrawn.")
+        messages.success(request, f"The request for more {quota_words(quota_request)} is withdrawn.")
     except Conflict as refusal:
         messages.error(request, refusal.message)
     return redirect("claims:quota_request_decision", quota_request.pk)

@@ -33,7 +33,6 @@ from dra.objects import Json, device_requests
 from inventory.holders import Person, holders_for
 from inventory.models import Cluster, ResourceClaim
 from inventory.states import Holder
-from teams.access import is_platform_admin
 from teams.models import Team
 
 
@@ -347,7 +346,7 @@ def blockers_for(person: Person, cluster: Cluster, snapshot: ClusterSnapshot, sp
     ).defer("raw")
     by_name = {full: row for row in rows if (full := f"{row.namespace}/{row.name}") in names}
     holders = holders_for(person, by_name.values())
-    reclaimable = set(reclaimable_namespaces(cluster)) if is_platform_admin(person) else set()
+    reclaimable = set(reclaimable_namespaces(cluster)) if person.is_superuser else set()
     found = [
         BlockerRow(
             blocker.node,

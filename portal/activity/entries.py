@@ -92,7 +92,11 @@ KINDS = {
     "installation": ("settings", "the settings"),
 }
 # Verbs that name their object.
-WHOLE_VERBS = {"requested": "requested quota", "delegated": "delegated approvals"}
+WHOLE_VERBS = {
+    ("requested", "quotarequest"): "requested quota",
+    ("requested", "budget"): "requested extra budget",
+    ("delegated", "delegation"): "delegated approvals",
+}
 # How the text of a change may begin; any other is "changed".
 DOING = frozenset(
     {
@@ -379,7 +383,7 @@ def _of_change(
         position=Position(at, CHANGE, pk),
         by=_label(username, first_name, last_name),
         icon=icon,
-        verb=WHOLE_VERBS.get(verb) or f"{verb} {thing}",
+        verb=WHOLE_VERBS.get((verb, kind)) or f"{verb} {thing}",
         name=name,
         url="",
         text="" if text == begin else text,

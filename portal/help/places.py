@@ -66,6 +66,7 @@ HELP = {
     "claims:budget": "cost#budgets",
     "claims:budget_new": "cost#set-a-budget",
     "claims:budget_change": "cost#set-a-budget",
+    "claims:budget_extra": "cost#extra-budget",
     "claims:budget_end": "cost#set-a-budget",
     "usage:report": "cost#the-report-of-the-fleet",
     "usage:close": "cost#closed-months",

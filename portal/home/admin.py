@@ -27,6 +27,7 @@ from django.db.models.functions import Cast, Concat
 from django.urls import reverse
 
 from claims.approvals.pending import waits_for
+from claims.budgets.use import more_budget
 from claims.models import Claim, PendingDecision, ProfileVersion, QuotaRequest, RequestStatus, Transition
 from claims.states import OUTCOMES, ClaimState
 from core.prepared import Prepared, PreparedObjects, Statement
@@ -110,6 +111,7 @@ def _waiting(person: UUID, now: datetime, late: datetime) -> Statement:
         *(f"claim__{name}" for name in ("name", "devices", "parallel", "duration")),
         *("claim__profile_version__profile__title", "extension__until"),
         *("quota_request__device_class", "quota_request__profile__title", "quota_request__devices"),
+        *("quota_request__budget__currency", "quota_request__amount", "quota_request__hours"),
     )[:SHOWN_REQUESTS]
     text, values = oldest.query.sql_with_params()
     all_of_them, no_values = PendingDecision.objects.order_by().values("pk").query.sql_with_params()
@@ -127,7 +129,9 @@ WAITING = Prepared(_waiting, UUID, datetime, datetime)
 
 def _subject(kind: Kind, columns: Iterable[Any]) -> tuple[str, str]:
     """Return what is requested: a title and a line of details."""
-    name, devices, parallel, span, profile, until, device_class, quota_profile, wanted = columns
+    name, devices, parallel, span, profile, until, device_class, quota_profile, wanted, *extra = columns
+    if kind is Kind.QUOTA and extra[0]:
+        return "Budget request", f"{more_budget(*extra)} more"
     if kind is Kind.QUOTA:
         return "Quota request", f"{wanted} × {device_class or quota_profile or 'claims'}"
     if kind is Kind.EXTENSION:
@@ -278,7 +282,7 @@ def _changes(since: datetime) -> Statement:
     key = Cast("pk", CharField())
     failed = Claim.objects.filter(state=ClaimState.FAILED, state_since__gte=since).order_by("-state_since")
     versions = ProfileVersion.objects.filter(created_at__gte=since)
-    decided = QuotaRequest.objects.filter(
+    decided = QuotaRequest.objects.of_quota().filter(
         decided_at__gte=since, status__in=[RequestStatus.APPROVED, RequestStatus.DENIED]
     )
     clusters = Cluster.objects.filter(created_at__gte=since)

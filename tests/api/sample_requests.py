@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from claims.models import Claim, Delegation, ProfileVersion
+from claims.models import Budget, Claim, Delegation, ProfileVersion
 from claims.states import ClaimState
 from inventory.models import Cluster
 from inventory.states import EndPolicy
@@ -69,6 +69,11 @@ def profile(slug: str) -> dict[str, Any]:
     return {"title": "As by a test", "spec": known.spec, "scalable": known.scalable}
 
 
+def more_budget(_new: str) -> dict[str, Any]:
+    budget = Budget.objects.open().get(team__slug="vision", title="")
+    return {"budget": str(budget.pk), "amount": "20.00", "reason": "More work"}
+
+
 NEW_PROFILE = {"slug": "made-by-a-test"}
 WISHED = {"team": "vision", "cluster": "fra-1", "profile": "small-16g"}
 RATE = {"title": "Sample", "per_hour": "2.5", "valid_from": SOON}
@@ -122,6 +127,10 @@ WRITES = {
     "POST /api/v1/profiles/{slug}/restore/": Wish("admin"),
     "POST /api/v1/profiles/{slug}/retire/": Wish("admin"),
     "POST /api/v1/budgets/": Wish("admin", {"team": "speech", "amount": "2000.00"}),
+    "POST /api/v1/budgets/requests/": Wish("lead", more_budget),
+    "POST /api/v1/budgets/requests/{id}/approve/": Wish("admin", ANY),
+    "POST /api/v1/budgets/requests/{id}/deny/": Wish("admin", DENIED),
+    "POST /api/v1/budgets/requests/{id}/withdraw/": Wish("ines"),
     "PUT /api/v1/budgets/{id}/": Wish("admin", {"amount": "2000.00"}),
     "DELETE /api/v1/budgets/{id}/": Wish("admin"),
     "POST /api/v1/quotas/": Wish(

@@ -132,6 +132,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("claims:budget", Way("/budgets/", "vision")),
         ("claims:budget_new", "/budgets/new/"),
         ("claims:budget_change", Way("/budgets/", "vision", "change/")),
+        ("claims:budget_extra", Way("/budgets/", "vision", "extra/")),
         ("claims:budget_end", Way("/budgets/", "vision", "end/")),
         ("usage:rates", "/rates/"),
         ("usage:rate_examples", "/rates/examples/"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
@@ -225,6 +226,12 @@ def fill_asks(names: dict[str, Any], team: Any, people: dict[str, User]) -> None
         decided_at=timezone.now(),
         **asked,
     )
+    today = timezone.now().date()
+    fixed = make_budget(team, title="cvpr", first=today, last=today + timedelta(days=30))
+    extra = QuotaRequest.objects.create(
+        budget=fixed, first=today, devices=0, amount=Decimal(50), key="b", **asked
+    )
+    names["budget_request"] = extra.pk
     names |= {"quota_request": waiting.pk, "answered_quota_request": answered.pk}
     names["quota_of_claims"] = Quota.objects.create(team=team, counts="claims", devices=100).pk
     names["rule"] = ApprovalRule.objects.create(team=team).pk

@@ -32,6 +32,7 @@ BY_SERVICE = {
     ("ClaimViewSet", "extend"),
     ("ClaimViewSet", "resize"),
     ("QuotaRequestViewSet", "create"),
+    ("BudgetRequestViewSet", "create"),
     ("CommentsView", "post"),
     ("BulkActionView", "post"),
 }

@@ -67,13 +67,13 @@ def test_a_key_that_came_twice_at_once_for_two_teams_asks_once(alice, vision, qu
     nlp = make_team("nlp", members=(alice,))
     requested = {"by": alice, "device_class": GPU_CLASS, "devices": 10, "reason": "A paper.", "key": "k"}
     first = services.request_quota(team=nlp, **requested)
-    looked, earlier = [], services._earlier
+    looked, earlier = [], services.earlier_request
 
     def too_early(by, key):
         looked.append(key)
         return earlier(by, key) if len(looked) > 2 else None
 
-    monkeypatch.setattr(services, "_earlier", too_early)
+    monkeypatch.setattr(services, "earlier_request", too_early)
     assert services.request_quota(team=vision, **requested) == first
     assert QuotaRequest.objects.count() == 1
 

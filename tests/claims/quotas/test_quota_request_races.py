@@ -49,7 +49,7 @@ def test_of_two_admins_at_once_the_second_hears_who_was_first(want, root, quota,
     race = Race(monkeypatch)
     race.hold_after(quota_requests, "request_impact")
     if not locked:
-        without_lock(monkeypatch, "claims.quotas.services._to_decide")
+        without_lock(monkeypatch, "claims.quotas.services.to_decide")
     approve = partial(services.approve_quota_request, quota_request=asked)
     first, second = race.run(partial(approve, by=root), partial(approve, by=other))
     assert race.waited  # without the lock of the request for that of the quota

@@ -93,6 +93,10 @@ def test_a_request_for_quota_keeps_all_that_was_said(want, alice, vision, now):
         "profile_id": None,
         "devices": 10,
         "until": now + 3 * DAY,
+        "budget_id": None,
+        "first": None,
+        "amount": 0,
+        "hours": 0,
     }
 
 
