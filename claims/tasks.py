@@ -16,7 +16,7 @@ from claims.delivery import credential_expiry
 from claims.delivery.tasks import remove
 from claims.lifecycle import expiry, unused
 from claims.observation import ownership
-from claims.quotas import quota_requests, resource_quota_rounds
+from claims.quotas import class_use, quota_requests, resource_quota_rounds
 from claims.requests import services as requests
 
 
@@ -84,7 +84,11 @@ def watch_budgets() -> None:
 
 @shared_task
 def maintain_quotas() -> None:
-    """End increases and quota requests whose time is over, and write every ResourceQuota that differs."""
+    """
+    End increases and quota requests whose time is over, add up the use of each class, and write every
+    ResourceQuota that differs.
+    """
+    class_use.compact()
     quota_requests.end_overdue(timezone.now())
     quota_requests.notify_ends(timezone.now())
     resource_quota_rounds.write_all()

@@ -80,6 +80,15 @@ def mig_fraction(partition: str, product: str, raw_device: Json) -> Fraction | N
     return part * Fraction(int(profile[1]), compute) if profile[1] else part
 
 
+def mig_compute(partition: str, product: str) -> Fraction | None:
+    """Return the part of the GPU's compute slices that a MIG device has; None for anything else."""
+    profile = MIG_PROFILE.fullmatch(partition)
+    if profile is None:
+        return None
+    slices = 4 if any(name in product for name in FOUR_SLICES) else 7
+    return min(Fraction(int(profile[1] or profile[2]), slices), Fraction(1))
+
+
 def partition_width(partition: str) -> int:
     """Return how wide a partition is drawn: the compute slices of a MIG profile, 1 for any other."""
     profile = MIG_PROFILE.fullmatch(partition)

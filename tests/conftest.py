@@ -1,6 +1,7 @@
 """Fixtures of every test: nothing reaches beyond this machine."""
 
 import os
+from contextlib import contextmanager
 
 import pytest
 import pytest_socket
@@ -85,19 +86,31 @@ def fresh_availability(monkeypatch):
     from django.db import connection
 
     from claims.catalogue import availability, lint, listing, waits
+    from claims.models import Profile
+
+    @contextmanager
+    def uncounted():
+        """No test counts the queries of the tasks."""
+        counted = connection.force_debug_cursor
+        connection.force_debug_cursor = False
+        yield
+        connection.force_debug_cursor = counted
 
     def after_recomputing(read):
         def recompute_and_read(*args):
-            counted = connection.force_debug_cursor
-            connection.force_debug_cursor = False  # no test counts the queries of the task
-            availability.recompute()
-            waits.refresh()
-            connection.force_debug_cursor = counted
+            with uncounted():
+                availability.recompute()
+                waits.refresh()
             return read(*args)
 
         return recompute_and_read
 
+    def waits_of(profile):
+        with uncounted():
+            return waits.waits_of(Profile.objects.get(pk=profile.pk))  # computed since the profile was read
+
     monkeypatch.setattr(listing, "stored_availability", after_recomputing(listing.stored_availability))
+    monkeypatch.setattr(listing, "waits_of", waits_of)
     monkeypatch.setattr(lint, "stored_checks", after_recomputing(lint.stored_checks))
 
 

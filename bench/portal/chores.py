@@ -48,7 +48,7 @@ def sweep(devices: int) -> Iterator[Result]:
     with portal_process():
         for _ in range(UNTIL_SETTLED):
             sweep_first_slice()
-        walls, processor = sampled(sweep_first_slice, SWEEPS)
+        walls, processor, pace = sampled(sweep_first_slice, SWEEPS)
     live = Claim.objects.filter(state__in=DELIVERED).count()
     in_round = math.ceil(live / changes.SLICE)
     full = [in_round * milliseconds for milliseconds in processor]
@@ -64,6 +64,7 @@ def sweep(devices: int) -> Iterator[Result]:
         processor=full,
         rows=live,
         notes=[note],
+        pace=pace,
     )
     share = [100 * milliseconds / 1000 / tasks.SWEEP_SECONDS for milliseconds in processor]
     of_core = Result("sweep: share of a core", devices, "worker", share, "%", SHARE, rows=live)

@@ -92,9 +92,17 @@ def _measured(path: str, reader: str, devices: int, write: Callable[[], None], r
     with CaptureQueriesContext(connection) as queries:
         write()
         query_count = len(queries)
-    walls, processor = sampled(write, repeat)
+    walls, processor, pace = sampled(write, repeat)
     result = Result(
-        path, devices, reader, walls, budget=WRITE, processor=processor, queries=query_count, rows=1
+        path,
+        devices,
+        reader,
+        walls,
+        budget=WRITE,
+        processor=processor,
+        queries=query_count,
+        rows=1,
+        pace=pace,
     )
     if result.misses:
         result.profile = costs_of(write, PROFILED)

@@ -19,6 +19,7 @@ from django.utils import timezone
 from claims.catalogue.lint import check_cluster, enabled_clusters, report_as_json
 from claims.catalogue.listing import kinds_among
 from claims.models import ClusterAvailability, Profile, ProfileAvailability, ProfileVersion
+from claims.quotas.class_use import unmanaged_by_class
 from claims.quotas.quota_usage import class_capacity
 from core.models import RowDifferences
 from dra import match
@@ -33,7 +34,7 @@ from inventory.cluster_snapshot import numbered_snapshot
 from inventory.models import Cluster
 
 FIGURES = ("matching", "free", "nodes", "most", "kinds")
-HEAD_FIGURES = ("report", "checked", "capacity")
+HEAD_FIGURES = ("report", "checked", "capacity", "unmanaged")
 
 
 # Computing.
@@ -186,6 +187,7 @@ class _Computed:
     report: dict[str, Any]
     checked: dict[str, str]
     capacity: dict[str, int]  # by class
+    unmanaged: dict[str, int]  # by class
 
 
 def refresh(cluster: Cluster) -> None:
@@ -250,6 +252,7 @@ def _compute(cluster: Cluster, figures_of: _Figures) -> _Computed:
         report_as_json(check_cluster(cluster.pk, snapshot, offered)),
         _checked(profiles),
         _capacity(cluster.pk, snapshot, anew=figures_of is figures),
+        unmanaged_by_class(cluster.pk),
     )
 
 

@@ -23,7 +23,7 @@ from django.utils.module_loading import import_string
 
 from claims.approvals.rules import Rule, Rules, TeamRules
 from claims.catalogue.sharing import Sharing, sharing_modes
-from claims.catalogue.waits import NO_WAITS, Waits, waits
+from claims.catalogue.waits import NO_WAITS, Waits, waits_of
 from claims.models import (
     Approval,
     Profile,
@@ -41,7 +41,7 @@ from dra import quota
 from dra.allocator import AllocationError, capacity
 from dra.cel import CelError
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.devices import NAMING_ATTRIBUTES, describe, memory_share, model_name, share
+from dra.devices import NAMING_ATTRIBUTES, describe, memory_share, mig_compute, model_name, share
 from dra.match.funnel import funnel
 from dra.objects import Json, device_requests
 from dra.pools import PoolDevice
@@ -62,6 +62,7 @@ class DeviceKind:
     product: str
     fraction: Fraction
     memory_bytes: int | None = None
+    compute: Fraction | None = None  # of a MIG device: its part of the compute slices; None: `fraction`
 
     def as_json(self) -> dict[str, Any]:
         """Return the kind as `ProfileAvailability.kinds` has it; the row names the cluster."""
@@ -70,11 +71,14 @@ class DeviceKind:
             "product": self.product,
             "fraction": str(self.fraction),
             "memory_bytes": self.memory_bytes,
+            "compute": None if self.compute is None else str(self.compute),
         }
 
     @classmethod
     def from_json(cls, cluster_id: UUID, stored: dict[str, Any]) -> DeviceKind:
-        return cls(cluster_id, **stored | {"fraction": Fraction(stored["fraction"])})
+        compute = stored.get("compute")
+        fractions = {"fraction": Fraction(stored["fraction"]), "compute": compute and Fraction(compute)}
+        return cls(cluster_id, **stored | fractions)
 
 
 def kinds_among(
@@ -91,7 +95,8 @@ def kinds_among(
             kind, consumed = describe(device.driver, device.raw), _consumed(device, requested or {})
             fraction = kind.fraction * share(device.raw, consumed) if consumed else kind.fraction
             memory = memory_share(device.driver, consumed) or kind.memory_bytes
-            kinds.add(DeviceKind(cluster_id, device.driver, kind.product, fraction, memory))
+            compute = mig_compute(kind.partition, kind.product)
+            kinds.add(DeviceKind(cluster_id, device.driver, kind.product, fraction, memory, compute))
     return frozenset(kinds)
 
 
@@ -407,7 +412,7 @@ def catalogue(user: User) -> list[CatalogueEntry]:
 
 
 def entries(user: User, profiles: ProfileQuerySet) -> list[CatalogueEntry]:
-    """Return the entries of these profiles, in four queries and those of prices and waiting times."""
+    """Return the entries of these profiles, in four queries and those of prices."""
     return _with_prices(_entries(*_requested(user, _with_teams(profiles))))
 
 
@@ -431,8 +436,8 @@ def _visible(*, is_admin: bool) -> PreparedObjects[Profile]:
 
 
 def _with_teams(profiles: ProfileQuerySet) -> ProfileQuerySet:
-    """Return the profiles with their current versions, and the teams to which each is restricted."""
-    rows = Profile.objects.filter(pk__in=profiles.order_by().values("pk")).select_related("current")
+    """Return the profiles with current version and waits, and the teams to which each is restricted."""
+    rows = Profile.objects.filter(pk__in=profiles.order_by().values("pk")).select_related("current", "waits")
     allowed = Profile.teams.through._default_manager.filter(profile=OuterRef("pk")).values("team")
     return rows.annotate(allowed=ArraySubquery(allowed))
 
@@ -474,9 +479,9 @@ def _requested(
 
 
 def _with_prices(unpriced: Sequence[CatalogueEntry]) -> list[CatalogueEntry]:
-    highest, waits_by_profile = max_prices([entry.kinds for entry in unpriced]), waits()
+    highest = max_prices([entry.kinds for entry in unpriced])
     return [
-        replace(entry, price=price, waits=waits_by_profile.get(entry.profile.pk, NO_WAITS))
+        replace(entry, price=price, waits=waits_of(entry.profile))
         for entry, price in zip(unpriced, highest, strict=True)
     ]
 

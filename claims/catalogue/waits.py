@@ -20,9 +20,8 @@ from django.db.models import F, Min, OuterRef, Q, Subquery, Value
 from django.db.models.functions import Greatest, TruncDate
 from django.utils import timezone
 
-from claims.models import Allocation, Claim, DailyWaits, ProfileWaits
+from claims.models import Allocation, Claim, DailyWaits, Profile, ProfileWaits
 from core.models import RowDifferences
-from core.prepared import Prepared
 
 DAYS = 30  # with today; days are those of UTC
 MIN_COUNT = 5  # a median of fewer waits depends on single claims
@@ -64,19 +63,20 @@ NO_WAITS = Waits(Typical(), Typical())
 
 
 PERCENTILES = ("decisions", "decision_median", "decision_p90", "devices", "device_median", "device_p90")
-WAITS = Prepared(lambda: ProfileWaits.objects.values_list("profile", "computed_at", *PERCENTILES))
 
 
-def waits() -> dict[UUID, Waits]:
+def waits_of(profile: Profile) -> Waits:
     """
-    Return the waits of every profile with a decision in the past 30 days, in one query.
+    Return the waits of the past 30 days for a profile that was read with its `waits`.
 
     All teams count together, so the waits do not reveal who requested.
     """
-    return {
-        profile: Waits(Typical(*figures[:3]), Typical(*figures[3:]), computed_at)
-        for profile, computed_at, *figures in WAITS.rows()
-    }
+    try:
+        row = profile.waits
+    except ProfileWaits.DoesNotExist:
+        return NO_WAITS
+    decision = Typical(row.decisions, row.decision_median, row.decision_p90)
+    return Waits(decision, Typical(row.devices, row.device_median, row.device_p90), row.computed_at)
 
 
 # Writing.

@@ -10,6 +10,40 @@ import core.filters
 import django.contrib.postgres.indexes
 from django.conf import settings
 
+# Each statement that changes charges adds what it changed per class: the rows of a class add up to what its live
+# charges count for (`claims.quotas.class_use`).
+ADD_CLASS_USE = """
+CREATE FUNCTION add_class_use() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    INSERT INTO claims_classuse (device_class, devices)
+    SELECT device_class, SUM(GREATEST(COALESCE(settled, devices) - carried, 0)) FROM after_rows WHERE live
+    GROUP BY device_class;
+  ELSIF TG_OP = 'DELETE' THEN
+    INSERT INTO claims_classuse (device_class, devices)
+    SELECT device_class, -SUM(GREATEST(COALESCE(settled, devices) - carried, 0)) FROM before_rows WHERE live
+    GROUP BY device_class;
+  ELSE
+    INSERT INTO claims_classuse (device_class, devices)
+    SELECT device_class, SUM(devices) FROM (
+      SELECT device_class, GREATEST(COALESCE(settled, devices) - carried, 0) AS devices FROM after_rows WHERE live
+      UNION ALL
+      SELECT device_class, -GREATEST(COALESCE(settled, devices) - carried, 0) FROM before_rows WHERE live
+    ) AS change
+    GROUP BY device_class HAVING SUM(devices) <> 0;
+  END IF;
+  RETURN NULL;
+END
+$$;
+CREATE TRIGGER add_class_use_of_new AFTER INSERT ON claims_claimcharge REFERENCING NEW TABLE AS after_rows
+FOR EACH STATEMENT EXECUTE FUNCTION add_class_use();
+CREATE TRIGGER add_class_use_of_changed AFTER UPDATE ON claims_claimcharge
+REFERENCING OLD TABLE AS before_rows NEW TABLE AS after_rows
+FOR EACH STATEMENT EXECUTE FUNCTION add_class_use();
+CREATE TRIGGER add_class_use_of_deleted AFTER DELETE ON claims_claimcharge REFERENCING OLD TABLE AS before_rows
+FOR EACH STATEMENT EXECUTE FUNCTION add_class_use();
+"""
+
 
 class Migration(migrations.Migration):
 
@@ -137,6 +171,14 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name='ClassUse',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('device_class', models.CharField(max_length=253)),
+                ('devices', models.IntegerField()),
+            ],
+        ),
+        migrations.CreateModel(
             name='ClusterAvailability',
             fields=[
                 ('cluster', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='availability', serialize=False, to='inventory.cluster')),
@@ -145,6 +187,7 @@ class Migration(migrations.Migration):
                 ('report', models.JSONField(default=dict)),
                 ('checked', models.JSONField(default=dict)),
                 ('capacity', models.JSONField(default=dict)),
+                ('unmanaged', models.JSONField(default=dict)),
             ],
         ),
         migrations.CreateModel(
@@ -517,7 +560,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='ProfileWaits',
             fields=[
-                ('profile', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='+', serialize=False, to='claims.profile')),
+                ('profile', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='waits', serialize=False, to='claims.profile')),
                 ('computed_at', models.DateTimeField()),
                 ('decisions', models.PositiveIntegerField(default=0)),
                 ('decision_median', models.DurationField(null=True)),
@@ -702,10 +745,6 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='allocation',
             constraint=models.CheckConstraint(condition=models.Q(('fraction__gt', 0), ('fraction__lte', 1)), name='allocation_fraction'),
-        ),
-        migrations.AddIndex(
-            model_name='claimcharge',
-            index=models.Index(condition=models.Q(('live', True)), fields=['device_class'], include=('devices', 'settled', 'carried'), name='claimcharge_live'),
         ),
         migrations.AddConstraint(
             model_name='claimcharge',
@@ -1045,4 +1084,5 @@ class Migration(migrations.Migration):
             model_name='quotarequest',
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('amount', 0), ('budget', None), ('first', None), ('hours', 0)), models.Q(('budget__isnull', False), ('device_class', ''), ('devices', 0), ('first__isnull', False), ('profile', None), models.Q(('amount__gt', 0), ('hours__gt', 0), _connector='OR')), _connector='OR'), name='quotarequest_of_quota_or_budget'),
         ),
+        migrations.RunSQL(ADD_CLASS_USE, "DROP FUNCTION add_class_use CASCADE"),
     ]

@@ -14,7 +14,8 @@ class ClusterAvailability(models.Model):
     The last computation for one cluster: the revision of its mirror, the time, and the catalogue check.
 
     `report` is a `dra.lint.LintReport`; `checked` has the id of the version of each checked profile, by slug.
-    `capacity` is how many devices of each class could be held at once.
+    `capacity` is how many devices of each class could be held at once, `unmanaged` how many of each class
+    the unmanaged claims in the namespaces of teams count for.
     """
 
     cluster = models.OneToOneField(Cluster, models.CASCADE, primary_key=True, related_name="availability")
@@ -23,6 +24,7 @@ class ClusterAvailability(models.Model):
     report = models.JSONField(default=dict)
     checked = models.JSONField(default=dict)
     capacity = models.JSONField(default=dict)
+    unmanaged = models.JSONField(default=dict)
 
     def __str__(self) -> str:
         return f"{self.cluster} at revision {self.revision}"
@@ -82,7 +84,7 @@ class ProfileWaits(models.Model):
     Median and percentile are None for too few waits.
     """
 
-    profile = models.OneToOneField(Profile, models.CASCADE, primary_key=True, related_name="+")
+    profile = models.OneToOneField(Profile, models.CASCADE, primary_key=True, related_name="waits")
     computed_at = models.DateTimeField()
     decisions = models.PositiveIntegerField(default=0)
     decision_median = models.DurationField(null=True)

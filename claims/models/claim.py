@@ -371,7 +371,7 @@ class ClaimCharge(models.Model):
 
     `settled` is the smaller number for a claim with alternatives once it holds devices of one of them; None
     before. `carried` devices do not count, because the claim that this one replaces still counts for them.
-    `live` is False once the claim is final; an index of live rows has the sum over all teams.
+    `live` is False once the claim is final. The sums over all teams are in `ClassUse`.
     """
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="charges", db_index=False)
@@ -382,14 +382,6 @@ class ClaimCharge(models.Model):
     live = models.BooleanField(default=True, db_default=True)
 
     class Meta:
-        indexes = (
-            models.Index(
-                fields=["device_class"],
-                include=["devices", "settled", "carried"],
-                condition=Q(live=True),
-                name="claimcharge_live",
-            ),
-        )
         constraints = (
             models.UniqueConstraint(
                 fields=["claim", "device_class"],
@@ -403,6 +395,21 @@ class ClaimCharge(models.Model):
 
     def __str__(self) -> str:
         return f"{self.devices} × {self.device_class}"
+
+
+class ClassUse(models.Model):
+    """
+    Devices that a change of charges added to the use of one class, or took from it: the rows of a class add
+    up to what its live charges count for.
+
+    Triggers of the table of `ClaimCharge` add the rows; `claims.quotas.class_use` adds them up.
+    """
+
+    device_class = models.CharField(max_length=253)
+    devices = models.IntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.devices:+} × {self.device_class}"
 
 
 def join_profiles(texts: Iterable[str], *, together: bool) -> str:

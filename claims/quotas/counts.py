@@ -18,7 +18,6 @@ from uuid import UUID
 from django.db.models import (
     Case,
     CharField,
-    Count,
     Exists,
     Expression,
     F,
@@ -35,7 +34,16 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce, Greatest, Least
 from django.utils import timezone
 
-from claims.models import Alternative, Claim, ClaimCharge, Quota, QuotaIncrease, TeamNamespace
+from claims.models import (
+    Alternative,
+    Claim,
+    ClaimCharge,
+    ClassUse,
+    ClusterAvailability,
+    Quota,
+    QuotaIncrease,
+    TeamNamespace,
+)
 from claims.observation.unmanaged import unmanaged_use_claims
 from claims.states import LIVE, MAY_HOLD_DEVICES
 from core.prepared import Parameter, Prepared, Statement
@@ -97,17 +105,19 @@ def used_by_all_teams(classes: Collection[str]) -> Counter[str]:
     """
     Return the devices of these classes that all teams hold, reserve and use unmanaged; one query, and one
     more where pods request devices by number.
+
+    Unmanaged claims are those of the last computation of each cluster (`claims.catalogue.tasks.PAUSE`).
     """
     used: Counter[str] = Counter()
     pods: list[UseRow] = []
     for kind, text, count in USED_BY_ALL.rows(list(classes)):
         if kind == "charged":
             used[text] += count
-        elif kind == POD:
+        elif kind == CLAIM:
+            used.update(json.loads(text))
+        else:
             team, _kind, cluster, *row = json.loads(text).values()
             pods.append((UUID(team), POD, UUID(cluster), *row))
-        else:  # equal specs are charged once: most claims of a cluster have one of a few
-            used.update({name: devices * count for name, devices in charge(json.loads(text)).items()})
     for _team, use in _unmanaged_uses(pods):
         used.update(use.charge)
     return Counter({name: count for name, count in used.items() if name in classes})
@@ -168,17 +178,15 @@ UNMANAGED_ROWS = OfTeams(lambda team: _unmanaged_rows([team]), UUID)
 
 def _used_by_all(device_class: str) -> Statement:
     """
-    Return (kind, text, number): charges of a class, unmanaged claims by spec, pods that request by number.
+    Return (kind, text, number): charges of a class, unmanaged claims of a cluster as stored, and pods that
+    request by number.
     """
-    charges = ClaimCharge.objects.filter(live=True, device_class=device_class).order_by()
-    charged = charges.values_list("device_class").annotate(total=Sum(CHARGED_DEVICES))
-    specs = unmanaged_use_claims().order_by().values_list(KeyTextTransform("spec", "raw"))
-    parts = [
-        rows.query.sql_with_params()
-        for rows in (charged, specs.annotate(number=Count("pk")), _requesting_pods())
-    ]
+    changes = ClassUse.objects.filter(device_class=device_class).order_by()
+    charged = changes.values_list("device_class").annotate(total=Sum("devices"))
+    stored = ClusterAvailability.objects.exclude(unmanaged={}).values_list("unmanaged")
+    parts = [rows.query.sql_with_params() for rows in (charged, stored, _requesting_pods())]
     sql = """SELECT 'charged', device_class, total FROM ({}) AS charged(device_class, total)
-             UNION ALL SELECT 'ResourceClaim', COALESCE(spec, '{{}}'), count FROM ({}) AS claim(spec, count)
+             UNION ALL SELECT 'ResourceClaim', unmanaged::text, 1 FROM ({}) AS stored(unmanaged)
              UNION ALL SELECT 'Pod', row_to_json(pod)::text, 1 FROM ({}) AS pod"""
     values = chain.from_iterable(values for _text, values in parts)
     return sql.format(*(text for text, _values in parts)), tuple(values)
@@ -219,15 +227,6 @@ def _charge_of_pod(
             if resource not in names and not resource.startswith(RESOURCE_PREFIX):
                 unseen[device_class] += count
     return dict(counted), dict(unseen)
-
-
-def mark_live_charges(*, check: bool = False) -> int:
-    """Correct `ClaimCharge.live` from the states of claims; return how many rows differ."""
-    ended = ClaimCharge.objects.filter(live=True).exclude(claim__state__in=LIVE)
-    running = ClaimCharge.objects.filter(live=False, claim__state__in=LIVE)
-    if check:
-        return ended.count() + running.count()
-    return ended.update(live=False) + running.update(live=True)
 
 
 def charged_by_class(teams: Collection[UUID], classes: Collection[str]) -> dict[tuple[UUID, str], int]:

@@ -7,7 +7,7 @@ Claims that hold devices come first, by the time at which they expire; those tha
 import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from django.urls import reverse
 
 from claims.access import reason_not_to_release
 from claims.catalogue.listing import CatalogueEntry, counted_catalogue
+from claims.catalogue.waits import waits_of
 from claims.inbox.comments import OPEN_QUESTION
 from claims.models import Allocation, Alternative, Claim, ClaimQuerySet
 from claims.states import FINAL, LIVE, RUNNING, USABLE, ClaimState
@@ -75,7 +76,10 @@ def free_profiles(user: User, mine: Iterable[Claim]) -> FreeProfiles:
     reason = "Your teams may request none of the profiles." if reasons else ""
     if len(reasons) == 1:
         (reason,) = reasons
-    return FreeProfiles(sorted(allowed, key=order)[:FREE_ROWS], len(offered), reason)
+    shown = [
+        replace(entry, waits=waits_of(entry.profile)) for entry in sorted(allowed, key=order)[:FREE_ROWS]
+    ]
+    return FreeProfiles(shown, len(offered), reason)
 
 
 MAX_CLAIMS = 16  # that can need the reader

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -19,7 +18,6 @@ from django.views.decorators.http import require_safe
 
 from claims.approvals.pending import Backlog
 from claims.catalogue.listing import counted_at
-from claims.catalogue.waits import NO_WAITS, waits
 from claims.models import ClusterAvailability, Profile
 from claims.quotas.quota_usage import team_usage
 from core.prepared import Prepared, Statement
@@ -31,7 +29,6 @@ from portal.home.admin import Platform, cluster_rows, last_day, waiting_requests
 from portal.home.needs import LONG_WAIT, expires_soon, needs
 from portal.home.parts import (
     SHOWN_AFTER_END,
-    FreeProfiles,
     MyClaims,
     claims_with_menus,
     free_profiles,
@@ -74,16 +71,9 @@ def home(request: HttpRequest) -> HttpResponse:
             setup = setup_of(user)
             page["setup"] = None if setup.is_done else setup
     else:
-        free = with_waits(free_profiles(user, (row.claim for row in claims.rows)))
+        free = free_profiles(user, (row.claim for row in claims.rows))
         page |= {"free": free, "counted_at": counted_at(free.rows)}
     return render(request, "home.html", page)
-
-
-def with_waits(free: FreeProfiles) -> FreeProfiles:
-    """Return the profiles with their typical waits; one query."""
-    typical = waits()
-    rows = [replace(entry, waits=typical.get(entry.profile.pk, NO_WAITS)) for entry in free.rows]
-    return replace(free, rows=rows)
 
 
 @require_safe

@@ -14,7 +14,7 @@ from claims.approvals import pending
 from claims.catalogue import availability, waits
 from claims.models import ClaimCharge, DailyWaits, PendingDecision, ProfileAvailability
 from claims.observation import ownership
-from claims.quotas.counts import mark_live_charges
+from claims.quotas import class_use
 from core.models import RowDifferences
 from core.text import counted
 from inventory import counts
@@ -53,7 +53,7 @@ def _waits(*, check: bool) -> Comparison:
 
 
 def _charges(*, check: bool) -> Comparison:
-    return Comparison(counted(ClaimCharge.objects.count(), "charge"), mark_live_charges(check=check))
+    return Comparison(counted(ClaimCharge.objects.count(), "charge"), class_use.repair(check=check))
 
 
 def _decisions(*, check: bool) -> Comparison:
@@ -75,7 +75,7 @@ SUBJECTS: dict[str, tuple[Callable[..., Comparison], str]] = {
     "ownership": (_ownership, "whether a mirrored object is of a claim of the portal"),
     "availability": (_availability, "what each cluster has for each profile"),
     "waits": (_waits, "how long requests for each profile waited in the past 30 days"),
-    "charges": (_charges, "which charges are live"),
+    "charges": (_charges, "which charges are live, and their sums per class"),
     "decisions": (_decisions, "who decides on each undecided request"),
     "spend": (_spend, "use and cost of past days"),
 }

@@ -143,7 +143,7 @@ def test_older_computation_cannot_overwrite_newer_rows(fra, train, monkeypatch, 
         figures = {
             train.current_id: availability.Figures(matching=4, free=free, nodes=1, most=free, kinds=[])
         }
-        return availability._Computed(revision, timezone.now(), figures, {}, {}, {})
+        return availability._Computed(revision, timezone.now(), figures, {}, {}, {}, {})
 
     race = Race(monkeypatch)
     race.hold_before(availability, "_differences")

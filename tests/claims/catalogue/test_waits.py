@@ -9,8 +9,8 @@ import time_machine
 from django.utils import timezone
 
 from claims import tasks as periodic
-from claims.catalogue.waits import find_differences, refresh, waits
-from claims.models import Claim, DailyWaits
+from claims.catalogue.waits import find_differences, refresh, waits_of
+from claims.models import Claim, DailyWaits, Profile
 from claims.states import ClaimState
 from tests.factories import make_allocation, make_claim, make_cluster, make_profile
 from tests.recomputed import failed_check, recompute
@@ -18,6 +18,13 @@ from tests.recomputed import failed_check, recompute
 pytestmark = pytest.mark.django_db
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+
+
+def waits():
+    """Return the waits of each profile that has some."""
+    rows = Profile.objects.select_related("waits")
+    found = {profile.pk: waits_of(profile) for profile in rows}
+    return {profile: row for profile, row in found.items() if row.computed_at}
 
 
 def past(claim, *, decided_after, device_after=None, by=None, ago=timedelta(days=1)):

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 from django.utils import timezone
 
+from claims.catalogue.availability import refresh
 from claims.models import Claim, Quota
 from claims.quotas import quota_usage, services
 from claims.states import ClaimState
@@ -96,6 +97,7 @@ def test_what_a_team_uses_of_its_guarantee_is_not_kept_twice(ask, quota, publish
     guarantee(nlp, 4)
     if use == "unmanaged":
         make_unmanaged(fra, "by-hand", 3, namespace="nlp")
+        refresh(fra)
     else:
         state = ClaimState.ALLOCATED if use == "held" else ClaimState.REQUESTED
         make_claim(nlp, cluster=fra, devices=3, state=state)

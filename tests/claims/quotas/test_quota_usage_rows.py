@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 import pytest
 from django.db import connection
 
+from claims.catalogue.availability import refresh
 from claims.models import Alternative, Quota, TeamNamespace
 from claims.quotas.counts import used_by_all_teams
 from claims.quotas.quota_usage import (
@@ -256,6 +257,8 @@ def test_guarantees_of_a_class_count_what_all_teams_use(vision, fra, train, quot
     ended = make_claim(other, cluster=fra, profile=train, devices=4)
     ended.advance(ClaimState.WITHDRAWN, why="Not needed.")
     rows = Quota.objects.filter(guaranteed__gt=0).select_related("team")
+    assert used_by_all_teams([GPU_CLASS, MIG]) == {GPU_CLASS: 2 + 1}  # the cluster has yet to be computed
+    refresh(fra)
     used = used_by_all_teams([GPU_CLASS, MIG])
     assert used == {GPU_CLASS: 2 + 1 + 4 + 2}
     found = class_guarantees(list(rows), used)
