@@ -207,7 +207,8 @@ def navigation(shell: Shell) -> Nav:
         return Nav([], [], [])
     sections = []
     if shell.team:
-        sections.append(Section(shell.team.title, team_items(shell.team)))
+        waste = [] if shell.is_admin else [NavItem("Waste", "zzz", reverse("usage:waste"))]
+        sections.append(Section(shell.team.title, [*team_items(shell.team), *waste]))
     if shell.is_admin:
         sections.append(Section("Platform", platform_items(has_team=shell.team is not None)))
     else:
@@ -262,6 +263,7 @@ def platform_items(*, has_team: bool) -> list[NavItem]:
         NavItem("Profiles", "template", reverse("claims:profiles")),
         NavItem("Report", "report-money", reverse("usage:report")),
         NavItem("Budgets", "target", reverse("claims:budgets")),
+        NavItem("Waste", "zzz", reverse("usage:waste")),
         NavItem("Rates", "receipt-euro", reverse("usage:rates")),
         NavItem("Teams", "users-group", reverse("setup:teams")),
         NavItem("People", "user-cog", reverse("setup:people")),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from django.contrib.auth.models import AnonymousUser
 from django.db import models
 from django.db.models import F, Q
 
@@ -271,3 +274,85 @@ class Collection(models.Model):
 
     def __str__(self) -> str:
         return f"telemetry of {self.cluster}"
+
+
+class IdlePeriodQuerySet(models.QuerySet["IdlePeriod"]):
+    def visible_to(self, user: User | AnonymousUser) -> IdlePeriodQuerySet:
+        """Return the periods of claims of the user's teams; platform admins see all."""
+        if user.is_superuser:
+            return self
+        return self.filter(team__in=Team.objects.visible_to(user))
+
+    def lasting(self) -> IdlePeriodQuerySet:
+        return self.filter(ended_at=None)
+
+
+class IdlePeriod(models.Model):
+    """
+    A time in which all devices of a claim were idle; `ended_at` is None while it lasts.
+
+    `devices` cost `per_hour` together; None is no rate, or rates in several currencies. `was_freed` is True
+    if it ended because the claim ended. `noticed_at` is when its last device was found idle, which may be
+    long after `since`. `usage.idle.periods` writes the times, `usage.idle.escalation` what was done.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    claim = models.ForeignKey(Claim, models.CASCADE, related_name="idle_periods")
+    team = models.ForeignKey(Team, models.CASCADE, related_name="+", db_index=False)
+    since = models.DateTimeField()
+    noticed_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    was_freed = models.BooleanField(default=False)
+    devices = models.PositiveIntegerField()
+    per_hour = models.DecimalField(max_digits=14, decimal_places=4, null=True)
+    currency = models.CharField(max_length=3, blank=True, default="")
+    owner_notified_at = models.DateTimeField(null=True)
+    snoozed_until = models.DateTimeField(null=True)
+    snoozes = models.PositiveSmallIntegerField(default=0)
+    lead_notified_at = models.DateTimeField(null=True)
+
+    objects = IdlePeriodQuerySet.as_manager()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["claim"], condition=Q(ended_at=None), name="idleperiod_one_open"),
+        )
+        indexes = (
+            models.Index(fields=["team", "since"], condition=Q(ended_at=None), name="idleperiod_open"),
+            models.Index(fields=["ended_at"], name="idleperiod_ended"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.claim_id} since {self.since:%Y-%m-%d %H:%M}"
+
+
+class IdlePolicy(models.Model):
+    """
+    What is done about idle claims, and after which idle time: in one row, none while it is the default.
+
+    None turns a step off. A claim is released only after its leads were notified, and not while it is
+    snoozed.
+    """
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
+    notify_owner_after = models.DurationField(null=True, default=timedelta(hours=2))
+    snoozes = models.PositiveSmallIntegerField(default=2)
+    snooze_for = models.DurationField(default=timedelta(hours=24))
+    notify_leads_after = models.DurationField(null=True, default=timedelta(hours=24))
+    release_after = models.DurationField(null=True, default=None)
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(condition=Q(pk=1), name="idlepolicy_one"),
+            models.CheckConstraint(
+                condition=Q(release_after=None) | Q(release_after__gt=F("notify_leads_after")),
+                name="idlepolicy_releases_last",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return "What is done about idle claims"
+
+    @classmethod
+    def load(cls) -> IdlePolicy:
+        return cls.objects.first() or cls()

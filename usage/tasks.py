@@ -10,7 +10,8 @@ from celery import shared_task
 from django.utils import timezone
 
 from usage import collect as collection
-from usage import daily, idle_notices
+from usage import daily
+from usage.idle import escalation
 from usage.samples import prune
 
 
@@ -32,9 +33,9 @@ def store_days() -> None:
 
 
 @shared_task
-def remind_of_idle_claims() -> None:
-    """Notify owners of claims whose devices have all been idle for long."""
-    idle_notices.remind_of_idle_claims(timezone.now())
+def follow_idle_claims() -> None:
+    """Store which claims are idle, and notify owners and leads or release, as the policy says."""
+    escalation.follow(timezone.now())
 
 
 @shared_task

@@ -3,12 +3,17 @@
 from django.urls import URLPattern, URLResolver, path
 
 from usage import fleet_views, views
+from usage.idle import views as idle
 
 app_name = "usage"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/<uuid:claim_id>/usage/", views.fragment, name="claim_fragment"),
+    path("claims/<uuid:claim_id>/right-size/", views.right_size_panel, name="right_size"),
     path("teams/<slug:slug>/cost/", views.team, name="team"),
     path("teams/<slug:slug>/cost.csv", views.team_csv, name="team_csv"),
+    path("waste/", idle.waste, name="waste"),
+    path("waste/policy/", idle.policy, name="idle_policy"),
+    path("claims/<uuid:claim_id>/snooze/", idle.snooze, name="snooze"),
     path("report/", fleet_views.report, name="report"),
     path("report/close/", fleet_views.close, name="close"),
     path("rates/", views.rates, name="rates"),

@@ -37,6 +37,7 @@ from usage.forms import RateForm, RetireForm
 from usage.models import Collection, Rate
 from usage.rates import RateCard
 from usage.reports import CostReport, Month, claim_allocations, claim_cost, report
+from usage.right_size import right_size
 from usage.services import remove_rate, retire_rate, save_rate
 from usage.telemetry import Bounds, Range, UsageSeries, chart_data, claim_series, current_utilization
 
@@ -111,6 +112,17 @@ def usage_context(claim: Claim, time_range: Range, form: OwnRange | None = None)
         "collection": Collection.objects.filter(cluster=claim.cluster_id).first(),
         "has_source": bool(claim.cluster.metrics_url or claim.cluster.prometheus_url),
     }
+
+
+@require_safe
+def right_size_panel(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    """Return whether a smaller device would have been enough, as a panel; 204 if nothing can be said."""
+    claims = Claim.objects.visible_to(request.user).select_related("team", "profile_version")
+    claim = get_object_or_404(claims, pk=claim_id)
+    found = right_size(claim, claim_allocations(claim), user_of(request), now=timezone.now())
+    if found is None:
+        return HttpResponse(status=204)
+    return render(request, "usage/_right_size.html", {"claim": claim, "found": found})
 
 
 def table_rows(series: UsageSeries) -> list[dict[str, Any]]:

@@ -203,6 +203,7 @@ def _quota_and_cost() -> Iterator[Address]:
     yield Address("report of the fleet", url_of("usage:report", range="30d"), (ADMIN,), budget=COMPUTED)
     by_person = url_of("usage:report", range="30d", by="person")
     yield Address("report of the fleet, by person", by_person, (ADMIN,), budget=COMPUTED)
+    yield Address("waste", url_of("usage:waste"))
     yield Address("rates", url_of("usage:rates"), (ADMIN,))
     yield Address("budgets", url_of("claims:budgets"), (ADMIN,))
 

@@ -56,7 +56,7 @@ ACTIONS = {
     "profile": Action("Profiles", kinds=("profile",)),
     "rate": Action("Rates and closed months", kinds=("rate", "closedmonth")),
     "cluster": Action("Clusters", kinds=("cluster",)),
-    "settings": Action("Settings", kinds=("installation",)),
+    "settings": Action("Settings", kinds=("installation", "idlepolicy")),
 }
 OF_PLATFORM = frozenset({"token", "profile", "rate", "cluster", "settings"})  # they belong to no team
 

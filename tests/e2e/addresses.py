@@ -134,6 +134,8 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("claims:budget_change", Way("/budgets/", "vision", "change/")),
         ("claims:budget_extra", Way("/budgets/", "vision", "extra/")),
         ("claims:budget_end", Way("/budgets/", "vision", "end/")),
+        ("usage:waste", "/waste/"),
+        ("usage:idle_policy", "/waste/policy/"),
         ("usage:rates", "/rates/"),
         ("usage:rate_examples", "/rates/examples/"),
         ("usage:rate_new", "/rates/new/"),
@@ -181,6 +183,7 @@ POST_ONLY = {
     "teams:token-revoke",
     "usage:rate_remove",
     "usage:rate_retire",
+    "usage:snooze",
 }
 PART_OF_ANOTHER_PAGE = {
     "home_live": "home fetches it again",

@@ -54,7 +54,7 @@ from tests.factories import (
     make_team,
     make_user,
 )
-from usage.models import Rate, StoredDays
+from usage.models import IdlePeriod, Rate, StoredDays
 
 # Role → user name. `asker` is the member whose claims these are; `member` another one of the team; `outsider`
 # a member of another team.
@@ -182,7 +182,8 @@ def fill_claims(names: dict[str, Any], team: Any, cluster: Any, train: Any, peop
     Comment.objects.create(claim=questioned, by=people["lead"], key="q", text="What for?", question=True)
     claim("approved", ClaimState.APPROVED, expires_at=now + 2 * DAY)
     claim("written")
-    claim("held", ClaimState.ALLOCATED)
+    held = claim("held", ClaimState.ALLOCATED)
+    IdlePeriod.objects.create(claim=held, team=held.team, since=now - 3 * HOUR, noticed_at=now, devices=1)
     graceful = make_profile("graceful", grace=DAY, extension=DAY, max_duration=30 * DAY)
     claim("in_grace", ClaimState.ALLOCATED, profile=graceful, expires_at=now - HOUR)
     wishing = claim("wishing", ClaimState.ALLOCATED)

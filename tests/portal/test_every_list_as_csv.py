@@ -51,6 +51,7 @@ LISTS = (
     "/nodes/",
     "/clusters/",
     "/report/?range=7d",
+    "/waste/",
     "/rates/",
     "/teams/",
     "/teams/vision/",

@@ -1,4 +1,6 @@
 
+import datetime
+
 import core.models
 import django.db.models.deletion
 from django.conf import settings
@@ -198,4 +200,47 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.RunSQL(CLOSED, "DROP FUNCTION usage_refuse_closed_day CASCADE; DROP FUNCTION usage_refuse_change CASCADE"),
+        migrations.CreateModel(
+            name='IdlePolicy',
+            fields=[
+                ('id', models.PositiveSmallIntegerField(default=1, editable=False, primary_key=True, serialize=False)),
+                ('notify_owner_after', models.DurationField(default=datetime.timedelta(seconds=7200), null=True)),
+                ('snoozes', models.PositiveSmallIntegerField(default=2)),
+                ('snooze_for', models.DurationField(default=datetime.timedelta(days=1))),
+                ('notify_leads_after', models.DurationField(default=datetime.timedelta(days=1), null=True)),
+                ('release_after', models.DurationField(default=None, null=True)),
+            ],
+            options={
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(('pk', 1)), name='idlepolicy_one'),
+                    models.CheckConstraint(condition=models.Q(('release_after', None), ('release_after__gt', models.F('notify_leads_after')), _connector='OR'), name='idlepolicy_releases_last'),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name='IdlePeriod',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('since', models.DateTimeField()),
+                ('noticed_at', models.DateTimeField()),
+                ('ended_at', models.DateTimeField(null=True)),
+                ('was_freed', models.BooleanField(default=False)),
+                ('devices', models.PositiveIntegerField()),
+                ('per_hour', models.DecimalField(decimal_places=4, max_digits=14, null=True)),
+                ('currency', models.CharField(blank=True, default='', max_length=3)),
+                ('owner_notified_at', models.DateTimeField(null=True)),
+                ('snoozed_until', models.DateTimeField(null=True)),
+                ('snoozes', models.PositiveSmallIntegerField(default=0)),
+                ('lead_notified_at', models.DateTimeField(null=True)),
+                ('claim', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='idle_periods', to='claims.claim')),
+                ('team', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='teams.team')),
+            ],
+            options={
+                'indexes': [
+                    models.Index(condition=models.Q(('ended_at', None)), fields=['team', 'since'], name='idleperiod_open'),
+                    models.Index(fields=['ended_at'], name='idleperiod_ended'),
+                ],
+                'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('claim',), name='idleperiod_one_open')],
+            },
+        ),
     ]

@@ -10,7 +10,11 @@ from django.utils import timezone
 from claims.approvals import pending
 from core.origin import Source, came_from
 from demo import actions, backdate, budgets, story
+from inventory.counts import store_uses
+from inventory.models import Cluster
 from usage.daily import store_days
+from usage.idle import escalation
+from usage.telemetry import device_uses
 
 
 class Command(BaseCommand):
@@ -28,3 +32,6 @@ class Command(BaseCommand):
         pending.refresh()  # requests were moved into the past
         store_days(now=timezone.now())
         budgets.set_budgets()
+        for cluster in Cluster.objects.all():
+            store_uses(cluster.pk, device_uses(cluster.pk, now=timezone.now()))
+        escalation.follow(timezone.now())

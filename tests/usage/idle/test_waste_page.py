@@ -1,0 +1,109 @@
+"""The page of waste: idle claims that the reader may see, most idle money first, and what may be done."""
+
+from decimal import Decimal
+
+import pytest
+import time_machine
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from claims.states import ClaimState
+from tests.factories import make_claim, make_team
+from tests.usage.conftest import NOON
+from tests.usage.idle.test_escalation import HOUR
+from usage.idle.escalation import follow
+from usage.models import IdlePeriod, IdlePolicy, Rate
+
+WASTE = "/waste/"
+
+
+@pytest.fixture(autouse=True)
+def _now():
+    with time_machine.travel(NOON + 5 * HOUR, tick=False):
+        yield
+
+
+@pytest.fixture
+def idle(idles, claim):
+    Rate.objects.create(title="All", per_hour=Decimal(3), valid_from=NOON - 9 * HOUR)
+    idles(claim, "gpu-0")
+    follow(NOON + 5 * HOUR)
+    return claim
+
+
+def page_of(client, person, address=WASTE):
+    client.force_login(person)
+    return " ".join(client.get(address).text.split())
+
+
+def test_an_idle_claim_shows_since_when_what_it_cost_and_what_was_done(client, idle, alice):
+    page = page_of(client, alice)
+    assert '€15.00</b><span class="sub">€3.00 / h</span>' in page
+    assert "Owner notified" in page
+    assert f'action="{reverse("usage:snooze", args=[idle.pk])}"' in page
+    assert "1 claim, 1 device" in page
+    assert "2 × 1 d" in page  # the policy
+
+
+def test_other_teams_see_nothing_of_it(client, idle, eve):
+    make_team("nlp", leads=(eve,))
+    page = page_of(client, eve)
+    assert idle.name not in page
+    assert "0 claims, 0 devices" in page
+    assert client.post(reverse("usage:snooze", args=[idle.pk])).status_code == 404
+    assert client.get(reverse("usage:right_size", args=[idle.pk])).status_code == 404
+
+
+def test_a_viewer_sees_the_claim_and_may_not_act(client, idle, bob):
+    page = page_of(client, bob)
+    assert idle.name in page
+    assert "Release…" not in page
+    assert client.post(reverse("usage:snooze", args=[idle.pk])).status_code == 403
+
+
+def test_most_idle_money_comes_first_and_claims_without_a_rate_last(client, idle, idles, vision, alice, fra):
+    longer = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False, name="longer")
+    idles(longer, "gpu-1", since=NOON - 9 * HOUR)
+    follow(NOON + 5 * HOUR)
+    IdlePeriod.objects.filter(claim=idle).update(per_hour=None, currency="")
+    client.force_login(alice)
+    rows = client.get(WASTE).context["listing"].page.object_list
+    assert [row.claim.name for row in rows] == ["longer", idle.name]
+    assert client.get(f"{WASTE}?format=csv").getvalue().decode().count("\r\n") == 3
+
+
+def test_a_snooze_is_shown_with_its_end(client, idle, alice):
+    client.force_login(alice)
+    answer = client.post(reverse("usage:snooze", args=[idle.pk]), follow=True)
+    assert "is snoozed until Wed 18 Nov 2026, 17:00" in answer.text
+    page = " ".join(answer.text.split())
+    assert "1 of 2 used" in page
+    assert f'action="{reverse("usage:snooze", args=[idle.pk])}"' not in page
+
+
+def test_the_policy_is_changed_by_platform_admins(client, root, lena):
+    client.force_login(lena)
+    assert client.get("/waste/policy/").status_code == 403
+    client.force_login(root)
+    refused = client.post("/waste/policy/", {"snoozes": 2, "snooze_for": "24h", "release_after": "72h"})
+    assert refused.status_code == 422
+    assert "released only some time after its leads were notified" in refused.text
+    sent = {"notify_leads_after": "24h", "snoozes": 1, "snooze_for": "12h", "release_after": "72h"}
+    assert client.post("/waste/policy/", sent).status_code == 302
+    policy = IdlePolicy.load()
+    assert (policy.notify_owner_after, policy.snoozes, policy.release_after) == (None, 1, 72 * HOUR)
+
+
+def test_the_page_has_the_same_queries_for_many_claims(client, idle, idles, vision, root, alice, fra):
+    client.force_login(root)
+    client.get(WASTE)
+    with CaptureQueriesContext(connection) as for_one:
+        client.get(WASTE)
+    for number in range(1, 6):
+        more = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False)
+        idles(more, f"gpu-{number}")
+    follow(NOON + 5 * HOUR)
+    with CaptureQueriesContext(connection) as for_many:
+        client.get(WASTE)
+    assert len(for_many) == len(for_one) <= 15

@@ -1,0 +1,312 @@
+"""The page of waste: idle claims with what they cost, snoozing one, and the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.db import connection
+from django.db.models import Count, DecimalField, DurationField, ExpressionWrapper, F, Q, Sum, Value
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Extract
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django_filters import FilterSet
+
+from claims.access import reason_not_to_release
+from claims.claim_list.views import profiles_of_reader, teams_of_reader
+from claims.models import Claim, Profile
+from core.errors import Conflict, PortalError
+from core.filters import RowFilter
+from core.inputs import DurationText
+from core.listing import Column, Listing
+from core.text import DASH, money
+from core.times import moment, utc_moment
+from inventory.models import FleetCount
+from inventory.states import DeviceUse
+from teams.access import is_platform_admin, reader_roles, require_admin, user_of
+from teams.models import Role, Team
+from usage.cost import CURRENCY_UNIT, rounded
+from usage.daily import utc_day
+from usage.idle import services
+from usage.models import DailySum, IdlePeriod, IdlePeriodQuerySet, IdlePolicy
+
+SPARK_SPAN = timedelta(hours=24)
+UNREAD = ("spec", "original_request", "reason", "decision_note", "profile_version__spec")
+
+MONEY = DecimalField(max_digits=20, decimal_places=4)
+
+
+def idle_cost_at(now: datetime) -> Combinable:
+    """Return the expression of what a period has cost until `now`; NULL without a price."""
+    span = ExpressionWrapper(Value(now) - F("since"), DurationField())
+    seconds = ExpressionWrapper(Extract(span, "epoch"), MONEY)
+    return ExpressionWrapper(F("per_hour") * seconds / Value(3600), MONEY)
+
+
+class IdleFilter(FilterSet):
+    team = RowFilter(
+        Team, teams_of_reader, label="Team", to_field_name="slug", empty_label="Any team", field_name="team"
+    )
+    profile = RowFilter(
+        Profile,
+        profiles_of_reader,
+        label="Profile",
+        method="by_profile",
+        to_field_name="slug",
+        empty_label="Any profile",
+    )
+
+    class Meta:
+        model = IdlePeriod
+        fields: tuple[str, ...] = ()
+        form = forms.Form
+
+    def by_profile(self, rows: IdlePeriodQuerySet, name: str, value: Profile) -> IdlePeriodQuerySet:
+        return rows.filter(claim__profile_version__profile=value)
+
+
+def idle_cost(row: Any) -> Decimal | None:
+    return None if row.idle_cost is None else Decimal(row.idle_cost).quantize(Decimal("0.01"))
+
+
+COLUMNS: list[Column[Any]] = [
+    Column("claim", "Claim", lambda row: row.claim.name, sort="claim__name", fixed=True),
+    Column(
+        "owner", "Owner", lambda row: row.claim.requested_by.username, sort="claim__requested_by__username"
+    ),
+    Column("team", "Team", lambda row: row.claim.team.slug, sort="claim__team__slug", shown=False),
+    Column("profile", "Profile", lambda row: row.claim.slugs, shown=False),
+    Column("activity", "Utilization, 24 h", lambda row: "", shown=True),
+    Column("devices", "Devices", lambda row: row.devices, sort="devices", numeric=True, shown=False),
+    Column("since", "Idle for", lambda row: row.since, sort="since"),
+    Column("cost", "Idle cost", idle_cost, sort="idle_cost", numeric=True),
+    Column("price", "Per hour", lambda row: row.per_hour, sort="per_hour", numeric=True, shown=False),
+    Column("currency", "Currency", lambda row: row.currency, shown=False),
+    Column("step", "Escalation", lambda row: step_of(row, timezone.now()).label, fixed=True),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTaken:
+    """
+    The last step that was taken: its number of 0 to 3, in words, and `more` about it and the next one, with
+    times as `core.times.local_times` reads them.
+    """
+
+    number: int
+    label: str
+    more: str
+
+
+def step_of(period: IdlePeriod, now: datetime, policy: IdlePolicy | None = None) -> StepTaken:
+    policy = policy or IdlePolicy()
+    if period.snoozed_until is not None and period.snoozed_until > now:
+        more = f"until {utc_moment(period.snoozed_until)}, {period.snoozes} of {policy.snoozes} used"
+        return StepTaken(2, "Snoozed", more)
+    if period.lead_notified_at is not None:
+        return StepTaken(3, "Leads notified", utc_moment(period.lead_notified_at))
+    if period.owner_notified_at is not None:
+        more = utc_moment(period.owner_notified_at)
+        if policy.notify_leads_after is not None:
+            more = f"{more}; leads {utc_moment(period.since + policy.notify_leads_after)}"
+        return StepTaken(1, "Owner notified", more)
+    more = ""
+    if policy.notify_owner_after is not None:
+        more = f"owner {utc_moment(period.since + policy.notify_owner_after)}"
+    return StepTaken(0, "Nobody notified yet", more)
+
+
+# The mean of each hour of the claims of one page.
+HOURLY = """
+SELECT claim_id, floor(extract(epoch FROM bucket - %(since)s) / 3600)::int AS hour, avg(activity)
+FROM usage_rollup
+WHERE claim_id = ANY(%(claims)s) AND bucket >= %(since)s AND activity IS NOT NULL
+GROUP BY claim_id, hour
+"""
+
+
+def activity_by_hour(claims: Iterable[UUID], now: datetime) -> dict[UUID, list[float | None]]:
+    """Return the utilization of each of the last 24 hours, None without telemetry; one query."""
+    hours = SPARK_SPAN // timedelta(hours=1)
+    found: dict[UUID, list[float | None]] = {claim: [None] * hours for claim in claims}
+    with connection.cursor() as cursor:
+        cursor.execute(HOURLY, {"claims": list(found), "since": now - SPARK_SPAN})
+        for claim, hour, activity in cursor.fetchall():
+            found[claim][min(hour, hours - 1)] = activity
+    return found
+
+
+def amounts_text(amounts: Iterable[tuple[str, Decimal | None]]) -> str:
+    """Return "€5.80 + $3.00", a dash without any."""
+    texts = [money(amount, currency) for currency, amount in amounts if amount is not None]
+    return " + ".join(texts) or DASH
+
+
+@dataclass(frozen=True, slots=True)
+class IdleTotals:
+    """All idle claims that the reader may see; money as text."""
+
+    claims: int
+    devices: int
+    per_hour: str
+    so_far: str
+    unpriced: int  # claims
+
+
+def totals(rows: IdlePeriodQuerySet) -> IdleTotals:
+    """Add up the periods; one query."""
+    found = list(
+        rows.order_by("currency")
+        .values("currency")
+        .annotate(
+            claims=Count("pk"),
+            held=Sum("devices"),
+            hourly=Sum("per_hour"),
+            money=Sum("idle_cost"),
+            unpriced=Count("pk", filter=Q(per_hour=None)),
+        )
+    )
+    return IdleTotals(
+        sum(row["claims"] for row in found),
+        sum(row["held"] for row in found),
+        amounts_text((row["currency"], row["hourly"]) for row in found),
+        amounts_text((row["currency"], row["money"]) for row in found),
+        sum(row["unpriced"] for row in found),
+    )
+
+
+def idle_in_month(teams: Iterable[UUID] | None, now: datetime) -> tuple[str, str]:
+    """Return what idle hours of the month until yesterday (UTC) cost, and their share; None: all teams."""
+    first = utc_day(now).replace(day=1)
+    sums = DailySum.objects.filter(dimension=DailySum.Dimension.TEAM, day__gte=first)
+    if teams is not None:
+        sums = sums.filter(key__in=list(teams))
+    found = (
+        sums.order_by("currency")
+        .values_list("currency")
+        .annotate(idle=Sum("amount_measured") - Sum("amount_used"), allocated=Sum("amount"))
+    )
+    priced = [(currency, idle, allocated) for currency, idle, allocated in found if currency]
+    text = amounts_text((currency, rounded(int(idle), CURRENCY_UNIT)) for currency, idle, _all in priced)
+    share = ""
+    if len(priced) == 1 and priced[0][2]:
+        share = f"{100 * priced[0][1] / priced[0][2]:.0f} % of allocated"
+    return text, share
+
+
+def freed_after_notice(rows: IdlePeriodQuerySet, now: datetime) -> tuple[int, int]:
+    """Return how many periods of this month (UTC) with a notice ended by a release, and how many ended."""
+    begin = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    ended = rows.filter(ended_at__gte=begin).exclude(owner_notified_at=None)
+    found = ended.aggregate(all=Count("pk"), freed=Count("pk", filter=Q(was_freed=True)))
+    return found["freed"], found["all"]
+
+
+def unmeasured_devices() -> int:
+    """Return how many held devices of the fleet have no telemetry."""
+    uses = FleetCount.objects.order_by().values_list("uses", flat=True)
+    return sum(row.get(DeviceUse.NO_TELEMETRY, 0) for row in uses)
+
+
+@require_safe
+def waste(request: HttpRequest) -> HttpResponseBase:
+    user, now, policy = user_of(request), timezone.now(), IdlePolicy.load()
+    visible = IdlePeriod.objects.visible_to(user)
+    idle = visible.lasting().annotate(idle_cost=idle_cost_at(now))
+    roles = reader_roles(request)
+
+    def prepare(rows: list[Any]) -> None:
+        hours = activity_by_hour([row.claim_id for row in rows], now)
+        for row in rows:
+            role = Role.OWNER if user.is_superuser else roles.get(row.claim.team)
+            row.spark, row.step = hours[row.claim_id], step_of(row, now, policy)
+            row.may_act = not reason_not_to_release(user, row.claim, role)
+            row.may_snooze = row.may_act and not services.reason_not_to_snooze(row, policy, now)
+            row.cost = idle_cost(row)
+
+    listing = Listing(
+        request,
+        idle.select_related("claim__team", "claim__requested_by", "claim__profile_version__profile").defer(
+            *(f"claim__{name}" for name in UNREAD)
+        ),
+        columns=COLUMNS,
+        title="Idle claims",
+        filters=IdleFilter,
+        search=("claim__name", "claim__requested_by__username"),
+        sort="-cost",
+        prepare=prepare,
+    )
+    is_admin = is_platform_admin(user)
+    context = {
+        "totals": lambda: totals(idle),
+        "month": lambda: idle_in_month(None if is_admin else [team.pk for team in roles], now),
+        "freed": lambda: freed_after_notice(visible, now),
+        "unmeasured": unmeasured_devices if is_admin else None,
+        "policy": policy,
+        "now": now,
+        "may_change": is_admin,
+        "empty_icon": "zzz",
+        "empty_title": "No claim is idle",
+        "empty_text": "A claim is listed here when all its devices were below 10 % for 30 minutes.",
+    }
+    return listing.respond("usage/waste.html", context)
+
+
+@require_POST
+def snooze(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    claim = get_object_or_404(Claim.objects.visible_to(request.user), pk=claim_id)
+    try:
+        until = services.snooze(claim=claim, by=user_of(request), now=timezone.now())
+    except Conflict as refusal:
+        messages.error(request, refusal.message)
+    else:
+        messages.success(request, f"{claim} is snoozed until {moment(until)}.")
+    return redirect("usage:waste")
+
+
+class PolicyForm(forms.Form):
+    notify_owner_after = DurationText(
+        required=False, label="Notify the owner after", help_text="Idle time such as 2h. Empty: never."
+    )
+    snoozes = forms.IntegerField(min_value=0, max_value=services.MAX_SNOOZES, label="Snoozes per idle time")
+    snooze_for = DurationText(label="A snooze lasts", help_text="Such as 24h.")
+    notify_leads_after = DurationText(
+        required=False, label="Notify the leads after", help_text="Idle time such as 24h. Empty: never."
+    )
+    release_after = DurationText(
+        required=False,
+        label="Release after",
+        help_text="Idle time such as 72h, later than the notice to the leads. Empty: never.",
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def policy(request: HttpRequest) -> HttpResponse:
+    """Show and change what is done about idle claims."""
+    by = user_of(request)
+    require_admin(by)
+    current, status = IdlePolicy.load(), 200
+    form = PolicyForm(
+        request.POST or None, initial={name: getattr(current, name) for name in PolicyForm.base_fields}
+    )
+    if request.method == "POST":
+        status = 422
+        if form.is_valid():
+            try:
+                services.change_policy(by=by, **form.cleaned_data)
+            except PortalError as refusal:
+                form.add_error(None, refusal.message)
+            else:
+                messages.success(request, "What is done about idle claims was saved.")
+                return redirect("usage:waste")
+    return render(request, "usage/idle_policy.html", {"form": form}, status=status)

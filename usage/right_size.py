@@ -1,0 +1,166 @@
+"""
+Would a smaller device have been enough? What a claim has used, compared with the profiles that are offered.
+
+Compared are the 95th percentiles of memory and activity over the life of the claim, in rollups of five
+minutes. Memory says nothing of a program that reserves all that it sees, as TensorFlow, JAX and vLLM do.
+Activity can be compared only between a GPU and its own partitions: one with 1/7 of the compute slices is
+enough if the GPU was active for less than that share. Between models the reader has to measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from urllib.parse import urlencode
+
+from django.db import connection
+from django.urls import reverse
+
+from claims.catalogue.listing import CatalogueEntry, catalogue
+from claims.models import Allocation, Claim
+from claims.states import RUNNING
+from core.text import gib, percent
+from dra.devices import mig_compute
+from teams.models import User
+from usage.cost import UsageInterval, per_hour
+from usage.rates import RateCard
+from usage.samples import BUCKET
+
+ENOUGH = timedelta(hours=12)  # measured, before anything is said
+RESERVED = 0.9  # of the memory: a program that takes more has reserved all that it saw
+HEADROOM = 1.1  # of memory and activity: a device that is just enough is too small tomorrow
+
+EVIDENCE = """
+SELECT count(*),
+       percentile_cont(0.95) WITHIN GROUP (ORDER BY activity),
+       percentile_cont(0.95) WITHIN GROUP (ORDER BY memory_bytes)
+FROM usage_rollup WHERE claim_id = %s AND activity IS NOT NULL
+GROUP BY driver, pool, device
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The 95th percentiles of the busiest device of a claim, over the time in which it was `measured`."""
+
+    measured: timedelta
+    activity: float
+    memory_bytes: int | None
+
+
+def evidence(claim: Claim) -> Evidence | None:
+    """Return None without telemetry; one query."""
+    with connection.cursor() as cursor:
+        cursor.execute(EVIDENCE, [claim.pk])
+        rows = cursor.fetchall()
+    if not rows:
+        return None
+    memory = [used for *_others, used in rows if used is not None]
+    return Evidence(
+        max(buckets for buckets, *_used in rows) * BUCKET,
+        max(activity for _buckets, activity, _memory in rows),
+        round(max(memory)) if memory else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """
+    A profile that costs less per device; `lacks` says what it has too little of, "" if it would have been
+    enough. `caveat` says what could not be compared. `share` of the price is saved.
+    """
+
+    entry: CatalogueEntry
+    price: Decimal
+    share: float
+    lacks: str
+    caveat: str
+    url: str
+
+    @property
+    def saves(self) -> str:
+        return percent(self.share)
+
+
+@dataclass(frozen=True, slots=True)
+class RightSize:
+    """The evidence and the cheaper profiles, first those that are enough; `why_not` is why there are none."""
+
+    evidence: Evidence
+    price: Decimal  # of one device and hour
+    currency: str
+    options: Sequence[Option]
+    why_not: str
+
+    @property
+    def best(self) -> Option | None:
+        """Return the cheapest that is enough, rather one that could be compared in full."""
+        enough = [option for option in self.options if not option.lacks]
+        return min(enough, key=lambda option: (bool(option.caveat), option.price), default=None)
+
+
+def right_size(claim: Claim, held: Sequence[Allocation], user: User, *, now: datetime) -> RightSize | None:
+    """
+    Compare what the devices of a claim were used for with every profile that `user` may request.
+
+    Return None if nothing can be said: too little telemetry, devices of several kinds, or no rate.
+    """
+    devices = [allocation for allocation in held if allocation.ended_at is None]
+    kinds = {(allocation.driver, allocation.product, allocation.partition) for allocation in devices}
+    if len(kinds) != 1 or claim.state not in RUNNING:
+        return None
+    seen = evidence(claim)
+    if seen is None or seen.measured < ENOUGH:
+        return None
+    device = devices[0]
+    hourly = per_hour([UsageInterval.from_allocation(device, claim.cluster_id)], RateCard.load(), at=now)
+    if len(hourly.amounts) != 1 or hourly.unpriced_held:
+        return None
+    ((currency, price),) = hourly.amounts.items()
+    if device.memory_bytes and seen.memory_bytes and seen.memory_bytes > RESERVED * device.memory_bytes:
+        taken = percent(seen.memory_bytes / device.memory_bytes)
+        return RightSize(seen, price, currency, (), f"Its programs have taken {taken} of the memory.")
+    options = [
+        option_of(entry, claim, device, seen, price, len(devices))
+        for entry in catalogue(user)
+        if entry.may_request
+        and entry.version.scalable
+        and entry.price is not None
+        and entry.price < price
+        and entry.profile.pk != claim.profile_version.profile_id
+    ]
+    options.sort(key=lambda option: (bool(option.lacks), option.price))
+    return RightSize(seen, price, currency, options, "")
+
+
+def option_of(
+    entry: CatalogueEntry, claim: Claim, device: Allocation, seen: Evidence, price: Decimal, count: int
+) -> Option:
+    """Return what a profile would have saved, and whether it would have been enough."""
+    lacks, caveat = "", ""
+    if seen.memory_bytes is not None:
+        need = seen.memory_bytes * HEADROOM
+        if entry.memory is None:
+            caveat = "of unknown memory"
+        elif entry.memory < need:
+            lacks = f"{gib(entry.memory)}, {gib(round(need))} needed"
+    if {kind.product for kind in entry.kinds} == {device.product}:
+        part = min(kind.compute or kind.fraction for kind in entry.kinds)
+        own = mig_compute(device.partition, device.product) or Fraction(device.fraction)
+        if not lacks and seen.activity * HEADROOM * own > part:
+            lacks = f"{percent(float(part))} of the GPU, {percent(float(own) * seen.activity)} used"
+    else:
+        caveat = "another model: measure its speed first"
+    query = {"replaces": claim.pk, "profile": entry.profile.slug, "devices": count}
+    assert entry.price is not None  # `right_size` passes no others  # noqa: S101
+    return Option(
+        entry,
+        entry.price,
+        float(1 - entry.price / price),
+        lacks,
+        caveat,
+        f"{reverse('claims:request')}?{urlencode(query)}",
+    )
