@@ -18,7 +18,7 @@ class NoticeKind(models.TextChoices):
     UNUSED = "unused", "Unused and idle claims"
     PODS = "pods", "Pods that lose their devices"
     CHANGE = "change", "Changes by others"
-    QUOTA = "quota", "Quota of my teams"
+    QUOTA = "quota", "Quota and budget of my teams"
     PLATFORM = "platform", "Clusters"
 
 

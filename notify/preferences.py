@@ -38,7 +38,7 @@ ABOUT: Mapping[NoticeKind, str] = {
     NoticeKind.UNUSED: "No pod uses a claim, or its devices are idle.",
     NoticeKind.PODS: "Evictions, pods that Kubernetes stopped, and pods that hold devices of an ended claim.",
     NoticeKind.CHANGE: "Somebody transferred or shortened a claim, or changed its object or pod.",
-    NoticeKind.QUOTA: "Temporary increases that end.",
+    NoticeKind.QUOTA: "Temporary increases that end; a budget that is used by 50, 80 or 100 %.",
     NoticeKind.PLATFORM: "Credentials that expire, and quotas that somebody changed in a cluster.",
 }
 FOR_ADMINS = frozenset((NoticeKind.PLATFORM,))

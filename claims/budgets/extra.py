@@ -21,6 +21,7 @@ from claims.budgets.use import NO_EXTRA, compute_with, day_words, utc_day
 from claims.models import Budget, QuotaRequest, RequestStatus
 from claims.quotas.services import decided_already, earlier_request, lock_team, to_decide
 from core.errors import Conflict, Invalid
+from notify.models import NoticeKind
 from notify.services import notify
 from teams.access import require_role
 from teams.models import Role, User, record_change
@@ -127,6 +128,7 @@ def approve_extra(
     words = extra_words(budget, pending.amount, pending.hours)
     notify(
         [pending.requested_by],
+        kind=NoticeKind.DECISION,
         key=f"quota-request-decided-{pending.pk}",
         team_id=pending.team_id,
         title=f"{pending.team} has {words} more budget",
@@ -188,6 +190,7 @@ def _notify_admins(quota_request: QuotaRequest, words: str) -> None:
     admins = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=quota_request.requested_by_id)
     notify(
         admins,
+        kind=NoticeKind.DECIDE,
         key=f"quota-request-{quota_request.pk}",
         team_id=quota_request.team_id,
         title=f"{quota_request.requested_by.label} requests {words} more budget for {quota_request.team}",

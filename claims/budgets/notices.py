@@ -11,6 +11,7 @@ from claims.budgets.effect import AT_LIMIT
 from claims.budgets.use import run_out_sentence, use_sentence, utc_day
 from claims.models import AtLimit, Budget, BudgetUse
 from core.text import percent
+from notify.models import NoticeKind
 from notify.services import already_notified, notify
 from teams.access import people_in
 from teams.models import Role, User
@@ -43,6 +44,7 @@ def _notify(key: str, threshold: float, budget: Budget, use: BudgetUse, now: dat
     effect = f" {AT_LIMIT[AtLimit(budget.at_limit)]}" if threshold >= 1 else ""
     notify(
         people.values(),
+        kind=NoticeKind.QUOTA,
         key=key,
         team_id=budget.team_id,
         title=f"{budget.team} has used {percent(use.share)} of {which}",

@@ -24,7 +24,6 @@ from teams.models import recorded_changes
 from tests.claims.budgets.conftest import NOW, hold, price
 from tests.factories import make_claim, make_team
 from usage.daily import store_days
-from usage.fleet_report import ZONE
 from usage.reports import Month, report
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -46,9 +45,7 @@ def test_use_is_stored_days_and_today_to_the_cent_of_the_month_page(claim, visio
     budget = set_budget(by=root, team=vision, amount=Decimal(2000))
     assert use_of(budget).used_amount == Decimal("480.00")  # 240 h × €2
     assert use_of(budget).used_hours == Decimal("240.00")
-    assert report(vision, Month.of(date(2026, 11, 1), ZONE), now=NOW).total.amounts == {
-        "EUR": Decimal("480.00")
-    }
+    assert report(vision, Month.of(date(2026, 11, 1)), now=NOW).total.amounts == {"EUR": Decimal("480.00")}
 
 
 def test_use_without_stored_days_is_the_same(claim, vision, root, now):
