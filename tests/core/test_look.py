@@ -247,7 +247,7 @@ def test_a_message_is_announced_and_goes_away(window):
     page = window()
     page.clock.install()
     page.goto("/me/")
-    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Save", exact=True).click()
     toast = page.get_by_role("status").get_by_text("Profile saved.")
     expect(toast).to_be_visible()
     page.clock.fast_forward(7_000)
