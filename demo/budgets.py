@@ -10,6 +10,7 @@ from claims.budgets.extra import request_extra
 from claims.budgets.services import set_budget
 from claims.budgets.use import SpendingPeriod, utc_day
 from claims.models import AtLimit, Budget
+from claims.quotas.services import deny_quota_request
 from core.models import Installation
 from teams.models import Team, User
 from usage.spending import spending
@@ -36,6 +37,8 @@ def set_budgets() -> None:
         used = spent.amounts.get(currency, Decimal(0))
         amount = (used * 100 / percent).quantize(Decimal("0.10"), ROUND_DOWN) or FIRST
         budget = set_budget(by=admin, team=team, amount=amount, at_limit=at_limit, reason="A sample budget.")
+        if slug == "vision":
+            _ask_in_vain(budget, admin)
         if slug == "nlp":
             request_extra(
                 by=User.objects.get(username="ines"),
@@ -44,3 +47,15 @@ def set_budgets() -> None:
                 reason="The evaluation for the release runs until the end of the month.",
                 key="demo-extra-budget",
             )
+
+
+def _ask_in_vain(budget: Budget, admin: User) -> None:
+    """A request that an admin has denied."""
+    denied = request_extra(
+        by=User.objects.get(username="lead"),
+        budget=budget,
+        amount=Decimal(300),
+        reason="A second run of the ablation.",
+        key="demo-denied-budget",
+    )
+    deny_quota_request(quota_request=denied, by=admin, reason="The budget lasts beyond this month.")

@@ -97,10 +97,10 @@ class ExtraGrantForm(forms.Form):
     """How much more is approved; it has a field for what the budget limits."""
 
     amount = forms.DecimalField(
-        label="Money more", min_value=0, max_digits=13, decimal_places=2, required=False
+        label="Extra money", min_value=0, max_digits=13, decimal_places=2, required=False
     )
     hours = forms.DecimalField(
-        label="GPU-hours more", min_value=0, max_digits=13, decimal_places=2, required=False
+        label="Extra GPU-hours", min_value=0, max_digits=13, decimal_places=2, required=False
     )
 
     def __init__(
@@ -119,19 +119,22 @@ def keep_limited(form: forms.Form, budget: Budget | None) -> None:
     if budget is None or budget.amount is None:
         del form.fields["amount"]
     else:
-        form.fields["amount"].label = f"Money more ({budget.currency})"
+        form.fields["amount"].label = f"Extra money ({budget.currency})"
     if budget is None or budget.hours is None:
         del form.fields["hours"]
+    limited = [name for name in ("amount", "hours") if name in form.fields]
+    for name in limited if len(limited) == 1 else ():
+        form.fields[name].required = True
 
 
 class ExtraForm(forms.Form):
     """How much more of a budget in this period, and why."""
 
     amount = forms.DecimalField(
-        label="Money more", min_value=0, max_digits=13, decimal_places=2, required=False
+        label="Extra money", min_value=0, max_digits=13, decimal_places=2, required=False
     )
     hours = forms.DecimalField(
-        label="GPU-hours more", min_value=0, max_digits=13, decimal_places=2, required=False
+        label="Extra GPU-hours", min_value=0, max_digits=13, decimal_places=2, required=False
     )
     reason = forms.CharField(max_length=2000, widget=forms.Textarea({"rows": 3}), label="What is it for?")
     key = forms.CharField(max_length=80, widget=forms.HiddenInput)

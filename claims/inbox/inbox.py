@@ -421,7 +421,7 @@ def _quota_request_item(
 ) -> Item:  # fmt: skip
     summary = f"limit of {devices} × {device_class or profile or 'claims'}"
     if currency:
-        summary = f"{more_budget(currency, amount, hours)} more budget"
+        summary = f"{more_budget(currency, amount, hours)} more"
     return Item(
         "quota",
         pk,

@@ -168,6 +168,8 @@ class Findings:
 MEANINGLESS = {
     "POST /api/v1/approval-rules/": "a rule is for a team or for a profile, and both may be empty",
     "POST /api/v1/approvals/decide/": "a denial needs a note, an approval none",
+    "POST /api/v1/budgets/": "money or GPU-hours are above 0; a name and a last day belong together",
+    "PUT /api/v1/budgets/{id}/": "money or GPU-hours are above 0; a last day needs a name",
     "POST /api/v1/claims/": "not every profile can be asked for in every cluster, nor beside every other",
     "POST /api/v1/claims/bulk/": "what an extension and what handing over needs is optional for the others",
     "POST /api/v1/claims/unmanaged/{uid}/adopt/": "the profile has to fit the object, the owner its team",
@@ -187,6 +189,8 @@ MEANINGLESS = {
     "PUT /api/v1/profiles/{slug}/": "the spec has to be one of resource.k8s.io/v1",
     "POST /api/v1/quotas/": "a quota is of a device class or of a profile, or counts claims",
     "POST /api/v1/quotas/requests/": "as POST /api/v1/quotas/; and it has to be more than there is",
+    "POST /api/v1/budgets/requests/": "it is above 0, of what the budget limits",
+    "POST /api/v1/budgets/requests/{id}/approve/": "it is above 0, of what the budget limits",
     "POST /api/v1/quotas/requests/{id}/approve/": "the grant may not be more than was asked for",
 }
 

@@ -148,16 +148,16 @@ def test_an_ended_budget_takes_no_request_and_no_extra(asked, budget, root, lena
 
 def test_the_inbox_has_the_request_and_the_card_its_effect(client, asked, budget, root):
     (item,) = Inbox(root).tab("mine")[:]
-    assert (item.label, item.summary) == ("Budget", "€500.00 more budget")
+    assert (item.label, item.summary) == ("Budget", "€500.00 more")
     client.force_login(root)
     page = client.get(item.url).text
-    for said in ("Budget request of vision", "€1,000.00 → <b>€1,500.00</b>", REASON, "Money more (EUR)"):
+    for said in ("Budget request of vision", "€1,000.00 → <b>€1,500.00</b>", REASON, "Extra money (EUR)"):
         assert said in page
     answer = client.post(reverse("claims:quota_request_approve", args=[asked.pk]), {"amount": "300"})
     assert answer.status_code == 302
     assert limit(budget) == 1300
     assert "€300.00" in client.get(reverse("claims:budget", args=[budget.pk])).text
-    assert "€300.00 more budget" in client.get("/approvals/?tab=decided").text
+    assert "€300.00 more" in client.get("/approvals/?tab=decided").text
 
 
 def test_bulk_decisions_say_the_effect_and_approve(client, asked, budget, root):
@@ -177,10 +177,10 @@ def test_a_lead_asks_on_the_page_and_a_viewer_may_not(client, budget, lena, bob,
     address = reverse("claims:budget_extra", args=[budget.pk])
     client.force_login(lena)
     page = client.get(address)
-    assert "Money more (EUR)" in page.text
-    assert "GPU-hours more" not in page.text
+    assert "Extra money (EUR)" in page.text
+    assert "Extra GPU-hours" not in page.text
     sent = {"amount": "50", "reason": REASON, "key": "page"}
-    assert "Say how much more" in client.post(address, sent | {"amount": ""}).text
+    assert "Say how much more" in client.post(address, sent | {"amount": "0"}).text
     answer = client.post(address, sent)
     assert answer.status_code == 302
     assert "Only platform admins decide on budget." in client.get(answer.url).text
