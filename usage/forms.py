@@ -81,7 +81,8 @@ class RateForm(forms.Form):
             {name: getattr(rate, name) for name in self.base_fields} if rate else {"currency": currency}
         )
         if rate is None or follows:
-            initial |= {"valid_from": timezone.now(), "valid_until": None}
+            initial["valid_from"] = timezone.now()
+            initial.pop("valid_until", None)
         super().__init__(data, initial=initial)
 
     def clean(self) -> dict[str, Any]:

@@ -300,7 +300,9 @@ def edit(request: HttpRequest, form: RateForm, rate: Rate | None) -> HttpRespons
                 messages.success(request, f"“{saved.title}” saved.")
                 return redirect("usage:rates")
     applies = rate is not None and rate.valid_from <= timezone.now()
-    page = {"form": form, "rate": rate, "applies": applies, "retire": RetireForm()}
+    is_over = rate is not None and rate.valid_until is not None and rate.valid_until <= timezone.now()
+    retire = RetireForm() if applies and not is_over else None
+    page = {"form": form, "rate": rate, "applies": applies, "retire": retire}
     return render(request, "usage/rate_edit.html", page, status=status)
 
 

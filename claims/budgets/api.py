@@ -84,7 +84,7 @@ class BudgetOut(serializers.Serializer[Any]):
 
 
 @extend_schema_field({"type": "string", "format": "decimal", "pattern": r"^[0-9]{1,11}(\.[0-9]{1,2})?$"})
-class Quantity(serializers.DecimalField):
+class PositiveAmount(serializers.DecimalField):
     """A decimal or null; the pattern that drf-spectacular derives also matches an empty string."""
 
     def __init__(self, **more: Any) -> None:
@@ -92,8 +92,8 @@ class Quantity(serializers.DecimalField):
 
 
 class TermsIn(Input):
-    amount = Quantity(help_text="Money, in the currency of the installation")
-    hours = Quantity(help_text="GPU-hours")
+    amount = PositiveAmount(help_text="Money, in the currency of the installation")
+    hours = PositiveAmount(help_text="GPU-hours")
     first = serializers.DateField(allow_null=True, default=None, help_text="By default today")
     last = serializers.DateField(allow_null=True, default=None)
     at_limit = serializers.ChoiceField(choices=AtLimit.choices, default=AtLimit.NOTIFY)
@@ -168,16 +168,16 @@ class BudgetRequestOut(serializers.Serializer[Any]):
 
 class BudgetRequestIn(Input):
     budget = serializers.UUIDField()
-    amount = Quantity(help_text="Money more, in the currency of the budget")
-    hours = Quantity(help_text="GPU-hours more")
+    amount = PositiveAmount(help_text="Money more, in the currency of the budget")
+    hours = PositiveAmount(help_text="GPU-hours more")
     reason = serializers.CharField(max_length=2000)
 
 
 class BudgetGrantIn(Input):
     """Null approves what was requested."""
 
-    amount = Quantity()
-    hours = Quantity()
+    amount = PositiveAmount()
+    hours = PositiveAmount()
     note = serializers.CharField(max_length=500, allow_blank=True, default="")
 
 

@@ -156,7 +156,7 @@ def fill(names: dict[str, Any], **people: User) -> None:
     fill_own(names, team, lead, member, user_of)
     now = timezone.now()
     for name, since in (("old_rate", now - DAY), ("coming_rate", now + DAY)):
-        names[name] = Rate.objects.create(title=name, per_hour=1, valid_from=since).pk
+        names[name] = Rate.objects.create(title=name, product="H100", per_hour=1, valid_from=since).pk
     StoredDays.objects.create(pk=1, until=now.date())
     availability.recompute()
     (rounded,) = (one for one in catalogue_report().due if one.fix)

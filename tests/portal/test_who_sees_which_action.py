@@ -256,7 +256,7 @@ TABLE: dict[str, Row] = {
     "usage:waste": {"usage:snooze": THEIRS, "release": THEIRS, "usage:idle_policy": ADMIN},
     "usage:idle_policy": {"usage:idle_policy": ADMIN, **ADMINS_ONLY},
     "usage:rates": {"usage:rate_new": ADMIN, "usage:rate_edit": ADMIN},
-    "usage:rate_examples": ADMINS_ONLY,
+    "usage:rate_examples": {"usage:rate_examples": ADMIN, **ADMINS_ONLY},
     "usage:rate_new": {"usage:rate_new": ADMIN, **ADMINS_ONLY},
     "usage:rate_edit old_rate": {"usage:rate_new": ADMIN, "usage:rate_retire": ADMIN, **ADMINS_ONLY},
     "usage:rate_edit coming_rate": {"usage:rate_edit": ADMIN, "usage:rate_remove": ADMIN, **ADMINS_ONLY},

@@ -100,6 +100,7 @@ def test_page_retires_a_rate(client, root, alice):
     page = client.get("/rates/").content.decode()
     assert "ended <time" in page
     assert "Retire…" not in page
+    assert "Retire" not in client.get(f"/rates/{rate.pk}/").content.decode()
     assert client.post(url).status_code == 422
     lines = client.get("/rates/?format=csv").getvalue().decode().splitlines()
     assert "Applies until" in lines[0]

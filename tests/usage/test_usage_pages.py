@@ -508,7 +508,7 @@ def test_rates_are_listed_by_product_the_newest_first(as_alice, fra):
     price("3", product="H100", title="new", since=later, cluster=fra, driver="gpu.nvidia.com", currency="USD")
     price("0.0042", product="", title="all")
     rows = list(csv.reader(StringIO(as_alice.get(reverse("usage:rates"), {"format": "csv"}).text)))
-    assert [row[:4] + row[5:] for row in rows] == [
+    assert [row[:4] + row[6:] for row in rows] == [
         ["Rate", "Product", "Driver", "Cluster", "Per hour", "Currency"],
         ["all", "", "", "", "0.0042", "EUR"],
         ["new", "H100", "gpu.nvidia.com", "fra-1", "3.0000", "USD"],
@@ -526,7 +526,8 @@ def test_admin_is_offered_change_or_new_price(client, eve, root):
         client.force_login(user)
         page = client.get(reverse("usage:rates")).text
         assert [link in page for link in (change, follow, reverse("usage:rate_new"))] == [offered] * 3
-        assert reverse("usage:rate_edit", args=[began.pk]) not in page
+        retire = f'href="{reverse("usage:rate_edit", args=[began.pk])}" aria-label="Retire began"'
+        assert (retire in page) is offered
         assert str(later.pk) not in page.replace(change, "")
     client.force_login(root)
     assert client.get(reverse("usage:rate_edit", args=[began.pk])).context["applies"]
