@@ -351,7 +351,7 @@ def _correct(first: date, end: date, *, check: bool) -> RowDifferences:
         team, currency, held, amount = recorded.get(key) or (row.team_id, row.currency, 0, 0)  # type: ignore[union-attr]
         change = (row.held if row else 0) - held, (row.amount if row else 0) - amount
         if any(change):
-            values = dict(zip(KEY, key, strict=True)) | dict(zip(("held", "amount"), change, strict=True))
+            values = dict(zip(KEY, key, strict=True)) | {"held": change[0], "amount": change[1]}
             corrections.append(Correction(booked_on=today, team_id=team, currency=currency, **values))
     if not check:
         Correction.objects.bulk_create(corrections, 2000)
