@@ -8,7 +8,7 @@ usually today, from the allocations of each team. No claim of a stored day is re
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from uuid import UUID
@@ -19,7 +19,7 @@ from claims.budgets.use import Spending, SpendingPeriod
 from teams.models import Team
 from usage.cost import CURRENCY_UNIT, DEVICE_HOUR, Cost, Interval, total
 from usage.daily import DAY, midnight, stored_until, team_costs
-from usage.models import DailySum
+from usage.models import Correction, DailySum
 from usage.rates import RateCard
 
 RATE_DAYS = 7  # of the run rate
@@ -65,9 +65,21 @@ def _stored(periods: Iterable[SpendingPeriod], until: date | None) -> dict[Spend
     for (first, last), keys in teams.items():
         if until is None or first >= until:
             continue
-        for team, cost in _sums(keys, first, min(last + DAY, until)).items():
-            costs[SpendingPeriod(team, first, last)] = cost
+        end = min(last + DAY, until)
+        for team, cost in _sums(keys, first, end).items():
+            costs[SpendingPeriod(team, first, last)].add(cost)
+        for team, cost in _corrections(keys, first, end):
+            costs[SpendingPeriod(team, first, last)].add(cost)
     return costs
+
+
+def _corrections(teams: Iterable[UUID], first: date, end: date) -> Iterator[tuple[UUID, Cost]]:
+    """Yield the corrections of closed months that were booked on these days; later ones are held since."""
+    rows = Correction.objects.filter(team__in=list(teams), booked_on__gte=first, booked_on__lt=end).order_by()
+    for team, currency, held, amount in rows.values_list("team", "currency").annotate(
+        Sum("held"), Sum("amount")
+    ):
+        yield team, Cost(int(held), 0 if currency else int(held), {currency: int(amount)} if currency else {})
 
 
 def _sums(teams: Iterable[UUID], first: date, end: date) -> dict[UUID, Cost]:

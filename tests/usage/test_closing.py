@@ -10,6 +10,7 @@ import time_machine
 from django.db import DatabaseError, transaction
 from django.urls import reverse
 
+from claims.budgets.use import SpendingPeriod
 from claims.models import Allocation
 from claims.signals import allocations_changed
 from core.errors import Conflict, Forbidden
@@ -27,6 +28,7 @@ from usage.models import ClosedMonth, Correction, DailyActivity, DailySum, Daily
 from usage.rates import RateCard
 from usage.reports import Month, claim_cost, monthly_spend, report
 from usage.services import save_rate
+from usage.spending import spending
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -160,6 +162,16 @@ def test_page_csv_api_report_focus_and_home_agree_on_corrections(client, october
     rows = csv.reader(client.get("/report/?month=2026-11&format=csv").getvalue().decode().splitlines())
     assert ["correction", vision.title] in [one[:2] for one in rows]
     assert client.get(reverse("team", args=["vision"])).context["use"].month.amounts == minus
+
+
+@pytest.mark.parametrize("later", [timedelta(0), 2 * DAY])  # booked on a day that is not stored yet, or is
+def test_budget_counts_a_correction_once(october, vision, root, later):
+    close_month(by=root, month=OCTOBER)
+    ended_late(october)
+    daily.store_days(now=NOW + later)
+    period = SpendingPeriod(vision.pk, NOVEMBER.first, date(2026, 11, 30))
+    [spent] = spending([period], now=NOW + later)
+    assert spent.amounts == {"EUR": Decimal("-24.00")}
 
 
 def test_forecast_does_not_repeat_a_correction(october, vision, alice, root):
