@@ -24,7 +24,7 @@ def spends(claim, now):
 
 
 def notices():
-    rows = Notice.objects.order_by("pk").values_list("user__username", "title")
+    rows = Notice.objects.order_by("created_at", "user__username").values_list("user__username", "title")
     return [(person, title) for person, title in rows]
 
 
