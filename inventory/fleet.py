@@ -76,6 +76,7 @@ def pool_facts(device: Device) -> PoolFacts | None:
 
 
 MAX_CELLS = 1000  # of the map; the table lists every device
+MAX_GROUPS = 40  # of the map, the largest; hundreds of teams are found by filter and table
 
 
 # Shown even at 0; other states only above 0.

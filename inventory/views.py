@@ -29,7 +29,7 @@ from core.times import ago
 from inventory.counts import counted_at, fleet_counts, with_device_counts
 from inventory.device_list import CsvHolders, cluster_cell, device_columns, read_rows, table_rows
 from inventory.filters import HELD, DeviceFilter, NodeFilter
-from inventory.fleet import Grouping, fleet_map, physical_gpus_for, pool_facts, totals
+from inventory.fleet import MAX_GROUPS, Grouping, fleet_map, physical_gpus_for, pool_facts, totals
 from inventory.freshness import OF_DEVICES, OF_NODES, ages, ages_for, is_stale
 from inventory.history import (
     MAX_LINES,
@@ -74,6 +74,9 @@ def fleet(request: HttpRequest) -> HttpResponse:
         grouping=grouping,
         marks=marks,
     )
+    by_size = sorted(groups, key=lambda group: -group.count)
+    shown, others = {id(group) for group in by_size[:MAX_GROUPS]}, by_size[MAX_GROUPS:]
+    groups = [group for group in groups if id(group) in shown]
     ages_of_devices = ages_for(request)
     for group in groups:
         group.stale = [age for age in ages_of_devices if age.is_stale and age.cluster.name in group.clusters]
@@ -87,7 +90,8 @@ def fleet(request: HttpRequest) -> HttpResponse:
         "hits": filterset.qs.count() if filtering else None,
         "filterset": filterset,
         "filters": filters,
-        "hidden": sum(group.hidden for group in groups),
+        "others": len(others),
+        "hidden": sum(group.hidden for group in groups) + sum(group.count for group in others),
         "ages": ages_of_devices,
         "counted_at": counted_at(counts.values()),
         "marks": marks,

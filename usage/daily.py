@@ -76,14 +76,14 @@ def team_costs(team: Team, span: Interval, card: RateCard, *, now: datetime) -> 
     if rest.start >= rest.end:
         return costs
     ledger = Ledger()
-    for interval in _held_in(team, rest, begun=until is None or until <= first):
+    for interval in held_in(team, rest, begun=until is None or until <= first):
         ledger.add(interval, card, until=now, within=rest)
     for line, cost in ledger.costs().items():
         costs[*line, None].add(cost)
     return costs
 
 
-def _held_in(team: Team, span: Interval, *, begun: bool) -> Iterator[UsageInterval]:
+def held_in(team: Team, span: Interval, *, begun: bool) -> Iterator[UsageInterval]:
     """
     Yield the usage of a team in a span; one query. Unless the span has `begun` with the question, the day
     before is stored: its rows then name the claims that held devices when it ended.

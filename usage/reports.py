@@ -1,5 +1,5 @@
 """
-What claims cost (so far, per hour, at expiry), monthly reports of teams, and the forecast of a month.
+What claims cost (so far, per hour, at expiry), and monthly reports of teams.
 
 Months are those of UTC, as in the report of the fleet and in exports. All totals are sums of entries.
 """
@@ -7,7 +7,6 @@ Months are those of UTC, as in the report of the fleet and in exports. All total
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal
 from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
@@ -16,7 +15,7 @@ from django.db.models import Exists, OuterRef
 from claims.models import Allocation, Alternative, Claim, join_profiles
 from claims.states import RUNNING
 from core.errors import Invalid
-from core.prepared import Prepared, PreparedObjects, by_keys, partial_object
+from core.prepared import PreparedObjects, by_keys, partial_object
 from teams.models import Team, User
 from usage.cost import Cost, CostLine, Interval, UsageInterval, lines, per_hour, total
 from usage.daily import midnight, team_costs, utc_day
@@ -292,52 +291,3 @@ def grouped(billed: Iterable[BilledLine], new_row: Callable[[BilledLine], CostRo
 
 
 # What the current month costs, and will have cost at its end.
-
-OWN_OF_TEAM = Prepared(
-    lambda team, person: Claim.objects.filter(team=team, requested_by=person).order_by().values_list("pk"),
-    UUID,
-    UUID,
-)
-MIN_FORECAST_SPAN = timedelta(days=3)  # a forecast from fewer days means nothing
-
-
-@dataclass(frozen=True, slots=True)
-class Spend:
-    """
-    What a team has spent this month, and the reader's part of it (`own`).
-
-    `forecast` per currency is the amount so far ÷ the time so far × the whole month; corrections of closed
-    months are added once. It is empty in the first days of a month and if hours have no rate.
-    """
-
-    month: Month
-    until: datetime
-    total: Cost
-    own: Cost | None
-    forecast: dict[str, Decimal]
-
-
-def monthly_spend(team: Team, user: User, card: RateCard, *, now: datetime) -> Spend:
-    """Return the spending of this month, without reading the team's claims."""
-    month = Month.current(now)
-    lines, until = month_lines(team, month, card, now=now), min(now, month.span.end)
-    own = {claim for (claim,) in OWN_OF_TEAM.rows(team.pk, user.pk)}
-    costs = [line.cost for line in lines if line.claim_id in own]
-    spent = total(line.cost for line in lines)
-    projected = forecast(month, until, total(line.cost for line in lines if not line.corrects))
-    for currency, amount in total(line.cost for line in lines if line.corrects).amounts.items():
-        if currency in projected:  # a correction happens once
-            projected[currency] += amount.quantize(Decimal(1), ROUND_HALF_UP)
-    return Spend(month, until, spent, total(costs) if costs else None, projected)
-
-
-def forecast(month: Month, until: datetime, spent: Cost) -> dict[str, Decimal]:
-    """Return the cost of the whole month at the pace so far; see `Spend`."""
-    elapsed = until - month.span.start
-    if elapsed < MIN_FORECAST_SPAN or spent.unpriced_held:
-        return {}
-    factor = Decimal((month.span.end - month.span.start) / elapsed)
-    return {
-        currency: (amount * factor).quantize(Decimal(1), ROUND_HALF_UP)
-        for currency, amount in spent.amounts.items()
-    }

@@ -39,8 +39,8 @@ from portal.setup.installation import setup_of
 from teams.access import user_of
 from teams.models import Role, User
 from usage.models import Collection, Rate
+from usage.month_spend import month_spend
 from usage.rates import RateCard
-from usage.reports import monthly_spend
 from usage.samples import bucket_start
 
 
@@ -59,7 +59,7 @@ def home(request: HttpRequest) -> HttpResponse:
     }
     if shell.team:
         page["quotas"] = team_usage([shell.team])
-        page["spend"] = monthly_spend(shell.team, user, card, now=now)
+        page["spend"] = month_spend(shell.team, user, card, now=now)
     if platform is not None:
         page |= {
             "totals": totals(platform.counts.values(), with_uses=True),

@@ -6,6 +6,7 @@ from django.urls import reverse
 
 from claims.models import TeamNamespace
 from cluster.protocol import RESOURCE_SLICE
+from inventory import views
 from inventory.counts import fleet_counts
 from inventory.fleet import Grouping, fleet_map
 from inventory.models import Device, Node, ResourceClaim
@@ -175,3 +176,15 @@ def test_the_page_groups_as_its_address_says_and_by_model_for_an_unknown_value(c
         assert "No node pool" not in page
         assert "MI300X" in page
     assert "group=" not in client.get(address, {"group": "team", "cluster": "fra-1"}).context["query"]
+
+
+def test_the_page_shows_the_largest_groups_and_counts_the_others(cut, client, monkeypatch):
+    client.force_login(User.objects.create_user("alice"))
+    everything = client.get(reverse("inventory:fleet")).context
+    largest = max(everything["groups"], key=lambda group: group.count)
+    monkeypatch.setattr(views, "MAX_GROUPS", 1)
+    page = client.get(reverse("inventory:fleet"))
+    assert [group.title for group in page.context["groups"]] == [largest.title]
+    others = len(everything["groups"]) - 1
+    assert page.context["hidden"] == sum(group.count for group in everything["groups"]) - largest.cells
+    assert f"among them {others} groups with fewer devices; the table lists all" in page.text

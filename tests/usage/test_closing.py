@@ -25,8 +25,9 @@ from usage.cost import total
 from usage.fleet_report import GroupBy, fleet_report, month_of
 from usage.focus import focus_lines
 from usage.models import ClosedMonth, Correction, DailyActivity, DailySum, DailyUse, Rate, StoredDays
+from usage.month_spend import month_spend
 from usage.rates import RateCard
-from usage.reports import Month, claim_cost, monthly_spend, report
+from usage.reports import Month, claim_cost, report
 from usage.services import save_rate
 from usage.spending import spending
 
@@ -137,7 +138,7 @@ def test_page_csv_api_report_focus_and_home_agree_on_corrections(client, october
         row.parts.billed.amounts == row.parts.corrections.amounts == found.parts.corrections.amounts == minus
     )
     assert found.parts.fleet.amounts == {"EUR": Decimal(2 * 2 * 24 * 4)}  # all unallocated
-    assert monthly_spend(vision, alice, RateCard.load(), now=NOW).total.amounts == minus
+    assert month_spend(vision, alice, RateCard.load(), now=NOW).total.amounts == minus
     client.force_login(root)
     file = client.get("/api/v1/costs/focus/?month=2026-11").getvalue().decode()
     [exported] = csv.DictReader(io.StringIO(file))
@@ -180,7 +181,7 @@ def test_forecast_does_not_repeat_a_correction(october, vision, alice, root):
     hold(october.claim, NOVEMBER.start, NOVEMBER.start + 90 * HOUR, device="gpu-y")
     daily.refresh_all()
     later = NOVEMBER.start + 10 * DAY
-    spent = monthly_spend(vision, alice, RateCard.load(), now=later)
+    spent = month_spend(vision, alice, RateCard.load(), now=later)
     assert spent.total.amounts == {"EUR": Decimal("156.00")}
     assert spent.forecast == {"EUR": Decimal(3 * 180 - 24)}
 

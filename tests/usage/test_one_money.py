@@ -17,8 +17,9 @@ from tests.usage.conftest import H100, hold, measure, price
 from usage.daily import store_days
 from usage.fleet_report import GroupBy, fleet_report, month_of
 from usage.focus import focus_lines
+from usage.month_spend import month_spend
 from usage.rates import RateCard
-from usage.reports import Month, monthly_spend, report
+from usage.reports import Month, report
 
 pytestmark = pytest.mark.django_db
 START, END = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
@@ -127,6 +128,6 @@ def test_home_shows_the_amount_of_the_teams_page(vision, alice, fra):
     teams, now = [vision], START + 400 * HOUR
     history(random.Random(7), teams, alice, [fra])
     store_days(now=now)
-    spent = monthly_spend(vision, alice, RateCard.load(), now=now)
+    spent = month_spend(vision, alice, RateCard.load(), now=now)
     assert spent.total == report(vision, NOVEMBER, now=now).total
     assert spent.own == spent.total
