@@ -377,7 +377,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "cluster": cluster_row,
         "resources": resources,
-        "totals": totals(counts),
+        "totals": totals(counts, with_uses=is_platform_admin(request.user)),
         "plugin_devices": summed(row for count in counts for row in count.plugin_devices),
         "history": [(event, history_line(event)) for event in events],
     }

@@ -27,6 +27,7 @@ RESOURCES = (
     ApiResource("teams", "api-team-list", "Your teams."),
     ApiResource("tokens", "api-token-list", "Your API tokens, without their text."),
     ApiResource("notices", "api-notice-list", "Your notices, newest first."),
+    ApiResource("notices/preferences", "api-notice-preferences", "Which notices you want, and where."),
     ApiResource(
         "profiles", "api-profile-list", "The catalogue: what may be requested, free devices and price."
     ),

@@ -58,4 +58,4 @@ def test_a_quota_is_asked_for_without_javascript(people):
     page.get_by_role("button", name="Send request", exact=True).click()
     expect(page.get_by_text("Requested: 1 more.")).to_be_visible()
     page.get_by_role("button", name="Withdraw").click()
-    expect(page.get_by_text("The request for more quota is withdrawn.")).to_be_visible()
+    expect(page.get_by_text("The request for more mig.nvidia.com is withdrawn.")).to_be_visible()

@@ -26,7 +26,7 @@ from tests.factories import (
 )
 from tests.usage.conftest import hold
 from usage.daily import store_days
-from usage.models import Rate
+from usage.models import IdlePeriod, Rate
 
 pytestmark = pytest.mark.django_db
 EVIL, EVIL_NAME = "=HYPERLINK(1)", "@SUM"
@@ -99,6 +99,8 @@ def quota(client):
     hold(held, timezone.now() - timedelta(minutes=1), product=EVIL)
     hold(held, timezone.now() - timedelta(days=3), timezone.now() - timedelta(days=2), product=EVIL)
     store_days(now=timezone.now())
+    at = timezone.now() - timedelta(hours=2)
+    IdlePeriod.objects.create(claim=held, team=vision, since=at, noticed_at=at, devices=1)
     set_budget(by=root, team=vision, amount=Decimal(1))
     client.force_login(root)
     return make_quota(vision, 8)

@@ -3,6 +3,7 @@
 import re
 import sys
 from datetime import timedelta
+from decimal import Decimal
 from urllib.parse import urlencode
 
 import pytest
@@ -11,6 +12,8 @@ from django.test import Client
 from django.urls import URLResolver, get_resolver
 from django.utils import timezone
 
+from claims.budgets.extra import request_extra
+from claims.budgets.services import set_budget
 from claims.models import ApprovalRule, Comment, Delegation, Draft, ReasonTemplate
 from claims.states import ClaimState
 from inventory.models import Device, DeviceClass, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
@@ -148,6 +151,8 @@ def known():
     quota, rule = make_quota(vision, 8), ApprovalRule.objects.create(team=vision)
     row = Delegation.objects.create(team=vision, lead=root, to=alice, **span)
     rate = Rate.objects.create(title="r", per_hour=1, valid_from=soon)
+    budget = set_budget(by=root, team=vision, amount=Decimal(100))
+    extra = request_extra(budget=budget, by=alice, amount=Decimal(5), reason="A paper.", key="b")
     notice, draft = Notice.objects.create(user=root, key="n"), Draft.objects.create(by=root, key="d")
     return {
         "claim_id": running.pk, "claims": running.pk, "draft_id": draft.pk, "notice_id": notice.pk,
@@ -156,7 +161,8 @@ def known():
         "approval-rules": rule.pk, "delegation_id": row.pk, "delegations": row.pk, "rate_id": rate.pk,
         "rates": rate.pk, "token_id": token.pk, "tokens": token.pk, "user_id": alice.pk,
         "reason_id": reason.pk, "approval-reasons": reason.pk, "devices": device.pk, "uid": "uid-c",
-        "templates": "uid-t", "nodes": "node-1", "v1/nodes": "uid-n", "device-classes": "uid-d",
+        "templates": "uid-t", "nodes": "node-1", "v1/nodes": "uid-n", "budget_id": budget.pk,
+        "budgets": budget.pk, "budgets/requests": extra.pk, "device-classes": "uid-d",
         "person_id": alice.pk, "invitation_id": invite(by=root, email="ana@x.example", team=vision).pk,
         "name": "fra-1", "cluster": "fra-1", "slug": "train-80", "teams": "vision", "key": "pod",
     }  # fmt: skip
@@ -168,7 +174,8 @@ def address(route, known, **places):
     while found := PLACE.search(rest):
         name = found[1] or found[2]
         before = (path + rest[: found.start()]).rstrip("/")
-        word = "v1/nodes" if before.endswith("v1/nodes") else before.rpartition("/")[2]
+        two = "/".join(before.split("/")[-2:])
+        word = two if two in known else before.rpartition("/")[2]
         made_up = 1 if "<int:" in found[0] else SOME
         value = places.get(name) or known.get(word) or known.get(name) or made_up
         path += rest[: found.start()] + str(value)
