@@ -142,15 +142,15 @@ def write_growth(rows: Sequence[Growth]) -> None:
     lines = [
         f"{len(rows) - len(faster)} of {len(rows)} paths grow no faster than their result.",
         "",
-        "| path | reader | rows at 1/100, 1/10, full | result × | CPU ms at 1/100, 1/10, full | time × | |",
+        "| path | reader | rows at 1/100, 1/10, full | result × | steps of Python | visits of PostgreSQL | |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in (*faster, *others):
-        rows_at = " · ".join(f"{number:,}" for number in row.rows)
-        times_at = " · ".join(f"{number:,.1f}" for number in row.times)
+        rows_at, steps, visits = (
+            " · ".join(f"{number:,}" for number in numbers) for numbers in (row.rows, row.steps, row.visits)
+        )
         verdict = "faster than its result" if row.too_fast else ""
-        factors = (f"{row.result_factor:.1f}", f"{row.time_factor:.1f}")
-        lines.append(_line(row.path, row.state, rows_at, factors[0], times_at, factors[1], verdict))
+        lines.append(_line(row.path, row.state, rows_at, f"{row.result_factor:.1f}", steps, visits, verdict))
     _replace("growth", lines)
 
 

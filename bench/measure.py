@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import statistics
@@ -24,8 +23,8 @@ class Result:
 
     `processor` is CPU time in milliseconds. Where it is measured, budgets apply to it, because other work on
     the machine lengthens it less. `size` and `rows` are the numbers of bytes and of rows of the response.
-    `profile` is where the time of a line goes that misses its budget, measured in the same run. `pace` is how
-    many milliseconds `reference` took between the samples: the speed of the processor at that time.
+    `profile` is where the time of a line goes that misses its budget, measured in the same run. `steps` and
+    `visits` are counted (`bench.portal.work`).
     """
 
     path: str
@@ -44,7 +43,8 @@ class Result:
     rows: int | None = None
     notes: list[str] = field(default_factory=list)
     profile: list[str] = field(default_factory=list)
-    pace: float | None = None
+    steps: int | None = None
+    visits: int | None = None
 
     @property
     def median(self) -> float:
@@ -120,7 +120,8 @@ class Result:
             "rows": self.rows,
             "notes": self.notes,
             "profile": self.profile,
-            "pace": None if self.pace is None else round(self.pace, 4),
+            "steps": self.steps,
+            "visits": self.visits,
             "samples": [round(sample, 3) for sample in self.samples],
             "processor": [round(sample, 3) for sample in self.processor],
         }
@@ -129,19 +130,6 @@ class Result:
     def from_dict(cls, row: dict[str, Any]) -> Self:
         """Return the result of a line of results.json."""
         return cls(**{name: row[name] for name in cls.__slots__ if name in row})
-
-
-def reference() -> float:
-    """
-    Return the milliseconds of CPU time of work that is always the same.
-
-    On a machine that others share, the same work takes up to twice as long a minute later.
-    """
-    start = time.thread_time()
-    for _ in range(8):
-        document = {str(number): [number, str(number)] for number in range(200)}
-        json.loads(json.dumps(document, sort_keys=True))
-    return 1000 * (time.thread_time() - start)
 
 
 def percentile(samples: Sequence[float]) -> float:

@@ -25,7 +25,8 @@ SLOWER = 1.2  # a path that takes so many times as long as in the committed run 
 NOISE = 1.0  # … if the difference exceeds so many milliseconds
 FASTER_THAN_RESULT = 1.5  # a path may grow by so much more than its result
 SIZES = 3  # of the portal: 1/100, 1/10 and full
-GROWTH_NOISE = 4.0  # ms; smaller differences say nothing
+# About 4 ms each: a smaller difference is not growth.
+MANY_STEPS, MANY_VISITS = 10_000, 30_000
 LEFT = ("path", "state")
 
 
@@ -103,24 +104,18 @@ def slower(results: Sequence[Result], previous: Sequence[dict[str, Any]]) -> Ite
 
 class Growth:
     """
-    How the CPU time of one path grows with the size of the portal, from 1/100 over 1/10 to the full one.
+    How the work of one path grows with the size of the portal, from 1/100 over 1/10 to the full one.
 
-    Its time is the least sample, which other work on the machine lengthens least, at the pace that the
-    processor had for the full portal (`bench.measure.reference`). Its result grows by rows or by bytes,
-    whichever grows more.
+    Its work is counted (`bench.portal.work`): steps of Python, visits of PostgreSQL. Its result grows by rows
+    or by bytes, whichever grows more.
     """
 
     def __init__(self, path: str, state: str, lines: Sequence[Result]) -> None:
         self.path, self.state = path, state
-        pace = lines[-1].pace
-        self.times = [_least(line) * (pace / line.pace if pace and line.pace else 1.0) for line in lines]
+        self.steps = [line.steps or 0 for line in lines]
+        self.visits = [line.visits or 0 for line in lines]
         self.rows = [line.rows or 0 for line in lines]
         self.sizes = [line.size or 0 for line in lines]
-
-    @property
-    def time_factor(self) -> float:
-        """Return how many times as long the full portal takes as 1/100 of it."""
-        return self.times[-1] / self.times[0] if self.times[0] else 1.0
 
     @property
     def result_factor(self) -> float:
@@ -128,14 +123,16 @@ class Growth:
 
     @property
     def too_fast(self) -> bool:
-        """Return whether the time grows faster than the result, over all sizes or in the last step."""
-        return self._grows_faster(0, -1) or self._grows_faster(-2, -1)
-
-    def _grows_faster(self, small: int, large: int) -> bool:
-        expected = self.times[small] * self._result_growth(small, large)
-        return (
-            self.times[large] - expected > GROWTH_NOISE and self.times[large] > FASTER_THAN_RESULT * expected
+        """Return whether steps or visits grow faster than the result, over all sizes or in the last step."""
+        return any(
+            self._grows_faster(work, small, many)
+            for work, many in ((self.steps, MANY_STEPS), (self.visits, MANY_VISITS))
+            for small in (0, -2)
         )
+
+    def _grows_faster(self, work: Sequence[int], small: int, many: int) -> bool:
+        expected = work[small] * self._result_growth(small, -1)
+        return work[-1] - expected > many and work[-1] > FASTER_THAN_RESULT * expected
 
     def _result_growth(self, small: int, large: int) -> float:
         ratios = [part[large] / part[small] for part in (self.rows, self.sizes) if part[small]]
@@ -147,22 +144,18 @@ class Growth:
             "state": self.state,
             "rows": self.rows,
             "size": self.sizes,
-            "cpu_least": [round(number, 3) for number in self.times],
+            "steps": self.steps,
+            "visits": self.visits,
             "result_factor": round(self.result_factor, 2),
-            "time_factor": round(self.time_factor, 2),
             "grows_faster_than_result": self.too_fast,
         }
-
-
-def _least(line: Result) -> float:
-    return min(line.budgeted)
 
 
 def growth(results: Sequence[Result]) -> list[Growth]:
     """Compare the lines of each path at several sizes of the portal, from the smallest to the largest."""
     by_path: dict[tuple[str, str], list[Result]] = {}
     for result in sorted(results, key=lambda result: result.devices):
-        if result.rows is not None:
+        if result.steps is not None:
             by_path.setdefault((result.path, result.state), []).append(result)
     return [Growth(path, state, lines) for (path, state), lines in by_path.items() if len(lines) == SIZES]
 
@@ -216,28 +209,27 @@ def show_growth(rows: Sequence[Growth], console: Console | None = None) -> None:
     """Print the growth of every path, those that grow faster than their result first."""
     if not rows:
         return
+    title = "Growth of results and of the work for them, from 1/100 of the portal to all of it"
+    sizes = ("1/10", "full")
     columns = (
         "path",
         "state",
         "rows 1/100",
-        "1/10",
-        "full",
+        *sizes,
         "result ×",
-        "ms 1/100",
-        "1/10",
-        "full",
-        "time ×",
-        "",
+        "steps 1/100",
+        *sizes,
+        "visits 1/100",
+        *sizes,
     )
-    table = _table("Growth of results and of their CPU time, from 1/100 of the portal to all of it", *columns)
+    table = _table(title, *columns, "")
     for row in sorted(rows, key=lambda row: not row.too_fast):
         table.add_row(
             row.path,
             row.state,
             *(f"{number:,}" for number in row.rows),
             f"{row.result_factor:.1f}",
-            *(f"{number:,.1f}" for number in row.times),
-            f"{row.time_factor:.1f}",
+            *(f"{number:,}" for number in (*row.steps, *row.visits)),
             "grows faster than its result" if row.too_fast else "",
             style="red" if row.too_fast else "",
         )

@@ -1,5 +1,6 @@
 """How old the mirror is: per cluster for pages, and as metrics for Prometheus."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import FilteredRelation, Q
+from django.db.models import FilteredRelation, Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -28,6 +29,9 @@ COLUMNS = (
     *("id", "name", "title", "simulated", "halt_reason", "credentials_expire_at"),
     *("prometheus_url", "metrics_url"),
 )
+SIGHTING = (*COLUMNS, "row__pk", "row__seen_at", "row__error")
+AS_JSON = "SELECT json_agg(sightings)::text FROM ({}) sightings"
+INSTANTS = (SIGHTING.index("credentials_expire_at"), SIGHTING.index("row__seen_at"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +59,38 @@ def is_stale(seen_at: datetime | None) -> bool:
 
 def ages(resources: Iterable[str], *, cluster: Cluster | None = None) -> list[Age]:
     """Return an age per synchronized cluster, by name, or that of `cluster`; one query."""
-    wanted = sorted(set(resources))
+    wanted = tuple(sorted(set(resources)))
     if cluster is not None:
-        return [_oldest_age(cluster, _sightings_of_one(tuple(wanted)).rows(cluster.pk), len(wanted))]
+        return [_oldest_age(cluster, _sightings_of_one(wanted).rows(cluster.pk), len(wanted))]
+    return _ages(_sightings(wanted).rows(), len(wanted))
+
+
+def ages_statement() -> tuple[str, tuple[Any, ...]]:
+    """Return the SQL of the ages of devices as a JSON array, for a query that reads other things too."""
+    text, values = _sightings_of(tuple(sorted(OF_DEVICES))).query.sql_with_params()
+    return AS_JSON.format(text), values
+
+
+def keep_ages(request: HttpRequest, read: str | None) -> None:
+    """Keep what a query with `ages_statement` has read, for `ages_for`."""
+    rows = [list(row.values()) for row in json.loads(read or "[]")]
+    for row in rows:
+        row[0] = UUID(row[0])
+        for column in INSTANTS:
+            row[column] = row[column] and datetime.fromisoformat(row[column])
+    request.ages = _ages(rows, len(OF_DEVICES))  # type: ignore[attr-defined]
+
+
+def _ages(rows: Iterable[Sequence[Any]], wanted: int) -> list[Age]:
+    """Return an age per cluster from the rows of `_sightings`."""
     by_cluster: dict[Any, tuple[Cluster, list[tuple[datetime | None, str]]]] = {}
-    for pk, *values, row, seen_at, error in _sightings(tuple(wanted)).rows():
+    for pk, *values, row, seen_at, error in rows:
         if pk not in by_cluster:
             columns = dict(zip(COLUMNS, (pk, *values), strict=True))
             by_cluster[pk] = (partial_object(Cluster, columns), [])
         if row is not None:
             by_cluster[pk][1].append((seen_at, error))
-    return [_oldest_age(cluster, sightings, len(wanted)) for cluster, sightings in by_cluster.values()]
+    return [_oldest_age(cluster, sightings, wanted) for cluster, sightings in by_cluster.values()]
 
 
 def ages_for(request: HttpRequest) -> list[Age]:
@@ -86,10 +111,13 @@ def _sightings_of_one(resources: tuple[str, ...]) -> Prepared:
 @cache
 def _sightings(resources: tuple[str, ...]) -> Prepared:
     """Return the query for the synchronized clusters by name, each with its rows of these resources."""
+    return Prepared(lambda: _sightings_of(resources))
+
+
+def _sightings_of(resources: tuple[str, ...]) -> QuerySet[Cluster, Any]:
     of_wanted = FilteredRelation("freshness", condition=Q(freshness__resource__in=resources))
     clusters = Cluster.objects.filter(enabled=True).annotate(row=of_wanted).order_by("name", "row__pk")
-    columns = (*COLUMNS, "row__pk", "row__seen_at", "row__error")
-    return Prepared(lambda: clusters.values_list(*columns))
+    return clusters.values_list(*SIGHTING)
 
 
 def _oldest_age(cluster: Cluster, sightings: Sequence[tuple[Any, ...]], wanted: int) -> Age:

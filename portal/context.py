@@ -17,7 +17,7 @@ from claims.approvals.pending import Backlog, waiting_for
 from claims.models import Claim
 from core.models import Installation
 from core.prepared import Prepared, Statement
-from inventory.freshness import Age, ages_for
+from inventory.freshness import Age, ages_for, ages_statement, keep_ages
 from notify.services import unread_notices
 from portal.help.places import HelpLink, help_of
 from teams.access import reader_roles
@@ -26,6 +26,7 @@ from teams.sessions import installation_for
 
 TEAM_COOKIE = "team"
 THEME_COOKIE = "theme"
+MAX_COUNT = 999  # counted for each page: of more, the sidebar says "999+"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,10 @@ class NavItem:
     is_current: bool = False
     count: int = 0
     due: bool = False  # the count is work for the reader
+
+    @property
+    def count_text(self) -> str:
+        return f"{MAX_COUNT}+" if self.count > MAX_COUNT else str(self.count)
 
 
 @dataclass(frozen=True)
@@ -60,8 +65,8 @@ NO_BACKLOG = Backlog()
 @dataclass(frozen=True)
 class Counts:
     """
-    What the frame counts: live claims (the reader's own, all for a platform admin), requests to decide on,
-    and unread notices.
+    What the frame counts: live claims (the reader's own, all for a platform admin; one more than MAX_COUNT
+    stands for any greater number), requests to decide on, and unread notices.
     """
 
     live: int = 0
@@ -77,23 +82,26 @@ def counts_query(*, is_admin: bool) -> Prepared:
 
 
 def counts_statement(person: UUID, now: datetime, *, is_admin: bool) -> Statement:
-    """Return the SQL of the fields of `Counts`, those of `undecided` last, in one row."""
+    """Return the SQL of the fields of `Counts`, those of `undecided` last, and the ages, in one row."""
     reader = User(pk=person, is_superuser=is_admin)
     live = Claim.objects.live() if is_admin else Claim.objects.live().filter(requested_by=reader)
     undecided = waiting_for(reader, now=now).order_by().values("requested_at")
     parts = [
-        rows.query.sql_with_params()
-        for rows in (live.order_by().values("pk"), unread_notices(reader).order_by().values("pk"), undecided)
+        live.order_by().values("pk")[: MAX_COUNT + 1].query.sql_with_params(),
+        unread_notices(reader).order_by().values("pk").query.sql_with_params(),
+        ages_statement(),
+        undecided.query.sql_with_params(),
     ]
-    sql = """SELECT (SELECT COUNT(*) FROM ({}) live), (SELECT COUNT(*) FROM ({}) unread),
+    sql = """SELECT (SELECT COUNT(*) FROM ({}) live), (SELECT COUNT(*) FROM ({}) unread), ({}),
              COUNT(*), MIN(requested_at) FROM ({}) undecided"""
     return sql.format(*(text for text, values in parts)), tuple(chain(*(values for text, values in parts)))
 
 
-def counts_for(user: User) -> Counts:
-    """Return the counts of the frame, in one query."""
+def counts_for(request: HttpRequest, user: User) -> Counts:
+    """Return the counts of the frame, in one query, which reads the ages of devices too."""
     query = counts_query(is_admin=user.is_superuser)
-    ((live, unread, count, oldest),) = query.rows(user.pk, timezone.now())
+    ((live, unread, read, count, oldest),) = query.rows(user.pk, timezone.now())
+    keep_ages(request, read)
     return Counts(live, Backlog(count, oldest), unread)
 
 
@@ -193,7 +201,7 @@ class Shell:
 
     @cached_property
     def counts(self) -> Counts:
-        return counts_for(self.user) if isinstance(self.user, User) else Counts()
+        return counts_for(self.request, self.user) if isinstance(self.user, User) else Counts()
 
     @property
     def undecided(self) -> Backlog:

@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 from bench.costs import costs_of
 from bench.measure import Result
 from bench.portal.pages import portal_process, sampled
+from bench.portal.work import counted
 from claims.catalogue import waits
 from claims.delivery import changes, tasks
 from claims.models import Claim, SweepRound
@@ -48,7 +49,8 @@ def sweep(devices: int) -> Iterator[Result]:
     with portal_process():
         for _ in range(UNTIL_SETTLED):
             sweep_first_slice()
-        walls, processor, pace = sampled(sweep_first_slice, SWEEPS)
+        walls, processor = sampled(sweep_first_slice, SWEEPS)
+        work = counted(sweep_first_slice)
     live = Claim.objects.filter(state__in=DELIVERED).count()
     in_round = math.ceil(live / changes.SLICE)
     full = [in_round * milliseconds for milliseconds in processor]
@@ -64,7 +66,8 @@ def sweep(devices: int) -> Iterator[Result]:
         processor=full,
         rows=live,
         notes=[note],
-        pace=pace,
+        steps=in_round * work.steps,
+        visits=in_round * work.visits,
     )
     share = [100 * milliseconds / 1000 / tasks.SWEEP_SECONDS for milliseconds in processor]
     of_core = Result("sweep: share of a core", devices, "worker", share, "%", SHARE, rows=live)

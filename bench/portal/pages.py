@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import re
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +18,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import set_script_prefix
 
 from bench.costs import costs_of
-from bench.measure import Result, nanoseconds_run, reference
+from bench.measure import Result, nanoseconds_run
 from bench.portal.addresses import Address, addresses
+from bench.portal.work import counted
 from portal.serving import when_ready
 from teams.models import User
 
@@ -29,7 +29,6 @@ from teams.models import User
 WARM_UP = 10
 ENOUGH = 5  # samples, after which a slow page …
 PATIENCE = 2.0  # … is requested for at most so many seconds
-PACED = 4  # samples for each `reference`
 ROW = re.compile(rb"<(?:tr|li|option)\b")
 
 
@@ -77,7 +76,8 @@ def page_result(
         notes.append(f"{name}: status {response.status_code} instead of 304 for {reader}.")
     for _ in range(WARM_UP):
         request(client, address, headers)
-    walls, processor, pace = sampled(lambda: request(client, address, headers), repeat)
+    walls, processor = sampled(lambda: request(client, address, headers), repeat)
+    work = counted(lambda: request(client, address, headers))
     return Result(
         name,
         devices,
@@ -91,7 +91,8 @@ def page_result(
         size=len(content_of(response)),
         rows=rows_of(response),
         notes=notes,
-        pace=pace,
+        steps=work.steps,
+        visits=work.visits,
     )
 
 
@@ -140,26 +141,20 @@ def request(client: Client, address: Address, headers: dict[str, str]) -> HttpRe
     return response  # type: ignore[no-any-return]
 
 
-def sampled(run: Callable[[], object], repeat: int) -> tuple[list[float], list[float], float]:
-    """
-    Return milliseconds of wall-clock time, of CPU time of this thread and the database's process, and the
-    median of `reference` meanwhile.
-    """
+def sampled(run: Callable[[], object], repeat: int) -> tuple[list[float], list[float]]:
+    """Return milliseconds of wall-clock time, and of CPU time of this thread and the database's process."""
     walls: list[float] = []
     processor: list[float] = []
-    paces: list[float] = []
     backend = backend_pid()
     deadline = time.perf_counter() + PATIENCE
     while len(walls) < repeat and (len(walls) < ENOUGH or time.perf_counter() < deadline):
-        if len(walls) % PACED == 0:
-            paces.append(reference())
         wall_start, thread_start = time.perf_counter(), time.thread_time()
         backend_start = nanoseconds_run(backend)
         run()
         walls.append(1000 * (time.perf_counter() - wall_start))
         thread_time = time.thread_time() - thread_start
         processor.append(1000 * thread_time + (nanoseconds_run(backend) - backend_start) / 1e6)
-    return walls, processor, statistics.median(paces)
+    return walls, processor
 
 
 def backend_pid() -> int:

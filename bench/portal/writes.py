@@ -18,6 +18,7 @@ from bench.measure import Result, nanoseconds_run
 from bench.portal.addresses import REQUEST
 from bench.portal.pages import WARM_UP, backend_pid, portal_process, sampled, signed_in
 from bench.portal.population import ADMIN, ENGINEER, LEAD
+from bench.portal.work import COUNTED, counted
 from claims.models import Approval, ApprovalRule, Claim, Profile
 from claims.states import ClaimState
 
@@ -46,15 +47,14 @@ def _decided_requests(devices: int, repeat: int) -> Iterator[Result]:
     """Submit requests that a lead decides on, and approve them; the claims stay."""
     lead, requests = signed_in(LEAD), Requests()
     yield _measured("writes: submit", ENGINEER, devices, requests.submit, repeat)
-    waiting = requests.undecided(repeat + WARM_UP + 1 + PROFILED)
+    others = WARM_UP + 1 + COUNTED + PROFILED
+    waiting = requests.undecided(repeat + others)
 
     def approve() -> None:
         claim = waiting.pop()
         _post(lead, reverse("claims:approve", args=[claim.pk]), {"spec_hash": claim.spec_hash})
 
-    yield _measured(
-        "writes: approve", LEAD, devices, approve, min(repeat, len(waiting) - WARM_UP - 1 - PROFILED)
-    )
+    yield _measured("writes: approve", LEAD, devices, approve, min(repeat, len(waiting) - others))
 
 
 class Requests:
@@ -92,7 +92,8 @@ def _measured(path: str, reader: str, devices: int, write: Callable[[], None], r
     with CaptureQueriesContext(connection) as queries:
         write()
         query_count = len(queries)
-    walls, processor, pace = sampled(write, repeat)
+    walls, processor = sampled(write, repeat)
+    work = counted(write)
     result = Result(
         path,
         devices,
@@ -102,7 +103,8 @@ def _measured(path: str, reader: str, devices: int, write: Callable[[], None], r
         processor=processor,
         queries=query_count,
         rows=1,
-        pace=pace,
+        steps=work.steps,
+        visits=work.visits,
     )
     if result.misses:
         result.profile = costs_of(write, PROFILED)
@@ -115,18 +117,24 @@ def _export(path: str, address: str, devices: int) -> Iterator[Result]:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     wall_start, thread_start = time.perf_counter(), time.thread_time()
     backend_start = nanoseconds_run(backend)
-    response: Any = client.get(address)
-    chunks = response.streaming_content if response.streaming else [response.content]
-    rows = size = 0
     with sampled_costs(SAMPLED) as costs:
-        for chunk in chunks:
-            rows += chunk.count(b"\n")
-            size += len(chunk)
+        rows, size = _downloaded(client, address)
     processor = 1000 * (time.thread_time() - thread_start) + (nanoseconds_run(backend) - backend_start) / 1e6
     wall = 1000 * (time.perf_counter() - wall_start)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    budget = EXPORT * max(rows / ROWS, 0.1)
-    result = Result(path, devices, ADMIN, [wall], budget=budget, processor=[processor], size=size, rows=rows)
+    work = counted(lambda: _downloaded(client, address))
+    result = Result(
+        path,
+        devices,
+        ADMIN,
+        [wall],
+        budget=EXPORT * max(rows / ROWS, 0.1),
+        processor=[processor],
+        size=size,
+        rows=rows,
+        steps=work.steps,
+        visits=work.visits,
+    )
     result.profile = costs.lines() if result.misses else []
     yield result
     yield Result(
@@ -139,3 +147,13 @@ def _export(path: str, address: str, devices: int) -> Iterator[Result]:
         rows=rows,
         notes=[f"{path}: {rows:,} rows."],
     )
+
+
+def _downloaded(client: Client, address: str) -> tuple[int, int]:
+    """Read the whole file; return how many lines and bytes it has."""
+    response: Any = client.get(address)
+    rows = size = 0
+    for chunk in response.streaming_content if response.streaming else [response.content]:
+        rows += chunk.count(b"\n")
+        size += len(chunk)
+    return rows, size

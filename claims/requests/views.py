@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 from urllib.parse import urlencode
@@ -39,7 +40,8 @@ from core.errors import Forbidden, Invalid, PortalError
 from core.middleware import counts_as
 from dra.manifests import to_yaml
 from dra.quota import devices
-from inventory.freshness import OF_DEVICES, ages, ages_for
+from inventory.freshness import OF_DEVICES, Age, ages, ages_for
+from inventory.models import Cluster
 from teams.access import reader_roles, team_for, user_of
 from teams.models import Role, Team
 
@@ -385,11 +387,15 @@ def can_change_count(plan: RequestPlan) -> bool:
 
 def match_context(request: HttpRequest, result: PlannedMatch, data: QueryDict) -> dict[str, Any]:
     """Return the part of the context that a planned match has."""
-    cluster = result.plan.cluster
+    query = preview_query(data)
+    age = partial(age_of, request, result.plan.cluster)  # read by the frame, if there is one
+    return {"panel": result, "funnel": funnel_rows(result.match), "query": query, "age": age}
+
+
+def age_of(request: HttpRequest, cluster: Cluster) -> Age:
     of_cluster = [age for age in ages_for(request) if age.cluster == cluster]
     (age,) = of_cluster or ages(OF_DEVICES, cluster=cluster)  # of one that was disabled this moment
-    query = preview_query(data)
-    return {"panel": result, "funnel": funnel_rows(result.match), "query": query, "age": age}
+    return age
 
 
 def chosen_alternatives(form: RequestForm) -> list[Profile]:

@@ -22,7 +22,7 @@ from claims.models import ClusterAvailability, Profile
 from claims.quotas.quota_usage import team_usage
 from core.prepared import Prepared, Statement
 from inventory.fleet import totals
-from inventory.freshness import OF_DEVICES
+from inventory.freshness import OF_DEVICES, keep_ages
 from inventory.models import Freshness
 from portal.context import Counts, Shell, counts_statement
 from portal.home.admin import Platform, cluster_rows, last_day, waiting_requests
@@ -120,14 +120,16 @@ def live_context(
 
 def home_stamp(shell: Shell, now: datetime) -> str:
     """
-    Return a text that changes whenever the part that polls may change; one query, which reads the counts too.
+    Return a text that changes whenever the part that polls may change; one query, which reads the counts and
+    the ages too.
 
     Beside claims, rates and checks it has the last collection of telemetry, and the time in buckets.
     """
     user = user_of(shell.request)
     times = (now - SHOWN_AFTER_END, now, now - settings.STALE_AFTER)
     stamps = _stamps(is_admin=user.is_superuser).rows(user.pk, *times)
-    ((live, unread, undecided, oldest, own, *shared),) = stamps
+    ((live, unread, seen, undecided, oldest, own, *shared),) = stamps
+    keep_ages(shell.request, seen)
     shell.counts = Counts(live, Backlog(undecided, oldest), unread)
     claims = []
     for pk, state, expires_at, created_at, seconds, *values in map(dict.values, json.loads(own or "[]")):

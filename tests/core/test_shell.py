@@ -1,19 +1,23 @@
 """The frame of every page: what the sidebar offers to whom, and how old the data is."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from itertools import product
+from uuid import UUID
 
 import pytest
+from django.test import RequestFactory
 from django.utils import timezone
 
 from claims.approvals.pending import backlog
 from claims.models import Claim, Delegation
 from claims.states import ClaimState
-from inventory.freshness import OF_DEVICES
+from core.prepared import Prepared
+from inventory.freshness import OF_DEVICES, ages, ages_for
 from inventory.models import Freshness
 from notify.models import NoticeKind
 from notify.services import notify, unread_count
-from portal.context import Counts, NavItem, counts_for, current_url
+from portal.context import Counts, NavItem, counts_for, counts_statement, current_url
 from teams.models import User
 from tests.factories import make_claim, make_cluster, make_team, make_user
 
@@ -81,8 +85,37 @@ def test_counts_of_the_frame_are_those_of_their_subjects(request, vision, alice,
     notify([alice, root, lena, lena, mira], kind=NoticeKind.CHANGE, key="k", title="sam2 ends today")
     user = User.objects.get(username=person)
     live = Claim.objects.live() if user.is_superuser else Claim.objects.live().filter(requested_by=user)
-    assert counts_for(user) == Counts(live.count(), backlog(user), unread_count(user))
-    assert any((counts_for(user).live, counts_for(user).undecided.count))
+    counts = counts_for(RequestFactory().get("/"), user)
+    assert counts == Counts(live.count(), backlog(user), unread_count(user))
+    assert any((counts.live, counts.undecided.count))
+
+
+def test_the_sidebar_counts_to_999(root, monkeypatch):
+    monkeypatch.setattr("portal.context.MAX_COUNT", 2)
+    team = make_team("nlp")
+    for number in range(4):
+        make_claim(team=team, name=f"claim-{number}", state=ClaimState.ALLOCATED)
+    ((live, *_rest),) = Prepared(partial(counts_statement, is_admin=True), UUID, datetime).rows(
+        root.pk, timezone.now()
+    )
+    assert live == 3
+    texts = [NavItem("Claims", "stack-2", "/claims/", count=count).count_text for count in (0, 2, live)]
+    assert texts == ["0", "2", "2+"]
+
+
+def test_the_counts_read_the_ages_of_devices_too(alice, django_assert_num_queries):
+    fra = make_cluster("fra")
+    make_cluster("osl", title="Oslo", halt_reason="The token has expired.")
+    for resource in OF_DEVICES:
+        seen = {"seen_at": timezone.now(), "error": resource}
+        Freshness.objects.update_or_create(cluster=fra, resource=resource, defaults=seen)
+    request = RequestFactory().get("/")
+    expected = ages(OF_DEVICES)
+    counts_for(request, alice)
+    with django_assert_num_queries(0):
+        read = ages_for(request)
+    assert read == expected != []
+    assert [age.cluster.title for age in read] == [age.cluster.title for age in expected]
 
 
 def test_the_team_of_the_address_goes_before_that_of_the_cookie(browse, alice, vision):
