@@ -39,9 +39,9 @@ from inventory.models import Cluster, Device, Node
 from inventory.states import EndPolicy
 from teams.access import require_admin, user_of
 from teams.models import recorded_changes
-from usage.collect import read_source
 from usage.models import Collection, Rate
-from usage.samples import TelemetryUnavailable, measurements
+from usage.samples import measurements
+from usage.sources import TelemetryUnavailable, read_source
 
 CHANGES = 10
 MAX_KUBECONFIG = 256 * 1024  # characters

@@ -19,8 +19,9 @@ from inventory.models import Cluster
 from teams.models import RecordedChange
 from tests.factories import make_claim, make_cluster, make_team, make_user
 from tests.fakes import FakeGateway
-from usage import collect
-from usage.samples import ACTIVITY, Sample, TelemetryUnavailable
+from usage import sources
+from usage.samples import ACTIVITY, Sample
+from usage.sources import TelemetryUnavailable
 
 pytestmark = pytest.mark.django_db(transaction=True)  # what is added and removed is committed at once
 
@@ -234,7 +235,7 @@ def test_telemetry_is_tested_without_being_saved(as_root, fra, monkeypatch):
         addresses.append(url)
         return [Sample(ACTIVITY, {"UUID": f"GPU-{number}"}, 0.5) for number in range(3)]
 
-    monkeypatch.setattr(collect, "read_prometheus", read)
+    monkeypatch.setattr(sources, "read_prometheus", read)
     form = {"prometheus_url": "http://prometheus:9090", "metrics_url": "", "test": "1"}
     page = as_root.post(f"{SETTINGS}telemetry", form)
     assert "measurements of 3 devices; the cluster publishes 0" in page.text
@@ -243,7 +244,7 @@ def test_telemetry_is_tested_without_being_saved(as_root, fra, monkeypatch):
     def fail(url):
         raise TelemetryUnavailable.bad_status(502)
 
-    monkeypatch.setattr(collect, "read_prometheus", fail)
+    monkeypatch.setattr(sources, "read_prometheus", fail)
     assert "returned status 502" in as_root.post(f"{SETTINGS}telemetry", form).text
 
 

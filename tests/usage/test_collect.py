@@ -10,9 +10,10 @@ from inventory.models import Cluster, Device, ResourceClaim, ResourceSlice
 from tests.factories import make_claim, make_cluster
 from tests.usage.conftest import NOON, hold, measure
 from usage import tasks
-from usage.collect import collect, open_allocations, sources, take_slot
+from usage.attribution import OpenAllocation, open_allocations
+from usage.collect import collect, sources, take_slot
 from usage.models import Collection, Rollup
-from usage.samples import KEEP, Measurement, OpenAllocation, RollupDevice, add_samples, bucket_start, prune
+from usage.samples import KEEP, Measurement, RollupDevice, add_samples, bucket_start, prune
 
 
 def line(
