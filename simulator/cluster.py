@@ -19,7 +19,7 @@ from simulator.controllers.tenants import Tenants, cluster_seats
 from simulator.registry import Registry, WriteOptions
 from simulator.resources import NAMESPACES
 from simulator.store import Lister, Store
-from simulator.telemetry import Telemetry
+from simulator.telemetry import Telemetry, exporter_nodes
 
 MAX_ROUNDS = 50  # controllers that never come to rest are a bug; time goes on all the same
 
@@ -94,8 +94,23 @@ class SimulatedCluster:
         if failures:
             raise ExceptionGroup(f"Controllers of {self.name} failed", failures)
 
-    def metrics(self) -> str:
-        return self.telemetry.text()
+    def metrics(self, node: str = "") -> str:
+        """Return the metrics of the exporter of a node, or of all nodes."""
+        return self.telemetry.text(node)
+
+    def exporters(self, address: str) -> list[dict[str, Any]]:
+        """Return the exporters at `address` (host and port) for the HTTP service discovery of Prometheus."""
+        return [
+            {
+                "targets": [address],
+                "labels": {
+                    "__metrics_path__": f"/clusters/{self.name}/exporters/{node}/metrics",
+                    "instance": f"{node}:9400",
+                    "cluster": self.name,
+                },
+            }
+            for node in exporter_nodes(self.store)
+        ]
 
     def dump(self) -> dict[str, Any]:
         return {

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, Sum
+from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from claims.models import Allocation
@@ -15,7 +16,7 @@ from inventory.models import Cluster, DeviceUtilization, FleetCount
 from inventory.states import DeviceUse
 from usage.attribution import OpenAllocation, attribute, open_allocations
 from usage.cost import millionths
-from usage.models import Collection
+from usage.models import CollectedBucket, Collection
 from usage.samples import RollupDevice, add_samples, bucket_start, measurements
 from usage.sources import TelemetryUnavailable, read_source
 from usage.telemetry import device_uses
@@ -24,9 +25,11 @@ EVERY = timedelta(seconds=30)
 MIN_DISTANCE = EVERY / 2  # two collections closer than this would count one moment twice
 
 
-def sources() -> list[UUID]:
-    """Return the clusters that have telemetry to read."""
+def sources(*, with_history: bool = False) -> list[UUID]:
+    """Return the clusters that have telemetry to read, or only those of which Prometheus keeps it."""
     measured = Cluster.objects.filter(enabled=True).exclude(metrics_url="", prometheus_url="")
+    if with_history:
+        measured = measured.exclude(prometheus_url="")
     return list(measured.values_list("pk", flat=True))
 
 
@@ -72,11 +75,19 @@ def collect(cluster_id: UUID) -> int:
     ]
     with transaction.atomic():
         attributed = add_samples(now, samples)
+        note_bucket(cluster, now, attributed)
         Collection.objects.filter(cluster=cluster).update(
             succeeded_at=now, devices=len(measured), attributed=attributed, failed_at=None, error=""
         )
     note_uses(cluster, now)
     return attributed
+
+
+def note_bucket(cluster: Cluster, now: datetime, attributed: int) -> None:
+    """Store that the bucket of `now` has measurements; one without is a gap that `usage.catch_up` fills."""
+    bucket = CollectedBucket.objects.filter(cluster=cluster, bucket=bucket_start(now))
+    if not bucket.update(attributed=Greatest("attributed", attributed)):
+        CollectedBucket.objects.create(cluster=cluster, bucket=bucket_start(now), attributed=attributed)
 
 
 def note_uses(cluster: Cluster, now: datetime) -> None:

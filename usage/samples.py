@@ -51,6 +51,9 @@ class SeriesKey(NamedTuple):
     uuid: str = ""
     instance: str = ""  # GPU_I_ID, empty for a physical GPU
     profile: str = ""  # GPU_I_PROFILE
+    pod_namespace: str = ""  # these three of AMD's exporter only
+    pod: str = ""
+    board: str = ""  # node, GPU and partition
 
 
 @dataclass(slots=True)
@@ -87,6 +90,9 @@ def series_key(labels: Mapping[str, str]) -> SeriesKey:
         uuid=labels.get("dra_mig_device_uuid") or labels.get("UUID", ""),
         instance=labels.get("GPU_I_ID", ""),
         profile=labels.get("GPU_I_PROFILE", ""),
+        pod_namespace=labels.get("amd_namespace", ""),
+        pod=labels.get("amd_pod", ""),
+        board=labels.get("amd_board", ""),
     )
 
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -5,11 +6,11 @@ import pytest
 from tests.usage.test_samples import series
 from tests.usage.test_sources import SHARED
 from usage import sources
-from usage.attribution import OpenAllocation, attribute
-from usage.samples import MIB, Measurement, Sample, measurements
+from usage.attribution import JoinKey, NotJoined, OpenAllocation, attribute, join
+from usage.samples import ACTIVITY, MIB, Measurement, Sample, measurements
 
 
-def held(**fields: str) -> OpenAllocation:
+def held(*, pods: tuple[str, ...] = (), **fields: str) -> OpenAllocation:
     values = {
         "namespace": "vision",
         "object_name": "sam2",
@@ -21,7 +22,7 @@ def held(**fields: str) -> OpenAllocation:
         "parent_uuid": "",
         **fields,
     }
-    return OpenAllocation(claim_id=uuid4(), **values)
+    return OpenAllocation(claim_id=uuid4(), pods=frozenset(pods), **values)
 
 
 def test_pods_on_one_device_count_as_the_largest_value():
@@ -53,7 +54,7 @@ def test_two_claims_on_one_device_each_get_the_series_with_their_name():
 
 
 def test_a_claim_of_another_namespace_with_the_same_name_gets_nothing():
-    found = measurements(sources.parse_exposition(SHARED.splitlines()))
+    found = measurements([series(ACTIVITY, 0.4, dra_claim_namespace="vision", dra_claim_name="sam2")])
     assert attribute([held(namespace="vision", uuid="")], found) != []
     assert attribute([held(namespace="nlp", uuid="")], found) == []
 
@@ -79,12 +80,20 @@ LABELS = {
 }
 
 
-@pytest.mark.parametrize("label", LABELS)
-def test_all_dra_labels_must_match_the_allocation(label):
-    found = measurements([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, **LABELS | {label: "other"})])
+@pytest.mark.parametrize("label", ["dra_driver_name", "dra_pool_name", "dra_device_name"])
+def test_series_of_another_device_does_not_match(label):
+    found = measurements([series(ACTIVITY, 0.4, **LABELS | {label: "other"})])
     assert attribute([held(uuid="")], found) == []
-    found = measurements([series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, **LABELS)])
+    found = measurements([series(ACTIVITY, 0.4, **LABELS)])
     assert [reading.activity for _, reading in attribute([held(uuid="")], found)] == [0.4]
+
+
+@pytest.mark.parametrize("label", ["dra_claim_namespace", "dra_claim_name"])
+def test_device_decides_where_its_series_names_another_claim(label):
+    """The other claim shares the device; what it does is what the device does."""
+    found = measurements([series(ACTIVITY, 0.4, **LABELS | {label: "other"})])
+    (joined,) = join([held(uuid="")], found)
+    assert (joined.key, joined.measurement) == (JoinKey.DEVICE, Measurement(activity=0.4))
 
 
 def test_labels_of_dra_count_before_the_uuid():
@@ -98,18 +107,114 @@ def test_labels_of_dra_count_before_the_uuid():
     assert attribute([mine], found) == [(mine, Measurement(activity=0.4))]
 
 
-def test_claim_without_labels_gets_the_largest_value_of_its_gpu():
-    """Another claim on the board has labels; its series says what the board does."""
+def test_series_of_a_gpu_without_its_partitions_count_by_uuid():
     mine = held(object_name="mine")
     found = measurements(
         [
-            series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.4, UUID="GPU-a"),
-            series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.6, UUID="GPU-a", **LABELS),
+            series(ACTIVITY, 0.4, UUID="GPU-a"),
             series("DCGM_FI_DEV_FB_USED", 1, UUID="GPU-a"),
-            series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 1, UUID="GPU-a", GPU_I_ID="3", GPU_I_PROFILE="1g.10gb"),
+            series(ACTIVITY, 1, UUID="GPU-a", GPU_I_ID="3", GPU_I_PROFILE="1g.10gb"),
         ]
     )
-    assert attribute([mine], found) == [(mine, Measurement(activity=0.6, memory_bytes=MIB))]
+    (joined,) = join([mine], found)
+    assert (joined.key, joined.measurement) == (JoinKey.UUID, Measurement(activity=0.4, memory_bytes=MIB))
+
+
+def test_claim_labels_without_a_device_join_the_only_device_of_the_claim():
+    """Some scrapes keep `dra_claim_*` alone."""
+    found = measurements([series(ACTIVITY, 0.4, dra_claim_namespace="vision", dra_claim_name="sam2")])
+    mine = held(uuid="")
+    assert [joined.key for joined in join([mine], found)] == [JoinKey.CLAIM]
+    shares = [mine, replace(mine, claim_id=mine.claim_id)]  # two shares of one device
+    assert [joined.key for joined in join(shares, found)] == [JoinKey.CLAIM, JoinKey.CLAIM]
+    second = held(uuid="", device="gpu-3")
+    assert [joined.reason for joined in join([mine, second], found)] == [NotJoined.NO_UUID] * 2
+
+
+def test_keys_are_tried_from_the_most_exact_on():
+    by_device = series(ACTIVITY, 0.1, **LABELS)
+    by_claim = series(ACTIVITY, 0.2, dra_claim_namespace="vision", dra_claim_name="sam2")
+    by_uuid = series(ACTIVITY, 0.3, UUID="GPU-a")
+    instance = series(ACTIVITY, 0.4, UUID="GPU-b", GPU_I_ID="7", GPU_I_PROFILE="1g.10gb")
+    mine = held(parent_uuid="GPU-b", partition="1g.10gb")
+    samples = [by_device, by_claim, by_uuid, instance]
+    tried = []
+    while samples:
+        (joined,) = join([mine], measurements(samples))
+        tried.append((joined.key, joined.measurement.activity))
+        samples.pop(0)
+    assert tried == [
+        (JoinKey.DEVICE, 0.1),
+        (JoinKey.CLAIM, 0.2),
+        (JoinKey.UUID, 0.3),
+        (JoinKey.INSTANCE, 0.4),
+    ]
+
+
+def test_mig_row_with_the_uuid_of_its_gpu_and_of_its_mig_device_is_joined_by_the_latter():
+    """As dcgm-exporter 4.6 writes static MIG; here without the labels of claim and device."""
+    labels = {"UUID": "GPU-a", "GPU_I_ID": "7", "GPU_I_PROFILE": "1g.10gb", "dra_mig_device_uuid": "MIG-1"}
+    mine = held(uuid="MIG-1", parent_uuid="GPU-a", partition="1g.10gb")
+    twin = held(uuid="MIG-2", parent_uuid="GPU-a", partition="1g.10gb", device="gpu-2-mig-2")
+    first, second = join([mine, twin], measurements([series(ACTIVITY, 0.4, **labels)]))
+    assert (first.key, second.measurement) == (JoinKey.UUID, None)
+
+
+def test_twins_and_missing_names_have_their_reason():
+    def instance(number: str) -> Sample:
+        return series(ACTIVITY, 0.3, UUID="GPU-a", GPU_I_ID=number, GPU_I_PROFILE="1g.10gb")
+
+    twins = [
+        held(uuid="", parent_uuid="GPU-a", partition="1g.10gb", device=f"gpu-0-mig-{number}")
+        for number in range(2)
+    ]
+    alone, nameless = held(uuid="GPU-z", device="gpu-8"), held(uuid="", device="gpu-9")
+    joined = join([*twins, alone, nameless], measurements([instance("7"), instance("8")]))
+    assert [one.reason for one in joined] == [
+        *(NotJoined.TWINS, NotJoined.TWINS),
+        *(NotJoined.NO_SERIES, NotJoined.NO_UUID),
+    ]
+
+
+BOARD = 'gpu_id="2",gpu_partition_id="0",hostname="fra2-mi300x-01",serial_number="692251001124"'
+
+
+def amd(*pods, device="gpu-1-129", **fields):
+    return held(driver="gpu.amd.com", uuid="", device=device, pods=pods, **fields)
+
+
+def amd_text(pod="train-0", namespace="vision", more=""):
+    labels = f'{BOARD},pod="{pod}",namespace="{namespace}",container="main"{more}'
+    values = {"gpu_gfx_activity": 40, "amd_gpu_used_vram": 512, "gpu_power_usage": 310, "gpu_clock": 2100}
+    lines = [f"{name}{{{labels}}} {value}" for name, value in values.items()]
+    return measurements(sources.parse_exposition(lines))
+
+
+def test_amd_device_is_joined_by_the_only_pod_that_uses_it():
+    (joined,) = join([amd("train-0")], amd_text())
+    assert joined.key == JoinKey.POD
+    assert joined.measurement == Measurement(activity=0.4, memory_bytes=512 * MIB, power_watts=310.0)
+
+
+def test_amd_labels_that_a_scrape_renames_count_before_those_of_the_exporter():
+    renamed = ',exported_pod="train-0",exported_namespace="vision"'
+    found = amd_text(pod="metrics-exporter-x", namespace="kube-amd-gpu", more=renamed)
+    assert [joined.key for joined in join([amd("train-0")], found)] == [JoinKey.POD]
+
+
+def test_amd_devices_that_cannot_be_told_apart_have_no_telemetry_and_a_reason():
+    two = [amd("train-0"), amd("train-0", device="gpu-2-130")]
+    assert [joined.reason for joined in join(two, amd_text())] == [NotJoined.SEVERAL] * 2
+    assert [joined.reason for joined in join([amd()], amd_text())] == [NotJoined.NO_POD]
+    assert [joined.reason for joined in join([amd("other")], amd_text())] == [NotJoined.NO_SERIES]
+    elsewhere = amd("train-0", namespace="nlp")
+    assert [joined.reason for joined in join([elsewhere], amd_text())] == [NotJoined.NO_SERIES]
+
+
+def test_amd_pod_with_series_of_two_gpus_and_one_held_device_is_not_joined():
+    found = amd_text()
+    found |= {key._replace(board="fra2-mi300x-01/3/0"): measured for key, measured in found.items()}
+    assert [joined.reason for joined in join([amd("train-0")], found)] == [NotJoined.SEVERAL]
 
 
 def test_device_reported_twice_has_its_largest_value():

@@ -1,0 +1,210 @@
+"""
+Fills gaps of telemetry from the history of Prometheus, after a worker or Prometheus was away.
+
+A bucket in which nothing was measured although claims held devices is read again with `query_range`. Its
+sampling is that of live collection: the same queries, at ten instants 30 s apart, each evaluated as an
+instant query at that time would be (with the same look-back of five minutes), joined with the allocations
+that were open then, and added by the same `usage.samples.add_samples`.
+
+Rows that exist stay as they are, so a repeated run changes nothing. What Prometheus does not have stays a
+gap, and is asked for again each hour for a day, as an agent may write late. An exporter has no history.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+import httpx
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from claims.models import Allocation
+from inventory.models import Cluster, Device
+from usage.attribution import COLUMNS, OpenAllocation, attribute, with_mirror
+from usage.daily import forget_from
+from usage.models import CollectedBucket, Collection, Rollup
+from usage.samples import (
+    BUCKET,
+    METRICS,
+    RollupDevice,
+    Sample,
+    add_samples,
+    bucket_start,
+    measurements,
+)
+from usage.sources import Source, TelemetryUnavailable, ask, opened, queries, query, sample
+
+EVERY = timedelta(seconds=30)  # between two samples, as in live collection
+REACH = timedelta(days=1)
+AGAIN = timedelta(hours=1)  # until a bucket that Prometheus does not have is asked for again
+BUCKETS_AT_ONCE = 12
+SECONDS_AT_ONCE = 20.0
+SAMPLES_AT_ONCE = 200_000  # of one request
+
+
+class HeldSpan(NamedTuple):
+    """An allocation and when it was held; `ended_at` is None while it is."""
+
+    allocation: OpenAllocation
+    started_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The last day of a cluster's telemetry, in buckets of five minutes."""
+
+    filled: int
+    missing: int
+
+
+def catch_up(cluster_id: UUID) -> int:
+    """
+    Fill some of the missing buckets of a cluster, the newest first; return the number of added rows.
+
+    Nothing happens while the source does not respond to live collection. A source that fails in between ends
+    the run, and the next one goes on.
+    """
+    now = timezone.now()
+    cluster = Cluster.objects.filter(pk=cluster_id, enabled=True).exclude(prometheus_url="").first()
+    responds = Collection.objects.filter(cluster_id=cluster_id, failed_at=None, succeeded_at__gt=now - BUCKET)
+    if cluster is None or not responds.exists():
+        return 0
+    buckets = missing_buckets(cluster, now)[:BUCKETS_AT_ONCE]
+    if not buckets:
+        return 0
+    spans = held_spans(cluster, min(buckets), max(buckets) + BUCKET)
+    until = time.monotonic() + SECONDS_AT_ONCE
+    added = 0
+    try:
+        source = opened(cluster)
+        for bucket in buckets:
+            if time.monotonic() > until:
+                break
+            added += fill(cluster, source, bucket, spans, now=now)
+    except TelemetryUnavailable:
+        pass  # live collection meets the same and says so
+    return added
+
+
+def missing_buckets(cluster: Cluster, now: datetime) -> list[datetime]:
+    """Return the buckets of the last day without a measurement that are due to be asked for, newest first."""
+    first = bucket_start(now - REACH) + BUCKET
+    end = bucket_start(now) - BUCKET  # the last one may still get a late sample of a live collection
+    done = set(
+        CollectedBucket.objects.filter(cluster=cluster, bucket__gte=first)
+        .filter(Q(attributed__gt=0) | Q(tried_at__gt=now - AGAIN))
+        .values_list("bucket", flat=True)
+    )
+    return [
+        bucket
+        for number in range((end - first) // BUCKET)
+        if (bucket := end - (number + 1) * BUCKET) not in done
+    ]
+
+
+def held_spans(cluster: Cluster, start: datetime, end: datetime) -> list[HeldSpan]:
+    """Return what claims held in `cluster` from `start` to `end`, with the mirror of today."""
+    held = Allocation.objects.filter(claim__cluster=cluster, started_at__lt=end)
+    rows = list(held.filter(Q(ended_at=None) | Q(ended_at__gt=start)).values(*COLUMNS))
+    allocations = with_mirror(cluster, rows, Device.objects.filter(cluster=cluster), gone_pods=True)
+    return [
+        HeldSpan(allocation, row["started_at"], row["ended_at"])
+        for allocation, row in zip(allocations, rows, strict=True)
+    ]
+
+
+def fill(
+    cluster: Cluster, source: Source, bucket: datetime, spans: Sequence[HeldSpan], *, now: datetime
+) -> int:
+    """Add the rows of one bucket that do not exist, and remember the attempt; return their number."""
+    held = [
+        span
+        for span in spans
+        if span.started_at < bucket + BUCKET and (span.ended_at is None or span.ended_at > bucket)
+    ]
+    instants = [bucket + number * EVERY for number in range(BUCKET // EVERY)]
+    samples = read_history(source, instants, devices=len(held)) if held else {}
+    with transaction.atomic():
+        # One run at a time: of two, the second finds the rows of the first.
+        Collection.objects.select_for_update().get(cluster=cluster)
+        present = set(
+            Rollup.objects.filter(claim__cluster=cluster, bucket=bucket).values_list(
+                "claim_id", "driver", "pool", "device"
+            )
+        )
+        added: set[RollupDevice] = set()
+        for at in instants:
+            open_then = [
+                span.allocation
+                for span in held
+                if span.started_at <= at and (span.ended_at is None or at < span.ended_at)
+            ]
+            measured = [
+                (RollupDevice(one.claim_id, one.driver, one.pool, one.device), measurement)
+                for one, measurement in attribute(open_then, measurements(samples.get(at, ())))
+                if (one.claim_id, one.driver, one.pool, one.device) not in present
+            ]
+            add_samples(at, measured)
+            added.update(device for device, _ in measured)
+        CollectedBucket.objects.update_or_create(
+            cluster=cluster,
+            bucket=bucket,
+            defaults={"tried_at": now, "filled": len(added), "attributed": len(added) + len(present)},
+        )
+        if added:
+            forget_from(bucket, now=now)
+    return len(added)
+
+
+def read_history(
+    source: Source, instants: Sequence[datetime], *, devices: int
+) -> dict[datetime, list[Sample]]:
+    """Return the samples at each of `instants`, which are `EVERY` apart. Raises TelemetryUnavailable."""
+    at_once = max(1, SAMPLES_AT_ONCE // (len(METRICS) * max(1, devices)))
+    samples: dict[datetime, list[Sample]] = defaultdict(list)
+
+    def request(client: httpx.Client) -> None:
+        for first in range(0, len(instants), at_once):
+            part = instants[first : first + at_once]
+            times = {"start": str(part[0].timestamp()), "end": str(part[-1].timestamp())}
+            step = f"{EVERY.total_seconds():g}"
+            for metric, promql in queries(with_amd=source.with_amd).items():
+                body = query(client, source, "query_range", query=promql, step=step, **times)
+                for row in body["data"]["result"]:
+                    for at, value in row["values"]:
+                        samples[datetime.fromtimestamp(float(at), UTC)].append(
+                            sample(metric, row["metric"], float(value))
+                        )
+
+    ask(source, request)
+    return samples
+
+
+def history(cluster: Cluster, now: datetime) -> History:
+    """Return how many buckets of the last day were filled, and in how many claims held devices unmeasured."""
+    first, end = bucket_start(now - REACH) + BUCKET, bucket_start(now) - BUCKET
+    rows = CollectedBucket.objects.filter(cluster=cluster, bucket__gte=first, bucket__lt=end)
+    measured = set(rows.filter(attributed__gt=0).values_list("bucket", flat=True))
+    held = Allocation.objects.filter(claim__cluster=cluster, started_at__lt=end)
+    spans = list(
+        held.filter(Q(ended_at=None) | Q(ended_at__gt=first)).values_list("started_at", "ended_at").distinct()
+    )
+    missing = sum(
+        any(started < bucket + BUCKET and (ended is None or ended > bucket) for started, ended in spans)
+        for number in range((end - first) // BUCKET)
+        if (bucket := first + number * BUCKET) not in measured
+    )
+    return History(rows.filter(filled__gt=0).count(), missing)
+
+
+def prune(now: datetime) -> int:
+    """Delete what is known of buckets that are not filled any more; return their number."""
+    return CollectedBucket.objects.filter(bucket__lt=now - 2 * REACH).delete()[0]
