@@ -85,7 +85,7 @@ def change_telemetry(
     fields: Mapping[str, str | int] | None = None,
 ) -> Cluster:
     """
-    Change addresses (`prometheus_url`, `metrics_url`), secret, and `authority`, `tenant`, `timeout_seconds`.
+    Change addresses (`prometheus_url`, `metrics_url`), secret, and columns of `TelemetryAccess`.
 
     None keeps the secret, `NO_SECRET` removes it. The same values again change nothing. Raises Conflict,
     ValidationError, and Invalid for a secret that was given for another server.

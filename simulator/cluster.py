@@ -19,7 +19,7 @@ from simulator.controllers.tenants import Tenants, cluster_seats
 from simulator.registry import Registry, WriteOptions
 from simulator.resources import NAMESPACES
 from simulator.store import Lister, Store
-from simulator.telemetry import Telemetry, exporter_nodes
+from simulator.telemetry import Telemetry
 
 MAX_ROUNDS = 50  # controllers that never come to rest are a bug; time goes on all the same
 
@@ -109,7 +109,7 @@ class SimulatedCluster:
                     "cluster": self.name,
                 },
             }
-            for node in exporter_nodes(self.store)
+            for node in self.telemetry.nodes()
         ]
 
     def dump(self) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 Telemetry of simulated GPUs: the metrics of their exporters in the text format, one exporter per node.
 
 The load of a claim is a curve of `simulator.workloads`. Metrics and labels are those of dcgm-exporter 4.6 for
-NVIDIA and device-metrics-exporter for AMD: one series per pod and container that shares a device, each with the
-full value of the device. Values of the physical GPU, such as power, repeat with every partition.
+NVIDIA and device-metrics-exporter for AMD: one series per pod and container that shares a device, each with
+the full value of the device. Values of the physical GPU, such as power, repeat with every partition.
 """
 
 import re
@@ -79,15 +79,15 @@ class SimulatedGpu:
         return min(1.0, sum(part.load.activity * part.share for part in self.parts))
 
 
-def exporter_nodes(store: Store) -> list[str]:
-    """Return the nodes that have an exporter, whether it runs or not."""
-    return sorted({node for node, _, _ in _published(store)})
+type Published = dict[tuple[str, str, str], list[DeviceEntry]]  # by node, driver and pool
+type Users = dict[tuple[str, str, str], list[DeviceUser]]  # by driver, pool and device
 
 
-def physical_gpus(store: Store, *, seed: int, now: float, only: str = "") -> Iterator[SimulatedGpu]:
+def physical_gpus(
+    published: Published, users: Users, *, seed: int, now: float, only: str = ""
+) -> Iterator[SimulatedGpu]:
     """Yield the boards whose exporter runs now, those of one node or of all."""
-    users = _users(store)
-    for (node, driver, pool), devices in _published(store).items():
+    for (node, driver, pool), devices in published.items():
         if (only and node != only) or exporter_is_away(node, now):
             continue
         boards: dict[str, list[PublishedDevice]] = {}
@@ -100,9 +100,9 @@ def physical_gpus(store: Store, *, seed: int, now: float, only: str = "") -> Ite
                 yield SimulatedGpu(node, driver, pool, number, key, model, _existing(node_gpus))
 
 
-def _published(store: Store) -> dict[tuple[str, str, str], list[DeviceEntry]]:
-    """Return the devices by node, driver and pool, those of one pool in the order of the bus."""
-    by_pool: dict[tuple[str, str, str], list[DeviceEntry]] = {}
+def _published(store: Store) -> Published:
+    """Return the devices of nodes with an exporter, those of one pool in the order of the bus."""
+    by_pool: Published = {}
     for resource_slice in store.all(SLICES):
         spec = resource_slice["spec"]
         key = (spec.get("nodeName", ""), spec["driver"], spec["pool"]["name"])
@@ -124,9 +124,9 @@ def attribute_text(device: DeviceEntry, attribute: str) -> str:
     return str((device.get("attributes", {}).get(attribute) or {}).get("string", ""))
 
 
-def _users(store: Store) -> dict[tuple[str, str, str], list[DeviceUser]]:
+def _users(store: Store) -> Users:
     pods = {pod["metadata"]["uid"]: pod for pod in store.unordered(PODS)}
-    by_device: dict[tuple[str, str, str], list[DeviceUser]] = {}
+    by_device: Users = {}
     for claim in store.unordered(CLAIMS):
         results = [result for result in allocation_results(claim) if not result.get("adminAccess")]
         if not results:
@@ -297,6 +297,17 @@ class Telemetry:
         self.store = store
         self.seed = seed
         self.energy: dict[str, list[float]] = {}
+        self._read: tuple[int, Published, Users] = (-1, {}, {})  # of the revision that was read
+
+    def _fleet(self) -> tuple[Published, Users]:
+        """Return the devices and their users; forty exporters are scraped between two changes."""
+        if self._read[0] != self.store.revision:
+            self._read = (self.store.revision, _published(self.store), _users(self.store))
+        return self._read[1:]
+
+    def nodes(self) -> list[str]:
+        """Return the nodes that have an exporter, whether it runs or not."""
+        return sorted({node for node, _, _ in self._fleet()[0]})
 
     def text(self, node: str = "") -> str:
         """Return what the exporter of a node says, or all of them; empty for one that does not run."""
@@ -313,7 +324,7 @@ class Telemetry:
 
     def _samples(self, node: str) -> Iterator[MetricSample]:
         now = self.store.now().timestamp()
-        for board in physical_gpus(self.store, seed=self.seed, now=now, only=node):
+        for board in physical_gpus(*self._fleet(), seed=self.seed, now=now, only=node):
             model = board.model
             watts = model.idle_watts + (model.watts * FULL_LOAD - model.idle_watts) * board.activity
             if board.driver == AMD:

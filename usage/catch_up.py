@@ -176,7 +176,7 @@ def read_history(
             part = instants[first : first + at_once]
             times = {"start": str(part[0].timestamp()), "end": str(part[-1].timestamp())}
             step = f"{EVERY.total_seconds():g}"
-            for metric, promql in queries(with_amd=source.with_amd).items():
+            for metric, promql in queries(source).items():
                 body = query(client, source, "query_range", query=promql, step=step, **times)
                 for row in body["data"]["result"]:
                     for at, value in row["values"]:

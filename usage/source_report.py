@@ -132,11 +132,12 @@ def _read_prometheus(source: Source) -> _Reading:
             reading.questions.append(Question(promql, len(body["data"]["result"]), _since(started)))
             return body
 
-        for metric, promql in queries(with_amd=source.with_amd).items():
+        for metric, promql in queries(source).items():
             reading.samples += parse_response(metric, rows(promql))
         for label in HOST_LABELS:
             names = "|".join(METRICS)
-            body = rows(f'count({{__name__=~"{names}", {label}!=""}})')
+            more = f", {source.matchers}" if source.matchers else ""
+            body = rows(f'count({{__name__=~"{names}", {label}!=""{more}}})')
             reading.host_labels += [label] * bool(list(parse_response("", body)))
         return reading
 

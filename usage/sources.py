@@ -98,6 +98,7 @@ class Source:
     authority: str = field(default="", repr=False)
     timeout_seconds: float = 10.0
     secret: TelemetrySecret = NO_SECRET
+    matchers: str = ""  # of the series of the cluster, such as cluster="fra-1"
     with_amd: bool = False  # whether somebody holds a device of AMD
 
     def api(self, call: str) -> str:
@@ -121,6 +122,7 @@ def source_of(
         is_prometheus=bool(cluster.prometheus_url),
         tenant=access.tenant,
         authority=access.authority,
+        matchers=access.matchers,
         timeout_seconds=access.timeout_seconds,
         secret=open_secret(cluster, access) if secret is None else secret,
         with_amd=Device.objects.filter(cluster=cluster, driver=amd.DRIVER, gone_at=None)
@@ -258,17 +260,18 @@ LABELS = (
 )
 
 
-def query_for(metric: str) -> str:
+def query_for(metric: str, matchers: str = "") -> str:
     """Return the PromQL of a metric: per claim, device and partition; per physical GPU without DRA labels."""
-    return f"max by ({', '.join(LABELS)}) ({metric})"
+    return f"max by ({', '.join(LABELS)}) ({metric}{f'{{{matchers}}}' if matchers else ''})"
 
 
-def queries(*, with_amd: bool) -> dict[str, str]:
-    """Return the queries for all devices of a cluster by metric: those of DCGM, and of AMD if asked for."""
-    asked = {metric: query_for(metric) for metric in METRICS}
-    if with_amd:
+def queries(source: Source) -> dict[str, str]:
+    """Return the queries for all devices of a cluster by metric: those of DCGM, and of AMD if it has any."""
+    asked = {metric: query_for(metric, source.matchers) for metric in METRICS}
+    if source.with_amd:
         labels = ", ".join(amd.LABELS)
-        asked |= {name: f'max by ({labels}) ({{__name__=~"(amd_)?{name}"}})' for name in amd.METRICS}
+        more = f", {source.matchers}" if source.matchers else ""
+        asked |= {name: f'max by ({labels}) ({{__name__=~"(amd_)?{name}"{more}}})' for name in amd.METRICS}
     return asked
 
 
@@ -277,7 +280,7 @@ def read_prometheus(source: Source) -> list[Sample]:
 
     def request(client: httpx.Client) -> list[Sample]:
         series: list[Sample] = []
-        for metric, promql in queries(with_amd=source.with_amd).items():
+        for metric, promql in queries(source).items():
             series += parse_response(metric, query(client, source, "query", query=promql))
         return series
 

@@ -8,7 +8,6 @@ import django.db.models.functions.text
 import django.utils.timezone
 import inventory.models.cluster
 import inventory.models.device
-import re
 from django.db import migrations, models
 
 
@@ -125,7 +124,8 @@ class Migration(migrations.Migration):
             fields=[
                 ('cluster', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='telemetry_access', serialize=False, to='inventory.cluster')),
                 ('authority', models.TextField(blank=True, default='', validators=[inventory.models.cluster.validate_certificates])),
-                ('tenant', models.CharField(blank=True, default='', max_length=150, validators=[django.core.validators.RegexValidator("\\A[\\w!.*'()|-]*\\Z", "Enter letters, digits and !-_.*'(), several tenants joined by |.", flags=re.RegexFlag['ASCII'])])),
+                ('tenant', models.CharField(blank=True, default='', max_length=150, validators=[inventory.models.cluster.validate_tenant])),
+                ('matchers', models.CharField(blank=True, default='', max_length=200, validators=[inventory.models.cluster.validate_matchers])),
                 ('timeout_seconds', models.PositiveSmallIntegerField(default=10, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(60)])),
                 ('kind', models.CharField(blank=True, choices=[('', 'None'), ('token', 'Bearer token'), ('password', 'User and password'), ('certificate', 'Client certificate')], default='', editable=False, max_length=11)),
                 ('server', models.CharField(blank=True, default='', editable=False, max_length=200)),

@@ -58,6 +58,12 @@ validate_tenant = RegexValidator(
 )
 
 
+MATCHER = r'[a-zA-Z_]\w*(=|!=|=~|!~)"([^"\\\n]|\\.)*"'
+validate_matchers = RegexValidator(
+    rf"\A({MATCHER}(,\s*{MATCHER})*)?\Z", 'Enter label matchers such as cluster="fra-1".', flags=re.ASCII
+)
+
+
 class Cluster(models.Model):
     """
     A Kubernetes cluster that the portal mirrors.
@@ -138,6 +144,8 @@ class TelemetryAccess(models.Model):
     authority = models.TextField(blank=True, default="", validators=[validate_certificates])
     # X-Scope-OrgID of Mimir, Cortex and Loki-like gateways; several tenants are joined by "|".
     tenant = models.CharField(max_length=150, blank=True, default="", validators=[validate_tenant])
+    # Of the series of this cluster, where one Prometheus has those of several.
+    matchers = models.CharField(max_length=200, blank=True, default="", validators=[validate_matchers])
     timeout_seconds = models.PositiveSmallIntegerField(
         default=10, validators=[MinValueValidator(1), MaxValueValidator(60)]
     )

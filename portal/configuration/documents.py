@@ -146,7 +146,7 @@ class ClusterDocument(ConfigDocument):
     keys = frozenset(
         (
             *("name", "title", "readOnly", "writeQuotas", "endPolicy", "prometheus", "exporter"),
-            *("telemetryAuthority", "telemetryTenant", "telemetryTimeout"),
+            *("telemetryAuthority", "telemetryTenant", "telemetryMatchers", "telemetryTimeout"),
         )
     )
 
@@ -194,14 +194,17 @@ class ClusterDocument(ConfigDocument):
         """How the source is read. Its secret is no part of the file, and stays."""
         access = getattr(cluster, "telemetry_access", None) or TelemetryAccess(cluster=cluster)
         wanted: dict[str, str | int] = {}
-        for key, column in (("telemetryAuthority", "authority"), ("telemetryTenant", "tenant")):
+        for column in ("authority", "tenant", "matchers"):
+            key = f"telemetry{column.title()}"
             if key in self.content:
                 wanted[column] = self.text((key,), self.content[key])
         if "telemetryTimeout" in self.content:
             seconds = self.number(("telemetryTimeout",), self.content["telemetryTimeout"], 1, 60)
             wanted["timeout_seconds"] = seconds
         tried = TelemetryAccess(
-            authority=str(wanted.get("authority", "")), tenant=str(wanted.get("tenant", ""))
+            authority=str(wanted.get("authority", "")),
+            tenant=str(wanted.get("tenant", "")),
+            matchers=str(wanted.get("matchers", "")),
         )
         try:
             tried.clean_fields(exclude=["cluster", "sealed"])

@@ -79,6 +79,7 @@ def cluster_document(cluster: Cluster) -> dict[str, Any]:
         prometheus=cluster.prometheus_url,
         exporter=cluster.metrics_url,
         **filled(telemetryAuthority=access.authority, telemetryTenant=access.tenant),
+        **filled(telemetryMatchers=access.matchers),
         telemetryTimeout=access.timeout_seconds,
     )
 

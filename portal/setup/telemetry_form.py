@@ -11,11 +11,16 @@ from django.views.decorators.debug import sensitive_variables
 
 from core.errors import Invalid
 from inventory.models import Cluster, TelemetryAccess
-from inventory.models.cluster import validate_certificates, validate_http_url, validate_tenant
+from inventory.models.cluster import (
+    validate_certificates,
+    validate_http_url,
+    validate_matchers,
+    validate_tenant,
+)
 from inventory.telemetry_access import NO_SECRET, TOKEN_LIMIT, Kind, TelemetrySecret, server_of
 
 ADDRESSES = ("prometheus_url", "metrics_url")
-PLAIN = ("authority", "tenant", "timeout_seconds")
+PLAIN = ("authority", "tenant", "matchers", "timeout_seconds")
 SECRETS = ("token", "password", "certificate", "key")
 PEM_LIMIT = 64 * 1024  # characters
 
@@ -90,6 +95,13 @@ class TelemetryForm(forms.Form):
         max_length=150,
         validators=[validate_tenant],
         help_text="Sent as X-Scope-OrgID. Empty: not sent.",
+    )
+    matchers = forms.CharField(
+        label="Label matchers",
+        required=False,
+        max_length=200,
+        validators=[validate_matchers],
+        help_text='Such as cluster="fra-1", where one Prometheus has several clusters.',
     )
     timeout_seconds = forms.IntegerField(
         label="Time limit", min_value=1, max_value=60, help_text="Seconds per query."

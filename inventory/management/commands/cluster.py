@@ -93,6 +93,7 @@ class Command(BaseCommand):
         telemetry.add_argument("--metrics-url", help="of a dcgm-exporter; empty: none")
         telemetry.add_argument("--ca-file", metavar="FILE", help="the CA to trust, in PEM")
         telemetry.add_argument("--tenant", help="sent as X-Scope-OrgID")
+        telemetry.add_argument("--matchers", help='of the series of this cluster, such as cluster="fra-1"')
         telemetry.add_argument("--timeout", type=int, metavar="SECONDS", help="per query, 1 to 60")
         telemetry.add_argument("--token-file", metavar="FILE", help="a bearer token; “-” is standard input")
         telemetry.add_argument("--user", default="", help="of basic authentication")
@@ -179,6 +180,7 @@ class Command(BaseCommand):
     @sensitive_variables()
     def do_telemetry(self, options: dict[str, Any]) -> None:
         columns = {"authority": read_file(options["ca_file"]), "tenant": options["tenant"]}
+        columns["matchers"] = options["matchers"]
         columns["timeout_seconds"] = options["timeout"]
         addresses = {key: options[key] for key in ("prometheus_url", "metrics_url")}
         secret = TelemetrySecret(
