@@ -16,7 +16,7 @@ def prometheus(supervisor: Supervisor, clusters: Iterable[str], port: int) -> No
     """
     Start a Prometheus that scrapes each exporter of each simulated cluster; say which way telemetry goes.
 
-    Nobody waits for it: it is ready before the portal is, and a collection that finds it too early is repeated.
+    Nobody waits for it: it is ready before the portal is, and a collection that comes too early is repeated.
     """
     program = None if os.environ.get("DEMO_PROMETHEUS") == "0" else shutil.which("prometheus")
     if program is None:

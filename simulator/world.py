@@ -285,9 +285,7 @@ IN_MAINTENANCE = "fra1-h100-06"
 UNHEALTHY_PLUGIN = "lab2-a10-02"
 PLUGIN_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 SILENT_NODES = frozenset({"lab2-t4-04"})  # no exporter runs there
-DYING_EXPORTER = (
-    "lab2-t4-03"  # its exporter dies each three hours, and a quarter of an hour passes until it is back
-)
+DYING_EXPORTER = "fra1-l4-08"  # its exporter dies each three hours, and is back a quarter of an hour later
 DIES_EVERY, AWAY_FOR = 3 * 3600, 900  # seconds
 
 

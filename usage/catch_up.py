@@ -77,7 +77,7 @@ def catch_up(cluster_id: UUID) -> int:
     responds = Collection.objects.filter(cluster_id=cluster_id, failed_at=None, succeeded_at__gt=now - BUCKET)
     if cluster is None or not responds.exists():
         return 0
-    buckets = missing_buckets(cluster, now)[:BUCKETS_AT_ONCE]
+    buckets = held_buckets(cluster, missing_buckets(cluster, now), now=now)[:BUCKETS_AT_ONCE]
     if not buckets:
         return 0
     spans = held_spans(cluster, min(buckets), max(buckets) + BUCKET)
@@ -110,6 +110,35 @@ def missing_buckets(cluster: Cluster, now: datetime) -> list[datetime]:
     ]
 
 
+def held_buckets(cluster: Cluster, buckets: list[datetime], *, now: datetime) -> list[datetime]:
+    """Return those buckets in which claims held devices; the others count as asked for."""
+    if not buckets:
+        return []
+    times = held_times(cluster, min(buckets), max(buckets) + BUCKET)
+    held = [bucket for bucket in buckets if was_held(times, bucket)]
+    CollectedBucket.objects.bulk_create(
+        (
+            CollectedBucket(cluster=cluster, bucket=bucket, tried_at=now)
+            for bucket in sorted(set(buckets) - set(held))
+        ),
+        update_conflicts=True,
+        unique_fields=("cluster", "bucket"),
+        update_fields=("tried_at",),
+    )
+    return held
+
+
+def held_times(cluster: Cluster, start: datetime, end: datetime) -> list[tuple[datetime, datetime | None]]:
+    """Return from when until when allocations of `cluster` lasted that overlap this time."""
+    held = Allocation.objects.filter(claim__cluster=cluster, started_at__lt=end).order_by()
+    overlapping = held.filter(Q(ended_at=None) | Q(ended_at__gt=start))
+    return list(overlapping.values_list("started_at", "ended_at").distinct())
+
+
+def was_held(times: Sequence[tuple[datetime, datetime | None]], bucket: datetime) -> bool:
+    return any(started < bucket + BUCKET and (ended is None or ended > bucket) for started, ended in times)
+
+
 def held_spans(cluster: Cluster, start: datetime, end: datetime) -> list[HeldSpan]:
     """Return what claims held in `cluster` from `start` to `end`, with the mirror of today."""
     held = Allocation.objects.filter(claim__cluster=cluster, started_at__lt=end)
@@ -131,7 +160,7 @@ def fill(
         if span.started_at < bucket + BUCKET and (span.ended_at is None or span.ended_at > bucket)
     ]
     instants = [bucket + number * EVERY for number in range(BUCKET // EVERY)]
-    samples = read_history(source, instants, devices=len(held)) if held else {}
+    samples = read_history(source, instants, devices=len(held))
     with transaction.atomic():
         # One run at a time: of two, the second finds the rows of the first.
         Collection.objects.select_for_update().get(cluster=cluster)
@@ -193,12 +222,9 @@ def history(cluster: Cluster, now: datetime) -> History:
     first, end = bucket_start(now - REACH) + BUCKET, bucket_start(now) - BUCKET
     rows = CollectedBucket.objects.filter(cluster=cluster, bucket__gte=first, bucket__lt=end)
     measured = set(rows.filter(attributed__gt=0).values_list("bucket", flat=True))
-    held = Allocation.objects.filter(claim__cluster=cluster, started_at__lt=end)
-    spans = list(
-        held.filter(Q(ended_at=None) | Q(ended_at__gt=first)).values_list("started_at", "ended_at").distinct()
-    )
+    times = held_times(cluster, first, end)
     missing = sum(
-        any(started < bucket + BUCKET and (ended is None or ended > bucket) for started, ended in spans)
+        was_held(times, bucket)
         for number in range((end - first) // BUCKET)
         if (bucket := first + number * BUCKET) not in measured
     )

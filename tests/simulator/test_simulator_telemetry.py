@@ -245,10 +245,10 @@ def test_each_node_has_an_exporter_that_says_what_is_on_it(fleet):
     assert httpx.get(f"{base}/exporters/nowhere/metrics", trust_env=False).status_code == 503
 
 
-def test_one_exporter_dies_and_comes_back(lab, now):
+def test_one_exporter_dies_and_comes_back(fleet, now):
     second = int(now[0].timestamp())
     now[0] += timedelta(seconds=DIES_EVERY - second % DIES_EVERY)
-    assert lab.metrics(DYING_EXPORTER) == ""
-    assert DYING_EXPORTER not in lab.metrics()
+    assert fleet.cluster.metrics(DYING_EXPORTER) == ""
+    assert DYING_EXPORTER not in fleet.cluster.metrics()
     now[0] += timedelta(seconds=AWAY_FOR)
-    assert DYING_EXPORTER in lab.metrics(DYING_EXPORTER)
+    assert DYING_EXPORTER in fleet.cluster.metrics(DYING_EXPORTER)
