@@ -133,6 +133,7 @@ def test_how_telemetry_is_read_is_part_of_the_file_and_its_secret_stays(site, ro
     [
         ("telemetryTenant", "a b", "several tenants joined"),
         ("telemetryAuthority", "PEM", "Enter certificates in PEM"),
+        ("telemetryMatchers", "cluster=fra", "Enter label matchers"),
         ("telemetryTimeout", 61, "a number from 1 to 60"),
         ("telemetryToken", "abc", "telemetryToken"),
     ],

@@ -136,9 +136,9 @@ def test_the_number_of_queries_does_not_grow_with_the_claims(
         another = make_claim(
             vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False, name=f"more-{number}"
         )
-        hold(another, NOON, device=f"gpu-{number}")
+        hold(another, NOON, device=f"gpu-x{number}")
         exporter.append(
-            line("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.5, another.name, f"gpu-{number}", f"GPU-x{number}")
+            line("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.5, another.name, f"gpu-x{number}", f"GPU-x{number}")
         )
     clock.shift(30)
     with django_assert_max_num_queries(len(one)):

@@ -30,7 +30,7 @@ SERVER, CLIENT = self_signed("prometheus"), self_signed("dragoman")
 @pytest.fixture
 def prometheus(tmp_path):
     """Return a function that starts a Prometheus; all are stopped at the end."""
-    running = []
+    running: list[RealPrometheus] = []
 
     def start(*targets, **fields):
         program = RealPrometheus(tmp_path / f"prometheus-{len(running)}", tuple(targets), **fields)
@@ -159,7 +159,7 @@ def test_collector_reads_what_the_simulated_exporter_says(prometheus, serve, sim
         secret=TelemetrySecret(user="reader", password=PASSWORD),
     )
     assert collect(fra.pk) > 0
-    expected = {}
+    expected: dict[tuple[str, str], float] = {}
     for one in parse_exposition(simulated.metrics().splitlines()):
         if one.metric == "DCGM_FI_PROF_GR_ENGINE_ACTIVE" and one.labels.get("dra_device_name"):
             place = one.labels["dra_pool_name"], one.labels["dra_device_name"]

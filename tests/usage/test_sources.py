@@ -2,10 +2,14 @@ import json
 from urllib.parse import parse_qs
 
 import pytest
+from django.core.exceptions import ValidationError
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from inventory.models import Device
+from inventory.models.cluster import validate_matchers
+from tests.usage.test_collect import mirrored
 from usage import sources
 from usage.samples import METRICS, Sample
 from usage.sources import Source, TelemetryUnavailable
@@ -171,3 +175,48 @@ def test_every_series_of_an_answer_is_read(serve):
 def test_unknown_escape_is_kept():
     texts = {r"a\qb": r"a\qb", r"a\nb": "a\nb", r"a\\b": r"a\b", r"a\"b": 'a"b', r"a\\nb": r"a\nb", "a": "a"}
     assert {text: sources.unescaped(text) for text in texts} == texts
+
+
+def test_matchers_select_the_series_of_the_cluster(serve):
+    asked: list[str] = []
+
+    def answer(path: str, body: str) -> tuple[int, str]:
+        asked.append(parse_qs(body)["query"][0])
+        return 200, '{"data": {"result": []}}'
+
+    sources.read_prometheus(Source(serve(answer), matchers='cluster="fra-1"', with_amd=True))
+    assert len(asked) == len(METRICS) + 4
+    assert all(query.count('cluster="fra-1"') == 1 for query in asked)
+    assert asked[0].endswith('(DCGM_FI_PROF_GR_ENGINE_ACTIVE{cluster="fra-1"})')
+    assert asked[-4].endswith('({__name__=~"(amd_)?gpu_gfx_activity", cluster="fra-1"})')
+
+
+@pytest.mark.parametrize(
+    ("matchers", "is_valid"),
+    [
+        ("", True),
+        ('cluster="fra-1"', True),
+        ('cluster="fra-1", region=~"eu-.+"', True),
+        (r'cluster="a\"b"', True),
+        ("cluster=fra", False),
+        ('cluster="fra"}) or vector(1', False),
+        ('cluster="fra",', False),
+    ],
+)
+def test_matchers_are_label_matchers_of_promql(matchers, is_valid):
+    refused = False
+    try:
+        validate_matchers(matchers)
+    except ValidationError:
+        refused = True
+    assert refused is not is_valid
+
+
+def test_series_of_amd_are_asked_for_if_somebody_holds_a_device_of_amd(fra):
+    assert not sources.source_of(fra).with_amd
+    mirrored(fra, "gpu-0", "")
+    assert not sources.source_of(fra).with_amd
+    Device.objects.update(driver="gpu.amd.com")
+    assert sources.source_of(fra).with_amd
+    Device.objects.update(held_by=None)
+    assert not sources.source_of(fra).with_amd
