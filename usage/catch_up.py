@@ -12,9 +12,8 @@ gap, and is asked for again each hour for a day, as an agent may write late. An 
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -45,8 +44,8 @@ EVERY = timedelta(seconds=30)  # between two samples, as in live collection
 REACH = timedelta(days=1)
 AGAIN = timedelta(hours=1)  # until a bucket that Prometheus does not have is asked for again
 BUCKETS_AT_ONCE = 12
-SECONDS_AT_ONCE = 20.0
-SAMPLES_AT_ONCE = 200_000  # of one request
+SAMPLES_AT_ONCE = 500_000  # in memory
+SAMPLES_PER_BUCKET = BUCKET // EVERY
 
 
 class HeldSpan(NamedTuple):
@@ -81,17 +80,27 @@ def catch_up(cluster_id: UUID) -> int:
     if not buckets:
         return 0
     spans = held_spans(cluster, min(buckets), max(buckets) + BUCKET)
-    until = time.monotonic() + SECONDS_AT_ONCE
+    at_once = max(1, SAMPLES_AT_ONCE // (SAMPLES_PER_BUCKET * len(METRICS) * max(1, len(spans))))
     added = 0
     try:
         source = opened(cluster)
-        for bucket in buckets:
-            if time.monotonic() > until:
-                break
-            added += fill(cluster, source, bucket, spans, now=now)
+        for part in in_a_row(buckets[:at_once]):
+            samples = read_history(source, part[-1], part[0] + BUCKET)
+            added += sum(fill(cluster, bucket, spans, samples, now=now) for bucket in part)
     except TelemetryUnavailable:
         pass  # live collection meets the same and says so
     return added
+
+
+def in_a_row(buckets: Iterable[datetime]) -> list[list[datetime]]:
+    """Return the buckets, which are sorted from the newest on, in groups without a gap."""
+    groups: list[list[datetime]] = []
+    for bucket in buckets:
+        if groups and groups[-1][-1] - BUCKET == bucket:
+            groups[-1].append(bucket)
+        else:
+            groups.append([bucket])
+    return groups
 
 
 def missing_buckets(cluster: Cluster, now: datetime) -> list[datetime]:
@@ -151,7 +160,12 @@ def held_spans(cluster: Cluster, start: datetime, end: datetime) -> list[HeldSpa
 
 
 def fill(
-    cluster: Cluster, source: Source, bucket: datetime, spans: Sequence[HeldSpan], *, now: datetime
+    cluster: Cluster,
+    bucket: datetime,
+    spans: Sequence[HeldSpan],
+    samples: Mapping[datetime, Sequence[Sample]],
+    *,
+    now: datetime,
 ) -> int:
     """Add the rows of one bucket that do not exist, and remember the attempt; return their number."""
     held = [
@@ -159,8 +173,6 @@ def fill(
         for span in spans
         if span.started_at < bucket + BUCKET and (span.ended_at is None or span.ended_at > bucket)
     ]
-    instants = [bucket + number * EVERY for number in range(BUCKET // EVERY)]
-    samples = read_history(source, instants, devices=len(held))
     with transaction.atomic():
         # One run at a time: of two, the second finds the rows of the first.
         Collection.objects.select_for_update().get(cluster=cluster)
@@ -170,7 +182,7 @@ def fill(
             )
         )
         added: set[RollupDevice] = set()
-        for at in instants:
+        for at in (bucket + number * EVERY for number in range(SAMPLES_PER_BUCKET)):
             open_then = [
                 span.allocation
                 for span in held
@@ -193,25 +205,22 @@ def fill(
     return len(added)
 
 
-def read_history(
-    source: Source, instants: Sequence[datetime], *, devices: int
-) -> dict[datetime, list[Sample]]:
-    """Return the samples at each of `instants`, which are `EVERY` apart. Raises TelemetryUnavailable."""
-    at_once = max(1, SAMPLES_AT_ONCE // (len(METRICS) * max(1, devices)))
+def read_history(source: Source, start: datetime, end: datetime) -> dict[datetime, list[Sample]]:
+    """Return the samples at each `EVERY` from `start` to before `end`. Raises TelemetryUnavailable."""
+    times = {
+        "start": str(start.timestamp()),
+        "end": str((end - EVERY).timestamp()),
+        "step": f"{EVERY.total_seconds():g}",
+    }
     samples: dict[datetime, list[Sample]] = defaultdict(list)
 
     def request(client: httpx.Client) -> None:
-        for first in range(0, len(instants), at_once):
-            part = instants[first : first + at_once]
-            times = {"start": str(part[0].timestamp()), "end": str(part[-1].timestamp())}
-            step = f"{EVERY.total_seconds():g}"
-            for metric, promql in queries(source).items():
-                body = query(client, source, "query_range", query=promql, step=step, **times)
-                for row in body["data"]["result"]:
-                    for at, value in row["values"]:
-                        samples[datetime.fromtimestamp(float(at), UTC)].append(
-                            sample(metric, row["metric"], float(value))
-                        )
+        for metric, promql in queries(source).items():
+            body = query(client, source, "query_range", query=promql, **times)
+            for row in body["data"]["result"]:
+                for at, value in row["values"]:
+                    moment = datetime.fromtimestamp(float(at), UTC)
+                    samples[moment].append(sample(metric, row["metric"], float(value)))
 
     ask(source, request)
     return samples
