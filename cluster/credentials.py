@@ -255,19 +255,30 @@ def from_token(server: str, token: str, *, authority: str = "") -> Credentials:
 @sensitive_variables()
 def seal(credentials: Credentials) -> bytes:
     """Encrypt with the newest key. Raise `Invalid` without a key that is secret."""
-    _require_secret_key()
-    return _keys().encrypt(json.dumps(asdict(credentials)).encode())
+    return seal_fields(asdict(credentials))
 
 
 @sensitive_variables()
 def unseal(sealed: bytes | memoryview) -> Credentials:
     """Decrypt with any known key. Raise `Invalid` if none fits."""
-    problem = "The stored credentials cannot be read: CREDENTIAL_KEYS lacks the key that sealed them."
+    return Credentials(**unseal_fields(sealed))
+
+
+@sensitive_variables()
+def seal_fields(fields: dict[str, Any]) -> bytes:
+    """Encrypt values of JSON with the newest key. Raise `Invalid` without a key that is secret."""
+    _require_secret_key()
+    return _keys().encrypt(json.dumps(fields).encode())
+
+
+@sensitive_variables()
+def unseal_fields(sealed: bytes | memoryview) -> dict[str, Any]:
+    """Decrypt what `seal_fields` encrypted, with any known key. Raise `Invalid` if none fits."""
     try:
-        return Credentials(**json.loads(_keys().decrypt(bytes(sealed))))
+        return dict(json.loads(_keys().decrypt(bytes(sealed))))
     except InvalidToken:
         pass
-    raise Invalid(problem)
+    raise Invalid("The stored credentials cannot be read: CREDENTIAL_KEYS lacks the key that sealed them.")
 
 
 def reseal(sealed: bytes | memoryview) -> bytes:

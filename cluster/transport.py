@@ -1,11 +1,8 @@
 """The HTTP transport: the official client's connection pool, with responses as raw bytes."""
 
-import os
 import ssl
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import urllib3
@@ -16,6 +13,7 @@ from kubernetes.config.incluster_config import load_incluster_config
 
 from cluster.credentials import Credentials
 from cluster.protocol import Unreachable
+from cluster.tls import client_context
 from core.errors import Invalid
 
 CONNECT_SECONDS = 5.0
@@ -161,30 +159,17 @@ def configuration(credentials: Credentials) -> Configuration:
 
 def tls(credentials: Credentials) -> ssl.SSLContext:
     """Return an in-memory SSL context with the CA and the client certificate."""
-    problem = (
-        "The certificates of the kubeconfig cannot be used: they are damaged, or the key fits no certificate."
+    context = client_context(
+        authority=credentials.authority, certificate=credentials.certificate, key=credentials.key
     )
-    try:
-        context = ssl.create_default_context(cadata=credentials.authority or None)
-        if credentials.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-            # `manage.py cluster check` has told it; a warning for every request would hide others.
-            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-        if credentials.certificate:
-            load_certificate(context, credentials)
-        return context
-    except (ssl.SSLError, ValueError):
-        pass
-    raise Invalid(problem)
-
-
-def load_certificate(context: ssl.SSLContext, credentials: Credentials) -> None:
-    """Load the key pair through a temporary file, as Python requires one."""
-    handle, name = tempfile.mkstemp()
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(f"{credentials.certificate}\n{credentials.key}")
-        context.load_cert_chain(name)
-    finally:
-        Path(name).unlink()
+    if context is None:
+        raise Invalid(
+            "The certificates of the kubeconfig cannot be used: they are damaged, or the key fits no "
+            "certificate."
+        )
+    if credentials.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        # `manage.py cluster check` has told it; a warning for every request would hide others.
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+    return context

@@ -11,7 +11,7 @@ from claims.models import TeamNamespace
 from cluster.credentials import Credentials, from_kubeconfig, seal, unseal
 from cluster.kube import connect
 from cluster.protocol import Gateway, Manifest
-from inventory.models import Cluster
+from inventory.models import Cluster, TelemetryAccess
 from teams.models import Membership, Role, Team, User
 
 PASSWORD = "demo"  # noqa: S105, of sample people on a loopback address
@@ -75,17 +75,23 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 TITLES = {"fra-1": "Frankfurt", "lab-2": "Laboratory"}
 
 
-def load_cluster(name: str, folder: Path, metrics: str = "") -> Cluster:
-    """Create the cluster, or update its credentials: its port may have changed."""
+def load_cluster(name: str, folder: Path, addresses: dict[str, str]) -> Cluster:
+    """Create the cluster, or update credentials and addresses of telemetry: their ports may have changed."""
     credentials = read_credentials(folder, name)
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:
-        return Cluster.objects.create(
-            name=name, title=TITLES.get(name, ""), credentials=seal(credentials), metrics_url=metrics
+        cluster = Cluster.objects.create(
+            name=name, title=TITLES.get(name, ""), credentials=seal(credentials), **addresses
         )
-    if unseal(cluster.credentials) != credentials or cluster.metrics_url != metrics:
-        cluster.credentials, cluster.metrics_url = seal(credentials), metrics
-        cluster.save(update_fields=["credentials", "metrics_url"])
+        # One Prometheus has the series of all clusters.
+        TelemetryAccess.objects.create(cluster=cluster, matchers=f'cluster="{name}"')
+    if unseal(cluster.credentials) != credentials or any(
+        getattr(cluster, column) != address for column, address in addresses.items()
+    ):
+        cluster.credentials = seal(credentials)
+        for column, address in addresses.items():
+            setattr(cluster, column, address)
+        cluster.save(update_fields=["credentials", *addresses])
     return cluster
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
+from demo import telemetry
 from demo.supervisor import ROOT, DemoFailure, Supervisor
 
 type Wait = Callable[[], None]
@@ -94,6 +95,8 @@ def simulated_clusters(supervisor: Supervisor, folder: Path) -> Wait:
             write_kubeconfig(folder / f"{name}.kubeconfig", port, name, "portal")
             write_kubeconfig(folder / f"{name}.people.kubeconfig", port, name, "admin")
         supervisor.wait("The simulator", lambda: is_healthy(f"{url}/healthz"), 60)
+        # Afterwards: at the first look of its service discovery the exporters must be there.
+        telemetry.prometheus(supervisor, SIMULATED, free_port(folder / "prometheus.port"))
 
     return wait
 

@@ -1,7 +1,6 @@
 """Clusters: connect, check, add, change, pause and remove; pages and commands use the same services."""
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -68,7 +67,7 @@ def add_cluster(
 
     A cluster is identified by the UID of its kube-system namespace, whatever its name and address.
     """
-    _require_admin(by)
+    require_admin_or_command(by)
     _check_new(name)
     facts = _identity_and_version(credentials)
     _check_new(name, str(facts["uid"]))
@@ -79,7 +78,7 @@ def add_cluster(
         with transaction.atomic(durable=True):
             cluster.save(force_insert=True)
             mode = "read-only" if cluster.read_only else "full"
-            _record(by, cluster, f"added: {credentials.address}, {mode}")
+            record(by, cluster, f"added: {credentials.address}, {mode}")
     except IntegrityError:
         is_duplicate = True
     if is_duplicate:  # another request was faster
@@ -118,7 +117,7 @@ def reseal_credentials() -> int:
 @sensitive_variables()
 def renew_credentials(*, name: str, credentials: Credentials, by: User | None = None) -> Cluster:
     """Replace the credentials of a cluster. Raises Invalid if the new ones lead to another cluster."""
-    _require_admin(by)
+    require_admin_or_command(by)
     cluster = find_cluster(name)
     facts = _identity_and_version(credentials)
     if cluster.uid and cluster.uid != facts["uid"]:
@@ -129,7 +128,7 @@ def renew_credentials(*, name: str, credentials: Credentials, by: User | None = 
     with transaction.atomic(durable=True):
         columns = _credential_columns(credentials) | facts
         Cluster.objects.filter(pk=cluster.pk).update(halt_reason="", **columns)
-        _record(by, cluster, f"credentials replaced: {credentials.address}")
+        record(by, cluster, f"credentials replaced: {credentials.address}")
     cluster.refresh_from_db()
     return cluster
 
@@ -143,24 +142,31 @@ def change_cluster(*, name: str, by: User | None = None, **fields: str | bool) -
 
     The sync writes other columns of the row meanwhile, so only the changed ones are saved.
     """
-    _require_admin(by)
+    require_admin_or_command(by)
     cluster = find_cluster(name)
+    with transaction.atomic(durable=True):
+        change_columns(cluster, by, fields)
+    return cluster
+
+
+def change_columns(cluster: Cluster, by: User | None, fields: Mapping[str, str | bool]) -> None:
+    """Change fields of `CHANGEABLE` and record it, in the transaction of the caller."""
     changed = [key for key in CHANGEABLE if key in fields and getattr(cluster, key) != fields[key]]
     before = {key: getattr(cluster, key) for key in changed}
     for key in changed:
         setattr(cluster, key, fields[key])
     if "read_only" in changed and cluster.read_only and cluster.write_quotas:
-        raise Conflict(f"The portal writes quotas in “{name}”. Stop that first, then make it read-only.")
+        raise Conflict(
+            f"The portal writes quotas in “{cluster.name}”. Stop that first, then make it read-only."
+        )
     cluster.full_clean(exclude=["credentials"])
     if changed:
         unchanged = Cluster.objects.filter(pk=cluster.pk, write_quotas=cluster.write_quotas, **before)
-        with transaction.atomic(durable=True):
-            if not unchanged.update(**{key: getattr(cluster, key) for key in changed}):
-                raise Conflict(f"Somebody else has just changed “{name}”. Look again.")
-            values = [(key, _recorded(before[key]), _recorded(fields[key])) for key in changed]
-            changes = (f"{key} {old} → {new}" for key, old, new in values)
-            _record(by, cluster, ", ".join(changes), values)
-    return cluster
+        if not unchanged.update(**{key: getattr(cluster, key) for key in changed}):
+            raise Conflict(f"Somebody else has just changed “{cluster.name}”. Look again.")
+        values = [(key, _recorded(before[key]), _recorded(fields[key])) for key in changed]
+        changes = (f"{key} {old} → {new}" for key, old, new in values)
+        record(by, cluster, ", ".join(changes), values)
 
 
 def _recorded(value: object) -> str:
@@ -171,34 +177,26 @@ def _recorded(value: object) -> str:
     return (urlsplit(text).hostname if "://" in text else text) or "–"
 
 
-USER_AND_PASSWORD = re.compile(r"(?<=//)[^/?#]*@")
-
-
-def masked_url(url: str) -> str:
-    """Return an address with dots in place of its user and password."""
-    return USER_AND_PASSWORD.sub("••••@", url)
-
-
 def set_enabled(*, name: str, enabled: bool, by: User | None = None) -> Cluster:
     """Pause or resume a cluster: a paused one is neither read nor written. Repeating it changes nothing."""
-    _require_admin(by)
+    require_admin_or_command(by)
     cluster = find_cluster(name)
     with transaction.atomic(durable=True):
         if Cluster.objects.filter(pk=cluster.pk, enabled=not enabled).update(enabled=enabled):
             cluster.enabled = enabled
             cluster.save(update_fields=["enabled"])  # its signal counts the availability of the cluster
-            _record(by, cluster, "resumed" if enabled else "paused")
+            record(by, cluster, "resumed" if enabled else "paused")
     return cluster
 
 
 def remove_cluster(*, name: str, by: User | None = None) -> None:
     """Remove a cluster and its mirror from the portal. Raises Conflict if it has claims."""
-    _require_admin(by)
+    require_admin_or_command(by)
     cluster = find_cluster(name)
     held = 0
     try:
         with transaction.atomic(durable=True):
-            _record(by, cluster, "removed")
+            record(by, cluster, "removed")
             cluster.delete()
     except ProtectedError as protected:
         held = len(protected.protected_objects)
@@ -208,24 +206,25 @@ def remove_cluster(*, name: str, by: User | None = None) -> None:
 
 def write_quotas(*, name: str, write: bool, by: User | None = None) -> Cluster:
     """Switch ResourceQuotas in a cluster on or off. Raises Conflict for a read-only cluster."""
-    _require_admin(by)
+    require_admin_or_command(by)
     cluster = find_cluster(name)
     if write and cluster.read_only:
         raise Conflict(f"“{name}” is read-only: the portal cannot write quotas there.")
     unchanged = Cluster.objects.filter(pk=cluster.pk, write_quotas=not write, read_only=cluster.read_only)
     with transaction.atomic(durable=True):
         if unchanged.update(write_quotas=write):
-            _record(by, cluster, "ResourceQuotas on" if write else "ResourceQuotas off")
+            record(by, cluster, "ResourceQuotas on" if write else "ResourceQuotas off")
     cluster.write_quotas = write
     return cluster
 
 
-def _require_admin(by: User | None) -> None:
+def require_admin_or_command(by: User | None) -> None:
+    """Raise Forbidden for a person who is no platform admin."""
     if by is not None:
         require_admin(by)
 
 
-def _record(
+def record(
     by: User | None, cluster: Cluster, change: str, values: Sequence[tuple[str, str, str]] = ()
 ) -> None:
     """Record a change with its author, None for a command."""

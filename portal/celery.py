@@ -40,6 +40,7 @@ app.conf.beat_schedule = {
     "claims.tasks.forget_drafts": {"task": "claims.tasks.forget_drafts", "schedule": 86400.0},
     "claims.tasks.expire": {"task": "claims.tasks.expire", "schedule": 60.0},
     "usage.tasks.collect": {"task": "usage.tasks.collect", "schedule": 30.0},
+    "usage.tasks.catch_up": {"task": "usage.tasks.catch_up", "schedule": 60.0},
     "usage.tasks.follow_idle_claims": {"task": "usage.tasks.follow_idle_claims", "schedule": 300.0},
     "usage.tasks.store_days": {"task": "usage.tasks.store_days", "schedule": 3600.0},
 }

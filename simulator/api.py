@@ -1,6 +1,7 @@
 """The HTTP API of one cluster: who may do what, discovery, and every verb on every resource."""
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -195,6 +196,8 @@ STRICTNESS = ("", "Ignore", "Strict", "Warn")
 
 
 EVICTION = "eviction"  # subresource of pods
+EXPOSITION = "text/plain; version=0.0.4"
+EXPORTER = re.compile(r"exporters/([^/]+)/metrics")
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
@@ -217,8 +220,8 @@ async def answer(cluster: SimulatedCluster, path: str, request: Request) -> Resp
     try:
         if path in {"healthz", "livez", "readyz"}:
             return PlainTextResponse("ok")
-        if path == "metrics":
-            return PlainTextResponse(cluster.metrics(), media_type="text/plain; version=0.0.4")
+        if (exported := _exported(cluster, path, request)) is not None:
+            return exported
         identity = identify(request.headers.get("authorization", ""))
         if (described := _described(path)) is not None:
             return JSONResponse(described)
@@ -230,6 +233,18 @@ async def answer(cluster: SimulatedCluster, path: str, request: Request) -> Resp
     except ApiError as refusal:
         headers = {"Retry-After": "1"} if refusal.code == 504 else {}
         return JSONResponse(refusal.body(), refusal.code, headers)
+
+
+def _exported(cluster: SimulatedCluster, path: str, request: Request) -> Response | None:
+    """Return what exporters say, which ask nobody who they are; None for another path."""
+    if path == "exporters":
+        return JSONResponse(cluster.exporters(request.url.netloc))
+    if path == "metrics":
+        return PlainTextResponse(cluster.metrics(), media_type=EXPOSITION)
+    if exporter := EXPORTER.fullmatch(path):
+        text = cluster.metrics(exporter[1])
+        return PlainTextResponse(text, 200 if text else 503, media_type=EXPOSITION)
+    return None
 
 
 def _described(path: str) -> dict[str, Any] | None:

@@ -94,8 +94,23 @@ class SimulatedCluster:
         if failures:
             raise ExceptionGroup(f"Controllers of {self.name} failed", failures)
 
-    def metrics(self) -> str:
-        return self.telemetry.text()
+    def metrics(self, node: str = "") -> str:
+        """Return the metrics of the exporter of a node, or of all nodes."""
+        return self.telemetry.text(node)
+
+    def exporters(self, address: str) -> list[dict[str, Any]]:
+        """Return the exporters at `address` (host and port) for the HTTP service discovery of Prometheus."""
+        return [
+            {
+                "targets": [address],
+                "labels": {
+                    "__metrics_path__": f"/clusters/{self.name}/exporters/{node}/metrics",
+                    "instance": f"{node}:9400",
+                    "cluster": self.name,
+                },
+            }
+            for node in self.telemetry.nodes()
+        ]
 
     def dump(self) -> dict[str, Any]:
         return {

@@ -1,14 +1,11 @@
 """
-Telemetry of simulated GPUs: their load, and the metrics of their exporters in the text format.
+Telemetry of simulated GPUs: the metrics of their exporters in the text format, one exporter per node.
 
-The load of a claim is a smooth curve of time, equal in every run; about one claim in eight is idle, as in
-real fleets. Metrics and labels are those of dcgm-exporter 4.6 for NVIDIA and device-metrics-exporter for
-AMD: one series per pod and container that shares a device, each with the full value of the device. Values of
-the physical GPU, such as power, repeat with every partition.
+The load of a claim is a curve of `simulator.workloads`. Metrics and labels are those of dcgm-exporter 4.6 for
+NVIDIA and device-metrics-exporter for AMD: one series per pod and container that shares a device, each with
+the full value of the device. Values of the physical GPU, such as power, repeat with every partition.
 """
 
-import hashlib
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,46 +13,12 @@ from dataclasses import dataclass
 from dra.held import allocation_results, device_key
 from simulator.resources import CLAIMS, PODS, SLICES, Manifest
 from simulator.store import Store
-from simulator.world import AMD, MODELS, SICK, SILENT_NODES, DeviceEntry, Model
-
-IDLE_SHARE = 0.13
-WAVES = ((420.0, 0.10), (1260.0, 0.07), (97.0, 0.03))  # period in seconds, height
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Shares from 0 to 1; `tensor` is the part of the activity that uses tensor cores."""
-
-    activity: float
-    memory: float
-    tensor: float
-
-
-NOTHING = Load(0.0, 0.0, 0.0)
-
-
-def fraction(text: str) -> float:
-    """Return a number from 0 to 1 that is always the same for the same text."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48
-
-
-def load_at(key: str, device: str, seconds: float, *, mean_activity: float | None = None) -> Load:
-    """Return the load at a time. `mean_activity` is what the pod says of itself, 0 to 1."""
-    idle = fraction(f"{key}/idle") < IDLE_SHARE
-    memory = 0.25 + 0.65 * fraction(f"{key}/memory") if mean_activity is None else 0.35 + 0.45 * mean_activity
-    if idle and mean_activity is None:
-        return Load(0.0, memory, 0.0)
-    level = 0.5 + 0.42 * fraction(f"{key}/level") if mean_activity is None else mean_activity
-    phase = fraction(f"{key}/phase") + 0.05 * fraction(f"{key}/{device}")
-    wave = sum(height * math.sin(2 * math.pi * (seconds / period + phase)) for period, height in WAVES)
-    breathing = 0.02 * math.sin(2 * math.pi * (seconds / 600 + phase))
-    calm = min(1.0, 2 * level)  # what does little does it evenly
-    activity = min(0.99, max(0.02, level + calm * wave))
-    return Load(activity, min(0.97, memory + breathing), 0.2 + 0.5 * fraction(f"{key}/tensor"))
-
+from simulator.workloads import NOTHING, Load, Workload, fraction, load_at
+from simulator.world import AMD, MODELS, SICK, SILENT_NODES, DeviceEntry, Model, exporter_is_away
 
 SHARE = re.compile(r"[01](\.[0-9]{1,6})?", re.ASCII)
 ACTIVITY = "simulator.dragoman.dev/activity"  # annotation of a pod: the mean of what it does, 0 to 1
+WORKLOAD = "simulator.dragoman.dev/workload"  # or a `Workload`
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +26,14 @@ class DeviceUser:
     """
     A claim that has a device, and one container that uses it; without a pod, both names are empty.
 
-    `activity` is what the pod says of itself, None if it says nothing.
+    `activity` and `workload` are what the pod says of itself, None if it says nothing.
     """
 
     claim: Manifest
     pod: str = ""
     container: str = ""
     activity: float | None = None
+    workload: Workload | None = None
 
     @property
     def namespace(self) -> str:
@@ -115,10 +79,17 @@ class SimulatedGpu:
         return min(1.0, sum(part.load.activity * part.share for part in self.parts))
 
 
-def physical_gpus(store: Store, *, seed: int, now: float) -> Iterator[SimulatedGpu]:
-    """Yield the boards that an exporter looks at: those of silent nodes are not among them."""
-    users = _users(store)
-    for (node, driver, pool), devices in _published(store).items():
+type Published = dict[tuple[str, str, str], list[DeviceEntry]]  # by node, driver and pool
+type Users = dict[tuple[str, str, str], list[DeviceUser]]  # by driver, pool and device
+
+
+def physical_gpus(
+    published: Published, users: Users, *, seed: int, now: float, only: str = ""
+) -> Iterator[SimulatedGpu]:
+    """Yield the boards whose exporter runs now, those of one node or of all."""
+    for (node, driver, pool), devices in published.items():
+        if (only and node != only) or exporter_is_away(node, now):
+            continue
         boards: dict[str, list[PublishedDevice]] = {}
         for device in devices:
             using = users.get((driver, pool, device["name"]), [])
@@ -129,9 +100,9 @@ def physical_gpus(store: Store, *, seed: int, now: float) -> Iterator[SimulatedG
                 yield SimulatedGpu(node, driver, pool, number, key, model, _existing(node_gpus))
 
 
-def _published(store: Store) -> dict[tuple[str, str, str], list[DeviceEntry]]:
-    """Return the devices by node, driver and pool, those of one pool in the order of the bus."""
-    by_pool: dict[tuple[str, str, str], list[DeviceEntry]] = {}
+def _published(store: Store) -> Published:
+    """Return the devices of nodes with an exporter, those of one pool in the order of the bus."""
+    by_pool: Published = {}
     for resource_slice in store.all(SLICES):
         spec = resource_slice["spec"]
         key = (spec.get("nodeName", ""), spec["driver"], spec["pool"]["name"])
@@ -153,15 +124,21 @@ def attribute_text(device: DeviceEntry, attribute: str) -> str:
     return str((device.get("attributes", {}).get(attribute) or {}).get("string", ""))
 
 
-def _users(store: Store) -> dict[tuple[str, str, str], list[DeviceUser]]:
+def _users(store: Store) -> Users:
     pods = {pod["metadata"]["uid"]: pod for pod in store.unordered(PODS)}
-    by_device: dict[tuple[str, str, str], list[DeviceUser]] = {}
+    by_device: Users = {}
     for claim in store.unordered(CLAIMS):
         results = [result for result in allocation_results(claim) if not result.get("adminAccess")]
         if not results:
             continue
         mine = [
-            DeviceUser(claim, user["name"], container["name"], _activity(pods[user["uid"]]))
+            DeviceUser(
+                claim,
+                user["name"],
+                container["name"],
+                _activity(pods[user["uid"]]),
+                _workload(pods[user["uid"]]),
+            )
             for user in (claim.get("status") or {}).get("reservedFor") or []
             if user["uid"] in pods
             for container in pods[user["uid"]]["spec"]["containers"]
@@ -175,12 +152,18 @@ def _load(device: DeviceEntry, users: list[DeviceUser], seed: int, now: float) -
     if not users:
         return NOTHING
     key = f"{seed}/{users[0].claim['metadata']['uid']}"
-    return load_at(key, device["name"], now, mean_activity=users[0].activity)
+    said = users[0]
+    return load_at(key, device["name"], now, mean_activity=said.activity, workload=said.workload)
 
 
 def _activity(pod: Manifest) -> float | None:
     annotation = str((pod["metadata"].get("annotations") or {}).get(ACTIVITY, ""))
     return min(1.0, float(annotation)) if SHARE.fullmatch(annotation) else None
+
+
+def _workload(pod: Manifest) -> Workload | None:
+    said = (pod["metadata"].get("annotations") or {}).get(WORKLOAD, "")
+    return Workload(said) if said in Workload else None
 
 
 def _key(device: DeviceEntry, node: str) -> str:
@@ -314,10 +297,22 @@ class Telemetry:
         self.store = store
         self.seed = seed
         self.energy: dict[str, list[float]] = {}
+        self._read: tuple[int, Published, Users] = (-1, {}, {})  # of the revision that was read
 
-    def text(self) -> str:
+    def _fleet(self) -> tuple[Published, Users]:
+        """Return the devices and their users; forty exporters are scraped between two changes."""
+        if self._read[0] != self.store.revision:
+            self._read = (self.store.revision, _published(self.store), _users(self.store))
+        return self._read[1:]
+
+    def nodes(self) -> list[str]:
+        """Return the nodes that have an exporter, whether it runs or not."""
+        return sorted({node for node, _, _ in self._fleet()[0]})
+
+    def text(self, node: str = "") -> str:
+        """Return what the exporter of a node says, or all of them; empty for one that does not run."""
         lines: dict[str, list[str]] = {}
-        for metric, labels, value in self._samples():
+        for metric, labels, value in self._samples(node):
             shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
             number = f"{value:.0f}" if value >= 1e6 else f"{value:.6g}"
             lines.setdefault(metric, []).append(f"{metric}{{{shown}}} {number}")
@@ -327,9 +322,9 @@ class Telemetry:
             parts += [f"# HELP {metric} {about}", f"# TYPE {metric} {kind}", *samples]
         return "\n".join([*parts, ""])
 
-    def _samples(self) -> Iterator[MetricSample]:
+    def _samples(self, node: str) -> Iterator[MetricSample]:
         now = self.store.now().timestamp()
-        for board in physical_gpus(self.store, seed=self.seed, now=now):
+        for board in physical_gpus(*self._fleet(), seed=self.seed, now=now, only=node):
             model = board.model
             watts = model.idle_watts + (model.watts * FULL_LOAD - model.idle_watts) * board.activity
             if board.driver == AMD:

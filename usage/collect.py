@@ -1,169 +1,35 @@
-"""
-One collection of a cluster's telemetry: source → measurements → claims that hold the devices → rollups.
-
-A source is a dcgm-exporter, in the text format of Prometheus
-(https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format), or the HTTP API of
-Prometheus.
-
-Prometheus gets one instant query per metric for all claims of a cluster. `max by` drops pod and container, so
-that pods that share a device do not count twice; labels that a scrape renames (`exported_pod`, `Hostname`)
-are not used. Prometheus leaves out series without a sample in the last five minutes.
-"""
+"""One collection of a cluster's telemetry: source → measurements → claims that hold the devices → rollups."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
-import httpx
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, Sum
+from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from claims.models import Allocation
 from inventory.counts import store_uses
-from inventory.models import Cluster, Device, DeviceUtilization, FleetCount
+from inventory.models import Cluster, DeviceUtilization, FleetCount
 from inventory.states import DeviceUse
+from usage.attribution import OpenAllocation, attribute, open_allocations
 from usage.cost import millionths
-from usage.models import Collection
-from usage.samples import (
-    METRICS,
-    OpenAllocation,
-    RollupDevice,
-    Sample,
-    TelemetryUnavailable,
-    add_samples,
-    attribute,
-    bucket_start,
-    measurements,
-)
+from usage.models import CollectedBucket, Collection
+from usage.samples import RollupDevice, add_samples, bucket_start, measurements
+from usage.sources import TelemetryUnavailable, read_source
 from usage.telemetry import device_uses
-
-TIMEOUT = httpx.Timeout(10.0, connect=3.0)
-MAX_CHARACTERS = 1024 * 1024 * 1024  # 40,000 GPUs have some 300 million
-
-LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
-LINE = re.compile(
-    r'(\w+)(?:\{((?:[a-zA-Z_]\w*="(?:[^"\\]|\\.)*"(?:,\s*|(?=\})))*)\})?\s+(\S+)(?:\s+-?\d+)?\s*'
-)
-ESCAPE = re.compile(r"\\(.)")
-UNESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
-
-
-def read_exporter(url: str) -> list[Sample]:
-    """Return the samples of `METRICS` at `url`; raise `TelemetryUnavailable` with a sentence."""
-    try:
-        with httpx.stream("GET", url, timeout=TIMEOUT) as response:
-            response.raise_for_status()
-            return list(parse_exposition(limited(response.iter_lines())))
-    except httpx.HTTPStatusError as failure:
-        raise TelemetryUnavailable.bad_status(failure.response.status_code) from failure
-    except httpx.HTTPError as failure:
-        raise TelemetryUnavailable.unreachable(failure) from failure
-    except (ValueError, KeyError) as failure:
-        raise TelemetryUnavailable.malformed(failure) from failure
-
-
-def limited(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines; raise ValueError for a response that is larger than any exporter's."""
-    characters = 0
-    for line in lines:
-        characters += len(line)
-        if characters > MAX_CHARACTERS:
-            raise ValueError(f"more than {MAX_CHARACTERS} characters")
-        yield line
-
-
-def parse_exposition(lines: Iterable[str]) -> Iterator[Sample]:
-    """
-    Yield the samples of `METRICS`; raise ValueError for a malformed line of these.
-
-    An exporter has some thirty metrics per device; other metrics are skipped. The regular expressions are ten
-    times as fast as prometheus_client.parser; a test compares both.
-    """
-    for line in lines:
-        if line.startswith(METRICS):
-            match = LINE.fullmatch(line)
-            if match is None:
-                raise ValueError(f"line “{line[:60]}”")
-            name, labels, value = match.groups()
-            if name in METRICS:
-                yield Sample(
-                    name, {key: unescaped(text) for key, text in LABEL.findall(labels or "")}, float(value)
-                )
-
-
-def unescaped(text: str) -> str:
-    """Return the value of a label without its escapes."""
-    return ESCAPE.sub(lambda escape: UNESCAPED.get(escape[1], escape[0]), text) if "\\" in text else text
-
-
-LABELS = (
-    "dra_claim_namespace",
-    "dra_claim_name",
-    "dra_driver_name",
-    "dra_pool_name",
-    "dra_device_name",
-    "dra_mig_device_uuid",
-    "UUID",
-    "GPU_I_ID",
-    "GPU_I_PROFILE",
-)
-
-
-def query_for(metric: str) -> str:
-    """Return the PromQL of a metric: per claim, device and partition; per physical GPU without DRA labels."""
-    return f"max by ({', '.join(LABELS)}) ({metric})"
-
-
-def read_prometheus(url: str) -> list[Sample]:
-    """Return the samples of `METRICS`; raise `TelemetryUnavailable` with a sentence."""
-    series: list[Sample] = []
-    try:
-        with httpx.Client(timeout=TIMEOUT) as client:
-            for metric in METRICS:
-                response = client.post(f"{url.rstrip('/')}/api/v1/query", data={"query": query_for(metric)})
-                series += parse_response(metric, response_body(response))
-    except httpx.HTTPError as failure:
-        raise TelemetryUnavailable.unreachable(failure) from failure
-    except (ValueError, KeyError, TypeError, AttributeError) as failure:
-        raise TelemetryUnavailable.malformed(failure) from failure
-    return series
-
-
-def read_source(cluster: Cluster) -> list[Sample]:
-    """Return the samples of a cluster's source; raise `TelemetryUnavailable` with a sentence."""
-    if cluster.prometheus_url:
-        return read_prometheus(cluster.prometheus_url)
-    return read_exporter(cluster.metrics_url)
-
-
-def response_body(response: httpx.Response) -> dict[str, Any]:
-    """Return the decoded body. Prometheus explains a rejected query in the body of a 400 or 422."""
-    if response.status_code in (400, 422):
-        raise TelemetryUnavailable.refused(str(response.json().get("error", "")))
-    if response.status_code != httpx.codes.OK:
-        raise TelemetryUnavailable.bad_status(response.status_code)
-    body: dict[str, Any] = response.json()
-    return body
-
-
-def parse_response(metric: str, body: dict[str, Any]) -> Iterator[Sample]:
-    """Yield the samples of an instant query: `data.result[]` with `metric` and `value: [time, "text"]`."""
-    for row in body["data"]["result"]:
-        yield Sample(metric, row["metric"], float(row["value"][1]))
-
 
 EVERY = timedelta(seconds=30)
 MIN_DISTANCE = EVERY / 2  # two collections closer than this would count one moment twice
 
 
-def sources() -> list[UUID]:
-    """Return the clusters that have telemetry to read."""
+def sources(*, with_history: bool = False) -> list[UUID]:
+    """Return the clusters that have telemetry to read, or only those of which Prometheus keeps it."""
     measured = Cluster.objects.filter(enabled=True).exclude(metrics_url="", prometheus_url="")
+    if with_history:
+        measured = measured.exclude(prometheus_url="")
     return list(measured.values_list("pk", flat=True))
 
 
@@ -209,11 +75,19 @@ def collect(cluster_id: UUID) -> int:
     ]
     with transaction.atomic():
         attributed = add_samples(now, samples)
+        note_bucket(cluster, now, attributed)
         Collection.objects.filter(cluster=cluster).update(
             succeeded_at=now, devices=len(measured), attributed=attributed, failed_at=None, error=""
         )
     note_uses(cluster, now)
     return attributed
+
+
+def note_bucket(cluster: Cluster, now: datetime, attributed: int) -> None:
+    """Store that the bucket of `now` has measurements; one without is a gap that `usage.catch_up` fills."""
+    bucket = CollectedBucket.objects.filter(cluster=cluster, bucket=bucket_start(now))
+    if not bucket.update(attributed=Greatest("attributed", attributed)):
+        CollectedBucket.objects.create(cluster=cluster, bucket=bucket_start(now), attributed=attributed)
 
 
 def note_uses(cluster: Cluster, now: datetime) -> None:
@@ -240,30 +114,3 @@ def idle_kinds(cluster: Cluster) -> list[tuple[str, str, int]]:
 
 def holding(allocation: OpenAllocation) -> RollupDevice:
     return RollupDevice(allocation.claim_id, allocation.driver, allocation.pool, allocation.device)
-
-
-def open_allocations(cluster: Cluster) -> list[OpenAllocation]:
-    """Return what claims hold in `cluster` now. Only the mirror knows the physical GPU of a partition."""
-    parents = {
-        (driver, pool, name): parent
-        for driver, pool, name, parent in Device.objects.filter(cluster=cluster, gone_at=None)
-        .exclude(parent_uuid="")
-        .exclude(held_by=None)
-        .values_list("driver", "pool", "name", "parent_uuid")
-    }
-    columns = ("claim_id", "claim__namespace", "object_name", "driver", "pool", "device", "uuid", "partition")
-    rows = Allocation.objects.filter(claim__cluster=cluster, ended_at=None).values(*columns)
-    return [
-        OpenAllocation(
-            claim_id=row["claim_id"],
-            namespace=row["claim__namespace"],
-            object_name=row["object_name"],
-            driver=row["driver"],
-            pool=row["pool"],
-            device=row["device"],
-            uuid=row["uuid"],
-            partition=row["partition"],
-            parent_uuid=parents.get((row["driver"], row["pool"], row["device"]), ""),
-        )
-        for row in rows
-    ]

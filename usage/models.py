@@ -276,6 +276,27 @@ class Collection(models.Model):
         return f"telemetry of {self.cluster}"
 
 
+class CollectedBucket(models.Model):
+    """
+    What is known of five minutes of a cluster's telemetry, for a day.
+
+    `attributed` are the held devices that were measured, the most of any sample; 0 is a gap. `usage.catch_up`
+    asks Prometheus for those at `tried_at`, and added `filled` rows.
+    """
+
+    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="+", db_index=False)
+    bucket = models.DateTimeField()
+    attributed = models.PositiveIntegerField(default=0)
+    tried_at = models.DateTimeField(null=True)
+    filled = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["cluster", "bucket"], name="collectedbucket_once"),)
+
+    def __str__(self) -> str:
+        return f"telemetry of {self.cluster} from {self.bucket:%H:%M}"
+
+
 class IdlePeriodQuerySet(models.QuerySet["IdlePeriod"]):
     def visible_to(self, user: User | AnonymousUser) -> IdlePeriodQuerySet:
         """Return the periods of claims of the user's teams; platform admins see all."""

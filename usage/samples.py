@@ -1,5 +1,5 @@
 """
-From samples of an exporter to measurements of devices, and from devices to the claims that hold them.
+From samples of an exporter to measurements of devices, and to the rollups of claims.
 
 Both sources, a dcgm-exporter and Prometheus, return `Sample`s, which are treated alike. Rollups of five
 minutes are written for many devices by one statement; old ones are pruned.
@@ -8,43 +8,16 @@ minutes are written for many devices by one statement; old ones are pruned.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, Self
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db import connection
 
-from core.errors import PortalError
 from usage.models import Rollup
-
-
-class TelemetryUnavailable(PortalError):
-    """The source does not respond, or not in its format. The message has no URL: it may hold a password."""
-
-    code = "telemetry-unavailable"
-    status = 503
-    title = "Telemetry cannot be read"
-
-    @classmethod
-    def bad_status(cls, status: int) -> Self:
-        return cls(f"The telemetry source returned status {status}.")
-
-    @classmethod
-    def unreachable(cls, failure: Exception) -> Self:
-        kind = type(failure).__name__
-        return cls(f"The telemetry source cannot be reached ({kind}).")
-
-    @classmethod
-    def malformed(cls, failure: Exception) -> Self:
-        return cls(f"The telemetry source returned data in an unknown format: {str(failure)[:200]}.")
-
-    @classmethod
-    def refused(cls, why: str) -> Self:
-        return cls(f"Prometheus rejected the query: {why[:200]}.")
-
 
 MIB = 1024 * 1024
 
@@ -78,6 +51,9 @@ class SeriesKey(NamedTuple):
     uuid: str = ""
     instance: str = ""  # GPU_I_ID, empty for a physical GPU
     profile: str = ""  # GPU_I_PROFILE
+    pod_namespace: str = ""  # these three of AMD's exporter only
+    pod: str = ""
+    board: str = ""  # node, GPU and partition
 
 
 @dataclass(slots=True)
@@ -100,21 +76,6 @@ def largest[N: (int, float)](*values: N | None) -> N | None:
     return max((value for value in values if value is not None), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAllocation:
-    """An open allocation with its keys. `parent_uuid` is the physical GPU of a partition, else empty."""
-
-    claim_id: UUID
-    namespace: str
-    object_name: str
-    driver: str
-    pool: str
-    device: str
-    uuid: str
-    partition: str
-    parent_uuid: str
-
-
 def is_blank(value: float) -> bool:
     return not math.isfinite(value) or value < 0 or value >= FP64_BLANK or INT32_BLANK <= value <= INT32_LAST
 
@@ -129,6 +90,9 @@ def series_key(labels: Mapping[str, str]) -> SeriesKey:
         uuid=labels.get("dra_mig_device_uuid") or labels.get("UUID", ""),
         instance=labels.get("GPU_I_ID", ""),
         profile=labels.get("GPU_I_PROFILE", ""),
+        pod_namespace=labels.get("amd_namespace", ""),
+        pod=labels.get("amd_pod", ""),
+        board=labels.get("amd_board", ""),
     )
 
 
@@ -157,47 +121,6 @@ def measurements(samples: Iterable[Sample]) -> dict[SeriesKey, Measurement]:
         elif not key.instance and (key, ACTIVITY) not in values:
             measurement.activity = min(value / 100, 1.0)
     return dict(by_key)
-
-
-def attribute(
-    allocations: Iterable[OpenAllocation], measured: Mapping[SeriesKey, Measurement]
-) -> list[tuple[OpenAllocation, Measurement]]:
-    """
-    Return each allocation with its measurement; an ambiguous one is left out.
-
-    DRA labels name claim and device. Without them the UUID decides. A partition is then identified by its
-    physical GPU and profile, and only if exactly one of that profile is reported and one is held.
-    """
-    labeled: dict[tuple[str, ...], Measurement] = {}
-    gpus: dict[str, Measurement] = {}
-    partitions: dict[tuple[str, str], list[Measurement]] = defaultdict(list)
-    for key, measurement in measured.items():
-        if key.claim:
-            device = key.namespace, key.claim, key.driver, key.pool, key.device
-            labeled[device] = measurement.largest(labeled.get(device, Measurement()))
-        elif key.instance:
-            partitions[key.uuid, key.profile].append(measurement)
-        if key.uuid and not key.instance:
-            gpus[key.uuid] = measurement.largest(gpus.get(key.uuid, Measurement()))
-    allocations = list(allocations)
-    held = Counter((allocation.parent_uuid, allocation.partition) for allocation in allocations)
-
-    def measurement_for(allocation: OpenAllocation) -> Measurement | None:
-        device = (
-            *(allocation.namespace, allocation.object_name),
-            *(allocation.driver, allocation.pool, allocation.device),
-        )
-        if device in labeled:
-            return labeled[device]
-        if allocation.uuid and allocation.uuid in gpus:
-            return gpus[allocation.uuid]
-        partition = allocation.parent_uuid, allocation.partition
-        if allocation.parent_uuid and held[partition] == len(partitions.get(partition, ())) == 1:
-            return partitions[partition][0]
-        return None
-
-    pairs = [(allocation, measurement_for(allocation)) for allocation in allocations]
-    return [(allocation, measurement) for allocation, measurement in pairs if measurement is not None]
 
 
 BUCKET = timedelta(minutes=5)

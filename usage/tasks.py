@@ -9,6 +9,7 @@ from uuid import UUID
 from celery import shared_task
 from django.utils import timezone
 
+from usage import catch_up as gaps
 from usage import collect as collection
 from usage import daily
 from usage.idle import escalation
@@ -22,6 +23,19 @@ def collect() -> None:
         # A collection that has not begun when the next one is due is dropped.
         collect_cluster.apply_async((str(cluster_id),), expires=collection.EVERY.total_seconds())
     prune(timezone.now())
+
+
+@shared_task
+def catch_up() -> None:
+    """Queue, for each cluster with Prometheus, the filling of gaps of the last day."""
+    for cluster_id in collection.sources(with_history=True):
+        catch_up_cluster.apply_async((str(cluster_id),), expires=60)
+    gaps.prune(timezone.now())
+
+
+@shared_task
+def catch_up_cluster(cluster_id: str) -> None:
+    gaps.catch_up(UUID(cluster_id))
 
 
 @shared_task

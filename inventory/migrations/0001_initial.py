@@ -1,6 +1,7 @@
 
 import core.models
 import django.contrib.postgres.indexes
+import django.core.validators
 import django.db.models.deletion
 import django.db.models.functions.datetime
 import django.db.models.functions.text
@@ -116,6 +117,22 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ('name',),
                 'abstract': False,
+            },
+        ),
+        migrations.CreateModel(
+            name='TelemetryAccess',
+            fields=[
+                ('cluster', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='telemetry_access', serialize=False, to='inventory.cluster')),
+                ('authority', models.TextField(blank=True, default='', validators=[inventory.models.cluster.validate_certificates])),
+                ('tenant', models.CharField(blank=True, default='', max_length=150, validators=[inventory.models.cluster.validate_tenant])),
+                ('matchers', models.CharField(blank=True, default='', max_length=200, validators=[inventory.models.cluster.validate_matchers])),
+                ('timeout_seconds', models.PositiveSmallIntegerField(default=10, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(60)])),
+                ('kind', models.CharField(blank=True, choices=[('', 'None'), ('token', 'Bearer token'), ('password', 'User and password'), ('certificate', 'Client certificate')], default='', editable=False, max_length=11)),
+                ('server', models.CharField(blank=True, default='', editable=False, max_length=200)),
+                ('sealed', models.BinaryField(default=b'')),
+            ],
+            options={
+                'verbose_name_plural': 'telemetry access',
             },
         ),
         migrations.CreateModel(

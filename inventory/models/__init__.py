@@ -1,6 +1,6 @@
 """What the clusters hold: a mirror that only `inventory.sync` writes."""
 
-from inventory.models.cluster import Cluster, FleetCount, FleetSpan, Freshness, ObjectEvent
+from inventory.models.cluster import Cluster, FleetCount, FleetSpan, Freshness, ObjectEvent, TelemetryAccess
 from inventory.models.device import Device, DeviceUtilization
 from inventory.models.mirror import (
     DeviceClass,
@@ -39,4 +39,5 @@ __all__ = [
     "ResourceClaim",
     "ResourceClaimTemplate",
     "ResourceSlice",
+    "TelemetryAccess",
 ]

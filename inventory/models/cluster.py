@@ -6,8 +6,9 @@ import re
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from cryptography import x509
 from django.core.exceptions import ValidationError
-from django.core.validators import validate_ipv6_address
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator, validate_ipv6_address
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -33,6 +34,34 @@ def validate_http_url(url: str) -> None:
         is_valid = False
     if not is_valid or parts.scheme not in ("http", "https") or re.search(r"\s", url):
         raise ValidationError("Enter a URL such as http://prometheus:9090.", code="invalid")
+    if "@" in parts.netloc:
+        raise ValidationError(
+            "Give user and password in their own fields, where they are stored encrypted.", code="secret"
+        )
+
+
+def validate_certificates(text: str) -> None:
+    """Raise ValidationError unless `text` is empty or certificates in PEM."""
+    try:
+        is_valid = not text or bool(x509.load_pem_x509_certificates(text.encode()))
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise ValidationError(
+            "Enter certificates in PEM, from -----BEGIN CERTIFICATE----- on.", code="invalid"
+        )
+
+
+# As Mimir takes it (https://grafana.com/docs/mimir/latest/configure/about-tenant-ids/); "|" joins several.
+validate_tenant = RegexValidator(
+    r"\A[\w!.*'()|-]*\Z", "Enter letters, digits and !-_.*'(), several tenants joined by |.", flags=re.ASCII
+)
+
+
+MATCHER = r'[a-zA-Z_]\w*(=|!=|=~|!~)"([^"\\\n]|\\.)*"'
+validate_matchers = RegexValidator(
+    rf"\A({MATCHER}(,\s*{MATCHER})*)?\Z", 'Enter label matchers such as cluster="fra-1".', flags=re.ASCII
+)
 
 
 class Cluster(models.Model):
@@ -85,9 +114,50 @@ class Cluster(models.Model):
         return self.name
 
     @property
+    def telemetry_url(self) -> str:
+        """Return the address that telemetry is read from: of Prometheus, otherwise of an exporter; or ""."""
+        return self.prometheus_url or self.metrics_url
+
+    @property
     def is_writable(self) -> bool:
         """Return whether the portal may create, change and delete objects in the cluster now."""
         return self.enabled and not self.read_only and not self.halt_reason
+
+
+class TelemetryAccess(models.Model):
+    """
+    How the portal identifies itself to the telemetry source of a cluster, and whom it trusts there.
+
+    `sealed` is an encrypted `inventory.telemetry_access.TelemetrySecret`. It is sent only to
+    `server`, for which it was given; at another address it must be given again. A cluster without a row reads
+    its source without a secret.
+    """
+
+    class Kind(models.TextChoices):
+        NONE = "", "None"
+        TOKEN = "token", "Bearer token"
+        PASSWORD = "password", "User and password"
+        CERTIFICATE = "certificate", "Client certificate"
+
+    cluster = models.OneToOneField(Cluster, models.CASCADE, primary_key=True, related_name="telemetry_access")
+    # Only certificates of this CA are trusted; empty: those that the machine trusts.
+    authority = models.TextField(blank=True, default="", validators=[validate_certificates])
+    # X-Scope-OrgID of Mimir, Cortex and Loki-like gateways; several tenants are joined by "|".
+    tenant = models.CharField(max_length=150, blank=True, default="", validators=[validate_tenant])
+    # Of the series of this cluster, where one Prometheus has those of several.
+    matchers = models.CharField(max_length=200, blank=True, default="", validators=[validate_matchers])
+    timeout_seconds = models.PositiveSmallIntegerField(
+        default=10, validators=[MinValueValidator(1), MaxValueValidator(60)]
+    )
+    kind = models.CharField(max_length=11, choices=Kind, blank=True, default=Kind.NONE, editable=False)
+    server = models.CharField(max_length=200, blank=True, default="", editable=False)
+    sealed = models.BinaryField(default=b"", editable=False)
+
+    class Meta:
+        verbose_name_plural = "telemetry access"
+
+    def __str__(self) -> str:
+        return f"telemetry access of {self.cluster}"
 
 
 class Freshness(models.Model):

@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any, ClassVar
 
+from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from claims.approvals.services import save_rule
@@ -20,8 +21,9 @@ from core.models import Installation
 from core.times import spell_duration, utc_moment
 from core.yaml_documents import YamlDocument
 from inventory.clusters import change_cluster, write_quotas
-from inventory.models import Cluster
+from inventory.models import Cluster, TelemetryAccess
 from inventory.states import EndPolicy
+from inventory.telemetry_access import change_telemetry, described
 from portal.configuration.export import (
     CLUSTER,
     INSTALLATION,
@@ -29,6 +31,7 @@ from portal.configuration.export import (
     RULE,
     TEAM,
     budget_terms,
+    configured_clusters,
     filled,
     quota_key,
     quota_limits,
@@ -82,7 +85,7 @@ class Known:
     @classmethod
     def read(cls) -> Known:
         return cls(
-            {cluster.name: cluster for cluster in Cluster.objects.defer("credentials")},
+            {cluster.name: cluster for cluster in configured_clusters()},
             {profile.slug: profile for profile in Profile.objects.all()},
             {team.slug: team for team in Team.objects.all()},
             {user.username: user for user in User.objects.filter(is_active=True)},
@@ -140,7 +143,12 @@ class ClusterDocument(ConfigDocument):
     """A connected cluster, without its credentials."""
 
     kind, subject = CLUSTER, "cluster"
-    keys = frozenset(("name", "title", "readOnly", "writeQuotas", "endPolicy", "prometheus", "exporter"))
+    keys = frozenset(
+        (
+            *("name", "title", "readOnly", "writeQuotas", "endPolicy", "prometheus", "exporter"),
+            *("telemetryAuthority", "telemetryTenant", "telemetryMatchers", "telemetryTimeout"),
+        )
+    )
 
     def identity(self) -> str:
         return self.text(("name",), self.content.get("name", ""), required=True)
@@ -179,7 +187,41 @@ class ClusterDocument(ConfigDocument):
             change.lines.append(line)
             if not number:
                 change.steps.append(lambda by: change_cluster(name=name, by=by, **different))
+        self._telemetry(change, cluster)
         return change
+
+    def _telemetry(self, change: Change, cluster: Cluster) -> None:
+        """How the source is read. Its secret is no part of the file, and stays."""
+        access = getattr(cluster, "telemetry_access", None) or TelemetryAccess(cluster=cluster)
+        wanted: dict[str, str | int] = {}
+        for column in ("authority", "tenant", "matchers"):
+            key = f"telemetry{column.title()}"
+            if key in self.content:
+                wanted[column] = self.text((key,), self.content[key])
+        if "telemetryTimeout" in self.content:
+            seconds = self.number(("telemetryTimeout",), self.content["telemetryTimeout"], 1, 60)
+            wanted["timeout_seconds"] = seconds
+        tried = TelemetryAccess(
+            authority=str(wanted.get("authority", "")),
+            tenant=str(wanted.get("tenant", "")),
+            matchers=str(wanted.get("matchers", "")),
+        )
+        try:
+            tried.clean_fields(exclude=["cluster", "sealed"])
+        except ValidationError as refusal:
+            for column, problems in refusal.message_dict.items():
+                key = f"telemetry{column.title()}"
+                self.refuse(f"{key}: {' '.join(problems)}", (key,))
+        different = {column: value for column, value in wanted.items() if getattr(access, column) != value}
+        for number, (column, value) in enumerate(different.items()):
+            change.lines.append(described(column, getattr(access, column), value))
+            if not number:
+                step = partial(_change_telemetry, name=cluster.name, fields=different)
+                change.steps.append(step)
+
+
+def _change_telemetry(by: User, *, name: str, fields: dict[str, str | int]) -> None:
+    change_telemetry(name=name, by=by, fields=fields)
 
 
 def _write_quotas(by: User, *, name: str, write: bool) -> None:

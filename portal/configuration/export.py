@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from datetime import UTC
 from typing import Any
 
+from django.db.models import QuerySet
+
 from claims.catalogue.yaml_export import document as profile_document
 from claims.catalogue.yaml_export import exported as exported_profiles
 from claims.models import ApprovalRule, Budget, Quota
@@ -13,8 +15,7 @@ from core.models import Installation
 from core.times import spell_duration
 from core.yaml_documents import API_VERSION
 from dra.manifests import to_yaml
-from inventory.clusters import masked_url
-from inventory.models import Cluster
+from inventory.models import Cluster, TelemetryAccess
 from teams.models import Team
 from usage.models import Rate
 
@@ -25,7 +26,7 @@ def exported() -> list[dict[str, Any]]:
     """Return all documents, in the order in which they are applied."""
     return [
         installation_document(Installation.load()),
-        *(cluster_document(cluster) for cluster in Cluster.objects.defer("credentials").order_by("name")),
+        *(cluster_document(cluster) for cluster in configured_clusters()),
         *(dict(profile_document(definition)) for definition in exported_profiles()),
         *(team_document(team) for team in Team.objects.filter(archived_at=None).order_by("slug")),
         *(
@@ -39,6 +40,11 @@ def exported() -> list[dict[str, Any]]:
             for rate in Rate.objects.select_related("cluster").order_by("product", "valid_from", "pk")
         ),
     ]
+
+
+def configured_clusters() -> QuerySet[Cluster]:
+    rows = Cluster.objects.select_related("telemetry_access").order_by("name")
+    return rows.defer("credentials", "telemetry_access__sealed")
 
 
 def _document(kind: str, **values: Any) -> dict[str, Any]:
@@ -61,9 +67,8 @@ def installation_document(installation: Installation) -> dict[str, Any]:
 
 
 def cluster_document(cluster: Cluster) -> dict[str, Any]:
-    """Return the document of a cluster; an address with a password in it is left out."""
-    addresses = {"prometheus": cluster.prometheus_url, "exporter": cluster.metrics_url}
-    open_addresses = {key: url for key, url in addresses.items() if url == masked_url(url)}
+    """Return the document of a cluster, without credentials and secrets."""
+    access = getattr(cluster, "telemetry_access", None) or TelemetryAccess()
     return _document(
         CLUSTER,
         name=cluster.name,
@@ -71,7 +76,11 @@ def cluster_document(cluster: Cluster) -> dict[str, Any]:
         readOnly=cluster.read_only,
         writeQuotas=cluster.write_quotas,
         endPolicy=cluster.end_policy,
-        **open_addresses,
+        prometheus=cluster.prometheus_url,
+        exporter=cluster.metrics_url,
+        **filled(telemetryAuthority=access.authority, telemetryTenant=access.tenant),
+        **filled(telemetryMatchers=access.matchers),
+        telemetryTimeout=access.timeout_seconds,
     )
 
 

@@ -30,18 +30,20 @@ from inventory.clusters import (
     add_cluster,
     change_cluster,
     check_cluster,
-    masked_url,
     remove_cluster,
     renew_credentials,
     set_enabled,
 )
 from inventory.models import Cluster, Device, Node
 from inventory.states import EndPolicy
+from inventory.telemetry_access import change_telemetry
+from portal.setup.telemetry_form import SECRETS as TELEMETRY_SECRETS
+from portal.setup.telemetry_form import SecretText, TelemetryForm
 from teams.access import require_admin, user_of
 from teams.models import recorded_changes
-from usage.collect import read_source
 from usage.models import Collection, Rate
-from usage.samples import TelemetryUnavailable, measurements
+from usage.source_report import SourceReport, check_source
+from usage.sources import source_of
 
 CHANGES = 10
 MAX_KUBECONFIG = 256 * 1024  # characters
@@ -97,13 +99,6 @@ def scope_of(cluster: Cluster) -> str:
     needed = (cluster.read_only, cluster.write_quotas, cluster.end_policy != EndPolicy.RUN)
     scopes = ((key, (scope.read_only, scope.write_quotas, scope.evict_pods)) for key, scope in SCOPES.items())
     return "read-only" if cluster.read_only else next(key for key, modes in scopes if modes == needed)
-
-
-class SecretText(forms.Textarea):
-    """A text that is never sent back to the browser, as with a password."""
-
-    def format_value(self, value: Any) -> str:
-        return ""
 
 
 class CredentialsForm(forms.Form):
@@ -219,37 +214,6 @@ def about_form(cluster: Cluster, data: QueryDict | None = None) -> AboutForm:
     return AboutForm(data, initial={name: getattr(cluster, name) for name in names})
 
 
-class MaskedUrl(forms.TextInput):
-    """An address, shown without its user and password."""
-
-    def format_value(self, value: Any) -> str:
-        return masked_url(str(value or ""))
-
-
-class TelemetryForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic while it runs
-    """The addresses of telemetry. What is sent back as it was shown stays as it is stored."""
-
-    class Meta:
-        model = Cluster
-        fields = ("prometheus_url", "metrics_url")
-        labels = {"prometheus_url": "Prometheus", "metrics_url": "dcgm-exporter"}
-        widgets = {"prometheus_url": MaskedUrl, "metrics_url": MaskedUrl}
-        help_texts = {
-            "prometheus_url": "Such as http://prometheus.monitoring:9090. Empty: no Prometheus.",
-            "metrics_url": "Its /metrics, where there is no Prometheus.",
-        }
-
-    def clean_prometheus_url(self) -> str:
-        return self.typed_or_stored("prometheus_url")
-
-    def clean_metrics_url(self) -> str:
-        return self.typed_or_stored("metrics_url")
-
-    def typed_or_stored(self, name: str) -> str:
-        typed, stored = str(self.cleaned_data[name]), str(self.initial[name])
-        return stored if typed == masked_url(stored) else typed
-
-
 @sensitive_post_parameters(*SECRETS)
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -313,7 +277,7 @@ def settings_page(
     *,
     about: AboutForm | None = None,
     telemetry: TelemetryForm | None = None,
-    test: TelemetryTest | None = None,
+    test: SourceReport | None = None,
     status: int = 200,
 ) -> HttpResponse:
     about = about or about_form(cluster)
@@ -321,7 +285,7 @@ def settings_page(
     page = {
         "cluster": cluster,
         "about": about,
-        "telemetry": telemetry or TelemetryForm(instance=cluster),
+        "telemetry": telemetry or TelemetryForm(cluster),
         "test": test,
         "collection": Collection.objects.filter(cluster=cluster).first(),
         "rbac": SCOPES[scope].manifest,
@@ -356,38 +320,39 @@ def cluster_checks(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, f"setup/cluster_checks.html{part}", page)
 
 
-@dataclass(frozen=True, slots=True)
-class TelemetryTest:
-    """Devices with a measurement now and devices that the cluster publishes; or why it could not be read."""
-
-    measured: int = 0
-    published: int = 0
-    problem: str = ""
-
-
-def telemetry_test(cluster: Cluster) -> TelemetryTest:
-    try:
-        measured = measurements(read_source(cluster))
-    except TelemetryUnavailable as failure:
-        return TelemetryTest(problem=failure.message)
-    published = Device.objects.present().filter(cluster=cluster).count()
-    return TelemetryTest(len(measured), published)
-
-
+@sensitive_post_parameters(*TELEMETRY_SECRETS)
+@never_cache
 @require_POST
 def cluster_telemetry(request: HttpRequest, name: str) -> HttpResponse:
-    """Save the addresses of telemetry; with `test` read them now and save nothing."""
+    """Save the source of telemetry; with `test` read it now as typed and save nothing."""
     cluster = cluster_for(request, name)
-    form = TelemetryForm(request.POST, instance=cluster)  # sets the addresses of this row alone
+    form = TelemetryForm(cluster, request.POST)
     if not form.is_valid():
         return settings_page(request, cluster, telemetry=form, status=422)
     if "test" in request.POST:
-        has_source = cluster.prometheus_url or cluster.metrics_url
-        test = telemetry_test(cluster) if has_source else TelemetryTest(problem="Give an address to test.")
-        return settings_page(request, cluster, telemetry=form, test=test)
-    change_cluster(name=name, by=user_of(request), **form.cleaned_data)
-    messages.success(request, f"Telemetry of {name} saved.")
-    return redirect("setup:cluster", name)
+        return settings_page(request, cluster, telemetry=form, test=telemetry_test(form))
+    try:
+        change_telemetry(name=name, by=user_of(request), **form.changes())
+    except PortalError as refusal:
+        problem, status = refusal.message, refusal.status
+    else:
+        messages.success(request, f"Telemetry of {name} saved.")
+        return redirect("setup:cluster", name)
+    form.add_error(None, problem)
+    return settings_page(request, cluster, telemetry=form, status=status)
+
+
+@sensitive_variables()
+def telemetry_test(form: TelemetryForm) -> SourceReport:
+    """Read the source that the form names, with the stored secret unless one was typed."""
+    cluster, access = form.typed()
+    if not cluster.telemetry_url:
+        return SourceReport(problem="Give an address to test.")
+    try:
+        source = source_of(cluster, access, form.cleaned_data["secret"])
+    except Invalid as refusal:
+        return SourceReport(problem=refusal.message)
+    return check_source(cluster, source)
 
 
 @sensitive_post_parameters(*SECRETS)

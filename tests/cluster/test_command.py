@@ -12,7 +12,8 @@ from django.core.management import CommandError, call_command
 from cluster.checkup import manifest
 from cluster.credentials import unseal
 from cluster.kube import connect
-from inventory.models import Cluster
+from inventory.models import Cluster, TelemetryAccess
+from inventory.telemetry_access import open_secret
 from tests.cluster.conftest import simulated_kubeconfig
 
 pytestmark = pytest.mark.django_db
@@ -200,12 +201,40 @@ def test_what_is_said_when_a_cluster_is_added_is_kept_of_that_cluster(run, fra):
     assert Cluster.objects.get().name == "fra-1"
 
 
+def test_telemetry_is_set_from_files_and_its_secret_is_not_printed(run, tmp_path):
+    Cluster.objects.create(name="fra-1", credentials=b"")
+    token = tmp_path / "token"
+    token.write_text("the-very-secret-token\n")
+    address = ("--prometheus-url", "https://prometheus.example")
+    told = run(
+        "telemetry", "fra-1", *address, "--token-file", str(token), "--tenant", "gpu", "--timeout", "5"
+    )
+    assert told == "Telemetry of fra-1: https://prometheus.example, bearer token.\n"
+    access = TelemetryAccess.objects.get()
+    assert (access.tenant, access.timeout_seconds, access.server) == (
+        "gpu",
+        5,
+        "https://prometheus.example:443",
+    )
+    assert open_secret(Cluster.objects.get(), access).token == "the-very-secret-token"
+    assert run("telemetry", "fra-1", "--matchers", 'cluster="fra-1"').endswith("bearer token.\n")
+    assert run("telemetry", "fra-1", "--no-secret").endswith("example, none.\n")
+    with pytest.raises(CommandError, match="either a secret or --no-secret"):
+        run("telemetry", "fra-1", "--no-secret", "--token-file", str(token))
+    with pytest.raises(CommandError, match="/nowhere cannot be read"):
+        run("telemetry", "fra-1", "--ca-file", "/nowhere")
+    with pytest.raises(CommandError, match="Enter certificates in PEM"):
+        run("telemetry", "fra-1", "--ca-file", str(token))
+
+
 def test_reseal_encrypts_with_the_newest_key_so_that_older_ones_may_go(run, fra, settings):
     old, new = Fernet.generate_key().decode(), Fernet.generate_key().decode()
     settings.CREDENTIAL_KEYS = [old]
     run("add", "fra-1", kubeconfig=fra)
     settings.CREDENTIAL_KEYS = [new, old]
-    assert "Credentials of 1 cluster encrypted with the newest key." in run("reseal")
+    assert "Credentials of 1 cluster and 0 secrets of telemetry encrypted with the newest key." in run(
+        "reseal"
+    )
     settings.CREDENTIAL_KEYS = [new]
     assert unseal(Cluster.objects.get().credentials).token == "simulator-portal"
     settings.CREDENTIAL_KEYS = [old]

@@ -3,6 +3,7 @@
 import pytest
 from django.urls import reverse
 
+from inventory.models import TelemetryAccess
 from teams.models import User
 
 pytestmark = pytest.mark.django_db
@@ -22,7 +23,7 @@ def test_mirrored_rows_can_be_looked_at_and_not_added(as_root, mirrored, kind):
 
 
 def test_admin_of_django_shows_a_cluster_and_changes_nothing(as_root, fra):
-    type(fra).objects.update(prometheus_url="http://reader:pa55word@prometheus:9090")
+    TelemetryAccess.objects.create(cluster=fra, kind="token", sealed=b"pa55word")
     page = reverse("admin:inventory_cluster_change", args=[fra.pk])
     shown = as_root.get(page).content
     assert b"credentials" not in shown

@@ -160,7 +160,7 @@ def test_cluster_with_a_malformed_telemetry_url_is_refused(answer, field, url):
         "http://prometheus-server/",
         "http://localhost:9090/prometheus",
         "http://prometheus.monitoring.svc:9090",
-        "https://user:secret@prometheus.example.org./base?tenant=a",
+        "https://prometheus.example.org./base?tenant=a",
         "http://10.0.0.7:9090",
         "http://[fd00::1]:9090",
     ],
@@ -168,6 +168,14 @@ def test_cluster_with_a_malformed_telemetry_url_is_refused(answer, field, url):
 def test_telemetry_url_may_have_a_host_of_one_label(answer, url):
     made = add_cluster(name="fra-1", credentials=NEW, prometheus_url=url, metrics_url=url)
     assert (made.prometheus_url, made.metrics_url) == (url, url)
+
+
+def test_telemetry_url_with_a_password_is_refused_without_repeating_it(answer):
+    with pytest.raises(ValidationError) as refusal:
+        add_cluster(name="fra-1", credentials=NEW, prometheus_url="https://user:secret@prometheus")
+    assert refusal.value.messages == [
+        "Give user and password in their own fields, where they are stored encrypted."
+    ]
 
 
 def test_new_credentials_end_a_halt_and_bring_the_facts_up_to_date(answer):

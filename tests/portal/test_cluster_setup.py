@@ -15,12 +15,11 @@ from cluster.checkup import manifest
 from cluster.credentials import Credentials, seal, unseal
 from cluster.protocol import Unreachable
 from inventory import clusters
-from inventory.models import Cluster
+from inventory.models import Cluster, TelemetryAccess
 from teams.models import RecordedChange
 from tests.factories import make_claim, make_cluster, make_team, make_user
 from tests.fakes import FakeGateway
-from usage import collect
-from usage.samples import ACTIVITY, Sample, TelemetryUnavailable
+from usage.source_report import SourceReport
 
 pytestmark = pytest.mark.django_db(transaction=True)  # what is added and removed is committed at once
 
@@ -211,40 +210,97 @@ def test_cluster_with_written_quotas_does_not_become_read_only(as_root, fra):
     assert "Stop that first" in response.text
 
 
-def test_telemetry_address_keeps_its_password_and_never_shows_it(as_root, fra):
-    form = {"prometheus_url": "http://reader:pa55word@prometheus:9090", "metrics_url": ""}
+TELEMETRY = {"prometheus_url": "http://prometheus:9090", "metrics_url": "", "timeout_seconds": "10"}
+
+
+def test_telemetry_secret_is_stored_encrypted_and_never_shown(as_root, fra, caplog):
+    caplog.set_level(logging.DEBUG)
+    form = TELEMETRY | {"kind": "password", "user": "reader", "password": "pa55word"}
     assert as_root.post(f"{SETTINGS}telemetry", form).status_code == 302
+    access = TelemetryAccess.objects.get()
+    assert (access.kind, access.server) == ("password", "http://prometheus:9090")
     page = as_root.get(SETTINGS).text
-    assert "pa55word" not in page + everything_stored()
-    shown = "http://••••@prometheus:9090"
-    assert shown in page
-    as_root.post(f"{SETTINGS}telemetry", {"prometheus_url": shown, "metrics_url": "http://dcgm:9400/metrics"})
-    fra.refresh_from_db()
-    assert (fra.prometheus_url, fra.metrics_url) == (form["prometheus_url"], "http://dcgm:9400/metrics")
-    refused = as_root.post(
-        f"{SETTINGS}telemetry", {"prometheus_url": "ftp://reader:pa55word@x", "metrics_url": ""}
-    )
-    assert (refused.status_code, "pa55word" in refused.text) == (422, False)
+    assert "User and password stored encrypted for http://prometheus:9090" in page
+    assert "pa55word" not in page + everything_stored() + caplog.text + str(bytes(access.sealed))
+    assert sorted(text for _, _, text in changes()) == [
+        "access to telemetry given: user and password",
+        "prometheus_url – → prometheus",
+    ]
+
+
+def test_empty_secret_of_the_same_kind_keeps_the_stored_one(as_root, fra):
+    as_root.post(f"{SETTINGS}telemetry", TELEMETRY | {"kind": "token", "token": TOKEN})
+    kept = bytes(TelemetryAccess.objects.get().sealed)
+    assert as_root.post(f"{SETTINGS}telemetry", TELEMETRY | {"kind": "token"}).status_code == 302
+    assert bytes(TelemetryAccess.objects.get().sealed) == kept
+    moved = TELEMETRY | {"kind": "token", "prometheus_url": "http://elsewhere:9090"}
+    refused = as_root.post(f"{SETTINGS}telemetry", moved)
+    assert (refused.status_code, Cluster.objects.get().prometheus_url) == (422, TELEMETRY["prometheus_url"])
+    assert "was given for http://prometheus:9090 and is not sent elsewhere" in refused.text
+    assert as_root.post(f"{SETTINGS}telemetry", TELEMETRY | {"kind": ""}).status_code == 302
+    assert TelemetryAccess.objects.get().kind == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"prometheus_url": "ftp://prometheus"}, "Enter a URL"),
+        ({"prometheus_url": "http://reader:pa55word@prometheus"}, "in their own fields"),
+        ({"prometheus_url": "", "kind": "token", "token": "pa55word"}, "Give the address"),
+        ({"kind": "token"}, "Give the bearer token"),
+        ({"kind": "password", "password": "pa55word"}, "Give the user"),
+        ({"kind": "certificate", "certificate": "pa55word", "key": "pa55word"}, "damaged"),
+        ({"authority": "PEM"}, "Enter certificates in PEM"),
+        ({"tenant": "a b"}, "several tenants"),
+        ({"timeout_seconds": "0"}, "greater than or equal to 1"),
+    ],
+)
+def test_malformed_telemetry_is_refused_without_repeating_a_secret(as_root, fra, fields, words):
+    refused = as_root.post(f"{SETTINGS}telemetry", TELEMETRY | fields)
+    assert refused.status_code == 422
+    assert words in refused.text
+    assert "pa55word" not in refused.text
+    assert not TelemetryAccess.objects.exists()
 
 
 def test_telemetry_is_tested_without_being_saved(as_root, fra, monkeypatch):
-    addresses = []
+    asked = []
 
-    def read(url):
-        addresses.append(url)
-        return [Sample(ACTIVITY, {"UUID": f"GPU-{number}"}, 0.5) for number in range(3)]
+    def check(cluster, source):
+        asked.append((source.url, source.secret.token, source.tenant))
+        return SourceReport(problem="It does not respond.")
 
-    monkeypatch.setattr(collect, "read_prometheus", read)
-    form = {"prometheus_url": "http://prometheus:9090", "metrics_url": "", "test": "1"}
-    page = as_root.post(f"{SETTINGS}telemetry", form)
-    assert "measurements of 3 devices; the cluster publishes 0" in page.text
-    assert (addresses, Cluster.objects.get().prometheus_url) == (["http://prometheus:9090"], "")
+    monkeypatch.setattr("portal.setup.clusters.check_source", check)
+    form = TELEMETRY | {"kind": "token", "token": TOKEN, "tenant": "gpu", "test": "1"}
+    page = as_root.post(f"{SETTINGS}telemetry", form).text
+    assert "It does not respond. Nothing was saved." in page
+    assert TOKEN not in page
+    assert asked == [("http://prometheus:9090", TOKEN, "gpu")]
+    assert (Cluster.objects.get().prometheus_url, TelemetryAccess.objects.exists()) == ("", False)
+    assert (
+        "Give an address to test."
+        in as_root.post(f"{SETTINGS}telemetry", {"timeout_seconds": "10", "test": "1"}).text
+    )
 
-    def fail(url):
-        raise TelemetryUnavailable.bad_status(502)
 
-    monkeypatch.setattr(collect, "read_prometheus", fail)
-    assert "returned status 502" in as_root.post(f"{SETTINGS}telemetry", form).text
+def test_stored_secret_is_used_by_a_test(as_root, fra, monkeypatch):
+    as_root.post(f"{SETTINGS}telemetry", TELEMETRY | {"kind": "token", "token": TOKEN})
+    asked = []
+
+    def check(cluster, source):
+        asked.append(source.secret.token)
+        return SourceReport()
+
+    monkeypatch.setattr("portal.setup.clusters.check_source", check)
+    as_root.post(f"{SETTINGS}telemetry", TELEMETRY | {"kind": "token", "test": "1"})
+    assert asked == [TOKEN]
+
+
+def test_settings_page_reads_no_source(as_root, fra, monkeypatch):
+    Cluster.objects.update(prometheus_url="http://prometheus:9090")
+    monkeypatch.setattr("usage.sources.ask", lambda *arguments: pytest.fail("The source was read."))
+    assert as_root.get(SETTINGS).status_code == 200
+    assert as_root.get(f"{SETTINGS}telemetry").status_code == 405
 
 
 def test_settings_say_when_the_credentials_expire(as_root, fra):

@@ -14,7 +14,7 @@ from claims.budgets.services import set_budget
 from claims.models import Approval, ApprovalRule, AtLimit, Profile, Quota, TeamNamespace
 from core.errors import Forbidden, Invalid
 from core.models import Installation
-from inventory.models import Cluster
+from inventory.models import Cluster, TelemetryAccess
 from portal.configuration.export import config_file, exported
 from portal.configuration.plan import apply_plan, read_plan
 from teams.models import Membership, Role, Team, recorded_changes
@@ -43,9 +43,9 @@ def site(root):
     ines, mira = make_user("ines"), make_user("mira")
     vision = make_team("vision", owners=(ines,), members=(mira,))
     make_team("nlp", owners=(make_user("noa"),))
-    make_cluster(
-        "fra-1", teams=(vision,), title="Frankfurt", prometheus_url="http://me:secret@prometheus:9090"
-    )
+    fra = make_cluster("fra-1", teams=(vision,), title="Frankfurt", prometheus_url="http://prometheus:9090")
+    access = {"kind": "token", "server": "http://prometheus:9090", "sealed": b"secret"}
+    TelemetryAccess.objects.create(cluster=fra, tenant="gpu", timeout_seconds=20, **access)
     make_cluster("lab-2", metrics_url="http://exporter:9400/metrics")
     train = make_profile("train-80")
     quota = make_quota(vision, 8)
@@ -105,8 +105,42 @@ def test_an_exported_file_changes_nothing(site, root):
 def test_no_secret_is_exported(site, root):
     text = text_of()
     assert "secret" not in text
-    assert "prometheus:" not in text.split("name: lab-2")[0]
+    assert "prometheus: http://prometheus:9090" in text
+    assert "telemetryTenant: gpu" in text
     assert "exporter: http://exporter:9400/metrics" in text
+
+
+def test_how_telemetry_is_read_is_part_of_the_file_and_its_secret_stays(site, root):
+    text = document("Cluster", name="fra-1", telemetryTenant="lab", telemetryTimeout=5, prometheus="")
+    assert lines(text, root) == {
+        "Cluster fra-1": [
+            "prometheus_url: http://prometheus:9090 → –",
+            "tenant gpu → lab",
+            "timeout_seconds 20 → 5",
+        ]
+    }
+    apply(text, root)
+    access = TelemetryAccess.objects.get()
+    assert (access.tenant, access.timeout_seconds, access.kind, bytes(access.sealed)) == (
+        *("lab", 5, "token"),
+        b"secret",
+    )
+    assert lines(text, root) == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("telemetryTenant", "a b", "several tenants joined"),
+        ("telemetryAuthority", "PEM", "Enter certificates in PEM"),
+        ("telemetryMatchers", "cluster=fra", "Enter label matchers"),
+        ("telemetryTimeout", 61, "a number from 1 to 60"),
+        ("telemetryToken", "abc", "telemetryToken"),
+    ],
+)
+def test_malformed_telemetry_is_refused_with_its_line(site, root, key, value, words):
+    (problem,) = problems(document("Cluster", name="fra-1", **{key: value}), root)
+    assert words in str(problem)
 
 
 def test_an_export_makes_an_empty_portal_equal_and_a_second_run_changes_nothing(site, root):

@@ -7,10 +7,11 @@ from itertools import pairwise
 import httpx
 import pytest
 
-from simulator import telemetry
+from simulator import workloads
 from simulator.cluster import SimulatedCluster
 from simulator.resources import CLAIMS as CLAIM_KIND
-from simulator.world import populate
+from simulator.workloads import Workload
+from simulator.world import AWAY_FOR, DIES_EVERY, DYING_EXPORTER, populate
 from tests.simulator.conftest import CLAIMS as CLAIMS_PATH
 from tests.simulator.conftest import NOW, PODS, created, eventually, make_claim, make_pod, on_product
 
@@ -148,22 +149,58 @@ def test_energy_only_grows_and_by_the_power_drawn(lab, now):
     assert all(10 * 60_000 * 0.9 <= joules <= 700 * 60_000 for joules in grown)
 
 
-def test_curves_are_smooth_seeded_and_some_claims_are_idle():
-    def values(key):
-        return [telemetry.load_at(key, "gpu-0", float(second)).activity for second in range(0, 3600, 15)]
+DAY = 86400.0  # 1970-01-02, midnight
 
-    assert values("one") == values("one") != values("three")
-    runs = [values(f"claim-{number}") for number in range(200)]
+
+def curve(key, start=DAY + 12 * 3600, end=DAY + 13 * 3600, *, step=15, **says):
+    seconds = range(int(start), int(end), step)
+    return [workloads.load_at(key, "gpu-0", float(second), **says).activity for second in seconds]
+
+
+def test_curves_are_smooth_seeded_and_some_claims_are_stuck():
+    assert curve("one") == curve("one") != curve("three")
+    runs = [curve(f"claim-{number}") for number in range(200)]
     assert all(0 <= value <= 1 for run in runs for value in run)
-    assert max(abs(one - other) for run in runs for one, other in pairwise(run)) < 0.12
-    idle = sum(max(run) == 0 for run in runs)
-    assert 10 <= idle <= 45
+    assert (
+        max(abs(one - other) for run in runs for one, other in pairwise(run)) < 0.26
+    )  # a ramp takes a minute
+    kinds = [workloads.workload_of(f"claim-{number}") for number in range(200)]
+    assert set(kinds) == set(Workload)
+    assert 10 <= kinds.count(Workload.STUCK) <= 45
+
+
+def test_stuck_job_keeps_its_memory_and_does_nothing():
+    load = workloads.load_at("one", "gpu-0", DAY, workload=Workload.STUCK)
+    assert (load.activity, load.tensor) == (0, 0)
+    assert load.memory > 0.2
+
+
+def test_training_has_plateaus_with_short_dips():
+    run = curve("one", end=DAY + 15 * 3600, workload=Workload.TRAINING)
+    high = sum(value > 0.8 for value in run) / len(run)
+    assert 0.85 < high < 1
+    assert min(run) < 0.4
+
+
+def test_notebook_computes_in_bursts_and_sleeps_at_night():
+    run = curve("one", end=DAY + 16 * 3600, workload=Workload.NOTEBOOK)
+    assert max(run) > 0.3
+    assert 0.75 < run.count(0.0) / len(run) < 0.98
+    assert max(curve("one", DAY + 20 * 3600, DAY + 24 * 3600, workload=Workload.NOTEBOOK)) == 0
+
+
+def test_inference_follows_day_and_night():
+    def mean(hour):
+        run = curve("one", DAY + hour * 3600, DAY + (hour + 1) * 3600, workload=Workload.INFERENCE)
+        return sum(run) / len(run)
+
+    assert mean(15) > 3 * mean(3) > 0
 
 
 @pytest.mark.parametrize("mean", [0.03, 0.5, 0.93])
 def test_work_that_says_how_busy_it_is_is_as_busy_in_the_mean(mean):
     seen = [
-        telemetry.load_at("one", "gpu-0", float(second), mean_activity=mean).activity
+        workloads.load_at("one", "gpu-0", float(second), mean_activity=mean).activity
         for second in range(0, 7200, 15)
     ]
     assert sum(seen) / len(seen) == pytest.approx(mean, abs=0.05)
@@ -178,3 +215,40 @@ def test_a_pod_says_so_in_an_annotation(fleet, engineer):
     eventually(lambda: of_claim(scrape(fleet), "calm"))
     _labels, activity = of_claim(scrape(fleet), "calm")["DCGM_FI_PROF_GR_ENGINE_ACTIVE"]
     assert 0 < activity < 0.1
+
+
+def test_a_pod_says_what_kind_of_work_it_is(fleet, engineer):
+    created(engineer.post(CLAIMS_PATH, json=make_claim("stuck", selectors=on_product("NVIDIA L4"))))
+    pod = make_pod("stuck", claim="stuck")
+    pod["metadata"]["annotations"]["simulator.dragoman.dev/workload"] = "stuck"
+    created(engineer.post(PODS, json=pod))
+    eventually(lambda: of_claim(scrape(fleet), "stuck"))
+    mine = of_claim(scrape(fleet), "stuck")
+    assert mine["DCGM_FI_PROF_GR_ENGINE_ACTIVE"][1] == 0
+    assert mine["DCGM_FI_DEV_FB_USED"][1] > 1000
+
+
+def test_each_node_has_an_exporter_that_says_what_is_on_it(fleet):
+    base = f"{fleet.base}/clusters/{fleet.cluster.name}"
+    targets = httpx.get(f"{base}/exporters", trust_env=False).json()
+    assert {target["targets"][0] for target in targets} == {fleet.base.removeprefix("http://")}
+    whole = {line for line in fleet.cluster.metrics().splitlines() if "_ENGINE_ACTIVE{" in line}
+    parts = []
+    for target in targets:
+        labels = target["labels"]
+        node = labels["instance"].removesuffix(":9400")
+        answer = httpx.get(f"{fleet.base}{labels['__metrics_path__']}", trust_env=False)
+        mine = [line for line in answer.text.splitlines() if "_ENGINE_ACTIVE{" in line]
+        assert all(f'Hostname="{node}"' in line for line in mine)
+        parts += mine
+    assert sorted(parts) == sorted(whole)
+    assert httpx.get(f"{base}/exporters/nowhere/metrics", trust_env=False).status_code == 503
+
+
+def test_one_exporter_dies_and_comes_back(fleet, now):
+    second = int(now[0].timestamp())
+    now[0] += timedelta(seconds=DIES_EVERY - second % DIES_EVERY)
+    assert fleet.cluster.metrics(DYING_EXPORTER) == ""
+    assert DYING_EXPORTER not in fleet.cluster.metrics()
+    now[0] += timedelta(seconds=AWAY_FOR)
+    assert DYING_EXPORTER in fleet.cluster.metrics(DYING_EXPORTER)

@@ -58,6 +58,20 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name='CollectedBucket',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('bucket', models.DateTimeField()),
+                ('attributed', models.PositiveIntegerField(default=0)),
+                ('tried_at', models.DateTimeField(null=True)),
+                ('filled', models.PositiveIntegerField(default=0)),
+                ('cluster', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('cluster', 'bucket'), name='collectedbucket_once')],
+            },
+        ),
+        migrations.CreateModel(
             name='StoredDays',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

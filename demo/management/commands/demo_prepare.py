@@ -35,9 +35,12 @@ class Command(BaseCommand):
             return
         load_people()
         for name in options["clusters"]:
-            simulator = os.environ.get("DEMO_SIMULATOR")
-            metrics = f"{simulator}/clusters/{name}/metrics" if simulator else ""
-            load_cluster(name, Path(os.environ["DEMO_KUBECONFIGS"]), metrics)
+            simulator, prometheus = (os.environ.get(f"DEMO_{of}", "") for of in ("SIMULATOR", "PROMETHEUS"))
+            addresses = {
+                "metrics_url": f"{simulator}/clusters/{name}/metrics" if simulator else "",
+                "prometheus_url": prometheus if prometheus.startswith("http") else "",
+            }
+            load_cluster(name, Path(os.environ["DEMO_KUBECONFIGS"]), addresses)
         load_catalogue(User.objects.get(username="admin"))
         for cluster in Cluster.objects.filter(name__in=options["clusters"]):
             load_namespaces(cluster)

@@ -1,4 +1,4 @@
-"""`manage.py cluster add|check|list|reseal|remove|set|rbac|policies`: clusters, from a terminal."""
+"""`manage.py cluster add|check|list|reseal|remove|set|telemetry|rbac|policies`: clusters, from a terminal."""
 
 import shutil
 import sys
@@ -9,6 +9,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.views.decorators.debug import sensitive_variables
 from rich.console import Console
 from rich.table import Table
 
@@ -27,8 +28,9 @@ from inventory.clusters import (
     reseal_credentials,
     write_quotas,
 )
-from inventory.models import Cluster
+from inventory.models import Cluster, TelemetryAccess
 from inventory.states import EndPolicy
+from inventory.telemetry_access import NO_SECRET, TelemetrySecret, change_telemetry, reseal_secrets
 
 # State is a word and a sign, never colour alone.
 SIGNS = {
@@ -85,6 +87,20 @@ class Command(BaseCommand):
         change.add_argument("name")
         change.add_argument("--write-quotas", action=BooleanOptionalAction)
         change.add_argument("--end-policy", choices=EndPolicy.values, help="what happens to pods at the end")
+        telemetry = actions.add_parser("telemetry", help="set where telemetry is read, and how")
+        telemetry.add_argument("name")
+        telemetry.add_argument("--prometheus-url", help="empty: no Prometheus")
+        telemetry.add_argument("--metrics-url", help="of a dcgm-exporter; empty: none")
+        telemetry.add_argument("--ca-file", metavar="FILE", help="the CA to trust, in PEM")
+        telemetry.add_argument("--tenant", help="sent as X-Scope-OrgID")
+        telemetry.add_argument("--matchers", help='of the series of this cluster, such as cluster="fra-1"')
+        telemetry.add_argument("--timeout", type=int, metavar="SECONDS", help="per query, 1 to 60")
+        telemetry.add_argument("--token-file", metavar="FILE", help="a bearer token; “-” is standard input")
+        telemetry.add_argument("--user", default="", help="of basic authentication")
+        telemetry.add_argument("--password-file", metavar="FILE", help="“-” is standard input")
+        telemetry.add_argument("--certificate-file", metavar="FILE", help="of a client, in PEM")
+        telemetry.add_argument("--key-file", metavar="FILE", help="its key")
+        telemetry.add_argument("--no-secret", action="store_true", help="forget token, password, certificate")
         policies = actions.add_parser("policies", help="print what a cluster admin applies")
         policies.add_argument("--only", action="append", choices=list(POLICIES), help="some of them")
         policies.add_argument("--warn", action="store_true", help="warn and let pass, to try them out")
@@ -127,8 +143,9 @@ class Command(BaseCommand):
             self.stdout.write("No clusters yet. Add one: manage.py cluster add NAME --kubeconfig FILE")
 
     def do_reseal(self, _options: dict[str, Any]) -> None:
+        clusters, secrets = counted(reseal_credentials(), "cluster"), counted(reseal_secrets(), "secret")
         self.stdout.write(
-            f"Credentials of {counted(reseal_credentials(), 'cluster')} encrypted with the newest key. "
+            f"Credentials of {clusters} and {secrets} of telemetry encrypted with the newest key. "
             "Older keys are needed for older backups only."
         )
 
@@ -159,6 +176,31 @@ class Command(BaseCommand):
             if cluster.write_quotas
             else f"The portal's quotas are removed from {cluster.name} within a minute."
         )
+
+    @sensitive_variables()
+    def do_telemetry(self, options: dict[str, Any]) -> None:
+        columns = {"authority": read_file(options["ca_file"]), "tenant": options["tenant"]}
+        columns["matchers"] = options["matchers"]
+        columns["timeout_seconds"] = options["timeout"]
+        addresses = {key: options[key] for key in ("prometheus_url", "metrics_url")}
+        secret = TelemetrySecret(
+            token=read_file(options["token_file"]) or "",
+            user=options["user"],
+            password=read_file(options["password_file"]) or "",
+            certificate=read_file(options["certificate_file"]) or "",
+            key=read_file(options["key_file"]) or "",
+        )
+        if options["no_secret"] and secret != NO_SECRET:
+            raise Invalid("Give either a secret or --no-secret, not both.")
+        cluster = change_telemetry(
+            name=options["name"],
+            addresses={key: value for key, value in addresses.items() if value is not None},
+            secret=secret if secret != NO_SECRET or options["no_secret"] else None,
+            fields={key: value for key, value in columns.items() if value is not None},
+        )
+        access = TelemetryAccess.objects.filter(cluster=cluster).first() or TelemetryAccess(cluster=cluster)
+        source = cluster.telemetry_url or "no source"
+        self.stdout.write(f"Telemetry of {cluster.name}: {source}, {access.get_kind_display().lower()}.")
 
     def do_policies(self, options: dict[str, Any]) -> None:
         action = PolicyAction.WARN if options["warn"] else PolicyAction.DENY
@@ -191,6 +233,17 @@ def read_credentials(options: dict[str, Any]) -> Credentials:
     except (OSError, UnicodeDecodeError) as problem:
         raise Invalid(f"{source} cannot be read: {problem}.") from None
     return from_kubeconfig(text, context=options["context"])
+
+
+@sensitive_variables()
+def read_file(name: str | None) -> str | None:
+    """Return the text of a file without white space around it, "-" for standard input; None without one."""
+    if name is None:
+        return None
+    try:
+        return (sys.stdin.read() if name == "-" else Path(name).expanduser().read_text()).strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise Invalid(f"{name} cannot be read: {type(problem).__name__}.") from None
 
 
 def finding_sign(finding: CheckupFinding) -> str:

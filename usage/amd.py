@@ -1,0 +1,39 @@
+"""
+Samples of AMD's device-metrics-exporter in the terms of DCGM.
+
+Its labels name node, number of the GPU and pod, but no claim, no PCI address and no UUID that a slice has
+(https://github.com/ROCm/device-metrics-exporter, docs). Kubernetes ≥ 1.34 tells it which pod uses a device.
+Activity and power are of partition 0 only. A prefix `amd_` is a setting of the exporter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from usage.samples import MEMORY, POWER, UTILIZATION, Sample
+
+DRIVER = "gpu.amd.com"
+# By the name without the prefix. Activity in per cent, memory in MB of 2**20 bytes as amd-smi has them, W.
+METRICS = {
+    "gpu_gfx_activity": UTILIZATION,
+    "gpu_used_vram": MEMORY,
+    "gpu_power_usage": POWER,
+    "gpu_package_power": POWER,
+}
+NAMES = tuple(f"{prefix}{name}" for name in METRICS for prefix in ("", "amd_"))
+# What a scrape renames is preferred: without `honorLabels` the plain labels name the exporter's own pod.
+LABELS = (
+    *("exported_namespace", "exported_pod", "namespace", "pod"),
+    *("hostname", "gpu_id", "gpu_partition_id"),
+)
+
+
+def translated(name: str, labels: Mapping[str, str], value: float) -> Sample:
+    """Return a sample of `NAMES` as one of `usage.samples.METRICS`."""
+    board = "/".join(labels.get(label, "") for label in ("hostname", "gpu_id", "gpu_partition_id"))
+    subject = {
+        "amd_namespace": labels.get("exported_namespace") or labels.get("namespace", ""),
+        "amd_pod": labels.get("exported_pod") or labels.get("pod", ""),
+        "amd_board": board,
+    }
+    return Sample(METRICS[name.removeprefix("amd_")], subject, value)

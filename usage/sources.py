@@ -1,0 +1,330 @@
+"""
+Reads a cluster's telemetry: samples of a dcgm-exporter or of Prometheus.
+
+A dcgm-exporter has the text format of Prometheus
+(https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format). Prometheus, or what has its
+HTTP API (Thanos, Mimir, VictoriaMetrics), gets one instant query per metric for all claims of a cluster.
+`max by` drops pod and container, so that pods that share a device do not count twice; labels that a scrape
+renames (`exported_pod`, `Hostname`) are not used. Prometheus leaves out series without a sample in the last
+five minutes.
+
+A secret goes to the server for which it was given, and nowhere else: redirects are not followed. Errors are
+raised outside of the `except` that found them, because those of httpx hold the request with its headers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import httpx
+from django.views.decorators.debug import sensitive_variables
+
+from cluster.tls import client_context
+from core.errors import Invalid, PortalError
+from inventory.models import Cluster, Device, TelemetryAccess
+from inventory.telemetry_access import NO_SECRET, TelemetrySecret, open_secret
+from usage import amd
+from usage.samples import METRICS, Sample
+
+CONNECT_SECONDS = 3.0
+MAX_CHARACTERS = 1024 * 1024 * 1024  # 40,000 GPUs have some 300 million
+
+
+class TelemetryUnavailable(PortalError):
+    """The source does not respond, or not in its format. The message has no URL and no secret."""
+
+    code = "telemetry-unavailable"
+    status = 503
+    title = "Telemetry cannot be read"
+
+    @classmethod
+    def bad_status(cls, status: int) -> Self:
+        return cls(f"The telemetry source returned status {status}.")
+
+    @classmethod
+    def denied(cls, status: int) -> Self:
+        return cls(
+            f"The telemetry source denies access (status {status}). Check token, password or certificate, "
+            "and the tenant, on the settings page of the cluster."
+        )
+
+    @classmethod
+    def redirected(cls, location: str) -> Self:
+        host = urlsplit(location).hostname or "another path"
+        return cls(
+            f"The telemetry source redirects to {host[:100]}. Redirects are not followed, so that no secret "
+            "goes there; enter the final address."
+        )
+
+    @classmethod
+    def untrusted(cls) -> Self:
+        return cls(
+            "The certificate of the telemetry source is not trusted. Give the certificate of its CA, and the "
+            "name that the certificate has."
+        )
+
+    @classmethod
+    def late(cls, seconds: float) -> Self:
+        return cls(f"The telemetry source did not respond within {seconds:g} seconds.")
+
+    @classmethod
+    def unreachable(cls, failure: Exception) -> Self:
+        kind = type(failure).__name__
+        return cls(f"The telemetry source cannot be reached ({kind}).")
+
+    @classmethod
+    def malformed(cls, failure: Exception) -> Self:
+        return cls(f"The telemetry source returned data in an unknown format: {str(failure)[:200]}.")
+
+    @classmethod
+    def refused(cls, why: str) -> Self:
+        return cls(f"Prometheus rejected the query: {why[:200]}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source with all that is needed to read it. `timeout_seconds` is for one response as a whole."""
+
+    url: str
+    is_prometheus: bool = False
+    tenant: str = ""
+    authority: str = field(default="", repr=False)
+    timeout_seconds: float = 10.0
+    secret: TelemetrySecret = NO_SECRET
+    matchers: str = ""  # of the series of the cluster, such as cluster="fra-1"
+    with_amd: bool = False  # whether somebody holds a device of AMD
+
+    def api(self, call: str) -> str:
+        return f"{self.url.rstrip('/')}/api/v1/{call}"
+
+
+@sensitive_variables()
+def source_of(
+    cluster: Cluster, access: TelemetryAccess | None = None, secret: TelemetrySecret | None = None
+) -> Source:
+    """
+    Return the source of a cluster: with its stored access and secret, unless others are given to try.
+
+    Raises Invalid if the secret cannot be read, or was given for another server.
+    """
+    access = (
+        access or TelemetryAccess.objects.filter(cluster=cluster).first() or TelemetryAccess(cluster=cluster)
+    )
+    return Source(
+        cluster.telemetry_url,
+        is_prometheus=bool(cluster.prometheus_url),
+        tenant=access.tenant,
+        authority=access.authority,
+        matchers=access.matchers,
+        timeout_seconds=access.timeout_seconds,
+        secret=open_secret(cluster, access) if secret is None else secret,
+        with_amd=Device.objects.filter(cluster=cluster, driver=amd.DRIVER, gone_at=None)
+        .exclude(held_by=None)
+        .exists(),
+    )
+
+
+@sensitive_variables()
+def client_of(source: Source) -> httpx.Client:
+    """Return a client that identifies itself. Raises Invalid for damaged certificates."""
+    secret = source.secret
+    headers = {"User-Agent": "dragoman"}
+    if source.tenant:
+        headers["X-Scope-OrgID"] = source.tenant
+    if secret.token:
+        headers["Authorization"] = f"Bearer {secret.token}"
+    verify: ssl.SSLContext | bool = True
+    if urlsplit(source.url).scheme == "https":
+        context = client_context(authority=source.authority, certificate=secret.certificate, key=secret.key)
+        if context is None:
+            raise Invalid("The certificates of the telemetry source are damaged. Give them again.")
+        verify = context
+    return httpx.Client(
+        headers=headers,
+        auth=httpx.BasicAuth(secret.user, secret.password) if secret.user else None,
+        verify=verify,
+        timeout=httpx.Timeout(source.timeout_seconds, connect=min(CONNECT_SECONDS, source.timeout_seconds)),
+        follow_redirects=False,
+    )
+
+
+@sensitive_variables()
+def ask[Answer](source: Source, request: Callable[[httpx.Client], Answer]) -> Answer:
+    """Return what `request` reads through a client; raise `TelemetryUnavailable` with a sentence."""
+    try:
+        with client_of(source) as client:
+            return request(client)
+    except TelemetryUnavailable as failure:
+        problem = TelemetryUnavailable(failure.message)
+    except Invalid as failure:
+        problem = TelemetryUnavailable(failure.message)
+    except (httpx.ReadTimeout, TimeoutError):
+        problem = TelemetryUnavailable.late(source.timeout_seconds)
+    except httpx.HTTPError as failure:
+        is_untrusted = "CERTIFICATE_VERIFY_FAILED" in str(failure)
+        problem = (
+            TelemetryUnavailable.untrusted() if is_untrusted else TelemetryUnavailable.unreachable(failure)
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as failure:
+        problem = TelemetryUnavailable.malformed(failure)
+    raise problem
+
+
+def require_answer(response: httpx.Response) -> None:
+    """Raise `TelemetryUnavailable` unless it is one; the body of a rejected query is read before."""
+    if response.is_success:
+        return
+    if response.is_redirect:
+        raise TelemetryUnavailable.redirected(response.headers.get("location", ""))
+    if response.status_code in (401, 403):
+        raise TelemetryUnavailable.denied(response.status_code)
+    raise TelemetryUnavailable.bad_status(response.status_code)
+
+
+def limited(chunks: Iterable[str], *, until: float = float("inf")) -> Iterator[str]:
+    """Yield the chunks; raise ValueError for more than any source has, TimeoutError after `until`."""
+    characters = 0
+    for chunk in chunks:
+        characters += len(chunk)
+        if characters > MAX_CHARACTERS:
+            raise ValueError(f"more than {MAX_CHARACTERS} characters")
+        if time.monotonic() > until:
+            raise TimeoutError
+        yield chunk
+
+
+def read_exporter(source: Source) -> list[Sample]:
+    """Return the samples of `METRICS` of an exporter; raise `TelemetryUnavailable` with a sentence."""
+
+    def request(client: httpx.Client) -> list[Sample]:
+        until = time.monotonic() + source.timeout_seconds
+        with client.stream("GET", source.url) as response:
+            require_answer(response)
+            return list(parse_exposition(limited(response.iter_lines(), until=until)))
+
+    return ask(source, request)
+
+
+LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
+LINE = re.compile(
+    r'(\w+)(?:\{((?:[a-zA-Z_]\w*="(?:[^"\\]|\\.)*"(?:,\s*|(?=\})))*)\})?\s+(\S+)(?:\s+-?\d+)?\s*'
+)
+PREFIXES = (*METRICS, *amd.NAMES)
+ESCAPE = re.compile(r"\\(.)")
+UNESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
+
+
+def parse_exposition(lines: Iterable[str]) -> Iterator[Sample]:
+    """
+    Yield the samples of `METRICS`; raise ValueError for a malformed line of these.
+
+    An exporter has some thirty metrics per device; other metrics are skipped. The regular expressions are ten
+    times as fast as prometheus_client.parser; a test compares both.
+    """
+    for line in lines:
+        if line.startswith(PREFIXES):
+            match = LINE.fullmatch(line)
+            if match is None:
+                raise ValueError(f"line “{line[:60]}”")
+            name, labels, value = match.groups()
+            if name in METRICS or name in amd.NAMES:
+                named = {key: unescaped(text) for key, text in LABEL.findall(labels or "")}
+                is_amd = name in amd.NAMES
+                yield (
+                    amd.translated(name, named, float(value)) if is_amd else Sample(name, named, float(value))
+                )
+
+
+def unescaped(text: str) -> str:
+    """Return the value of a label without its escapes."""
+    return ESCAPE.sub(lambda escape: UNESCAPED.get(escape[1], escape[0]), text) if "\\" in text else text
+
+
+LABELS = (
+    "dra_claim_namespace",
+    "dra_claim_name",
+    "dra_driver_name",
+    "dra_pool_name",
+    "dra_device_name",
+    "dra_mig_device_uuid",
+    "UUID",
+    "GPU_I_ID",
+    "GPU_I_PROFILE",
+)
+
+
+def query_for(metric: str, matchers: str = "") -> str:
+    """Return the PromQL of a metric: per claim, device and partition; per physical GPU without DRA labels."""
+    return f"max by ({', '.join(LABELS)}) ({metric}{f'{{{matchers}}}' if matchers else ''})"
+
+
+def queries(source: Source) -> dict[str, str]:
+    """Return the queries for all devices of a cluster by metric: those of DCGM, and of AMD if it has any."""
+    asked = {metric: query_for(metric, source.matchers) for metric in METRICS}
+    if source.with_amd:
+        labels = ", ".join(amd.LABELS)
+        more = f", {source.matchers}" if source.matchers else ""
+        asked |= {name: f'max by ({labels}) ({{__name__=~"(amd_)?{name}"{more}}})' for name in amd.METRICS}
+    return asked
+
+
+def read_prometheus(source: Source) -> list[Sample]:
+    """Return the samples of `METRICS` now; raise `TelemetryUnavailable` with a sentence."""
+
+    def request(client: httpx.Client) -> list[Sample]:
+        series: list[Sample] = []
+        for metric, promql in queries(source).items():
+            series += parse_response(metric, query(client, source, "query", query=promql))
+        return series
+
+    return ask(source, request)
+
+
+def query(client: httpx.Client, source: Source, call: str, **parameters: str) -> dict[str, Any]:
+    """Return the body of a call of the HTTP API. That of a 400 or 422 says why a query is rejected."""
+    until = time.monotonic() + source.timeout_seconds
+    data = {**parameters, "timeout": f"{source.timeout_seconds:g}s"}
+    with client.stream("POST", source.api(call), data=data) as response:
+        is_rejected = response.status_code in (400, 422)
+        if not is_rejected:
+            require_answer(response)
+        body: dict[str, Any] = json.loads("".join(limited(response.iter_text(), until=until)))
+    if is_rejected:
+        raise TelemetryUnavailable.refused(str(body.get("error", "")))
+    return body
+
+
+def read_source(cluster: Cluster) -> list[Sample]:
+    """Return the samples of a cluster's source; raise `TelemetryUnavailable` with a sentence."""
+    return read(opened(cluster))
+
+
+def opened(cluster: Cluster) -> Source:
+    """Return the source of a cluster; raise `TelemetryUnavailable` if its secret cannot be used."""
+    try:
+        return source_of(cluster)
+    except Invalid as refusal:
+        problem = refusal.message
+    raise TelemetryUnavailable(problem)
+
+
+def read(source: Source) -> list[Sample]:
+    return read_prometheus(source) if source.is_prometheus else read_exporter(source)
+
+
+def parse_response(metric: str, body: dict[str, Any]) -> Iterator[Sample]:
+    """Yield the samples of an instant query: `data.result[]` with `metric` and `value: [time, "text"]`."""
+    for row in body["data"]["result"]:
+        yield sample(metric, row["metric"], float(row["value"][1]))
+
+
+def sample(metric: str, labels: Mapping[str, str], value: float) -> Sample:
+    """Return a sample in the terms of DCGM."""
+    return amd.translated(metric, labels, value) if metric in amd.METRICS else Sample(metric, labels, value)
