@@ -28,8 +28,11 @@ from inventory.counts import store_uses
 from inventory.models import Cluster, Device, DeviceUtilization, FleetCount
 from inventory.states import DeviceUse
 from usage.cost import millionths
+from usage.counters import advance
 from usage.models import Collection
 from usage.samples import (
+    EVERY,
+    KNOWN,
     METRICS,
     OpenAllocation,
     RollupDevice,
@@ -82,18 +85,29 @@ def parse_exposition(lines: Iterable[str]) -> Iterator[Sample]:
     Yield the samples of `METRICS`; raise ValueError for a malformed line of these.
 
     An exporter has some thirty metrics per device; other metrics are skipped. The regular expressions are ten
-    times as fast as prometheus_client.parser; a test compares both.
+    times as fast as prometheus_client.parser; a test compares both. All series of a device have the same
+    labels: they are read once, and the samples share them.
     """
+    known: dict[str, dict[str, str]] = {}
     for line in lines:
-        if line.startswith(METRICS):
+        if not line.startswith(METRICS):
+            continue
+        end = line.rfind("}") + 1
+        start = line.find("{")
+        if end and (labels := known.get(line[start:end])) is not None:
+            name, rest = line[:start], line[end:].split()
+            if len(rest) > 2:
+                raise ValueError(f"line “{line[:60]}”")
+            value = rest[0] if rest else ""
+        else:
             match = LINE.fullmatch(line)
             if match is None:
                 raise ValueError(f"line “{line[:60]}”")
-            name, labels, value = match.groups()
-            if name in METRICS:
-                yield Sample(
-                    name, {key: unescaped(text) for key, text in LABEL.findall(labels or "")}, float(value)
-                )
+            name, text, value = match.groups()
+            labels = {key: unescaped(text) for key, text in LABEL.findall(text or "")}
+            known[line[start:end]] = labels
+        if name in KNOWN:
+            yield Sample(name, labels, float(value))
 
 
 def unescaped(text: str) -> str:
@@ -157,7 +171,6 @@ def parse_response(metric: str, body: dict[str, Any]) -> Iterator[Sample]:
         yield Sample(metric, row["metric"], float(row["value"][1]))
 
 
-EVERY = timedelta(seconds=30)
 MIN_DISTANCE = EVERY / 2  # two collections closer than this would count one moment twice
 
 
@@ -203,11 +216,12 @@ def collect(cluster_id: UUID) -> int:
         note_uses(cluster, now)
         return 0
     measured = measurements(series)
-    samples = [
-        (holding(allocation), measurement)
-        for allocation, measurement in attribute(open_allocations(cluster), measured)
-    ]
     with transaction.atomic():
+        measured = advance(cluster.pk, measured, now)
+        samples = [
+            (holding(allocation), measurement)
+            for allocation, measurement in attribute(open_allocations(cluster), measured)
+        ]
         attributed = add_samples(now, samples)
         Collection.objects.filter(cluster=cluster).update(
             succeeded_at=now, devices=len(measured), attributed=attributed, failed_at=None, error=""
