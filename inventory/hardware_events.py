@@ -1,8 +1,10 @@
 """
-Errors of the hardware in words: XID codes of NVIDIA's driver and errors of memory, for device and claim pages.
+Errors of the hardware in words: XID codes of NVIDIA's driver and errors of memory, for device and claim
+pages.
 
-The meanings summarize NVIDIA's catalogue of XID errors (https://docs.nvidia.com/deploy/xid-errors/). A code that
-is usually the fault of a program says so; every other one, and one that is not in the table, is for an admin.
+The meanings summarize NVIDIA's catalogue of XID errors (https://docs.nvidia.com/deploy/xid-errors/). A code
+that is usually the fault of a program says so; every other one, and one that is not in the table, is for an
+admin.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ NEXT = {
     Cause.DEVICE: "Tell a platform admin: the device may need a reset or a repair.",
 }
 XIDS: dict[int, tuple[str, Cause]] = {
-    13: ("Graphics engine exception: an access outside of an array, or an illegal instruction", Cause.PROGRAM),
+    13: (
+        "Graphics engine exception: an access outside of an array, or an illegal instruction",
+        Cause.PROGRAM,
+    ),
     31: ("GPU memory page fault: the program accessed an illegal address", Cause.PROGRAM),
     32: ("Invalid or corrupted push buffer stream", Cause.DEVICE),
     38: ("Driver firmware error", Cause.DEVICE),
@@ -61,7 +66,7 @@ XIDS: dict[int, tuple[str, Cause]] = {
 
 @dataclass(frozen=True, slots=True)
 class HardwareError:
-    """One event in words: what it is, what it means and the next step; `url` is NVIDIA's catalogue for an XID."""
+    """One event in words: what it is, what it means and the next step; `url` explains an XID."""
 
     at: datetime
     device: str
@@ -74,9 +79,7 @@ class HardwareError:
 def in_words(event: HardwareEvent) -> HardwareError:
     if event.kind == HardwareEvent.Kind.XID:
         meaning, cause = XIDS.get(event.code or 0, ("See NVIDIA's catalogue", Cause.DEVICE))
-        return HardwareError(
-            event.at, event.device, f"XID {event.code}", meaning, NEXT[cause], CATALOGUE
-        )
+        return HardwareError(event.at, event.device, f"XID {event.code}", meaning, NEXT[cause], CATALOGUE)
     title, meaning = {
         HardwareEvent.Kind.ECC: (
             counted(event.count, "uncorrected ECC error"),

@@ -31,8 +31,9 @@ from usage.focus import focus_lines
 from usage.models import ClosedMonth, Rate
 from usage.rates import RateCard
 from usage.reports import Month, claim_allocations, claim_cost, report
+from usage.series import Presence, Range, claim_series
 from usage.services import remove_rate, retire_rate, save_rate
-from usage.telemetry import Presence, Range, UseState, claim_series, current_utilization
+from usage.telemetry import UseState, current_utilization
 
 
 class AmountOut(serializers.Serializer[Any]):

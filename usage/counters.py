@@ -1,14 +1,14 @@
 """
 What the exporters of a cluster count: energy and errors since the reading before, and XID and ECC events.
 
-A counter of the driver begins at 0 when the driver is loaded or the node starts: a value below the last one is
-what was counted since then. Nothing is said of a first reading, nor of a time in which nobody read: what
+A counter of the driver begins at 0 when the driver is loaded or the node starts: a value below the last one
+is what was counted since then. Nothing is said of a first reading, nor of a time in which nobody read: what
 was counted in it belongs to no five minutes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -151,7 +151,7 @@ def store_events(cluster_id: UUID, events: list[Counted], now: datetime) -> None
     HardwareEvent.objects.bulk_create(rows.values(), ignore_conflicts=True)
 
 
-def concerned(key: SeriesKey, devices: list[tuple[str, ...]]) -> list[DeviceKey]:
+def concerned(key: SeriesKey, devices: Iterable[tuple[str, ...]]) -> list[DeviceKey]:
     if key.device:
         return [(key.driver, key.pool, key.device)]
     return [

@@ -1,9 +1,10 @@
 """
 Hours, made from five minutes: what ranges of weeks and years are read from.
 
-`store` is the only writer. It stores each hour after its end, again if samples came late (`usage.samples.reopen`),
-and once more a day later: then the hour is final and takes no more samples. Each time the rows of an hour are
-computed from all its five minutes, so a repeated run changes nothing, and one that died is repeated.
+`store` is the only writer. It stores each hour after its end, again if samples came late
+(`usage.samples.reopen`), and once more a day later: then the hour is final and takes no more samples. Each
+time the rows of an hour are computed from all its five minutes, so a repeated run changes nothing, and one
+that died is repeated.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def weighted(name: str) -> str:
 
 
 def hours_sql(where: str) -> str:
-    """Return the query that makes hours from the five minutes that `where` chooses; its columns: `COLUMNS`."""
+    """Return the query that makes hours of the five minutes that `where` chooses, with `COLUMNS`."""
     values = [
         *(f"{weighted(name)} AS {name}" for name in MEANS),
         *(f"max({name}) AS {name}" for name in MAXIMA),
@@ -55,14 +56,27 @@ SELECT spans.*, peaks.activity_p95 FROM (
 KEY = ("claim_id", "driver", "pool", "device", "bucket")
 COLUMNS = (*KEY, "samples", "activity_min", "activity_max", *COMMON, "memory_p95", "activity_p95")
 _NAMES = ", ".join(COLUMNS)
+_CHANGES = ", ".join(f"{name} = EXCLUDED.{name}" for name in COLUMNS[len(KEY) :])
 OF_HOUR = hours_sql("bucket >= %(start)s AND bucket < %(end)s")
 STORE = f"""
 INSERT INTO usage_hourlyrollup ({_NAMES}) SELECT {_NAMES} FROM ({OF_HOUR}) hours ORDER BY {", ".join(KEY)}
-ON CONFLICT ({", ".join(KEY)}) DO UPDATE SET {", ".join(f"{name} = EXCLUDED.{name}" for name in COLUMNS[len(KEY) :])}
+ON CONFLICT ({", ".join(KEY)}) DO UPDATE SET {_CHANGES}
 """  # noqa: S608, names of columns
 
+# Hours for a reader: those that are stored, and the last ones of five minutes. `where` must hold for both.
+STORED_UNTIL = "(SELECT coalesce(max(hour) + interval '1 hour', '-infinity') FROM usage_storedhour)"
+
+
+def read_sql(where: str) -> str:
+    """Return the query of the hours that `where` chooses, with `COLUMNS`."""
+    return f"""
+SELECT {_NAMES} FROM usage_hourlyrollup WHERE {where} AND bucket < {STORED_UNTIL}
+UNION ALL SELECT {_NAMES} FROM ({hours_sql(f"{where} AND bucket >= {STORED_UNTIL}")}) latest
+"""  # noqa: S608, names of columns
+
+
 PENDING = """
-SELECT hour, coalesce(stored.is_final, FALSE) FROM generate_series(%s::timestamptz, %s::timestamptz, interval '1 hour') hour
+SELECT hour FROM generate_series(%s::timestamptz, %s::timestamptz, interval '1 hour') hour
 LEFT JOIN usage_storedhour stored USING (hour)
 WHERE stored.hour IS NULL OR (NOT stored.is_final AND hour < %s)
 ORDER BY hour LIMIT %s
@@ -75,8 +89,7 @@ def pending(now: datetime) -> Iterator[datetime]:
     with connection.cursor() as cursor:
         first = min([hour_start(now - KEEP), *FIVE_MINUTES.existing().values()])
         cursor.execute(PENDING, [first, last, last - LATE, AT_ONCE])
-        rows = cursor.fetchall()
-    yield from (hour for hour, _is_final in rows)
+        yield from (hour for (hour,) in cursor.fetchall())
 
 
 def store(now: datetime) -> int:

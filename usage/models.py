@@ -63,9 +63,10 @@ class DeviceRollup(models.Model):
     What was measured of one device of one claim in a span of time that begins at `bucket`. A span without
     samples has no row, which is "no telemetry"; a value is null if the exporter did not publish it.
 
-    Activities are shares of 0 to 1; `activity` is DCGM_FI_PROF_GR_ENGINE_ACTIVE, else GPU_UTIL / 100. Memory is
-    the maximum, temperature (°C) too; other values are means, errors and energy sums of differences. Power,
-    energy, temperature and errors are those of the physical GPU. PCIe and NVLink: bytes per second, both ways.
+    Activities are shares of 0 to 1; `activity` is DCGM_FI_PROF_GR_ENGINE_ACTIVE, else GPU_UTIL / 100. Memory
+    is the maximum, temperature (°C) too; other values are means, errors and energy sums of differences.
+    Power, energy, temperature and errors are those of the physical GPU. PCIe and NVLink: bytes per second,
+    both ways.
 
     Both tables are partitioned by `bucket` (`usage.partitions`), so that the past is dropped and not deleted.
     """
@@ -104,8 +105,8 @@ class DeviceRollup(models.Model):
 
 class Rollup(DeviceRollup):
     """
-    Five minutes. `activities` are its samples, from which the hour gets its 95th percentile. `slots` has a bit
-    for each quarter of a minute that was counted, so that a sample that comes twice counts once.
+    Five minutes. `activities` are its samples, from which the hour gets its 95th percentile. `slots` has a
+    bit for each quarter of a minute that was counted, so that a sample that comes twice counts once.
     """
 
     slots = models.IntegerField(db_default=0)

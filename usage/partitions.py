@@ -2,9 +2,9 @@
 Partitions of the tables of rollups: created ahead, and dropped when their time is over.
 
 Five minutes are partitioned by day, so that the indexes that each collection writes stay in memory, and hours
-by month (UTC). A table has a default partition besides, which takes whatever has no partition of its own: rows
-of the past that are written late, and new ones if this did not run for days. A partition that is created later takes its
-rows from there.
+by month (UTC). A table has a default partition besides, which takes whatever has no partition of its own:
+rows of the past that are written late, and new ones if this did not run for days. A partition that is created
+later takes its rows from there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WHERE inhparent = %s::regclass ORDER BY child.relname
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A partitioned table. Its partitions are named after the first day of each: `usage_rollup_2026_11_26`."""
+    """A partitioned table. A partition is named after its first day: `usage_rollup_2026_11_26`."""
 
     model: type[Model]
     monthly: bool
@@ -101,8 +101,8 @@ def create_ahead(table: Table, now: datetime) -> None:
         if table.partition(start) not in existing:
             try:
                 create(table, start)
-            except DatabaseError as failure:  # another worker was first, or a reader holds the lock: next time
-                log.warning("partition not created", table=table.name, start=start.isoformat(), why=str(failure))
+            except DatabaseError as failure:  # another worker was first, or readers: the next run tries again
+                log.warning("partition not created", partition=table.partition(start), why=str(failure))
 
 
 def starts(table: Table, now: datetime) -> Iterator[datetime]:
@@ -123,8 +123,8 @@ def create(table: Table, start: datetime) -> None:
             f"WITH (fillfactor = {table.fillfactor})"
         )
         cursor.execute(
-            f"WITH waiting AS (DELETE FROM {table.name}_default WHERE bucket >= %s AND bucket < %s RETURNING *) "  # noqa: S608
-            f"INSERT INTO {name} SELECT * FROM waiting",
+            f"WITH waiting AS (DELETE FROM {table.name}_default"  # noqa: S608, names of tables
+            f" WHERE bucket >= %s AND bucket < %s RETURNING *) INSERT INTO {name} SELECT * FROM waiting",
             [start, end],
         )
         cursor.execute(f"ALTER TABLE {table.name} ATTACH PARTITION {name} FOR VALUES {span}")

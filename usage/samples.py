@@ -48,8 +48,8 @@ class TelemetryUnavailable(PortalError):
 
 MIB = 1024 * 1024
 
-# The fields of dcgm-exporter (https://github.com/NVIDIA/dcgm-exporter/blob/main/etc/default-counters.csv); the
-# last three lines of activity and NVLink are off in some of its settings. Ratios are of 0 to 1.
+# The fields of dcgm-exporter (https://github.com/NVIDIA/dcgm-exporter/blob/main/etc/default-counters.csv);
+# the last three lines of activity and NVLink are off in some of its settings. Ratios are of 0 to 1.
 ACTIVITY = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"  # ratio: the engine of graphics or compute is busy
 UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"  # per cent, of the physical GPU, not of a partition
 SM_ACTIVITY = "DCGM_FI_PROF_SM_ACTIVE"  # ratio, mean over the multiprocessors
@@ -281,7 +281,12 @@ MEANS = (
 )
 MAXIMA = ("memory_bytes", "memory_total", "temperature")
 SUMS = ("energy_joules", "ecc_corrected", "ecc_uncorrected")
-INTEGERS = {"memory_bytes": "bigint", "memory_total": "bigint", "ecc_corrected": "int", "ecc_uncorrected": "int"}
+INTEGERS = {
+    "memory_bytes": "bigint",
+    "memory_total": "bigint",
+    "ecc_corrected": "int",
+    "ecc_uncorrected": "int",
+}
 
 
 def upsert() -> str:

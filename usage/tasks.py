@@ -13,6 +13,7 @@ from inventory.hardware_events import prune_events
 from usage import collect as collection
 from usage import daily, hourly, partitions
 from usage.idle import escalation
+from usage.samples import EVERY
 
 
 @shared_task
@@ -20,7 +21,7 @@ def collect() -> None:
     """Queue a collection per cluster, so that a slow exporter delays no other."""
     for cluster_id in collection.sources():
         # A collection that has not begun when the next one is due is dropped.
-        collect_cluster.apply_async((str(cluster_id),), expires=collection.EVERY.total_seconds())
+        collect_cluster.apply_async((str(cluster_id),), expires=EVERY.total_seconds())
 
 
 @shared_task

@@ -38,8 +38,9 @@ from usage.models import Collection, Rate
 from usage.rates import RateCard
 from usage.reports import CostReport, Month, claim_allocations, claim_cost, report
 from usage.right_size import right_size
+from usage.series import Bounds, Range, UsageSeries, chart_data, claim_series
 from usage.services import remove_rate, retire_rate, save_rate
-from usage.telemetry import Bounds, Range, UsageSeries, chart_data, claim_series, current_utilization
+from usage.telemetry import current_utilization
 
 MAX_ROWS = 100  # of a table of the month; the CSV has all
 TABS = (

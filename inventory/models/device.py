@@ -219,8 +219,8 @@ class DeviceUtilization(models.Model):
 
 class HardwareEvent(models.Model):
     """
-    What the exporter reported of a device at `at`, when it was read: an XID with its `code`, or `count` errors
-    of memory. It stays when the device is gone. `usage.counters` is the only writer.
+    What the exporter reported of a device at `at`, when it was read: an XID with its `code`, or `count`
+    errors of memory. It stays when the device is gone. `usage.counters` is the only writer.
     """
 
     class Kind(models.TextChoices):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from claims.models import Allocation
-from usage.telemetry import Point, Presence, Range, UsageSeries, chart_data, memory_limit
+from usage.series import Point, Presence, Range, UsageSeries, chart_data, memory_limit
 
 START = datetime(2026, 11, 17, 12, tzinfo=UTC)
 STEP = timedelta(minutes=5)

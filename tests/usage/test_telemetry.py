@@ -115,7 +115,7 @@ def test_idle_time_is_at_most_seven_days(claim):
         Rollup(
             **{"claim": claim, "driver": held.driver, "pool": held.pool, "device": held.device},
             bucket=NOON - number * FIVE,
-            samples=1,
+            samples=10,
             activity=0.0,
         )
         for number in range(1, 7 * 288 + 3)

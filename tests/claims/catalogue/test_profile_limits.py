@@ -70,5 +70,6 @@ def test_editor_shows_each_limit_once_in_the_rows_of_its_group():
         ["grace", "extension", "end_policy"],
         ["approval", "automatic_devices", "automatic_duration"],
         ["deliveries"],
+        ["idle_percent", "idle_after"],
     ]
     assert sorted(name for row in rows for name in row) == sorted(NAMES)
