@@ -85,7 +85,11 @@ def advance(
             continue
         gpu, values = identity(key), [measurement.counters.get(metric) for metric in COUNTERS]
         before = earlier.get(gpu)
-        kept[gpu] = Reading(at, values)
+        # What one reading lacks is compared with the one before.
+        last = before.values if before else values
+        kept[gpu] = Reading(
+            at, [then if value is None else value for value, then in zip(values, last, strict=True)]
+        )
         if before is None:
             complete[key] = measurement
             continue
@@ -123,7 +127,7 @@ def happened(
             yield Counted(key, kind, count)
     place = COUNTERS.index(XID)
     code = values[place]
-    if code and before.values[place] is not None and code != before.values[place]:
+    if code and code != before.values[place]:
         yield Counted(key, Kind.XID, int(code))
 
 

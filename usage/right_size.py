@@ -1,8 +1,8 @@
 """
 Would a smaller device have been enough? What a claim has used, compared with the profiles that are offered.
 
-Compared are the 95th percentiles of memory and activity over the life of the claim, in rollups of five
-minutes. Memory says nothing of a program that reserves all that it sees, as TensorFlow, JAX and vLLM do.
+Compared are the 95th percentiles of memory and activity over the life of the claim (`usage.claim_use`).
+Memory says nothing of a program that reserves all that it sees, as TensorFlow, JAX and vLLM do.
 Activity can be compared only between a GPU and its own partitions: one with 1/7 of the compute slices is
 enough if the GPU was active for less than that share. Between models the reader has to measure.
 """
@@ -16,7 +16,6 @@ from decimal import Decimal
 from fractions import Fraction
 from urllib.parse import urlencode
 
-from django.db import connection
 from django.urls import reverse
 
 from claims.catalogue.listing import CatalogueEntry, catalogue
@@ -25,21 +24,13 @@ from claims.states import RUNNING
 from core.text import gib, percent
 from dra.devices import mig_compute
 from teams.models import User
+from usage.claim_use import devices_of
 from usage.cost import UsageInterval, per_hour
 from usage.rates import RateCard
-from usage.samples import BUCKET
 
 ENOUGH = timedelta(hours=12)  # measured, before anything is said
 RESERVED = 0.9  # of the memory: a program that takes more has reserved all that it saw
 HEADROOM = 1.1  # of memory and activity: a device that is just enough is too small tomorrow
-
-EVIDENCE = """
-SELECT count(*),
-       percentile_cont(0.95) WITHIN GROUP (ORDER BY activity),
-       percentile_cont(0.95) WITHIN GROUP (ORDER BY memory_bytes)
-FROM usage_rollup WHERE claim_id = %s AND activity IS NOT NULL
-GROUP BY driver, pool, device
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +42,16 @@ class Evidence:
     memory_bytes: int | None
 
 
-def evidence(claim: Claim) -> Evidence | None:
+def evidence(claim: Claim, held: Sequence[Allocation]) -> Evidence | None:
     """Return None without telemetry; one query."""
-    with connection.cursor() as cursor:
-        cursor.execute(EVIDENCE, [claim.pk])
-        rows = cursor.fetchall()
-    if not rows:
+    devices = [device for device in devices_of(claim, held) if device.activity_p95 is not None]
+    if not devices:
         return None
-    memory = [used for *_others, used in rows if used is not None]
+    memory = [device.memory_p95 for device in devices if device.memory_p95 is not None]
     return Evidence(
-        max(buckets for buckets, *_used in rows) * BUCKET,
-        max(activity for _buckets, activity, _memory in rows),
-        round(max(memory)) if memory else None,
+        max(device.measured for device in devices),
+        max(device.activity_p95 or 0.0 for device in devices),
+        max(memory, default=None),
     )
 
 
@@ -112,7 +101,7 @@ def right_size(claim: Claim, held: Sequence[Allocation], user: User, *, now: dat
     kinds = {(allocation.driver, allocation.product, allocation.partition) for allocation in devices}
     if len(kinds) != 1 or claim.state not in RUNNING:
         return None
-    seen = evidence(claim)
+    seen = evidence(claim, held)
     if seen is None or seen.measured < ENOUGH:
         return None
     device = devices[0]
