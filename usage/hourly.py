@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from django.db import connection, transaction
 
 from usage.models import StoredHour
-from usage.partitions import FIVE_MINUTES, KEEP
+from usage.partitions import FIVE_MINUTES
 from usage.samples import HOUR, MAXIMA, MEANS, SUMS, hour_start
 
 SETTLED_AFTER = timedelta(minutes=5)  # then no collection of the hour is running
@@ -87,7 +87,11 @@ def pending(now: datetime) -> Iterator[datetime]:
     """Yield the hours to store, oldest first: those that are over and not stored, and those to make final."""
     last = hour_start(now - SETTLED_AFTER) - HOUR
     with connection.cursor() as cursor:
-        first = min([hour_start(now - KEEP), *FIVE_MINUTES.existing().values()])
+        cursor.execute("SELECT min(bucket) FROM usage_rollup_default")  # what waits there for a partition
+        waiting = [hour_start(at) for (at,) in cursor.fetchall() if at]
+        first = min([*waiting, *FIVE_MINUTES.existing().values()], default=None)
+        if first is None:
+            return
         cursor.execute(PENDING, [first, last, last - LATE, AT_ONCE])
         yield from (hour for (hour,) in cursor.fetchall())
 

@@ -1,5 +1,5 @@
 """
-The utilization of a claim's devices over time in equal bins, with the data of the graph.
+The utilization of a claim's devices over time in equal bins.
 
 Bins of less than an hour are made of five minutes, wider ones of hours (`usage.hourly`). A bin without
 samples is "no telemetry" if a device was held, else "not held"; neither is 0. The table below
@@ -9,7 +9,6 @@ the graph shows the same points.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -130,6 +129,11 @@ class UsageSeries:
         )
 
     @property
+    def peak_activity(self) -> float | None:
+        peaks = [point.activity_max for point in self.points if point.activity_max is not None]
+        return max(peaks, default=None)
+
+    @property
     def samples(self) -> int:
         return sum(point.samples for point in self.points)
 
@@ -242,52 +246,3 @@ def held_time(allocations: list[Allocation], start: datetime, end: datetime, now
         if allocation.started_at < end and (allocation.ended_at or now) > start
     )
     return sum(spans, timedelta(0))
-
-
-GIB = 2**30
-MAX_LINES = 5  # one color each; more devices are one line, their mean
-
-
-def chart_data(series: UsageSeries, allocations: Sequence[Allocation]) -> dict[str, Any]:
-    """
-    Return two plots over the same instants (Unix seconds): activity in per cent, memory in GiB.
-
-    None is a gap. `limit` is the memory of the devices that are held together.
-    """
-    per_device = 1 < len(series.devices) <= MAX_LINES
-    activity = (
-        [
-            {"label": device, "values": [percent(point.by_device.get(device)) for point in series.points]}
-            for device in series.devices
-        ]
-        if per_device
-        else [{"label": "utilization", "values": [percent(point.activity) for point in series.points]}]
-    )
-    memory = [
-        None if point.memory_bytes is None else round(point.memory_bytes / GIB, 2) for point in series.points
-    ]
-    return {
-        "x": [int(point.at.timestamp()) for point in series.points],
-        "step": int(series.step.total_seconds()),
-        "activity": activity,
-        "memory": memory,
-        "limit": memory_limit(allocations),
-    }
-
-
-def percent(value: float | None) -> float | None:
-    return None if value is None else round(value * 100, 1)
-
-
-def memory_limit(allocations: Sequence[Allocation]) -> float | None:
-    """Return the GiB of the devices held now, else of those held last; None if one publishes no memory."""
-    last_end = max((allocation.ended_at for allocation in allocations if allocation.ended_at), default=None)
-    if any(allocation.ended_at is None for allocation in allocations):
-        last_end = None
-    sizes = {
-        (allocation.driver, allocation.pool, allocation.device): allocation.memory_bytes
-        for allocation in allocations
-        if allocation.ended_at == last_end
-    }
-    known_sizes = [size for size in sizes.values() if size is not None]
-    return round(sum(known_sizes) / GIB, 2) if known_sizes and len(known_sizes) == len(sizes) else None
