@@ -30,7 +30,7 @@ KILOWATT_HOUR = 3_600_000  # joules
 
 # The 95th percentile of hours is that of their own 95th percentiles: exact for even work, never too low.
 DEVICES = f"""
-SELECT driver, pool, device, sum(samples),
+SELECT driver, pool, device, sum(samples)::bigint,
        sum(activity * samples) / nullif(sum(samples) FILTER (WHERE activity IS NOT NULL), 0),
        percentile_cont(0.95) WITHIN GROUP (ORDER BY activity_p95),
        percentile_cont(0.95) WITHIN GROUP (ORDER BY memory_p95), max(memory_bytes), max(memory_total),
@@ -95,7 +95,7 @@ def _device(row: tuple[Any, ...], allocation: Allocation | None) -> DeviceLife:
         driver,
         pool,
         device,
-        int(samples) * EVERY,
+        samples * EVERY,
         activity,
         activity_p95,
         None if memory_p95 is None else round(memory_p95),

@@ -40,7 +40,7 @@ def hours_sql(where: str) -> str:
     return f"""
 SELECT spans.*, peaks.activity_p95 FROM (
   SELECT claim_id, driver, pool, device, date_trunc('hour', bucket, 'UTC') AS bucket,
-         sum(samples) AS samples, min(activity_min) AS activity_min, max(activity_max) AS activity_max,
+         sum(samples)::int AS samples, min(activity_min) AS activity_min, max(activity_max) AS activity_max,
          {", ".join(values)},
          percentile_cont(0.95) WITHIN GROUP (ORDER BY memory_bytes)::bigint AS memory_p95
   FROM usage_rollup WHERE {where} GROUP BY 1, 2, 3, 4, 5

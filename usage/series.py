@@ -32,7 +32,7 @@ MEASURES = {
     "energy_joules": "sum({0})",
 }
 SERIES = f"""
-SELECT date_bin(%(width)s, bucket, %(epoch)s) AS bin, device, sum(samples),
+SELECT date_bin(%(width)s, bucket, %(epoch)s) AS bin, device, sum(samples)::bigint,
        {", ".join(measure.format(name) for name, measure in MEASURES.items())}
 FROM {{source}} GROUP BY bin, driver, pool, device ORDER BY bin, device
 """  # noqa: S608, names of columns
