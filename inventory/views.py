@@ -31,6 +31,7 @@ from inventory.device_list import CsvHolders, cluster_cell, device_columns, read
 from inventory.filters import HELD, DeviceFilter, NodeFilter
 from inventory.fleet import MAX_GROUPS, Grouping, fleet_map, physical_gpus_for, pool_facts, totals
 from inventory.freshness import OF_DEVICES, OF_NODES, ages, ages_for, is_stale
+from inventory.hardware_events import device_errors
 from inventory.history import (
     MAX_LINES,
     attribute_rows,
@@ -158,6 +159,7 @@ def device(request: HttpRequest, pk: str) -> HttpResponse:
         "gpus": physical_gpus_for(device_row.cluster, Device.objects.present().filter(pk=device_row.pk)),
         "pool": pool_facts(device_row),
         "history": device_history(device_row),
+        "errors": device_errors(device_row),
         "ages": ages(OF_DEVICES, cluster=device_row.cluster),
     }
     return render(request, "inventory/device.html", context)

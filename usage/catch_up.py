@@ -31,6 +31,8 @@ from usage.daily import forget_from
 from usage.models import CollectedBucket, Collection, Rollup
 from usage.samples import (
     BUCKET,
+    EVERY,
+    EXPECTED,
     METRICS,
     RollupDevice,
     Sample,
@@ -40,12 +42,10 @@ from usage.samples import (
 )
 from usage.sources import Source, TelemetryUnavailable, ask, opened, queries, query, sample
 
-EVERY = timedelta(seconds=30)  # between two samples, as in live collection
 REACH = timedelta(days=1)
 AGAIN = timedelta(hours=1)  # until a bucket that Prometheus does not have is asked for again
 BUCKETS_AT_ONCE = 12
 SAMPLES_AT_ONCE = 500_000  # in memory
-SAMPLES_PER_BUCKET = BUCKET // EVERY
 
 
 class HeldSpan(NamedTuple):
@@ -80,7 +80,7 @@ def catch_up(cluster_id: UUID) -> int:
     if not buckets:
         return 0
     spans = held_spans(cluster, min(buckets), max(buckets) + BUCKET)
-    at_once = max(1, SAMPLES_AT_ONCE // (SAMPLES_PER_BUCKET * len(METRICS) * max(1, len(spans))))
+    at_once = max(1, SAMPLES_AT_ONCE // (EXPECTED * len(METRICS) * max(1, len(spans))))
     added = 0
     try:
         source = opened(cluster)
@@ -182,7 +182,7 @@ def fill(
             )
         )
         added: set[RollupDevice] = set()
-        for at in (bucket + number * EVERY for number in range(SAMPLES_PER_BUCKET)):
+        for at in (bucket + number * EVERY for number in range(EXPECTED)):
             open_then = [
                 span.allocation
                 for span in held

@@ -9,20 +9,29 @@ from uuid import UUID
 from celery import shared_task
 from django.utils import timezone
 
+from inventory.hardware_events import prune_events
 from usage import catch_up as gaps
 from usage import collect as collection
-from usage import daily
+from usage import daily, hourly, partitions
 from usage.idle import escalation
-from usage.samples import prune
+from usage.samples import EVERY
 
 
 @shared_task
 def collect() -> None:
-    """Queue a collection per cluster, so that a slow exporter delays no other, and prune old rollups."""
+    """Queue a collection per cluster, so that a slow exporter delays no other."""
     for cluster_id in collection.sources():
         # A collection that has not begun when the next one is due is dropped.
-        collect_cluster.apply_async((str(cluster_id),), expires=collection.EVERY.total_seconds())
-    prune(timezone.now())
+        collect_cluster.apply_async((str(cluster_id),), expires=EVERY.total_seconds())
+
+
+@shared_task
+def store_hours() -> None:
+    """Store the hours that are over, then create partitions of rollups ahead and drop old ones."""
+    now = timezone.now()
+    hourly.store(now)
+    partitions.maintain(now)
+    prune_events(now)
 
 
 @shared_task

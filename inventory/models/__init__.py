@@ -1,7 +1,7 @@
 """What the clusters hold: a mirror that only `inventory.sync` writes."""
 
 from inventory.models.cluster import Cluster, FleetCount, FleetSpan, Freshness, ObjectEvent, TelemetryAccess
-from inventory.models.device import Device, DeviceUtilization
+from inventory.models.device import Device, DeviceUtilization, HardwareEvent
 from inventory.models.mirror import (
     DeviceClass,
     DeviceTaintRule,
@@ -27,6 +27,7 @@ __all__ = [
     "FleetCount",
     "FleetSpan",
     "Freshness",
+    "HardwareEvent",
     "Mirrored",
     "Namespace",
     "Node",

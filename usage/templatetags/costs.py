@@ -18,7 +18,9 @@ from claims.catalogue import views
 from claims.catalogue.views import Card
 from claims.models import Claim
 from core import times
-from core.text import DASH, money
+from core.templatetags.ui import meter
+from core.text import DASH, money, percent
+from usage.claim_use import MoneySplit
 from usage.cost import Cost, cost_text
 from usage.rates import PricedPart, Prices, RateCard, device_prices
 from usage.reports import ClaimCost, CostRow, claim_allocations, claim_cost
@@ -45,6 +47,14 @@ class PricedDevices(Protocol):
 def priced(cost: Cost | None) -> str:
     """Show "€5.80", "€5.80 + $3.00" or "no rate"; a dash where nothing was held."""
     return cost_text(cost)
+
+
+@register.simple_tag
+def money_meter(split: MoneySplit) -> SafeString:
+    """Draw the parts of the cost of a claim."""
+    shares = {part.key: part.share for part in split.parts}
+    label = ", ".join(f"{part.label.lower()} {percent(part.share)}" for part in split.parts)
+    return meter(1.0, label=label, size="tall", **shares)
 
 
 @register.filter
