@@ -151,6 +151,8 @@ PROFILE_DEFAULT = ("", "as in the profile")
 class RuleForm(forms.Form):
     """The fields of `claims.approvals.services.save_rule`."""
 
+    marks_required = True
+
     team = forms.ModelChoiceField(
         Team.objects.active(),
         required=False,

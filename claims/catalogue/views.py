@@ -103,8 +103,7 @@ def entry_card(entry: CatalogueEntry) -> Card:
 
 HEAD = (
     '<div class="dg-row dg-between dg-start"><h3><a href="{}" title="{}, {} v{}">{}</a></h3>'
-    '<span class="dg-fig m dg-n" title="Price per device and hour, at current rates">{}<small>{}</small></span>'
-    "</div>"
+    '<span class="dg-fig m dg-n" title="Price per device and hour, now">{}<small>{}</small></span></div>'
 )
 FACTS = (
     '<p class="dg-s dg-2 text-truncate" title="{}">{}</p><dl class="dg-dl dg-s"><dt>Memory</dt><dd>{}</dd>'

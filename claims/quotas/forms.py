@@ -92,6 +92,8 @@ class UntilField(forms.DateTimeField):
 class QuotaRequestForm(forms.Form):
     """How many more, until when, and why. `limit` is the current limit of the team; it is not a field."""
 
+    marks_required = True
+
     team = forms.ModelChoiceField(
         Team.objects.none(), to_field_name="slug", label="Team", empty_label="Choose a team"
     )
@@ -108,7 +110,12 @@ class QuotaRequestForm(forms.Form):
         label="Profile",
         empty_label="no profile",
     )
-    counts = forms.ChoiceField(choices=Quota.Counts, required=False, label="Counts")
+    counts = forms.ChoiceField(
+        choices=Quota.Counts,
+        required=False,
+        label="Counts",
+        help_text="Devices need a class or a profile; claims need neither.",
+    )
     more = forms.IntegerField(min_value=1, max_value=100_000, label="How many more")
     until = UntilField()
     reason = forms.CharField(
