@@ -271,7 +271,7 @@ def node_cells() -> dict[str, Callable[[NodeRow], SafeString]]:
         "held": lambda row: markup('<td class="dg-n" data-l="In use">{}</td>', row.held),
         "free": lambda row: markup('<td class="dg-n" data-l="Free">{}</td>', row.free),
         "plugin": lambda row: markup(
-            '<td class="dg-n ml" data-l="Outside DRA">{}</td>', plugin_count(json.loads(row.plugin_devices))
+            '<td class="dg-n" data-l="Outside DRA">{}</td>', plugin_count(json.loads(row.plugin_devices))
         ),
         "created": lambda row: markup('<td class="dg-nowrap">{}</td>', ago(row.created_at)),
     }
