@@ -1,6 +1,6 @@
 """What the clusters hold: a mirror that only `inventory.sync` writes."""
 
-from inventory.models.cluster import Cluster, FleetCount, FleetSpan, Freshness, ObjectEvent
+from inventory.models.cluster import Cluster, DraHealth, FleetCount, FleetSpan, Freshness, ObjectEvent
 from inventory.models.device import Device, DeviceUtilization
 from inventory.models.mirror import (
     DeviceClass,
@@ -24,6 +24,7 @@ __all__ = [
     "DeviceClass",
     "DeviceTaintRule",
     "DeviceUtilization",
+    "DraHealth",
     "FleetCount",
     "FleetSpan",
     "Freshness",

@@ -26,7 +26,7 @@ from tests.factories import (
 )
 from tests.usage.conftest import hold
 from usage.daily import store_days
-from usage.models import IdlePeriod, Rate
+from usage.models import Alert, IdlePeriod, Rate
 
 pytestmark = pytest.mark.django_db
 EVIL, EVIL_NAME = "=HYPERLINK(1)", "@SUM"
@@ -52,6 +52,7 @@ LISTS = (
     "/clusters/",
     "/report/?range=7d",
     "/waste/",
+    "/alerts/",
     "/rates/",
     "/teams/",
     "/teams/vision/",
@@ -101,6 +102,8 @@ def quota(client):
     store_days(now=timezone.now())
     at = timezone.now() - timedelta(hours=2)
     IdlePeriod.objects.create(claim=held, team=vision, since=at, noticed_at=at, devices=1)
+    alert = {"condition": Alert.Condition.CLAIM_IDLE, "key": "a", "url": "/", "since": at, "opened_at": at}
+    Alert.objects.create(team=vision, claim=held, cluster=fra, text=EVIL, **alert)
     set_budget(by=root, team=vision, amount=Decimal(1))
     client.force_login(root)
     return make_quota(vision, 8)
