@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 
+from django.utils import timezone
+
 from core.times import duration
 from inventory.models import DraHealth
 
@@ -232,8 +234,24 @@ class Section:
         return "" if self.instances else self.component.missing
 
 
-def sections(health: DraHealth) -> list[Section]:
-    return [section(one, health.figures) for one in COMPONENTS]
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The row of a cluster for its page; `read_at` is None before the first reading."""
+
+    row: DraHealth
+    sections: list[Section]
+
+    @property
+    def is_stale(self) -> bool:
+        return self.row.read_at is None or timezone.now() - self.row.read_at > STALE_AFTER
+
+
+def of_cluster(row: DraHealth | None) -> Health | None:
+    """Return what the page of a cluster shows; None before anything was tried to read."""
+    if row is None:
+        return None
+    shown = [section(one, row.figures) for one in COMPONENTS] if row.read_at else []
+    return Health(row, shown)
 
 
 def section(component: Component, figures: Mapping[str, float | None]) -> Section:
@@ -244,8 +262,7 @@ def section(component: Component, figures: Mapping[str, float | None]) -> Sectio
 
 def line(figure: Figure, value: float | None) -> Line:
     if value is None:
-        # A percentile without an operation to measure; a count is never missing while it is scraped.
-        return Line(figure.label, "")
+        return Line(figure.label, "no operation" if figure.unit is Unit.SECONDS else "")
     return Line(figure.label, in_words(value, figure.unit), figure.is_fault and value > 0)
 
 

@@ -7,14 +7,16 @@ A real Prometheus for tests, and pages of metrics for it to scrape.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ import yaml
 
 from demo.controlplane.client import eventually
 from demo.controlplane.harness import Program, free_ports
-from tests.patience import SECONDS
+from tests.patience import PROGRAM_READY
 
 SCRAPE_EVERY = 0.5  # seconds
 
@@ -40,15 +42,30 @@ def debian_binary(name: str) -> str:
     return path
 
 
+COUNTED = re.compile(r"^(\w+_(?:bucket|count|sum|total)(?:\{.*\})?) (\S+)$", re.M)
+
+
+def growing(text: str) -> Callable[[], str]:
+    """Return what a program says that goes on counting: with each scrape its counters are larger."""
+    scrapes = count(1)
+
+    def page() -> str:
+        number = next(scrapes)
+        return COUNTED.sub(lambda sample: f"{sample[1]} {float(sample[2]) * number}", text)
+
+    return page
+
+
 class Exposition:
     """Serves the texts of `pages` by path until the end of the block."""
 
-    def __init__(self, pages: Mapping[str, str]) -> None:
+    def __init__(self, pages: Mapping[str, str | Callable[[], str]]) -> None:
         self.pages = dict(pages)
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(handler) -> None:
-                text = self.pages.get(handler.path)
+                page = self.pages.get(handler.path)
+                text = page() if callable(page) else page
                 handler.send_response(404 if text is None else 200)
                 handler.send_header("Content-Type", "text/plain; version=0.0.4")
                 handler.end_headers()
@@ -84,13 +101,13 @@ class RunningPrometheus:
         result: list[dict[str, Any]] = answer.json()["data"]["result"]
         return result
 
-    def wait_for_samples(self, jobs: int, *, count: int = 3) -> None:
+    def wait_for_samples(self, jobs: int, *, scrapes: int = 3) -> None:
         """Return when each of the jobs was scraped so often that rates can be computed."""
-        scraped = f"count(count_over_time(up[1h]) >= {count} and up == 1)"
+        scraped = f"count(count_over_time(up[1h]) >= {scrapes} and up == 1)"
         eventually(
             lambda: [row["value"][1] for row in self.query(scraped)] == [str(jobs)],
-            seconds=60 * SECONDS,
-            subject=f"{count} scrapes of {jobs} jobs",
+            seconds=PROGRAM_READY,
+            subject=f"{scrapes} scrapes of {jobs} jobs",
         )
 
 
@@ -123,7 +140,7 @@ def running_prometheus(
     program.start()
     url = f"http://127.0.0.1:{port}"
     try:
-        ends = time.monotonic() + 60 * SECONDS
+        ends = time.monotonic() + PROGRAM_READY
         while not answers(f"{url}/-/ready"):
             assert program.running, program.last_lines()
             assert time.monotonic() < ends, program.last_lines()
