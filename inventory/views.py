@@ -21,6 +21,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
+from core.grafana import Dashboard, dashboard_url
 from core.listing import Column, Listing, csv_response, wants_csv
 from core.markup import joined, markup
 from core.prepared import by_keys
@@ -380,6 +381,8 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         "resources": resources,
         "totals": totals(counts, with_uses=is_platform_admin(request.user)),
         "plugin_devices": summed(row for count in counts for row in count.plugin_devices),
+        "grafana_url": dashboard_url(Dashboard.FLEET, [("cluster", cluster_row.name)]),
+        "grafana_health_url": dashboard_url(Dashboard.DRA),
         "health": dra_health.of_cluster(DraHealth.objects.filter(cluster=cluster_row).first()),
         "history": [(event, history_line(event)) for event in events],
     }
