@@ -9,6 +9,7 @@ from uuid import UUID
 from celery import shared_task
 from django.utils import timezone
 
+from inventory.dra_health import EVERY
 from usage import collect as collection
 from usage import daily, dra_health
 from usage.alerts import services as alerts
@@ -43,7 +44,7 @@ def follow_idle_claims() -> None:
 def read_dra_health() -> None:
     """Queue a reading of the DRA health of each cluster that has a Prometheus."""
     for cluster_id in dra_health.sources():
-        read_dra_health_of.apply_async((str(cluster_id),), expires=dra_health.EVERY.total_seconds())
+        read_dra_health_of.apply_async((str(cluster_id),), expires=EVERY.total_seconds())
 
 
 @shared_task

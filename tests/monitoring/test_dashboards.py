@@ -141,7 +141,8 @@ def values_of(running: RunningPrometheus, variable: dict[str, Any], chosen: dict
 
 def test_every_query_of_every_dashboard_returns_data(prometheus):
     for name in NAMES:
-        document, chosen = dashboard(name), {}
+        document = dashboard(name)
+        chosen: dict[str, str] = {}
         for variable in document["templating"]["list"][1:]:
             values = values_of(prometheus, variable, chosen)
             assert values, f"{name}: no value of {variable['name']}"
