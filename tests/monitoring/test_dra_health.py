@@ -93,7 +93,7 @@ def test_the_page_shows_figures_errors_and_what_to_scrape(client, fra):
     dra_health.read(fra.pk)
     page = page_of(client, fra)
     assert "ResourceClaims with devices 6" in page
-    assert re.search(r"Kubelets Operations that failed [1-9]", page)
+    assert re.search(r"Operations that failed [1-9]", page)
     assert "ResourceClaims that could not be created 0" in page
     assert "Scheduler No telemetry. Scrape kube-scheduler, port 10259" in page
     assert "Allocation attempts" not in page

@@ -16,6 +16,7 @@ from notify.models import Notice
 from teams.tokens import create_token
 from tests.factories import (
     GPU_CLASS,
+    make_alert,
     make_claim,
     make_cluster,
     make_profile,
@@ -26,7 +27,7 @@ from tests.factories import (
 )
 from tests.usage.conftest import hold
 from usage.daily import store_days
-from usage.models import Alert, IdlePeriod, Rate
+from usage.models import IdlePeriod, Rate
 
 pytestmark = pytest.mark.django_db
 EVIL, EVIL_NAME = "=HYPERLINK(1)", "@SUM"
@@ -102,8 +103,7 @@ def quota(client):
     store_days(now=timezone.now())
     at = timezone.now() - timedelta(hours=2)
     IdlePeriod.objects.create(claim=held, team=vision, since=at, noticed_at=at, devices=1)
-    alert = {"condition": Alert.Condition.CLAIM_IDLE, "key": "a", "url": "/", "since": at, "opened_at": at}
-    Alert.objects.create(team=vision, claim=held, cluster=fra, text=EVIL, **alert)
+    make_alert(vision, claim=held, cluster=fra, text=EVIL)
     set_budget(by=root, team=vision, amount=Decimal(1))
     client.force_login(root)
     return make_quota(vision, 8)

@@ -91,7 +91,7 @@ def alerts(request: HttpRequest) -> HttpResponseBase:
     listing = Listing(
         request,
         alerts_in(state, visible).select_related(*RELATED).defer("claim__spec", "cluster__credentials"),
-        columns=COLUMNS,
+        columns=[one for one in COLUMNS if one.name != "resolved" or state == RESOLVED],
         title="Alerts",
         filters=AlertFilter,
         search=("text", "claim__name", "cluster__name", "team__slug"),

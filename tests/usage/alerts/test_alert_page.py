@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from tests.factories import make_claim, make_cluster, make_team, make_user
+from tests.factories import make_alert, make_claim, make_cluster, make_team, make_user
 from tests.usage.conftest import NOON
 from usage.alerts.services import follow
 from usage.models import Alert
@@ -102,10 +102,8 @@ def test_the_page_has_the_same_queries_for_many_alerts(client, three, root, visi
     client.get(ALERTS)
     with CaptureQueriesContext(connection) as for_three:
         client.get(ALERTS)
-    fields = {"condition": "claim-pending", "url": "/", "since": NOON, "opened_at": NOON, "text": "It waits."}
-    for number in range(40):
-        claim = make_claim(vision, by=alice, cluster=fra)
-        Alert.objects.create(key=f"k-{number}", claim=claim, team=vision, cluster=fra, **fields)
+    for _number in range(40):
+        make_alert(vision, claim=make_claim(vision, by=alice, cluster=fra), cluster=fra)
     with CaptureQueriesContext(connection) as for_many:
         client.get(ALERTS)
     assert len(for_many) == len(for_three) <= 15
