@@ -1,4 +1,4 @@
-"""Rates of devices, and measurements of held devices."""
+"""Rates of devices, measurements of held devices, and alerts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from django.db.models import F, Q
 from claims.models import Claim
 from core.models import uuid7
 from inventory.models import Cluster
-from teams.models import Team, User
+from teams.access import team_rows_where
+from teams.models import Role, Team, User
 
 
 class Rate(models.Model):
@@ -443,3 +444,67 @@ class IdlePolicy(models.Model):
     @classmethod
     def load(cls) -> IdlePolicy:
         return cls.objects.first() or cls()
+
+
+class AlertQuerySet(models.QuerySet["Alert"]):
+    def visible_to(self, user: User | AnonymousUser) -> AlertQuerySet:
+        """
+        Return the alerts that concern the user: of their own claims, and of the teams that they lead or own.
+
+        Those of clusters are for platform admins, who see all.
+        """
+        if user.is_superuser:
+            return self
+        own = Q(claim__requested_by=user.pk, team__in=Team.objects.visible_to(user))
+        return self.filter(own | Q(team__in=team_rows_where(user, at_least=Role.LEAD)))
+
+    def open(self) -> AlertQuerySet:
+        return self.filter(resolved_at=None)
+
+
+class Alert(models.Model):
+    """
+    A condition that somebody should look at: of a claim, a team or a cluster, from `since` to `resolved_at`.
+
+    `key` names condition and thing, and at most one alert of a key is open. `text` is a sentence with its
+    numbers; `url` is the page that says more. `usage.alerts.services` is the only writer.
+    """
+
+    class Condition(models.TextChoices):
+        CLAIM_PENDING = "claim-pending", "Claim waits for devices"
+        CLAIM_IDLE = "claim-idle", "Claim is idle"
+        DEVICE_TAINTED = "device-tainted", "Held device is tainted"
+        QUOTA = "quota-nearly-used", "Quota is nearly used"
+        BUDGET = "budget-runs-out", "Budget runs out"
+        NO_TELEMETRY = "no-telemetry", "No telemetry"
+        SYNC_STALE = "sync-stale", "Mirror is stale"
+        DRA_SCHEDULER = "dra-scheduler", "Scheduler fails to allocate"
+        DRA_CONTROLLER = "dra-controller", "ResourceClaims are not created"
+        DRA_KUBELET = "dra-kubelet", "Devices are not prepared"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    condition = models.CharField(max_length=17, choices=Condition)
+    key = models.CharField(max_length=120)
+    cluster = models.ForeignKey(Cluster, models.CASCADE, null=True, related_name="+")
+    team = models.ForeignKey(Team, models.CASCADE, null=True, related_name="+", db_index=False)
+    claim = models.ForeignKey(Claim, models.CASCADE, null=True, related_name="+")
+    text = models.TextField()
+    url = models.CharField(max_length=400)
+    since = models.DateTimeField()
+    opened_at = models.DateTimeField()
+    notified_at = models.DateTimeField(null=True)
+    resolved_at = models.DateTimeField(null=True)
+
+    objects = AlertQuerySet.as_manager()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["key"], condition=Q(resolved_at=None), name="alert_one_open"),
+        )
+        indexes = (
+            models.Index(fields=["team", "since"], name="alert_of_team"),
+            models.Index(fields=["resolved_at", "since"], name="alert_resolved"),
+        )
+
+    def __str__(self) -> str:
+        return self.text

@@ -6,7 +6,7 @@ read rates; platform admins change them.
 """
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -23,8 +23,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from claims.budgets.cards import month_cards
 from claims.budgets.use import Spending
-from claims.models import Claim
+from claims.models import Allocation, Claim
 from core.errors import PortalError
+from core.grafana import Dashboard, dashboard_url
 from core.listing import Echo, csv_response, escape_formula, wants_csv
 from core.text import DASH, counted, percent
 from core.times import FIRST_YEAR, LAST_YEAR
@@ -45,6 +46,7 @@ from usage.services import remove_rate, retire_rate, save_rate
 from usage.telemetry import current_utilization
 
 MAX_DEVICES = 50  # of a claim in its table; a template may have had thousands
+MAX_OBJECTS = 20  # ResourceClaims of a template in a link to Grafana
 MAX_ROWS = 100  # of a table of the month; the CSV has all
 TABS = (
     *((Range.HOUR, "1 h"), (Range.TODAY, "Today"), (Range.DAY, "24 h"), (Range.WEEK, "7 d")),
@@ -126,7 +128,16 @@ def usage_context(claim: Claim, time_range: Range, form: OwnRange | None = None)
         "utilization": current_utilization([claim], now=now, holding=holding)[claim.pk],
         "collection": Collection.objects.filter(cluster=claim.cluster_id).first(),
         "has_source": bool(claim.cluster.metrics_url or claim.cluster.prometheus_url),
+        "grafana_url": grafana_url(claim, allocations, series),
     }
+
+
+def grafana_url(claim: Claim, allocations: Iterable[Allocation], series: UsageSeries) -> str:
+    """Return the dashboard of the claim in the range of the graph; of a template, of its latest claims."""
+    newest = sorted(allocations, key=lambda row: row.started_at, reverse=True)
+    names = list(dict.fromkeys(row.object_name for row in newest)) or [claim.name]
+    variables = [("namespace", claim.namespace), *(("claim", name) for name in names[:MAX_OBJECTS])]
+    return dashboard_url(Dashboard.CLAIM, variables, since=series.start, until=series.end)
 
 
 @require_safe

@@ -344,6 +344,18 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name='DraHealth',
+            fields=[
+                ('cluster', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='dra_health', serialize=False, to='inventory.cluster')),
+                ('started_at', models.DateTimeField(null=True)),
+                ('read_at', models.DateTimeField(null=True)),
+                ('error', models.TextField(blank=True, default='')),
+                ('figures', models.JSONField(default=dict)),
+                ('waiting_pods', models.PositiveIntegerField(default=0)),
+                ('waiting_since', models.DateTimeField(null=True)),
+            ],
+        ),
+        migrations.CreateModel(
             name='FleetSpan',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

@@ -1,6 +1,14 @@
 """What the clusters hold: a mirror that only `inventory.sync` writes."""
 
-from inventory.models.cluster import Cluster, FleetCount, FleetSpan, Freshness, ObjectEvent, TelemetryAccess
+from inventory.models.cluster import (
+    Cluster,
+    DraHealth,
+    FleetCount,
+    FleetSpan,
+    Freshness,
+    ObjectEvent,
+    TelemetryAccess,
+)
 from inventory.models.device import Device, DeviceUtilization, HardwareEvent
 from inventory.models.mirror import (
     DeviceClass,
@@ -24,6 +32,7 @@ __all__ = [
     "DeviceClass",
     "DeviceTaintRule",
     "DeviceUtilization",
+    "DraHealth",
     "FleetCount",
     "FleetSpan",
     "Freshness",

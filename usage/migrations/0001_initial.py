@@ -315,4 +315,25 @@ class Migration(migrations.Migration):
                 'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('claim',), name='idleperiod_one_open')],
             },
         ),
+        migrations.CreateModel(
+            name='Alert',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('condition', models.CharField(choices=[('claim-pending', 'Claim waits for devices'), ('claim-idle', 'Claim is idle'), ('device-tainted', 'Held device is tainted'), ('quota-nearly-used', 'Quota is nearly used'), ('budget-runs-out', 'Budget runs out'), ('no-telemetry', 'No telemetry'), ('sync-stale', 'Mirror is stale'), ('dra-scheduler', 'Scheduler fails to allocate'), ('dra-controller', 'ResourceClaims are not created'), ('dra-kubelet', 'Devices are not prepared')], max_length=17)),
+                ('key', models.CharField(max_length=120)),
+                ('text', models.TextField()),
+                ('url', models.CharField(max_length=400)),
+                ('since', models.DateTimeField()),
+                ('opened_at', models.DateTimeField()),
+                ('notified_at', models.DateTimeField(null=True)),
+                ('resolved_at', models.DateTimeField(null=True)),
+                ('claim', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='claims.claim')),
+                ('cluster', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
+                ('team', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='teams.team')),
+            ],
+            options={
+                'indexes': [models.Index(fields=['team', 'since'], name='alert_of_team'), models.Index(fields=['resolved_at', 'since'], name='alert_resolved')],
+                'constraints': [models.UniqueConstraint(condition=models.Q(('resolved_at', None)), fields=('key',), name='alert_one_open')],
+            },
+        ),
     ]
