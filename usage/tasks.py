@@ -10,7 +10,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from usage import collect as collection
-from usage import daily
+from usage import daily, oversized
 from usage.idle import escalation
 from usage.samples import prune
 
@@ -36,6 +36,12 @@ def store_days() -> None:
 def follow_idle_claims() -> None:
     """Store which claims are idle, and notify owners and leads or release, as the policy says."""
     escalation.follow(timezone.now())
+
+
+@shared_task
+def check_sizes() -> None:
+    """Store for each claim that holds devices whether a cheaper profile would have been enough."""
+    oversized.check_sizes(timezone.now())
 
 
 @shared_task

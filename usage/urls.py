@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from usage import fleet_views, views
+from usage import fleet_views, oversized_views, views
 from usage.idle import views as idle
 
 app_name = "usage"
@@ -12,6 +12,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("teams/<slug:slug>/cost/", views.team, name="team"),
     path("teams/<slug:slug>/cost.csv", views.team_csv, name="team_csv"),
     path("waste/", idle.waste, name="waste"),
+    path("waste/oversized/", oversized_views.oversized, name="oversized"),
     path("waste/policy/", idle.policy, name="idle_policy"),
     path("claims/<uuid:claim_id>/snooze/", idle.snooze, name="snooze"),
     path("report/", fleet_views.report, name="report"),
