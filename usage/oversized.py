@@ -1,8 +1,9 @@
 """
-Claims that hold more than they use: what `usage.right_size` says of each, stored, so that lists compare nothing.
+Claims that hold more than they use: what `usage.right_size` says of each, stored, so that lists compare
+nothing.
 
-A claim is compared with the profiles that its owner may request. `usage.tasks.check_sizes` is the only writer;
-percentiles over the life of a claim change slowly, so it runs every six hours.
+A claim is compared with the profiles that its owner may request. Percentiles over the life of a claim change
+slowly, so `usage.tasks.check_sizes` runs every six hours. It is the only writer.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Verdict = SizeCheck.Verdict
 
 
 def check_sizes(now: datetime) -> None:
-    """Check every claim that holds devices, and forget the others. Ordered by owner, whose offers are read once."""
+    """Check every claim that holds devices, and forget the others; what an owner may request is read once."""
     held = Claim.objects.filter(state=ClaimState.ALLOCATED)
     SizeCheck.objects.exclude(claim__in=held.order_by().values("pk")).delete()
     card = RateCard.load()

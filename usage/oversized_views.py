@@ -38,11 +38,6 @@ COLUMNS: list[Column[Any]] = [
 ]
 
 
-class OversizedFilter(IdleFilter):
-    class Meta(IdleFilter.Meta):
-        model = SizeCheck
-
-
 def verdicts(checks: SizeCheckQuerySet) -> dict[str, int]:
     """Return how many claims have each verdict; one query."""
     return dict(checks.order_by().values_list("verdict").annotate(Count("pk")))
@@ -69,7 +64,7 @@ def oversized(request: HttpRequest) -> HttpResponseBase:
         ).defer(*(f"claim__{name}" for name in UNREAD)),
         columns=COLUMNS,
         title="Oversized claims",
-        filters=OversizedFilter,
+        filters=IdleFilter,
         search=("claim__name", "claim__requested_by__username"),
         sort="-saves",
         prepare=prepare,
@@ -82,6 +77,6 @@ def oversized(request: HttpRequest) -> HttpResponseBase:
         "is_admin": is_platform_admin(user),
         "empty_icon": "bulb",
         "empty_title": "No claim is oversized",
-        "empty_text": "A claim is listed here when a cheaper profile would have been enough for what it used.",
+        "empty_text": "A claim is listed here when a cheaper profile would have been enough.",
     }
     return listing.respond("usage/oversized.html", context)
