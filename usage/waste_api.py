@@ -19,7 +19,6 @@ from usage.idle.views import idle_cost_at
 from usage.models import IdlePeriod, SizeCheck
 
 TEAM = OpenApiParameter("team", str, description="Slug of a team; without it, all of yours.")
-MONEY = {"max_digits": 14, "decimal_places": 4, "allow_null": True}
 CENT = Decimal("0.01")
 
 
@@ -31,7 +30,10 @@ class WasteOut(serializers.Serializer[Any]):
     profile = serializers.CharField(source="claim.profile_version.profile.slug")
     devices = serializers.IntegerField()
     per_hour = serializers.DecimalField(
-        **MONEY, help_text="Price of its devices together; null is no rate, never 0"
+        max_digits=14,
+        decimal_places=4,
+        allow_null=True,
+        help_text="Price of its devices together; null is no rate, never 0",
     )
     currency = serializers.CharField(help_text="ISO 4217; empty without a rate")
 
@@ -54,10 +56,12 @@ class OversizedOut(WasteOut):
     """A claim for which devices of `enough` would have been enough, and what they would save."""
 
     enough = serializers.CharField(source="profile.slug", help_text="Slug of the cheaper profile")
-    saves = serializers.DecimalField(**MONEY, help_text="Less per hour than `per_hour`")
+    saves = serializers.DecimalField(
+        max_digits=14, decimal_places=4, help_text="Less per hour than `per_hour`"
+    )
     caveat = serializers.CharField(help_text="What could not be compared; empty if all could")
     memory_bytes = serializers.IntegerField(
-        allow_null=True, help_text="95th percentile of the busiest device"
+        allow_null=True, help_text="95th percentile of its busiest device"
     )
     activity = serializers.FloatField(allow_null=True, help_text="The same of its compute, 0 to 1")
     measured_seconds = serializers.SerializerMethodField()
@@ -73,22 +77,19 @@ RELATED = ("claim__team", "claim__requested_by", "claim__profile_version__profil
 class WasteViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
     """Claims that you may see, and of one team with `?team=`; 404 for a team of others."""
 
-    rows: QuerySet[Any]
-
-    def get_queryset(self) -> QuerySet[Any]:
-        rows = self.rows.all().visible_to(user_of(self.request))
+    def of_team(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         slug = self.request.query_params.get("team", "")
         return rows.filter(team=team_for(user_of(self.request), slug)) if slug else rows
 
 
 class IdleViewSet(WasteViewSet):
-    rows = IdlePeriod.objects.lasting().select_related(*RELATED)
     queryset = IdlePeriod.objects.none()
     serializer_class = IdleOut
     pagination_class = type("NewestFirst", (Cursor,), {"ordering": "-id"})
 
     def get_queryset(self) -> QuerySet[Any]:
-        return super().get_queryset().annotate(idle_cost=idle_cost_at(timezone.now()))
+        idle = IdlePeriod.objects.visible_to(user_of(self.request)).lasting().select_related(*RELATED)
+        return self.of_team(idle.annotate(idle_cost=idle_cost_at(timezone.now())))
 
     @refuses(404)
     @extend_schema(operation_id="waste_idle_list", parameters=[TEAM])
@@ -98,10 +99,13 @@ class IdleViewSet(WasteViewSet):
 
 
 class OversizedViewSet(WasteViewSet):
-    rows = SizeCheck.objects.oversized().select_related(*RELATED, "profile")
     queryset = SizeCheck.objects.none()
     serializer_class = OversizedOut
     pagination_class = type("ByClaim", (Cursor,), {"ordering": "-claim_id"})
+
+    def get_queryset(self) -> QuerySet[Any]:
+        found = SizeCheck.objects.visible_to(user_of(self.request)).oversized()
+        return self.of_team(found.select_related(*RELATED, "profile"))
 
     @refuses(404)
     @extend_schema(operation_id="waste_oversized_list", parameters=[TEAM])
