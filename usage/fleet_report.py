@@ -207,7 +207,7 @@ def _held(period: Period) -> dict[DayKind, HeldParts]:
     """Return what claims held by day, cluster and product; one query."""
     parts: dict[DayKind, HeldParts] = defaultdict(HeldParts)
     for row in _sums(period, Dimension.KIND).values_list("day", "cluster", "product", *SUMMED):
-        parts[row[:3]].add(_parts(*row[3:]))
+        parts[row[:3]].add(parts_of(*row[3:]))
     return parts
 
 
@@ -230,7 +230,7 @@ def _held_by(period: Period, group_by: GroupBy, keys: Collection[UUID] | None = 
         rows = rows.filter(key__in=keys)
     for row in rows.values_list(*columns, "currency").annotate(**TOTALS):
         key = " ".join(map(str, row[: len(columns)])).strip()
-        parts[key].add(_parts(*row[len(columns) :]))
+        parts[key].add(parts_of(*row[len(columns) :]))
     return parts
 
 
@@ -261,7 +261,7 @@ def _sums(period: Period, dimension: str) -> QuerySet[DailySum]:
     return days.order_by()
 
 
-def _parts(currency: str, *numbers: Decimal) -> HeldParts:
+def parts_of(currency: str, *numbers: Decimal) -> HeldParts:
     held, measured, used = (
         Cost(int(time), int(unpriced), {currency: int(amount)} if currency else {})
         for time, unpriced, amount in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)

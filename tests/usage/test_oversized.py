@@ -9,8 +9,8 @@ from django.test.utils import CaptureQueriesContext
 
 from claims.states import ClaimState
 from tests.factories import make_claim, make_profile, make_team
-from tests.usage.conftest import NOON, hold, measure
-from tests.usage.test_right_size import DAY, GIB, SMALL, offered, used  # noqa: F401 - fixtures
+from tests.usage.conftest import DAY, GIB, NOON, hold, measure
+from tests.usage.test_right_size import SMALL
 from usage.models import SizeCheck
 from usage.oversized import check_sizes
 from usage.samples import BUCKET
@@ -26,7 +26,7 @@ def _now():
 
 
 @pytest.fixture
-def found(claim, used, offered):  # noqa: F811
+def found(claim, used, offered):
     """Return the check of a claim for which a slice would have been enough."""
     offered(slice_20=SMALL)
     used(0.12, 14)
@@ -56,7 +56,7 @@ def test_what_cannot_be_judged_or_was_not_measured_is_never_oversized(
     activity,
     gib,
     rollups,
-    verdict,  # noqa: F811
+    verdict,
 ):
     offered(slice_20=SMALL)
     used(activity, gib, rollups)
