@@ -2,15 +2,15 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from usage import fleet_views, oversized_views, views
+from usage import fleet_views, oversized_views, team_views, views
 from usage.idle import views as idle
 
 app_name = "usage"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/<uuid:claim_id>/usage/", views.fragment, name="claim_fragment"),
     path("claims/<uuid:claim_id>/right-size/", views.right_size_panel, name="right_size"),
-    path("teams/<slug:slug>/cost/", views.team, name="team"),
-    path("teams/<slug:slug>/cost.csv", views.team_csv, name="team_csv"),
+    path("teams/<slug:slug>/cost/", team_views.team, name="team"),
+    path("teams/<slug:slug>/cost.csv", team_views.team_csv, name="team_csv"),
     path("waste/", idle.waste, name="waste"),
     path("waste/oversized/", oversized_views.oversized, name="oversized"),
     path("waste/policy/", idle.policy, name="idle_policy"),
