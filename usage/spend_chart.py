@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-from claims.budgets.cards import BudgetCard
-from core.text import SYMBOLS
-from usage.cost import CURRENCY_UNIT, DEVICE_HOUR, Cost
+from claims.models import Budget, BudgetUse
+from core.text import SYMBOLS, percent
+from usage.cost import CURRENCY_UNIT, DEVICE_HOUR, Cost, total
 from usage.daily import DAY, midnight
 from usage.reports import Month
 
 HOURS = "h"  # the unit of a graph of GPU-hours; of money it is the currency
+RATE_DAYS = 7  # of the run rate
+CENT = Decimal("0.01")
+OF_USE = ("amount", "hours", "forecast_amount", "forecast_hours", "runs_out_at")
+
 type Days = Sequence[tuple[date, Cost]]
 
 
@@ -26,14 +31,58 @@ class Forecast:
     budget: Decimal | None = None
     runs_out_at: datetime | None = None  # only in this month
 
+    @property
+    def is_over(self) -> bool:
+        return self.amount is not None and self.budget is not None and self.amount > self.budget
 
-def unit_of(cost: Cost, card: BudgetCard | None) -> str:
+    @property
+    def share(self) -> str:
+        """Return which share of the budget the forecast is: "118 %", "" without a budget."""
+        if self.amount is None or not self.budget:
+            return ""
+        return percent(float(self.amount / self.budget))
+
+
+@dataclass(frozen=True, slots=True)
+class MonthBudget:
+    """The limits of a budget of one month with their forecasts, of which None is not limited or not known."""
+
+    currency: str
+    amount: Decimal | None
+    hours: Decimal | None
+    forecast_amount: Decimal | None
+    forecast_hours: Decimal | None
+    runs_out_at: datetime | None
+
+    @classmethod
+    def from_use(cls, budget: Budget, use: BudgetUse) -> MonthBudget:
+        return cls(budget.currency, *(getattr(use, name) for name in OF_USE))
+
+    @classmethod
+    def from_json(cls, currency: str, text: str) -> MonthBudget:
+        """Read what `json_build_object` made of a row of `BudgetUse`."""
+        use = json.loads(text)
+        numbers = (None if use[name] is None else Decimal(use[name]) for name in OF_USE[:-1])
+        at = use["runs_out_at"]
+        return cls(currency, *numbers, at and datetime.fromisoformat(at))
+
+
+def unit_of(cost: Cost, budget: MonthBudget | None) -> str:
     """Return the currency of the budget or of most of the cost; HOURS if there is no money."""
-    if card is not None and card.use.amount is not None:
-        return card.budget.currency
-    if card is not None and not cost.exact:
-        return HOURS
+    if budget is not None and budget.amount is not None:
+        return budget.currency
     return max(cost.exact, key=lambda currency: (cost.exact[currency], currency), default=HOURS)
+
+
+def run_rate(days: Mapping[date, Cost], first: date, end: date) -> Cost | None:
+    """Return the mean cost per hour of the last RATE_DAYS stored days of a month; None without one."""
+    since = max(first, end - RATE_DAYS * DAY)
+    if since >= end:
+        return None
+    recent = total(cost for day, cost in days.items() if since <= day < end)
+    hours = 24 * (end - since).days
+    amounts = {currency: amount // hours for currency, amount in recent.exact.items()}
+    return Cost(recent.held // hours, recent.unpriced_held // hours, amounts)
 
 
 def amount_in(cost: Cost, unit: str) -> Decimal:
@@ -44,27 +93,26 @@ def amount_in(cost: Cost, unit: str) -> Decimal:
 
 
 def forecast_of(
-    card: BudgetCard | None, month: Month, until: datetime, spent: Cost, rate: Cost | None, unit: str
+    budget: MonthBudget | None, month: Month, until: datetime, spent: Cost, rate: Cost | None, unit: str
 ) -> Forecast:
     """
-    Return the forecast of the budget of each month, else spent + run rate × hours left. None without a rate,
-    or while some hours have no price.
+    Return the forecast of the budget, else spent + run rate × hours left. None without a rate, or while some
+    hours have no price.
     """
-    if card is not None:
-        use = card.use
+    if budget is not None:
         limits = {
-            HOURS: (use.forecast_hours, use.hours),
-            card.budget.currency: (use.forecast_amount, use.amount),
+            HOURS: (budget.forecast_hours, budget.hours),
+            budget.currency: (budget.forecast_amount, budget.amount),
         }
-        amount, budget = limits.get(unit, (None, None))
-        if budget is not None:
-            runs_out = use.runs_out_at if card.runs_out_in_period else None
-            return Forecast(amount, budget, runs_out)
+        amount, limit = limits.get(unit, (None, None))
+        if limit is not None:
+            at = budget.runs_out_at
+            return Forecast(amount, limit, at if at is not None and at < month.span.end else None)
     if rate is None or (unit != HOURS and spent.unpriced_held):
         return Forecast(None)
     left = Decimal((month.span.end - until).total_seconds()) / 3600
-    amount = amount_in(spent, unit) + amount_in(rate, unit) * left
-    return Forecast(amount.quantize(Decimal("0.01"), ROUND_HALF_UP))
+    forecast = amount_in(spent, unit) + amount_in(rate, unit) * left
+    return Forecast(forecast.quantize(CENT, ROUND_HALF_UP))
 
 
 def spend_data(days: Days, month: Month, until: datetime, forecast: Forecast, unit: str) -> dict[str, Any]:

@@ -12,20 +12,19 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from decimal import Decimal
 from uuid import UUID
 
 from core.prepared import Prepared, Statement
 from teams.models import Team
-from usage.cost import CURRENCY_UNIT, Cost, Interval, Ledger, total
-from usage.daily import DAY, held_in, midnight, utc_day
+from usage.cost import Cost, Interval, Ledger, total
+from usage.daily import held_in, midnight, utc_day
 from usage.daily_sums import OF_ONE, SUMMED, UNPRICED
 from usage.fleet_report import HeldParts, parts_of
 from usage.models import ClosedMonth
 from usage.rates import RateCard
 from usage.reports import Month, closed_month
+from usage.spend_chart import run_rate
 
-RATE_DAYS = 7  # of the run rate
 SHOWN_CLAIMS = 25
 ALL, DAYS, CLAIM, PERSON, PROFILE, PRODUCT = "all", "day", "claim", "person", "profile", "product"
 
@@ -143,7 +142,7 @@ class MonthPart:
 class TeamMonth:
     """
     The month of a team. `days` are those with rows, oldest first, and today; `before` is what the same number
-    of stored days of the month before cost. `rate` is the cost per hour of the last `RATE_DAYS` stored days.
+    of stored days of the month before cost. `rate` is the cost per hour of the last seven stored days.
     """
 
     team: Team
@@ -166,10 +165,6 @@ class TeamMonth:
     def stored(self) -> Cost:
         """Return what the stored days cost, without corrections: to compare with `before`."""
         return self.whole.parts.allocated
-
-    def rate_of(self, currency: str) -> Decimal | None:
-        """Return the run rate in money per hour; None without a whole stored day in this month."""
-        return None if self.rate is None else Decimal(self.rate.exact.get(currency, 0)) / CURRENCY_UNIT
 
 
 def team_month(team: Team, month: Month, card: RateCard, *, now: datetime) -> TeamMonth:
@@ -203,16 +198,17 @@ def team_month(team: Team, month: Month, card: RateCard, *, now: datetime) -> Te
         whole.parts.add(of_day.parts)
         whole.today.add(of_day.today)
     last = min(stored_until or first, end)
+    days = sorted((date.fromisoformat(key), part) for key, part in groups[DAYS].items())
     return TeamMonth(
         team,
         month,
         min(now, month.span.end),
         whole,
-        sorted((date.fromisoformat(key), part) for key, part in groups[DAYS].items()),
+        days,
         {name: _sorted(groups[name].values()) for name in (CLAIM, PERSON, PROFILE, PRODUCT)},
         cost_before,
         max((last - first).days, 0),
-        _run_rate(groups[DAYS], first, last),
+        run_rate({day: part.parts.allocated for day, part in days}, first, last),
         closed_month(month.first),
     )
 
@@ -277,19 +273,3 @@ def _most(claims: Mapping[str, MonthPart]) -> Collection[str]:
         claims, key=lambda key: (-sum(claims[key].cost.exact.values()), -claims[key].cost.held, key)
     )
     return most[:SHOWN_CLAIMS]
-
-
-def _run_rate(days: Mapping[str, MonthPart], first: date, end: date) -> Cost | None:
-    """Return the mean cost per hour of the last stored days of this month, None without one."""
-    since = max(first, end - RATE_DAYS * DAY)
-    if since >= end:
-        return None
-    recent = total(
-        part.parts.allocated for key, part in days.items() if since.isoformat() <= key < end.isoformat()
-    )
-    hours = 24 * (end - since).days
-    return Cost(
-        recent.held // hours,
-        recent.unpriced_held // hours,
-        {currency: amount // hours for currency, amount in recent.exact.items()},
-    )

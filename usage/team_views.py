@@ -22,7 +22,7 @@ from teams.models import Role
 from usage.cost import Cost, cost_text
 from usage.rates import RateCard
 from usage.reports import CostReport, Month, report
-from usage.spend_chart import HOURS, bar_data, forecast_of, spend_data, unit_of
+from usage.spend_chart import HOURS, MonthBudget, bar_data, forecast_of, spend_data, unit_of
 from usage.team_month import CLAIM, PERSON, PRODUCT, PROFILE, SHOWN_CLAIMS, MonthPart, team_month
 from usage.top_waste import IdleMoney, TopWaste, top_waste
 
@@ -44,8 +44,9 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
     spent = Spending(cost.amounts, cost.hours, cost.unpriced)
     budgets = month_cards(chosen, month.month.first, spent, now=now)
     monthly = next((card for card in budgets if not card.budget.title), None)
-    unit = HOURS if request.GET.get("unit") == "hours" else unit_of(cost, monthly)
-    forecast = forecast_of(monthly, month.month, month.until, cost, month.rate, unit)
+    budget = MonthBudget.from_use(monthly.budget, monthly.use) if monthly else None
+    unit = HOURS if request.GET.get("unit") == "hours" else unit_of(cost, budget)
+    forecast = forecast_of(budget, month.month, month.until, cost, month.rate, unit)
     may_lead = role is not None and role.rank >= Role.LEAD.rank
     page = {
         "team": chosen,

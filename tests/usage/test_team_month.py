@@ -12,7 +12,7 @@ from claims.states import ClaimState
 from tests.factories import make_claim, make_profile
 from tests.usage.conftest import NOON, hold, measure, price
 from usage import team_month as module
-from usage.cost import Cost
+from usage.cost import CURRENCY_UNIT, Cost
 from usage.daily import store_days
 from usage.models import StoredDays
 from usage.rates import RateCard
@@ -98,8 +98,9 @@ def test_the_days_before_are_as_many_as_are_stored(used, claim, vision):
 
 def test_the_run_rate_is_the_mean_of_the_last_seven_stored_days(used, vision):
     # 6 + 24 + 48 on 10 to 16 November
-    assert round(month(vision).rate_of("EUR"), 4) == round(Decimal(78) / (7 * 24), 4)
-    assert month(vision, Month(date(2026, 12, 1)), NOON).rate_of("EUR") is None
+    rate = month(vision).rate
+    assert round(rate.exact["EUR"] / CURRENCY_UNIT, 4) == round(78 / (7 * 24), 4)
+    assert month(vision, Month(date(2026, 12, 1))).rate is None
 
 
 def test_a_past_month_has_no_today(used, vision):
