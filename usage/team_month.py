@@ -25,7 +25,7 @@ from usage.rates import RateCard
 from usage.reports import Month, closed_month
 from usage.spend_chart import run_rate
 
-SHOWN_CLAIMS = 25
+SHOWN_CLAIMS = 10
 ALL, DAYS, CLAIM, PERSON, PROFILE, PRODUCT = "all", "day", "claim", "person", "profile", "product"
 
 # A set of columns is grouped by those whose bit of GROUPING is 0; a correction counts for its own group.

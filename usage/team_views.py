@@ -63,10 +63,14 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
         ),
         "bars": bar_data(((day, parts_of_day(part)) for day, part in month.days), BARS, month.month, unit),
         "groups": [
-            ("person", "Person", month.groups[PERSON][:MAX_ROWS], len(month.groups[PERSON])),
-            ("profile", "Profile", month.groups[PROFILE][:MAX_ROWS], len(month.groups[PROFILE])),
-            ("product", "Product", month.groups[PRODUCT][:MAX_ROWS], len(month.groups[PRODUCT])),
-            ("claim", "Claim", month.groups[CLAIM][:SHOWN_CLAIMS], len(month.groups[CLAIM])),
+            [
+                (name, name.capitalize(), month.groups[name][:most], len(month.groups[name]))
+                for name, most in pair
+            ]
+            for pair in (
+                ((PERSON, MAX_ROWS), (PROFILE, MAX_ROWS)),
+                ((PRODUCT, MAX_ROWS), (CLAIM, SHOWN_CLAIMS)),
+            )
         ],
         "may_lead": may_lead,
         "may_set_budget": is_platform_admin(request.user),

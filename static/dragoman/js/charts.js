@@ -191,7 +191,7 @@ const dayOf = () => {
 };
 const whole = new Intl.NumberFormat(root.lang, { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat(root.lang, { notation: "compact", maximumFractionDigits: 1 });
-const priced = ({ symbol, unit }, value, format = whole) => `${symbol}${format.format(value)} ${unit}`.trim();
+const priced = ({ symbol, unit }, value, format = whole) => `${symbol}${format.format(value).replace("K", "k")} ${unit}`.trim();
 
 const paintLevel = ({ level, mark, ...data }) => (plot) => {
   if (!level) return;
@@ -199,6 +199,8 @@ const paintLevel = ({ level, mark, ...data }) => (plot) => {
   ctx.save();
   ctx.font = `${11 * ratio}px ${getComputedStyle(document.body).fontFamily}`;
   ctx.lineWidth = 1.5 * ratio;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "alphabetic";
   ctx.setLineDash([5 * ratio, 4 * ratio]);
   ctx.strokeStyle = ctx.fillStyle = token("--dg-text-2");
   ctx.beginPath();
