@@ -41,6 +41,7 @@ app.conf.beat_schedule = {
     "claims.tasks.expire": {"task": "claims.tasks.expire", "schedule": 60.0},
     "usage.tasks.collect": {"task": "usage.tasks.collect", "schedule": 30.0},
     "usage.tasks.follow_idle_claims": {"task": "usage.tasks.follow_idle_claims", "schedule": 300.0},
+    "usage.tasks.mail_reports": {"task": "usage.tasks.mail_reports", "schedule": 3600.0},
     "usage.tasks.check_sizes": {"task": "usage.tasks.check_sizes", "schedule": 6 * 3600.0},
     "usage.tasks.store_days": {"task": "usage.tasks.store_days", "schedule": 3600.0},
 }

@@ -10,7 +10,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from usage import collect as collection
-from usage import daily, oversized
+from usage import daily, oversized, saved_reports
 from usage.idle import escalation
 from usage.samples import prune
 
@@ -36,6 +36,12 @@ def store_days() -> None:
 def follow_idle_claims() -> None:
     """Store which claims are idle, and notify owners and leads or release, as the policy says."""
     escalation.follow(timezone.now())
+
+
+@shared_task
+def mail_reports() -> None:
+    """Mail monthly reports once the last month is stored; the next run sends what was left."""
+    saved_reports.mail_reports(timezone.now())
 
 
 @shared_task

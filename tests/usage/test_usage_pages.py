@@ -232,7 +232,7 @@ def test_the_month_of_a_team_adds_up_on_its_page(as_alice, claim, lena, vision, 
         NOON - timedelta(hours=1),
     )
     page = as_alice.get(cost()).content.decode()
-    # The headline, today in the legend and in the table of days, the feet of four tables, product and profile.
+    # Headline, today in legend and table of days, the feet of four tables, product and profile.
     assert page.count("€33.00") == 9
     assert "€30.00" in page
 

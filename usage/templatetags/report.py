@@ -5,6 +5,7 @@ from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal
 
 from django import template
+from django.template import Context
 from django.template.defaultfilters import date as date_text
 from django.utils.safestring import SafeString
 
@@ -13,7 +14,7 @@ from core.templatetags.ui import meter
 from core.text import DASH, money, percent
 from usage.cost import Cost
 from usage.daily import DAY, utc_day
-from usage.fleet_report import FleetParts, FleetReport, GroupRow, HeldParts
+from usage.fleet_report import FleetParts, FleetReport, GroupBy, GroupRow, HeldParts
 from usage.spend_chart import HOURS
 
 # Name of the segment in meters.css, label, attribute of `FleetParts`; unallocated is the free rest.
@@ -60,7 +61,9 @@ def share_of(cost: Cost, whole: Cost) -> str:
 
 @register.filter
 def fleet_parts(report: FleetReport) -> list[tuple[str, str, Cost]]:
-    return [(segment, label, getattr(report.parts, name)) for segment, label, name in PARTS]
+    """Return the parts of the fleet, or those that claims of some teams can have."""
+    shown = PARTS if report.is_all else PARTS[:3]
+    return [(segment, label, getattr(report.parts, name)) for segment, label, name in shown]
 
 
 @register.filter
@@ -99,6 +102,15 @@ def last_day(end: datetime) -> date:
 @register.filter
 def utilization(parts: HeldParts) -> str:
     return "no telemetry" if parts.utilization is None else percent(parts.utilization)
+
+
+@register.simple_tag(takes_context=True)
+def drill_url(context: Context, row: GroupRow, group: str) -> str:
+    """Return the address of this report with the claims of one row."""
+    query = context["request"].GET.copy()
+    query.pop("page", None)
+    query["by"], query[group] = GroupBy.CLAIM, row.drill
+    return f"?{query.urlencode()}#rows"
 
 
 @register.simple_tag
