@@ -69,6 +69,10 @@ RESOURCES = (
         "Months whose figures do not change any more.",
         for_admins=True,
     ),
+    ApiResource("waste/idle", "api-idle-list", "Idle claims of your teams, with what they cost."),
+    ApiResource(
+        "waste/oversized", "api-oversized-list", "Claims for which a cheaper profile would have been enough."
+    ),
     ApiResource("rates", "api-rate-list", "Prices of devices per hour."),
     ApiResource("clusters", "api-cluster-list", "Clusters with the age of their data."),
     ApiResource("nodes", "api-node-list", "Nodes with their numbers of devices."),

@@ -28,6 +28,7 @@ from usage.api import (
     RateViewSet,
     ReconciliationView,
 )
+from usage.waste_api import IdleViewSet, OversizedViewSet
 
 teams_router = SimpleRouter(use_regex_path=False)
 teams_router.register("teams", TeamViewSet, "api-team")
@@ -60,6 +61,8 @@ budgets_router.register("budgets", BudgetViewSet, "api-budget")
 usage_router = SimpleRouter(use_regex_path=False)
 usage_router.register("alerts", AlertViewSet, "api-alert")
 usage_router.register("rates", RateViewSet, "api-rate")
+usage_router.register("waste/idle", IdleViewSet, "api-idle")
+usage_router.register("waste/oversized", OversizedViewSet, "api-oversized")
 usage_router.register("costs/closed-months", ClosedMonthViewSet, "api-closed-month")
 
 urlpatterns: list[URLPattern | URLResolver] = [

@@ -10,7 +10,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 
-from claims.models import Claim
+from claims.models import Claim, Profile
 from core.models import uuid7
 from inventory.models import Cluster
 from teams.access import team_rows_where
@@ -414,6 +414,63 @@ class IdlePeriod(models.Model):
         return f"{self.claim_id} since {self.since:%Y-%m-%d %H:%M}"
 
 
+class SizeCheckQuerySet(models.QuerySet["SizeCheck"]):
+    def visible_to(self, user: User | AnonymousUser) -> SizeCheckQuerySet:
+        """Return the checks of claims of the user's teams; platform admins see all."""
+        if user.is_superuser:
+            return self
+        return self.filter(team__in=Team.objects.visible_to(user))
+
+    def oversized(self) -> SizeCheckQuerySet:
+        return self.filter(verdict=SizeCheck.Verdict.OVERSIZED)
+
+
+class SizeCheck(models.Model):
+    """
+    Whether a cheaper profile would have been enough for a claim that holds devices, one row per claim.
+
+    `activity` (0 to 1) and `memory_bytes` are the 95th percentiles of its busiest device. If it is oversized,
+    devices of `profile` would have been enough and cost `saves` less per hour than `per_hour`, all together;
+    `caveat` says what could not be compared. `usage.oversized` is the only writer.
+    """
+
+    class Verdict(models.TextChoices):
+        OVERSIZED = "oversized", "Oversized"
+        FITS = "fits", "No cheaper profile is enough"
+        UNKNOWN = "unknown", "Cannot be judged"  # no rate, several kinds, or programs that reserve all memory
+        UNMEASURED = "unmeasured", "Too little telemetry"  # never counted as oversized
+
+    claim = models.OneToOneField(Claim, models.CASCADE, primary_key=True, related_name="size_check")
+    team = models.ForeignKey(Team, models.CASCADE, related_name="+", db_index=False)
+    checked_at = models.DateTimeField()
+    verdict = models.CharField(max_length=10, choices=Verdict)
+    measured = models.DurationField(null=True)
+    activity = models.FloatField(null=True)
+    memory_bytes = models.BigIntegerField(null=True)
+    devices = models.PositiveIntegerField()
+    per_hour = models.DecimalField(max_digits=14, decimal_places=4, null=True)
+    currency = models.CharField(max_length=3, blank=True, default="")
+    profile = models.ForeignKey(Profile, models.CASCADE, null=True, related_name="+", db_index=False)
+    saves = models.DecimalField(max_digits=14, decimal_places=4, null=True)
+    caveat = models.CharField(max_length=80, blank=True, default="")
+
+    objects = SizeCheckQuerySet.as_manager()
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(
+                condition=~Q(verdict="oversized") | Q(profile__isnull=False, saves__gt=0),
+                name="sizecheck_saves",
+            ),
+        )
+        indexes = (
+            models.Index(fields=["team", "-saves"], condition=Q(verdict="oversized"), name="sizecheck_team"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.claim_id}: {self.verdict}"
+
+
 class IdlePolicy(models.Model):
     """
     What is done about idle claims, and after which idle time: in one row, none while it is the default.
@@ -508,3 +565,27 @@ class Alert(models.Model):
 
     def __str__(self) -> str:
         return self.text
+
+
+class SavedReport(models.Model):
+    """
+    The query of a report that a person has saved under a name. If it is `monthly`, the last month is mailed
+    on the first of each month; `mailed_for` is the first day of the month that was mailed last.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(User, models.CASCADE, related_name="saved_reports")
+    name = models.CharField(max_length=60)
+    query = models.CharField(max_length=500, blank=True)
+    monthly = models.BooleanField(default=False)
+    mailed_for = models.DateField(null=True)
+
+    class Meta:
+        ordering = ("name",)
+        constraints = (models.UniqueConstraint(fields=["user", "name"], name="savedreport_once"),)
+        indexes = (
+            models.Index(fields=["mailed_for"], condition=Q(monthly=True), name="savedreport_monthly"),
+        )
+
+    def __str__(self) -> str:
+        return self.name

@@ -183,7 +183,8 @@ def test_forecast_does_not_repeat_a_correction(october, vision, alice, root):
     later = NOVEMBER.start + 10 * DAY
     spent = month_spend(vision, alice, RateCard.load(), now=later)
     assert spent.total.amounts == {"EUR": Decimal("156.00")}
-    assert spent.forecast == {"EUR": Decimal(3 * 180 - 24)}
+    # 180 in the four stored days, and what is spent until now with its correction once.
+    assert spent.forecast.amount == 156 + Decimal(180) / (4 * 24) * (20 * 24)
 
 
 @pytest.mark.parametrize("model", [DailyUse, DailySum, DailyActivity])

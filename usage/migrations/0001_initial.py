@@ -336,4 +336,42 @@ class Migration(migrations.Migration):
                 'constraints': [models.UniqueConstraint(condition=models.Q(('resolved_at', None)), fields=('key',), name='alert_one_open')],
             },
         ),
+        migrations.CreateModel(
+            name='SizeCheck',
+            fields=[
+                ('claim', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='size_check', serialize=False, to='claims.claim')),
+                ('checked_at', models.DateTimeField()),
+                ('verdict', models.CharField(choices=[('oversized', 'Oversized'), ('fits', 'No cheaper profile is enough'), ('unknown', 'Cannot be judged'), ('unmeasured', 'Too little telemetry')], max_length=10)),
+                ('measured', models.DurationField(null=True)),
+                ('activity', models.FloatField(null=True)),
+                ('memory_bytes', models.BigIntegerField(null=True)),
+                ('devices', models.PositiveIntegerField()),
+                ('per_hour', models.DecimalField(decimal_places=4, max_digits=14, null=True)),
+                ('currency', models.CharField(blank=True, default='', max_length=3)),
+                ('saves', models.DecimalField(decimal_places=4, max_digits=14, null=True)),
+                ('caveat', models.CharField(blank=True, default='', max_length=80)),
+                ('profile', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='claims.profile')),
+                ('team', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='teams.team')),
+            ],
+            options={
+                'indexes': [models.Index(condition=models.Q(('verdict', 'oversized')), fields=['team', '-saves'], name='sizecheck_team')],
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('verdict', 'oversized'), _negated=True), models.Q(('profile__isnull', False), ('saves__gt', 0)), _connector='OR'), name='sizecheck_saves')],
+            },
+        ),
+        migrations.CreateModel(
+            name='SavedReport',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('name', models.CharField(max_length=60)),
+                ('query', models.CharField(blank=True, max_length=500)),
+                ('monthly', models.BooleanField(default=False)),
+                ('mailed_for', models.DateField(null=True)),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='saved_reports', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ('name',),
+                'indexes': [models.Index(condition=models.Q(('monthly', True)), fields=['mailed_for'], name='savedreport_monthly')],
+                'constraints': [models.UniqueConstraint(fields=('user', 'name'), name='savedreport_once')],
+            },
+        ),
     ]
