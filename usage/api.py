@@ -21,6 +21,7 @@ from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
 from core.models import Installation
 from core.schema import refuses
+from dra.cel.selector import MAX_BYTES
 from inventory.models import Cluster
 from teams.access import team_for, user_of
 from teams.models import User
@@ -29,6 +30,8 @@ from usage.cost import Cost
 from usage.fleet_report import GroupBy, fleet_report, month_of
 from usage.focus import focus_lines
 from usage.models import ClosedMonth, Rate
+from usage.rate_matches import require_expression
+from usage.rate_preview import preview
 from usage.rates import RateCard
 from usage.reports import Month, claim_allocations, claim_cost, report
 from usage.services import remove_rate, retire_rate, save_rate
@@ -161,6 +164,7 @@ class RateOut(serializers.ModelSerializer[Rate]):
             "product",
             "driver",
             "cluster",
+            "expression",
             "per_hour",
             "currency",
             "valid_from",
@@ -174,7 +178,7 @@ class Price(serializers.DecimalField):
 
 
 class RateIn(Input):
-    """Empty `product` and `driver`, and no `cluster`, match everything."""
+    """Empty `product`, `driver` and `expression`, and no `cluster`, match everything."""
 
     title = serializers.CharField(max_length=80)
     product = serializers.CharField(max_length=120, allow_blank=True, default="")
@@ -182,12 +186,38 @@ class RateIn(Input):
     cluster = serializers.SlugRelatedField(
         slug_field="name", queryset=Cluster.objects.all(), allow_null=True, default=None
     )
+    expression = serializers.CharField(
+        max_length=MAX_BYTES,
+        allow_blank=True,
+        default="",
+        help_text='A condition in CEL over `device`, such as `device.capacityType == "spot"`.',
+    )
     per_hour = Price(max_digits=12, decimal_places=4, min_value=0)
     currency = serializers.RegexField(r"^[A-Z]{3}$", default=lambda: Installation.load().currency)
     valid_from = serializers.DateTimeField()
     valid_until = serializers.DateTimeField(
         allow_null=True, default=None, help_text="Null: until another rate follows it."
     )
+
+
+class PreviewedKindOut(serializers.Serializer[Any]):
+    cluster = serializers.CharField()
+    driver = serializers.CharField()
+    product = serializers.CharField()
+    partition = serializers.CharField()
+    capacity_type = serializers.CharField(help_text="spot, on-demand or reserved; empty: not on a known node")
+    devices = serializers.IntegerField()
+    wins = serializers.BooleanField(help_text="Whether the rate would price them")
+    without = serializers.UUIDField(
+        source="without.pk", allow_null=True, default=None, help_text="The rate that prices them otherwise"
+    )
+    problem = serializers.CharField(help_text="Why the expression fails for them; it then does not hold")
+
+
+class RatePreviewOut(serializers.Serializer[Any]):
+    devices = serializers.IntegerField(help_text="Devices of the fleet")
+    priced = serializers.IntegerField(help_text="Those that the rate would price")
+    kinds = PreviewedKindOut(many=True)
 
 
 class RetireIn(Input):
@@ -386,6 +416,19 @@ class RateViewSet(
         body = RateIn(data=request.data)
         body.is_valid(raise_exception=True)
         return Response(RateOut(save_rate(by=user_of(request), rate=rate, **body.validated_data)).data)
+
+    @refuses(403)
+    @extend_schema(request=RateIn, responses=RatePreviewOut)
+    @action(detail=False, methods=["post"])
+    def preview(self, request: Request) -> Response:
+        """Which devices a rate would price, without saving it; for platform admins."""
+        require_admin(user_of(request))
+        body = RateIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        if expression := body.validated_data["expression"].strip():
+            require_expression(expression)
+        found = preview(Rate(**body.validated_data | {"expression": expression}), now=timezone.now())
+        return Response(RatePreviewOut(found).data)
 
     @refuses(409)
     @extend_schema(request=RetireIn, responses=RateOut)

@@ -28,6 +28,7 @@ from django.db.models import Q, QuerySet
 from claims.models import Allocation
 from core.listing import Echo, escape_formula
 from core.models import Installation
+from dra.placement import CapacityType
 from usage.cost import (
     CURRENCY_UNIT,
     DEVICE_HOUR,
@@ -59,8 +60,11 @@ CLAIM = (
     "claim__requested_by__username",
     "claim__profile_version__profile__slug",
 )
-STORED = ("driver", "product", "partition", "rate_id", "day", "held", "amount")
-HELD = ("driver", "product", "partition", "fraction", "started_at", "ended_at", "claim__cluster_id")
+STORED = ("driver", "product", "partition", "capacity_type", "rate_id", "day", "held", "amount")
+HELD = (
+    *("driver", "product", "basis_id", "partition", "capacity_type", "fraction"),
+    *("started_at", "ended_at", "claim__cluster_id"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +104,9 @@ def entries(period: Period, *, now: datetime) -> Iterator[Billed]:
 def _of_rows(rows: QuerySet[Any], rates: Mapping[UUID, Rate], *, is_correction: bool) -> Iterator[Billed]:
     for row in rows.values_list(*CLAIM, *STORED).iterator(chunk_size=2000):
         claim = ChargedClaim(*row[: len(CLAIM)])
-        driver, product, partition, rate, day, held, amount = row[len(CLAIM) :]
-        entry = LedgerEntry((claim.pk, product, partition), driver, rates.get(rate), day, int(held))
+        driver, product, partition, capacity, rate, day, held, amount = row[len(CLAIM) :]
+        line = (claim.pk, product, partition)
+        entry = LedgerEntry(line, driver, rates.get(rate), day, int(held), capacity)
         yield claim, entry, int(amount), is_correction
 
 
@@ -114,9 +119,9 @@ def _since(span: Interval, card: RateCard) -> Iterator[Billed]:
     for cells, of_claim in groupby(rows.iterator(chunk_size=2000), key=itemgetter(slice(len(CLAIM)))):
         claim, found = ChargedClaim(*cells), Ledger()
         for row in of_claim:
-            driver, product, partition, fraction, start, end, cluster = row[len(CLAIM) :]
-            kind = PriceGroup(cluster, driver, product)
-            usage = UsageInterval(claim.pk, kind, partition, millionths(fraction), start, end)
+            driver, product, basis, partition, capacity, fraction, start, end, cluster = row[len(CLAIM) :]
+            kind = PriceGroup(cluster, driver, product, basis)
+            usage = UsageInterval(claim.pk, kind, partition, millionths(fraction), start, end, capacity)
             found.add(usage, card, until=span.end, within=span)
         for entry in sorted(found, key=attrgetter("day")):
             yield claim, entry, sum(entry.cost.exact.values()), False
@@ -202,7 +207,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "InvoiceIssuerName": lambda _row: ISSUER,
     "ListCost": lambda row: row.product_of_price,
     "ListUnitPrice": lambda row: text(row.price),
-    "PricingCategory": lambda _row: "Standard",
+    "PricingCategory": lambda row: "Dynamic" if row.entry.capacity_type == CapacityType.SPOT else "Standard",
     "PricingCurrency": lambda row: row.currency,
     "PricingCurrencyContractedUnitPrice": lambda row: text(row.price),
     "PricingCurrencyEffectiveCost": lambda row: row.cost,
@@ -221,7 +226,13 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "ServiceSubcategory": lambda _row: "Other (Compute)",
     "SkuId": lambda row: f"{row.entry.driver}/{row.name}",
     "SkuMeter": lambda _row: "Device hours",
-    "SkuPriceDetails": lambda row: json.dumps({"x_Model": row.product, "x_Partition": row.partition}),
+    "SkuPriceDetails": lambda row: json.dumps(
+        {
+            "x_Model": row.product,
+            "x_Partition": row.partition,
+            "x_CapacityType": row.entry.capacity_type,
+        }
+    ),
     "SkuPriceId": lambda row: f"{row.entry.rate.pk if row.entry.rate else 'no-rate'}/{row.name}",
     "SubAccountId": lambda row: row.claim.team,
     "SubAccountName": lambda row: row.claim.team_title,
@@ -232,6 +243,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "x_DeviceDriver": lambda row: row.entry.driver,
     "x_GpuModel": lambda row: row.product,
     "x_MigProfile": lambda row: row.partition,
+    "x_CapacityType": lambda row: row.entry.capacity_type,
     "x_HasRate": lambda row: "true" if row.entry.rate else "false",
 }
 

@@ -144,6 +144,7 @@ WRITES = {
     "POST /api/v1/quotas/requests/{id}/withdraw/": Wish("lead"),
     "POST /api/v1/costs/closed-months/": Wish("admin", lambda _new: {"month": LAST_MONTH}),
     "POST /api/v1/rates/": Wish("admin", RATE),
+    "POST /api/v1/rates/preview/": Wish("admin", RATE),
     "PUT /api/v1/rates/{id}/": Wish("admin", RATE),
     "POST /api/v1/rates/{id}/retire/": Wish("admin", {"until": SOON}),
     "DELETE /api/v1/rates/{id}/": Wish("admin"),
