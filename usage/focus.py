@@ -1,5 +1,6 @@
 """
-The cost of a month in the format of FOCUS 1.2 (FinOps Open Cost and Usage Specification), as rows of CSV.
+The cost of a month in the format of FOCUS 1.2 (FinOps Open Cost and Usage Specification), as rows of CSV;
+`usage.focus_parquet` writes the same rows as Parquet.
 
 A row is a ledger entry (`usage.cost`): of past days those that are stored, of today from allocations. The
 team is the sub account, the claim the resource, the product the SKU and its rate the SKU price. `BilledCost`
@@ -248,20 +249,29 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
 }
 
 
+def focus_rows(period: Period, *, now: datetime) -> Iterator[list[str]]:
+    """Yield the cells of each row in the order of `COLUMNS`; null is empty."""
+    installation = Installation.load()
+    for billed in entries(period, now=now):
+        row = Row(*billed, period, installation)
+        yield [column(row) for column in COLUMNS.values()]
+
+
 def focus_lines(period: Period, *, now: datetime) -> Iterator[str]:
     """Yield the CSV file line by line, with its heads."""
     writer = csv.writer(Echo())
-    installation = Installation.load()
     yield writer.writerow(COLUMNS)
-    for billed in entries(period, now=now):
-        row = Row(*billed, period, installation)
-        cells = (column(row) for column in COLUMNS.values())
+    for cells in focus_rows(period, now=now):
         yield writer.writerow([cell if NUMBER.fullmatch(cell) else escape_formula(cell) for cell in cells])
 
 
 def text(value: Decimal) -> str:
-    """Return a number without an exponent and without zeros at its end."""
-    return f"{value.normalize():f}"
+    """
+    Return a number without an exponent and, but for one digit, without zeros at its end: readers that guess
+    types from the values take a column of whole numbers for integers, which FOCUS does not allow.
+    """
+    number = f"{value.normalize():f}"
+    return number if "." in number else f"{number}.0"
 
 
 def instant(moment: datetime) -> str:

@@ -89,6 +89,7 @@ READS = {
     "/api/v1/costs/": Wish("engineer", query={"team": "vision"}),
     "/api/v1/costs/reconciliation/": Wish("admin"),
     "/api/v1/costs/focus/": Wish("admin"),
+    "/api/v1/costs/allocation/": Wish("admin", query={"window": "7d"}),
 }
 WRITES = {
     "POST /api/v1/approval-reasons/": Wish("lead", {"title": "Later", "text": "Later.", "team": "vision"}),

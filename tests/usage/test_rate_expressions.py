@@ -3,6 +3,7 @@
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
+from typing import Any
 
 import pytest
 import time_machine
@@ -125,7 +126,7 @@ def test_past_is_billed_the_same_when_device_node_and_language_are_gone(root, cl
     hold(claim, NOON - 40 * DAY, NOON - 2 * HOUR, basis=spot, capacity_type="spot")
     store_days(now=NOON)
     close_month(by=root, month=Month.current(NOON).previous)
-    expected = list(DailyUse.objects.values_list("day", "amount", "rate__title"))
+    expected: list[Any] = list(DailyUse.objects.values_list("day", "amount", "rate__title"))
     assert {title for _day, _amount, title in expected} == {"spot"}
     Device.objects.all().delete()
     Node.objects.all().delete()
@@ -151,9 +152,9 @@ def test_spot_and_on_demand_of_one_claim_are_two_entries_and_two_sums(claim, fra
     hold(claim, NOON - 34 * HOUR, NOON - 29 * HOUR, basis=plain, capacity_type="on-demand")
     hold(claim, NOON - 34 * HOUR, NOON - 33 * HOUR)
     store_days(now=NOON)
-    entries = DailyUse.objects.order_by("capacity_type").values_list("capacity_type", "held")
+    entries: list[Any] = list(DailyUse.objects.order_by("capacity_type").values_list("capacity_type", "held"))
     hour = 3600 * 10**12
-    assert list(entries) == [("", hour), ("on-demand", 5 * hour), ("spot", 10 * hour)]
+    assert entries == [("", hour), ("on-demand", 5 * hour), ("spot", 10 * hour)]
     sums = DailySum.objects.filter(dimension=DailySum.Dimension.CAPACITY).order_by("partition")
     assert list(sums.values_list("cluster", "product", "partition", "held")) == [
         (fra.pk, H100, kind, held) for kind, held in entries
@@ -204,7 +205,7 @@ def test_rate_and_basis_that_are_added_at_once_find_each_other(monkeypatch, root
     assert RateMatch.objects.exists() is locked
 
 
-def found(rate):
+def found(rate) -> list[Any]:
     return [
         (kind.product, kind.capacity_type, kind.devices, kind.wins, kind.without and kind.without.title)
         for kind in preview(rate, now=NOON).kinds
@@ -308,7 +309,7 @@ def test_coverage_tells_spot_from_on_demand(fra):
         )  # fmt: skip
     price("1", title="spot", expression=IS_SPOT)
     priced = coverage(RateCard.load(), now=NOON)
-    rows = [(one.capacity_type, one.gpus, one.rate and one.rate.title) for one in priced]
+    rows: list[Any] = [(one.capacity_type, one.gpus, one.rate and one.rate.title) for one in priced]
     assert rows == [("on-demand", 2, None), ("spot", 2, "spot")]
 
 

@@ -124,6 +124,13 @@ def test_a_share_has_the_memory_that_it_consumes(mirror, claim, fra, consumed, m
     assert claim.allocations.get().memory_bytes == memory << 30
 
 
+def test_partition_of_an_unknown_gpu_counts_as_the_memory_slices_that_it_consumes(mirror, claim, fra):
+    counters = {f"memory-slice-{number}": {"value": "1"} for number in range(3)}
+    device(fra, product="GPU of 2030", partition="2g.200gb", counters=[{"counters": counters}])
+    mirror.claim("sam", claim, result("gpu-0"))
+    assert claim.allocations.get().fraction == Decimal("0.375")  # max(2/7, 3/8)
+
+
 def test_claim_page_and_home_show_a_share_by_its_own_size(mirror, claim, fra, alice, client):
     device(fra, product="NVIDIA H100", memory_bytes=80 << 30, capacity={"memory": {"value": "80Gi"}})
     mirror.claim("sam", claim, result("gpu-0", shareID="s", consumedCapacity={"memory": "20Gi"}))
