@@ -61,7 +61,16 @@ RESOURCES = (
         for_admins=True,
     ),
     ApiResource(
-        "costs/focus", "api-focus", "The cost of a month as CSV in the format of FOCUS 1.2.", for_admins=True
+        "costs/focus",
+        "api-focus",
+        "The cost of a month as CSV or Parquet in the format of FOCUS 1.2.",
+        for_admins=True,
+    ),
+    ApiResource(
+        "costs/allocation",
+        "api-opencost",
+        "Costs in the shape of OpenCost's /allocation/compute.",
+        for_admins=True,
     ),
     ApiResource(
         "costs/closed-months",

@@ -25,6 +25,7 @@ from usage.api import (
     ClosedMonthViewSet,
     CostsView,
     FocusView,
+    OpenCostView,
     RateViewSet,
     ReconciliationView,
 )
@@ -87,5 +88,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("costs/", CostsView.as_view(), name="api-costs"),
     path("costs/reconciliation/", ReconciliationView.as_view(), name="api-reconciliation"),
     path("costs/focus/", FocusView.as_view(), name="api-focus"),
+    path("costs/allocation/", OpenCostView.as_view(), name="api-opencost"),
     *usage_router.urls,
 ]

@@ -12,7 +12,7 @@ from django.db.models import F, Q
 
 from claims.models import Claim, Profile
 from core.models import uuid7
-from inventory.models import Cluster
+from inventory.models import Cluster, PriceBasis
 from teams.access import team_rows_where
 from teams.models import Role, Team, User
 
@@ -22,8 +22,9 @@ class Rate(models.Model):
     Price per hour of a whole matching device from an instant on, to before `valid_until` if it is retired.
     The most specific rate wins, then the newest.
 
-    Empty `product`, `driver` or null `cluster` match everything; `product` matches by its words, short or in
-    full (`dra.devices.names_product`). A partition costs its fraction of the device.
+    Empty `product`, `driver`, `expression` or null `cluster` match everything; `product` matches by its
+    words, short or in full (`dra.devices.names_product`). `expression` is a CEL condition over a price basis
+    (`dra.price_condition`), `RateMatch` has where it holds. A partition costs its fraction of the device.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -33,6 +34,7 @@ class Rate(models.Model):
     )
     driver = models.CharField("driver", max_length=63, blank=True, default="")
     product = models.CharField("product", max_length=120, blank=True, default="")
+    expression = models.TextField("expression", blank=True, default="")
     per_hour = models.DecimalField("price per hour", max_digits=12, decimal_places=4)
     currency = models.CharField("currency", max_length=3, default="EUR")
     valid_from = models.DateTimeField("valid from")
@@ -50,6 +52,24 @@ class Rate(models.Model):
 
     def __str__(self) -> str:
         return f"{self.title}: {self.per_hour} {self.currency} / h"
+
+
+class RateMatch(models.Model):
+    """
+    The expression of a rate holds for a price basis; no row means that it does not.
+
+    Evaluated once, when the rate is saved or the basis is added, so that what was billed keeps its price.
+    `usage.rate_matches` is the only writer.
+    """
+
+    rate = models.ForeignKey(Rate, models.CASCADE, related_name="matches", db_index=False)
+    basis = models.ForeignKey(PriceBasis, models.CASCADE, related_name="+")
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["rate", "basis"], name="ratematch_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.rate_id} prices {self.basis_id}"
 
 
 class RealField(models.FloatField):  # type: ignore[type-arg]
@@ -149,7 +169,8 @@ class CounterReading(models.Model):
 
 class DailyUse(models.Model):
     """
-    A ledger entry: what a claim held on one day (UTC) of devices of one product and partition at one rate.
+    A ledger entry: what a claim held on one day (UTC) of devices of one product, partition and capacity type
+    at one rate.
 
     `held` is in millionths of a device × microseconds, `amount` in that × ten-thousandths of money (the units
     of `usage.cost`), in whole cents. Without a rate there is no currency and `amount` is 0, which is "no
@@ -162,6 +183,7 @@ class DailyUse(models.Model):
     driver = models.CharField(max_length=63, blank=True)
     product = models.CharField(max_length=120, blank=True)
     partition = models.CharField(max_length=64, blank=True)
+    capacity_type = models.CharField(max_length=9, blank=True)
     rate = models.ForeignKey(Rate, models.PROTECT, null=True, related_name="+", db_index=False)
     currency = models.CharField(max_length=3, blank=True)
     held = models.DecimalField(max_digits=30, decimal_places=0)
@@ -170,7 +192,7 @@ class DailyUse(models.Model):
     class Meta:
         constraints = (
             models.UniqueConstraint(
-                fields=["claim", "day", "driver", "product", "partition", "rate"],
+                fields=["claim", "day", "driver", "product", "partition", "capacity_type", "rate"],
                 nulls_distinct=False,
                 name="dailyuse_once",
             ),
@@ -202,10 +224,11 @@ class DailyActivity(models.Model):
 
 class DailySum(models.Model):
     """
-    What all claims of one team, person, profile or kind of device held on one day (UTC), in one currency; and
-    what the fleet had of each product.
+    What all claims of one team, person, profile, kind of device or capacity type held on one day (UTC), in
+    one currency; and what the fleet had of each product.
 
-    `key` is the team, person or profile, null for a kind: devices of one cluster, product and partition. The
+    `key` is the team, person or profile, null for a kind: devices of one cluster, product and partition. Of a
+    capacity type, `partition` is the `dra.placement.CapacityType`, "" where it is not known. The
     three times are those of `DailyUse.held`: all, on claim-days with telemetry, and × utilization; so are the
     three parts of it without a rate and the three amounts. The rows of each of these dimensions add up to all
     claims. Of the fleet, `partition` is the `FleetSpan.Use` and only the first of each three is counted.
@@ -216,10 +239,11 @@ class DailySum(models.Model):
         PERSON = "person"
         PROFILE = "profile"
         KIND = "kind"
+        CAPACITY = "capacity"
         FLEET = "fleet"
 
     day = models.DateField()
-    dimension = models.CharField(max_length=7, choices=Dimension)
+    dimension = models.CharField(max_length=8, choices=Dimension)
     key = models.UUIDField(null=True)
     cluster = models.UUIDField(null=True)
     product = models.CharField(max_length=120, blank=True)
@@ -305,6 +329,7 @@ class Correction(models.Model):
     driver = models.CharField(max_length=63, blank=True)
     product = models.CharField(max_length=120, blank=True)
     partition = models.CharField(max_length=64, blank=True)
+    capacity_type = models.CharField(max_length=9, blank=True)
     rate = models.ForeignKey(Rate, models.PROTECT, null=True, related_name="+", db_index=False)
     currency = models.CharField(max_length=3, blank=True)
     held = models.DecimalField(max_digits=30, decimal_places=0)
@@ -327,7 +352,8 @@ class Collection(models.Model):
 
     A run sets `sampled_at` before it reads, so that only one of two concurrent runs counts samples.
     `error` is the message of the last failure, empty after a success. `idle` has the idle devices that claims
-    held when `usage.collect.note_uses` looked last, as driver, product and millionths of a device.
+    held when `usage.collect.note_uses` looked last, as driver, product, price basis and millionths of a
+    device.
     """
 
     cluster = models.OneToOneField(Cluster, models.CASCADE, primary_key=True, related_name="collection")

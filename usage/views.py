@@ -35,6 +35,7 @@ from usage.coverage import coverage
 from usage.examples import CURRENCY, EXAMPLES, add_examples, missing_examples
 from usage.forms import RateForm, RetireForm
 from usage.models import Collection, Rate
+from usage.rate_preview import preview
 from usage.rates import RateCard
 from usage.reports import Month, claim_allocations, claim_cost
 from usage.right_size import right_size
@@ -184,6 +185,7 @@ def rates(request: HttpRequest) -> HttpResponse:
             "Product",
             "Driver",
             "Cluster",
+            "Expression",
             "Applies from",
             "Applies until",
             "Per hour",
@@ -191,7 +193,7 @@ def rates(request: HttpRequest) -> HttpResponse:
         )
         cells = (
             (
-                *(rate.title, rate.product, rate.driver, rate.cluster and rate.cluster.name),
+                *(rate.title, rate.product, rate.driver, rate.cluster and rate.cluster.name, rate.expression),
                 *(rate.valid_from, rate.valid_until, rate.per_hour, rate.currency),
             )
             for rate in rates
@@ -245,11 +247,17 @@ def rate_edit(request: HttpRequest, rate_id: UUID) -> HttpResponse:
 
 
 def edit(request: HttpRequest, form: RateForm, rate: Rate | None) -> HttpResponse:
-    """Show the form; on POST save it, or show it again with the refusal."""
-    status = 200
+    """
+    Show the form; on POST save it, or show it again with the refusal, or with what the rate would price.
+    """
+    status, previewed = 200, None
     if request.method == "POST":
         status = 422
-        if form.is_valid():
+        if form.is_valid() and "preview" in request.POST:
+            status = 200
+            unsaved = Rate(**({"pk": rate.pk} if rate else {}), **form.cleaned_data)
+            previewed = preview(unsaved, now=timezone.now())
+        elif form.is_valid():
             try:
                 saved = save_rate(by=user_of(request), rate=rate, **form.cleaned_data)
             except PortalError as refusal:
@@ -261,7 +269,7 @@ def edit(request: HttpRequest, form: RateForm, rate: Rate | None) -> HttpRespons
     applies = rate is not None and rate.valid_from <= timezone.now()
     is_over = rate is not None and rate.valid_until is not None and rate.valid_until <= timezone.now()
     retire = RetireForm() if applies and not is_over else None
-    page = {"form": form, "rate": rate, "applies": applies, "retire": retire}
+    page = {"form": form, "rate": rate, "applies": applies, "retire": retire, "preview": previewed}
     return render(request, "usage/rate_edit.html", page, status=status)
 
 

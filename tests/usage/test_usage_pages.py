@@ -514,13 +514,13 @@ def test_rates_are_listed_by_product_the_newest_first(as_alice, fra):
     price("3", product="H100", title="new", since=later, cluster=fra, driver="gpu.nvidia.com", currency="USD")
     price("0.0042", product="", title="all")
     rows = list(csv.reader(StringIO(as_alice.get(reverse("usage:rates"), {"format": "csv"}).text)))
-    assert [row[:4] + row[6:] for row in rows] == [
-        ["Rate", "Product", "Driver", "Cluster", "Per hour", "Currency"],
-        ["all", "", "", "", "0.0042", "EUR"],
-        ["new", "H100", "gpu.nvidia.com", "fra-1", "3.0000", "USD"],
-        ["old", "H100", "", "", "2.0000", "EUR"],
+    assert [row[:5] + row[7:] for row in rows] == [
+        ["Rate", "Product", "Driver", "Cluster", "Expression", "Per hour", "Currency"],
+        ["all", "", "", "", "", "0.0042", "EUR"],
+        ["new", "H100", "gpu.nvidia.com", "fra-1", "", "3.0000", "USD"],
+        ["old", "H100", "", "", "", "2.0000", "EUR"],
     ]
-    assert [row[4][:10] for row in rows[1:]] == ["2026-01-01", "2026-12-01", "2026-01-01"]
+    assert [row[5][:10] for row in rows[1:]] == ["2026-01-01", "2026-12-01", "2026-01-01"]
 
 
 def test_admin_is_offered_change_or_new_price(client, eve, root):
