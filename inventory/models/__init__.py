@@ -1,7 +1,7 @@
 """What the clusters hold: a mirror that only `inventory.sync` writes."""
 
 from inventory.models.cluster import Cluster, FleetCount, FleetSpan, Freshness, ObjectEvent
-from inventory.models.device import Device, DeviceUtilization
+from inventory.models.device import Device, DeviceUtilization, NodeCount
 from inventory.models.mirror import (
     DeviceClass,
     DeviceTaintRule,
@@ -30,6 +30,7 @@ __all__ = [
     "Mirrored",
     "Namespace",
     "Node",
+    "NodeCount",
     "ObjectEvent",
     "ObjectKey",
     "Owned",
