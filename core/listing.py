@@ -62,9 +62,9 @@ def _lines(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[s
 
 PER_PAGE = 50
 MORE_PER_PAGE = (100, 200)  # that a reader may choose: ?rows=100
-MAX_COUNT = 10_000  # rows that a list counts before it shows "10,000+"
+MAX_COUNT = 5_000  # rows that a list counts before it shows "5,000+"
 MAX_COMPARED = 1_000  # of a search that compares row after row; counting more takes longer than the page
-LAST = "last"  # ?page=last
+LAST = "last"  # ?page=last; of a list with more rows than are counted -1, and -2 is the page before it
 ALL = "?all=1"  # all rows, of a list with a saved default
 LINES = 200  # of a CSV that are sent at once
 BATCH = 1000  # rows of a CSV that are read at once
@@ -240,6 +240,25 @@ class Listing[M: Model]:
         """Whether there are more rows than were counted."""
         pages = self.page.paginator
         return isinstance(pages, Pages) and pages.is_open
+
+    @property
+    def rows_text(self) -> str:
+        """Return "51 to 100 of 5,000+", or of a page from the end "the last 50 of 5,000+"."""
+        page = self.page
+        if page.number > 0:
+            return f"{page.start_index()} to {page.end_index()} of {self.total_text}"
+        if page.number == -1:
+            return f"the last {len(page)} of {self.total_text}"
+        after = self.per_page * (-page.number - 1)
+        return f"{after + len(page)} to {after + 1} from the end of {self.total_text}"
+
+    @property
+    def page_text(self) -> str:
+        """Return "Page 2 of 7", "Page 2" of a list that was not counted to its end, or "Last page"."""
+        page = self.page
+        if page.number < 0:
+            return "Last page" if page.number == -1 else f"Page {-page.number} from the end"
+        return f"Page {page.number}" if self.is_open else f"Page {page.number} of {page.paginator.num_pages}"
 
     def url(self, *drop: str, **changes: str) -> str:
         """Return the address of this list with changes, from its first page."""
@@ -433,8 +452,9 @@ class Pages[M: Model](Paginator[M]):
     """
     Pages that cost what they show, however long the list is.
 
-    Rows are counted up to `most`; only a page behind that, or the last one, counts all of them. Keys are
-    sorted without the rows, and from the end if the page is nearer to it. `source` loads the rows of a page.
+    Rows are counted up to `most`, or to the end of a page behind that. Keys are sorted without the rows, and
+    from the end if the page is nearer to it. Where rows are left uncounted, pages are numbered from the end
+    too: -1 is the last one. `source` loads the rows of a page.
     """
 
     def __init__(
@@ -456,18 +476,23 @@ class Pages[M: Model](Paginator[M]):
 
     @cached_property
     def count(self) -> int:
-        rows = self.rows.order_by()[: self.most + 1]
-        count = len(self.first_keys) if self.scan_once else rows.count()
+        count = len(self.first_keys) if self.scan_once else self._count_to(self.most)
         self.is_open = count > self.most
         return count
 
+    def _count_to(self, most: int) -> int:
+        return self.rows.order_by()[: most + 1].count()
+
     def get_page(self, number: Any) -> Page[M]:
-        behind = str(number).isdecimal() and int(str(number)[:12]) * self.per_page > self.most
-        if (behind or number == LAST) and self.count > self.most:
-            self.is_open = False
-            self.__dict__.update(count=self.rows.order_by().count())
-            self.__dict__.pop("num_pages", None)
-        return super().get_page(self.num_pages if number == LAST else number)
+        text = str(number)[:12]
+        from_end = 1 if text == LAST else int(text[1:]) if text[:1] == "-" and text[1:].isdecimal() else 0
+        if from_end and self.count > self.most:
+            return self.page_from_end(from_end)
+        if text.isdecimal() and int(text) * self.per_page > self.most and self.count > self.most:
+            self.__dict__.update(most=int(text) * self.per_page, scan_once=False)
+            for name in ("count", "num_pages"):
+                self.__dict__.pop(name, None)
+        return super().get_page(max(self.num_pages + 1 - from_end, 1) if from_end else number)
 
     def page(self, number: Any) -> Page[M]:
         number = self.validate_number(number)
@@ -478,12 +503,37 @@ class Pages[M: Model](Paginator[M]):
         keys = keys.reverse()[self.count - end : self.count - start] if backwards else keys[start:end]
         if self.load and self.scan_once and end <= len(self.first_keys):
             return Page(self.load(self.first_keys[start:end]), number, self)
+        return Page(self._loaded(keys, backwards=backwards), number, self)
+
+    def page_from_end(self, number: int) -> Page[M]:
+        """Return the page that is `number` pages before the end; the first page if there are not so many."""
+        keys = self.rows.values("pk").reverse()[(number - 1) * self.per_page : number * self.per_page]
+        rows = self._loaded(keys, backwards=True)
+        return PageFromEnd(rows, -number, self) if rows else self.get_page(1)
+
+    def _loaded(self, keys: QuerySet[Any, Any], *, backwards: bool) -> list[Any]:
         if self.load:
             chosen = list(keys.values_list("pk", flat=True))
-            return Page(self.load(chosen[::-1] if backwards else chosen), number, self)
+            return self.load(chosen[::-1] if backwards else chosen)
         order = self.rows.query.order_by
         rows = self.source.order_by(*order) if order else self.source
-        return Page(list(rows.filter(pk__in=keys)), number, self)
+        return list(rows.filter(pk__in=keys))
+
+
+class PageFromEnd[M: Model](Page[M]):
+    """A page of a list that was not counted to its end; its number is -1 for the last one."""
+
+    def has_next(self) -> bool:
+        return self.number < -1
+
+    def has_previous(self) -> bool:
+        return len(self) == self.paginator.per_page
+
+    def next_page_number(self) -> int:
+        return self.number + 1
+
+    def previous_page_number(self) -> int:
+        return self.number - 1
 
 
 def _contains(field: str | Callable[[str], Q], word: str) -> Q:

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
 
@@ -22,7 +22,7 @@ from dra.devices import describe
 from dra.pools import DeviceKey
 from inventory import fleet_history, price_bases
 from inventory.fleet_history import GPU
-from inventory.models import Cluster, Device, DeviceUtilization, FleetCount
+from inventory.models import Cluster, Device, DeviceUtilization, FleetCount, NodeCount
 from inventory.models.device import DeviceQuerySet
 from inventory.plugin_devices import count_plugin_devices
 from inventory.states import DeviceState, DeviceUse
@@ -197,15 +197,43 @@ def store_counts(*, changed_only: bool = True) -> int:
             FleetCount.objects.update_or_create(cluster_id=pk, defaults=columns)
             price_bases.record(pk)
             fleet_history.record(pk, fleet_history.count_parts(pk), now=row.counted_at)
+        differing += store_node_counts(pk)
     return differing
+
+
+# Devices of each node of a cluster, counted in one pass over both tables.
+NODE_COUNTS = """
+SELECT node.id, count(device.id), count(device.held_by_id),
+       count(device.id) FILTER (WHERE device.held_by_id IS NULL AND device.condition = %(good)s
+                                AND device.pool_complete AND node.ready AND NOT node.unschedulable)
+FROM inventory_node node
+LEFT JOIN inventory_device device ON device.node_id = node.id AND device.gone_at IS NULL
+WHERE node.cluster_id = %(cluster)s AND node.gone_at IS NULL GROUP BY node.id
+"""
+STORE_NODE_COUNTS = f"""
+INSERT INTO inventory_nodecount AS old (node_id, devices, held, free) {NODE_COUNTS} ORDER BY node.id
+ON CONFLICT (node_id) DO UPDATE SET devices = EXCLUDED.devices, held = EXCLUDED.held, free = EXCLUDED.free
+WHERE (old.devices, old.held, old.free) <> (EXCLUDED.devices, EXCLUDED.held, EXCLUDED.free)
+"""
+
+
+def store_node_counts(cluster_id: UUID) -> int:
+    """Store the counts of the nodes of a cluster that differ; return how many did."""
+    with connection.cursor() as cursor:
+        cursor.execute(STORE_NODE_COUNTS, {"cluster": cluster_id, "good": Device.Condition.GOOD})
+        return cursor.rowcount
 
 
 def find_differences() -> int:
     """Count all clusters, change nothing, and return how many stored counts differ."""
-    return sum(
-        row.values() != _stored_values(pk)
-        for pk, row in count_devices(list(Cluster.objects.values_list("pk", flat=True))).items()
-    )
+    clusters = list(Cluster.objects.values_list("pk", flat=True))
+    differing = sum(row.values() != _stored_values(pk) for pk, row in count_devices(clusters).items())
+    stored = {row[0]: row for row in NodeCount.objects.values_list("node", "devices", "held", "free")}
+    with connection.cursor() as cursor:
+        for pk in clusters:
+            cursor.execute(NODE_COUNTS, {"cluster": pk, "good": Device.Condition.GOOD})
+            differing += sum(stored.get(row[0]) != row for row in cursor.fetchall())
+    return differing
 
 
 def store_uses(cluster_id: UUID, uses: Mapping[DeviceKey, tuple[DeviceUse, datetime]]) -> None:

@@ -171,9 +171,9 @@ COLUMNS: list[Column[Any]] = [  # rows carry the annotations of `nodes_for_list`
     Column("name", "Node", lambda node: node.name, sort="name", fixed=True),
     Column("state", "State", lambda node: node.condition, sort=("ready", "unschedulable")),
     Column("cluster", "Cluster", lambda node: node.cluster.name, sort="cluster__name"),
-    Column("devices", "Devices", lambda node: node.device_count, sort="device_count", numeric=True),
-    Column("held", "In use", lambda node: node.held_count, sort="held_count", numeric=True),
-    Column("free", "Free", lambda node: node.free_count, sort="free_count", numeric=True),
+    Column("devices", "Devices", lambda node: node.device_count, sort="count__devices", numeric=True),
+    Column("held", "In use", lambda node: node.held_count, sort="count__held", numeric=True),
+    Column("free", "Free", lambda node: node.free_count, sort="count__free", numeric=True),
     Column(
         "plugin",
         "GPUs outside DRA",

@@ -129,9 +129,14 @@ def find_claims(shell: Shell, text: SearchText, limit: int) -> list[SearchResult
 
 
 def _claims(claims: ClaimQuerySet, limit: int) -> list[SearchResult]:
-    rows = claims.values_list(
-        *("pk", "name", "state", "devices", "parallel", "team__slug", "profile_version__profile__title"),
-        *(f"requested_by__{name}" for name in ("username", "first_name", "last_name")),
+    shown = claims.values("pk")[: limit + 1]  # before what each shows is looked up
+    rows = (
+        Claim.objects.filter(pk__in=shown)
+        .order_by("-created_at")
+        .values_list(
+            *("pk", "name", "state", "devices", "parallel", "team__slug", "profile_version__profile__title"),
+            *(f"requested_by__{name}" for name in ("username", "first_name", "last_name")),
+        )
     )
     return [
         SearchResult(
@@ -141,7 +146,7 @@ def _claims(claims: ClaimQuerySet, limit: int) -> list[SearchResult]:
             reverse("claims:detail", args=[pk]),
             state=ClaimState(state),
         )
-        for pk, name, state, devices, parallel, team, profile, username, first, last in rows[: limit + 1]
+        for pk, name, state, devices, parallel, team, profile, username, first, last in rows
     ]
 
 

@@ -125,7 +125,7 @@ def profiles(request: HttpRequest) -> HttpResponseBase:
     """List every profile with its number of live claims, retired ones last."""
     require_admin(request)
     claims = Claim.objects.live().filter(profile_version__profile=OuterRef("pk")).order_by()
-    live = claims.values("profile_version__profile").annotate(count=Count("pk")).values("count")
+    live = claims.values("profile_version__profile").annotate(count=Count("*")).values("count")
     rows = Profile.objects.select_related("current").annotate(live=Coalesce(Subquery(live), 0))
     listing = Listing(
         request,

@@ -15,12 +15,12 @@ from claims import api_types
 from claims.inbox import bulk
 from claims.inbox.bulk import MAX_REQUESTS, Decision, Selection, preview_decisions, total_effects
 from claims.inbox.comments import comment_on_claim
-from claims.inbox.inbox import TABS, Inbox, InboxSearch, Item, ItemKind, Tab
+from claims.inbox.inbox import TABS, DecidedItems, Inbox, InboxSearch, Item, ItemKind, Tab
 from claims.models import Claim, Comment
 from core import idempotency
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Input, Numbered
+from core.inputs import MAX_ROWS, Input, Numbered, positive
 from core.schema import key, refuses
 from teams.access import user_of
 
@@ -69,7 +69,8 @@ class ApprovalOut(serializers.Serializer[Any]):
 
 class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
     """
-    The inbox: pending requests oldest first, decided ones newest first.
+    The inbox: pending requests oldest first, decided ones newest first. `count` of the decided ones stops at
+    5,001, unless the page lies behind that.
 
     Decide with `claims/{id}/approve/` and `claims/{id}/deny/`, or in bulk with `approvals/decide/`.
     """
@@ -86,8 +87,10 @@ class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
         if tab is None:
             raise Invalid(f"tab is one of {', '.join(TABS)}.", field="tab")
         search = InboxSearch(*(query.get(name, "").strip()[:200] for name in ("q", "team", "profile")))
-        inbox = Inbox(user_of(request), search)
-        page: Sequence[Item] = self.paginate_queryset(inbox.tab(tab)) or []
+        items = Inbox(user_of(request), search).tab(tab)
+        if isinstance(items, DecidedItems):
+            items.count_for_page(positive(request, "page") or 1, positive(request, "limit") or MAX_ROWS)
+        page: Sequence[Item] = self.paginate_queryset(items) or []
         claims = api_types.claims_by_keys([item.pk for item in page if item.kind == "claim"])
         context = {"claims": {claim["id"]: claim for claim in claims}}
         return self.get_paginated_response(ApprovalOut(page, many=True, context=context).data)

@@ -47,6 +47,7 @@ from claims.models import (
 from claims.plans.changes import size_in_words
 from claims.states import ClaimState
 from core.filters import like_pattern
+from core.listing import MAX_COUNT
 from core.prepared import Prepared, by_keys, partial_object
 from core.times import duration, moment
 from teams.models import Membership, Team, User
@@ -512,6 +513,10 @@ class DecidedItems(_Items):
         else:
             count = _first_decided(inbox, enough).count()
         return int(count) if enough is None else min(int(count), enough)
+
+    def count_for_page(self, number: int, per_page: int) -> None:
+        """Count no further than a list does, or all for a page behind that."""
+        self.most = None if number * per_page > MAX_COUNT else MAX_COUNT
 
     @property
     def is_open(self) -> bool:

@@ -45,7 +45,7 @@ from claims.quotas.services import approve_quota_request, deny_quota_request, re
 from claims.states import LOOK, ClaimState
 from core.errors import Conflict, Invalid, PortalError
 from core.filters import KeySelect
-from core.listing import MAX_COUNT, csv_response
+from core.listing import csv_response
 from core.prepared import PreparedObjects
 from core.text import counted
 from teams.access import reader_roles, role_in, user_of
@@ -67,8 +67,7 @@ def list_context(request: HttpRequest) -> dict[str, Any]:
     number = request.GET.get("page", "")
     items = inbox.tab(current)
     if isinstance(items, DecidedItems):
-        is_behind = number.isdecimal() and int(number[:12]) * PER_PAGE > MAX_COUNT
-        items.most = None if is_behind else MAX_COUNT
+        items.count_for_page(int(number[:12]) if number.isdecimal() else 1, PER_PAGE)
     paginator = Paginator(items, PER_PAGE)
     if current in counts:
         paginator.count = counts[current]  # not counted twice

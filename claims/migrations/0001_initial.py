@@ -836,6 +836,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='claim',
+            index=models.Index(fields=['team', '-created_at'], name='claim_newest_of_team'),
+        ),
+        migrations.AddIndex(
+            model_name='claim',
             index=models.Index(fields=['state', '-created_at', '-id'], name='claim_newest_in_state'),
         ),
         migrations.AddIndex(

@@ -153,6 +153,7 @@ class Claim(models.Model):
                 fields=["reconcile_at"], condition=~Q(reconcile_at=None), name="claim_reconcile_due"
             ),
             models.Index(fields=["-created_at", "-id"], name="claim_newest"),
+            models.Index(fields=["team", "-created_at"], name="claim_newest_of_team"),
             models.Index(fields=["state", "-created_at", "-id"], name="claim_newest_in_state"),
             models.Index(fields=["-state_since"], condition=Q(state=ClaimState.FAILED), name="claim_failed"),
             models.Index(F("expires_at").desc(nulls_last=True), F("id").desc(), name="claim_by_end"),

@@ -272,11 +272,12 @@ class RequestForm(forms.Form):
         }
         for name, choice in rows.items():
             cast("KeyedField", self.fields[name]).rows = choice
-        replaceable = Claim.objects.filter(team__in=[row.pk for row in self.choices.teams.values()])
-        replaces = cast("forms.ModelChoiceField[Claim]", self.fields["replaces"])
-        replaces.queryset = replaceable.select_related("team", "profile_version__profile")
         if data is None:
             self.initial = self.initial_values(prefill or QueryDict(), team)
+        if self["replaces"].value():  # a platform admin has hundreds of teams
+            replaceable = Claim.objects.filter(team__in=[row.pk for row in self.choices.teams.values()])
+            replaces = cast("forms.ModelChoiceField[Claim]", self.fields["replaces"])
+            replaces.queryset = replaceable.select_related("team", "profile_version__profile")
 
     def initial_values(self, prefill: QueryDict, team: str) -> dict[str, Any]:
         """Return the initial values: from the address, else the most likely value."""

@@ -660,6 +660,15 @@ class Migration(migrations.Migration):
             constraint=models.UniqueConstraint(fields=('cluster', 'driver', 'pool', 'name'), name='device_once'),
         ),
         migrations.CreateModel(
+            name='NodeCount',
+            fields=[
+                ('node', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='count', serialize=False, to='inventory.node')),
+                ('devices', models.PositiveIntegerField()),
+                ('held', models.PositiveIntegerField()),
+                ('free', models.PositiveIntegerField()),
+            ],
+        ),
+        migrations.CreateModel(
             name='DeviceUtilization',
             fields=[
                 ('device', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='utilization', serialize=False, to='inventory.device')),

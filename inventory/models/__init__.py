@@ -9,7 +9,7 @@ from inventory.models.cluster import (
     ObjectEvent,
     TelemetryAccess,
 )
-from inventory.models.device import Device, DeviceUtilization, HardwareEvent
+from inventory.models.device import Device, DeviceUtilization, HardwareEvent, NodeCount
 from inventory.models.mirror import (
     DeviceClass,
     DeviceTaintRule,
@@ -42,6 +42,7 @@ __all__ = [
     "Mirrored",
     "Namespace",
     "Node",
+    "NodeCount",
     "ObjectEvent",
     "ObjectKey",
     "Owned",

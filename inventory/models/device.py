@@ -198,6 +198,23 @@ class Device(models.Model):
         return LOOKS[getattr(self, "use", "") or self.state]
 
 
+class NodeCount(models.Model):
+    """
+    How many devices a node had when its cluster was counted last; lists are sorted by it.
+
+    `free` is 0 for a node that is not ready, or cordoned. `inventory.counts.store_node_counts` is the only
+    writer.
+    """
+
+    node = models.OneToOneField(Node, models.CASCADE, primary_key=True, related_name="count")
+    devices = models.PositiveIntegerField()
+    held = models.PositiveIntegerField()
+    free = models.PositiveIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.node_id}: {self.free} free of {self.devices}"
+
+
 class DeviceUtilization(models.Model):
     """
     A held device that is idle, or of which nothing is measured; other devices have no row.

@@ -13,8 +13,9 @@ from django.utils import timezone
 from cluster.protocol import NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory import counts
 from inventory.counts import fleet_counts, store_counts
-from inventory.models import Cluster, Device, FleetCount
+from inventory.models import Cluster, Device, FleetCount, NodeCount
 from inventory.tasks import count_fleet
+from inventory.views import nodes_for_list
 from teams.models import User
 from tests.inventory.conftest import gpu, node, resource_claim, slice_of
 from tests.inventory.test_fleet_map import mig
@@ -132,13 +133,18 @@ def test_counts_after_random_changes_equal_those_of_all_devices(mirrored, fake, 
         assert found == expected
         assert stored.nodes == len({device.node_name for device in present})
         assert stored.gpus == len({device.parent_uuid or device.uuid for device in present})
+        nodes = nodes_for_list().values_list("pk", "device_count", "held_count", "free_count")
+        assert set(NodeCount.objects.values_list("pk", "devices", "held", "free")) == set(nodes)
         assert counts.find_differences() == 0
 
 
 def test_recompute_repairs_missing_and_wrong_counts(mirrored):
-    assert failed_check("fleet") == "fleet: 1 cluster, 1 row to repair.\n"
+    assert failed_check("fleet") == "fleet: 1 cluster, 3 rows to repair.\n"
     assert not FleetCount.objects.exists()
-    assert recompute("fleet") == "fleet: 1 cluster, 1 row repaired.\n"
+    assert recompute("fleet") == "fleet: 1 cluster, 3 rows repaired.\n"
+    NodeCount.objects.update(free=9)
+    assert failed_check("fleet") == "fleet: 1 cluster, 2 rows to repair.\n"
+    assert recompute("fleet") == "fleet: 1 cluster, 2 rows repaired.\n"
     FleetCount.objects.update(gpus=9)
     assert store_counts() == 0  # its revision has not changed
     assert recompute("fleet") == "fleet: 1 cluster, 1 row repaired.\n"

@@ -12,7 +12,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from claims.approvals import decide, pending
-from claims.inbox import views
+from claims.inbox import inbox
 from claims.inbox.comments import open_question
 from claims.inbox.inbox import PENDING_TABS, Inbox, InboxSearch
 from claims.models import Claim, Comment
@@ -296,7 +296,7 @@ def test_decided_tab_counts_up_to_a_bound(client, vision, lena, monkeypatch):
     for number in range(60):
         made = make_claim(vision, name=f"d-{number}", state=ClaimState.RELEASED, decided_by=lena)
         Claim.objects.filter(pk=made.pk).update(decided_at=timezone.now() - number * HOUR)
-    monkeypatch.setattr(views, "MAX_COUNT", 50)
+    monkeypatch.setattr(inbox, "MAX_COUNT", 50)
     client.force_login(lena)
     first = client.get(INBOX, {"tab": "decided"}).text
     assert "Page 1<" in first
