@@ -73,7 +73,7 @@ class Delegation(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.to} for {self.lead} in {self.team}"
+        return f"{self.to.label} for {self.lead.label} in {self.team}"
 
 
 class ApprovalStep(models.Model):
