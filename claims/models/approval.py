@@ -49,7 +49,7 @@ class ApprovalRule(models.Model):
         )
 
     def __str__(self) -> str:
-        approval = self.approval or "as the profile says"
+        approval = self.get_approval_display() or "as the profile says"
         return f"{self.team or 'every team'}, {self.profile or 'every profile'}: {approval}"
 
 

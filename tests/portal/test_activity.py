@@ -355,6 +355,13 @@ def test_verbs_name_what_was_requested_and_delegated(reads, vision, alice, root)
     assert verbs == {"quotarequest": "requested quota", "delegation": "delegated approvals"}
 
 
+def test_a_denied_request_for_extra_budget_is_no_quota_request(reads, vision, alice, root):
+    RecordedChange.objects.create(
+        by=root, team=vision, kind="quotarequest", object_id="1", name="vision: extra budget", text="denied"
+    )
+    assert rows(reads(alice))[0].verb == "denied a request for extra budget"
+
+
 def test_entries_of_removed_objects_lead_nowhere(reads, vision, alice, root):
     quota = set_quota(team=vision, devices=8, device_class=GPU_CLASS, by=root)
     quota.delete()
