@@ -27,7 +27,8 @@ def percent(share: float | None) -> str:
     """Return a share of 0 to 1 as "64 %"; one that is not 0 is at least "< 1 %"."""
     if share is None:
         return DASH
-    return "< 1 %" if 0 < share < 0.005 else f"{share:.0%}".replace("%", " %")
+    rounded = f"{share:.0%}".replace("%", " %")
+    return "< 1 %" if share > 0 and rounded == "0 %" else rounded
 
 
 def unit(currency: str) -> str:

@@ -75,6 +75,7 @@ def pool_facts(device: Device) -> PoolFacts | None:
     return PoolFacts(pool.name, pool.generation, len(pool.slices), pool.expected, pool.problem)
 
 
+NO_ID = UUID(int=0)  # in an address that gets the id of each device
 MAX_CELLS = 1000  # of the map; the table lists every device
 MAX_GROUPS = 40  # of the map, the largest; hundreds of teams are found by filter and table
 
@@ -216,8 +217,8 @@ class FleetRow:
     @property
     def cells(self) -> SafeString:
         """Return a link per GPU; a template is too slow for thousands."""
-        place, no_id = escape(self.name), UUID(int=0)
-        address = reverse("inventory:device", args=[no_id])
+        place = escape(self.name)
+        address = reverse("inventory:device", args=[NO_ID])
         links = []
         for gpu in self.gpus:
             if not gpu.is_whole:
@@ -225,7 +226,7 @@ class FleetRow:
                 continue
             for cell in gpu.cells:
                 name = escape(f"{cell.name} {cell.partition}" if cell.partition else cell.name)
-                url, hit = address.replace(str(no_id), str(cell.pk)), " hit" if cell.hit else ""
+                url, hit = address.replace(str(NO_ID), str(cell.pk)), " hit" if cell.hit else ""
                 label = escape(cell.label)
                 links.append(
                     f'<a class="dg-dev {cell.shape}{hit}" href="{url}" title="{name}: {label}"'
@@ -235,11 +236,17 @@ class FleetRow:
 
 
 def _partitions(gpu: MapGpu) -> str:
-    """Return the link of a GPU with its partitions, each by its share of the width."""
+    """
+    Return the link of a GPU with its partitions, each by its share of the width.
+
+    A click on a partition opens it in the drawer; the keyboard, and a page without JavaScript, has the link.
+    """
+    address = reverse("inventory:device", args=[NO_ID])
     label, cells = escape(gpu.label), []
     for cell in gpu.cells:
         shape = f"{cell.shape} w{cell.width}{' hit' if cell.hit else ''}"
-        cells.append(f'<span class="dg-dev {shape}">{cell.letter}</span>')
+        url = address.replace(str(NO_ID), str(cell.pk))
+        cells.append(f'<span class="dg-dev {shape}" data-device="{url}">{cell.letter}</span>')
     parts = "".join(cells)
     return f'<a class="dg-mig" href="{escape(gpu.url)}" title="{label}" aria-label="{label}">{parts}</a>'
 

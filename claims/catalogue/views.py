@@ -180,7 +180,7 @@ def free_text(entry: CatalogueEntry) -> SafeString:
 
 WAITED = (
     '<span class="dg-2" title="Time from approval to the first device, past 30 days">{} {}'
-    '<span class="dg-3">, 90% within {}</span></span>'
+    '<span class="dg-3">, 90 % within {}</span></span>'
 )
 
 

@@ -125,7 +125,7 @@ def profile_cell(row: ClaimRow) -> SafeString:
 
 def devices_cell(row: ClaimRow) -> SafeString:
     number = f"{row.devices} × {row.parallel}" if row.parallel > 1 else row.devices
-    return markup('<td class="dg-n" data-l="Devices">{}</td>', number)
+    return markup('<td class="dg-n mr" data-l="Devices">{}</td>', number)
 
 
 def end_cell(row: ClaimRow) -> SafeString:

@@ -49,7 +49,7 @@ class ApprovalRule(models.Model):
         )
 
     def __str__(self) -> str:
-        approval = self.approval or "as the profile says"
+        approval = self.get_approval_display() or "as the profile says"
         return f"{self.team or 'every team'}, {self.profile or 'every profile'}: {approval}"
 
 
@@ -73,7 +73,7 @@ class Delegation(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.to} for {self.lead} in {self.team}"
+        return f"{self.to.label} for {self.lead.label} in {self.team}"
 
 
 class ApprovalStep(models.Model):

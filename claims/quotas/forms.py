@@ -18,6 +18,8 @@ from teams.models import Team
 class QuotaForm(forms.Form):
     """A limit of one team for one device class, for one profile, or for the number of its claims."""
 
+    marks_required = True
+
     team = forms.ModelChoiceField(
         Team.objects.active(),
         to_field_name="slug",

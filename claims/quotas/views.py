@@ -179,7 +179,7 @@ CARD = (
 LINKS = (
     '<div class="dg-s dg-row dg-wrap">'
     '<a href="{}" hx-get="{}" hx-target="#parts-{}">How is this computed?</a>{}</div>'
-    '<div id="parts-{}"></div>'
+    '<div class="dg-maybe" id="parts-{}"></div>'
 )
 
 

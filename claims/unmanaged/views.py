@@ -180,7 +180,7 @@ CELLS: dict[str, Callable[[ObjectRow], SafeString]] = {
     "origin": lambda row: markup('<td><span class="dg-tag">{}</span></td>', ORIGINS[row.origin]),
     "state": lambda row: markup('<td class="mr"><span class="dg-id">{}</span></td>', row.state),
     "requested": lambda row: markup('<td class="dg-n" data-l="Requested devices">{}</td>', row.requested),
-    "held": lambda row: markup('<td class="dg-n" data-l="Held">{}</td>', row.held),
+    "held": lambda row: markup('<td class="dg-n mr" data-l="Held">{}</td>', row.held),
     "pods": lambda row: markup('<td class="dg-n" data-l="Pods">{}</td>', row.pods),
     "since": lambda row: markup('<td class="dg-nowrap mr" data-l="Allocated">{}</td>', ago(row.allocated_at)),
     "team": lambda row: markup('<td data-l="Team">{}</td>', row.team),

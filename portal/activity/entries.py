@@ -103,6 +103,7 @@ REMARKS = {
     "Idle for ": ("zzz", "notified"),
     "Idle; snoozed ": ("clock-pause", "snoozed"),
 }
+EXTRA_BUDGET = ": extra budget"  # the end of the name of a quota request for a budget
 # Verbs that name their object.
 WHOLE_VERBS = {
     ("requested", "quotarequest"): "requested quota",
@@ -390,6 +391,8 @@ def _of_change(
     team: str | None,
 ) -> ActivityEntry:
     icon, thing = KINDS.get(kind, ("edit", "an object"))
+    if kind == "quotarequest" and name.endswith(EXTRA_BUDGET):
+        icon, thing = "target", "a request for extra budget"
     begin = text.partition(" ")[0].rstrip(":,")
     verb = begin if begin in DOING else "changed"
     return ActivityEntry(

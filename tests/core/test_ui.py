@@ -65,10 +65,15 @@ def test_times_are_relative_with_the_absolute_of_the_readers_zone_on_hover():
             'data-time="relative">in 3 d 7 h</time>'
         )
         assert ">Fri 20 Nov 2026, 17:24</time>" in shown("{{ moment|at }}", moment=moment)
+        assert ">Fri 20 Nov, 17:24</time>" in shown("{{ moment|at_short }}", moment=moment)
+        year_later = moment + timedelta(days=365)
+        assert ">Sat 20 Nov 2027, 17:24</time>" in shown("{{ moment|at_short }}", moment=year_later)
         assert 'data-time="elapsed">3 d 7 h</time>' in shown("{{ moment|elapsed }}", moment=moment)
 
 
-@pytest.mark.parametrize("name", ["ago", "elapsed", "at", "duration", "money", "euros", "gib", "percent"])
+@pytest.mark.parametrize(
+    "name", ["ago", "elapsed", "at", "at_short", "duration", "money", "euros", "gib", "percent"]
+)
 def test_unknown_value_is_a_dash_and_never_zero(name):
     assert shown(f"{{{{ nothing|{name} }}}}", nothing=None) == "—"
 
@@ -158,6 +163,8 @@ def test_a_line_is_drawn_from_edge_to_edge_and_never_above_its_top():
     ("template", "value", "text"),
     [
         ("percent", 0, "0 %"),
+        ("percent", 0.0035, "&lt; 1 %"),
+        ("percent", 0.006, "1 %"),
         ("percent", 1, "100 %"),
         ("percent", 0.996, "100 %"),
         ("gib", 0, "0 GiB"),

@@ -184,6 +184,18 @@ def test_letters_of_seven_partitions_have_room(people):
     assert min(widths) >= 12
 
 
+def test_a_partition_opens_in_the_drawer_and_leads_to_the_others_of_its_gpu(people):
+    page = people("admin").page
+    page.goto("/fleet/")
+    page.locator(".dg-mig [data-device]").first.click()
+    drawer = page.get_by_role("dialog", name="Device")
+    others = drawer.get_by_role("region", name="Other partitions of the same GPU").get_by_role("link")
+    name = others.first.inner_text()
+    others.first.click()
+    expect(drawer.get_by_role("heading", level=1, name=name)).to_be_visible()
+    assert page.url.endswith("/fleet/")
+
+
 def test_a_cell_of_the_fleet_opens_its_device_in_a_drawer(people):
     page = people("admin").page
     page.goto("/fleet/")

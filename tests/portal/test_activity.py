@@ -177,6 +177,22 @@ def test_moving_the_end_of_a_claim_has_both_ends(reads, vision, fra, alice):
     assert (what, before.endswith("UTC"), after.endswith("UTC"), before != after) == ("End", True, True, True)
 
 
+@pytest.mark.parametrize(
+    ("remark", "verb"),
+    [
+        ("Extension until Fri 4 Dec 2026, 09:11 UTC requested.", "requested an extension"),
+        ("Not extended until Fri 4 Dec 2026, 09:11 UTC: too long", "denied an extension"),
+        ("Transferred from Jonas to Mira.", "transferred"),
+        ("Idle for 2 h: owner notified.", "notified"),
+        ("A pod asked for other devices.", "changed"),
+    ],
+)
+def test_a_remark_on_a_claim_has_the_verb_of_what_was_done(reads, vision, fra, alice, remark, verb):
+    claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
+    claim.remark(remark, by=alice)
+    assert rows(reads(alice))[0].verb == verb
+
+
 def test_an_entry_that_does_not_exist_is_404(reads, vision, alice):
     for entry in ("t0", "t99999999999999999999", f"c{'0' * 32}", "x", "c1", "t²"):
         assert reads(alice, f"{TEAM}?entry={entry}").status_code == 404, entry
@@ -337,6 +353,13 @@ def test_verbs_name_what_was_requested_and_delegated(reads, vision, alice, root)
     )
     verbs = {entry.kind: entry.verb for entry in rows(reads(alice))}
     assert verbs == {"quotarequest": "requested quota", "delegation": "delegated approvals"}
+
+
+def test_a_denied_request_for_extra_budget_is_no_quota_request(reads, vision, alice, root):
+    RecordedChange.objects.create(
+        by=root, team=vision, kind="quotarequest", object_id="1", name="vision: extra budget", text="denied"
+    )
+    assert rows(reads(alice))[0].verb == "denied a request for extra budget"
 
 
 def test_entries_of_removed_objects_lead_nowhere(reads, vision, alice, root):

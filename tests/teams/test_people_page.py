@@ -27,6 +27,14 @@ def test_members_see_the_member_list(browse, vision, bob):
     assert "Add a member" not in page.text
 
 
+def test_members_who_may_do_most_come_first(browse, vision, bob, alice):
+    Membership.objects.filter(user=bob).update(role=Role.OWNER)
+    Membership.objects.filter(user=alice).update(role=Role.VIEWER)
+    shown = [row.user.username for row in browse(bob).get(PEOPLE).context["members"]]
+    assert shown.index("bob") < shown.index("alice")
+    assert Role(Membership.objects.get(user__username=shown[-1]).role) == Role.VIEWER
+
+
 def test_team_is_404_for_an_outsider(browse, vision, eve, alice):
     outsider = browse(eve)
     assert outsider.get(PEOPLE).status_code == 404

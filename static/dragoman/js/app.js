@@ -223,16 +223,18 @@ document.addEventListener("click", (event) => {
 });
 
 // data-drawer="id": a cell of the map opens its device in that <dialog>; with a modifier key, or without JavaScript, its page.
+// Of a GPU in partitions it is the partition that was clicked on; another partition of the GPU takes its place there.
 document.addEventListener("click", (event) => {
-  const cell = event.target.closest("[data-drawer] a.dg-dev");
+  const cell = event.target.closest("[data-drawer] :is(a.dg-dev, [data-device]), .drawer [data-partition]");
   if (!cell || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  const drawer = document.getElementById(cell.closest("[data-drawer]").dataset.drawer);
+  const address = cell.dataset.device || cell.href;
+  const drawer = cell.closest(".drawer") || document.getElementById(cell.closest("[data-drawer]").dataset.drawer);
   const body = drawer.querySelector("[data-body]");
-  drawer.querySelector("[data-page]").href = cell.href;
+  drawer.querySelector("[data-page]").href = address;
   body.replaceChildren(Object.assign(document.createElement("p"), { textContent: "Loading…", role: "status" }));
-  drawer.showModal();
-  htmx.ajax("GET", cell.href, { source: body, target: body, select: "#device", swap: "innerHTML" });
+  if (!drawer.open) drawer.showModal();
+  htmx.ajax("GET", address, { source: body, target: body, select: "#device", swap: "innerHTML" });
 });
 
 // data-step="1": the buttons of a stepper.

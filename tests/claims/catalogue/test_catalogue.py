@@ -122,7 +122,7 @@ def test_fewer_than_five_waits_are_not_enough_data(client, shelf, vision, fra, l
     for _ in range(4):
         past(make_claim(vision, cluster=fra, profile=shelf["train"]), decided_after=3, by=lena)
     own, table = reverse("claims:profile", args=["train-80"]), f"{CATALOGUE}?view=table"
-    known = '3 min<span class="dg-3">, 90% within 3 min</span>'
+    known = '3 min<span class="dg-3">, 90 % within 3 min</span>'
     assert "not enough data (4 in 30 d)" in client.get(own).text
     assert known not in client.get(table).text
     past(make_claim(vision, cluster=fra, profile=shelf["train"]), decided_after=3, by=lena)

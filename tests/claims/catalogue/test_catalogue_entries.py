@@ -186,7 +186,9 @@ def test_approval_sentence_names_teams_only_if_they_differ(vision):
         (teams[1], "automatic"),
         (teams[2], "admin"),
     ]
-    assert who_approves(version, [], Rules([])) == WhoApproves(LEAD, (), False)
+    assert who_approves(version, [], Rules([])) == WhoApproves(
+        LEAD, (), sometimes_automatic=False, brief="Team lead"
+    )
 
 
 # Why not.

@@ -28,6 +28,10 @@ def approval_shown_to(user, slug="train-80"):
     return {entry.profile.slug: entry for entry in catalogue(user)}[slug].approval_sentence
 
 
+def brief_shown_to(user, slug="train-80"):
+    return {entry.profile.slug: entry for entry in catalogue(user)}[slug].who.brief
+
+
 def rule(team=None, profile=None, approval=Approval.ADMIN, **fields):
     return ApprovalRule.objects.create(team=team, profile=profile, approval=approval, **fields)
 
@@ -39,6 +43,20 @@ def test_profile_decides_without_a_rule(alice, vision, nlp, train):
 def test_rule_of_the_team_overrides_the_profile(alice, vision, train):
     rule(vision, automatic_devices=2, automatic_duration=timedelta(hours=12))
     assert approval_shown_to(alice) == "A platform admin approves. Up to 2 devices for 12 h need no approval."
+
+
+def test_card_says_briefly_who_approves(alice, vision, nlp, train):
+    assert brief_shown_to(alice) == "Team lead"
+    rule(vision, approval=Approval.BOTH)
+    assert brief_shown_to(alice) == "By team"
+    rule(nlp, approval=Approval.BOTH)
+    assert brief_shown_to(alice) == "Team lead and platform admin"
+    ApprovalRule.objects.update(approval=Approval.LEAD, automatic_devices=2)
+    assert brief_shown_to(alice) == "Automatic up to 2"
+    ApprovalRule.objects.update(automatic_duration=timedelta(hours=12))
+    assert brief_shown_to(alice) == "Automatic up to 2 for 12 h"
+    ApprovalRule.objects.update(approval=Approval.AUTOMATIC)
+    assert brief_shown_to(alice) == "Automatic"
 
 
 def test_rule_without_an_approval_changes_nothing(alice, vision, train):

@@ -14,7 +14,7 @@ from claims.claim_page.views import key_figures, lifecycle_context
 from claims.lifecycle.facts import claim_facts
 from claims.models import Claim
 from claims.states import ClaimState
-from core.times import ago, at
+from core.times import ago, at_short
 from dra.match import Preview
 from inventory.models import Device, Pod, PodEvent, ResourceClaim, ResourceSlice
 from tests.factories import make_allocation, make_claim, make_cluster, make_extension, make_profile, make_team
@@ -71,7 +71,7 @@ def test_key_figures_of_running_claim(make, alice, noon):
     assert found[0][0] == "Waiting for a pod"
     assert "2 h" in found[0][1]
     assert found[1:] == [
-        ("Ends", str(ago(END)), str(at(END))),
+        ("Ends", str(ago(END)), str(at_short(END))),
         ("Devices", "2", "3 held now: A100, H100"),
     ]
 
@@ -86,7 +86,7 @@ def test_end_figure_depends_on_state(make, alice, noon, vision, fra):
     waits = make(ClaimState.REQUESTED, "waits", duration=5 * HOUR)
     label, value, sub = figures(waits, alice)[1]
     assert (label, value) == ("Duration", "5 h")
-    assert str(at(waits.decide_by)) in sub
+    assert str(at_short(waits.decide_by)) in sub
     Claim.objects.filter(pk=waits.pk).update(decide_by=None)
     waits.refresh_from_db()
     assert figures(waits, alice)[1] == ("Duration", "5 h", "from approval")
@@ -97,7 +97,7 @@ def test_end_figure_depends_on_state(make, alice, noon, vision, fra):
     noon.move_to(END)
     label, value, sub = figures(graced, alice)[1]
     assert (label, value) == ("Grace ends", str(ago(END + 3 * HOUR)))
-    assert str(at(END)) in sub
+    assert str(at_short(END)) in sub
 
 
 # Offers.
