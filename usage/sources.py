@@ -217,6 +217,7 @@ LINE = re.compile(
     r'(\w+)(?:\{((?:[a-zA-Z_]\w*="(?:[^"\\]|\\.)*"(?:,\s*|(?=\})))*)\})?\s+(\S+)(?:\s+-?\d+)?\s*'
 )
 PREFIXES = (*METRICS, *amd.NAMES)
+READ = frozenset(PREFIXES)
 ESCAPE = re.compile(r"\\(.)")
 UNESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
 
@@ -234,12 +235,9 @@ def parse_exposition(lines: Iterable[str]) -> Iterator[Sample]:
             if match is None:
                 raise ValueError(f"line “{line[:60]}”")
             name, labels, value = match.groups()
-            if name in METRICS or name in amd.NAMES:
+            if name in READ:
                 named = {key: unescaped(text) for key, text in LABEL.findall(labels or "")}
-                is_amd = name in amd.NAMES
-                yield (
-                    amd.translated(name, named, float(value)) if is_amd else Sample(name, named, float(value))
-                )
+                yield sample(name, named, float(value))
 
 
 def unescaped(text: str) -> str:
@@ -327,4 +325,4 @@ def parse_response(metric: str, body: dict[str, Any]) -> Iterator[Sample]:
 
 def sample(metric: str, labels: Mapping[str, str], value: float) -> Sample:
     """Return a sample in the terms of DCGM."""
-    return amd.translated(metric, labels, value) if metric in amd.METRICS else Sample(metric, labels, value)
+    return amd.translated(metric, labels, value) if metric in amd.NAMES else Sample(metric, labels, value)
