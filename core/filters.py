@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial, reduce
 from operator import or_
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.fields.array import ArrayContains  # type: ignore[attr-defined]
@@ -47,10 +47,18 @@ class KeySelect(Select):
         return mark_safe(f'<select name="{escape(name)}"{whole}>\n{options}\n</select>')  # noqa: S308, escaped
 
 
+class Titled(NamedTuple):
+    """A row whose option shows its title instead of its key."""
+
+    pk: Any
+    title: str
+
+
 class Keys(ModelChoiceIterator):
     def __iter__(self) -> Iterator[tuple[str, str]]:
         yield "", self.field.empty_label
-        yield from ((key, key) for key in self.field.rows)
+        for key, row in self.field.rows.items():
+            yield key, row.title if isinstance(row, Titled) else key
 
 
 class RowField(ModelChoiceField):
@@ -62,7 +70,7 @@ class RowField(ModelChoiceField):
 
     @cached_property
     def rows(self) -> dict[str, Any]:
-        """The keys that may be chosen, each with its primary key."""
+        """The keys that may be chosen, each with its primary key, or with that and a title."""
         return self.read_rows()
 
     def to_python(self, value: Any) -> Any:
@@ -70,11 +78,17 @@ class RowField(ModelChoiceField):
             return None
         if value not in self.rows:
             raise ValidationError(self.error_messages["invalid_choice"], code="invalid_choice")
-        return self.queryset.model(**{self.to_field_name: value, "pk": self.rows[value]})
+        row = self.rows[value]
+        return self.queryset.model(
+            **{self.to_field_name: value, "pk": row.pk if isinstance(row, Titled) else row}
+        )
 
 
 class RowFilter(ModelChoiceFilter):
-    """`rows` returns the keys that a request may choose, in the order of the options, with primary keys."""
+    """
+    `rows` returns the keys that a request may choose, in the order of the options, with primary keys; as
+    `Titled` rows, their options show titles.
+    """
 
     field_class = RowField
 

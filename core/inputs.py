@@ -243,5 +243,15 @@ def valid_ids(texts: Iterable[str]) -> list[UUID]:
 class PersonField(forms.ModelChoiceField):  # type: ignore[type-arg]  # not generic while it runs
     """A choice of people, shown by their full names."""
 
+    def __init__(self, queryset: Any, *, empty_label: str | None = "Choose somebody", **options: Any) -> None:
+        super().__init__(queryset, empty_label=empty_label, **options)
+
     def label_from_instance(self, obj: Any) -> str:
         return str(obj.label)
+
+
+class TitleField(forms.ModelChoiceField):  # type: ignore[type-arg]
+    """A choice of rows that have titles, such as profiles."""
+
+    def label_from_instance(self, obj: Any) -> str:
+        return str(obj.title)

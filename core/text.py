@@ -24,13 +24,19 @@ def gib(size: int | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share of 0 to 1 as "64 %"."""
-    return f"{share:.0%}".replace("%", " %") if share is not None else DASH
+    """Return a share of 0 to 1 as "64 %"; one that is not 0 is at least "< 1 %"."""
+    if share is None:
+        return DASH
+    return "< 1 %" if 0 < share < 0.005 else f"{share:.0%}".replace("%", " %")
+
+
+def unit(currency: str) -> str:
+    """Return what stands before an amount: "€", or "CHF " where the currency has no symbol of its own."""
+    return SYMBOLS.get(currency, f"{currency} ")
 
 
 def money(amount: Decimal, currency: str = DEFAULT_CURRENCY, *, digits: int = 2) -> str:
     """Return "€1,204.66", "−€5.80", or "CHF 5.80" where the currency has no symbol of its own."""
     rounded = amount.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
     sign = "−" if rounded < 0 else ""
-    unit = SYMBOLS.get(currency, f"{currency} ")
-    return f"{sign}{unit}{abs(rounded):,}"
+    return f"{sign}{unit(currency)}{abs(rounded):,}"

@@ -131,6 +131,15 @@ def at(instant: datetime | None) -> str:
     return time_element(instant, moment(instant)) if instant else DASH
 
 
+def at_short(instant: datetime | None) -> str:
+    """Show "Fri 20 Nov, 18:00" for something near, with the year only if it is another one."""
+    if instant is None:
+        return DASH
+    text, year = moment(instant), timezone.localtime(instant).year
+    is_this_year = year == timezone.localtime(timezone.now()).year
+    return time_element(instant, text.replace(f" {year},", ",") if is_this_year else text)
+
+
 def time_element(instant: datetime, text: str, kind: str = "") -> SafeString:
     """Return `<time>` around `text`. The page keeps the text of a `kind` current: "relative", "elapsed"."""
     local = timezone.localtime(instant)

@@ -1,8 +1,8 @@
 """
 A month of finished claims, and earlier times for running ones, so that graphs, costs and lists have content.
 
-The history is invented, and the reason of each claim says so. Only a simulated cluster accepts a changed
-allocation time; with a real one, running claims keep their true times.
+The history is invented. Only a simulated cluster accepts a changed allocation time; with a real one, running
+claims keep their true times.
 """
 
 import math
@@ -93,6 +93,48 @@ ENDED = (
     FinishedClaim("seg-half", "slice-40g", "jonas", 18, 8, 24, 0.6, None, minutes(72)),
     FinishedClaim("pose-half", "slice-40g", "engineer", 26, 6, 24, 0.48, None, minutes(4)),
 )
+
+REASONS = {
+    "bev-train": "Train the BEV encoder for the October release.",
+    "panoptic-v2": "Panoptic segmentation, second version.",
+    "mt-adapters": "Adapters for the 7B translation model.",
+    "asr-tune": "Fine-tune speech recognition on the call recordings.",
+    "occ-probe": "Does the occupancy network fit on one device?",
+    "pose-base": "Baseline of the pose network.",
+    "lidar-voxels": "Voxel size of the lidar network.",
+    "gan-restore": "Restore the old camera images.",
+    "asr-small": "Small model for the phone.",
+    "speaker-id": "Speaker identification for the meeting notes.",
+    "map-tiles": "Rasterize the map tiles again.",
+    "night-gan": "Night images from day images.",
+    "grasp-net": "Grasp network on the new gripper.",
+    "clip-probe": "Linear probes on CLIP features.",
+    "label-notebook": "Check the labels of the night drives.",
+    "loss-curves": "Plot the losses of last week's runs.",
+    "mt-probe": "Look at the attention of the translation model.",
+    "phone-corpus": "Listen through the phone corpus.",
+    "grasp-look": "Look at failed grasps.",
+    "svm-baseline": "Baseline without a network.",
+    "ci-weekly": "Weekly test run on a GPU.",
+    "grasp-unit": "Unit tests of the grasp kernels.",
+    "teach-week-1": "Exercises of the first week.",
+    "teach-week-2": "Exercises of the second week.",
+    "seed-sweep": "Ten seeds of the small detector.",
+    "aug-sweep": "Which augmentation helps?",
+    "token-grid": "Vocabulary sizes of the tokenizer.",
+    "vocoder-grid": "Grid over vocoder settings.",
+    "depth-grid": "Grid over depth losses.",
+    "slides-demo": "Live demo for the quarterly talk.",
+    "mt-scratch": "Try the new tokenizer.",
+    "asr-scratch": "Try the new front end.",
+    "onboarding": "First steps of a new colleague.",
+    "reading-group": "Reproduce the paper of the reading group.",
+    "vae-half": "Train a small VAE.",
+    "mt-half": "Distil the translation model.",
+    "tts-half": "Train a small voice.",
+    "seg-half": "Segmentation at half resolution.",
+    "pose-half": "Pose network at half resolution.",
+}
 
 
 BUCKET = timedelta(minutes=5)
@@ -215,7 +257,7 @@ def _claim(ended: FinishedClaim, owner: User, team: Team, profile: Profile, now:
         requested_by=owner,
         devices=1,
         duration=timedelta(hours=ended.requested_hours),
-        reason="Sample of a claim that ended before this demo began.",
+        reason=REASONS[ended.name],
         spec=version.spec,
         spec_hash=version.spec_hash,
         approved_hash=version.spec_hash,

@@ -232,7 +232,7 @@ def id_cell(label: str, value: str) -> SafeString:
 CELLS: dict[str, Callable[[DeviceRow], SafeString]] = {
     "node": node_cell,
     "product": product_cell,
-    "memory": lambda row: markup('<td class="dg-n ml" data-l="Memory">{}</td>', gib(row.memory_bytes)),
+    "memory": lambda row: markup('<td class="dg-n" data-l="Memory">{}</td>', gib(row.memory_bytes)),
     "state": lambda row: state_cell(row.use or row.state),
     "holder": holder_cell,
     "cluster": lambda row: cluster_cell(row.cluster),

@@ -260,11 +260,12 @@ class FleetGroup:
     unhealthy: int = 0
     rows: list[FleetRow] = field(default_factory=list)
     stale: list[Age] = field(default_factory=list)  # of its clusters
+    may_be_cut: bool = False  # the map is full
 
     @property
     def hidden(self) -> int:
-        """How many devices have no cell, because the map is full."""
-        return max(0, self.count - self.cells)
+        """How many devices have no cell, because the map is full; without that, a count may be older."""
+        return max(0, self.count - self.cells) if self.may_be_cut else 0
 
     @property
     def cells(self) -> int:
@@ -398,6 +399,8 @@ def fleet_map(
     members: dict[GroupKey, list[MapDevice]] = defaultdict(list)
     for device in shown:
         members[groups_by.key(device.cluster, device.grouped_by, device.is_whole)].append(device)
+    for group in groups.values():
+        group.may_be_cut = len(shown) == MAX_CELLS
     for key in members.keys() & groups.keys():  # others have appeared since they were counted
         groups[key].rows = _rows(members[key], names, hit, marks)
     return sorted(groups.values(), key=lambda row: (row.partitioned, row.is_rest, -row.count, row.title))

@@ -21,16 +21,19 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
+from core.grafana import Dashboard, dashboard_url
 from core.listing import Column, Listing, csv_response, wants_csv
 from core.markup import joined, markup
 from core.prepared import by_keys
 from core.templatetags.ui import state_badge
 from core.times import ago
+from inventory import dra_health
 from inventory.counts import counted_at, fleet_counts, with_device_counts
 from inventory.device_list import CsvHolders, cluster_cell, device_columns, read_rows, table_rows
 from inventory.filters import HELD, DeviceFilter, NodeFilter
 from inventory.fleet import MAX_GROUPS, Grouping, fleet_map, physical_gpus_for, pool_facts, totals
 from inventory.freshness import OF_DEVICES, OF_NODES, ages, ages_for, is_stale
+from inventory.hardware_events import device_errors
 from inventory.history import (
     MAX_LINES,
     attribute_rows,
@@ -40,7 +43,7 @@ from inventory.history import (
     object_history,
 )
 from inventory.holders import name_holders, shares_of
-from inventory.models import Cluster, Device, Freshness, Node, ObjectEvent
+from inventory.models import Cluster, Device, DraHealth, Freshness, Node, ObjectEvent
 from inventory.plugin_devices import of_node, summed
 from inventory.states import DeviceState
 from inventory.sync.session import OPTIONAL, mirrored_kinds
@@ -158,6 +161,7 @@ def device(request: HttpRequest, pk: str) -> HttpResponse:
         "gpus": physical_gpus_for(device_row.cluster, Device.objects.present().filter(pk=device_row.pk)),
         "pool": pool_facts(device_row),
         "history": device_history(device_row),
+        "errors": device_errors(device_row),
         "ages": ages(OF_DEVICES, cluster=device_row.cluster),
     }
     return render(request, "inventory/device.html", context)
@@ -269,7 +273,7 @@ def node_cells() -> dict[str, Callable[[NodeRow], SafeString]]:
         "held": lambda row: markup('<td class="dg-n" data-l="In use">{}</td>', row.held),
         "free": lambda row: markup('<td class="dg-n" data-l="Free">{}</td>', row.free),
         "plugin": lambda row: markup(
-            '<td class="dg-n ml" data-l="Outside DRA">{}</td>', plugin_count(json.loads(row.plugin_devices))
+            '<td class="dg-n" data-l="Outside DRA">{}</td>', plugin_count(json.loads(row.plugin_devices))
         ),
         "created": lambda row: markup('<td class="dg-nowrap">{}</td>', ago(row.created_at)),
     }
@@ -379,6 +383,9 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         "resources": resources,
         "totals": totals(counts, with_uses=is_platform_admin(request.user)),
         "plugin_devices": summed(row for count in counts for row in count.plugin_devices),
+        "grafana_url": dashboard_url(Dashboard.FLEET, [("cluster", cluster_row.name)]),
+        "grafana_health_url": dashboard_url(Dashboard.DRA),
+        "health": dra_health.of_cluster(DraHealth.objects.filter(cluster=cluster_row).first()),
         "history": [(event, history_line(event)) for event in events],
     }
     return render(request, "inventory/cluster.html", context)

@@ -19,6 +19,7 @@ class NoticeKind(models.TextChoices):
     PODS = "pods", "Pods that lose their devices"
     CHANGE = "change", "Changes by others"
     QUOTA = "quota", "Quota and budget of my teams"
+    ALERT = "alert", "Alerts"
     PLATFORM = "platform", "Clusters"
 
 

@@ -39,6 +39,7 @@ ABOUT: Mapping[NoticeKind, str] = {
     NoticeKind.PODS: "Evictions, pods that Kubernetes stopped, and pods that hold devices of an ended claim.",
     NoticeKind.CHANGE: "Somebody transferred or shortened a claim, or changed its object or pod.",
     NoticeKind.QUOTA: "Temporary increases that end; a budget that is used by 50, 80 or 100 %.",
+    NoticeKind.ALERT: "Claims that wait for devices, tainted devices, quotas and budgets that run out.",
     NoticeKind.PLATFORM: "Credentials that expire, and quotas that somebody changed in a cluster.",
 }
 FOR_ADMINS = frozenset((NoticeKind.PLATFORM,))

@@ -51,6 +51,7 @@ RESOURCES = (
         "budgets", "api-budget-list", "Budgets of your teams with what is used and when they run out."
     ),
     ApiResource("budgets/requests", "api-budget-request-list", "Requests for extra budget of your teams."),
+    ApiResource("alerts", "api-alert-list", "Conditions of your claims and teams that need attention."),
     ApiResource("activity", "api-activity", "Who did what in your teams, newest first."),
     ApiResource("costs", "api-costs", "Device hours and cost of a team in a month."),
     ApiResource(

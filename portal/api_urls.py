@@ -18,6 +18,7 @@ from notify.api import NoticeViewSet
 from portal.activity.api import ActivityView
 from portal.api_root import ApiRootView
 from teams.api import Me, TeamViewSet, TokenViewSet
+from usage.alerts.api import AlertViewSet
 from usage.api import (
     ClaimCostView,
     ClaimUsageView,
@@ -57,6 +58,7 @@ budgets_router.register("budgets/requests", BudgetRequestViewSet, "api-budget-re
 budgets_router.register("budgets", BudgetViewSet, "api-budget")
 
 usage_router = SimpleRouter(use_regex_path=False)
+usage_router.register("alerts", AlertViewSet, "api-alert")
 usage_router.register("rates", RateViewSet, "api-rate")
 usage_router.register("costs/closed-months", ClosedMonthViewSet, "api-closed-month")
 

@@ -42,6 +42,9 @@ app.conf.beat_schedule = {
     "usage.tasks.collect": {"task": "usage.tasks.collect", "schedule": 30.0},
     "usage.tasks.catch_up": {"task": "usage.tasks.catch_up", "schedule": 60.0},
     "usage.tasks.follow_idle_claims": {"task": "usage.tasks.follow_idle_claims", "schedule": 300.0},
+    "usage.tasks.store_hours": {"task": "usage.tasks.store_hours", "schedule": 300.0},
+    "usage.tasks.read_dra_health": {"task": "usage.tasks.read_dra_health", "schedule": 60.0},
+    "usage.tasks.follow_alerts": {"task": "usage.tasks.follow_alerts", "schedule": 60.0},
     "usage.tasks.store_days": {"task": "usage.tasks.store_days", "schedule": 3600.0},
 }
 for entry in app.conf.beat_schedule.values():

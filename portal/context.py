@@ -215,8 +215,8 @@ def navigation(shell: Shell) -> Nav:
         return Nav([], [], [])
     sections = []
     if shell.team:
-        waste = [] if shell.is_admin else [NavItem("Waste", "zzz", reverse("usage:waste"))]
-        sections.append(Section(shell.team.title, [*team_items(shell.team), *waste]))
+        own = [] if shell.is_admin else watch_items()
+        sections.append(Section(shell.team.title, [*team_items(shell.team), *own]))
     if shell.is_admin:
         sections.append(Section("Platform", platform_items(has_team=shell.team is not None)))
     else:
@@ -254,6 +254,14 @@ def team_items(team: Team) -> list[NavItem]:
     ]
 
 
+def watch_items() -> list[NavItem]:
+    """Return what people look at of their teams, and platform admins of all."""
+    return [
+        NavItem("Waste", "zzz", reverse("usage:waste")),
+        NavItem("Alerts", "bell-ringing", reverse("usage:alerts")),
+    ]
+
+
 def fleet_items() -> list[NavItem]:
     return [
         NavItem("Fleet", "server-2", reverse("inventory:fleet")),
@@ -271,7 +279,7 @@ def platform_items(*, has_team: bool) -> list[NavItem]:
         NavItem("Profiles", "template", reverse("claims:profiles")),
         NavItem("Report", "report-money", reverse("usage:report")),
         NavItem("Budgets", "target", reverse("claims:budgets")),
-        NavItem("Waste", "zzz", reverse("usage:waste")),
+        *watch_items(),
         NavItem("Rates", "receipt-euro", reverse("usage:rates")),
         NavItem("Teams", "users-group", reverse("setup:teams")),
         NavItem("People", "user-cog", reverse("setup:people")),

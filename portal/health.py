@@ -22,12 +22,14 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 from claims.budgets.metrics import BudgetCollector
 from claims.metrics import ClaimCollector
 from inventory.freshness import OF_DEVICES, Age, MirrorCollector, ages
+from usage.alerts.metrics import AlertCollector
 
 BROKER_TIMEOUT = 2  # seconds
 
 REGISTRY.register(MirrorCollector())
 REGISTRY.register(ClaimCollector())
 REGISTRY.register(BudgetCollector())
+REGISTRY.register(AlertCollector())
 
 
 @never_cache

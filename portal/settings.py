@@ -165,6 +165,8 @@ SILENCED_SYSTEM_CHECKS = ["mail.E001"]  # a portal without mail is a choice: not
 DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", "dragoman@localhost")
 # Where people find the portal, without a slash at its end; mails have no links without it.
 PORTAL_URL = env.str("PORTAL_URL", "")
+# Of the Grafana with the dashboards of deploy/monitoring; no page links to one without it.
+GRAFANA_URL = env.str("GRAFANA_URL", "")
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = env.str("TIME_ZONE", "UTC")  # shown to readers who have not chosen their own; stored is UTC

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -21,6 +22,7 @@ from claims.budgets.cards import team_cards
 from claims.models import Claim
 from claims.quotas.quota_usage import team_usage
 from claims.states import ClaimState
+from core.grafana import Dashboard, dashboard_url
 from core.listing import csv_response, wants_csv
 from core.prepared import Prepared
 from portal.home.parts import team_claims
@@ -111,6 +113,7 @@ def team_page(request: HttpRequest, slug: str) -> HttpResponse:
         "claims": team_claims(team, card, now=now),
         "quotas": team_usage([team]),
         "budgets": team_cards(team, now=now),
+        "grafana_url": grafana_url(team),
         "may_set_budget": is_platform_admin(request.user),
         "may_change": role == Role.OWNER,
         "may_decide": role in (Role.LEAD, Role.OWNER),
@@ -120,6 +123,14 @@ def team_page(request: HttpRequest, slug: str) -> HttpResponse:
         "admins": join_names(user for user in users if user.is_superuser and user.is_active),
     }
     return render(request, "teams/team.html", page)
+
+
+def grafana_url(team: Team) -> str:
+    """Return the dashboard of the namespaces of the team; the query is only made where there is a Grafana."""
+    if not settings.GRAFANA_URL:
+        return ""
+    namespaces = team.namespaces.order_by("namespace").values_list("namespace", flat=True).distinct()
+    return dashboard_url(Dashboard.TEAM, [("namespace", namespace) for namespace in namespaces])
 
 
 def people_csv(team: Team, people: Sequence[Person]) -> HttpResponse:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from django.contrib.auth.models import AbstractUser
 from django.db import models, transaction
-from django.db.models.functions import Now
+from django.db.models import F, Value
+from django.db.models.functions import Coalesce, Concat, Now, NullIf, Trim
 from django.utils import timezone
 
 from core.models import uuid7
@@ -65,6 +66,12 @@ class User(AbstractUser):
     @property
     def label(self) -> str:
         return self.get_full_name() or self.username
+
+
+def label_of(person: str) -> Coalesce:
+    """Return the expression of `User.label` for the relation `person` of a queryset."""
+    full_name = Trim(Concat(F(f"{person}__first_name"), Value(" "), F(f"{person}__last_name")))
+    return Coalesce(NullIf(full_name, Value("")), F(f"{person}__username"))
 
 
 class TeamQuerySet(models.QuerySet["Team"]):

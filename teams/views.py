@@ -88,7 +88,7 @@ def members(request: HttpRequest, slug: str) -> HttpResponse:
     page = {
         "team": team,
         "form": form,
-        "members": team.memberships.select_related("user").order_by("user__username"),
+        "members": by_role(team),
         "roles": Role,
         "may_change": (may_change := role_in(request.user, team) == Role.OWNER),
         "changes": recorded_changes(team)[:CHANGES] if may_change else (),
@@ -96,8 +96,14 @@ def members(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "teams/people.html", page, status=422 if form.errors else 200)
 
 
-def members_csv(team: Team) -> HttpResponse:
+def by_role(team: Team) -> list[Membership]:
+    """Return the members, those who may do most first."""
     rows = team.memberships.select_related("user").order_by("user__username")
+    return sorted(rows, key=lambda row: -Role(row.role).rank)
+
+
+def members_csv(team: Team) -> HttpResponse:
+    rows = by_role(team)
     heads = ("User name", "Name", "Role")
     cells = ((row.user.username, row.user.label, row.get_role_display()) for row in rows)
     return csv_response(f"people-{team.slug}", heads, cells)

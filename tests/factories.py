@@ -48,6 +48,7 @@ from notify.preferences import Preference, store_preferences
 from teams.models import ApiToken, Membership, Role, Team, User
 from teams.tokens import create_token
 from tests.lives import Life, admin_for
+from usage.models import Alert
 
 GPU_CLASS = "gpu.nvidia.com"
 _numbers = itertools.count(1)
@@ -289,6 +290,20 @@ def make_allocation(
         **fields,
     }
     return Allocation.objects.create(claim=claim, started_at=started_at, ended_at=ended_at, **values)
+
+
+def make_alert(team: Team | None = None, **fields: Any) -> Alert:
+    """Make an open alert of a claim that waits, unless `fields` say otherwise; nobody is told."""
+    values = {
+        "condition": Alert.Condition.CLAIM_PENDING,
+        "key": f"key-{next(_numbers)}",
+        "text": "It waits.",
+        "url": "/",
+        "since": timezone.now(),
+        "opened_at": timezone.now(),
+        **fields,
+    }
+    return Alert.objects.create(team=team, **values)
 
 
 def make_extension(

@@ -31,8 +31,9 @@ from usage.focus import focus_lines
 from usage.models import ClosedMonth, Rate
 from usage.rates import RateCard
 from usage.reports import Month, claim_allocations, claim_cost, report
+from usage.series import Presence, Range, claim_series
 from usage.services import remove_rate, retire_rate, save_rate
-from usage.telemetry import Presence, Range, UseState, claim_series, current_utilization
+from usage.telemetry import UseState, current_utilization
 
 
 class AmountOut(serializers.Serializer[Any]):
@@ -71,6 +72,18 @@ class PointOut(serializers.Serializer[Any]):
     memory_bytes = serializers.IntegerField(allow_null=True, help_text="Sum of the maximum of each device")
     power_watts = serializers.FloatField(allow_null=True, help_text="Sum of the mean of each device")
     by_device = serializers.DictField(child=serializers.FloatField(), help_text="Activity of each device")
+    samples = serializers.IntegerField(help_text="Samples of all devices")
+    expected = serializers.IntegerField(help_text="Samples that could have been taken, one each 30 s")
+    activity_max = serializers.FloatField(allow_null=True, help_text="0 to 1, the highest sample")
+    sm_activity = serializers.FloatField(allow_null=True, help_text="0 to 1, multiprocessors")
+    tensor_activity = serializers.FloatField(allow_null=True, help_text="0 to 1, tensor cores")
+    memory_activity = serializers.FloatField(allow_null=True, help_text="0 to 1, memory bandwidth")
+    energy_joules = serializers.FloatField(
+        allow_null=True, help_text="Of the physical GPUs, as far as they counted it"
+    )
+    pcie_bytes = serializers.FloatField(allow_null=True, help_text="Bytes per second, both directions")
+    nvlink_bytes = serializers.FloatField(allow_null=True, help_text="Bytes per second, both directions")
+    temperature = serializers.FloatField(allow_null=True, help_text="°C, the highest")
 
 
 class UsageOut(serializers.Serializer[Any]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
@@ -16,12 +16,12 @@ from inventory.models import Cluster, DeviceUtilization, FleetCount
 from inventory.states import DeviceUse
 from usage.attribution import OpenAllocation, attribute, open_allocations
 from usage.cost import millionths
+from usage.counters import advance
 from usage.models import CollectedBucket, Collection
-from usage.samples import RollupDevice, add_samples, bucket_start, measurements
+from usage.samples import EVERY, RollupDevice, add_samples, bucket_start, measurements
 from usage.sources import TelemetryUnavailable, read_source
 from usage.telemetry import device_uses
 
-EVERY = timedelta(seconds=30)
 MIN_DISTANCE = EVERY / 2  # two collections closer than this would count one moment twice
 
 
@@ -69,11 +69,12 @@ def collect(cluster_id: UUID) -> int:
         note_uses(cluster, now)
         return 0
     measured = measurements(series)
-    samples = [
-        (holding(allocation), measurement)
-        for allocation, measurement in attribute(open_allocations(cluster), measured)
-    ]
     with transaction.atomic():
+        measured = advance(cluster.pk, measured, now)
+        samples = [
+            (holding(allocation), measurement)
+            for allocation, measurement in attribute(open_allocations(cluster), measured)
+        ]
         attributed = add_samples(now, samples)
         note_bucket(cluster, now, attributed)
         Collection.objects.filter(cluster=cluster).update(

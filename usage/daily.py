@@ -209,7 +209,7 @@ def _activity(
     measured = rollups.filter(Q(bucket__lt=first_instant) | Q(bucket__gte=until))
     parts = [
         rows.order_by().values(part=Value(1)).annotate(total=Sum("activity"), number=number)
-        for rows, number in ((stored, Sum("rollups")), (measured, Count("pk")))
+        for rows, number in ((stored, Sum("rollups")), (measured, Count("activity")))
     ]
     of_days, of_rollups = (rows.values_list("total", "number") for rows in parts)
     return of_days.union(of_rollups, all=True)
@@ -406,7 +406,7 @@ def _refresh_activity(first: date, end: date, *, check: bool) -> RowDifferences:
         bucket__gte=midnight(first), bucket__lt=midnight(end), activity__isnull=False
     )
     by_day = measured.annotate(day=TruncDate("bucket", tzinfo=UTC)).order_by().values_list("claim_id", "day")
-    expected = {row[:2]: row[2:] for row in by_day.annotate(Sum("activity"), Count("pk"))}
+    expected = {row[:2]: row[2:] for row in by_day.annotate(Sum("activity"), Count("activity"))}
     columns = ("claim_id", "day", "activity", "rollups")
     stored = DailyActivity.objects.filter(day__gte=first, day__lt=end).values_list(*columns)
     rows = {row[:2]: row[2:] for row in stored}
@@ -424,7 +424,7 @@ def _refresh_activity(first: date, end: date, *, check: bool) -> RowDifferences:
             unique_fields=("claim_id", "day"),
             update_fields=("activity", "rollups"),
         )
-    # Rows without rollups stay: rollups are deleted after `usage.samples.KEEP`, daily activity is not.
+    # Rows without rollups stay: rollups are dropped after `usage.partitions.KEEP`, daily activity is not.
     return RowDifferences(len(missing), len(altered), 0)
 
 

@@ -1,17 +1,20 @@
-"""Rates of devices, and measurements of held devices."""
+"""Rates of devices, measurements of held devices, and alerts."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 
 from claims.models import Claim
 from core.models import uuid7
 from inventory.models import Cluster
-from teams.models import Team, User
+from teams.access import team_rows_where
+from teams.models import Role, Team, User
 
 
 class Rate(models.Model):
@@ -49,35 +52,99 @@ class Rate(models.Model):
         return f"{self.title}: {self.per_hour} {self.currency} / h"
 
 
-class Rollup(models.Model):
-    """
-    Five minutes of one device of one claim. A bucket without samples has no row, which is "no telemetry".
+class RealField(models.FloatField):  # type: ignore[type-arg]
+    """A number of four bytes: six digits, more than a sensor has."""
 
-    `activity` is the mean of 0 to 1 (DCGM_FI_PROF_GR_ENGINE_ACTIVE, else GPU_UTIL / 100), `memory_bytes` the
-    maximum, `power_watts` the mean of the physical GPU. Each is null if the exporter did not publish it.
+    def db_type(self, connection: Any) -> str:
+        return "real"
+
+
+class DeviceRollup(models.Model):
+    """
+    What was measured of one device of one claim in a span of time that begins at `bucket`. A span without
+    samples has no row, which is "no telemetry"; a value is null if the exporter did not publish it.
+
+    Activities are shares of 0 to 1; `activity` is DCGM_FI_PROF_GR_ENGINE_ACTIVE, else GPU_UTIL / 100. Memory
+    is the maximum, temperature (°C) too; other values are means, errors and energy sums of differences.
+    Power, energy, temperature and errors are those of the physical GPU. PCIe and NVLink: bytes per second,
+    both ways.
+
+    Both tables are partitioned by `bucket` (`usage.partitions`), so that the past is dropped and not deleted.
     """
 
-    claim = models.ForeignKey(Claim, models.CASCADE, related_name="rollups")
+    pk = models.CompositePrimaryKey("claim_id", "driver", "pool", "device", "bucket")
+    # A foreign key would be checked 40,000 times per span, and each new partition would lock the claims.
+    claim = models.ForeignKey(Claim, models.CASCADE, related_name="+", db_constraint=False, db_index=False)
     driver = models.CharField(max_length=63)
     pool = models.CharField(max_length=253)
     device = models.CharField(max_length=63)
-    bucket = models.DateTimeField()  # its start, a multiple of 5 minutes
-    samples = models.PositiveIntegerField(default=0)
+    bucket = models.DateTimeField()
+    samples = models.PositiveIntegerField(db_default=0)
     activity = models.FloatField(null=True)
+    activity_min = RealField(null=True)
+    activity_max = RealField(null=True)
+    sm_activity = RealField(null=True)
+    tensor_activity = RealField(null=True)
+    memory_activity = RealField(null=True)
     memory_bytes = models.BigIntegerField(null=True)
-    power_watts = models.FloatField(null=True)
+    memory_total = models.BigIntegerField(null=True)
+    power_watts = RealField(null=True)
+    energy_joules = RealField(null=True)
+    temperature = RealField(null=True)
+    pcie_bytes = RealField(null=True)
+    nvlink_bytes = RealField(null=True)
+    ecc_corrected = models.IntegerField(null=True)
+    ecc_uncorrected = models.IntegerField(null=True)
 
     class Meta:
+        abstract = True
         ordering = ("bucket",)
-        constraints = (
-            models.UniqueConstraint(
-                fields=["claim", "driver", "pool", "device", "bucket"], name="rollup_once"
-            ),
-        )
-        indexes = (models.Index(fields=["bucket"], name="rollup_bucket"),)
 
     def __str__(self) -> str:
         return f"{self.device} {self.bucket:%H:%M}"
+
+
+class Rollup(DeviceRollup):
+    """
+    Five minutes. `activities` are its samples, from which the hour gets its 95th percentile. `slots` has a
+    bit for each quarter of a minute that was counted, so that a sample that comes twice counts once.
+    """
+
+    slots = models.IntegerField(db_default=0)
+    activities = ArrayField(RealField(), db_default=[])
+
+
+class HourlyRollup(DeviceRollup):
+    """
+    One hour, made from its `Rollup`s: 95th percentiles of the samples of activity and of the memory of each
+    five minutes. `usage.hourly` is the only writer.
+    """
+
+    activity_p95 = RealField(null=True)
+    memory_p95 = models.BigIntegerField(null=True)
+
+
+class StoredHour(models.Model):
+    """An hour that has its `HourlyRollup`s. It `is_final` once samples for it are not accepted any more."""
+
+    hour = models.DateTimeField(primary_key=True)
+    is_final = models.BooleanField(default=False)
+
+    def __str__(self) -> str:
+        return f"{self.hour:%Y-%m-%d %H:%M}"
+
+
+class CounterReading(models.Model):
+    """
+    What the exporters of a cluster counted when they were read last: by GPU, `usage.counters.Reading` as a
+    list. One row per cluster: 40,000 rows would be written every half minute.
+    """
+
+    cluster = models.OneToOneField(Cluster, models.CASCADE, primary_key=True, related_name="+")
+    readings = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return f"counters of {self.cluster_id}"
 
 
 class DailyUse(models.Model):
@@ -377,3 +444,67 @@ class IdlePolicy(models.Model):
     @classmethod
     def load(cls) -> IdlePolicy:
         return cls.objects.first() or cls()
+
+
+class AlertQuerySet(models.QuerySet["Alert"]):
+    def visible_to(self, user: User | AnonymousUser) -> AlertQuerySet:
+        """
+        Return the alerts that concern the user: of their own claims, and of the teams that they lead or own.
+
+        Those of clusters are for platform admins, who see all.
+        """
+        if user.is_superuser:
+            return self
+        own = Q(claim__requested_by=user.pk, team__in=Team.objects.visible_to(user))
+        return self.filter(own | Q(team__in=team_rows_where(user, at_least=Role.LEAD)))
+
+    def open(self) -> AlertQuerySet:
+        return self.filter(resolved_at=None)
+
+
+class Alert(models.Model):
+    """
+    A condition that somebody should look at: of a claim, a team or a cluster, from `since` to `resolved_at`.
+
+    `key` names condition and thing, and at most one alert of a key is open. `text` is a sentence with its
+    numbers; `url` is the page that says more. `usage.alerts.services` is the only writer.
+    """
+
+    class Condition(models.TextChoices):
+        CLAIM_PENDING = "claim-pending", "Claim waits for devices"
+        CLAIM_IDLE = "claim-idle", "Claim is idle"
+        DEVICE_TAINTED = "device-tainted", "Held device is tainted"
+        QUOTA = "quota-nearly-used", "Quota is nearly used"
+        BUDGET = "budget-runs-out", "Budget runs out"
+        NO_TELEMETRY = "no-telemetry", "No telemetry"
+        SYNC_STALE = "sync-stale", "Mirror is stale"
+        DRA_SCHEDULER = "dra-scheduler", "Scheduler fails to allocate"
+        DRA_CONTROLLER = "dra-controller", "ResourceClaims are not created"
+        DRA_KUBELET = "dra-kubelet", "Devices are not prepared"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    condition = models.CharField(max_length=17, choices=Condition)
+    key = models.CharField(max_length=120)
+    cluster = models.ForeignKey(Cluster, models.CASCADE, null=True, related_name="+")
+    team = models.ForeignKey(Team, models.CASCADE, null=True, related_name="+", db_index=False)
+    claim = models.ForeignKey(Claim, models.CASCADE, null=True, related_name="+")
+    text = models.TextField()
+    url = models.CharField(max_length=400)
+    since = models.DateTimeField()
+    opened_at = models.DateTimeField()
+    notified_at = models.DateTimeField(null=True)
+    resolved_at = models.DateTimeField(null=True)
+
+    objects = AlertQuerySet.as_manager()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["key"], condition=Q(resolved_at=None), name="alert_one_open"),
+        )
+        indexes = (
+            models.Index(fields=["team", "since"], name="alert_of_team"),
+            models.Index(fields=["resolved_at", "since"], name="alert_resolved"),
+        )
+
+    def __str__(self) -> str:
+        return self.text

@@ -76,6 +76,10 @@ class Use:
     def percent(self) -> int | None:
         return None if self.utilization is None else round(self.utilization * 100)
 
+    @property
+    def idle_percent(self) -> int | None:
+        return None if self.percent is None else 100 - self.percent
+
 
 @dataclass(frozen=True, slots=True)
 class PeopleUse:

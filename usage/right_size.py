@@ -1,22 +1,23 @@
 """
 Would a smaller device have been enough? What a claim has used, compared with the profiles that are offered.
 
-Compared are the 95th percentiles of memory and activity over the life of the claim, in rollups of five
-minutes. Memory says nothing of a program that reserves all that it sees, as TensorFlow, JAX and vLLM do.
+Compared are the 95th percentiles of memory and activity over the life of the claim (`usage.claim_use`).
+Memory says nothing of a program that reserves all that it sees, as TensorFlow, JAX and vLLM do.
 Activity can be compared only between a GPU and its own partitions: one with 1/7 of the compute slices is
 enough if the GPU was active for less than that share. Between models the reader has to measure.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 from urllib.parse import urlencode
 
-from django.db import connection
 from django.urls import reverse
 
 from claims.catalogue.listing import CatalogueEntry, catalogue
@@ -25,21 +26,14 @@ from claims.states import RUNNING
 from core.text import gib, percent
 from dra.devices import mig_compute
 from teams.models import User
+from usage.claim_use import devices_of
 from usage.cost import UsageInterval, per_hour
 from usage.rates import RateCard
-from usage.samples import BUCKET
 
 ENOUGH = timedelta(hours=12)  # measured, before anything is said
+GIB = 2**30
 RESERVED = 0.9  # of the memory: a program that takes more has reserved all that it saw
 HEADROOM = 1.1  # of memory and activity: a device that is just enough is too small tomorrow
-
-EVIDENCE = """
-SELECT count(*),
-       percentile_cont(0.95) WITHIN GROUP (ORDER BY activity),
-       percentile_cont(0.95) WITHIN GROUP (ORDER BY memory_bytes)
-FROM usage_rollup WHERE claim_id = %s AND activity IS NOT NULL
-GROUP BY driver, pool, device
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +45,16 @@ class Evidence:
     memory_bytes: int | None
 
 
-def evidence(claim: Claim) -> Evidence | None:
+def evidence(claim: Claim, held: Sequence[Allocation]) -> Evidence | None:
     """Return None without telemetry; one query."""
-    with connection.cursor() as cursor:
-        cursor.execute(EVIDENCE, [claim.pk])
-        rows = cursor.fetchall()
-    if not rows:
+    devices = [device for device in devices_of(claim, held) if device.activity_p95 is not None]
+    if not devices:
         return None
-    memory = [used for *_others, used in rows if used is not None]
+    memory = [device.memory_p95 for device in devices if device.memory_p95 is not None]
     return Evidence(
-        max(buckets for buckets, *_used in rows) * BUCKET,
-        max(activity for _buckets, activity, _memory in rows),
-        round(max(memory)) if memory else None,
+        max(device.measured for device in devices),
+        max(device.activity_p95 or 0.0 for device in devices),
+        max(memory, default=None),
     )
 
 
@@ -70,7 +62,8 @@ def evidence(claim: Claim) -> Evidence | None:
 class Option:
     """
     A profile that costs less per device; `lacks` says what it has too little of, "" if it would have been
-    enough. `caveat` says what could not be compared. `share` of the price is saved.
+    enough. `caveat` says what could not be compared. `share` of the price is saved. `activity` is the part of
+    the claim's own devices that one of them computes with, None between models.
     """
 
     entry: CatalogueEntry
@@ -79,6 +72,8 @@ class Option:
     lacks: str
     caveat: str
     url: str
+    memory: int | None
+    activity: float | None
 
     @property
     def saves(self) -> str:
@@ -87,13 +82,32 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class RightSize:
-    """The evidence and the cheaper profiles, first those that are enough; `why_not` is why there are none."""
+    """
+    The evidence of so many devices and the cheaper profiles, first those that are enough; `why_not` is why
+    there are none.
+    """
 
     evidence: Evidence
     price: Decimal  # of one device and hour
     currency: str
     options: Sequence[Option]
     why_not: str
+    devices: int
+
+    @property
+    def lines_json(self) -> str:
+        """Return the memory and share of the GPU of `best`, which the graphs of the claim draw as lines."""
+        if self.best is None:
+            return ""
+        title = self.best.entry.profile.title
+        lines: dict[str, Any] = {}
+        if self.best.memory is not None:
+            gibibytes = round(self.best.memory * self.devices / GIB, 2)
+            lines["memory"] = {"label": f"{title}: {gibibytes:g} GiB", "value": gibibytes, "kind": "size"}
+        if self.best.activity is not None:
+            share = round(100 * self.best.activity, 1)
+            lines["activity"] = {"label": f"{title}: {share:g} % of it", "value": share, "kind": "size"}
+        return json.dumps(lines)
 
     @property
     def best(self) -> Option | None:
@@ -112,7 +126,7 @@ def right_size(claim: Claim, held: Sequence[Allocation], user: User, *, now: dat
     kinds = {(allocation.driver, allocation.product, allocation.partition) for allocation in devices}
     if len(kinds) != 1 or claim.state not in RUNNING:
         return None
-    seen = evidence(claim)
+    seen = evidence(claim, held)
     if seen is None or seen.measured < ENOUGH:
         return None
     device = devices[0]
@@ -122,7 +136,9 @@ def right_size(claim: Claim, held: Sequence[Allocation], user: User, *, now: dat
     ((currency, price),) = hourly.amounts.items()
     if device.memory_bytes and seen.memory_bytes and seen.memory_bytes > RESERVED * device.memory_bytes:
         taken = percent(seen.memory_bytes / device.memory_bytes)
-        return RightSize(seen, price, currency, (), f"Its programs have taken {taken} of the memory.")
+        return RightSize(
+            seen, price, currency, (), f"Its programs have taken {taken} of the memory.", len(devices)
+        )
     options = [
         option_of(entry, claim, device, seen, price, len(devices))
         for entry in catalogue(user)
@@ -133,14 +149,14 @@ def right_size(claim: Claim, held: Sequence[Allocation], user: User, *, now: dat
         and entry.profile.pk != claim.profile_version.profile_id
     ]
     options.sort(key=lambda option: (bool(option.lacks), option.price))
-    return RightSize(seen, price, currency, options, "")
+    return RightSize(seen, price, currency, options, "", len(devices))
 
 
 def option_of(
     entry: CatalogueEntry, claim: Claim, device: Allocation, seen: Evidence, price: Decimal, count: int
 ) -> Option:
     """Return what a profile would have saved, and whether it would have been enough."""
-    lacks, caveat = "", ""
+    lacks, caveat, activity = "", "", None
     if seen.memory_bytes is not None:
         need = seen.memory_bytes * HEADROOM
         if entry.memory is None:
@@ -150,6 +166,7 @@ def option_of(
     if {kind.product for kind in entry.kinds} == {device.product}:
         part = min(kind.compute or kind.fraction for kind in entry.kinds)
         own = mig_compute(device.partition, device.product) or Fraction(device.fraction)
+        activity = float(part / own)
         if not lacks and seen.activity * HEADROOM * own > part:
             lacks = f"{percent(float(part))} of the GPU, {percent(float(own) * seen.activity)} used"
     else:
@@ -163,4 +180,6 @@ def option_of(
         lacks,
         caveat,
         f"{reverse('claims:request')}?{urlencode(query)}",
+        entry.memory,
+        activity,
     )

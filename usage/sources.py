@@ -31,7 +31,7 @@ from core.errors import Invalid, PortalError
 from inventory.models import Cluster, Device, TelemetryAccess
 from inventory.telemetry_access import NO_SECRET, TelemetrySecret, open_secret
 from usage import amd
-from usage.samples import METRICS, Sample
+from usage.samples import KNOWN, METRICS, Sample
 
 CONNECT_SECONDS = 3.0
 MAX_CHARACTERS = 1024 * 1024 * 1024  # 40,000 GPUs have some 300 million
@@ -217,7 +217,6 @@ LINE = re.compile(
     r'(\w+)(?:\{((?:[a-zA-Z_]\w*="(?:[^"\\]|\\.)*"(?:,\s*|(?=\})))*)\})?\s+(\S+)(?:\s+-?\d+)?\s*'
 )
 PREFIXES = (*METRICS, *amd.NAMES)
-READ = frozenset(PREFIXES)
 ESCAPE = re.compile(r"\\(.)")
 UNESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
 
@@ -227,17 +226,31 @@ def parse_exposition(lines: Iterable[str]) -> Iterator[Sample]:
     Yield the samples of `METRICS`; raise ValueError for a malformed line of these.
 
     An exporter has some thirty metrics per device; other metrics are skipped. The regular expressions are ten
-    times as fast as prometheus_client.parser; a test compares both.
+    times as fast as prometheus_client.parser; a test compares both. All series of a device have the same
+    labels: they are read once, and the samples share them.
     """
+    known: dict[str, dict[str, str]] = {}
     for line in lines:
-        if line.startswith(PREFIXES):
+        if not line.startswith(PREFIXES):
+            continue
+        end = line.rfind("}") + 1
+        start = line.find("{")
+        if end and (labels := known.get(line[start:end])) is not None:
+            name, rest = line[:start], line[end:].split()
+            if len(rest) > 2:
+                raise ValueError(f"line “{line[:60]}”")
+            value = rest[0] if rest else ""
+        else:
             match = LINE.fullmatch(line)
             if match is None:
                 raise ValueError(f"line “{line[:60]}”")
-            name, labels, value = match.groups()
-            if name in READ:
-                named = {key: unescaped(text) for key, text in LABEL.findall(labels or "")}
-                yield sample(name, named, float(value))
+            name, text, value = match.groups()
+            labels = {key: unescaped(text) for key, text in LABEL.findall(text or "")}
+            known[line[start:end]] = labels
+        if name in KNOWN:
+            yield Sample(name, labels, float(value))
+        elif name in amd.NAMES:
+            yield amd.translated(name, labels, float(value))
 
 
 def unescaped(text: str) -> str:

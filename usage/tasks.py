@@ -9,20 +9,31 @@ from uuid import UUID
 from celery import shared_task
 from django.utils import timezone
 
+from inventory.dra_health import EVERY as HEALTH_EVERY
+from inventory.hardware_events import prune_events
 from usage import catch_up as gaps
 from usage import collect as collection
-from usage import daily
+from usage import daily, dra_health, hourly, partitions
+from usage.alerts import services as alerts
 from usage.idle import escalation
-from usage.samples import prune
+from usage.samples import EVERY
 
 
 @shared_task
 def collect() -> None:
-    """Queue a collection per cluster, so that a slow exporter delays no other, and prune old rollups."""
+    """Queue a collection per cluster, so that a slow exporter delays no other."""
     for cluster_id in collection.sources():
         # A collection that has not begun when the next one is due is dropped.
-        collect_cluster.apply_async((str(cluster_id),), expires=collection.EVERY.total_seconds())
-    prune(timezone.now())
+        collect_cluster.apply_async((str(cluster_id),), expires=EVERY.total_seconds())
+
+
+@shared_task
+def store_hours() -> None:
+    """Store the hours that are over, then create partitions of rollups ahead and drop old ones."""
+    now = timezone.now()
+    hourly.store(now)
+    partitions.maintain(now)
+    prune_events(now)
 
 
 @shared_task
@@ -50,6 +61,24 @@ def store_days() -> None:
 def follow_idle_claims() -> None:
     """Store which claims are idle, and notify owners and leads or release, as the policy says."""
     escalation.follow(timezone.now())
+
+
+@shared_task
+def read_dra_health() -> None:
+    """Queue a reading of the DRA health of each cluster that has a Prometheus."""
+    for cluster_id in dra_health.sources():
+        read_dra_health_of.apply_async((str(cluster_id),), expires=HEALTH_EVERY.total_seconds())
+
+
+@shared_task
+def read_dra_health_of(cluster_id: str) -> None:
+    dra_health.read(UUID(cluster_id))
+
+
+@shared_task
+def follow_alerts() -> None:
+    """Open and resolve alerts, and notify of new ones."""
+    alerts.follow(timezone.now())
 
 
 @shared_task

@@ -3,6 +3,7 @@
 from django.urls import URLPattern, URLResolver, path
 
 from usage import fleet_views, views
+from usage.alerts import views as alerts
 from usage.idle import views as idle
 
 app_name = "usage"
@@ -11,6 +12,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/<uuid:claim_id>/right-size/", views.right_size_panel, name="right_size"),
     path("teams/<slug:slug>/cost/", views.team, name="team"),
     path("teams/<slug:slug>/cost.csv", views.team_csv, name="team_csv"),
+    path("alerts/", alerts.alerts, name="alerts"),
     path("waste/", idle.waste, name="waste"),
     path("waste/policy/", idle.policy, name="idle_policy"),
     path("claims/<uuid:claim_id>/snooze/", idle.snooze, name="snooze"),

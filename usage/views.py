@@ -6,7 +6,7 @@ read rates; platform admins change them.
 """
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -23,13 +23,16 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from claims.budgets.cards import month_cards
 from claims.budgets.use import Spending
-from claims.models import Claim
+from claims.models import Allocation, Claim
 from core.errors import PortalError
+from core.grafana import Dashboard, dashboard_url
 from core.listing import Echo, csv_response, escape_formula, wants_csv
-from core.text import counted
+from core.text import DASH, counted, percent
 from core.times import FIRST_YEAR, LAST_YEAR
 from teams.access import is_platform_admin, team_for, user_of
 from teams.sessions import installation_for
+from usage.charts import COMPUTE, GIGABYTE, TRAFFIC, chart_data, cost_plot
+from usage.claim_use import claim_errors, devices_of, energy_of, split_money
 from usage.closing import require_admin
 from usage.coverage import coverage
 from usage.examples import CURRENCY, EXAMPLES, add_examples, missing_examples
@@ -38,9 +41,12 @@ from usage.models import Collection, Rate
 from usage.rates import RateCard
 from usage.reports import CostReport, Month, claim_allocations, claim_cost, report
 from usage.right_size import right_size
+from usage.series import Bounds, Range, UsageSeries, claim_series
 from usage.services import remove_rate, retire_rate, save_rate
-from usage.telemetry import Bounds, Range, UsageSeries, chart_data, claim_series, current_utilization
+from usage.telemetry import current_utilization
 
+MAX_DEVICES = 50  # of a claim in its table; a template may have had thousands
+MAX_OBJECTS = 20  # ResourceClaims of a template in a link to Grafana
 MAX_ROWS = 100  # of a table of the month; the CSV has all
 TABS = (
     *((Range.HOUR, "1 h"), (Range.TODAY, "Today"), (Range.DAY, "24 h"), (Range.WEEK, "7 d")),
@@ -73,7 +79,9 @@ class OwnRange(forms.Form):
 @require_safe
 def fragment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """Return only the panel to htmx, otherwise the page. An unknown range is a day."""
-    claims = Claim.objects.visible_to(request.user).select_related("team", "cluster__collection")
+    claims = Claim.objects.visible_to(request.user).select_related(
+        "team", "cluster__collection", "profile_version"
+    )
     claim = get_object_or_404(claims, pk=claim_id)
     text = request.GET.get("range", "")
     time_range = Range(text) if text in Range else Range.DAY
@@ -88,7 +96,7 @@ def fragment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 
 
 def usage_context(claim: Claim, time_range: Range, form: OwnRange | None = None) -> dict[str, Any]:
-    """Return the context of the panel, in four queries for any number of devices and days."""
+    """Return the context of the panel, in seven queries for any number of devices and days."""
     now = timezone.now()
     allocations = claim_allocations(claim)
     form = form or OwnRange()
@@ -98,20 +106,38 @@ def usage_context(claim: Claim, time_range: Range, form: OwnRange | None = None)
     if own:
         query |= {day: str(form.cleaned_data[day]) for day in form.fields}
     holding = {allocation.claim_id for allocation in allocations if allocation.ended_at is None}
+    card = RateCard.load()
+    chart = chart_data(series, allocations, idle_percent=claim.profile_version.idle_percent)
+    devices = devices_of(claim, allocations)
     return {
         "claim": claim,
         "series": series,
-        "chart": chart_data(series, allocations),
+        "chart": chart | cost_plot(claim, series, allocations, card),
+        "devices": devices[:MAX_DEVICES],
+        "more_devices": max(len(devices) - MAX_DEVICES, 0),
+        "energy": energy_of(devices),
+        "money_split": split_money(claim, allocations, card, now=now),
+        "errors": claim_errors(claim),
         "rows": table_rows(series),
-        "width": 3 + (len(series.devices) if len(series.devices) > 1 else 0),
+        "more_columns": more_columns(series).values(),
+        "width": 3 + (len(series.devices) if len(series.devices) > 1 else 0) + len(more_columns(series)),
         "ranges": TABS,
         "own_range": form,
         "range_query": urlencode(query),
-        "claim_cost": claim_cost(claim, allocations, RateCard.load(), now=now),
+        "claim_cost": claim_cost(claim, allocations, card, now=now),
         "utilization": current_utilization([claim], now=now, holding=holding)[claim.pk],
         "collection": Collection.objects.filter(cluster=claim.cluster_id).first(),
         "has_source": bool(claim.cluster.metrics_url or claim.cluster.prometheus_url),
+        "grafana_url": grafana_url(claim, allocations, series),
     }
+
+
+def grafana_url(claim: Claim, allocations: Iterable[Allocation], series: UsageSeries) -> str:
+    """Return the dashboard of the claim in the range of the graph; of a template, of its latest claims."""
+    newest = sorted(allocations, key=lambda row: row.started_at, reverse=True)
+    names = list(dict.fromkeys(row.object_name for row in newest)) or [claim.name]
+    variables = [("namespace", claim.namespace), *(("claim", name) for name in names[:MAX_OBJECTS])]
+    return dashboard_url(Dashboard.CLAIM, variables, since=series.start, until=series.end)
 
 
 @require_safe
@@ -128,10 +154,27 @@ def right_size_panel(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 def table_rows(series: UsageSeries) -> list[dict[str, Any]]:
     """Return the points, newest first, with the activity per device if there is more than one device."""
     names = series.devices if len(series.devices) > 1 else []
+    more = more_columns(series)
     return [
-        {"point": point, "activities": [point.by_device.get(name) for name in names]}
+        {
+            "point": point,
+            "activities": [point.by_device.get(name) for name in names],
+            "more": [cell_text(name, getattr(point, name)) for name in more],
+        }
         for point in reversed(series.points)
     ]
+
+
+def more_columns(series: UsageSeries) -> dict[str, str]:
+    """Return the heads of the values that were measured in the range, by name."""
+    heads = {name: label.capitalize() for name, label in COMPUTE.items()} | TRAFFIC
+    return {name: head for name, head in heads.items() if series.has(name)}
+
+
+def cell_text(name: str, value: float | None) -> str:
+    if value is None:
+        return DASH
+    return percent(value) if name in COMPUTE else f"{value / GIGABYTE:.2f} GB/s"
 
 
 def parse_month(text: str) -> Month:

@@ -204,6 +204,7 @@ def _quota_and_cost() -> Iterator[Address]:
     by_person = url_of("usage:report", range="30d", by="person")
     yield Address("report of the fleet, by person", by_person, (ADMIN,), budget=COMPUTED)
     yield Address("waste", url_of("usage:waste"))
+    yield Address("alerts", url_of("usage:alerts"))
     yield Address("rates", url_of("usage:rates"), (ADMIN,))
     yield Address("budgets", url_of("claims:budgets"), (ADMIN,))
 

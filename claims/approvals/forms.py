@@ -11,7 +11,7 @@ from django.http import QueryDict
 from claims.approvals.services import MAX_REASON_LENGTH, MAX_TITLE_LENGTH
 from claims.models import Approval, ApprovalRule, Claim, Profile, ProfileVersion, ReasonTemplate
 from claims.plans.changes import WantedChange, combined_parts
-from core.inputs import DurationText, PersonField
+from core.inputs import DurationText, PersonField, TitleField
 from core.text import counted
 from core.times import spell_duration
 from teams.models import Team, User
@@ -39,13 +39,6 @@ class DenyForm(forms.Form):
         return cleaned
 
 
-class ProfileField(forms.ModelChoiceField):  # type: ignore[type-arg]
-    """Shows profiles by title."""
-
-    def label_from_instance(self, obj: Any) -> str:
-        return str(obj.title)
-
-
 class ChangeForm(forms.Form):
     """
     The change an approver makes to a request; an empty field, and one as requested, changes nothing.
@@ -63,7 +56,7 @@ class ChangeForm(forms.Form):
         super().__init__(data)
         self.claim = claim
         profiles = Profile.objects.open_to(claim.team).exclude(current=None).select_related("current")
-        self.fields["profile"] = ProfileField(
+        self.fields["profile"] = TitleField(
             profiles.exclude(pk=claim.profile_version.profile_id),
             required=False,
             to_field_name="slug",
@@ -158,6 +151,8 @@ PROFILE_DEFAULT = ("", "as in the profile")
 class RuleForm(forms.Form):
     """The fields of `claims.approvals.services.save_rule`."""
 
+    marks_required = True
+
     team = forms.ModelChoiceField(
         Team.objects.active(),
         required=False,
@@ -165,7 +160,7 @@ class RuleForm(forms.Form):
         label="Team",
         empty_label="every team",
     )
-    profile = forms.ModelChoiceField(
+    profile = TitleField(
         Profile.objects.filter(retired_at=None),
         required=False,
         to_field_name="slug",

@@ -253,13 +253,13 @@ def switched_values(form: ProfileForm, source: str) -> dict[str, Any] | None:
 
 
 SORT_LABELS = {
-    "": "fitting first",
-    "title": "by name",
-    "free": "most free first",
-    "price": "cheapest first",
-    "memory": "most memory first",
-    "wait": "shortest wait first",
-    "devices": "most devices first",
+    "": "Sort by fit",
+    "title": "Sort by name",
+    "free": "Sort by free devices",
+    "price": "Sort by price",
+    "memory": "Sort by memory",
+    "wait": "Sort by wait",
+    "devices": "Sort by devices per claim",
 }
 
 

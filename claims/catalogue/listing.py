@@ -217,13 +217,14 @@ def _team_approval(team: NamedTeam, rule: Rule) -> TeamApproval:
 @dataclass(frozen=True, slots=True)
 class WhoApproves:
     """
-    `sentence` covers all teams of the reader; `of_teams` has each of them and is empty for a reader without
-    a team.
+    `sentence` covers all teams of the reader, `brief` does in a few words; `of_teams` has each of them and is
+    empty for a reader without a team.
     """
 
     sentence: str
     of_teams: Sequence[TeamApproval]
     sometimes_automatic: bool  # some requests of some team need no approval
+    brief: str = ""
 
 
 UNKNOWN_APPROVAL = WhoApproves("", (), sometimes_automatic=False)
@@ -243,7 +244,7 @@ def who_approves(
     """
     default = rules.rule_for_any_team(version)
     if not teams:
-        return WhoApproves(_sentence(default), (), default.may_be_automatic)
+        return WhoApproves(_sentence(default), (), default.may_be_automatic, _brief(default))
     own = rules.own_rules(rules.rows_by_place(teams) if rows is None else rows, version)
     applied = {id(rule): rule for rule in own.values()}
     if len(own) < len(teams):
@@ -257,11 +258,27 @@ def who_approves(
             groups.setdefault(sentences[id(own.get(place, default))], []).append(team)
         sentence = " ".join(f"{_team_names(members)}: {text}" for text, members in groups.items())
     approvals = TeamApprovals(teams, default, own)
-    return WhoApproves(sentence, approvals, any(rule.may_be_automatic for rule in applied.values()))
+    briefs = {_brief(rule) for rule in applied.values()}
+    brief = briefs.pop() if len(briefs) == 1 else "By team"
+    return WhoApproves(sentence, approvals, any(rule.may_be_automatic for rule in applied.values()), brief)
 
 
 def _sentence(rule: Rule) -> str:
     return approval_in_words(rule.approval, rule.automatic_devices, rule.automatic_duration)
+
+
+def _brief(rule: Rule) -> str:
+    """Return "Team lead", "Automatic up to 2 for 3 d" or the like: a fact of a card."""
+    if rule.approval == Approval.AUTOMATIC:
+        return "Automatic"
+    if rule.automatic_devices:
+        span = f" for {duration(rule.automatic_duration)}" if rule.automatic_duration else ""
+        return f"Automatic up to {rule.automatic_devices}{span}"
+    return {
+        Approval.LEAD: "Team lead",
+        Approval.ADMIN: "Platform admin",
+        Approval.BOTH: "Team lead and platform admin",
+    }[rule.approval]
 
 
 def approval_in_words(
@@ -280,7 +297,7 @@ def approval_in_words(
     size = counted(automatic_devices, "device")
     if automatic_duration is not None:
         size = f"{size} for {duration(automatic_duration)}"
-    return f"{who} Up to {size} needs no approval."
+    return f"{who} Up to {size} {'needs' if automatic_devices == 1 else 'need'} no approval."
 
 
 def _team_names(teams: Sequence[NamedTeam]) -> str:

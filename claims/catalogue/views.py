@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.text import capfirst
 from django.views.decorators.http import require_safe
 
 from claims.catalogue.definition import limits_in_words
@@ -30,7 +31,7 @@ from claims.models import Delivery, Profile, TeamNamespace
 from core.listing import escape_formula
 from core.markup import joined, markup
 from core.templatetags.ui import icon, meter
-from core.text import DASH, counted, gib
+from core.text import DASH, gib
 from core.times import duration
 from dra.objects import Json, alternatives, requests
 from inventory.freshness import OF_DEVICES, Age, ages
@@ -102,13 +103,12 @@ def entry_card(entry: CatalogueEntry) -> Card:
 
 HEAD = (
     '<div class="dg-row dg-between dg-start"><h3><a href="{}" title="{}, {} v{}">{}</a></h3>'
-    '<b class="dg-n" title="Price per device and hour, at current rates">{}</b></div>'
-    '<p class="dg-s dg-2 text-truncate" title="{}">{}</p>'
+    '<span class="dg-fig m dg-n" title="Price per device and hour, now">{}<small>{}</small></span></div>'
 )
 FACTS = (
-    '<dl class="dg-dl dg-s"><dt>Memory</dt><dd>{}</dd>'
+    '<p class="dg-s dg-2 text-truncate" title="{}">{}</p><dl class="dg-dl dg-s"><dt>Memory</dt><dd>{}</dd>'
     '<dt>Model</dt><dd class="text-truncate" title="{}">{}</dd>'
-    '<dt>Sharing</dt><dd class="text-truncate">{}, up to {}</dd>'
+    '<dt>Sharing</dt><dd class="text-truncate">{}, {}</dd>'
     '<dt>Approval</dt><dd class="text-truncate" title="{}">{}</dd></dl>'
 )
 ACTIONS = (
@@ -119,9 +119,11 @@ ACTIONS = (
 )
 REQUEST = '<a class="btn btn-sm btn-soft" href="{}?profile={}">Request<span class="dg-sr"> {}</span></a>'
 CARD = (
-    '<article class="card dg-pc{}"><div class="card-body">{}{}</div><hr><div class="card-body">{}{}{}</div>'
+    '<article class="card dg-pc{}"><div class="card-body">{}</div><div class="card-body">{}</div><hr>'
+    '<div class="card-body">{}{}{}</div>'
     "</article>"
 )
+PER_HOUR = " / h"
 NO_PROFILE = "no-such-profile"  # in an address that gets the slug of each profile
 
 
@@ -135,13 +137,14 @@ def profile_cards(
     for card in cards:
         entry, profile, version = card.entry, card.entry.profile, card.entry.version
         url = address.replace(NO_PROFILE, profile.slug)
-        price = price_text(entry.kinds)
-        named = (url, profile.title, profile.slug, version.number, profile.title, price)
-        head = markup(HEAD, *named, profile.use, profile.use)
-        devices = counted(version.max_devices, "device")
+        price, *per_hour = price_text(entry.kinds).partition(PER_HOUR)
+        named = (url, profile.title, profile.slug, version.number, profile.title, price, "".join(per_hour))
+        head = markup(HEAD, *named)
+        most = "1 device" if version.max_devices == 1 else f"up to {version.max_devices}"
         models = (", ".join(entry.products), entry.models or DASH)
-        approval = entry.approval_sentence
-        facts = markup(FACTS, memory_text(entry), *models, card.sharing, devices, approval, approval)
+        shared = (capfirst(card.sharing), most)
+        approval = (entry.approval_sentence, entry.who.brief)
+        facts = markup(FACTS, profile.use, profile.use, memory_text(entry), *models, *shared, *approval)
         button = see_quotas
         if entry.may_request:
             button = markup(REQUEST, request_url, profile.slug, profile.title)
@@ -271,7 +274,7 @@ def comparison_rows(cards: Sequence[Card]) -> list[ComparisonRow]:
     facts: list[tuple[str, Callable[[Card], str]]] = [
         ("Purpose", lambda card: card.entry.profile.get_purpose_display()),
         ("Model", lambda card: ", ".join(card.entry.products) or "—"),
-        ("Memory", memory_range),
+        ("Memory", lambda card: memory_text(card.entry)),
         ("Sharing", lambda card: card.sharing),
         ("Isolation", lambda card: " ".join(isolation_sentences(card.entry.sharing))),
         ("Requests", lambda card: card.asks_for),
@@ -281,12 +284,6 @@ def comparison_rows(cards: Sequence[Card]) -> list[ComparisonRow]:
     rows += [(row[0][0], [value for _label, value in row]) for row in zip(*limits, strict=True)]
     rows.append(("Approval", [card.entry.approval_sentence for card in cards]))
     return [ComparisonRow(label, cells, len(set(cells)) > 1) for label, cells in rows]
-
-
-def memory_range(card: Card) -> str:
-    """Return "45 GiB", or "79.2 GiB – 80 GiB" where devices differ."""
-    least, most = gib(card.entry.memory), gib(card.entry.max_memory)
-    return least if least == most or card.entry.memory is None else f"{least} – {most}"
 
 
 def spec_columns(specs: Sequence[Json]) -> list[list[SpecLine]]:

@@ -40,8 +40,8 @@ from claims.models import (
 from claims.requests.services import open_drafts
 from claims.states import FINAL, ClaimState
 from core.errors import Invalid
-from core.filters import TRIGRAM, RowFilter, estimated_rows, has_text_by_index, like_pattern
-from core.inputs import DurationText, valid_ids
+from core.filters import TRIGRAM, RowFilter, Titled, estimated_rows, has_text_by_index, like_pattern
+from core.inputs import DurationText, PersonField, valid_ids
 from core.listing import Column, Listing
 from core.prepared import Prepared, Statement
 from core.times import duration
@@ -89,10 +89,10 @@ def clusters_of_reader(request: HttpRequest) -> dict[str, UUID]:
     return dict(_clusters(is_admin=user.is_superuser).rows(user.pk))
 
 
-def profiles_of_reader(request: HttpRequest) -> dict[str, UUID]:
+def profiles_of_reader(request: HttpRequest) -> dict[str, Titled]:
     user = user_of(request)
     rows = _profiles(is_admin=user.is_superuser).rows(user.pk)
-    return {slug: pk for slug, pk, _title in rows}
+    return {slug: Titled(pk, title) for slug, pk, title in rows}
 
 
 class ClaimFilter(FilterSet):
@@ -308,9 +308,7 @@ class BulkForm(forms.Form):
 
     action = forms.ChoiceField(choices=BulkAction.choices, label="Action")
     by = DurationText(required=False, label="Extend by", help_text="For example 24h or 3d.")
-    to = forms.ModelChoiceField(
-        User.objects.none(), to_field_name="username", required=False, label="New owner"
-    )
+    to = PersonField(User.objects.none(), to_field_name="username", required=False, label="New owner")
     reason = forms.CharField(
         required=False,
         max_length=500,

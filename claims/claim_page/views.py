@@ -44,7 +44,7 @@ from claims.plans.plan import claim_use
 from claims.states import FINAL, LOOK, RUNNING, UNAPPROVED, ClaimState
 from core.errors import Conflict
 from core.text import counted
-from core.times import ago, at, duration, elapsed
+from core.times import ago, at_short, duration, elapsed
 from dra import cuda
 from dra.placement import Placement
 from dra.workload_parts import ASSUMED, WorkloadOptions
@@ -69,7 +69,7 @@ def key_figures(facts: Facts) -> list[KeyFigure]:
 
 
 def state_figure(claim: Claim) -> KeyFigure:
-    sub = format_html("since {when}", when=at(claim.state_since))
+    sub = format_html("since {when}", when=at_short(claim.state_since))
     return KeyFigure(str(claim.get_state_display()), elapsed(claim.state_since), sub)
 
 
@@ -77,17 +77,17 @@ def end_figure(claim: Claim) -> KeyFigure:
     if claim.state in FINAL:
         return KeyFigure("Ended", duration(claim.state_since - claim.created_at), "after the request")
     if claim.is_in_grace:
-        sub = format_html("expired {when}", when=at(claim.expires_at))
+        sub = format_html("expired {when}", when=at_short(claim.expires_at))
         return KeyFigure("Grace ends", ago(claim.deleted_at), sub)
     if claim.state == ClaimState.RELEASING:
         return KeyFigure("Ends", "Releasing", release_end(claim))
     if claim.expires_at is not None:
-        expires, grace = at(claim.expires_at), claim.profile_version.grace
+        expires, grace = at_short(claim.expires_at), claim.profile_version.grace
         if grace:
             expires = format_html("{}, then {} of grace", expires, duration(grace))
         return KeyFigure("Ends", ago(claim.expires_at), expires)
     if claim.decide_by is not None and claim.state == ClaimState.REQUESTED:
-        sub = format_html("from approval; the request expires {when}", when=at(claim.decide_by))
+        sub = format_html("from approval; the request expires {when}", when=at_short(claim.decide_by))
         return KeyFigure("Duration", duration(claim.duration), sub)
     return KeyFigure("Duration", duration(claim.duration), "from approval")
 
@@ -96,7 +96,7 @@ def release_end(claim: Claim) -> str:
     """Return when a claim that is being released ends."""
     if claim.evict_at is None or claim.end_policy == EndPolicy.RUN:
         return "ends when no pod uses it"
-    return format_html("pods are evicted {when}", when=at(claim.evict_at))
+    return format_html("pods are evicted {when}", when=at_short(claim.evict_at))
 
 
 def size_figure(facts: Facts) -> KeyFigure:

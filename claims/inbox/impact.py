@@ -117,7 +117,8 @@ class Impact:
 def claim_impact(claim: Claim, effective_rule: EffectiveRule | None = None) -> Impact:
     """Return the rows of the card of a pending claim; `effective_rule` is its rule, if it was read."""
     prefetch_related_objects([claim], "charges")
-    snapshot = current_snapshot(claim.cluster)
+    cluster = claim.cluster
+    snapshot = current_snapshot(cluster, (cluster.revision, cluster.version))  # read with the claim
     preview = match.preview(snapshot, claim.spec, claims=claim.parallel)
     effective_rule = effective_rule or effective_rule_on(claim)
     kinds = kinds_for(claim.cluster_id, snapshot, claim.spec)
@@ -132,7 +133,7 @@ def claim_impact(claim: Claim, effective_rule: EffectiveRule | None = None) -> I
         match=preview,
         funnel=funnel_rows(preview),
         kinds=kinds,
-        age=ages(OF_DEVICES, cluster=claim.cluster)[0],
+        age=ages(OF_DEVICES, cluster=cluster)[0],
         share=share_of_free(claim, preview.free),
         queue=queue_sentence(claim, others),
         past_claims=past_claims(claim, others),

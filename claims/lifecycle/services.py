@@ -91,7 +91,9 @@ def evict(*, claim: Claim, by: User, reason: str = "") -> Claim:
 def reason_not_to_evict(claim: Claim, pods: Collection[str]) -> str:
     """Return why the pods of a claim cannot be evicted, "" if they can; `pods` are those with devices."""
     if claim.state != ClaimState.RELEASING:
-        return f"{claim} is “{claim.get_state_display()}”; pods are evicted only while it is released."
+        return (
+            f"{claim} is “{claim.get_state_display()}”; its pods can be evicted only while it is “Releasing”."
+        )
     if claim.end_policy == EndPolicy.RUN:
         return f"The end policy of {claim} is to {claim.end_policy.label}; end them in the cluster."
     return "" if pods else f"No pod holds devices of {claim} any more, or all of them are ending."

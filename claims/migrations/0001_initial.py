@@ -308,6 +308,8 @@ class Migration(migrations.Migration):
                 ('grace', models.DurationField(default=datetime.timedelta(0))),
                 ('extension', models.DurationField(default=datetime.timedelta(0))),
                 ('end_policy', models.CharField(choices=[('cluster', 'as the cluster'), ('run', 'let pods run'), ('ask', 'ask before eviction'), ('evict', 'evict pods')], default='cluster', max_length=7)),
+                ('idle_percent', models.PositiveSmallIntegerField(default=10)),
+                ('idle_after', models.DurationField(default=datetime.timedelta(seconds=1800))),
                 ('deliveries', models.JSONField(default=list)),
                 ('approval', models.CharField(choices=[('automatic', 'automatic'), ('lead', 'lead'), ('admin', 'platform admin'), ('both', 'lead, then platform admin')], default='lead', max_length=9)),
                 ('automatic_devices', models.PositiveIntegerField(default=0)),

@@ -19,6 +19,8 @@ from core.times import duration
 from inventory.states import EndPolicy
 
 MAX_DEVICES = 1024  # that any limit can name
+IDLE_STEP = timedelta(minutes=5)  # what is measured of a device is stored in these steps
+IDLE_LONGEST = timedelta(hours=24)
 
 
 class Delivery(models.TextChoices):
@@ -83,6 +85,7 @@ class Group(IntEnum):
     END = 3
     APPROVAL = 4
     DELIVERY = 5
+    IDLE = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +219,26 @@ class ProfileLimits:
             help_text="Empty: any duration.",
         ),
     ] = None
+    idle_percent: Annotated[
+        int,
+        Limit(
+            Number(1, 100),
+            "Idle below",
+            key="limits.idle.percent",
+            group=Group.IDLE,
+            help_text="Utilization in percent. A device is idle if every sample stays below it.",
+        ),
+    ] = 10
+    idle_after: Annotated[
+        timedelta,
+        Limit(
+            Duration(),
+            "Idle after",
+            key="limits.idle.after",
+            group=Group.IDLE,
+            help_text="In steps of 5 minutes, up to 24 hours. A gap in the telemetry is never idle.",
+        ),
+    ] = timedelta(minutes=30)
 
     def __post_init__(self) -> None:
         chosen = tuple(choice for choice in Delivery.values if choice in self.deliveries)
@@ -239,6 +262,11 @@ class ProfileLimits:
             problems["default_duration"] = (
                 f"The default duration, {duration(self.default_duration)}, is longer than the max duration, "
                 f"{duration(self.max_duration)}."
+            )
+        if not IDLE_STEP <= self.idle_after <= IDLE_LONGEST or self.idle_after % IDLE_STEP:
+            problems["idle_after"] = (
+                f"A device is idle after {duration(IDLE_STEP)} to {duration(IDLE_LONGEST)}, in steps of "
+                f"{duration(IDLE_STEP)}; {duration(self.idle_after)} was sent."
             )
         for name, label in (("grace", "grace period"), ("extension", "extension without approval")):
             if getattr(self, name) < timedelta(0):

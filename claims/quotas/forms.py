@@ -10,6 +10,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from claims.models import Profile, Quota
+from core.inputs import TitleField
 from dra.quota import no_class_reason
 from teams.models import Team
 
@@ -29,11 +30,12 @@ class QuotaForm(forms.Form):
         widget=forms.TextInput(attrs={"list": "device-classes"}),
         label="Device class",
     )
-    profile = forms.ModelChoiceField(
+    profile = TitleField(
         Profile.objects.filter(retired_at=None),
         to_field_name="slug",
         required=False,
         label="Profile",
+        empty_label="no profile",
     )
     counts = forms.ChoiceField(
         choices=Quota.Counts,
@@ -90,17 +92,30 @@ class UntilField(forms.DateTimeField):
 class QuotaRequestForm(forms.Form):
     """How many more, until when, and why. `limit` is the current limit of the team; it is not a field."""
 
-    team = forms.ModelChoiceField(Team.objects.none(), to_field_name="slug", label="Team")
+    marks_required = True
+
+    team = forms.ModelChoiceField(
+        Team.objects.none(), to_field_name="slug", label="Team", empty_label="Choose a team"
+    )
     device_class = forms.CharField(
         required=False,
         max_length=253,
         widget=forms.TextInput(attrs={"list": "device-classes"}),
         label="Device class",
     )
-    profile = forms.ModelChoiceField(
-        Profile.objects.none(), to_field_name="slug", required=False, label="Profile"
+    profile = TitleField(
+        Profile.objects.none(),
+        to_field_name="slug",
+        required=False,
+        label="Profile",
+        empty_label="no profile",
     )
-    counts = forms.ChoiceField(choices=Quota.Counts, required=False, label="Counts")
+    counts = forms.ChoiceField(
+        choices=Quota.Counts,
+        required=False,
+        label="Counts",
+        help_text="Devices need a class or a profile; claims need neither.",
+    )
     more = forms.IntegerField(min_value=1, max_value=100_000, label="How many more")
     until = UntilField()
     reason = forms.CharField(

@@ -217,7 +217,7 @@ class QuotaUsage:
         """ "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved"."""
         sentence = _held_sentence(self.quota, self.held, self.limit)
         if self.unmanaged:
-            sentence = f"{sentence}, plus {self.unmanaged} unmanaged"
+            sentence = f"{sentence}, plus {self.unmanaged} unmanaged{',' if self.reserved else ''}"
         if not self.reserved:
             return sentence
         return f"{sentence} and {counted(self.reserved, 'is', 'are')} reserved"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -98,6 +99,7 @@ def profile_counts(data: MultiValueDict[str, str], name: str) -> list[tuple[str,
 
 
 PRESETS = ("4h", "24h", "3d", "7d")
+BEFORE_UNIT = re.compile(r"(?<=\d)(?=[a-z])")
 CUSTOM = "other"
 SELECTED = mark_safe(" selected")  # a constant
 UNKNOWN_PROFILE = {
@@ -401,8 +403,8 @@ class RequestForm(forms.Form):
                 values.append(spell_duration(default))
             chosen = chosen or spell_duration(default)
         values.sort(key=parse_duration)
-        rows = [(value, value, value == chosen) for value in values]
-        return [*rows, (CUSTOM, "other", chosen not in values and bool(chosen))]
+        rows = [(value, BEFORE_UNIT.sub(" ", value), value == chosen) for value in values]
+        return [*rows, (CUSTOM, "Custom…", chosen not in values and bool(chosen))]
 
     def chosen_profile(self) -> Profile | None:
         """Return the selected profile, even if the form is invalid."""

@@ -35,7 +35,7 @@ from claims.unmanaged import services
 from claims.unmanaged.services import adoption_lines, fitting_profiles, namespace_team
 from core.errors import PortalError
 from core.filters import RowFilter
-from core.inputs import DurationText
+from core.inputs import DurationText, PersonField, TitleField
 from core.listing import Column, Listing
 from core.markup import joined, markup
 from core.prepared import Prepared, by_keys
@@ -197,7 +197,7 @@ def table_rows(page: str, rows: Iterable[ObjectRow], shows: Mapping[str, bool]) 
     """Return a `<tr>` per row, with a cell for each shown column; `page` is that of one object."""
     address = reverse(page, args=[NO_CLAIM])
     shown = [cell for column, cell in CELLS.items() if shows.get(column)]
-    name = '<td class="wide"><a class="dg-link" href="{}">{}</a></td>'
+    name = '<td class="wide"><a class="dg-link dg-break" href="{}">{}</a></td>'
 
     def cells(row: ObjectRow) -> Iterator[SafeString]:
         yield markup(name, address.replace(str(NO_CLAIM), quote(row.uid)), row.name)
@@ -311,8 +311,10 @@ def template(request: HttpRequest, uid: str) -> HttpResponse:
 class AdoptForm(forms.Form):
     """`people` are the members of the team, `profiles` those whose device classes fit."""
 
-    owner = forms.ModelChoiceField(User.objects.none(), to_field_name="username", label="Owner")
-    profile = forms.ModelChoiceField(Profile.objects.none(), to_field_name="slug", label="Profile")
+    owner = PersonField(User.objects.none(), to_field_name="username", label="Owner")
+    profile = TitleField(
+        Profile.objects.none(), to_field_name="slug", label="Profile", empty_label="Choose a profile"
+    )
     duration = DurationText(label="Ends after", help_text="From now on, for example 24h or 3d.")
     reason = forms.CharField(
         required=False, max_length=500, label="Reason", help_text="Kept in the history of the claim."

@@ -30,7 +30,15 @@ register = template.Library()
 
 YAML_LINE = re.compile(r"^(\s*(?:- )*)([\w./-]+)(:)(.*)$")
 
-for function in (times.ago, times.elapsed, times.at, times.local_times, texts.gib, texts.percent):
+for function in (
+    times.ago,
+    times.elapsed,
+    times.at,
+    times.at_short,
+    times.local_times,
+    texts.gib,
+    texts.percent,
+):
     register.filter(function)
 
 

@@ -123,6 +123,7 @@ def free_ports(count: int) -> list[int]:
 
 ETCD, APISERVER, CONTROLLERS = "etcd", "kube-apiserver", "kube-controller-manager"
 SCHEDULER, KWOK = "kube-scheduler", "kwok"
+PORTS = 5  # etcd, API server, peers of etcd, scheduler, controller manager
 STAGES = Path(__file__).parent / "kwok"
 
 
@@ -161,30 +162,43 @@ def apiserver_command(binary: Path, folder: Path, port: int, etcd_port: int) -> 
     ]
 
 
-def controllers_command(binary: Path, folder: Path) -> list[str]:
+def served_over_https(kubeconfig: Path, port: int) -> list[str]:
+    """Return the flags with which a program serves its metrics to whoever may `get` /metrics."""
+    return [
+        f"--secure-port={port}",
+        "--bind-address=127.0.0.1",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        "--authentication-tolerate-lookup-failure=true",  # there are no client certificates
+    ]
+
+
+def controllers_command(binary: Path, folder: Path, port: int) -> list[str]:
+    kubeconfig = folder / "controller-manager.kubeconfig"
     return [
         str(binary),
-        f"--kubeconfig={folder / 'controller-manager.kubeconfig'}",
+        f"--kubeconfig={kubeconfig}",
         f"--service-account-private-key-file={folder / 'service-account.key'}",
         "--leader-elect=false",
-        "--secure-port=0",
+        *served_over_https(kubeconfig, port),
         "--controllers=*,-nodeipam,-nodelifecycle",
         "--kube-api-qps=200",
         "--kube-api-burst=400",
     ]
 
 
-def scheduler_command(binary: Path, folder: Path) -> list[str]:
+def scheduler_command(binary: Path, folder: Path, port: int) -> list[str]:
+    kubeconfig = folder / "scheduler.kubeconfig"
     settings = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": str(folder / "scheduler.kubeconfig"), "qps": 200, "burst": 400},
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 200, "burst": 400},
         "leaderElection": {"leaderElect": False},
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": 2,  # a test does not wait 10 s for the next try
     }
     (folder / "scheduler.yaml").write_text(yaml.safe_dump(settings))
-    return [str(binary), f"--config={folder / 'scheduler.yaml'}", "--secure-port=0"]
+    return [str(binary), f"--config={folder / 'scheduler.yaml'}", *served_over_https(kubeconfig, port)]
 
 
 def kwok_command(binary: Path, folder: Path) -> list[str]:
@@ -249,6 +263,12 @@ class ControlPlane:
     @property
     def server(self) -> str:
         return f"https://127.0.0.1:{self._ports[1]}"
+
+    @property
+    def metrics(self) -> dict[str, str]:
+        """Return host and port at which programs serve /metrics over HTTPS, by name."""
+        *_others, scheduler, controllers = self._ports
+        return {SCHEDULER: f"127.0.0.1:{scheduler}", CONTROLLERS: f"127.0.0.1:{controllers}"}
 
     @property
     def authority(self) -> str:
@@ -321,7 +341,7 @@ class ControlPlane:
             self._ports: list[int] = state["ports"]
             self.people = {who["name"]: ClientIdentity(**who) for who in state["people"]}
         else:
-            self._ports = free_ports(3)
+            self._ports = free_ports(PORTS)
             self.people = everybody()
             self._make_key()
             people = [asdict(who) for who in self.people.values()]
@@ -346,12 +366,12 @@ class ControlPlane:
 
     def _command(self, name: str) -> list[str]:
         binary, folder = folder_of_binaries() / name, self.folder
-        etcd, api, peers = self._ports
+        etcd, api, peers, scheduler, controllers = self._ports
         commands = {
             ETCD: lambda: etcd_command(binary, folder, etcd, peers),
             APISERVER: lambda: apiserver_command(binary, folder, api, etcd),
-            CONTROLLERS: lambda: controllers_command(binary, folder),
-            SCHEDULER: lambda: scheduler_command(binary, folder),
+            CONTROLLERS: lambda: controllers_command(binary, folder, controllers),
+            SCHEDULER: lambda: scheduler_command(binary, folder, scheduler),
             KWOK: lambda: kwok_command(binary, folder),
         }
         return commands[name]()

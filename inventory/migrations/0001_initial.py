@@ -344,6 +344,18 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name='DraHealth',
+            fields=[
+                ('cluster', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='dra_health', serialize=False, to='inventory.cluster')),
+                ('started_at', models.DateTimeField(null=True)),
+                ('read_at', models.DateTimeField(null=True)),
+                ('error', models.TextField(blank=True, default='')),
+                ('figures', models.JSONField(default=dict)),
+                ('waiting_pods', models.PositiveIntegerField(default=0)),
+                ('waiting_since', models.DateTimeField(null=True)),
+            ],
+        ),
+        migrations.CreateModel(
             name='FleetSpan',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -639,6 +651,24 @@ class Migration(migrations.Migration):
                 ('since', models.DateTimeField()),
                 ('held_by', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.resourceclaim')),
             ],
+        ),
+        migrations.CreateModel(
+            name='HardwareEvent',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('driver', models.CharField(max_length=63)),
+                ('pool', models.CharField(max_length=253)),
+                ('device', models.CharField(max_length=63)),
+                ('at', models.DateTimeField()),
+                ('kind', models.CharField(choices=[('xid', 'XID'), ('ecc', 'uncorrected ECC error'), ('remapped', 'row of memory remapped'), ('remap-failed', 'row of memory not remapped')], max_length=12)),
+                ('code', models.PositiveIntegerField(null=True)),
+                ('count', models.PositiveIntegerField(default=1)),
+                ('cluster', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
+            ],
+            options={
+                'ordering': ('-at', 'kind'),
+                'constraints': [models.UniqueConstraint(fields=('cluster', 'driver', 'pool', 'device', 'at', 'kind'), name='hardwareevent_once')],
+            },
         ),
         # A slice that changes rewrites all its devices, which lie on one page: its other half takes the new rows, and
         # no index changes (HOT). A table with updates is half empty in any case.

@@ -1,7 +1,15 @@
 """What the clusters hold: a mirror that only `inventory.sync` writes."""
 
-from inventory.models.cluster import Cluster, FleetCount, FleetSpan, Freshness, ObjectEvent, TelemetryAccess
-from inventory.models.device import Device, DeviceUtilization
+from inventory.models.cluster import (
+    Cluster,
+    DraHealth,
+    FleetCount,
+    FleetSpan,
+    Freshness,
+    ObjectEvent,
+    TelemetryAccess,
+)
+from inventory.models.device import Device, DeviceUtilization, HardwareEvent
 from inventory.models.mirror import (
     DeviceClass,
     DeviceTaintRule,
@@ -24,9 +32,11 @@ __all__ = [
     "DeviceClass",
     "DeviceTaintRule",
     "DeviceUtilization",
+    "DraHealth",
     "FleetCount",
     "FleetSpan",
     "Freshness",
+    "HardwareEvent",
     "Mirrored",
     "Namespace",
     "Node",

@@ -257,6 +257,27 @@ class FleetSpan(models.Model):
         return f"{self.parts / 10**6:g} {self.product} {self.get_use_display()}"
 
 
+class DraHealth(models.Model):
+    """
+    What a cluster's Prometheus said last about scheduler, ResourceClaim controller and kubelets.
+
+    `figures` maps the keys of `inventory.dra_health.FIGURES` to numbers; None is a series that Prometheus
+    does not have. They stay as they were while it cannot be read: `error` says why, "" after a success.
+    `waiting_pods` have waited for devices since `waiting_since` at the longest, by the mirror.
+    """
+
+    cluster = models.OneToOneField(Cluster, models.CASCADE, primary_key=True, related_name="dra_health")
+    started_at = models.DateTimeField(null=True)  # of the last reading
+    read_at = models.DateTimeField(null=True)
+    error = models.TextField(blank=True, default="")
+    figures = models.JSONField(default=dict)
+    waiting_pods = models.PositiveIntegerField(default=0)
+    waiting_since = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"DRA health of {self.cluster}"
+
+
 class ObjectEvent(models.Model):
     """One entry of the history of a mirrored object or device."""
 

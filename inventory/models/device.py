@@ -215,3 +215,36 @@ class DeviceUtilization(models.Model):
 
     def says_same(self, other: DeviceUtilization) -> bool:
         return (self.held_by_id, self.use) == (other.held_by_id, other.use)
+
+
+class HardwareEvent(models.Model):
+    """
+    What the exporter reported of a device at `at`, when it was read: an XID with its `code`, or `count`
+    errors of memory. It stays when the device is gone. `usage.counters` is the only writer.
+    """
+
+    class Kind(models.TextChoices):
+        XID = "xid", "XID"
+        ECC = "ecc", "uncorrected ECC error"
+        REMAPPED = "remapped", "row of memory remapped"
+        REMAP_FAILED = "remap-failed", "row of memory not remapped"
+
+    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="+", db_index=False)
+    driver = models.CharField(max_length=63)
+    pool = models.CharField(max_length=253)
+    device = models.CharField(max_length=63)
+    at = models.DateTimeField()
+    kind = models.CharField(max_length=12, choices=Kind)
+    code = models.PositiveIntegerField(null=True)
+    count = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        ordering = ("-at", "kind")
+        constraints = (
+            models.UniqueConstraint(
+                fields=["cluster", "driver", "pool", "device", "at", "kind"], name="hardwareevent_once"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.device} {self.kind} {self.code or self.count}"

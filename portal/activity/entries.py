@@ -91,6 +91,18 @@ KINDS = {
     "cluster": ("sitemap", "a cluster"),
     "installation": ("settings", "the settings"),
 }
+# How the remark on a claim that stays in its state may begin → (icon, verb); any other is "changed".
+REMARKS = {
+    "Extension until ": ("calendar-plus", "requested an extension"),
+    "Extension request withdrawn": ("arrow-back-up", "withdrew an extension request"),
+    "Extended by ": ("calendar-plus", "extended"),
+    "Not extended ": ("circle-x", "denied an extension"),
+    "Shortened by ": ("calendar", "shortened"),
+    "Transferred from ": ("user-check", "transferred"),
+    "First approval": ("check", "gave the first approval"),
+    "Idle for ": ("zzz", "notified"),
+    "Idle; snoozed ": ("clock-pause", "snoozed"),
+}
 # Verbs that name their object.
 WHOLE_VERBS = {
     ("requested", "quotarequest"): "requested quota",
@@ -335,7 +347,8 @@ def _of_claim(  # noqa: PLR0913 - the fields of a row
     if not old:
         icon, verb = "send", "requested" if new == S.REQUESTED else "adopted"
     elif not moved:
-        icon, verb = "edit", "changed"
+        looks = (look for begin, look in REMARKS.items() if reason.startswith(begin))
+        icon, verb = next(looks, ("edit", "changed"))
     elif old == S.ALLOCATED and new == S.PROVISIONED:
         verb = "took the devices back"
     if old and moved:

@@ -70,6 +70,7 @@ HELP = {
     "claims:budget_end": "cost#set-a-budget",
     "usage:report": "cost#the-report-of-the-fleet",
     "usage:close": "cost#closed-months",
+    "usage:alerts": "alerts",
     "usage:waste": "cost#idle-claims",
     "usage:idle_policy": "cost#idle-claims",
     "usage:rates": "cost#rates",

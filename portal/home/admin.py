@@ -36,7 +36,7 @@ from inventory.counts import device_groups, fleet_counts
 from inventory.freshness import Age
 from inventory.models import Cluster, FleetCount
 from inventory.states import DeviceState, DeviceUse
-from teams.models import User
+from teams.models import User, label_of
 from usage.cost import HOUR, Cost
 from usage.models import Collection
 from usage.rates import PriceGroup, RateCard
@@ -289,7 +289,7 @@ def _changes(since: datetime) -> Statement:
     # A file that is imported publishes many at once.
     version = Concat(F("profile__slug"), Value(" v"), Cast("number", CharField()))
     is_one = Q(number_of=1)
-    published = versions.values("created_by__username").annotate(
+    published = versions.values(by=label_of("created_by")).annotate(
         number_of=Count("pk"),
         last=Max("created_at"),
         kind=Case(When(is_one, then=Value("profile")), default=Value("profiles")),
@@ -298,8 +298,8 @@ def _changes(since: datetime) -> Statement:
     )
     parts: list[QuerySet[Any, Any]] = [
         failed.values_list("state_since", Value("claim"), "name", "problem", key)[:SHOWN_FAILURES],
-        published.order_by().values_list("last", "kind", "title", "created_by__username", "slug"),
-        decided.order_by().values_list("decided_at", "status", "team__slug", "decided_by__username", key),
+        published.order_by().values_list("last", "kind", "title", "by", "slug"),
+        decided.order_by().values_list("decided_at", "status", "team__slug", label_of("decided_by"), key),
         clusters.order_by().values_list("created_at", Value("cluster"), "name", "title", "name"),
     ]
     compiled = [part.query.sql_with_params() for part in parts]

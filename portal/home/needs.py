@@ -21,7 +21,6 @@ from portal.context import Shell
 from portal.home.admin import Platform
 from portal.home.parts import MyClaims, OwnClaim
 from usage.cost import cost_text
-from usage.telemetry import IDLE_AFTER, IDLE_BELOW
 
 EXPIRES_SOON = timedelta(hours=24)  # a claim of four days or longer that expires within a day
 SOON_SHARE = 4  # a shorter claim, within a quarter of its duration
@@ -159,7 +158,7 @@ def idle_needs(platform: Platform) -> Iterator[Need]:
     title = f"{counted(platform.idle, 'device is idle', 'devices are idle')}"
     if cost.exact:
         title += f" and {'costs' if platform.idle == 1 else 'cost'} {cost_text(cost)} per hour"
-    sentence = f"Held, and below {IDLE_BELOW * 100:.0f} % utilization for at least {duration(IDLE_AFTER)}."
+    sentence = "Held, and below the idle limits of their profiles."
     if cost.unpriced_held:
         sentence += f" {cost.unpriced.normalize():f} of them have no rate."
     action = NeedAction("Show idle devices", url)

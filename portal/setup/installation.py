@@ -313,6 +313,7 @@ def shown_settings() -> list[Setting]:
     api_rate = framework["DEFAULT_THROTTLE_RATES"]["user"]
     return [
         Setting("Address", settings.PORTAL_URL, "PORTAL_URL", "The base of links in mails."),
+        Setting("Grafana", settings.GRAFANA_URL, "GRAFANA_URL", "Pages link to its dashboards."),
         Setting(
             "Mail server", mail.hostname or "", "EMAIL_URL", "Without it notices stand behind the bell only."
         ),

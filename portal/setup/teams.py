@@ -35,7 +35,7 @@ from core.templatetags.ui import state_badge
 from core.times import ago
 from inventory.models import Cluster, Freshness, Namespace
 from teams.access import require_admin, user_of
-from teams.models import Membership, Role, Team, User, recorded_changes
+from teams.models import Membership, Role, Team, User, label_of, recorded_changes
 from teams.services import create_team, rename_team
 
 CHANGES = 10
@@ -62,7 +62,7 @@ MEMBERS = Prepared(
     lambda team: (
         Membership.objects.filter(team=team)
         .order_by("user__username")
-        .values_list("team", "user__username", "role")
+        .values_list("team", label_of("user"), "role")
     ),
     UUID,
     any_of="team_id",
@@ -89,8 +89,8 @@ def summarize(teams: list[Team]) -> None:
     """Set `summary` of each team; the number of queries does not grow with them."""
     ids = [team.pk for team in teams]
     people: dict[UUID, list[tuple[str, str]]] = defaultdict(list)
-    for team_id, username, role in MEMBERS.rows(ids):
-        people[team_id].append((username, role))
+    for team_id, label, role in MEMBERS.rows(ids):
+        people[team_id].append((label, role))
     places: dict[UUID, list[str]] = defaultdict(list)
     for team_id, cluster, namespace in PLACES.rows(ids):
         places[team_id].append(f"{cluster} {namespace}")
@@ -125,7 +125,7 @@ NO_SLUG, BREAK = "no-slug", mark_safe("<br>")
 CELLS: dict[str, Callable[[Any, Mapping[str, str]], SafeString]] = {
     "slug": lambda team, _to: markup('<td class="wide"><span class="dg-id">{}</span></td>', team.slug),
     "people": lambda team, to: markup(
-        '<td class="dg-n ml" data-l="People"><a href="{}" aria-label="People of {}: {}">{}</a></td>',
+        '<td class="dg-n" data-l="People"><a href="{}" aria-label="People of {}: {}">{}</a></td>',
         *(to["people"].replace(NO_SLUG, team.slug), team.title, team.summary.people, team.summary.people),
     ),
     "deciders": lambda team, _to: markup(
@@ -137,7 +137,7 @@ CELLS: dict[str, Callable[[Any, Mapping[str, str]], SafeString]] = {
         or "—",
     ),
     "claims": lambda team, to: markup(
-        '<td class="dg-n ml" data-l="Live claims"><a href="{}?team={}">{}</a></td>',
+        '<td class="dg-n" data-l="Live claims"><a href="{}?team={}">{}</a></td>',
         *(to["claims"], team.slug, team.summary.live_claims),
     ),
     "held": lambda team, _to: markup(
@@ -145,7 +145,7 @@ CELLS: dict[str, Callable[[Any, Mapping[str, str]], SafeString]] = {
         *(" dg-bad" if team.summary.held > team.summary.limit else "", team.summary.held),
     ),
     "limit": lambda team, to: markup(
-        '<td class="dg-n ml" data-l="Device quota"><a href="{}?team={}">{}</a></td>',
+        '<td class="dg-n" data-l="Device quota"><a href="{}?team={}">{}</a></td>',
         *(to["quotas"], team.slug, team.summary.limit),
     ),
     "archived": lambda team, _to: markup(

@@ -26,7 +26,8 @@ from claims.states import ClaimState
 from inventory.models import Cluster, Device, DeviceClass, Node, ResourceClaim
 from teams.models import ApiToken, Team, User
 from tests.factories import make_token
-from usage.models import Rate
+from usage.alerts.services import follow
+from usage.models import Alert, Rate
 from usage.services import save_rate
 
 MAX_WORD_LENGTH = 40  # what is longer was made to be too long
@@ -121,6 +122,7 @@ def read(admin: User) -> Story:
     lead, deputy = (User.objects.get(username=name) for name in ("lead", "jonas"))
     start = timezone.now() + timedelta(days=20)
     services.delegate(by=lead, team=vision, to=deputy, starts_at=start, ends_at=start + timedelta(days=1))
+    follow(timezone.now())  # alerts
     coming = timezone.now() + timedelta(days=9)
     save_rate(by=admin, title="Coming", per_hour=Decimal(3), currency="EUR", valid_from=coming)
     claims = Claim.objects.order_by("pk")
@@ -138,6 +140,7 @@ def read(admin: User) -> Story:
         **{f"claims/{action}": keys(rows) for action, rows in of_claims.items()},
         "claims/unmanaged": [row.uid for row in foreign],
         "claims/unmanaged/adopt": [row.uid for row in foreign if UnmanagedClaim(row).is_adoptable],
+        "alerts": keys(Alert.objects.all()),
         "approval-reasons": keys(ReasonTemplate.objects.all()),
         "approval-rules": keys(ApprovalRule.objects.all()),
         "clusters": [*Cluster.objects.values_list("name", flat=True)],
@@ -176,6 +179,7 @@ def keys(rows: Any) -> list[str]:
 def of_others(team: str, outsider: User) -> dict[str, list[str]]:
     """Return what only those of a team may know of, and what only its owner may."""
     return {
+        "alerts": keys(Alert.objects.filter(team__slug=team)),
         "approval-reasons": keys(ReasonTemplate.objects.filter(team__slug=team)),
         "claims": keys(Claim.objects.filter(team__slug=team)),
         "delegations": keys(Delegation.objects.filter(team__slug=team)),

@@ -135,6 +135,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("claims:budget_extra", Way("/budgets/", "vision", "extra/")),
         ("claims:budget_end", Way("/budgets/", "vision", "end/")),
         ("usage:waste", "/waste/"),
+        ("usage:alerts", "/alerts/"),
         ("usage:idle_policy", "/waste/policy/"),
         ("usage:rates", "/rates/"),
         ("usage:rate_examples", "/rates/examples/"),

@@ -16,6 +16,7 @@ from notify.models import Notice
 from teams.tokens import create_token
 from tests.factories import (
     GPU_CLASS,
+    make_alert,
     make_claim,
     make_cluster,
     make_profile,
@@ -52,6 +53,7 @@ LISTS = (
     "/clusters/",
     "/report/?range=7d",
     "/waste/",
+    "/alerts/",
     "/rates/",
     "/teams/",
     "/teams/vision/",
@@ -101,6 +103,7 @@ def quota(client):
     store_days(now=timezone.now())
     at = timezone.now() - timedelta(hours=2)
     IdlePeriod.objects.create(claim=held, team=vision, since=at, noticed_at=at, devices=1)
+    make_alert(vision, claim=held, cluster=fra, text=EVIL)
     set_budget(by=root, team=vision, amount=Decimal(1))
     client.force_login(root)
     return make_quota(vision, 8)

@@ -21,6 +21,7 @@ from notify.models import Notice
 from teams.invitations import invite
 from teams.tokens import create_token
 from tests.factories import (
+    make_alert,
     make_claim,
     make_cluster,
     make_extension,
@@ -151,6 +152,7 @@ def known():
     quota, rule = make_quota(vision, 8), ApprovalRule.objects.create(team=vision)
     row = Delegation.objects.create(team=vision, lead=root, to=alice, **span)
     rate = Rate.objects.create(title="r", per_hour=1, valid_from=soon)
+    alert = make_alert(vision, claim=running, cluster=fra)
     budget = set_budget(by=root, team=vision, amount=Decimal(100))
     extra = request_extra(budget=budget, by=alice, amount=Decimal(5), reason="A paper.", key="b")
     notice, draft = Notice.objects.create(user=root, key="n"), Draft.objects.create(by=root, key="d")
@@ -159,7 +161,7 @@ def known():
         "extension_id": extension.pk, "extensions": extension.pk, "request_id": asked.pk,
         "requests": asked.pk, "quota_id": quota.pk, "quotas": quota.pk, "rule_id": rule.pk,
         "approval-rules": rule.pk, "delegation_id": row.pk, "delegations": row.pk, "rate_id": rate.pk,
-        "rates": rate.pk, "token_id": token.pk, "tokens": token.pk, "user_id": alice.pk,
+        "rates": rate.pk, "alerts": alert.pk, "token_id": token.pk, "tokens": token.pk, "user_id": alice.pk,
         "reason_id": reason.pk, "approval-reasons": reason.pk, "devices": device.pk, "uid": "uid-c",
         "templates": "uid-t", "nodes": "node-1", "v1/nodes": "uid-n", "budget_id": budget.pk,
         "budgets": budget.pk, "budgets/requests": extra.pk, "device-classes": "uid-d",

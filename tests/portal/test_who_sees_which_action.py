@@ -330,6 +330,7 @@ READ_ONLY = {
         "budgets",
         "budget",
         "usage:waste",
+        "usage:alerts",
         "usage:right_size",
         "api-focus",
     ),

@@ -47,6 +47,7 @@ def lines(start, end, *, without=()):
         ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", activity_at),
         ("DCGM_FI_DEV_FB_USED", memory_at),
         ("DCGM_FI_DEV_POWER_USAGE", lambda at: 300),
+        ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", lambda at: int(at.timestamp()) * 300_000),  # mJ at 300 W
     ):
         yield f"# TYPE {metric} gauge"
         for at in instants:
@@ -119,7 +120,9 @@ def test_hour_without_a_worker_is_filled_as_live_collection_would_have(past, cla
         bucket = NOON - timedelta(hours=1) + number * BUCKET
         assert tuple(rows.pop(bucket)) == expected(bucket)
     assert sorted(rows) == live
-    assert set(Rollup.objects.exclude(bucket__in=live).values_list("power_watts", flat=True)) == {300.0}
+    filled = Rollup.objects.exclude(bucket__in=live)
+    assert set(filled.values_list("power_watts", flat=True)) == {300.0}
+    assert set(filled.values_list("energy_joules", flat=True)) == {300.0 * 300}  # W × s
 
 
 def test_repeated_runs_change_nothing(past, claim, fra):

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from claims.models import Allocation
-from usage.telemetry import Point, Presence, Range, UsageSeries, chart_data, memory_limit
+from usage.charts import chart_data, memory_limit
+from usage.series import Point, Presence, Range, UsageSeries
 
 START = datetime(2026, 11, 17, 12, tzinfo=UTC)
 STEP = timedelta(minutes=5)
@@ -45,7 +46,7 @@ def test_chart_data_has_instants_and_values():
         "step": 300,
         "activity": [{"label": "utilization", "values": [12.3, None, 0.0, 100.0]}],
         "memory": [1.0, None, 0.0, 1.5],
-        "limit": 80.0,
+        "lines": {"memory": [{"label": "allocated: 80 GiB", "value": 80.0}]},
     }
 
 

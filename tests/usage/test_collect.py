@@ -8,12 +8,12 @@ import time_machine
 from claims.states import ClaimState
 from inventory.models import Cluster, Device, ResourceClaim, ResourceSlice
 from tests.factories import make_claim, make_cluster
-from tests.usage.conftest import NOON, hold, measure
+from tests.usage.conftest import NOON, hold
 from usage import tasks
 from usage.attribution import OpenAllocation, open_allocations
 from usage.collect import collect, sources, take_slot
 from usage.models import Collection, Rollup
-from usage.samples import KEEP, Measurement, RollupDevice, add_samples, bucket_start, prune
+from usage.samples import Measurement, RollupDevice, add_samples, bucket_start
 
 
 def line(
@@ -66,7 +66,7 @@ def test_samples_of_a_bucket_become_one_row_with_mean_and_peak(claim, exporter, 
 def test_sample_without_a_value_leaves_the_mean_unchanged(claim, db):
     what = RollupDevice(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
     add_samples(NOON, [(what, Measurement(activity=0.4))])
-    add_samples(NOON, [(what, Measurement(memory_bytes=5))])
+    add_samples(NOON + timedelta(seconds=30), [(what, Measurement(memory_bytes=5))])
     row = Rollup.objects.get()
     assert (row.samples, row.activity, row.memory_bytes, row.power_watts) == (2, 0.4, 5, None)
 
@@ -129,7 +129,7 @@ def test_the_number_of_queries_does_not_grow_with_the_claims(
     claim, exporter, clock, vision, alice, fra, django_assert_num_queries, django_assert_max_num_queries
 ):
     hold(claim, NOON, device="gpu-2")
-    with django_assert_max_num_queries(26) as one:
+    with django_assert_max_num_queries(28) as one:
         collect(fra.pk)
     exporter[:] = []
     for number in range(10):
@@ -143,13 +143,6 @@ def test_the_number_of_queries_does_not_grow_with_the_claims(
     clock.shift(30)
     with django_assert_max_num_queries(len(one)):
         assert collect(fra.pk) == 10
-
-
-def test_old_rollups_are_pruned(claim):
-    held = hold(claim, NOON - KEEP * 2)
-    measure(held, NOON - KEEP - timedelta(minutes=5), [0.1, 0.2])
-    assert prune(NOON) == 1
-    assert Rollup.objects.get().activity == 0.2
 
 
 @pytest.mark.parametrize(
@@ -298,13 +291,14 @@ def test_open_allocations_have_the_physical_gpu_of_the_mirror(claim, vision, ali
 
 def test_bucket_means_are_weighted_by_samples_with_a_value(claim, db):
     what = RollupDevice(claim.pk, "gpu.nvidia.com", "pool", "gpu-2")
-    for reading in (
+    readings = (
         Measurement(),
         Measurement(activity=0.4, power_watts=100.0, memory_bytes=7),
         Measurement(activity=0.7, power_watts=400.0, memory_bytes=5),
         Measurement(),
-    ):
-        add_samples(NOON + timedelta(minutes=4, seconds=59), [(what, reading)])
+    )
+    for number, reading in enumerate(readings):
+        add_samples(NOON + timedelta(minutes=4, seconds=15 * number), [(what, reading)])
     row = Rollup.objects.get()
     assert (row.samples, row.memory_bytes, row.bucket) == (4, 7, NOON)
     assert row.activity == pytest.approx((0.4 * 2 + 0.7) / 3)
@@ -343,27 +337,17 @@ def test_maximum_of_two_shares_counts(claim, db):
     assert (row.samples, row.activity, row.memory_bytes, row.power_watts) == (1, 0.6, 9, 30.0)
 
 
-def test_rollups_are_kept_for_a_hundred_days(claim):
-    held = hold(claim, NOON - timedelta(days=101))
-    measure(held, NOON - timedelta(days=100, minutes=5), [0.1, 0.2, 0.3])
-    assert prune(NOON) == 1
-    assert list(Rollup.objects.values_list("activity", flat=True)) == [0.2, 0.3]
-
-
-def test_task_queues_each_cluster_for_30_seconds_and_prunes(claim, exporter, clock, monkeypatch):
+def test_task_queues_each_cluster_for_30_seconds(claim, exporter, clock, monkeypatch):
     second = make_cluster("ber-1", metrics_url="http://127.0.0.1:1/metrics")
     make_cluster("bare")
     queued = []
     monkeypatch.setattr(
         tasks.collect_cluster, "apply_async", lambda args, **more: queued.append((args, more))
     )
-    held = hold(claim, NOON - KEEP * 2)
-    measure(held, NOON - KEEP - timedelta(minutes=5), [0.1, 0.2])
     tasks.collect()
     assert sorted(queued, key=str) == sorted(
         [((str(one),), {"expires": 30.0}) for one in (claim.cluster_id, second.pk)], key=str
     )
-    assert Rollup.objects.get().activity == 0.2
 
 
 def test_failing_source_delays_no_other_cluster(claim, exporter, clock):

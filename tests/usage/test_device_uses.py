@@ -12,11 +12,12 @@ from claims.states import ClaimState
 from inventory.counts import store_counts, store_uses
 from inventory.models import Device, DeviceUtilization, FleetCount, ResourceClaim
 from inventory.states import DeviceUse
-from tests.factories import make_claim
+from tests.factories import make_claim, make_profile
 from tests.usage.conftest import NOON, hold, measure
 from tests.usage.test_collect import mirrored
+from tests.usage.test_telemetry import limits
 from usage.collect import collect
-from usage.models import Collection
+from usage.models import Collection, Rollup
 from usage.telemetry import device_uses
 
 FIVE = timedelta(minutes=5)
@@ -57,6 +58,36 @@ def test_the_busiest_of_two_claims_decides_for_a_shared_device(claim, vision, al
     other = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False)
     for holder, activity in ((claim, 0.0), (other, 0.5)):
         measure(hold(holder, NOON - timedelta(hours=2), device="gpu-0"), NOON - 6 * FIVE, [activity] * 6)
+    assert uses(fra) == {}
+
+
+@pytest.mark.parametrize(
+    ("percent", "minutes", "idle"), [(10, 30, False), (20, 30, True), (20, 60, False), (16, 40, True)]
+)
+def test_devices_are_idle_by_the_limits_of_the_profile(claim, fra, percent, minutes, idle):
+    limits(claim, percent, minutes)
+    measure(hold(claim, NOON - timedelta(hours=2), device="gpu-0"), NOON - 8 * FIVE, [0.15] * 8)
+    assert uses(fra) == ({"gpu-0": (IDLE, NOON - timedelta(minutes=minutes))} if idle else {})
+
+
+def test_the_strictest_profile_decides_for_a_shared_device(claim, vision, alice, fra):
+    patient = make_profile("patient", idle_percent=50, idle_after=timedelta(hours=1))
+    other = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False, profile=patient)
+    for holder in (claim, other):
+        measure(hold(holder, NOON - timedelta(hours=2), device="gpu-0"), NOON - 12 * FIVE, [0.05] * 11)
+    assert uses(fra) == {}
+    for holder in (claim, other):
+        measure(holder.allocations.get(), NOON - FIVE, [0.05])
+    assert uses(fra) == {"gpu-0": (IDLE, NOON - timedelta(hours=1))}
+
+
+def test_one_sample_above_the_limit_and_few_samples_are_not_idle(claim, fra):
+    held = hold(claim, NOON - timedelta(hours=2), device="gpu-0")
+    measure(held, NOON - 6 * FIVE, [0.05] * 6, samples=4)
+    assert uses(fra) == {}
+    Rollup.objects.update(samples=5)
+    assert set(uses(fra)) == {"gpu-0"}
+    Rollup.objects.filter(bucket=NOON - FIVE).update(activity_max=0.4)
     assert uses(fra) == {}
 
 

@@ -46,7 +46,7 @@ B200 = kind("NVIDIA B200")
     [
         ([], "—"),
         ([kind()], "€2.90 / h"),
-        ([kind(), L4], "€0.80–€2.90 / h"),
+        ([kind(), L4], "€0.80–2.90 / h"),
         ([SLICE], "€0.41 / h"),
         ([A100], "no rate"),
         ([A100, kind()], "€2.90 / h, some without a rate"),
@@ -61,7 +61,7 @@ def test_price_per_hour_is_a_range_that_names_missing_rates(kinds, said):
     [
         ([], 1, "No matching device in this cluster, so no price is available."),
         ([kind()], 1, "€2.90 / h per device, 1 d: at most €69.60"),
-        ([kind(), L4], 3, "€0.80–€2.90 / h per device, 3 devices for 1 d: at most €208.80"),
+        ([kind(), L4], 3, "€0.80–2.90 / h per device, 3 devices for 1 d: at most €208.80"),
         ([A100], 1, "No rate for the matching devices."),
         (
             [A100, L4],

@@ -14,6 +14,7 @@ from tests.usage.conftest import H100, NOON, hold, measure, price
 from usage import right_size as module
 from usage.models import Rate
 from usage.right_size import right_size
+from usage.samples import BUCKET
 
 GIB = 2**30
 DAY = 288  # rollups
@@ -75,7 +76,7 @@ def used(claim):
     """Return a function that lets the claim use a device for a day."""
 
     def use(activity, gib, rollups=DAY):
-        held = hold(claim, NOON - rollups * module.BUCKET)
+        held = hold(claim, NOON - rollups * BUCKET)
         measure(held, held.started_at, [activity] * rollups, memory=round(gib * GIB))
         return held
 

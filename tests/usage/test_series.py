@@ -6,7 +6,7 @@ from claims.states import ClaimState
 from tests.factories import make_claim
 from tests.usage.conftest import NOON, hold, measure
 from usage.models import Rollup
-from usage.telemetry import Presence, Range, claim_series, step_for
+from usage.series import Presence, Range, claim_series, step_for
 
 FIVE = timedelta(minutes=5)
 

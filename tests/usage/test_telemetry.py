@@ -90,6 +90,35 @@ def test_ten_percent_activity_is_in_use(claim, activity, use):
     assert seen(claim).use is use
 
 
+def test_one_sample_above_the_limit_is_enough_to_be_in_use(claim):
+    measure(hold(claim, NOON - timedelta(hours=1)), NOON - 8 * FIVE, [0.05] * 8)
+    assert seen(claim).use is UseState.IDLE
+    Rollup.objects.filter(bucket=NOON - 2 * FIVE).update(activity_max=0.1)
+    assert seen(claim).use is UseState.IN_USE
+
+
+@pytest.mark.parametrize(("samples", "use"), [(5, UseState.IDLE), (4, UseState.IN_USE)])
+def test_25_samples_in_half_an_hour_are_needed_to_be_idle(claim, samples, use):
+    measure(hold(claim, NOON - timedelta(hours=1)), NOON - 6 * FIVE, [0.0] * 6, samples=samples)
+    assert seen(claim).use is use
+
+
+@pytest.mark.parametrize(
+    ("percent", "minutes", "use"),
+    [(10, 30, UseState.IN_USE), (20, 30, UseState.IDLE), (20, 60, UseState.IN_USE), (20, 40, UseState.IDLE)],
+)
+def test_idle_limits_are_those_of_the_profile(claim, percent, minutes, use):
+    measure(hold(claim, NOON - timedelta(hours=1)), NOON - 8 * FIVE, [0.15] * 8)
+    limits(claim, percent, minutes)
+    assert seen(claim).use is use
+
+
+def limits(claim, percent, minutes):
+    version = claim.profile_version
+    version.idle_percent, version.idle_after = percent, timedelta(minutes=minutes)
+    version.save(update_fields=["idle_percent", "idle_after"])
+
+
 def test_idle_begins_after_a_bucket_of_exactly_ten_percent(claim):
     measure(hold(claim, NOON - timedelta(hours=1)), NOON - 8 * FIVE, [0.0, 0.1, *[0.0] * 6])
     assert seen(claim).idle_since == NOON - 6 * FIVE
@@ -115,7 +144,7 @@ def test_idle_time_is_at_most_seven_days(claim):
         Rollup(
             **{"claim": claim, "driver": held.driver, "pool": held.pool, "device": held.device},
             bucket=NOON - number * FIVE,
-            samples=1,
+            samples=10,
             activity=0.0,
         )
         for number in range(1, 7 * 288 + 3)

@@ -188,6 +188,10 @@ def test_claim_usage_has_every_field(as_alice, claim):
                 "memory_bytes": activity and 2**30,
                 "power_watts": activity and 300.0,
                 "by_device": {} if activity is None else {"gpu-a": activity},
+                "samples": 0 if activity is None else 2,
+                "expected": 10,
+                **dict.fromkeys(("activity_max", "sm_activity", "tensor_activity", "memory_activity")),
+                **dict.fromkeys(("energy_joules", "pcie_bytes", "nvlink_bytes", "temperature")),
             }
             for minute, activity in ((40, 0.5), (45, None), (50, 0.7), (55, 0.25))
         ],

@@ -69,7 +69,8 @@ def _take(due: QuerySet[IdlePeriod], step: Step, policy: IdlePolicy, now: dateti
 
 def _fact(claim: Claim, period: IdlePeriod) -> str:
     which = "its device was" if period.devices == 1 else f"its {counted(period.devices, 'device')} were"
-    return f"Since {utc_moment(period.since)} {which} below 10 % utilization."
+    below = claim.profile_version.idle_percent
+    return f"Since {utc_moment(period.since)} {which} below {below} % utilization."
 
 
 def _notify_owner(claim: Claim, period: IdlePeriod, policy: IdlePolicy, now: datetime) -> None:

@@ -257,7 +257,10 @@ def waste(request: HttpRequest) -> HttpResponseBase:
         "may_change": is_admin,
         "empty_icon": "zzz",
         "empty_title": "No claim is idle",
-        "empty_text": "A claim is listed here when all its devices were below 10 % for 30 minutes.",
+        "empty_text": (
+            "A claim is listed here when all its devices stayed below the idle limit of its profile, by "
+            "default 10 % for 30 minutes."
+        ),
     }
     return listing.respond("usage/waste.html", context)
 

@@ -18,7 +18,9 @@ from claims.catalogue import views
 from claims.catalogue.views import Card
 from claims.models import Claim
 from core import times
-from core.text import DASH, money
+from core.templatetags.ui import meter
+from core.text import DASH, money, percent, unit
+from usage.claim_use import MoneySplit
 from usage.cost import Cost, cost_text
 from usage.rates import PricedPart, Prices, RateCard, device_prices
 from usage.reports import ClaimCost, CostRow, claim_allocations, claim_cost
@@ -45,6 +47,14 @@ class PricedDevices(Protocol):
 def priced(cost: Cost | None) -> str:
     """Show "€5.80", "€5.80 + $3.00" or "no rate"; a dash where nothing was held."""
     return cost_text(cost)
+
+
+@register.simple_tag
+def money_meter(split: MoneySplit) -> SafeString:
+    """Draw the parts of the cost of a claim."""
+    shares = {part.key: part.share for part in split.parts}
+    label = ", ".join(f"{part.label.lower()} {percent(part.share)}" for part in split.parts)
+    return meter(1.0, label=label, size="tall", **shares)
 
 
 @register.filter
@@ -96,7 +106,7 @@ def cost_of_claim(context: Context, claim: Claim) -> ClaimCost:
 
 @register.simple_tag
 def price_per_hour(kinds: Iterable[PricedPart], card: RateCard) -> str:
-    """Show "€2.90 / h", "€0.41–€2.90 / h" or "no rate"; a dash where there is no device to price."""
+    """Show "€2.90 / h", "€0.41–2.90 / h" or "no rate"; a dash where there is no device to price."""
     prices = device_prices(kinds, card, at=timezone.now())
     if not prices.has_devices:
         return DASH
@@ -140,13 +150,13 @@ def price_together(parts: Iterable[PricedDevices], card: RateCard, duration: tim
 
 
 def price_text(prices: Prices) -> str:
-    """Return the range per currency."""
-    spans = [
-        f"{rate(least, currency)}–{rate(most, currency)} / h"
-        if least != most
-        else f"{rate(most, currency)} / h"
-        for currency, (least, most) in prices.spans.items()
-    ]
+    """Return the range per currency: "€0.41–2.90 / h"."""
+    spans = []
+    for currency, (least, most) in prices.spans.items():
+        text = rate(most, currency)
+        if least != most:
+            text = f"{rate(least, currency)}–{text.removeprefix(unit(currency))}"
+        spans.append(f"{text} / h")
     return " or ".join(spans)
 
 

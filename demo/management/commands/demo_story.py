@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand
 from django.utils import timezone
 
 from claims.approvals import pending
+from claims.catalogue import waits
 from core.origin import Source, came_from
 from demo import actions, backdate, budgets, story
 from inventory.counts import store_uses
@@ -29,6 +30,7 @@ class Command(BaseCommand):
         actions.do(folder)
         backdate.load_past()
         backdate.backdate_fleet()
+        waits.refresh()  # of the past
         pending.refresh()  # requests were moved into the past
         store_days(now=timezone.now())
         budgets.set_budgets()

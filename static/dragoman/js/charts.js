@@ -1,8 +1,10 @@
 // Draws <div class="dg-plot" data-plot="activity" data-from="id of a json_script" data-unit="%" data-max="100">.
 // The JSON has x (Unix seconds), step (seconds), and under the name of the plot either values or a list of
-// {label, values, dash}; null is a gap: hatched, no line across it. `limit` of the JSON is a dashed line of "memory".
+// {label, values, dash}; null is a gap: hatched, no line across it. `lines` of the JSON has constants to compare with by
+// plot, {label, value, kind}; [data-lines] of the page may add one per plot. `units` overrides the unit of a plot.
 const root = document.documentElement;
-const DEFAULTS = { activity: { unit: "%", max: 100 }, memory: { unit: "GiB", limit: true } };
+const DEFAULTS = { activity: { unit: "%", top: 100 }, compute: { unit: "%", top: 100 }, memory: { unit: "GiB" }, power: { unit: "W" }, traffic: { unit: "GB/s" } };
+const LINE_COLORS = { idle: "--dg-wait", size: "--dg-held" };
 const drawn = new Map();
 
 // A token is light-dark(…); the computed color of an element resolves it.
@@ -72,19 +74,37 @@ const axes = (unit) => {
   ];
 };
 
-const buildSeries = (lines, limit, unit) => {
+const buildSeries = (lines, constants) => {
   const colors = ["--dg-c1", "--dg-c2", "--dg-c3", "--dg-c4", "--dg-c5"].map(token);
   const list = lines.map((line, index) => ({
     label: line.label ?? "",
     stroke: colors[index % colors.length],
-    fill: lines.length === 1 ? faint(colors[0], 12) : undefined,
+    fill: lines.length === 1 || lines[1].dash && index === 0 ? faint(colors[0], 12) : undefined,
     width: 1.5,
     dash: line.dash ? [5, 4] : undefined,
     points: { show: false },
     spanGaps: false,
   }));
-  if (limit) list.push({ label: amount(limit, unit), stroke: token("--dg-text-3"), width: 1.5, dash: [5, 4], points: { show: false } });
+  for (const { label, kind } of constants) list.push({ label, stroke: token(LINE_COLORS[kind] ?? "--dg-text-3"), width: 1.5, dash: kind ? [2, 3] : [5, 4], points: { show: false } });
   return list;
+};
+
+const constantsOf = (plot, data) => {
+  const offered = [...document.querySelectorAll("[data-lines]")].map((element) => JSON.parse(element.dataset.lines)[plot]);
+  return [...(data.lines?.[plot] ?? []), ...offered.filter(Boolean)];
+};
+
+// The label of a constant stands above its line, at the left; below it where there is no room.
+const paintLabels = (constants) => (plot) => {
+  const { ctx, bbox } = plot, size = 11 * devicePixelRatio;
+  ctx.save();
+  ctx.font = `${size}px ${getComputedStyle(document.body).fontFamily}`;
+  ctx.fillStyle = token("--dg-text-2");
+  for (const { label, value } of constants) {
+    const y = plot.valToPos(value, "y", true);
+    ctx.fillText(label, bbox.left + 4, y - size * 1.4 < bbox.top ? y + size * 1.2 : y - size * 0.4);
+  }
+  ctx.restore();
 };
 
 const legend = (host, lines) => {
@@ -173,8 +193,8 @@ const draw = (host) => {
   const defaults = DEFAULTS[host.dataset.plot] ?? {};
   const series = data[host.dataset.plot];
   const lines = typeof series[0] === "object" && series[0] !== null ? series : [{ values: series }];
-  const unit = host.dataset.unit ?? defaults.unit ?? "", max = Number(host.dataset.max ?? defaults.max) || null;
-  const limit = defaults.limit ? data.limit : null;
+  const unit = host.dataset.unit ?? data.units?.[host.dataset.plot] ?? defaults.unit ?? "", max = Number(host.dataset.max) || null;
+  const constants = constantsOf(host.dataset.plot, data), least = Math.max(0, ...constants.map(({ value }) => value));
   const columns = lines.map((line) => line.values);
   host.replaceChildren();
   byKeyboard(host);
@@ -185,11 +205,11 @@ const draw = (host) => {
     height: Number(host.dataset.height) || 160,
     legend: { show: false },
     cursor: { points: { size: 6 }, drag: { x: true, y: false }, sync: { key: host.dataset.from } },
-    scales: { y: { range: (_, low, high) => [0, max ?? Math.max(high ?? 1, limit ?? 0) * 1.1] } },
+    scales: { y: { range: (_, low, high) => [0, max ?? Math.min(Math.max(high ?? 1, least, 1e-3) * 1.15, defaults.top ?? Infinity)] } },
     axes: axes(unit),
-    series: [{}, ...buildSeries(lines, limit, unit)],
-    hooks: { draw: [paintGaps(gapsIn(columns), data.x, data.step ?? 0)], setCursor: [follow], setScale: [zoom(host, data.x)] },
-  }, [data.x, ...columns, ...(limit ? [data.x.map(() => limit)] : [])], host);
+    series: [{}, ...buildSeries(lines, constants)],
+    hooks: { draw: [paintGaps(gapsIn(columns.slice(0, lines.some((line) => line.dash) ? 1 : undefined)), data.x, data.step ?? 0), paintLabels(constants)], setCursor: [follow], setScale: [zoom(host, data.x)] },
+  }, [data.x, ...columns, ...constants.map(({ value }) => data.x.map(() => value))], host);
   drawn.get(host)?.destroy();
   drawn.set(host, plot);
 };
@@ -202,6 +222,8 @@ export const drawAll = () => {
   for (const host of drawn.keys()) if (!host.isConnected) { drawn.get(host).destroy(); drawn.delete(host); }
   for (const host of document.querySelectorAll("[data-plot][data-from]")) if (!drawn.has(host)) { draw(host); resized.observe(host); }
 };
+// Advice that comes later brings lines of its own.
+document.addEventListener("htmx:afterSettle", ({ target }) => { if (target.querySelector?.("[data-lines]")) redraw(); });
 const redraw = () => { for (const host of drawn.keys()) draw(host); };
 document.addEventListener("dg:theme", redraw);
 for (const media of ["(prefers-color-scheme: dark)", "print"]) matchMedia(media).addEventListener("change", redraw);

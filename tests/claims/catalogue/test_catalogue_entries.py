@@ -159,7 +159,7 @@ def test_numbers_of_an_entry():
             Approval.ADMIN,
             2,
             3 * HOUR,
-            "A platform admin approves. Up to 2 devices for 3 h needs no approval.",
+            "A platform admin approves. Up to 2 devices for 3 h need no approval.",
         ),
     ],
 )

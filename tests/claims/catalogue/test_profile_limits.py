@@ -56,6 +56,14 @@ def test_limit_in_words(name, value, words):
     assert limit.in_words(value) == words
 
 
+@pytest.mark.parametrize(
+    ("minutes", "accepted"), [(0, False), (4, False), (5, True), (7, False), (1440, True), (1445, False)]
+)
+def test_idle_time_is_in_steps_of_five_minutes_up_to_a_day(minutes, accepted):
+    problems = ProfileLimits(idle_after=timedelta(minutes=minutes)).problems()
+    assert ("idle_after" not in problems) is accepted
+
+
 def test_page_shows_all_limits_except_those_of_approval():
     version = ProfileVersion(deliveries=["claim"])
     labels = [label for label, _value in limits_in_words(version)]
@@ -70,5 +78,6 @@ def test_editor_shows_each_limit_once_in_the_rows_of_its_group():
         ["grace", "extension", "end_policy"],
         ["approval", "automatic_devices", "automatic_duration"],
         ["deliveries"],
+        ["idle_percent", "idle_after"],
     ]
     assert sorted(name for row in rows for name in row) == sorted(NAMES)

@@ -38,9 +38,7 @@ def test_profile_decides_without_a_rule(alice, vision, nlp, train):
 
 def test_rule_of_the_team_overrides_the_profile(alice, vision, train):
     rule(vision, automatic_devices=2, automatic_duration=timedelta(hours=12))
-    assert (
-        approval_shown_to(alice) == "A platform admin approves. Up to 2 devices for 12 h needs no approval."
-    )
+    assert approval_shown_to(alice) == "A platform admin approves. Up to 2 devices for 12 h need no approval."
 
 
 def test_rule_without_an_approval_changes_nothing(alice, vision, train):

@@ -360,7 +360,7 @@ def make_member(vision):
 
 def test_eviction_is_refused_where_it_is_not_possible(held, alice, gateway):
     claim = held()
-    with pytest.raises(Conflict, match="only while it is released"):
+    with pytest.raises(Conflict, match="only while it is “Releasing”"):
         evict(claim=claim, by=alice)
     release(claim=claim, by=alice)
     with pytest.raises(Conflict, match="The end policy of sam is to let pods run"):

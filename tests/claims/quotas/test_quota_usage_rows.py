@@ -73,7 +73,7 @@ def test_the_figures_of_a_quota_follow_from_what_is_used(row, figures):
         (stands(8, 6, 0, 1), "vision holds 6 of 8 gpu.nvidia.com devices, plus 1 unmanaged"),
         (
             stands(8, 2, 3, 2),
-            "vision holds 2 of 8 gpu.nvidia.com devices, plus 2 unmanaged and 3 are reserved",
+            "vision holds 2 of 8 gpu.nvidia.com devices, plus 2 unmanaged, and 3 are reserved",
         ),
         (stands(1, 1, counts="claims"), "vision has 1 of 1 claim in use"),
         (stands(4, 1, 2, counts="claims"), "vision has 1 of 4 claims in use and 2 are reserved"),

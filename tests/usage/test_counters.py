@@ -1,0 +1,230 @@
+"""Counters of exporters: differences, resets, gaps, XID and ECC events on pages of claim and device."""
+
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.urls import reverse
+
+from inventory.hardware_events import KEEP, prune_events
+from inventory.models import Device, HardwareEvent
+from tests.usage.conftest import NOON, hold
+from tests.usage.test_collect import line, mirrored
+from usage.collect import collect
+from usage.counters import advance, difference
+from usage.models import CounterReading, Rollup
+from usage.samples import ENERGY, METRICS, Sample, SeriesKey, measurements
+
+HALF = timedelta(seconds=30)
+ECC, ROWS = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"
+FAILED, XID = "DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_DEV_XID_ERRORS"
+
+
+@pytest.fixture
+def clock():
+    with time_machine.travel(NOON, tick=False) as traveller:
+        yield traveller
+
+
+@pytest.fixture
+def read(fra, serve, clock):
+    """Return a function that collects these values of gpu-2, half a minute after the last time."""
+    texts = []
+    fra.metrics_url = serve(lambda path, body: (200, "".join(texts)))
+    fra.save(update_fields=["metrics_url"])
+
+    def collect_now(later=HALF, **values):
+        texts[:] = [line(metric, value) for metric, value in values.items()]
+        collect(fra.pk)
+        clock.shift(later)
+
+    return collect_now
+
+
+@pytest.mark.parametrize(
+    ("earlier", "value", "since"),
+    [(100, 130, 30), (100, 100, 0), (100, 7, 7), (None, 7, None), (100, None, None), (0, 0, 0)],
+)
+def test_a_counter_that_began_again_has_counted_its_value(earlier, value, since):
+    assert difference(earlier, value) == since
+
+
+def test_energy_is_what_was_counted_since_the_last_reading(claim, read):
+    hold(claim, NOON, device="gpu-2")
+    for millijoules in (5_000_000, 5_300_000, 5_900_000, 200_000):
+        read(**{ENERGY: millijoules})
+    assert Rollup.objects.get().energy_joules == 300 + 600 + 200
+
+
+def test_nothing_is_counted_of_a_time_in_which_nobody_read(claim, read):
+    hold(claim, NOON, device="gpu-2")
+    read(**{ENERGY: 1_000_000}, later=timedelta(minutes=10))
+    read(**{ENERGY: 9_000_000})
+    read(**{ENERGY: 9_100_000})
+    assert sum(row.energy_joules or 0 for row in Rollup.objects.all()) == 100
+
+
+def test_errors_of_memory_are_counted(claim, read):
+    hold(claim, NOON, device="gpu-2")
+    for corrected in (3, 5, 5):
+        read(DCGM_FI_DEV_ECC_SBE_VOL_TOTAL=corrected, DCGM_FI_DEV_ECC_DBE_VOL_TOTAL=0)
+    row = Rollup.objects.get()
+    assert (row.ecc_corrected, row.ecc_uncorrected) == (2, 0)
+    assert not HardwareEvent.objects.exists()
+
+
+def events():
+    return list(
+        HardwareEvent.objects.order_by("at", "kind").values_list("device", "kind", "code", "count", "at")
+    )
+
+
+def test_an_xid_is_an_event_with_its_code_when_it_changes(claim, read):
+    hold(claim, NOON, device="gpu-2")
+    for code in (0, 79, 79, 0, 79, 2147483632, 31):
+        read(**{XID: code})
+    found = [("gpu-2", "xid", code, 1, NOON + number * HALF) for code, number in ((79, 1), (79, 4), (31, 6))]
+    assert events() == found
+
+
+def test_an_xid_from_before_the_first_reading_is_no_event(claim, read):
+    hold(claim, NOON, device="gpu-2")
+    read(**{XID: 79})
+    read(**{XID: 79})
+    assert events() == []
+
+
+def test_errors_that_could_not_be_corrected_are_events_with_their_number(claim, read):
+    hold(claim, NOON, device="gpu-2")
+    read(**{ECC: 0, ROWS: 1, FAILED: 0})
+    read(**{ECC: 2, ROWS: 2, FAILED: 1})
+    found = sorted(event[1:4] for event in events())
+    assert found == [("ecc", None, 2), ("remap-failed", None, 1), ("remapped", None, 1)]
+
+
+def test_without_dra_labels_an_event_is_of_the_gpu_and_its_partitions(claim, fra):
+    mirrored(fra, "gpu-9", "")
+    Device.objects.filter(name="gpu-9").update(uuid="GPU-9")
+    for number, partition in enumerate(("1g.10gb", "3g.40gb")):
+        mirrored(fra, f"part-{number}", "GPU-9")
+        Device.objects.filter(name=f"part-{number}").update(partition=partition)
+
+    def see(code, **labels):
+        found = measurements([Sample(XID, {"UUID": "GPU-9", **labels}, code)])
+        advance(fra.pk, found, NOON + code * HALF)
+
+    see(0)
+    see(13)
+    assert sorted(event[0] for event in events()) == ["gpu-9", "part-0", "part-1"]
+    HardwareEvent.objects.all().delete()
+    see(0, GPU_I_ID="7", GPU_I_PROFILE="1g.10gb")
+    see(31, GPU_I_ID="7", GPU_I_PROFILE="1g.10gb")
+    assert [event[0] for event in events()] == ["part-0"]
+
+
+def test_a_gpu_that_is_gone_for_a_week_is_forgotten(fra):
+    def see(uuid, at):
+        advance(fra.pk, measurements([Sample(ENERGY, {"UUID": uuid}, 1000.0)]), at)
+
+    see("GPU-a", NOON)
+    see("GPU-b", NOON + timedelta(days=7))
+    assert set(CounterReading.objects.get().readings) == {"GPU-a/", "GPU-b/"}
+    see("GPU-b", NOON + timedelta(days=7, seconds=30))
+    assert set(CounterReading.objects.get().readings) == {"GPU-b/"}
+
+
+def test_reading_counters_is_two_queries_for_any_number_of_devices(fra, django_assert_num_queries):
+    def see(values, at):
+        found = measurements(
+            Sample(ENERGY, {"UUID": f"GPU-{number}"}, value) for number, value in enumerate(values)
+        )
+        return advance(fra.pk, found, at)
+
+    with django_assert_num_queries(2):
+        see([1000.0] * 3, NOON)
+    with django_assert_num_queries(2):
+        seen = see([4000.0] * 300, NOON + HALF)
+    joules = [measurement.energy_joules for measurement in seen.values()]
+    assert joules == [3.0] * 3 + [None] * 297
+
+
+def happened(fra, at, code=79, device="gpu-2", **fields):
+    return HardwareEvent.objects.create(
+        cluster=fra,
+        driver="gpu.nvidia.com",
+        pool="fra1-h100-03",
+        device=device,
+        at=at,
+        kind="xid",
+        code=code,
+        **fields,
+    )
+
+
+def test_claim_page_shows_the_events_of_its_devices_while_it_held_them(client, alice, claim, fra, clock):
+    hold(claim, NOON - timedelta(hours=2), NOON - timedelta(hours=1), device="gpu-2")
+    happened(fra, NOON - timedelta(minutes=90))
+    happened(fra, NOON - timedelta(minutes=30), code=31)
+    happened(fra, NOON - timedelta(minutes=90), code=48, device="gpu-7")
+    client.force_login(alice)
+    page = client.get(reverse("usage:claim_fragment", args=[claim.pk])).text
+    assert "XID 79" in page
+    assert "The GPU has fallen off the bus" in page
+    assert "XID 31" not in page
+    assert "XID 48" not in page
+
+
+def test_device_page_shows_events_with_their_meaning(client, alice, fra, clock):
+    mirrored(fra, "gpu-2", "")
+    device = Device.objects.get()
+    HardwareEvent.objects.create(
+        cluster=fra, driver=device.driver, pool=device.pool, device="gpu-2", at=NOON, kind="xid", code=94
+    )
+    HardwareEvent.objects.create(
+        cluster=fra, driver=device.driver, pool=device.pool, device="gpu-2", at=NOON, kind="ecc", count=2
+    )
+    client.force_login(alice)
+    page = client.get(reverse("inventory:device", args=[device.pk])).text
+    assert "XID 94" in page
+    assert "Contained memory error" in page
+    assert "2 uncorrected ECC errors" in page
+    assert "https://docs.nvidia.com/deploy/xid-errors/" in page
+
+
+def test_an_xid_that_is_not_in_the_table_leads_to_the_catalogue(client, alice, fra, clock):
+    mirrored(fra, "gpu-2", "")
+    device = Device.objects.get()
+    HardwareEvent.objects.create(
+        cluster=fra, driver=device.driver, pool=device.pool, device="gpu-2", at=NOON, kind="xid", code=999
+    )
+    client.force_login(alice)
+    page = client.get(reverse("inventory:device", args=[device.pk])).text
+    assert "XID 999" in page
+    assert "See NVIDIA" in page
+
+
+def test_events_are_kept_for_four_hundred_days(fra):
+    happened(fra, NOON - KEEP)
+    old = happened(fra, NOON - KEEP - HALF)
+    assert prune_events(NOON) == 1
+    assert not HardwareEvent.objects.filter(pk=old.pk).exists()
+
+
+def test_every_metric_that_is_read_has_a_value_of_its_own():
+    found = measurements([Sample(metric, {"UUID": "GPU-a"}, 0.0) for metric in METRICS])
+    (measurement,) = found.values()
+    assert found.keys() == {SeriesKey(uuid="GPU-a")}
+    values = {
+        name: getattr(measurement, name)
+        for name in (
+            "sm_activity",
+            "tensor_activity",
+            "memory_activity",
+            "memory_total",
+            "temperature",
+            "pcie_bytes",
+            "nvlink_bytes",
+        )
+    }
+    assert set(values.values()) == {0}
+    assert len(measurement.counters) == 6

@@ -1,0 +1,56 @@
+"""API of alerts: those that concern the user. They open and are resolved by themselves."""
+
+from __future__ import annotations
+
+from django.db.models import QuerySet
+from django_filters import rest_framework as filters
+from django_filters.rest_framework import DjangoFilterBackend
+from rest_framework import serializers
+from rest_framework.viewsets import ReadOnlyModelViewSet
+
+from core.inputs import BooleanFilter, Cursor
+from teams.access import user_of
+from usage.models import Alert, AlertQuerySet
+
+
+class AlertFilter(filters.FilterSet):
+    open = BooleanFilter(method="by_open", label="Whether it is open; both without it.")
+    condition = filters.ChoiceFilter(choices=Alert.Condition.choices)
+    team = filters.CharFilter(field_name="team__slug")
+    cluster = filters.CharFilter(field_name="cluster__name")
+    claim = filters.UUIDFilter(field_name="claim")
+
+    def by_open(self, rows: AlertQuerySet, name: str, value: bool) -> AlertQuerySet:  # noqa: FBT001 - django-filter calls it
+        return rows.filter(resolved_at__isnull=value)
+
+
+class AlertOut(serializers.ModelSerializer[Alert]):
+    """Of a claim, a team or a cluster; the others are null. Times in `text` are in UTC."""
+
+    team = serializers.CharField(source="team.slug", allow_null=True, default=None)
+    cluster = serializers.CharField(source="cluster.name", allow_null=True, default=None)
+    claim = serializers.UUIDField(source="claim_id", allow_null=True)
+    url = serializers.CharField(help_text="Path of the page that says more.")
+
+    class Meta:
+        model = Alert
+        fields = (
+            *("id", "condition", "claim", "team", "cluster", "text", "url"),
+            *("since", "opened_at", "resolved_at"),
+        )
+        read_only_fields = fields
+
+
+class AlertViewSet(ReadOnlyModelViewSet[Alert]):
+    """Alerts that concern you, newest first; resolved ones for 30 days."""
+
+    lookup_value_converter = "uuid"
+    serializer_class = AlertOut
+    queryset = Alert.objects.none()
+    filter_backends = (DjangoFilterBackend,)
+    filterset_class = AlertFilter
+    pagination_class = type("Newest", (Cursor,), {"ordering": ("-since", "-id")})
+
+    def get_queryset(self) -> QuerySet[Alert]:
+        rows = Alert.objects.visible_to(user_of(self.request))
+        return rows.select_related("team", "cluster").defer("cluster__credentials")
