@@ -35,6 +35,11 @@ def memory_at(instant):
     return 1000 + int(instant.timestamp()) // 30 % 50
 
 
+def energy_at(instant):
+    """The counter of a GPU at 300 W, in mJ."""
+    return int((instant - NOON + timedelta(days=9)).total_seconds()) * 300_000
+
+
 def lines(start, end, *, without=()):
     """Return the history of one device, one sample each 30 s, without some spans, as OpenMetrics."""
     instants = []
@@ -47,7 +52,7 @@ def lines(start, end, *, without=()):
         ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", activity_at),
         ("DCGM_FI_DEV_FB_USED", memory_at),
         ("DCGM_FI_DEV_POWER_USAGE", lambda at: 300),
-        ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", lambda at: int(at.timestamp()) * 300_000),  # mJ at 300 W
+        ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", energy_at),
     ):
         yield f"# TYPE {metric} gauge"
         for at in instants:
