@@ -13,7 +13,9 @@ RUN .venv/bin/python -m core.assets \
     && rm -rf node_modules
 
 FROM build AS lean
-RUN uv sync --frozen --no-default-groups --python /usr/local/bin/python3.12
+# docker build --build-arg EXTRA=parquet: what pyproject.toml lists as optional
+ARG EXTRA=""
+RUN uv sync --frozen --no-default-groups ${EXTRA:+--extra "$EXTRA"} --python /usr/local/bin/python3.12
 
 FROM python:3.12-slim-bookworm AS runtime
 RUN useradd --system --uid 10001 --no-create-home dragoman

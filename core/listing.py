@@ -48,6 +48,11 @@ def csv_response(name: str, heads: Sequence[str], rows: Iterable[Sequence[object
     return response
 
 
+def csv_text(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return the same text as `csv_response`, for a mail."""
+    return "".join(_lines(heads, rows))
+
+
 def _lines(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     writer = csv.writer(Echo())
     yield writer.writerow(heads)

@@ -21,6 +21,7 @@ from claims.states import ClaimState
 from cluster.protocol import RESOURCE_CLAIM
 from core.origin import Source
 from demo.people import DECIDERS, people_get, people_patch
+from inventory import price_bases
 from inventory.counts import store_counts
 from inventory.models import Device, FleetSpan
 from notify.models import Notice
@@ -296,6 +297,7 @@ def history(claim: Claim, start: datetime, end: datetime) -> Iterator[Transition
 
 
 def hold(claim: Claim, device: Device, start: datetime, end: datetime) -> Allocation:
+    price_bases.add([price_bases.basis_of(device)])
     return Allocation(
         claim=claim,
         object_uid=f"sample-{claim.pk}",

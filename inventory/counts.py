@@ -20,7 +20,7 @@ from django.utils import timezone
 from core.prepared import PreparedObjects
 from dra.devices import describe
 from dra.pools import DeviceKey
-from inventory import fleet_history
+from inventory import fleet_history, price_bases
 from inventory.fleet_history import GPU
 from inventory.models import Cluster, Device, DeviceUtilization, FleetCount
 from inventory.models.device import DeviceQuerySet
@@ -195,6 +195,7 @@ def store_counts(*, changed_only: bool = True) -> int:
             differing += row.values() != _stored_values(pk)
             columns = {"revision": row.revision, "counted_at": row.counted_at, **row.values()}
             FleetCount.objects.update_or_create(cluster_id=pk, defaults=columns)
+            price_bases.record(pk)
             fleet_history.record(pk, fleet_history.count_parts(pk), now=row.counted_at)
     return differing
 

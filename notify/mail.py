@@ -67,6 +67,41 @@ def send_now(*, to: str, subject: str, body: str) -> str:
     return ""
 
 
+class Unsent(Exception):
+    """A mail that was not sent; `is_temporary` if it may be tried again."""
+
+    def __init__(self, *, is_temporary: bool) -> None:
+        super().__init__("The mail was not sent.")
+        self.is_temporary = is_temporary
+
+
+def send_file(
+    *, to: str, subject: str, body: str, link: str, unsubscribe: str, name: str, content: str
+) -> None:
+    """
+    Send a CSV file to one address at once, with links (paths of the portal) to its page and to unsubscribe,
+    the latter also for mail programs (RFC 8058). Raises Unsent.
+    """
+    if not settings.MAIL_URL:
+        raise Unsent(is_temporary=True)
+    base, headers = settings.PORTAL_URL, {"Auto-Submitted": "auto-generated"}
+    footer = "Dragoman"
+    if base:
+        body, footer = f"{body}\n\n{base}{link}", f"Stop this mail: {base}{unsubscribe}"
+        headers |= {
+            "List-Unsubscribe": f"<{base}{unsubscribe}>",
+            "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
+        }
+    mail = EmailMessage(subject=subject, body=f"{body}\n\n—\n\n{footer}", to=[to], headers=headers)
+    mail.attach(name, content, "text/csv")
+    try:
+        mail.send()
+    except (*REFUSED, OSError) as error:
+        log.warning("mail_failed", error=str(error))
+        is_refused = isinstance(error, REFUSED)
+        raise Unsent(is_temporary=is_temporary(error) if is_refused else True) from error
+
+
 def is_temporary(error: Exception) -> bool:
     """Return whether the server refuses a message temporarily: its reply code is 4yz (RFC 5321 §4.2.1)."""
     if isinstance(error, smtplib.SMTPRecipientsRefused):

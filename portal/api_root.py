@@ -61,13 +61,26 @@ RESOURCES = (
         for_admins=True,
     ),
     ApiResource(
-        "costs/focus", "api-focus", "The cost of a month as CSV in the format of FOCUS 1.2.", for_admins=True
+        "costs/focus",
+        "api-focus",
+        "The cost of a month as CSV or Parquet in the format of FOCUS 1.2.",
+        for_admins=True,
+    ),
+    ApiResource(
+        "costs/allocation",
+        "api-opencost",
+        "Costs in the shape of OpenCost's /allocation/compute.",
+        for_admins=True,
     ),
     ApiResource(
         "costs/closed-months",
         "api-closed-month-list",
         "Months whose figures do not change any more.",
         for_admins=True,
+    ),
+    ApiResource("waste/idle", "api-idle-list", "Idle claims of your teams, with what they cost."),
+    ApiResource(
+        "waste/oversized", "api-oversized-list", "Claims for which a cheaper profile would have been enough."
     ),
     ApiResource("rates", "api-rate-list", "Prices of devices per hour."),
     ApiResource("clusters", "api-cluster-list", "Clusters with the age of their data."),

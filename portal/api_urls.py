@@ -25,9 +25,11 @@ from usage.api import (
     ClosedMonthViewSet,
     CostsView,
     FocusView,
+    OpenCostView,
     RateViewSet,
     ReconciliationView,
 )
+from usage.waste_api import IdleViewSet, OversizedViewSet
 
 teams_router = SimpleRouter(use_regex_path=False)
 teams_router.register("teams", TeamViewSet, "api-team")
@@ -60,6 +62,8 @@ budgets_router.register("budgets", BudgetViewSet, "api-budget")
 usage_router = SimpleRouter(use_regex_path=False)
 usage_router.register("alerts", AlertViewSet, "api-alert")
 usage_router.register("rates", RateViewSet, "api-rate")
+usage_router.register("waste/idle", IdleViewSet, "api-idle")
+usage_router.register("waste/oversized", OversizedViewSet, "api-oversized")
 usage_router.register("costs/closed-months", ClosedMonthViewSet, "api-closed-month")
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -84,5 +88,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("costs/", CostsView.as_view(), name="api-costs"),
     path("costs/reconciliation/", ReconciliationView.as_view(), name="api-reconciliation"),
     path("costs/focus/", FocusView.as_view(), name="api-focus"),
+    path("costs/allocation/", OpenCostView.as_view(), name="api-opencost"),
     *usage_router.urls,
 ]

@@ -215,10 +215,11 @@ def navigation(shell: Shell) -> Nav:
         return Nav([], [], [])
     sections = []
     if shell.team:
-        own = [] if shell.is_admin else watch_items()
+        own = [] if shell.is_admin else [*money_items(shell), *watch_items()]
         sections.append(Section(shell.team.title, [*team_items(shell.team), *own]))
     if shell.is_admin:
         sections.append(Section("Platform", platform_items(has_team=shell.team is not None)))
+        sections.append(Section("Money", money_items(shell)))
     else:
         sections.append(Section("Infrastructure", fleet_items()[:1]))
     foot = [NavItem("API tokens", "key", reverse("teams:tokens")), NavItem("Help", "help", reverse("help"))]
@@ -271,16 +272,27 @@ def fleet_items() -> list[NavItem]:
     ]
 
 
+def money_items(shell: Shell) -> list[NavItem]:
+    """Return the pages of money over several teams that the reader may open."""
+    waste = NavItem("Waste", "zzz", reverse("usage:waste"))
+    report = NavItem("Report", "report-money", reverse("usage:report"))
+    if not shell.is_admin:
+        return [report, waste] if shell.has_role(Role.LEAD) else [waste]
+    return [
+        report,
+        waste,
+        NavItem("Budgets", "target", reverse("claims:budgets")),
+        NavItem("Rates", "receipt-euro", reverse("usage:rates")),
+    ]
+
+
 def platform_items(*, has_team: bool) -> list[NavItem]:
     quota = [] if has_team else [NavItem("Quota", "gauge", reverse("claims:quotas"))]
     return [
         *fleet_items(),
         *quota,
         NavItem("Profiles", "template", reverse("claims:profiles")),
-        NavItem("Report", "report-money", reverse("usage:report")),
-        NavItem("Budgets", "target", reverse("claims:budgets")),
         *watch_items(),
-        NavItem("Rates", "receipt-euro", reverse("usage:rates")),
         NavItem("Teams", "users-group", reverse("setup:teams")),
         NavItem("People", "user-cog", reverse("setup:people")),
         NavItem("Activity", "history", reverse("activity:platform")),

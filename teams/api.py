@@ -44,7 +44,7 @@ class TeamOut(serializers.ModelSerializer[Team]):
 
     class Meta:
         model = Team
-        fields = ("id", "slug", "title", "role", "members")
+        fields = ("id", "slug", "title", "efficiency_goal", "role", "members")
 
     def get_role(self, team: Team) -> str | None:
         return getattr(team, "role", None)

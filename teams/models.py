@@ -93,6 +93,8 @@ class Team(models.Model):
     slug = models.SlugField(max_length=40, unique=True)
     title = models.CharField(max_length=80)
     series = models.PositiveSmallIntegerField(default=1)  # chart color, 1 to 5
+    # Percent of the measured time in which devices are to compute; shown, not enforced.
+    efficiency_goal = models.PositiveSmallIntegerField(null=True, editable=False)
     archived_at = models.DateTimeField(null=True, editable=False)
     members = models.ManyToManyField(User, through="Membership", related_name="teams")
 
@@ -100,9 +102,19 @@ class Team(models.Model):
 
     class Meta:
         ordering = ("slug",)
+        constraints = (
+            models.CheckConstraint(
+                condition=models.Q(efficiency_goal__range=(1, 100)), name="team_efficiency_goal_percent"
+            ),
+        )
 
     def __str__(self) -> str:
         return self.slug
+
+    @property
+    def goal_share(self) -> float:
+        """Return the efficiency goal as a share of 0 to 1; 0 without one."""
+        return (self.efficiency_goal or 0) / 100
 
 
 class Membership(models.Model):

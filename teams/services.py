@@ -107,6 +107,25 @@ def rename_team(*, by: User, team: Team, title: str) -> None:
 
 
 @transaction.atomic(durable=True)
+def set_efficiency_goal(*, by: User, team: Team, percent: int | None) -> None:
+    """
+    Set which share of the measured time devices are to compute, in percent; None is no goal.
+
+    Raises Forbidden for everybody but platform admins, Invalid beyond 1 to 100.
+    """
+    require_admin(by)
+    if percent is not None and not 1 <= percent <= 100:
+        raise Invalid(f"A goal is 1 to 100 %; {percent} was sent.", field="efficiency_goal")
+    before = Team.objects.values_list("efficiency_goal", flat=True).get(pk=team.pk)
+    if before != percent and Team.objects.filter(pk=team.pk, efficiency_goal=before).update(
+        efficiency_goal=percent
+    ):
+        old, new = ("none" if goal is None else f"{goal} %" for goal in (before, percent))
+        values = [("Efficiency goal", old, new)]
+        record_change(by=by, of=team, change=f"efficiency goal {old} → {new}", values=values)
+
+
+@transaction.atomic(durable=True)
 def set_platform_admin(*, by: User, person: User, admin: bool) -> None:
     """Make a person platform admin, or end that. Raises Conflict for the last one."""
     require_admin(by)

@@ -1,5 +1,6 @@
 """The API of usage, cost and rates: services and numbers of the pages. Amounts are strings, never floats."""
 
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,8 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, viewsets
 from rest_framework.decorators import action
+from rest_framework.exceptions import NotAcceptable
+from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -21,14 +24,26 @@ from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
 from core.models import Installation
 from core.schema import refuses
+from dra.cel.selector import MAX_BYTES
 from inventory.models import Cluster
 from teams.access import team_for, user_of
 from teams.models import User
+from usage import focus_parquet
 from usage.closing import close_month, require_admin
 from usage.cost import Cost
 from usage.fleet_report import GroupBy, fleet_report, month_of
 from usage.focus import focus_lines
 from usage.models import ClosedMonth, Rate
+from usage.opencost import (
+    AGGREGATES,
+    Question,
+    allocation_sets,
+    parse_aggregate,
+    parse_step,
+    parse_window,
+)
+from usage.rate_matches import require_expression
+from usage.rate_preview import preview
 from usage.rates import RateCard
 from usage.reports import Month, claim_allocations, claim_cost, report
 from usage.series import Presence, Range, claim_series
@@ -174,6 +189,7 @@ class RateOut(serializers.ModelSerializer[Rate]):
             "product",
             "driver",
             "cluster",
+            "expression",
             "per_hour",
             "currency",
             "valid_from",
@@ -187,7 +203,7 @@ class Price(serializers.DecimalField):
 
 
 class RateIn(Input):
-    """Empty `product` and `driver`, and no `cluster`, match everything."""
+    """Empty `product`, `driver` and `expression`, and no `cluster`, match everything."""
 
     title = serializers.CharField(max_length=80)
     product = serializers.CharField(max_length=120, allow_blank=True, default="")
@@ -195,12 +211,38 @@ class RateIn(Input):
     cluster = serializers.SlugRelatedField(
         slug_field="name", queryset=Cluster.objects.all(), allow_null=True, default=None
     )
+    expression = serializers.CharField(
+        max_length=MAX_BYTES,
+        allow_blank=True,
+        default="",
+        help_text='A condition in CEL over `device`, such as `device.capacityType == "spot"`.',
+    )
     per_hour = Price(max_digits=12, decimal_places=4, min_value=0)
     currency = serializers.RegexField(r"^[A-Z]{3}$", default=lambda: Installation.load().currency)
     valid_from = serializers.DateTimeField()
     valid_until = serializers.DateTimeField(
         allow_null=True, default=None, help_text="Null: until another rate follows it."
     )
+
+
+class PreviewedKindOut(serializers.Serializer[Any]):
+    cluster = serializers.CharField()
+    driver = serializers.CharField()
+    product = serializers.CharField()
+    partition = serializers.CharField()
+    capacity_type = serializers.CharField(help_text="spot, on-demand or reserved; empty: not on a known node")
+    devices = serializers.IntegerField()
+    wins = serializers.BooleanField(help_text="Whether the rate would price them")
+    without = serializers.UUIDField(
+        source="without.pk", allow_null=True, default=None, help_text="The rate that prices them otherwise"
+    )
+    problem = serializers.CharField(help_text="Why the expression fails for them; it then does not hold")
+
+
+class RatePreviewOut(serializers.Serializer[Any]):
+    devices = serializers.IntegerField(help_text="Devices of the fleet")
+    priced = serializers.IntegerField(help_text="Those that the rate would price")
+    kinds = PreviewedKindOut(many=True)
 
 
 class RetireIn(Input):
@@ -307,21 +349,102 @@ class ReconciliationView(APIView):
         return Response(ReconciliationOut(found).data)
 
 
+FILE_FORMAT = OpenApiParameter("format", str, enum=["csv", "parquet"], description="csv by default.")
+PARQUET = "application/vnd.apache.parquet"
+
+
+class AnyFile(BaseContentNegotiation):
+    """The parameter `format` decides on the type of a file, whatever the program accepts."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        return parsers[0]
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        return renderers[0], renderers[0].media_type
+
+
 class FocusView(APIView):
+    content_negotiation_class = AnyFile
+
     @refuses(403)
     @extend_schema(
         operation_id="focus",
-        parameters=[MONTH],
-        responses={(200, "text/csv"): OpenApiTypes.STR},
+        parameters=[MONTH, FILE_FORMAT],
+        responses={(200, "text/csv"): OpenApiTypes.STR, (200, PARQUET): OpenApiTypes.BINARY},
     )
     def get(self, request: Request) -> StreamingHttpResponse:
-        """The cost of all claims in a month as CSV in the format of FOCUS 1.2; for platform admins."""
+        """
+        The cost of all claims in a month in the format of FOCUS 1.2, as CSV or Parquet; for platform admins.
+
+        406 for Parquet where pyarrow is not installed.
+        """
         require_admin(user_of(request))
         period, now = month_of(month_asked_for(request).first), timezone.now()
-        response = StreamingHttpResponse(focus_lines(period, now=now), content_type="text/csv; charset=utf-8")
-        name = f"focus-{period.first:%Y-%m}.csv"
+        file_format = request.query_params.get("format", "csv")
+        if file_format not in ("csv", "parquet"):
+            raise Invalid(f"A format is csv or parquet; “{file_format[:20]}” was sent.", field="format")
+        if file_format == "parquet":
+            if not focus_parquet.is_available():
+                raise NotAcceptable(focus_parquet.UNAVAILABLE)
+            pieces: Iterator[Any] = focus_parquet.focus_parquet(period, now=now)
+        else:
+            pieces = focus_lines(period, now=now)
+        media_type = PARQUET if file_format == "parquet" else "text/csv; charset=utf-8"
+        response = StreamingHttpResponse(pieces, content_type=media_type)
+        name = f"focus-{period.first:%Y-%m}.{file_format}"
         response["Content-Disposition"] = f'attachment; filename="{name}"'
         return response
+
+
+OPENCOST = (
+    OpenApiParameter(
+        "window",
+        str,
+        required=True,
+        description=(
+            "today, yesterday, week, lastweek, month, lastmonth, days such as 7d, or two times at 00:00 UTC."
+        ),
+    ),
+    OpenApiParameter("aggregate", str, description=f"Of {', '.join(AGGREGATES)}; one claim without any."),
+    OpenApiParameter("step", str, description="Days of each set, such as 1d; the window by default."),
+    OpenApiParameter("accumulate", bool, description="True: one set, whatever the step."),
+    OpenApiParameter("includeIdle", bool, description="Adds what nobody held and what unmanaged claims did."),
+)
+
+
+class OpenCostOut(serializers.Serializer[Any]):
+    """As OpenCost answers: `gpuCost` and `totalCost` are in `currency`, null without a rate."""
+
+    code = serializers.IntegerField()
+    currency = serializers.CharField()
+    data = serializers.ListField(  # type: ignore[assignment]  # a field of that name, as DRF allows
+        child=serializers.DictField(child=serializers.DictField()), help_text="A set per step, by name"
+    )
+
+
+class OpenCostView(APIView):
+    @refuses(403)
+    @extend_schema(operation_id="opencost_allocation", parameters=[*OPENCOST], responses=OpenCostOut)
+    def get(self, request: Request) -> Response:
+        """Costs of stored days in the shape of OpenCost's /allocation/compute; for platform admins."""
+        require_admin(user_of(request))
+        now, asked_for = timezone.now(), request.query_params
+        period = parse_window(asked_for.get("window", ""), now=now)
+        step = "" if _is_true(asked_for.get("accumulate", "")) else asked_for.get("step", "")
+        asked = Question(
+            period,
+            parse_aggregate(asked_for.get("aggregate", "")),
+            parse_step(step, period),
+            idle=_is_true(asked_for.get("includeIdle", "")),
+        )
+        sets = allocation_sets(asked, now=now)
+        return Response({"code": 200, "currency": Installation.load().currency, "data": sets})
+
+
+def _is_true(text: str) -> bool:
+    if text.lower() not in ("", "true", "false"):
+        raise Invalid(f"true or false; “{text[:20]}” was sent.")
+    return text.lower() == "true"
 
 
 class NewestFirst(Cursor):
@@ -399,6 +522,19 @@ class RateViewSet(
         body = RateIn(data=request.data)
         body.is_valid(raise_exception=True)
         return Response(RateOut(save_rate(by=user_of(request), rate=rate, **body.validated_data)).data)
+
+    @refuses(403)
+    @extend_schema(request=RateIn, responses=RatePreviewOut)
+    @action(detail=False, methods=["post"])
+    def preview(self, request: Request) -> Response:
+        """Which devices a rate would price, without saving it; for platform admins."""
+        require_admin(user_of(request))
+        body = RateIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        if expression := body.validated_data["expression"].strip():
+            require_expression(expression)
+        found = preview(Rate(**body.validated_data | {"expression": expression}), now=timezone.now())
+        return Response(RatePreviewOut(found).data)
 
     @refuses(409)
     @extend_schema(request=RetireIn, responses=RateOut)

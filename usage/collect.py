@@ -99,8 +99,11 @@ def note_uses(cluster: Cluster, now: datetime) -> None:
         Collection.objects.filter(cluster=cluster).update(idle=idle_kinds(cluster))
 
 
-def idle_kinds(cluster: Cluster) -> list[tuple[str, str, int]]:
-    """Return the idle devices that claims hold, as driver, product and millionths of a device; one query."""
+def idle_kinds(cluster: Cluster) -> list[tuple[str, str, str | None, int]]:
+    """
+    Return the idle devices that claims hold, as driver, product, price basis and millionths of a device; one
+    query.
+    """
     idle = DeviceUtilization.objects.filter(
         use=DeviceUse.IDLE,
         device__cluster=cluster,
@@ -109,8 +112,12 @@ def idle_kinds(cluster: Cluster) -> list[tuple[str, str, int]]:
         device__name=OuterRef("device"),
     )
     held = Allocation.objects.filter(Exists(idle), ended_at=None, claim__cluster=cluster).order_by()
-    kinds = held.values_list("driver", "product").annotate(Sum("fraction")).order_by("driver", "product")
-    return [(driver, product, millionths(fraction)) for driver, product, fraction in kinds]
+    kind = ("driver", "product", "basis_id")
+    sums = held.values_list(*kind).annotate(Sum("fraction")).order_by(*kind)
+    return [
+        (driver, product, str(basis) if basis else None, millionths(fraction))
+        for driver, product, basis, fraction in sums
+    ]
 
 
 def holding(allocation: OpenAllocation) -> RollupDevice:

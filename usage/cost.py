@@ -1,8 +1,9 @@
 """
 Cost is allocated time × price per hour × fraction of the device. What is not held costs nothing.
 
-A *ledger entry* is what a claim held on one day (UTC) of one product and partition at one rate. Money is
-rounded once, half up to cents, per entry; every amount anywhere is a sum of entries, so all of them add up.
+A *ledger entry* is what a claim held on one day (UTC) of one product, partition and capacity type at one
+rate. Money is rounded once, half up to cents, per entry; every amount anywhere is a sum of entries, so all of
+them add up.
 Time is never rounded but where it is shown: its sums are integers of a tiny unit.
 """
 
@@ -35,6 +36,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 type LineKey = tuple[UUID, str, str]  # claim, product and partition
+type EntryKey = tuple[LineKey, str, Rate | None, str]  # line, driver, rate and capacity type
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +57,15 @@ class UsageInterval:
     parts: int
     start: datetime
     end: datetime | None
+    capacity_type: str = ""
 
     @classmethod
     def from_allocation(cls, held: Allocation, cluster_id: UUID) -> UsageInterval:
-        kind = PriceGroup(cluster_id, held.driver, held.product)
+        kind = PriceGroup(cluster_id, held.driver, held.product, held.basis_id)
         return cls(
-            held.claim_id, kind, held.partition, millionths(held.fraction), held.started_at, held.ended_at
-        )
+            held.claim_id, kind, held.partition, millionths(held.fraction), held.started_at, held.ended_at,
+            held.capacity_type,
+        )  # fmt: skip
 
     @property
     def line(self) -> LineKey:
@@ -167,6 +171,7 @@ class LedgerEntry:
     rate: Rate | None
     day: date
     held: int
+    capacity_type: str = ""
 
     @property
     def cost(self) -> Cost:
@@ -182,8 +187,8 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        # By line, driver and rate: by how much the time held on a day differs from that of the day before.
-        self._steps: dict[tuple[LineKey, str, Rate | None], dict[int, int]] = {}
+        # By how much the time held on a day differs from that of the day before.
+        self._steps: dict[EntryKey, dict[int, int]] = {}
 
     def add(
         self, interval: UsageInterval, card: RateCard, *, until: datetime, within: Interval | None = None
@@ -194,9 +199,8 @@ class Ledger:
             start, end = max(start, within.start), min(end, within.end)
         parts = interval.parts
         for segment in card.segments(interval.kind, start, end):
-            steps = self._steps.setdefault(
-                (interval.line, interval.kind.driver, segment.rate), defaultdict(int)
-            )
+            key = (interval.line, interval.kind.driver, segment.rate, interval.capacity_type)
+            steps = self._steps.setdefault(key, defaultdict(int))
             first, begun = divmod((segment.start - EPOCH) // MICROSECOND, WHOLE_DAY)
             last, ended = divmod((segment.end - EPOCH) // MICROSECOND, WHOLE_DAY)
             if first == last:
@@ -211,19 +215,20 @@ class Ledger:
     def costs(self) -> dict[LineKey, Cost]:
         """Return the sum of the entries of each line."""
         costs: dict[LineKey, Cost] = {}
-        for (line, _driver, rate), runs in self._runs():
+        for (line, _driver, rate, _capacity_type), runs in self._runs():
             cost = costs.setdefault(line, Cost())
             for _day, days, held in runs:
                 cost.charge(held, *_price(rate), times=days)
         return costs
 
     def __iter__(self) -> Iterator[LedgerEntry]:
-        for (line, driver, rate), runs in self._runs():
+        for (line, driver, rate, capacity_type), runs in self._runs():
             for first, days, held in runs:
                 for number in range(first, first + days):
-                    yield LedgerEntry(line, driver, rate, (EPOCH + timedelta(days=number)).date(), held)
+                    day = (EPOCH + timedelta(days=number)).date()
+                    yield LedgerEntry(line, driver, rate, day, held, capacity_type)
 
-    def _runs(self) -> Iterator[tuple[tuple[LineKey, str, Rate | None], list[tuple[int, int, int]]]]:
+    def _runs(self) -> Iterator[tuple[EntryKey, list[tuple[int, int, int]]]]:
         """Yield the runs of days with equal entries: first day, number of days, time held on each."""
         for key, steps in self._steps.items():
             runs, held = [], 0

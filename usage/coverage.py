@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from operator import attrgetter
+from uuid import UUID
 
 from inventory.models import Cluster, FleetSpan
 from usage.cost import DEVICE_PARTS
@@ -15,27 +17,32 @@ from usage.rates import PriceGroup, RateCard
 
 @dataclass(frozen=True, slots=True)
 class PricedProduct:
-    """So many GPUs of one product in one cluster; `rate` is None if none has begun."""
+    """So many GPUs of one product and capacity type in one cluster; `rate` is None if none has begun."""
 
     cluster: str
     driver: str
     product: str
+    capacity_type: str
     gpus: Decimal
     rate: Rate | None
 
 
 def coverage(card: RateCard, *, now: datetime) -> list[PricedProduct]:
     """Return every product that clusters have, first those without a rate, then by cluster; two queries."""
-    parts: dict[PriceGroup, int] = defaultdict(int)
-    for span in FleetSpan.objects.filter(ended_at=None):
-        parts[PriceGroup(span.cluster_id, span.driver, span.product)] += span.parts
+    parts: dict[tuple[UUID, str, str, str, Rate | None], int] = defaultdict(int)
+    spans = FleetSpan.objects.filter(ended_at=None).values_list(
+        *("cluster", "driver", "product", "basis", "basis__capacity_type", "parts")
+    )
+    for cluster, driver, product, basis, capacity_type, value in spans:
+        rate = card.at(PriceGroup(cluster, driver, product, basis), now)
+        parts[cluster, driver, product, capacity_type or "", rate] += value
     names = dict(Cluster.objects.values_list("pk", "name"))
     products = [
         PricedProduct(
-            names[group.cluster_id], group.driver, group.product, Decimal(count) / DEVICE_PARTS,
-            card.at(group, now),
+            names[cluster], driver, product, capacity_type, Decimal(count) / DEVICE_PARTS, rate
         )
-        for group, count in parts.items()
+        for (cluster, driver, product, capacity_type, rate), count in parts.items()
         if count
     ]  # fmt: skip
-    return sorted(products, key=lambda one: (one.rate is not None, one.cluster, one.product, one.driver))
+    place = attrgetter("cluster", "product", "driver", "capacity_type")
+    return sorted(products, key=lambda one: (one.rate is not None, place(one)))

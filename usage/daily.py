@@ -32,7 +32,7 @@ from usage.rates import PriceGroup, RateCard
 DAY = timedelta(days=1)
 SETTLED_AFTER = timedelta(hours=1)  # after midnight: then no transaction of the day before is open
 CHUNK = 30  # days computed at once
-KEY = ("claim_id", "day", "driver", "product", "partition", "rate_id")
+KEY = ("claim_id", "day", "driver", "product", "partition", "capacity_type", "rate_id")
 VALUES = ("team_id", "currency", "held", "amount")
 
 
@@ -108,8 +108,8 @@ def _held_since(team: UUID, start: datetime, stop: datetime, last: date) -> Quer
 
 # Usage without model objects: a month may have many allocations.
 COLUMNS = (
-    *("claim_id", "claim__cluster_id", "driver", "product", "partition", "fraction"),
-    *("started_at", "ended_at"),
+    *("claim_id", "claim__cluster_id", "driver", "product", "basis_id", "partition", "fraction"),
+    *("started_at", "ended_at", "capacity_type"),
 )
 HELD_SINCE = Prepared(lambda *of: _held_since(*of).values_list(*COLUMNS), UUID, datetime, datetime, date)
 
@@ -167,10 +167,10 @@ def _overlapping(span: Interval) -> QuerySet[Allocation]:
 def _intervals(rows: Iterable[Sequence[Any]]) -> Iterator[UsageInterval]:
     """Yield the usage of rows of `COLUMNS`."""
     groups: dict[Any, PriceGroup] = {}
-    for claim, *kind, partition, fraction, start, end in rows:
+    for claim, *kind, partition, fraction, start, end, capacity_type in rows:
         key = tuple(kind)
         group = groups.get(key) or groups.setdefault(key, PriceGroup(*key))
-        yield UsageInterval(claim, group, partition, millionths(fraction), start, end)
+        yield UsageInterval(claim, group, partition, millionths(fraction), start, end, capacity_type)
 
 
 def mean_activity(claims: Sequence[Claim | UUID], since: datetime, *, now: datetime) -> float | None:
@@ -396,8 +396,8 @@ def _expected_use(first: date, end: date) -> Iterator[DailyUse]:
         rate = entry.rate
         yield DailyUse(
             team_id=teams[claim_id], claim_id=claim_id, day=entry.day, driver=entry.driver,
-            product=product, partition=partition, rate=rate, currency=rate.currency if rate else "",
-            held=entry.held, amount=sum(entry.cost.exact.values()),
+            product=product, partition=partition, capacity_type=entry.capacity_type, rate=rate,
+            currency=rate.currency if rate else "", held=entry.held, amount=sum(entry.cost.exact.values()),
         )  # fmt: skip
 
 

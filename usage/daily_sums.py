@@ -1,6 +1,6 @@
 """
-Sums of the stored days of all claims, by team, person, profile and kind of device, and of the fleet: what its
-report reads. 40,000 devices have 5,000 claim-days a day and 3,000 sums.
+Sums of the stored days of all claims, by team, person, profile, kind of device and capacity type, and of the
+fleet: what its report reads. 40,000 devices have 5,000 claim-days a day and 3,000 sums.
 
 `usage.daily` writes them in the transaction that stores or repairs its days. A claim counts for the person
 who owned it then. Money is in whole cents: of a claim's day, `mean utilization × amount` is rounded once.
@@ -35,6 +35,7 @@ DIMENSIONS = {
     Dimension.PERSON: ("claim.requested_by_id", None),
     Dimension.PROFILE: ("version.profile_id", None),
     Dimension.KIND: (None, ("claim.cluster_id", "use.product", "use.partition")),
+    Dimension.CAPACITY: (None, ("claim.cluster_id", "use.product", "use.capacity_type")),
 }
 SUMS = """
 SELECT {columns}, use.currency, {sums}
@@ -110,7 +111,7 @@ def _fleet(first: date, end: date) -> dict[date, Sums]:
     for row in FleetSpan.objects.filter(
         Q(ended_at=None) | Q(ended_at__gt=span.start), started_at__lt=span.end
     ):
-        kind = PriceGroup(row.cluster_id, row.driver, row.product)
+        kind = PriceGroup(row.cluster_id, row.driver, row.product, row.basis_id)
         usage = UsageInterval(row.cluster_id, kind, row.use, row.parts, row.started_at, row.ended_at)
         ledger.add(usage, card, until=span.end, within=span)
     costs: dict[tuple[Any, ...], Cost] = defaultdict(Cost)

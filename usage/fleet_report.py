@@ -15,20 +15,24 @@ from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Min, QuerySet, Sum
+from django.db.models import Count, QuerySet, Sum
 from django.urls import reverse
 
-from claims.models import Profile
+from claims.models import Claim, Profile
+from core.prepared import Prepared
 from inventory.models import Cluster, FleetSpan
 from teams.models import Team, User
 from usage.cost import Cost, Interval, total
-from usage.daily import DAY, midnight, stored_until, utc_day
+from usage.daily import DAY, midnight, utc_day
 from usage.daily_sums import MEASURES
+from usage.ledger_sums import Ranking, Scope, ranking, sums_by
 from usage.models import Correction, DailySum
 
 Dimension = DailySum.Dimension
+EVERYTHING = Scope()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +72,18 @@ class GroupBy(StrEnum):
     PROFILE = "profile"
     MODEL = "model"
     CLUSTER = "cluster"
+    CLAIM = "claim"
 
 
 OF_KIND = {GroupBy.MODEL, GroupBy.CLUSTER}  # sums of kinds of devices
+ENTRY_KEYS = {  # of the entries that are not summed by day for all teams
+    GroupBy.TEAM: "use.team_id",
+    GroupBy.PERSON: "claim.requested_by_id",
+    GroupBy.PROFILE: "version.profile_id",
+    GroupBy.MODEL: "trim(use.product || ' ' || use.partition)",
+    GroupBy.CLUSTER: "claim.cluster_id",
+    GroupBy.CLAIM: "use.claim_id",
+}
 
 
 TIMES = tuple(f"{name}{part}" for part in ("", "_measured", "_used") for name in MEASURES)
@@ -132,6 +145,13 @@ class GroupRow:
     url: str
     parts: HeldParts
     before: Cost
+    drill: str = ""  # names the team, person or profile in an address
+    goal: int | None = None  # of the efficiency of a team, in percent
+
+    @property
+    def misses_goal(self) -> bool:
+        used = self.parts.utilization
+        return self.goal is not None and used is not None and used * 100 < self.goal
 
     @property
     def cost(self) -> Cost:
@@ -142,7 +162,8 @@ class GroupRow:
 class FleetReport:
     """
     `period` ends with the last stored day. Before `known_since` the size of the fleet was not recorded: the
-    fleet is then what claims held. None is never recorded.
+    fleet is then what claims held. None is never recorded. Of some teams, the fleet is what these held.
+    `difference` is by how much all rows of the grouping differ from what the days add up to: nothing.
     """
 
     period: Period
@@ -151,25 +172,52 @@ class FleetReport:
     rows: list[GroupRow]
     row_count: int  # of all rows
     known_since: datetime | None
+    difference: Cost
+    is_all: bool = True  # else of some teams, a person or a profile
+
+    @property
+    def adds_up(self) -> bool:
+        return self.difference == Cost()
 
 
-type DayKind = tuple[date, UUID, str]  # day, cluster and product
+KNOWN = Prepared(
+    lambda: (
+        "SELECT (SELECT until FROM usage_storeddays), (SELECT min(started_at) FROM inventory_fleetspan)",
+        (),
+    )
+)
+
+type DayKind = tuple[date, UUID | str, str]  # day, cluster and product
 
 
-def fleet_report(period: Period, group_by: GroupBy, *, now: datetime, most: int | None = None) -> FleetReport:
-    """Return the report of the stored days, with at most so many rows; in a fixed number of queries."""
-    corrections = _corrections(period, group_by)
-    period = period.until(min(stored_until() or period.first, utc_day(now)))
-    held = _held(period)
-    keys = _first_keys(period, group_by, most) if most and group_by not in OF_KIND else None
-    by_key = _held_by(period, group_by, keys)
-    before = _held_by(period.previous, group_by, keys)
+def fleet_report(
+    period: Period,
+    group_by: GroupBy,
+    *,
+    now: datetime,
+    most: int | None = None,
+    offset: int = 0,
+    order: str = "cost",
+    scope: Scope = EVERYTHING,
+) -> FleetReport:
+    """
+    Return the report of the stored days, with at most so many rows in an order of `ORDERS`, of everything or
+    of a scope; in a fixed number of queries.
+    """
+    corrections = _corrections(period, group_by, scope)
+    ((until, known_since),) = KNOWN.rows()
+    period = period.until(min(until or period.first, utc_day(now)))
+    held = _held(period) if scope.is_all else _held_in(period, scope)
+    page = _page(period, group_by, scope, order, offset, most)
+    by_key = _held_by(period, group_by, scope, page.keys if page else None)
+    before = _held_by(period.previous, group_by, scope, page.keys if page else None)
     for key, cost in corrections.items():
-        by_key.setdefault(key, HeldParts()).corrections = cost
+        if page is None or key in by_key or not offset:
+            by_key.setdefault(key, HeldParts()).corrections = cost
     by_day: dict[date, FleetParts] = {day: FleetParts() for day in period.days}
     for (day, _cluster, _product), parts in held.items():
         by_day[day].add(parts)
-    for (day, cluster, product), spans in _fleet(period).items():
+    for (day, cluster, product), spans in (_fleet(period) if scope.is_all else {}).items():
         allocated = held.get((day, cluster, product), HeldParts()).allocated
         parts = by_day[day]
         parts.unmanaged.add(spans[FleetSpan.Use.UNMANAGED])
@@ -179,13 +227,27 @@ def fleet_report(period: Period, group_by: GroupBy, *, now: datetime, most: int 
     for of_day in by_day.values():
         parts.add(of_day)
     parts.corrections = total(corrections.values())
+    of_rows = page.total if page else total(row.allocated for row in by_key.values())
     return FleetReport(
         period,
         parts,
         list(by_day.items()),
-        _rows(by_key, before, group_by),
-        len(by_key) if keys is None else _sums(period, group_by.value).values("key").distinct().count(),
-        FleetSpan.objects.aggregate(at=Min("started_at"))["at"],
+        _rows(by_key, before, group_by, order),
+        page.count if page else len(by_key),
+        known_since if scope.is_all else None,
+        _difference(of_rows, parts.allocated),
+        scope.is_all,
+    )
+
+
+def _difference(one: Cost, other: Cost) -> Cost:
+    """Return `one` − `other`, without the currencies in which they are equal."""
+    currencies = one.exact.keys() | other.exact.keys()
+    exact = {currency: one.exact.get(currency, 0) - other.exact.get(currency, 0) for currency in currencies}
+    return Cost(
+        one.held - other.held,
+        one.unpriced_held - other.unpriced_held,
+        {currency: amount for currency, amount in exact.items() if amount},
     )
 
 
@@ -207,21 +269,62 @@ def _held(period: Period) -> dict[DayKind, HeldParts]:
     """Return what claims held by day, cluster and product; one query."""
     parts: dict[DayKind, HeldParts] = defaultdict(HeldParts)
     for row in _sums(period, Dimension.KIND).values_list("day", "cluster", "product", *SUMMED):
-        parts[row[:3]].add(_parts(*row[3:]))
+        parts[row[:3]].add(parts_of(*row[3:]))
     return parts
 
 
-def _first_keys(period: Period, group_by: GroupBy, most: int) -> list[UUID]:
-    """Return the teams, people or profiles with the highest cost; one query."""
-    sums = _sums(period, group_by.value).values_list("key").annotate(money=Sum("amount"), time=Sum("held"))
-    return [key for key, _money, _time in sums.order_by("-money", "-time", "key")[:most]]
+def _held_in(period: Period, scope: Scope) -> dict[tuple[date, str, str], HeldParts]:
+    """Return what the claims of a scope held by day; one query."""
+    rows = sums_by("use.day", scope, period.first, period.end)
+    return {(date.fromisoformat(day), "", ""): _added(sums) for day, sums in rows.items()}
 
 
-def _held_by(period: Period, group_by: GroupBy, keys: Collection[UUID] | None = None) -> dict[str, HeldParts]:
+def _added(rows: Iterable[tuple[Any, ...]]) -> HeldParts:
+    parts = HeldParts()
+    for currency, *numbers in rows:
+        parts.add(parts_of(currency, *numbers))
+    return parts
+
+
+def _page(
+    period: Period, group_by: GroupBy, scope: Scope, order: str, offset: int, most: int | None
+) -> Ranking | None:
     """
-    Return what claims held by key: the id of a team, person, profile or cluster, or a model; one query. With
-    `keys`, only of these.
+    Return the keys of the rows that are shown, and the sum of all, in two queries at most; None if these are
+    all rows, which then are added up.
     """
+    if most is None or (group_by in OF_KIND and scope.is_all):
+        return None
+    if not scope.is_all or group_by is GroupBy.CLAIM:
+        span = (period.first, period.end)
+        return ranking(ENTRY_KEYS[group_by], scope, *span, order=order, offset=offset, most=most)
+    sums = _sums(period, group_by.value)
+    idle = Sum("amount_measured") - Sum("amount_used")
+    keys = sums.values_list("key").annotate(cost=Sum("amount"), hours=Sum("held"), idle=idle)
+    rows = keys.order_by(f"-{order}", "-cost", "-hours", "key")[offset : offset + most]
+    added = sums.values_list("currency").annotate(
+        Sum("held"), Sum("unpriced"), Sum("amount"), Count("key", distinct=True)
+    )
+    whole, count = Cost(), 0
+    for currency, held, unpriced, amount, number in added:
+        whole.add(Cost(int(held), int(unpriced), {currency: int(amount)} if currency else {}))
+        count = max(count, number)
+    if whole.unpriced_held or len(whole.exact) > 1:  # keys with rows of several currencies
+        count = sums.values("key").distinct().count()
+    return Ranking([str(row[0]) for row in rows], count, whole)
+
+
+def _held_by(
+    period: Period, group_by: GroupBy, scope: Scope, keys: Collection[str] | None = None
+) -> dict[str, HeldParts]:
+    """
+    Return what claims held by key: the id of a team, person, profile, cluster or claim, or a model; one
+    query. With `keys`, only of these.
+    """
+    if not scope.is_all or group_by is GroupBy.CLAIM:
+        listed = None if keys is None else list(keys)
+        found = sums_by(ENTRY_KEYS[group_by], scope, period.first, period.end, listed)
+        return {key: _added(rows) for key, rows in found.items()}
     dimension = Dimension.KIND if group_by in OF_KIND else Dimension(group_by.value)
     columns = {GroupBy.MODEL: ("product", "partition"), GroupBy.CLUSTER: ("cluster",)}.get(group_by, ("key",))
     parts: dict[str, HeldParts] = defaultdict(HeldParts)
@@ -230,7 +333,7 @@ def _held_by(period: Period, group_by: GroupBy, keys: Collection[UUID] | None = 
         rows = rows.filter(key__in=keys)
     for row in rows.values_list(*columns, "currency").annotate(**TOTALS):
         key = " ".join(map(str, row[: len(columns)])).strip()
-        parts[key].add(_parts(*row[len(columns) :]))
+        parts[key].add(parts_of(*row[len(columns) :]))
     return parts
 
 
@@ -240,13 +343,20 @@ CORRECTED = {
     GroupBy.PROFILE: ("claim__profile_version__profile",),
     GroupBy.MODEL: ("product", "partition"),
     GroupBy.CLUSTER: ("claim__cluster",),
+    GroupBy.CLAIM: ("claim",),
 }
 
 
-def _corrections(period: Period, group_by: GroupBy) -> dict[str, Cost]:
+def _corrections(period: Period, group_by: GroupBy, scope: Scope) -> dict[str, Cost]:
     """Return the corrections of closed months that are booked in the period, by key; one query."""
     columns = CORRECTED[group_by]
     booked = Correction.objects.filter(booked_on__gte=period.first, booked_on__lt=period.end).order_by()
+    if scope.teams is not None:
+        booked = booked.filter(team__in=scope.teams)
+    if scope.person is not None:
+        booked = booked.filter(claim__requested_by=scope.person)
+    if scope.profile is not None:
+        booked = booked.filter(claim__profile_version__profile=scope.profile)
     sums = Sum("held"), Sum("amount")
     costs: dict[str, Cost] = defaultdict(Cost)
     for row in booked.values_list(*columns, "currency").annotate(*sums):
@@ -261,7 +371,7 @@ def _sums(period: Period, dimension: str) -> QuerySet[DailySum]:
     return days.order_by()
 
 
-def _parts(currency: str, *numbers: Decimal) -> HeldParts:
+def parts_of(currency: str, *numbers: Decimal) -> HeldParts:
     held, measured, used = (
         Cost(int(time), int(unpriced), {currency: int(amount)} if currency else {})
         for time, unpriced, amount in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
@@ -282,37 +392,63 @@ def _fleet(period: Period) -> dict[DayKind, dict[str, Cost]]:
 
 
 def _rows(
-    by_key: Mapping[str, HeldParts], before: Mapping[str, HeldParts], group_by: GroupBy
+    by_key: Mapping[str, HeldParts], before: Mapping[str, HeldParts], group_by: GroupBy, order: str
 ) -> list[GroupRow]:
-    """Return a row per key of this period, highest cost first, with its name and its page."""
+    """Return a row per key of this period in an order of `ORDERS`, with its name and its page."""
     names = _names(by_key, group_by)
     rows = [
         GroupRow(
             key,
-            *names.get(key, (key or "unknown product", "")),
+            *names.get(key, (key or "unknown product", ""))[:2],
             parts,
             before.get(key, HeldParts()).allocated,
+            *names.get(key, ())[2:],
         )
         for key, parts in by_key.items()
     ]
-    return sorted(rows, key=lambda row: (-sum(row.cost.exact.values()), -row.cost.held, row.label))
+    by_cost = sorted(rows, key=lambda row: (-sum(row.cost.exact.values()), -row.cost.held, row.label))
+    match order:
+        case "hours":
+            return sorted(by_cost, key=lambda row: -row.cost.held)
+        case "idle":
+            return sorted(by_cost, key=lambda row: -sum(row.parts.idle.exact.values()))
+    return by_cost
 
 
-def _names(keys: Iterable[str], group_by: GroupBy) -> dict[str, tuple[str, str]]:
-    """Return name and address of the page by key; one query at most."""
+def _names(keys: Iterable[str], group_by: GroupBy) -> dict[str, tuple[Any, ...]]:
+    """
+    Return name, address of the page, what names it in a report, and its goal, by key; one query at most.
+    """
     match group_by:
         case GroupBy.TEAM:
             teams = Team.objects.filter(pk__in=keys)
-            return {str(row.pk): (row.title, reverse("usage:team", args=[row.slug])) for row in teams}
+            return {
+                str(row.pk): (
+                    row.title,
+                    reverse("usage:team", args=[row.slug]),
+                    row.slug,
+                    row.efficiency_goal,
+                )
+                for row in teams
+            }
         case GroupBy.PERSON:
-            return {str(row.pk): (row.label, "") for row in User.objects.filter(pk__in=keys)}
+            return {str(row.pk): (row.label, "", row.username) for row in User.objects.filter(pk__in=keys)}
         case GroupBy.PROFILE:
             profiles = Profile.objects.filter(pk__in=keys)
-            return {str(row.pk): (row.title, reverse("claims:profile", args=[row.slug])) for row in profiles}
+            return {
+                str(row.pk): (row.title, reverse("claims:profile", args=[row.slug]), row.slug)
+                for row in profiles
+            }
         case GroupBy.CLUSTER:
             clusters = Cluster.objects.filter(pk__in=keys)
             return {
-                str(row.pk): (row.name, reverse("inventory:cluster", args=[row.name])) for row in clusters
+                str(row.pk): (row.name, reverse("inventory:cluster", args=[row.name]), "") for row in clusters
+            }
+        case GroupBy.CLAIM:
+            claims = Claim.objects.filter(pk__in=keys).values_list("pk", "name", "team__slug")
+            return {
+                str(pk): (f"{name} ({team})", reverse("claims:detail", args=[pk]), "")
+                for pk, name, team in claims
             }
     return {}
 

@@ -1,32 +1,41 @@
-"""The report of the whole fleet, for platform admins: page and CSV."""
+"""The report: page and CSV, of the whole fleet for platform admins, of their teams for leads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
+from uuid import UUID
 
 from django import forms
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from core.errors import Conflict, Invalid
+from claims.models import Claim, Profile
+from core.errors import Conflict, Forbidden, Invalid
 from core.listing import csv_response, wants_csv
+from core.saved_filters import saved_query
 from core.times import FIRST_YEAR, LAST_YEAR
-from teams.access import user_of
+from teams.access import is_platform_admin, user_of
+from teams.models import Membership, Role, Team, User
 from usage.closing import closable, close_month, closed_until, require_admin, why_not
 from usage.cost import Cost
 from usage.daily import DAY, utc_day
 from usage.fleet_report import FleetReport, GroupBy, Period, fleet_report, month_of
+from usage.ledger_sums import LONGEST_OF_ALL, ORDERS, Scope
+from usage.models import SavedReport
 from usage.reports import Month, closed_month
 
 LONGEST = timedelta(days=366)
 SHOWN = 100  # rows of the table; the CSV has all
+DRILLS = {GroupBy.TEAM, GroupBy.PERSON, GroupBy.PROFILE}  # whose claims are one click away
+KEPT = ("by", "sort", "team", "person", "profile")  # of an address, when another range is chosen
 GROUPS = [(group.value, group.name.capitalize()) for group in GroupBy]
 SPANS = {"7d": 7, "30d": 30}
 
@@ -42,6 +51,24 @@ class ReportForm(forms.Form):
     since = forms.DateField(label="From", required=False, widget=forms.DateInput({"type": "date"}))
     until = forms.DateField(label="To", required=False, widget=forms.DateInput({"type": "date"}))
     by = forms.ChoiceField(required=False, choices=GROUPS)
+    sort = forms.ChoiceField(required=False, choices=[(order, order) for order in ORDERS])
+    team = forms.ModelChoiceField(Team.objects.all(), required=False, to_field_name="slug")
+    person = forms.ModelChoiceField(User.objects.all(), required=False, to_field_name="username")
+    profile = forms.ModelChoiceField(Profile.objects.all(), required=False, to_field_name="slug")
+    page = forms.IntegerField(required=False, min_value=1, max_value=100_000)
+
+    def __init__(self, data: QueryDict, reader: User) -> None:
+        super().__init__(data)
+        self.teams = None if is_platform_admin(reader) else led_teams(reader)
+        if self.teams is not None:  # a lead chooses among what the report of their teams names
+            claims = Claim.objects.filter(team__in=self.teams).order_by()
+            people, profiles = claims.values("requested_by"), claims.values("profile_version__profile")
+            for name, model, keys in (
+                ("team", Team, self.teams),
+                ("person", User, people),
+                ("profile", Profile, profiles),
+            ):
+                self.fields[name].queryset = model.objects.filter(pk__in=keys)  # type: ignore[attr-defined]
 
     def clean_month(self) -> date | None:
         text = self.cleaned_data["month"]
@@ -66,6 +93,29 @@ class ReportForm(forms.Form):
                 self.add_error("since", f"A date lies between {FIRST_YEAR + 1} and {LAST_YEAR - 1}.")
         return self.cleaned_data
 
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """Return what was chosen, nothing if a part of it is wrong."""
+        return self.cleaned_data if self.is_valid() else {}
+
+    @property
+    def scope(self) -> Scope:
+        """Return which claims count: those of the chosen team, person and profile, of the teams of a lead."""
+        team, person, profile = (self.chosen.get(name) for name in ("team", "person", "profile"))
+        teams = [team.pk] if team else self.teams
+        return Scope(teams, person and person.pk, profile and profile.pk)
+
+    @property
+    def order(self) -> str:
+        return self.chosen.get("sort") or ORDERS[0]
+
+    @property
+    def is_too_long(self) -> bool:
+        """Return whether the claims of all teams are asked for over more days than are added up at once."""
+        period = self.period(utc_day(timezone.now()))
+        span = period.end - period.first
+        return self.group_by is GroupBy.CLAIM and self.scope.is_all and span > LONGEST_OF_ALL
+
     def period(self, today: date) -> Period:
         """Return the chosen days; the current month without a valid choice."""
         chosen = self.cleaned_data if self.is_valid() else {}
@@ -77,29 +127,58 @@ class ReportForm(forms.Form):
 
     @property
     def group_by(self) -> GroupBy:
-        chosen = self.cleaned_data.get("by") if self.is_valid() else ""
-        return GroupBy(chosen or GroupBy.TEAM)
+        return GroupBy(self.chosen.get("by") or GroupBy.TEAM)
+
+
+def led_teams(reader: User) -> list[UUID]:
+    """Return the teams that the reader leads. Raises Forbidden without one."""
+    leads = Membership.objects.filter(user=reader, role__in=(Role.LEAD, Role.OWNER), team__archived_at=None)
+    teams = list(leads.values_list("team", flat=True))
+    if not teams:
+        raise Forbidden("The report is for platform admins and for leads of teams.")
+    return teams
 
 
 @require_safe
 def report(request: HttpRequest) -> HttpResponseBase:
-    require_admin(user_of(request))
-    now = timezone.now()
+    reader, now = user_of(request), timezone.now()
     today = utc_day(now)
-    form = ReportForm(request.GET)
-    period, group_by = form.period(today), form.group_by
-    found = fleet_report(period, group_by, now=now, most=None if wants_csv(request) else SHOWN)
+    form = ReportForm(request.GET, reader)
+    period, group_by, status = form.period(today), form.group_by, 200 if form.is_valid() else 422
+    if form.is_too_long:
+        form.add_error("by", f"Choose at most {LONGEST_OF_ALL.days} days, or a team, to group by claim.")
+        group_by, status = GroupBy.TEAM, 422
     if wants_csv(request):
-        name = f"report-{found.period.first}-{group_by}"
-        return csv_response(name, CSV_HEADS, csv_rows(found, group_by))
+        found = fleet_report(period, group_by, now=now, order=form.order, scope=form.scope)
+        return csv_response(f"report-{found.period.first}-{group_by}", CSV_HEADS, csv_rows(found, group_by))
+    number = form.chosen.get("page") or 1
+    found = fleet_report(
+        *(period, group_by),
+        now=now,
+        most=SHOWN,
+        offset=(number - 1) * SHOWN,
+        order=form.order,
+        scope=form.scope,
+    )
     is_month = period == month_of(period.first)
-    next_to_close = closable(now=now)
+    is_all = form.scope.is_all
+    next_to_close = closable(now=now) if is_all else None
     page = {
         "form": form,
         "report": found,
         "chosen": period,
         "group_by": group_by,
         "groups": GROUPS,
+        "is_all": is_all,
+        "is_admin": form.teams is None,
+        "only": [
+            (name, form.chosen[name]) for name in ("team", "person", "profile") if form.chosen.get(name)
+        ],
+        "drill": group_by if group_by in DRILLS else "",
+        "pages": Paging(number, SHOWN, found.row_count),
+        "saved": list(SavedReport.objects.filter(user=reader)),
+        "query": saved_query(request.GET),
+        "kept": [(name, request.GET[name]) for name in KEPT if form.chosen.get(name)],
         "is_month": is_month,
         "closed": closed_month(period.first) if is_month else None,
         "to_close": next_to_close if next_to_close and period == month_of(next_to_close.first) else None,
@@ -108,7 +187,24 @@ def report(request: HttpRequest) -> HttpResponseBase:
         "earlier": month_of(period.first - DAY) if is_month else None,
         "later": month_of(period.end) if is_month and period.end <= today else None,
     }
-    return render(request, "usage/report.html", page, status=200 if form.is_valid() else 422)
+    return render(request, "usage/report.html", page, status=status)
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """Which page of the rows is shown."""
+
+    number: int
+    size: int
+    rows: int
+
+    @property
+    def previous(self) -> int | None:
+        return self.number - 1 if self.number > 1 else None
+
+    @property
+    def next(self) -> int | None:
+        return self.number + 1 if self.number * self.size < self.rows else None
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -1,5 +1,6 @@
 """
-The cost of a month in the format of FOCUS 1.2 (FinOps Open Cost and Usage Specification), as rows of CSV.
+The cost of a month in the format of FOCUS 1.2 (FinOps Open Cost and Usage Specification), as rows of CSV;
+`usage.focus_parquet` writes the same rows as Parquet.
 
 A row is a ledger entry (`usage.cost`): of past days those that are stored, of today from allocations. The
 team is the sub account, the claim the resource, the product the SKU and its rate the SKU price. `BilledCost`
@@ -28,6 +29,7 @@ from django.db.models import Q, QuerySet
 from claims.models import Allocation
 from core.listing import Echo, escape_formula
 from core.models import Installation
+from dra.placement import CapacityType
 from usage.cost import (
     CURRENCY_UNIT,
     DEVICE_HOUR,
@@ -59,8 +61,11 @@ CLAIM = (
     "claim__requested_by__username",
     "claim__profile_version__profile__slug",
 )
-STORED = ("driver", "product", "partition", "rate_id", "day", "held", "amount")
-HELD = ("driver", "product", "partition", "fraction", "started_at", "ended_at", "claim__cluster_id")
+STORED = ("driver", "product", "partition", "capacity_type", "rate_id", "day", "held", "amount")
+HELD = (
+    *("driver", "product", "basis_id", "partition", "capacity_type", "fraction"),
+    *("started_at", "ended_at", "claim__cluster_id"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +105,9 @@ def entries(period: Period, *, now: datetime) -> Iterator[Billed]:
 def _of_rows(rows: QuerySet[Any], rates: Mapping[UUID, Rate], *, is_correction: bool) -> Iterator[Billed]:
     for row in rows.values_list(*CLAIM, *STORED).iterator(chunk_size=2000):
         claim = ChargedClaim(*row[: len(CLAIM)])
-        driver, product, partition, rate, day, held, amount = row[len(CLAIM) :]
-        entry = LedgerEntry((claim.pk, product, partition), driver, rates.get(rate), day, int(held))
+        driver, product, partition, capacity, rate, day, held, amount = row[len(CLAIM) :]
+        line = (claim.pk, product, partition)
+        entry = LedgerEntry(line, driver, rates.get(rate), day, int(held), capacity)
         yield claim, entry, int(amount), is_correction
 
 
@@ -114,9 +120,9 @@ def _since(span: Interval, card: RateCard) -> Iterator[Billed]:
     for cells, of_claim in groupby(rows.iterator(chunk_size=2000), key=itemgetter(slice(len(CLAIM)))):
         claim, found = ChargedClaim(*cells), Ledger()
         for row in of_claim:
-            driver, product, partition, fraction, start, end, cluster = row[len(CLAIM) :]
-            kind = PriceGroup(cluster, driver, product)
-            usage = UsageInterval(claim.pk, kind, partition, millionths(fraction), start, end)
+            driver, product, basis, partition, capacity, fraction, start, end, cluster = row[len(CLAIM) :]
+            kind = PriceGroup(cluster, driver, product, basis)
+            usage = UsageInterval(claim.pk, kind, partition, millionths(fraction), start, end, capacity)
             found.add(usage, card, until=span.end, within=span)
         for entry in sorted(found, key=attrgetter("day")):
             yield claim, entry, sum(entry.cost.exact.values()), False
@@ -202,7 +208,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "InvoiceIssuerName": lambda _row: ISSUER,
     "ListCost": lambda row: row.product_of_price,
     "ListUnitPrice": lambda row: text(row.price),
-    "PricingCategory": lambda _row: "Standard",
+    "PricingCategory": lambda row: "Dynamic" if row.entry.capacity_type == CapacityType.SPOT else "Standard",
     "PricingCurrency": lambda row: row.currency,
     "PricingCurrencyContractedUnitPrice": lambda row: text(row.price),
     "PricingCurrencyEffectiveCost": lambda row: row.cost,
@@ -221,7 +227,13 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "ServiceSubcategory": lambda _row: "Other (Compute)",
     "SkuId": lambda row: f"{row.entry.driver}/{row.name}",
     "SkuMeter": lambda _row: "Device hours",
-    "SkuPriceDetails": lambda row: json.dumps({"x_Model": row.product, "x_Partition": row.partition}),
+    "SkuPriceDetails": lambda row: json.dumps(
+        {
+            "x_Model": row.product,
+            "x_Partition": row.partition,
+            "x_CapacityType": row.entry.capacity_type,
+        }
+    ),
     "SkuPriceId": lambda row: f"{row.entry.rate.pk if row.entry.rate else 'no-rate'}/{row.name}",
     "SubAccountId": lambda row: row.claim.team,
     "SubAccountName": lambda row: row.claim.team_title,
@@ -232,24 +244,34 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "x_DeviceDriver": lambda row: row.entry.driver,
     "x_GpuModel": lambda row: row.product,
     "x_MigProfile": lambda row: row.partition,
+    "x_CapacityType": lambda row: row.entry.capacity_type,
     "x_HasRate": lambda row: "true" if row.entry.rate else "false",
 }
+
+
+def focus_rows(period: Period, *, now: datetime) -> Iterator[list[str]]:
+    """Yield the cells of each row in the order of `COLUMNS`; null is empty."""
+    installation = Installation.load()
+    for billed in entries(period, now=now):
+        row = Row(*billed, period, installation)
+        yield [column(row) for column in COLUMNS.values()]
 
 
 def focus_lines(period: Period, *, now: datetime) -> Iterator[str]:
     """Yield the CSV file line by line, with its heads."""
     writer = csv.writer(Echo())
-    installation = Installation.load()
     yield writer.writerow(COLUMNS)
-    for billed in entries(period, now=now):
-        row = Row(*billed, period, installation)
-        cells = (column(row) for column in COLUMNS.values())
+    for cells in focus_rows(period, now=now):
         yield writer.writerow([cell if NUMBER.fullmatch(cell) else escape_formula(cell) for cell in cells])
 
 
 def text(value: Decimal) -> str:
-    """Return a number without an exponent and without zeros at its end."""
-    return f"{value.normalize():f}"
+    """
+    Return a number without an exponent and, but for one digit, without zeros at its end: readers that guess
+    types from the values take a column of whole numbers for integers, which FOCUS does not allow.
+    """
+    number = f"{value.normalize():f}"
+    return number if "." in number else f"{number}.0"
 
 
 def instant(moment: datetime) -> str:

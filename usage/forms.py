@@ -3,13 +3,16 @@
 from typing import Any
 
 from django import forms
+from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.http import QueryDict
 from django.utils import timezone
 
+from core.errors import Invalid
 from core.text import DEFAULT_CURRENCY
 from inventory.models import Cluster
 from usage.models import Rate
+from usage.rate_matches import require_expression
 
 
 class RetireForm(forms.Form):
@@ -41,6 +44,17 @@ class RateForm(forms.Form):
     )
     cluster = forms.ModelChoiceField(
         label="Cluster", queryset=Cluster.objects.all(), required=False, empty_label="every cluster"
+    )
+    expression = forms.CharField(
+        label="Expression",
+        required=False,
+        max_length=10_240,
+        strip=True,
+        widget=forms.Textarea({"rows": 3, "class": "dg-code", "spellcheck": "false"}),
+        help_text=(
+            'A condition in CEL, such as device.capacityType == "spot". Fields of device: cluster, driver, '
+            'product, partition, capacityType, nodeLabels["topology.kubernetes.io/zone"]. Empty: none.'
+        ),
     )
     per_hour = forms.DecimalField(
         label="Price per hour",
@@ -90,6 +104,15 @@ class RateForm(forms.Form):
         if start and end and end <= start:
             self.add_error("valid_until", "A rate ends after it begins.")
         return self.cleaned_data
+
+    def clean_expression(self) -> str:
+        expression: str = self.cleaned_data["expression"]
+        if expression:
+            try:
+                require_expression(expression)
+            except Invalid as refusal:
+                raise ValidationError(refusal.message) from refusal
+        return expression
 
     def clean_currency(self) -> str:
         currency: str = self.cleaned_data["currency"]

@@ -10,9 +10,9 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 
-from claims.models import Claim
+from claims.models import Claim, Profile
 from core.models import uuid7
-from inventory.models import Cluster
+from inventory.models import Cluster, PriceBasis
 from teams.access import team_rows_where
 from teams.models import Role, Team, User
 
@@ -22,8 +22,9 @@ class Rate(models.Model):
     Price per hour of a whole matching device from an instant on, to before `valid_until` if it is retired.
     The most specific rate wins, then the newest.
 
-    Empty `product`, `driver` or null `cluster` match everything; `product` matches by its words, short or in
-    full (`dra.devices.names_product`). A partition costs its fraction of the device.
+    Empty `product`, `driver`, `expression` or null `cluster` match everything; `product` matches by its
+    words, short or in full (`dra.devices.names_product`). `expression` is a CEL condition over a price basis
+    (`dra.price_condition`), `RateMatch` has where it holds. A partition costs its fraction of the device.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -33,6 +34,7 @@ class Rate(models.Model):
     )
     driver = models.CharField("driver", max_length=63, blank=True, default="")
     product = models.CharField("product", max_length=120, blank=True, default="")
+    expression = models.TextField("expression", blank=True, default="")
     per_hour = models.DecimalField("price per hour", max_digits=12, decimal_places=4)
     currency = models.CharField("currency", max_length=3, default="EUR")
     valid_from = models.DateTimeField("valid from")
@@ -50,6 +52,24 @@ class Rate(models.Model):
 
     def __str__(self) -> str:
         return f"{self.title}: {self.per_hour} {self.currency} / h"
+
+
+class RateMatch(models.Model):
+    """
+    The expression of a rate holds for a price basis; no row means that it does not.
+
+    Evaluated once, when the rate is saved or the basis is added, so that what was billed keeps its price.
+    `usage.rate_matches` is the only writer.
+    """
+
+    rate = models.ForeignKey(Rate, models.CASCADE, related_name="matches", db_index=False)
+    basis = models.ForeignKey(PriceBasis, models.CASCADE, related_name="+")
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["rate", "basis"], name="ratematch_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.rate_id} prices {self.basis_id}"
 
 
 class RealField(models.FloatField):  # type: ignore[type-arg]
@@ -149,7 +169,8 @@ class CounterReading(models.Model):
 
 class DailyUse(models.Model):
     """
-    A ledger entry: what a claim held on one day (UTC) of devices of one product and partition at one rate.
+    A ledger entry: what a claim held on one day (UTC) of devices of one product, partition and capacity type
+    at one rate.
 
     `held` is in millionths of a device × microseconds, `amount` in that × ten-thousandths of money (the units
     of `usage.cost`), in whole cents. Without a rate there is no currency and `amount` is 0, which is "no
@@ -162,6 +183,7 @@ class DailyUse(models.Model):
     driver = models.CharField(max_length=63, blank=True)
     product = models.CharField(max_length=120, blank=True)
     partition = models.CharField(max_length=64, blank=True)
+    capacity_type = models.CharField(max_length=9, blank=True)
     rate = models.ForeignKey(Rate, models.PROTECT, null=True, related_name="+", db_index=False)
     currency = models.CharField(max_length=3, blank=True)
     held = models.DecimalField(max_digits=30, decimal_places=0)
@@ -170,7 +192,7 @@ class DailyUse(models.Model):
     class Meta:
         constraints = (
             models.UniqueConstraint(
-                fields=["claim", "day", "driver", "product", "partition", "rate"],
+                fields=["claim", "day", "driver", "product", "partition", "capacity_type", "rate"],
                 nulls_distinct=False,
                 name="dailyuse_once",
             ),
@@ -202,10 +224,11 @@ class DailyActivity(models.Model):
 
 class DailySum(models.Model):
     """
-    What all claims of one team, person, profile or kind of device held on one day (UTC), in one currency; and
-    what the fleet had of each product.
+    What all claims of one team, person, profile, kind of device or capacity type held on one day (UTC), in
+    one currency; and what the fleet had of each product.
 
-    `key` is the team, person or profile, null for a kind: devices of one cluster, product and partition. The
+    `key` is the team, person or profile, null for a kind: devices of one cluster, product and partition. Of a
+    capacity type, `partition` is the `dra.placement.CapacityType`, "" where it is not known. The
     three times are those of `DailyUse.held`: all, on claim-days with telemetry, and × utilization; so are the
     three parts of it without a rate and the three amounts. The rows of each of these dimensions add up to all
     claims. Of the fleet, `partition` is the `FleetSpan.Use` and only the first of each three is counted.
@@ -216,10 +239,11 @@ class DailySum(models.Model):
         PERSON = "person"
         PROFILE = "profile"
         KIND = "kind"
+        CAPACITY = "capacity"
         FLEET = "fleet"
 
     day = models.DateField()
-    dimension = models.CharField(max_length=7, choices=Dimension)
+    dimension = models.CharField(max_length=8, choices=Dimension)
     key = models.UUIDField(null=True)
     cluster = models.UUIDField(null=True)
     product = models.CharField(max_length=120, blank=True)
@@ -305,6 +329,7 @@ class Correction(models.Model):
     driver = models.CharField(max_length=63, blank=True)
     product = models.CharField(max_length=120, blank=True)
     partition = models.CharField(max_length=64, blank=True)
+    capacity_type = models.CharField(max_length=9, blank=True)
     rate = models.ForeignKey(Rate, models.PROTECT, null=True, related_name="+", db_index=False)
     currency = models.CharField(max_length=3, blank=True)
     held = models.DecimalField(max_digits=30, decimal_places=0)
@@ -327,7 +352,8 @@ class Collection(models.Model):
 
     A run sets `sampled_at` before it reads, so that only one of two concurrent runs counts samples.
     `error` is the message of the last failure, empty after a success. `idle` has the idle devices that claims
-    held when `usage.collect.note_uses` looked last, as driver, product and millionths of a device.
+    held when `usage.collect.note_uses` looked last, as driver, product, price basis and millionths of a
+    device.
     """
 
     cluster = models.OneToOneField(Cluster, models.CASCADE, primary_key=True, related_name="collection")
@@ -412,6 +438,63 @@ class IdlePeriod(models.Model):
 
     def __str__(self) -> str:
         return f"{self.claim_id} since {self.since:%Y-%m-%d %H:%M}"
+
+
+class SizeCheckQuerySet(models.QuerySet["SizeCheck"]):
+    def visible_to(self, user: User | AnonymousUser) -> SizeCheckQuerySet:
+        """Return the checks of claims of the user's teams; platform admins see all."""
+        if user.is_superuser:
+            return self
+        return self.filter(team__in=Team.objects.visible_to(user))
+
+    def oversized(self) -> SizeCheckQuerySet:
+        return self.filter(verdict=SizeCheck.Verdict.OVERSIZED)
+
+
+class SizeCheck(models.Model):
+    """
+    Whether a cheaper profile would have been enough for a claim that holds devices, one row per claim.
+
+    `activity` (0 to 1) and `memory_bytes` are the 95th percentiles of its busiest device. If it is oversized,
+    devices of `profile` would have been enough and cost `saves` less per hour than `per_hour`, all together;
+    `caveat` says what could not be compared. `usage.oversized` is the only writer.
+    """
+
+    class Verdict(models.TextChoices):
+        OVERSIZED = "oversized", "Oversized"
+        FITS = "fits", "No cheaper profile is enough"
+        UNKNOWN = "unknown", "Cannot be judged"  # no rate, several kinds, or programs that reserve all memory
+        UNMEASURED = "unmeasured", "Too little telemetry"  # never counted as oversized
+
+    claim = models.OneToOneField(Claim, models.CASCADE, primary_key=True, related_name="size_check")
+    team = models.ForeignKey(Team, models.CASCADE, related_name="+", db_index=False)
+    checked_at = models.DateTimeField()
+    verdict = models.CharField(max_length=10, choices=Verdict)
+    measured = models.DurationField(null=True)
+    activity = models.FloatField(null=True)
+    memory_bytes = models.BigIntegerField(null=True)
+    devices = models.PositiveIntegerField()
+    per_hour = models.DecimalField(max_digits=14, decimal_places=4, null=True)
+    currency = models.CharField(max_length=3, blank=True, default="")
+    profile = models.ForeignKey(Profile, models.CASCADE, null=True, related_name="+", db_index=False)
+    saves = models.DecimalField(max_digits=14, decimal_places=4, null=True)
+    caveat = models.CharField(max_length=80, blank=True, default="")
+
+    objects = SizeCheckQuerySet.as_manager()
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(
+                condition=~Q(verdict="oversized") | Q(profile__isnull=False, saves__gt=0),
+                name="sizecheck_saves",
+            ),
+        )
+        indexes = (
+            models.Index(fields=["team", "-saves"], condition=Q(verdict="oversized"), name="sizecheck_team"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.claim_id}: {self.verdict}"
 
 
 class IdlePolicy(models.Model):
@@ -508,3 +591,27 @@ class Alert(models.Model):
 
     def __str__(self) -> str:
         return self.text
+
+
+class SavedReport(models.Model):
+    """
+    The query of a report that a person has saved under a name. If it is `monthly`, the last month is mailed
+    on the first of each month; `mailed_for` is the first day of the month that was mailed last.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(User, models.CASCADE, related_name="saved_reports")
+    name = models.CharField(max_length=60)
+    query = models.CharField(max_length=500, blank=True)
+    monthly = models.BooleanField(default=False)
+    mailed_for = models.DateField(null=True)
+
+    class Meta:
+        ordering = ("name",)
+        constraints = (models.UniqueConstraint(fields=["user", "name"], name="savedreport_once"),)
+        indexes = (
+            models.Index(fields=["mailed_for"], condition=Q(monthly=True), name="savedreport_monthly"),
+        )
+
+    def __str__(self) -> str:
+        return self.name

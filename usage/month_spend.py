@@ -7,70 +7,93 @@ per ledger entry, so the sums are those of the month's page to the cent.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal
+from datetime import date, datetime
+from typing import Any
 from uuid import UUID
 
 from claims.states import FINAL
 from core.prepared import Prepared, Statement
 from teams.models import Team, User
 from usage.cost import Cost, Interval, Ledger
-from usage.daily import held_in, midnight
+from usage.daily import held_in, midnight, utc_day
+from usage.daily_sums import USED_AMOUNT
 from usage.rates import RateCard
 from usage.reports import Month
-
-MIN_FORECAST_SPAN = timedelta(days=3)  # a forecast from fewer days means nothing
+from usage.spend_chart import Forecast, MonthBudget, forecast_of, run_rate, spend_data, unit_of
 
 
 @dataclass(frozen=True, slots=True)
 class MonthSpend:
     """
-    What a team has spent this month, and the reader's part of it (`own`).
-
-    `forecast` per currency is the amount so far ÷ the time so far × the whole month; corrections of closed
-    months are added once. It is empty in the first days of a month and if hours have no rate.
+    What a team has spent this month, day by day, the reader's part of it (`own`), and what of that was idle
+    on stored days. Corrections of closed months count today.
     """
 
     month: Month
     until: datetime
     total: Cost
     own: Cost | None
-    forecast: dict[str, Decimal]
+    own_idle: Cost
+    days: list[tuple[date, Cost]]
+    forecast: Forecast
+    unit: str
+
+    @property
+    def chart(self) -> dict[str, Any]:
+        return spend_data(self.days, self.month, self.until, self.forecast, self.unit)
 
 
-TEAM, OWN, CORRECTED, CLAIM, UNTIL = "team", "own", "corrected", "claim", "until"
+TEAM, OWN, IDLE, CORRECTED = "team", "own", "idle", "corrected"
+CLAIM, UNTIL, BUDGET = "claim", "until", "budget"
 
 # What of a stored row has no rate: an entry and a correction have one currency, and none without a rate.
-SUMS = "SUM(held), SUM(CASE WHEN row.currency = '' THEN held ELSE 0 END), SUM(amount), NULL::uuid, NULL::date"
+UNPRICED = "SUM(CASE WHEN row.currency = '' THEN held ELSE 0 END)"
+SUMS = f"SUM(held), {UNPRICED}, SUM(amount), NULL::uuid, NULL::date, NULL"
 
 
 def _month(team: UUID, person: UUID, first: date, end: date, since: datetime) -> Statement:
     """
-    Return (kind, currency, held, without a rate, amount, claim, day): the sums of the team's stored days, of
-    the person's, and of the corrections that are booked on these days, twice for those of the person; the
-    person's claims that may have held devices since the stored days; and the end of these.
+    Return (kind, currency, held, without a rate, amount, claim, day, budget): the sums of the team's stored
+    days, each of its own, the person's, and what of these was idle; the corrections that are booked on these
+    days, twice for those of the person; the person's claims that may have held devices since the stored days;
+    the end of these; and the use of the budget of each month, as JSON.
     """
     text = f"""
         WITH stored AS (SELECT until FROM usage_storeddays LIMIT 1)
-        SELECT '{TEAM}', currency, SUM(held), SUM(unpriced), SUM(amount), NULL::uuid, NULL::date
+        SELECT '{TEAM}', currency, SUM(held), SUM(unpriced), SUM(amount), NULL::uuid, day, NULL::text
         FROM usage_dailysum WHERE dimension = 'team' AND key = %s AND day >= %s AND day < %s
-          AND day < (SELECT until FROM stored) GROUP BY currency
+          AND day < (SELECT until FROM stored) GROUP BY day, currency
         UNION ALL SELECT '{OWN}', row.currency, {SUMS}
         FROM usage_dailyuse row JOIN claims_claim claim ON claim.id = claim_id
         WHERE claim.team_id = %s AND requested_by_id = %s AND day >= %s AND day < %s
           AND day < (SELECT until FROM stored) GROUP BY row.currency
+        UNION ALL
+        SELECT '{IDLE}', use.currency, SUM(use.held), 0, SUM(use.amount - {USED_AMOUNT}), NULL, NULL, NULL
+        FROM usage_dailyuse use JOIN claims_claim claim ON claim.id = use.claim_id
+        JOIN usage_dailyactivity activity
+          ON activity.claim_id = use.claim_id AND activity.day = use.day AND activity.rollups > 0
+        WHERE claim.team_id = %s AND requested_by_id = %s AND use.day >= %s AND use.day < %s
+          AND use.day < (SELECT until FROM stored) AND use.currency <> '' GROUP BY use.currency
         UNION ALL SELECT kind, row.currency, {SUMS}
         FROM usage_correction row JOIN claims_claim claim ON claim.id = claim_id
         CROSS JOIN (VALUES ('{CORRECTED}'), ('{OWN}')) AS kinds(kind)
         WHERE row.team_id = %s AND booked_on >= %s AND booked_on < %s
           AND (kind = '{CORRECTED}' OR requested_by_id = %s) GROUP BY kind, row.currency
-        UNION ALL SELECT '{CLAIM}', '', 0, 0, 0, id, NULL FROM claims_claim
+        UNION ALL SELECT '{CLAIM}', '', 0, 0, 0, id, NULL, NULL FROM claims_claim
         WHERE team_id = %s AND requested_by_id = %s AND (NOT state = ANY(%s) OR state_since >= %s)
-        UNION ALL SELECT '{UNTIL}', '', 0, 0, 0, NULL, until FROM stored"""  # noqa: S608
+        UNION ALL SELECT '{UNTIL}', '', 0, 0, 0, NULL, until, NULL FROM stored
+        UNION ALL SELECT '{BUDGET}', budget.currency, 0, 0, 0, NULL, NULL,
+          json_build_object('amount', use.amount::text, 'hours', use.hours::text,
+            'forecast_amount', use.forecast_amount::text, 'forecast_hours', use.forecast_hours::text,
+            'runs_out_at', use.runs_out_at)::text
+        FROM claims_budget budget JOIN claims_budgetuse use ON use.budget_id = budget.id
+        WHERE budget.team_id = %s AND budget.title = '' AND budget.ended_at IS NULL AND use.first = %s"""  # noqa: S608
     days, final = (first, end), [str(state) for state in FINAL]
     own = (team, person)
-    return text, (team, *days, *own, *days, team, *days, person, *own, final, since)
+    values = (team, *days, *own, *days, *own, *days, team, *days, person, *own, final, since, team, first)
+    return text, values
 
 
 MONTH = Prepared(_month, UUID, UUID, date, date, datetime)
@@ -80,46 +103,50 @@ def month_spend(team: Team, user: User, card: RateCard, *, now: datetime) -> Mon
     """Return the spending of this month; two queries."""
     month = Month.current(now)
     span, end = month.span, month.next.first
-    sums = {TEAM: Cost(), OWN: Cost(), CORRECTED: Cost()}
+    sums = {TEAM: Cost(), OWN: Cost(), IDLE: Cost(), CORRECTED: Cost()}
+    days: dict[date, Cost] = defaultdict(Cost)
     mine: set[UUID] = set()
     stored_until: date | None = None
-    for kind, currency, held, unpriced, amount, claim, day in MONTH.rows(
+    budget: MonthBudget | None = None
+    for kind, currency, held, unpriced, amount, claim, day, use in MONTH.rows(
         team.pk, user.pk, month.first, end, span.start
     ):
         if kind == CLAIM:
             mine.add(claim)
         elif kind == UNTIL:
             stored_until = day
+        elif kind == BUDGET:
+            budget = MonthBudget.from_json(currency, use)
         else:
-            exact = {currency: int(amount)} if currency else {}
-            sums[kind].add(Cost(int(held), int(unpriced), exact))
+            cost = Cost(int(held), int(unpriced), {currency: int(amount)} if currency else {})
+            sums[kind].add(cost)
+            if kind == TEAM:
+                days[day].add(cost)
     begun = stored_until is None or stored_until <= month.first
     rest = span if begun or stored_until is None else Interval(midnight(stored_until), span.end)
+    rate = run_rate(days, month.first, min(stored_until or month.first, end))
     ledger = Ledger()
     if rest.start < rest.end:
         for interval in held_in(team, rest, begun=begun):
             ledger.add(interval, card, until=now, within=rest)
+    today = utc_day(now)
     for (claim, _product, _partition), cost in ledger.costs().items():
         sums[TEAM].add(cost)
+        days[today].add(cost)
         if claim in mine:
             sums[OWN].add(cost)
-    until = min(now, span.end)
-    projected = forecast(month, until, sums[TEAM])
-    for currency, amount in sums[CORRECTED].amounts.items():
-        if currency in projected:  # a correction happens once
-            projected[currency] += amount.quantize(Decimal(1), ROUND_HALF_UP)
+    days[today].add(sums[CORRECTED])
     sums[TEAM].add(sums[CORRECTED])
     own = sums[OWN] if sums[OWN].held or sums[OWN].exact else None
-    return MonthSpend(month, until, sums[TEAM], own, projected)
-
-
-def forecast(month: Month, until: datetime, spent: Cost) -> dict[str, Decimal]:
-    """Return the cost of the whole month at the pace so far; see `MonthSpend`."""
-    elapsed = until - month.span.start
-    if elapsed < MIN_FORECAST_SPAN or spent.unpriced_held:
-        return {}
-    factor = Decimal((month.span.end - month.span.start) / elapsed)
-    return {
-        currency: (amount * factor).quantize(Decimal(1), ROUND_HALF_UP)
-        for currency, amount in spent.amounts.items()
-    }
+    spent = sums[TEAM]
+    unit = unit_of(spent, budget)
+    return MonthSpend(
+        month,
+        min(now, span.end),
+        spent,
+        own,
+        sums[IDLE],
+        sorted(days.items()),
+        forecast_of(budget, month, now, spent, rate, unit),
+        unit,
+    )

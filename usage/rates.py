@@ -2,13 +2,14 @@
 Which rate prices a device at an instant, and what the devices of a request would cost.
 
 The most specific rate that has begun and not ended applies; of equals, the newest. A `RateCard` is read in
-one query and prices any number of devices. A device without a matching rate has "no rate": it is never free,
-and a price range says that it is missing.
+one query, and one more if a rate has an expression, and prices any number of devices. A device without a
+matching rate has "no rate": it is never free, and a price range says that it is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
@@ -19,9 +20,9 @@ from uuid import UUID
 from django.utils import timezone
 
 from claims.catalogue.listing import DeviceKind
-from core.prepared import PreparedObjects
+from core.prepared import Prepared, PreparedObjects
 from dra.devices import names_product, product_words
-from usage.models import Rate
+from usage.models import Rate, RateMatch
 
 
 class Priced(Protocol):
@@ -33,15 +34,18 @@ class Priced(Protocol):
     def driver(self) -> str: ...
     @property
     def product(self) -> str: ...
+    @property
+    def basis(self) -> UUID | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class PriceGroup:
-    """Devices that cost the same: those of one cluster, driver and product."""
+    """Devices that cost the same: those of one cluster, driver, product and price basis."""
 
     cluster_id: UUID
     driver: str
     product: str
+    basis: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Segment:
 
 
 def matches(rate: Rate, device: Priced) -> bool:
+    """Return whether the conditions of a rate hold for a device, but for its expression."""
     return (
         rate.cluster_id in (None, device.cluster_id)
         and rate.driver in ("", device.driver)
@@ -61,44 +66,66 @@ def matches(rate: Rate, device: Priced) -> bool:
     )
 
 
-def specificity(rate: Rate) -> tuple[int, int, bool, bool]:
+def specificity(rate: Rate) -> tuple[int, int, bool, bool, bool]:
     """
     Return the rank of a rate among those that match the same device.
 
-    More conditions first; then the longer product, then a condition on the cluster, then one on the driver.
+    More conditions first, of which an expression is one; then the longer product, then an expression, then a
+    condition on the cluster, then one on the driver.
     """
-    conditions = (bool(rate.product), rate.cluster_id is not None, bool(rate.driver))
+    conditions = (
+        *(bool(rate.product), rate.cluster_id is not None, bool(rate.driver), bool(rate.expression)),
+    )
     return (
         sum(conditions),
         sum(map(len, product_words(rate.product))),
+        bool(rate.expression),
         rate.cluster_id is not None,
         bool(rate.driver),
     )
 
 
+def rank(rate: Rate) -> tuple[tuple[int, int, bool, bool, bool], datetime, str]:
+    """Return by what rates are compared: of equally specific ones the newest; the id makes it stable."""
+    return specificity(rate), rate.valid_from, str(rate.pk)
+
+
 RATES: PreparedObjects[Rate] = PreparedObjects(lambda: Rate.objects.order_by())
+MATCHES = Prepared(lambda: RateMatch.objects.order_by().values_list("basis", "rate"))
 
 
 class RateCard:
-    """All rates, with a cache of the rates that match each price group; there are few groups."""
+    """
+    All rates, with a cache of the rates that match each price group; there are few groups.
 
-    def __init__(self, rates: Sequence[Rate]) -> None:
-        # Best first: of equally specific ones the newest; the id makes the order stable.
-        self.rates = sorted(
-            rates, key=lambda rate: (specificity(rate), rate.valid_from, str(rate.pk)), reverse=True
-        )
-        self._by_group: dict[tuple[UUID, str, str], list[Rate]] = {}
+    `holding` has the rates whose expression holds, by price basis.
+    """
+
+    def __init__(self, rates: Sequence[Rate], holding: Mapping[UUID, Collection[UUID]] | None = None) -> None:
+        self.rates = sorted(rates, key=rank, reverse=True)  # best first
+        self.holding = holding or {}
+        self._by_group: dict[tuple[UUID, str, str, frozenset[UUID]], list[Rate]] = {}
 
     @classmethod
     def load(cls) -> RateCard:
-        return cls(RATES.objects())
+        rates = RATES.objects()
+        holding: dict[UUID, set[UUID]] = defaultdict(set)
+        if any(rate.expression for rate in rates):
+            for basis, rate in MATCHES.rows():
+                holding[basis].add(rate)
+        return cls(rates, holding)
 
     def matching(self, device: Priced) -> list[Rate]:
         """Return all matching rates, whatever their start, best first."""
-        kind = (device.cluster_id, device.driver, device.product)
+        holding = frozenset(self.holding.get(device.basis, ()) if device.basis else ())
+        kind = (device.cluster_id, device.driver, device.product, holding)
         matching = self._by_group.get(kind)
         if matching is None:
-            matching = self._by_group[kind] = [rate for rate in self.rates if matches(rate, device)]
+            matching = self._by_group[kind] = [
+                rate
+                for rate in self.rates
+                if (not rate.expression or rate.pk in holding) and matches(rate, device)
+            ]
         return matching
 
     def at(self, device: Priced, instant: datetime) -> Rate | None:

@@ -10,14 +10,17 @@ enough if the GPU was active for less than that share. Between models the reader
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 from urllib.parse import urlencode
+from uuid import UUID
 
+from django.db import connection
 from django.urls import reverse
 
 from claims.catalogue.listing import CatalogueEntry, catalogue
@@ -26,14 +29,24 @@ from claims.states import RUNNING
 from core.text import gib, percent
 from dra.devices import mig_compute
 from teams.models import User
-from usage.claim_use import devices_of
 from usage.cost import UsageInterval, per_hour
+from usage.hourly import read_sql
 from usage.rates import RateCard
+from usage.samples import EVERY
 
 ENOUGH = timedelta(hours=12)  # measured, before anything is said
 GIB = 2**30
 RESERVED = 0.9  # of the memory: a program that takes more has reserved all that it saw
 HEADROOM = 1.1  # of memory and activity: a device that is just enough is too small tomorrow
+
+# The 95th percentile of hours is that of their own 95th percentiles, as in `usage.claim_use`.
+EVIDENCE = f"""
+SELECT claim_id, sum(samples)::bigint,
+       percentile_cont(0.95) WITHIN GROUP (ORDER BY activity_p95),
+       percentile_cont(0.95) WITHIN GROUP (ORDER BY memory_p95)
+FROM ({read_sql("claim_id = ANY(%(claims)s)")}) hours
+GROUP BY claim_id, driver, pool, device HAVING count(activity_p95) > 0
+"""  # noqa: S608, names of columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +58,22 @@ class Evidence:
     memory_bytes: int | None
 
 
-def evidence(claim: Claim, held: Sequence[Allocation]) -> Evidence | None:
-    """Return None without telemetry; one query."""
-    devices = [device for device in devices_of(claim, held) if device.activity_p95 is not None]
-    if not devices:
-        return None
-    memory = [device.memory_p95 for device in devices if device.memory_p95 is not None]
+def evidence(claims: Iterable[UUID]) -> dict[UUID, Evidence]:
+    """Return the evidence of each of these claims that has telemetry; one query."""
+    devices: dict[UUID, list[tuple[int, float, float | None]]] = defaultdict(list)
+    with connection.cursor() as cursor:
+        cursor.execute(EVIDENCE, {"claims": list(claims)})
+        for claim, *used in cursor.fetchall():
+            devices[claim].append(tuple(used))
+    return {claim: _busiest(rows) for claim, rows in devices.items()}
+
+
+def _busiest(devices: Sequence[tuple[int, float, float | None]]) -> Evidence:
+    memory = [used for *_others, used in devices if used is not None]
     return Evidence(
-        max(device.measured for device in devices),
-        max(device.activity_p95 or 0.0 for device in devices),
-        max(memory, default=None),
+        max(samples for samples, *_used in devices) * EVERY,
+        max(activity for _samples, activity, _memory in devices),
+        round(max(memory)) if memory else None,
     )
 
 
@@ -123,14 +142,40 @@ def right_size(claim: Claim, held: Sequence[Allocation], user: User, *, now: dat
     Return None if nothing can be said: too little telemetry, devices of several kinds, or no rate.
     """
     devices = [allocation for allocation in held if allocation.ended_at is None]
-    kinds = {(allocation.driver, allocation.product, allocation.partition) for allocation in devices}
-    if len(kinds) != 1 or claim.state not in RUNNING:
+    if not are_alike(devices) or claim.state not in RUNNING:
         return None
-    seen = evidence(claim, held)
+    seen = evidence([claim.pk]).get(claim.pk)
     if seen is None or seen.measured < ENOUGH:
         return None
+    return compare(claim, devices, seen, offers_to(user), RateCard.load(), now=now)
+
+
+def are_alike(devices: Sequence[Allocation]) -> bool:
+    """Return whether there are devices, and all are of one kind."""
+    return len({(held.driver, held.product, held.partition) for held in devices}) == 1
+
+
+def offers_to(user: User) -> list[CatalogueEntry]:
+    """Return the profiles that a person may request in any number and that have a price."""
+    return [
+        entry
+        for entry in catalogue(user)
+        if entry.may_request and entry.version.scalable and entry.price is not None
+    ]
+
+
+def compare(
+    claim: Claim,
+    devices: Sequence[Allocation],
+    seen: Evidence,
+    offers: Iterable[CatalogueEntry],
+    card: RateCard,
+    *,
+    now: datetime,
+) -> RightSize | None:
+    """Compare what devices of one kind were used for with these profiles; None without a rate."""
     device = devices[0]
-    hourly = per_hour([UsageInterval.from_allocation(device, claim.cluster_id)], RateCard.load(), at=now)
+    hourly = per_hour([UsageInterval.from_allocation(device, claim.cluster_id)], card, at=now)
     if len(hourly.amounts) != 1 or hourly.unpriced_held:
         return None
     ((currency, price),) = hourly.amounts.items()
@@ -141,15 +186,19 @@ def right_size(claim: Claim, held: Sequence[Allocation], user: User, *, now: dat
         )
     options = [
         option_of(entry, claim, device, seen, price, len(devices))
-        for entry in catalogue(user)
-        if entry.may_request
-        and entry.version.scalable
-        and entry.price is not None
+        for entry in offers
+        if entry.price is not None
         and entry.price < price
         and entry.profile.pk != claim.profile_version.profile_id
     ]
     options.sort(key=lambda option: (bool(option.lacks), option.price))
     return RightSize(seen, price, currency, options, "", len(devices))
+
+
+def successor_url(claim: UUID, profile: str, devices: int) -> str:
+    """Return the form of a request that replaces a claim by devices of another profile, by its slug."""
+    query = {"replaces": claim, "profile": profile, "devices": devices}
+    return f"{reverse('claims:request')}?{urlencode(query)}"
 
 
 def option_of(
@@ -171,15 +220,14 @@ def option_of(
             lacks = f"{percent(float(part))} of the GPU, {percent(float(own) * seen.activity)} used"
     else:
         caveat = "another model: measure its speed first"
-    query = {"replaces": claim.pk, "profile": entry.profile.slug, "devices": count}
-    assert entry.price is not None  # `right_size` passes no others  # noqa: S101
+    assert entry.price is not None  # `compare` passes no others  # noqa: S101
     return Option(
         entry,
         entry.price,
         float(1 - entry.price / price),
         lacks,
         caveat,
-        f"{reverse('claims:request')}?{urlencode(query)}",
+        successor_url(claim.pk, entry.profile.slug, count),
         entry.memory,
         activity,
     )

@@ -14,6 +14,7 @@ from inventory.models import Cluster
 from teams.models import User, record_change
 from usage.closing import lock_open_days, require_admin
 from usage.models import Rate
+from usage.rate_matches import require_expression
 
 
 @transaction.atomic(durable=True)
@@ -28,13 +29,15 @@ def save_rate(
     product: str = "",
     driver: str = "",
     cluster: Cluster | None = None,
+    expression: str = "",
     rate: Rate | None = None,
 ) -> Rate:
     """
     Add a rate, or change one that does not apply yet.
 
     A new rate may start in the past, to price hours without a rate, but not in a closed month. Raises
-    Forbidden for everybody but platform admins, Conflict for a rate that applies already or a closed month.
+    Forbidden for everybody but platform admins, Conflict for a rate that applies already or a closed month,
+    Invalid for an expression that is no condition.
     """
     require_admin(by)
     require_date(valid_from)
@@ -42,6 +45,9 @@ def save_rate(
         require_date(valid_until)
         if valid_until <= valid_from:
             raise Invalid(f"A rate ends after it begins; {utc_moment(valid_until)} was sent.")
+    expression = expression.strip()
+    if expression:
+        require_expression(expression)
     lock_open_days(valid_from)
     if per_hour < 0:
         raise Invalid(f"A price must not be negative; {per_hour} was sent.")
@@ -54,6 +60,7 @@ def save_rate(
         "product": product,
         "driver": driver,
         "cluster": cluster,
+        "expression": expression,
     }
     if rate is None:
         added = Rate.objects.create(**fields)

@@ -13,7 +13,7 @@ from inventory.dra_health import EVERY as HEALTH_EVERY
 from inventory.hardware_events import prune_events
 from usage import catch_up as gaps
 from usage import collect as collection
-from usage import daily, dra_health, hourly, partitions
+from usage import daily, dra_health, hourly, oversized, partitions, saved_reports
 from usage.alerts import services as alerts
 from usage.idle import escalation
 from usage.samples import EVERY
@@ -79,6 +79,18 @@ def read_dra_health_of(cluster_id: str) -> None:
 def follow_alerts() -> None:
     """Open and resolve alerts, and notify of new ones."""
     alerts.follow(timezone.now())
+
+
+@shared_task
+def mail_reports() -> None:
+    """Mail monthly reports once the last month is stored; the next run sends what was left."""
+    saved_reports.mail_reports(timezone.now())
+
+
+@shared_task
+def check_sizes() -> None:
+    """Store for each claim that holds devices whether a cheaper profile would have been enough."""
+    oversized.check_sizes(timezone.now())
 
 
 @shared_task

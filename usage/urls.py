@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from usage import fleet_views, views
+from usage import fleet_views, oversized_views, saved_report_views, team_views, views
 from usage.alerts import views as alerts
 from usage.idle import views as idle
 
@@ -10,13 +10,18 @@ app_name = "usage"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/<uuid:claim_id>/usage/", views.fragment, name="claim_fragment"),
     path("claims/<uuid:claim_id>/right-size/", views.right_size_panel, name="right_size"),
-    path("teams/<slug:slug>/cost/", views.team, name="team"),
-    path("teams/<slug:slug>/cost.csv", views.team_csv, name="team_csv"),
+    path("teams/<slug:slug>/cost/", team_views.team, name="team"),
+    path("teams/<slug:slug>/cost.csv", team_views.team_csv, name="team_csv"),
     path("alerts/", alerts.alerts, name="alerts"),
     path("waste/", idle.waste, name="waste"),
+    path("waste/oversized/", oversized_views.oversized, name="oversized"),
     path("waste/policy/", idle.policy, name="idle_policy"),
     path("claims/<uuid:claim_id>/snooze/", idle.snooze, name="snooze"),
     path("report/", fleet_views.report, name="report"),
+    path("report/save/", saved_report_views.save, name="report_save"),
+    path("report/saved/", saved_report_views.saved_reports, name="reports_saved"),
+    path("report/saved/<uuid:saved_id>/", saved_report_views.change, name="report_change"),
+    path("report/unsubscribe/<str:token>/", saved_report_views.unsubscribe, name="report_unsubscribe"),
     path("report/close/", fleet_views.close, name="close"),
     path("rates/", views.rates, name="rates"),
     path("rates/examples/", views.rate_examples, name="rate_examples"),

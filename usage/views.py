@@ -5,8 +5,7 @@ Usage and cost are a fragment of the claim's page, and a page of their own witho
 read rates; platform admins change them.
 """
 
-import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,22 +13,20 @@ from uuid import UUID
 
 from django import forms
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from claims.budgets.cards import month_cards
-from claims.budgets.use import Spending
 from claims.models import Allocation, Claim
 from core.errors import PortalError
 from core.grafana import Dashboard, dashboard_url
-from core.listing import Echo, csv_response, escape_formula, wants_csv
+from core.listing import csv_response, wants_csv
 from core.text import DASH, counted, percent
 from core.times import FIRST_YEAR, LAST_YEAR
-from teams.access import is_platform_admin, team_for, user_of
+from teams.access import is_platform_admin, user_of
 from teams.sessions import installation_for
 from usage.charts import COMPUTE, GIGABYTE, TRAFFIC, chart_data, cost_plot
 from usage.claim_use import claim_errors, devices_of, energy_of, split_money
@@ -38,8 +35,9 @@ from usage.coverage import coverage
 from usage.examples import CURRENCY, EXAMPLES, add_examples, missing_examples
 from usage.forms import RateForm, RetireForm
 from usage.models import Collection, Rate
+from usage.rate_preview import preview
 from usage.rates import RateCard
-from usage.reports import CostReport, Month, claim_allocations, claim_cost, report
+from usage.reports import Month, claim_allocations, claim_cost
 from usage.right_size import right_size
 from usage.series import Bounds, Range, UsageSeries, claim_series
 from usage.services import remove_rate, retire_rate, save_rate
@@ -177,87 +175,6 @@ def cell_text(name: str, value: float | None) -> str:
     return percent(value) if name in COMPUTE else f"{value / GIGABYTE:.2f} GB/s"
 
 
-def parse_month(text: str) -> Month:
-    """Return the requested month, by default the current one. Raises Invalid."""
-    return Month.parse(text) if text else Month.current(timezone.now())
-
-
-@require_safe
-def team(request: HttpRequest, slug: str) -> HttpResponse:
-    chosen = team_for(request.user, slug)
-    costs = report(chosen, parse_month(request.GET.get("month", "")), now=timezone.now())
-    groups = [
-        {
-            "anchor": f"by-{head.lower()}",
-            "title": f"By {head.lower()}",
-            "head": head,
-            "rows": rows,
-            "shown": rows[:MAX_ROWS],
-            "counts_claims": head != "Claim",
-        }
-        for head, rows in (
-            ("Claim", costs.by_claim),
-            ("Person", costs.by_person),
-            ("Product", costs.by_product),
-        )
-    ]
-    spent = Spending(costs.total.amounts, costs.total.hours, costs.total.unpriced)
-    page = {
-        "team": chosen,
-        "report": costs,
-        "groups": groups,
-        "max_rows": MAX_ROWS,
-        "budgets": month_cards(chosen, costs.month.first, spent, now=timezone.now()),
-        "may_set_budget": is_platform_admin(request.user),
-    }
-    return render(request, "usage/team.html", page)
-
-
-@require_safe
-def team_csv(request: HttpRequest, slug: str) -> StreamingHttpResponse:
-    """Return the lines of the page's totals as CSV: one per claim, product and currency."""
-    chosen = team_for(request.user, slug)
-    costs = report(chosen, parse_month(request.GET.get("month", "")), now=timezone.now())
-    response = StreamingHttpResponse(csv_lines(costs), content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="cost-{chosen.slug}-{costs.month}.csv"'
-    return response
-
-
-def csv_lines(report: CostReport) -> Iterator[str]:
-    """
-    Yield the rows. Hours are in the first row of a line only, so that columns add up to the page's totals;
-    they have six digits, as the page rounds only the sum.
-
-    A line without a rate has no amount and no currency: an empty cell is not 0. `corrects` is the closed
-    month that a line corrects.
-    """
-    writer = csv.writer(Echo())
-    yield writer.writerow(
-        [
-            *("month", "team", "claim", "claim_id", "person", "profile", "cluster", "product", "partition"),
-            *("device_hours", "hours_without_rate", "amount", "currency", "corrects"),
-        ]
-    )
-    for line in report.lines:
-        claim = line.claim
-        cells = [
-            str(report.month),
-            report.team.slug,
-            claim.name,
-            str(claim.pk),
-            claim.requested_by.username,
-            claim.slugs,
-            claim.cluster,
-            line.product,
-            line.partition,
-        ]
-        corrects = f"{line.corrects:%Y-%m}" if line.corrects else ""
-        hours: list[Decimal | str] = [line.cost.exact_hours, line.cost.exact_unpriced]
-        for currency, amount in line.cost.amounts.items() or [("", "")]:
-            yield writer.writerow([*map(escape_formula, cells), *hours, amount, currency, corrects])
-            hours = ["", ""]
-
-
 @require_safe
 def rates(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
@@ -268,6 +185,7 @@ def rates(request: HttpRequest) -> HttpResponse:
             "Product",
             "Driver",
             "Cluster",
+            "Expression",
             "Applies from",
             "Applies until",
             "Per hour",
@@ -275,7 +193,7 @@ def rates(request: HttpRequest) -> HttpResponse:
         )
         cells = (
             (
-                *(rate.title, rate.product, rate.driver, rate.cluster and rate.cluster.name),
+                *(rate.title, rate.product, rate.driver, rate.cluster and rate.cluster.name, rate.expression),
                 *(rate.valid_from, rate.valid_until, rate.per_hour, rate.currency),
             )
             for rate in rates
@@ -329,11 +247,17 @@ def rate_edit(request: HttpRequest, rate_id: UUID) -> HttpResponse:
 
 
 def edit(request: HttpRequest, form: RateForm, rate: Rate | None) -> HttpResponse:
-    """Show the form; on POST save it, or show it again with the refusal."""
-    status = 200
+    """
+    Show the form; on POST save it, or show it again with the refusal, or with what the rate would price.
+    """
+    status, previewed = 200, None
     if request.method == "POST":
         status = 422
-        if form.is_valid():
+        if form.is_valid() and "preview" in request.POST:
+            status = 200
+            unsaved = Rate(**({"pk": rate.pk} if rate else {}), **form.cleaned_data)
+            previewed = preview(unsaved, now=timezone.now())
+        elif form.is_valid():
             try:
                 saved = save_rate(by=user_of(request), rate=rate, **form.cleaned_data)
             except PortalError as refusal:
@@ -345,7 +269,7 @@ def edit(request: HttpRequest, form: RateForm, rate: Rate | None) -> HttpRespons
     applies = rate is not None and rate.valid_from <= timezone.now()
     is_over = rate is not None and rate.valid_until is not None and rate.valid_until <= timezone.now()
     retire = RetireForm() if applies and not is_over else None
-    page = {"form": form, "rate": rate, "applies": applies, "retire": retire}
+    page = {"form": form, "rate": rate, "applies": applies, "retire": retire, "preview": previewed}
     return render(request, "usage/rate_edit.html", page, status=status)
 
 

@@ -135,6 +135,14 @@ class _Limit:
         return rest / self.rate if self.rate and rest > 0 else None
 
 
+def runs_out_at_rate(use: BudgetUse, rate: Decimal, *, now: datetime) -> datetime | None:
+    """Return when the money of a budget is used up at a rate per hour; None if never, or if it is already."""
+    if use.amount is None or use.used_amount is None or use.used_amount >= use.amount:
+        return None
+    lasting = _Limit(use.amount, use.used_amount, rate).lasts()
+    return None if lasting is None or lasting >= MOST_HOURS else now + float(lasting) * HOUR
+
+
 MOST_HOURS = Decimal(100 * 366 * 24)  # a budget that lasts longer never runs out
 
 

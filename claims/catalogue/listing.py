@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
-from itertools import repeat
+from itertools import compress, repeat
 from typing import Any, NamedTuple, Protocol, overload
 from uuid import UUID
 
@@ -43,9 +43,12 @@ from dra.cel import CelError
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.devices import NAMING_ATTRIBUTES, describe, memory_share, mig_compute, model_name, share
 from dra.match.funnel import funnel
+from dra.nodes import name_of_node
 from dra.objects import Json, device_requests
 from dra.pools import PoolDevice
+from dra.price_facts import labels_key
 from dra.selector_results import DeviceMask
+from inventory.models import BasisKey
 from teams.access import team_rows_where
 from teams.models import Role, Team, User
 
@@ -53,8 +56,8 @@ from teams.models import Role, Team, User
 @dataclass(frozen=True, slots=True)
 class DeviceKind:
     """
-    Devices of one product in one cluster. `fraction` is the part of a GPU that each device is; `memory_bytes`
-    is None if the devices publish none.
+    Devices of one product and price basis in one cluster. `fraction` is the part of a GPU that each device
+    is; `memory_bytes` is None if the devices publish none.
     """
 
     cluster_id: UUID
@@ -63,6 +66,7 @@ class DeviceKind:
     fraction: Fraction
     memory_bytes: int | None = None
     compute: Fraction | None = None  # of a MIG device: its part of the compute slices; None: `fraction`
+    basis: UUID | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the kind as `ProfileAvailability.kinds` has it; the row names the cluster."""
@@ -72,13 +76,14 @@ class DeviceKind:
             "fraction": str(self.fraction),
             "memory_bytes": self.memory_bytes,
             "compute": None if self.compute is None else str(self.compute),
+            "basis": None if self.basis is None else str(self.basis),
         }
 
     @classmethod
     def from_json(cls, cluster_id: UUID, stored: dict[str, Any]) -> DeviceKind:
-        compute = stored.get("compute")
+        compute, basis = stored.get("compute"), stored.get("basis")
         fractions = {"fraction": Fraction(stored["fraction"]), "compute": compute and Fraction(compute)}
-        return cls(cluster_id, **stored | fractions)
+        return cls(cluster_id, **stored | fractions | {"basis": basis and UUID(basis)})
 
 
 def kinds_among(
@@ -91,13 +96,31 @@ def kinds_among(
     """
     kinds = set()
     for device, alike in snapshot.device_index.groups_by(_kind_key):
-        if alike & devices:
+        if of_kind := alike & devices:
             kind, consumed = describe(device.driver, device.raw), _consumed(device, requested or {})
             fraction = kind.fraction * share(device.raw, consumed) if consumed else kind.fraction
             memory = memory_share(device.driver, consumed) or kind.memory_bytes
             compute = mig_compute(kind.partition, kind.product)
-            kinds.add(DeviceKind(cluster_id, device.driver, kind.product, fraction, memory, compute))
+            for key in _labels_keys(snapshot, device, of_kind):
+                basis = BasisKey(cluster_id, device.driver, kind.product, kind.partition, key).pk
+                kinds.add(
+                    DeviceKind(cluster_id, device.driver, kind.product, fraction, memory, compute, basis)
+                )
     return frozenset(kinds)
+
+
+def _labels_keys(snapshot: ClusterSnapshot, device: PoolDevice, alike: DeviceMask) -> set[str]:
+    """Return which labels the nodes of some devices have, as their keys; `device` is one of them."""
+    if not device.node_name:
+        return {""}
+    numbers, keys = snapshot.nodes_by(_labels_key)
+    if len(keys) == 1:
+        return set(keys)
+    return {keys[number] for number in set(compress(numbers, snapshot.node_runs.counts(alike)))} or {""}
+
+
+def _labels_key(node: Json) -> str:
+    return labels_key(node["metadata"].get("labels") or {}, name_of_node(node))
 
 
 def _consumed(device: PoolDevice, requested: Json) -> dict[str, str]:
@@ -135,7 +158,14 @@ def _kind_key(device: PoolDevice) -> Hashable:
     shareable = device.raw.get("allowMultipleAllocations") is True
     published = device.raw.get("capacity") or {}
     sizes = str(published if shareable else published.get("memory"))
-    return device.driver, shareable, sizes, tuple(str(attributes.get(name)) for name in NAMING_ATTRIBUTES)
+    local = bool(device.node_name)
+    return (
+        device.driver,
+        shareable,
+        sizes,
+        local,
+        tuple(str(attributes.get(name)) for name in NAMING_ATTRIBUTES),
+    )
 
 
 def max_prices(offers: Sequence[frozenset[DeviceKind]]) -> list[Decimal | None]:

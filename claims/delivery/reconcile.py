@@ -34,13 +34,16 @@ from dra import quota
 from dra.combination import select_alternatives
 from dra.devices import describe, memory_share, share
 from dra.objects import requests
+from dra.price_facts import capacity_type
 from dra.quantity import QuantityError
+from inventory import price_bases
 from inventory.models import Device, ResourceClaim, ResourceClaimTemplate
 
 FRACTION_DIGITS = 6  # as in the column
 MIN_FRACTION = Decimal("0.000001")
-DEVICE_COLUMNS = ("node_name", "product", "partition", "uuid", "memory_bytes", "fraction")
-UNKNOWN_DEVICE = Q(ended_at=None, node_name="", product="")  # as in the index `allocation_unknown`
+PRICED_BY = ("basis_id", "capacity_type")
+DEVICE_COLUMNS = ("node_name", "product", "partition", "uuid", "memory_bytes", "fraction", *PRICED_BY)
+UNKNOWN_DEVICE = Q(ended_at=None, capacity_type="")  # as in the index `allocation_unknown`
 
 
 def sync_allocations(claim: Claim, seen: Observation) -> bool:
@@ -102,10 +105,11 @@ def _new_allocations(claim: Claim, holdings: Collection[DeviceHolding]) -> list[
     )
     devices = {
         (device.driver, device.pool, device.name): device
-        for device in Device.objects.filter(
-            names, cluster=claim.cluster_id, name__in={holding.device for holding in holdings}
-        )
+        for device in Device.objects.select_related("node")
+        .defer("node__raw")
+        .filter(names, cluster=claim.cluster_id, name__in={holding.device for holding in holdings})
     }
+    price_bases.add(price_bases.basis_of(device) for device in devices.values())
     return [
         Allocation(
             claim=claim,
@@ -127,9 +131,9 @@ def _new_allocations(claim: Claim, holdings: Collection[DeviceHolding]) -> list[
 
 def claims_with_unknown_devices(limit: int) -> list[UUID]:
     """
-    Return claims with open allocations that were recorded before their device was mirrored, and whose device
-    is mirrored now. Claims and slices are watched separately, so the claim of a new device can be known
-    first.
+    Return claims with open allocations that were recorded before their device or its node was mirrored, and
+    whose device or node is mirrored now. Claims, slices and nodes are watched separately, so the claim of a
+    new device can be known first.
     """
     device = Device.objects.filter(
         cluster=OuterRef("claim__cluster"),
@@ -137,38 +141,51 @@ def claims_with_unknown_devices(limit: int) -> list[UUID]:
         pool=OuterRef("pool"),
         name=OuterRef("device"),
     )
-    rows = Allocation.objects.filter(UNKNOWN_DEVICE).filter(Exists(device.exclude(node_name="", product="")))
+    unknown = Q(node_name="", product="") & Exists(device.exclude(node_name="", product=""))
+    without_node = Exists(device.exclude(node=None).filter(product=OuterRef("product")))
+    rows = Allocation.objects.filter(UNKNOWN_DEVICE).filter(unknown | Q(without_node))
     return list(rows.order_by().values_list("claim", flat=True).distinct()[:limit])
 
 
 def _complete(claim: Claim, seen: Observation) -> list[Allocation]:
     """
-    Copy devices into open allocations that were recorded before their device was mirrored; return those.
+    Copy devices into open allocations that were recorded before their device or its node was mirrored;
+    return those.
     """
     held = {holding.key: holding for holding in seen.held}
     incomplete = [
         (row, holding)
         for row in seen.open
-        if not (row.node_name or row.product)
+        if not row.capacity_type
         and (holding := held.get((row.object_uid, row.driver, row.pool, row.device, row.share_id)))
     ]
     rows = []
     for (row, _holding), complete in zip(
         incomplete, _new_allocations(claim, [holding for _row, holding in incomplete]), strict=True
     ):
-        if complete.node_name or complete.product:
-            for name in DEVICE_COLUMNS:
+        is_new = not (row.node_name or row.product) and (complete.node_name or complete.product)
+        is_same = (row.product, row.partition) == (complete.product, complete.partition)
+        if is_new or (is_same and complete.capacity_type):
+            for name in DEVICE_COLUMNS if is_new else PRICED_BY:
                 setattr(row, name, getattr(complete, name))
             rows.append(row)
-    Allocation.objects.bulk_update(rows, DEVICE_COLUMNS)
+    Allocation.objects.bulk_update(rows, [name.removesuffix("_id") for name in DEVICE_COLUMNS])
     return rows
 
 
 def allocation_columns(device: Device | None, consumed: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the columns of an Allocation that are copied from a device, which may change or vanish later."""
+    """
+    Return the columns of an Allocation that are copied from a device, which may change or vanish later. Its
+    price basis has to exist (`inventory.price_bases.add`).
+    """
     if device is None:
         return {}
-    raw = {"name": device.name, "attributes": device.attributes, "capacity": device.capacity}
+    raw = {
+        "name": device.name,
+        "attributes": device.attributes,
+        "capacity": device.capacity,
+        "consumesCounters": device.counters,
+    }
     return {
         "node_name": device.node_name,
         "product": device.product,
@@ -176,6 +193,8 @@ def allocation_columns(device: Device | None, consumed: Mapping[str, str] | None
         "uuid": device.uuid,
         "memory_bytes": memory_share(device.driver, consumed or {}) or device.memory_bytes,
         "fraction": _fraction(device.driver, raw, consumed),
+        "basis_id": price_bases.basis_of(device).pk,
+        "capacity_type": capacity_type(device.node.labels) if device.node else "",
     }
 
 

@@ -74,6 +74,8 @@ class Migration(migrations.Migration):
                 ('uuid', models.CharField(blank=True, default='', max_length=80)),
                 ('memory_bytes', models.BigIntegerField(null=True)),
                 ('fraction', models.DecimalField(decimal_places=6, default=1, max_digits=9)),
+                ('capacity_type', models.CharField(blank=True, default='', max_length=9)),
+                ('basis', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='+', to='inventory.pricebasis')),
                 ('started_at', models.DateTimeField()),
                 ('ended_at', models.DateTimeField(null=True)),
             ],
@@ -722,7 +724,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='allocation',
-            index=models.Index(condition=models.Q(('ended_at', None), ('node_name', ''), ('product', '')), fields=['claim'], name='allocation_unknown'),
+            index=models.Index(condition=models.Q(('capacity_type', ''), ('ended_at', None)), fields=['claim'], name='allocation_unknown'),
         ),
         migrations.AddIndex(
             model_name='allocation',

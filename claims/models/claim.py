@@ -23,7 +23,7 @@ from core.models import uuid7
 from core.origin import Source, current_origin
 from core.text import gib
 from core.times import moment, utc_moment
-from inventory.models import Cluster
+from inventory.models import Cluster, PriceBasis
 from inventory.states import EndPolicy
 from teams.models import Team, User
 
@@ -468,7 +468,7 @@ class Allocation(models.Model):
 
     `product`, `partition`, `uuid` and `memory_bytes` are copied from the device, which may change or vanish
     later; of a share, `memory_bytes` is what it consumes. `fraction` is the part of the physical device,
-    0 < fraction ≤ 1.
+    0 < fraction ≤ 1. `basis` and `capacity_type` say by what it is priced; they come from its node too.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -486,6 +486,8 @@ class Allocation(models.Model):
     uuid = models.CharField(max_length=80, blank=True, default="")
     memory_bytes = models.BigIntegerField(null=True)
     fraction = models.DecimalField(max_digits=9, decimal_places=6, default=1)
+    basis = models.ForeignKey(PriceBasis, models.RESTRICT, null=True, related_name="+", db_index=False)
+    capacity_type = models.CharField(max_length=9, blank=True, default="")
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
 
@@ -507,7 +509,7 @@ class Allocation(models.Model):
             models.Index(fields=["claim"], condition=Q(ended_at=None), name="allocation_open"),
             models.Index(
                 fields=["claim"],
-                condition=Q(ended_at=None, node_name="", product=""),
+                condition=Q(ended_at=None, capacity_type=""),
                 name="allocation_unknown",
             ),
             models.Index(fields=["driver", "pool", "device", "-started_at"], name="allocation_device"),

@@ -122,6 +122,10 @@ class View:
             self._domains[part] = cached
         return cached
 
+    def field(self, name: str) -> Any:
+        """Return a field of the variable."""
+        return self.domains(name)
+
     def whole(self) -> Map:
         """Return the variable itself."""
         return Names(
@@ -211,7 +215,7 @@ def _field(name: str) -> Run:
         return lambda frame: frame[0].driver
     if name == "allowMultipleAllocations":
         return lambda frame: frame[0].shareable
-    return lambda frame: frame[0].domains(name)
+    return lambda frame: frame[0].field(name)
 
 
 def select(operand: Run, name: str) -> Run:

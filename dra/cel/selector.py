@@ -85,7 +85,8 @@ def checked(text: str, environment: Environment) -> Expression:
     if problems:
         raise _refusal(text, problems)
     if tree.type not in (types.BOOL, environment.attribute):
-        raise CompileError(f"must evaluate to bool or the unknown type, not {_shown(tree.type)}")
+        unknown = "" if environment.attribute == types.BOOL else " or the unknown type"
+        raise CompileError(f"must evaluate to bool{unknown}, not {_shown(tree.type)}")
     return tree
 
 

@@ -189,6 +189,7 @@ class Migration(migrations.Migration):
                 ('ready', models.BooleanField(default=False)),
                 ('unschedulable', models.BooleanField(default=False)),
                 ('node_pool', models.CharField(blank=True, default='', max_length=63)),
+                ('labels_key', models.CharField(blank=True, default='', max_length=32)),
                 ('plugin_devices', models.JSONField(default=dict)),
             ],
             options={
@@ -356,6 +357,20 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name='PriceBasis',
+            fields=[
+                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
+                ('driver', models.CharField(max_length=63)),
+                ('product', models.CharField(blank=True, max_length=120)),
+                ('partition', models.CharField(blank=True, max_length=64)),
+                ('labels_key', models.CharField(blank=True, max_length=32)),
+                ('capacity_type', models.CharField(blank=True, max_length=9)),
+                ('node_labels', models.JSONField(default=dict)),
+                ('devices', models.PositiveIntegerField(default=0)),
+                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
+            ],
+        ),
+        migrations.CreateModel(
             name='FleetSpan',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -365,11 +380,12 @@ class Migration(migrations.Migration):
                 ('parts', models.BigIntegerField()),
                 ('started_at', models.DateTimeField()),
                 ('ended_at', models.DateTimeField(null=True)),
+                ('basis', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='+', to='inventory.pricebasis')),
                 ('cluster', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
             ],
             options={
                 'indexes': [models.Index(fields=['ended_at', 'started_at'], name='fleetspan_in')],
-                'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('cluster', 'driver', 'product', 'use'), name='fleetspan_one_open')],
+                'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('cluster', 'driver', 'product', 'basis', 'use'), name='fleetspan_one_open', nulls_distinct=False)],
             },
         ),
         migrations.AddConstraint(

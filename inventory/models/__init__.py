@@ -25,8 +25,10 @@ from inventory.models.mirror import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from inventory.models.price_basis import BasisKey, PriceBasis
 
 __all__ = [
+    "BasisKey",
     "Cluster",
     "Device",
     "DeviceClass",
@@ -46,6 +48,7 @@ __all__ = [
     "Ownership",
     "Pod",
     "PodEvent",
+    "PriceBasis",
     "ResourceClaim",
     "ResourceClaimTemplate",
     "ResourceSlice",

@@ -227,7 +227,8 @@ class FleetSpan(models.Model):
     How many GPUs of one product a cluster had from `started_at` to `ended_at`; null is still.
 
     `parts` are millionths of GPUs, as a partition that an unmanaged claim holds is a fraction of its GPU. The
-    spans of one cluster, driver, product and use follow each other without overlap; a gap had none.
+    spans of one cluster, driver, product, price basis and use follow each other without overlap; a gap had
+    none. The basis is that of whole GPUs, whatever their partitions.
     """
 
     class Use(models.TextChoices):
@@ -238,6 +239,9 @@ class FleetSpan(models.Model):
     cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="+", db_index=False)
     driver = models.CharField(max_length=63)
     product = models.CharField(max_length=120, blank=True)
+    basis = models.ForeignKey(
+        "inventory.PriceBasis", models.RESTRICT, null=True, related_name="+", db_index=False
+    )
     use = models.CharField(max_length=14, choices=Use)
     parts = models.BigIntegerField()
     started_at = models.DateTimeField()
@@ -246,8 +250,9 @@ class FleetSpan(models.Model):
     class Meta:
         constraints = (
             models.UniqueConstraint(
-                fields=["cluster", "driver", "product", "use"],
+                fields=["cluster", "driver", "product", "basis", "use"],
                 condition=Q(ended_at=None),
+                nulls_distinct=False,
                 name="fleetspan_one_open",
             ),
         )

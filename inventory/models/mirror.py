@@ -109,11 +109,13 @@ class Namespace(Mirrored):
 class Node(Mirrored):
     """
     `ready` is the Ready condition; `unschedulable` is a cordon, shown as maintenance; `node_pool` is named by
-    the first label of NODE_POOL_LABELS that the node has, "" without one. `plugin_devices` are GPUs outside
-    DRA: [capacity, allocatable] by extended resource.
+    the first label of NODE_POOL_LABELS that the node has, "" without one. `labels_key` is equal for nodes on
+    which prices cannot differ (`dra.price_facts`). `plugin_devices` are GPUs outside DRA: [capacity,
+    allocatable] by extended resource.
     """
 
     node_pool = models.CharField(max_length=63, blank=True, default="")
+    labels_key = models.CharField(max_length=32, blank=True, default="")
     ready = models.BooleanField(default=False)
     unschedulable = models.BooleanField(default=False)
     plugin_devices = models.JSONField(default=dict)

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.utils.dateparse import parse_datetime
 
 from cluster.protocol import Manifest
+from dra.price_facts import labels_key
 from dra.quota import is_plugin_resource
 from inventory.models import (
     DeviceClass,
@@ -226,6 +227,7 @@ def _node(node: Manifest) -> Columns:
     labels = node["metadata"].get("labels") or {}
     return {
         "node_pool": next((labels[key] for key in settings.NODE_POOL_LABELS if labels.get(key)), ""),
+        "labels_key": labels_key(labels, node["metadata"]["name"]),
         "ready": any(c["type"] == "Ready" and c["status"] == "True" for c in conditions),
         "unschedulable": bool((node.get("spec") or {}).get("unschedulable")),
         "plugin_devices": plugin_devices(node.get("status") or {}),

@@ -17,6 +17,7 @@ from claims.budgets.services import change_budget, end_budget, set_budget
 from claims.models import Approval, ApprovalRule, AtLimit, Budget, Profile, Quota, TeamNamespace
 from claims.quotas.namespaces import set_namespace
 from claims.quotas.services import MAX_DEVICES, remove_quota, set_quota
+from core.errors import Invalid
 from core.models import Installation
 from core.times import spell_duration, utc_moment
 from core.yaml_documents import YamlDocument
@@ -40,6 +41,7 @@ from portal.setup.installation import InstallationForm, save_installation
 from teams.models import Membership, Role, Team, User
 from teams.services import add_member, change_role, create_team, remove_member, rename_team
 from usage.models import Rate
+from usage.rate_matches import require_expression
 from usage.services import retire_rate, save_rate
 
 type Step = Callable[[User], object]
@@ -559,11 +561,16 @@ class RateDocument(ConfigDocument):
 
     kind, subject = RATE, "rate"
     keys = frozenset(
-        ("title", "product", "driver", "cluster", "perHour", "currency", "validFrom", "validUntil")
+        (
+            *("title", "product", "driver", "cluster", "expression"),
+            *("perHour", "currency", "validFrom", "validUntil"),
+        )
     )
 
     def identity(self) -> str:
         named = [str(self.content.get(key, "")) or f"every {key}" for key in ("product", "driver", "cluster")]
+        if expression := str(self.content.get("expression", "")).strip():
+            named.append(expression)
         return f"{', '.join(named)}, from {self.content.get('validFrom', '')}"
 
     def change(self, known: Known) -> Change:
@@ -578,6 +585,7 @@ class RateDocument(ConfigDocument):
             "product": self.text(("product",), get("product", "")),
             "driver": self.text(("driver",), get("driver", "")),
             "cluster": cluster,
+            "expression": self._expression(get("expression", "")),
             "valid_from": self._instant(get("validFrom")),
         }
         values: dict[str, Any] = {
@@ -608,6 +616,15 @@ class RateDocument(ConfigDocument):
                 change.lines.append(f"{column}: {shown(before[column])} → {shown(value)}")
         change.steps.append(lambda by: save_rate(by=by, rate=row, **key, **values))
         return change
+
+    def _expression(self, raw: Any) -> str:
+        text = self.text(("expression",), raw).strip()
+        if text:
+            try:
+                require_expression(text)
+            except Invalid as refusal:
+                self.refuse(refusal.message, ("expression",))
+        return text
 
     def _price(self, raw: Any) -> Decimal:
         try:

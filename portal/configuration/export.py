@@ -146,6 +146,7 @@ def rate_document(rate: Rate) -> dict[str, Any]:
         RATE,
         title=rate.title,
         **filled(product=rate.product, driver=rate.driver, cluster=rate.cluster.name if rate.cluster else ""),
+        **filled(expression=rate.expression),
         perHour=f"{rate.per_hour.normalize():f}",
         currency=rate.currency,
         validFrom=rate.valid_from.astimezone(UTC).isoformat(timespec="seconds"),

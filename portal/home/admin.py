@@ -178,8 +178,9 @@ class Platform:
         """Return what the idle devices that claims hold cost per hour, as of the last collections."""
         cost = Cost()
         for row in self.collections:
-            for driver, product, parts in row.idle:
-                rate = self.card.at(PriceGroup(row.cluster_id, driver, product), self.now)
+            for driver, product, basis, parts in row.idle:
+                group = PriceGroup(row.cluster_id, driver, product, basis and UUID(basis))
+                rate = self.card.at(group, self.now)
                 cost.add_price(parts * HOUR, rate.per_hour if rate else None, rate.currency if rate else "")
         return cost
 

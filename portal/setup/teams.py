@@ -36,7 +36,7 @@ from core.times import ago
 from inventory.models import Cluster, Freshness, Namespace
 from teams.access import require_admin, user_of
 from teams.models import Membership, Role, Team, User, label_of, recorded_changes
-from teams.services import create_team, rename_team
+from teams.services import create_team, rename_team, set_efficiency_goal
 
 CHANGES = 10
 OFFERED = 500  # names of namespaces that a field suggests
@@ -205,6 +205,16 @@ class TitleForm(forms.Form):
     title = forms.CharField(label="Title", max_length=80, help_text="Such as “Computer vision”.")
 
 
+class TeamSettingsForm(TitleForm):
+    efficiency_goal = forms.IntegerField(
+        label="Efficiency goal in percent",
+        required=False,
+        min_value=1,
+        max_value=100,
+        help_text="Shown beside the utilization on the team’s cost page and in the report. Not enforced.",
+    )
+
+
 class TeamForm(TitleForm):
     field_order = ("slug", "title", "owner")
 
@@ -316,14 +326,15 @@ def team_of(request: HttpRequest, slug: str) -> Team:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def team_settings(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show title, namespaces, quotas and people of a team; POST changes the title."""
-    team, form = team_of(request, slug), TitleForm(request.POST or None)
+    """Show title, goal, namespaces, quotas and people of a team; POST changes title and goal."""
+    team, by = team_of(request, slug), user_of(request)
+    initial = {"title": team.title, "efficiency_goal": team.efficiency_goal}
+    form = TeamSettingsForm(request.POST or None, initial=initial)
     if request.method == "POST" and form.is_valid():
-        rename_team(by=user_of(request), team=team, title=form.cleaned_data["title"])
-        messages.success(request, f"{slug} is now called {form.cleaned_data['title']}.")
+        rename_team(by=by, team=team, title=form.cleaned_data["title"])
+        set_efficiency_goal(by=by, team=team, percent=form.cleaned_data["efficiency_goal"])
+        messages.success(request, f"Title and goal of {slug} were saved.")
         return redirect("setup:team", slug)
-    if not form.is_bound:
-        form = TitleForm(initial={"title": team.title})
     page = {
         "team": team,
         "form": form,

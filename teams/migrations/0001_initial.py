@@ -81,11 +81,13 @@ class Migration(migrations.Migration):
                 ('slug', models.SlugField(max_length=40, unique=True)),
                 ('title', models.CharField(max_length=80)),
                 ('series', models.PositiveSmallIntegerField(default=1)),
+                ('efficiency_goal', models.PositiveSmallIntegerField(editable=False, null=True)),
                 ('archived_at', models.DateTimeField(editable=False, null=True)),
                 ('members', models.ManyToManyField(related_name='teams', through='teams.Membership', to=settings.AUTH_USER_MODEL)),
             ],
             options={
                 'ordering': ('slug',),
+                'constraints': [models.CheckConstraint(condition=models.Q(('efficiency_goal__range', (1, 100))), name='team_efficiency_goal_percent')],
             },
         ),
         migrations.CreateModel(

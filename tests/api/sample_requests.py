@@ -89,6 +89,7 @@ READS = {
     "/api/v1/costs/": Wish("engineer", query={"team": "vision"}),
     "/api/v1/costs/reconciliation/": Wish("admin"),
     "/api/v1/costs/focus/": Wish("admin"),
+    "/api/v1/costs/allocation/": Wish("admin", query={"window": "7d"}),
 }
 WRITES = {
     "POST /api/v1/approval-reasons/": Wish("lead", {"title": "Later", "text": "Later.", "team": "vision"}),
@@ -144,6 +145,7 @@ WRITES = {
     "POST /api/v1/quotas/requests/{id}/withdraw/": Wish("lead"),
     "POST /api/v1/costs/closed-months/": Wish("admin", lambda _new: {"month": LAST_MONTH}),
     "POST /api/v1/rates/": Wish("admin", RATE),
+    "POST /api/v1/rates/preview/": Wish("admin", RATE),
     "PUT /api/v1/rates/{id}/": Wish("admin", RATE),
     "POST /api/v1/rates/{id}/retire/": Wish("admin", {"until": SOON}),
     "DELETE /api/v1/rates/{id}/": Wish("admin"),

@@ -14,7 +14,7 @@ EXPECTED = [
     ("engineer lead emil outsider", r"/api/v1/profiles/lint/", 403, "platform admins check the catalogue"),
     (
         "engineer lead emil outsider",
-        r"/api/v1/costs/(focus|reconciliation|closed-months)/(\?.*)?",
+        r"/api/v1/costs/(focus|allocation|reconciliation|closed-months)/(\?.*)?",
         403,
         "the fleet's money",
     ),

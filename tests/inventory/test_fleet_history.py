@@ -15,7 +15,7 @@ from django.db import IntegrityError
 from cluster.protocol import NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from dra.devices import describe
 from inventory import fleet_history
-from inventory.models import Device, FleetSpan
+from inventory.models import BasisKey, Device, FleetSpan
 from inventory.models.mirror import Ownership
 from inventory.tasks import count_fleet
 from tests.factories import make_cluster
@@ -66,6 +66,14 @@ def test_span_ends_where_the_number_of_gpus_changes(mirrored, two_nodes, run_ses
     ]
 
 
+def parts_by_use(cluster, model="H100"):
+    sums = defaultdict(int)
+    for (basis, use), value in fleet_history.count_parts(cluster.pk).items():
+        if model in basis.product:
+            sums[use] += value
+    return dict(sums)
+
+
 def test_same_count_again_begins_no_span(mirrored, two_nodes, run_session):
     run_session("resourceslices")
     count_at(START)
@@ -89,10 +97,10 @@ def test_gpus_of_a_node_that_is_not_ready_are_out_of_service_unless_held(mirrore
     two_nodes.put(RESOURCE_CLAIM, resource_claim("foreign", "gpu-0", pool="node-b"))
     for plural in ("resourceslices", "nodes", "resourceclaims"):
         run_session(plural)
-    assert fleet_history.count_parts(mirrored.pk) == {
-        (DRIVER, H100, Use.AVAILABLE): 2 * MILLION,
-        (DRIVER, H100, Use.OUT_OF_SERVICE): MILLION,
-        (DRIVER, H100, Use.UNMANAGED): MILLION,
+    assert parts_by_use(mirrored) == {
+        Use.AVAILABLE: 2 * MILLION,
+        Use.OUT_OF_SERVICE: MILLION,
+        Use.UNMANAGED: MILLION,
     }
 
 
@@ -103,13 +111,11 @@ def test_partition_of_an_unmanaged_claim_counts_as_its_fraction(mirrored, fake, 
         run_session(plural)
     held = Device.objects.present().exclude(held_by=None)
     assert held.count() == 2
-    parts = fleet_history.count_parts(mirrored.pk)
-    mig_parts = {use: value for (_driver, product, use), value in parts.items() if "A100" in product}
-    assert mig_parts == {Use.UNMANAGED: 2 * 142857, Use.AVAILABLE: MILLION - 2 * 142857}
+    assert parts_by_use(mirrored, "A100") == {Use.UNMANAGED: 2 * 142857, Use.AVAILABLE: MILLION - 2 * 142857}
 
 
 def test_count_that_arrives_late_ends_no_span_before_its_begin(mirrored, two_nodes):
-    kind = (DRIVER, H100, Use.AVAILABLE)
+    kind = (BasisKey(mirrored.pk, DRIVER, H100, "", ""), Use.AVAILABLE)
     fleet_history.record(mirrored.pk, {kind: MILLION}, now=START)
     fleet_history.record(mirrored.pk, {kind: 2 * MILLION}, now=START - HOUR)
     assert spans() == [(Use.AVAILABLE, 1, START, START), (Use.AVAILABLE, 2, START, None)]
@@ -118,7 +124,8 @@ def test_count_that_arrives_late_ends_no_span_before_its_begin(mirrored, two_nod
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("locked", [True, False])
 def test_second_of_two_counts_ends_the_span_of_the_first(monkeypatch, locked):
-    fra, kind = make_cluster("fra-1"), (DRIVER, H100, Use.AVAILABLE)
+    fra = make_cluster("fra-1")
+    kind = (BasisKey(fra.pk, DRIVER, H100, "", ""), Use.AVAILABLE)
     race = Race(monkeypatch)
     race.hold_after(fleet_history, "_open_spans")
     if not locked:

@@ -303,6 +303,16 @@ def test_a_rate_that_applies_cannot_change_and_a_pending_one_can(site, root):
     assert Rate.objects.get(title="L4").per_hour == Decimal("0.60")
 
 
+def test_rate_with_an_expression_is_applied_once_and_a_mistake_in_it_refused(site, root):
+    fields = {"title": "spot", "perHour": "1", "currency": "EUR", "validFrom": "2026-12-02T12:00:00+00:00"}
+    spot = document("Rate", **fields, expression='device.capacityType == "spot"')
+    apply(spot, root)
+    assert Rate.objects.get(title="spot").expression == 'device.capacityType == "spot"'
+    assert lines(spot, root) == {}
+    [problem] = problems(document("Rate", **fields, expression="device.product"), root)
+    assert "must evaluate to bool" in problem
+
+
 def test_rate_that_applies_is_retired_by_the_file(site, root):
     fields = {"title": "H100", "product": "H100", "currency": "EUR"}
     price = f"{Rate.objects.get(title='H100').per_hour:f}"

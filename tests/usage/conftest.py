@@ -2,20 +2,33 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
 
 import pytest
 
+from claims.catalogue.listing import DeviceKind
 from claims.models import Allocation, Claim
 from claims.states import ClaimState
 from inventory.models import Cluster
 from teams.models import Team, User
-from tests.factories import make_allocation, make_claim, make_cluster, make_team, make_user
+from tests.factories import (
+    make_allocation,
+    make_claim,
+    make_cluster,
+    make_profile,
+    make_quota,
+    make_team,
+    make_user,
+)
+from usage import right_size
 from usage.models import Rate, Rollup
+from usage.samples import BUCKET
 
 NOON = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
 H100 = "NVIDIA H100 80GB HBM3"
@@ -139,3 +152,53 @@ def serve() -> Iterator[Callable[..., str]]:
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+GIB = 2**30
+DAY = 288  # rollups
+
+
+@pytest.fixture
+def offered(monkeypatch, fra, alice, vision):
+    """Return a function that offers profiles of some kinds of devices, at the prices that rates give them."""
+    make_quota(vision, 8)
+    price("2.80", product="H100")
+    price("0.60", product="L4")
+
+    def offer(**kinds):
+        entries = []
+        for slug, (product, fraction, compute, gib) in kinds.items():
+            profile = make_profile(slug.replace("_", "-"), max_devices=4)
+            kind = DeviceKind(fra.pk, "gpu.nvidia.com", product, Fraction(fraction), gib * GIB, compute)
+            entries.append((profile, kind))
+        real = right_size.catalogue
+
+        def with_kinds(user):
+            found = []
+            for entry in real(user):
+                kind = next((kind for profile, kind in entries if profile.pk == entry.profile.pk), None)
+                if kind is not None:
+                    whole = {"L4": Decimal("0.60")}.get(kind.product, Decimal("2.80"))
+                    cost = whole * kind.fraction.numerator / kind.fraction.denominator
+                    found.append(replaced(entry, kind, cost))
+            return found
+
+        monkeypatch.setattr(right_size, "catalogue", with_kinds)
+
+    return offer
+
+
+def replaced(entry, kind, cost):
+    return replace(entry, kinds=frozenset({kind}), price=cost, free=14, reason="")
+
+
+@pytest.fixture
+def used(claim):
+    """Return a function that lets the claim use a device for a day."""
+
+    def use(activity, gib, rollups=DAY):
+        held = hold(claim, NOON - rollups * BUCKET)
+        measure(held, held.started_at, [activity] * rollups, memory=round(gib * GIB))
+        return held
+
+    return use

@@ -142,7 +142,7 @@ def test_page_csv_api_report_focus_and_home_agree_on_corrections(client, october
     client.force_login(root)
     file = client.get("/api/v1/costs/focus/?month=2026-11").getvalue().decode()
     [exported] = csv.DictReader(io.StringIO(file))
-    assert (exported["ChargeClass"], exported["BilledCost"]) == ("Correction", "-24")
+    assert (exported["ChargeClass"], exported["BilledCost"]) == ("Correction", "-24.0")
     assert exported["ChargePeriodStart"] == "2026-10-31T00:00:00Z"
     assert exported["BillingPeriodStart"] == "2026-11-01T00:00:00Z"
     lines = client.get(reverse("usage:team_csv", args=["vision"])).getvalue().decode()
@@ -183,7 +183,8 @@ def test_forecast_does_not_repeat_a_correction(october, vision, alice, root):
     later = NOVEMBER.start + 10 * DAY
     spent = month_spend(vision, alice, RateCard.load(), now=later)
     assert spent.total.amounts == {"EUR": Decimal("156.00")}
-    assert spent.forecast == {"EUR": Decimal(3 * 180 - 24)}
+    # 180 in the four stored days, and what is spent until now with its correction once.
+    assert spent.forecast.amount == 156 + Decimal(180) / (4 * 24) * (20 * 24)
 
 
 @pytest.mark.parametrize("model", [DailyUse, DailySum, DailyActivity])

@@ -322,8 +322,8 @@ def plain_parts(period):
 # The page.
 
 
-def test_page_is_for_platform_admins(client, root, alice, lena, eve):
-    for person, status in ((alice, 403), (lena, 403), (eve, 403), (root, 200)):
+def test_page_is_for_platform_admins_and_leads(client, root, vision, alice, lena, eve):
+    for person, status in ((alice, 403), (lena, 200), (eve, 403), (root, 200)):
         client.force_login(person)
         assert client.get(URL).status_code == status
     client.logout()

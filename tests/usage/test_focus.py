@@ -14,13 +14,18 @@ from xml.etree import ElementTree as ET
 import pytest
 import time_machine
 from django.conf import settings
+from pyarrow import parquet
 
+from claims.models import Allocation
 from tests.factories import make_claim, make_team, make_user
 from tests.usage.conftest import H100, NOON, hold, price
+from usage import focus_parquet
+from usage.closing import close_month
 from usage.cost import CURRENCY_UNIT
-from usage.daily import store_days
+from usage.daily import forget_from, store_days
 from usage.fleet_report import GroupBy, fleet_report, month_of
 from usage.focus import COLUMNS, focus_lines
+from usage.reports import Month
 
 pytestmark = pytest.mark.django_db
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -44,7 +49,7 @@ def test_day_with_a_new_price_has_a_row_per_price(claim, vision):
     price("4", since=MIDNIGHT + 6 * HOUR)
     hold(claim, MIDNIGHT + 4 * HOUR, MIDNIGHT + 7 * HOUR, fraction=Decimal("0.5"), partition="3g.40gb")
     found = [(row["PricingQuantity"], row["ContractedUnitPrice"], row["BilledCost"]) for row in rows()]
-    assert found == [("1", "2.5", "2.5"), ("0.5", "4", "2")]
+    assert found == [("1.0", "2.5", "2.5"), ("0.5", "4.0", "2.0")]
     [first, _second] = rows()
     assert first["ChargePeriodStart"] == "2026-11-16T00:00:00Z"
     assert first["ChargePeriodEnd"] == "2026-11-17T00:00:00Z"
@@ -56,13 +61,13 @@ def test_day_with_a_new_price_has_a_row_per_price(claim, vision):
 def test_held_time_without_a_rate_costs_nothing_and_says_so(claim):
     hold(claim, MIDNIGHT, MIDNIGHT + HOUR)
     [row] = rows()
-    assert (row["BilledCost"], row["PricingQuantity"], row["x_HasRate"]) == ("0", "1", "false")
+    assert (row["BilledCost"], row["PricingQuantity"], row["x_HasRate"]) == ("0.0", "1.0", "false")
 
 
 def test_what_is_still_held_is_charged_up_to_now(claim):
     price("2")
     hold(claim, NOON - 2 * HOUR)
-    assert [row["PricingQuantity"] for row in rows()] == ["2"]
+    assert [row["PricingQuantity"] for row in rows()] == ["2.0"]
     assert sum(Decimal(row["PricingQuantity"]) for row in rows(NOON + DAY)) == 26
 
 
@@ -124,6 +129,85 @@ def test_official_validator_finds_nothing_but_its_own_contradiction(
     failed, passed = validated(data, validator)
     assert passed > 200
     assert {rule for rule in failed if CONTRADICTION not in rule} == set()
+
+
+def correct_october(claim, root):
+    """Close October, then learn that a device was given back earlier, and another one later."""
+    october = datetime(2026, 10, 20, tzinfo=UTC)
+    shorter, longer = (hold(claim, october, october + 10 * HOUR, partition=part) for part in ("", "1g.10gb"))
+    store_days(now=NOON)
+    close_month(by=root, month=Month.of(october.date()))
+    Allocation.objects.filter(pk=shorter.pk).update(ended_at=october + 7 * HOUR)
+    Allocation.objects.filter(pk=longer.pk).update(ended_at=october + 12 * HOUR)
+    forget_from(october, now=NOON)
+    store_days(now=NOON)
+
+
+def test_corrections_of_a_closed_month_pass_the_official_validator(claim, root, tmp_path, validator):
+    price("2.4999")
+    hold(claim, MIDNIGHT, MIDNIGHT + HOUR)
+    correct_october(claim, root)
+    corrections = [row for row in rows() if row["ChargeClass"] == "Correction"]
+    found = {(row["PricingQuantity"], row["BilledCost"]) for row in corrections}
+    assert found == {("-3.0", "-7.5"), ("2.0", "5.0")}
+    assert {row["ChargePeriodStart"] for row in corrections} == {"2026-10-20T00:00:00Z"}
+    assert {row["BillingPeriodStart"] for row in corrections} == {"2026-11-01T00:00:00Z"}
+    data = tmp_path / "focus.csv"
+    data.write_text("".join(focus_lines(NOVEMBER, now=NOON)))
+    failed, passed = validated(data, validator)
+    assert passed > 200
+    assert {rule for rule in failed if CONTRADICTION not in rule} == set()
+
+
+def test_parquet_has_the_rows_of_the_csv_with_numbers_and_times(claim, root, client):
+    price("2.4999")
+    hold(claim, MIDNIGHT, MIDNIGHT + HOUR, capacity_type="spot")
+    correct_october(claim, root)
+    client.force_login(root)
+    response = client.get(URL + "&format=parquet")
+    assert response["Content-Type"] == "application/vnd.apache.parquet"
+    assert response["Content-Disposition"] == 'attachment; filename="focus-2026-11.parquet"'
+    table = parquet.read_table(io.BytesIO(response.getvalue()))
+    assert table.schema.names == list(COLUMNS)
+    found, expected = table.to_pylist(), rows()
+    assert len(found) == len(expected) == 3
+    for row, cells in zip(found, expected, strict=True):
+        for name, value in row.items():
+            if value is None:
+                assert cells[name] == ""
+            elif isinstance(value, Decimal):
+                assert value == Decimal(cells[name])
+            elif isinstance(value, datetime):
+                assert value == datetime.fromisoformat(cells[name])
+            else:
+                assert value == cells[name]
+    assert {type(row["BilledCost"]) for row in found} == {Decimal}
+    assert found[0]["PricingCategory"] == "Dynamic"
+
+
+def test_parquet_of_many_rows_is_written_in_groups(claim, monkeypatch):
+    monkeypatch.setattr(focus_parquet, "GROUP", 2)
+    for day in range(5):
+        hold(claim, MIDNIGHT - day * DAY, MIDNIGHT - day * DAY + HOUR)
+    pieces = list(focus_parquet.focus_parquet(NOVEMBER, now=NOON))
+    assert len(pieces) == 4
+    assert parquet.read_table(io.BytesIO(b"".join(pieces))).num_rows == 5
+
+
+def test_month_without_a_charge_is_an_empty_parquet_file():
+    pieces = focus_parquet.focus_parquet(NOVEMBER, now=NOON)
+    assert parquet.read_table(io.BytesIO(b"".join(pieces))).num_rows == 0
+
+
+def test_installation_without_pyarrow_says_so_and_unknown_formats_are_422(client, root, monkeypatch):
+    monkeypatch.setattr(focus_parquet, "is_available", lambda: False)
+    client.force_login(root)
+    refused = client.get(URL + "&format=parquet")
+    assert refused.status_code == 406
+    assert "pyarrow is not installed" in refused.json()["detail"]
+    unknown = client.get(URL + "&format=xlsx")
+    assert unknown.status_code == 422
+    assert "A format is csv or parquet" in unknown.json()["detail"]
 
 
 @pytest.fixture(scope="module")

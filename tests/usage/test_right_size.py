@@ -6,60 +6,17 @@ from fractions import Fraction
 import pytest
 import time_machine
 
-from claims.catalogue.listing import DeviceKind
 from claims.models import ProfileAvailability
 from claims.states import ClaimState
-from tests.factories import make_profile, make_quota
-from tests.usage.conftest import H100, NOON, hold, measure, price
-from usage import right_size as module
+from tests.usage.conftest import H100, NOON, price
 from usage.models import Rate
 from usage.right_size import right_size
-from usage.samples import BUCKET
-
-GIB = 2**30
-DAY = 288  # rollups
 
 
 @pytest.fixture(autouse=True)
 def _now():
     with time_machine.travel(NOON, tick=False):
         yield
-
-
-@pytest.fixture
-def offered(monkeypatch, fra, alice, vision):
-    """Return a function that offers profiles of some kinds of devices, at the prices that rates give them."""
-    make_quota(vision, 8)
-    price("2.80", product="H100")
-    price("0.60", product="L4")
-
-    def offer(**kinds):
-        entries = []
-        for slug, (product, fraction, compute, gib) in kinds.items():
-            profile = make_profile(slug.replace("_", "-"), max_devices=4)
-            kind = DeviceKind(fra.pk, "gpu.nvidia.com", product, Fraction(fraction), gib * GIB, compute)
-            entries.append((profile, kind))
-        real = module.catalogue
-
-        def with_kinds(user):
-            found = []
-            for entry in real(user):
-                kind = next((kind for profile, kind in entries if profile.pk == entry.profile.pk), None)
-                if kind is not None:
-                    whole = {"L4": Decimal("0.60")}.get(kind.product, Decimal("2.80"))
-                    cost = whole * kind.fraction.numerator / kind.fraction.denominator
-                    found.append(replaced(entry, kind, cost))
-            return found
-
-        monkeypatch.setattr(module, "catalogue", with_kinds)
-
-    return offer
-
-
-def replaced(entry, kind, cost):
-    from dataclasses import replace
-
-    return replace(entry, kinds=frozenset({kind}), price=cost, free=14, reason="")
 
 
 def advice(claim, alice):
@@ -69,18 +26,6 @@ def advice(claim, alice):
 
 SMALL = (H100, "1/4", Fraction(1, 7), 20)
 HALF = (H100, "1/2", Fraction(3, 7), 40)
-
-
-@pytest.fixture
-def used(claim):
-    """Return a function that lets the claim use a device for a day."""
-
-    def use(activity, gib, rollups=DAY):
-        held = hold(claim, NOON - rollups * BUCKET)
-        measure(held, held.started_at, [activity] * rollups, memory=round(gib * GIB))
-        return held
-
-    return use
 
 
 def test_a_partition_with_the_memory_and_compute_that_were_used_is_enough(claim, alice, used, offered):

@@ -285,6 +285,7 @@ def test_rates_have_every_field_newest_first(client, eve, fra):
             "product": "",
             "driver": "",
             "cluster": None,
+            "expression": "",
             "per_hour": "0.0042",
             "currency": "EUR",
             "valid_from": "2026-01-01T00:00:00Z",
@@ -296,6 +297,7 @@ def test_rates_have_every_field_newest_first(client, eve, fra):
             "product": "H100",
             "driver": "gpu.nvidia.com",
             "cluster": "fra-1",
+            "expression": "",
             "per_hour": "2.9000",
             "currency": "USD",
             "valid_from": "2026-01-01T00:00:00Z",
@@ -315,7 +317,7 @@ def test_rate_without_conditions_matches_everything_in_euros(client, root, fra):
 
     full = RATE | {"driver": "gpu.nvidia.com", "cluster": "fra-1", "currency": "USD"}
     made = send(full)
-    assert made == {"id": made["id"], **full, "valid_until": None}
+    assert made == {"id": made["id"], **full, "expression": "", "valid_until": None}
     least = send({key: RATE[key] for key in ("title", "per_hour", "valid_from")})
     assert least == {
         **RATE,
@@ -324,9 +326,10 @@ def test_rate_without_conditions_matches_everything_in_euros(client, root, fra):
         "product": "",
         "driver": "",
         "cluster": None,
+        "expression": "",
     }
     changed = client.put(f"/api/v1/rates/{least['id']}/", full, content_type="application/json").json()
-    assert changed == {"id": least["id"], **full, "valid_until": None}
+    assert changed == {"id": least["id"], **full, "expression": "", "valid_until": None}
     assert Rate.objects.count() == 2
 
 

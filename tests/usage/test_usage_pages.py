@@ -12,7 +12,7 @@ from django.urls import reverse
 from claims.states import ClaimState
 from tests.factories import make_claim, make_cluster
 from tests.usage.conftest import NOON, hold, measure, price
-from usage import views
+from usage import team_views
 from usage.models import Collection, Rate
 
 FIVE = timedelta(minutes=5)
@@ -235,12 +235,13 @@ def test_the_month_of_a_team_adds_up_on_its_page(as_alice, claim, lena, vision, 
         NOON - timedelta(hours=1),
     )
     page = as_alice.get(cost()).content.decode()
-    assert page.count("€33.00") == 5  # the headline, the foot of three tables, the only product
+    # Headline, today in legend and table of days, the feet of four tables, product and profile.
+    assert page.count("€33.00") == 9
     assert "€30.00" in page
 
 
 def test_a_long_table_of_a_month_has_the_highest_costs_and_totals(as_alice, vision, fra, lena, monkeypatch):
-    monkeypatch.setattr(views, "MAX_ROWS", 1)
+    monkeypatch.setattr(team_views, "SHOWN_CLAIMS", 1)
     price("3")
     for name, hours in (("cheap-one", 1), ("costly-one", 9)):
         over = make_claim(vision, by=lena, cluster=fra, state=ClaimState.RELEASED, name=name)
@@ -477,7 +478,7 @@ def test_cost_page_shows_the_requested_month(as_alice, claim, name):
     for query, hours in (("?month=2026-10", "5.00"), ("?month=2026-11", "2.00"), ("", "2.00")):
         response = as_alice.get(address + query)
         if name == "usage:team":
-            assert str(response.context["report"].total.hours) == hours
+            assert str(response.context["cost"].hours) == hours
         else:
             assert [row["device_hours"] for row in csv_of(response)] == [f"{hours}0000"]
     assert as_alice.get(address + "?month=soon").status_code == 422
@@ -498,10 +499,12 @@ def test_cost_page_links_adjacent_months_but_not_the_future(as_alice, claim):
 def test_groups_of_a_month_are_shown_with_their_rows(as_alice, claim):
     hold(claim, NOON - timedelta(hours=2))
     context = as_alice.get(cost()).context
-    assert [(group["anchor"], [row.label for row in group["rows"]]) for group in context["groups"]] == [
-        ("by-claim", ["sam2-finetune"]),
-        ("by-person", ["alice"]),
-        ("by-product", ["NVIDIA H100 80GB HBM3"]),
+    groups = [group for pair in context["groups"] for group in pair]
+    assert [(name, [row.label for row in rows]) for name, _head, rows, _count in groups] == [
+        ("person", ["alice"]),
+        ("profile", [claim.profile_version.profile.title]),
+        ("product", ["NVIDIA H100 80GB HBM3"]),
+        ("claim", ["sam2-finetune"]),
     ]
 
 
@@ -511,13 +514,13 @@ def test_rates_are_listed_by_product_the_newest_first(as_alice, fra):
     price("3", product="H100", title="new", since=later, cluster=fra, driver="gpu.nvidia.com", currency="USD")
     price("0.0042", product="", title="all")
     rows = list(csv.reader(StringIO(as_alice.get(reverse("usage:rates"), {"format": "csv"}).text)))
-    assert [row[:4] + row[6:] for row in rows] == [
-        ["Rate", "Product", "Driver", "Cluster", "Per hour", "Currency"],
-        ["all", "", "", "", "0.0042", "EUR"],
-        ["new", "H100", "gpu.nvidia.com", "fra-1", "3.0000", "USD"],
-        ["old", "H100", "", "", "2.0000", "EUR"],
+    assert [row[:5] + row[7:] for row in rows] == [
+        ["Rate", "Product", "Driver", "Cluster", "Expression", "Per hour", "Currency"],
+        ["all", "", "", "", "", "0.0042", "EUR"],
+        ["new", "H100", "gpu.nvidia.com", "fra-1", "", "3.0000", "USD"],
+        ["old", "H100", "", "", "", "2.0000", "EUR"],
     ]
-    assert [row[4][:10] for row in rows[1:]] == ["2026-01-01", "2026-12-01", "2026-01-01"]
+    assert [row[5][:10] for row in rows[1:]] == ["2026-01-01", "2026-12-01", "2026-01-01"]
 
 
 def test_admin_is_offered_change_or_new_price(client, eve, root):

@@ -29,7 +29,6 @@ from core.errors import Conflict, PortalError
 from core.filters import RowFilter
 from core.inputs import DurationText
 from core.listing import Column, Listing
-from core.text import DASH, money
 from core.times import moment, utc_moment
 from inventory.models import FleetCount
 from inventory.states import DeviceUse
@@ -38,7 +37,8 @@ from teams.models import Role, Team
 from usage.cost import CURRENCY_UNIT, rounded
 from usage.daily import utc_day
 from usage.idle import services
-from usage.models import DailySum, IdlePeriod, IdlePeriodQuerySet, IdlePolicy
+from usage.models import DailySum, IdlePeriod, IdlePeriodQuerySet, IdlePolicy, SizeCheck
+from usage.waste import amounts_text, waste_of
 
 SPARK_SPAN = timedelta(hours=24)
 UNREAD = ("spec", "original_request", "reason", "decision_note", "profile_version__spec")
@@ -146,45 +146,6 @@ def activity_by_hour(claims: Iterable[UUID], now: datetime) -> dict[UUID, list[f
     return found
 
 
-def amounts_text(amounts: Iterable[tuple[str, Decimal | None]]) -> str:
-    """Return "€5.80 + $3.00", a dash without any."""
-    texts = [money(amount, currency) for currency, amount in amounts if amount is not None]
-    return " + ".join(texts) or DASH
-
-
-@dataclass(frozen=True, slots=True)
-class IdleTotals:
-    """All idle claims that the reader may see; money as text."""
-
-    claims: int
-    devices: int
-    per_hour: str
-    so_far: str
-    unpriced: int  # claims
-
-
-def totals(rows: IdlePeriodQuerySet) -> IdleTotals:
-    """Add up the periods; one query."""
-    found = list(
-        rows.order_by("currency")
-        .values("currency")
-        .annotate(
-            claims=Count("pk"),
-            held=Sum("devices"),
-            hourly=Sum("per_hour"),
-            money=Sum("idle_cost"),
-            unpriced=Count("pk", filter=Q(per_hour=None)),
-        )
-    )
-    return IdleTotals(
-        sum(row["claims"] for row in found),
-        sum(row["held"] for row in found),
-        amounts_text((row["currency"], row["hourly"]) for row in found),
-        amounts_text((row["currency"], row["money"]) for row in found),
-        sum(row["unpriced"] for row in found),
-    )
-
-
 def idle_in_month(teams: Iterable[UUID] | None, now: datetime) -> tuple[str, str]:
     """Return what idle hours of the month until yesterday (UTC) cost, and their share; None: all teams."""
     first = utc_day(now).replace(day=1)
@@ -248,13 +209,14 @@ def waste(request: HttpRequest) -> HttpResponseBase:
     )
     is_admin = is_platform_admin(user)
     context = {
-        "totals": lambda: totals(idle),
+        "waste": lambda: waste_of(idle, "idle_cost", by="per_hour"),
         "month": lambda: idle_in_month(None if is_admin else [team.pk for team in roles], now),
         "freed": lambda: freed_after_notice(visible, now),
         "unmeasured": unmeasured_devices if is_admin else None,
         "policy": policy,
         "now": now,
         "may_change": is_admin,
+        "oversized": SizeCheck.objects.visible_to(user).oversized().count,
         "empty_icon": "zzz",
         "empty_title": "No claim is idle",
         "empty_text": (

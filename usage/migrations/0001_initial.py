@@ -161,7 +161,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('day', models.DateField()),
-                ('dimension', models.CharField(choices=[('team', 'Team'), ('person', 'Person'), ('profile', 'Profile'), ('kind', 'Kind'), ('fleet', 'Fleet')], max_length=7)),
+                ('dimension', models.CharField(choices=[('team', 'Team'), ('person', 'Person'), ('profile', 'Profile'), ('kind', 'Kind'), ('capacity', 'Capacity'), ('fleet', 'Fleet')], max_length=8)),
                 ('key', models.UUIDField(null=True)),
                 ('cluster', models.UUIDField(null=True)),
                 ('product', models.CharField(blank=True, max_length=120)),
@@ -188,6 +188,7 @@ class Migration(migrations.Migration):
                 ('title', models.CharField(max_length=80, verbose_name='title')),
                 ('driver', models.CharField(blank=True, default='', max_length=63, verbose_name='driver')),
                 ('product', models.CharField(blank=True, default='', max_length=120, verbose_name='product')),
+                ('expression', models.TextField(blank=True, default='', verbose_name='expression')),
                 ('per_hour', models.DecimalField(decimal_places=4, max_digits=12, verbose_name='price per hour')),
                 ('currency', models.CharField(default='EUR', max_length=3, verbose_name='currency')),
                 ('valid_from', models.DateTimeField(verbose_name='valid from')),
@@ -200,6 +201,17 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='RateMatch',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('basis', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.pricebasis')),
+                ('rate', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='matches', to='usage.rate')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('rate', 'basis'), name='ratematch_once')],
+            },
+        ),
+        migrations.CreateModel(
             name='DailyUse',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -207,6 +219,7 @@ class Migration(migrations.Migration):
                 ('driver', models.CharField(blank=True, max_length=63)),
                 ('product', models.CharField(blank=True, max_length=120)),
                 ('partition', models.CharField(blank=True, max_length=64)),
+                ('capacity_type', models.CharField(blank=True, max_length=9)),
                 ('currency', models.CharField(blank=True, max_length=3)),
                 ('held', models.DecimalField(decimal_places=0, max_digits=30)),
                 ('amount', models.DecimalField(decimal_places=0, max_digits=40)),
@@ -216,7 +229,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'indexes': [models.Index(fields=['team', 'day'], name='dailyuse_team'), models.Index(fields=['day'], name='dailyuse_day')],
-                'constraints': [models.UniqueConstraint(fields=('claim', 'day', 'driver', 'product', 'partition', 'rate'), name='dailyuse_once', nulls_distinct=False)],
+                'constraints': [models.UniqueConstraint(fields=('claim', 'day', 'driver', 'product', 'partition', 'capacity_type', 'rate'), name='dailyuse_once', nulls_distinct=False)],
             },
         ),
         migrations.CreateModel(
@@ -241,6 +254,7 @@ class Migration(migrations.Migration):
                 ('driver', models.CharField(blank=True, max_length=63)),
                 ('product', models.CharField(blank=True, max_length=120)),
                 ('partition', models.CharField(blank=True, max_length=64)),
+                ('capacity_type', models.CharField(blank=True, max_length=9)),
                 ('currency', models.CharField(blank=True, max_length=3)),
                 ('held', models.DecimalField(decimal_places=0, max_digits=30)),
                 ('amount', models.DecimalField(decimal_places=0, max_digits=40)),
@@ -334,6 +348,44 @@ class Migration(migrations.Migration):
             options={
                 'indexes': [models.Index(fields=['team', 'since'], name='alert_of_team'), models.Index(fields=['resolved_at', 'since'], name='alert_resolved')],
                 'constraints': [models.UniqueConstraint(condition=models.Q(('resolved_at', None)), fields=('key',), name='alert_one_open')],
+            },
+        ),
+        migrations.CreateModel(
+            name='SizeCheck',
+            fields=[
+                ('claim', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='size_check', serialize=False, to='claims.claim')),
+                ('checked_at', models.DateTimeField()),
+                ('verdict', models.CharField(choices=[('oversized', 'Oversized'), ('fits', 'No cheaper profile is enough'), ('unknown', 'Cannot be judged'), ('unmeasured', 'Too little telemetry')], max_length=10)),
+                ('measured', models.DurationField(null=True)),
+                ('activity', models.FloatField(null=True)),
+                ('memory_bytes', models.BigIntegerField(null=True)),
+                ('devices', models.PositiveIntegerField()),
+                ('per_hour', models.DecimalField(decimal_places=4, max_digits=14, null=True)),
+                ('currency', models.CharField(blank=True, default='', max_length=3)),
+                ('saves', models.DecimalField(decimal_places=4, max_digits=14, null=True)),
+                ('caveat', models.CharField(blank=True, default='', max_length=80)),
+                ('profile', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='claims.profile')),
+                ('team', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='teams.team')),
+            ],
+            options={
+                'indexes': [models.Index(condition=models.Q(('verdict', 'oversized')), fields=['team', '-saves'], name='sizecheck_team')],
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('verdict', 'oversized'), _negated=True), models.Q(('profile__isnull', False), ('saves__gt', 0)), _connector='OR'), name='sizecheck_saves')],
+            },
+        ),
+        migrations.CreateModel(
+            name='SavedReport',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('name', models.CharField(max_length=60)),
+                ('query', models.CharField(blank=True, max_length=500)),
+                ('monthly', models.BooleanField(default=False)),
+                ('mailed_for', models.DateField(null=True)),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='saved_reports', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ('name',),
+                'indexes': [models.Index(condition=models.Q(('monthly', True)), fields=['mailed_for'], name='savedreport_monthly')],
+                'constraints': [models.UniqueConstraint(fields=('user', 'name'), name='savedreport_once')],
             },
         ),
     ]

@@ -1,18 +1,21 @@
 """Tags and filters of the fleet's report."""
 
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal
 
 from django import template
+from django.template import Context
 from django.template.defaultfilters import date as date_text
 from django.utils.safestring import SafeString
 
 from core.markup import joined, markup
 from core.templatetags.ui import meter
-from core.text import DASH, percent
+from core.text import DASH, money, percent
 from usage.cost import Cost
-from usage.fleet_report import FleetParts, FleetReport, GroupRow, HeldParts
+from usage.daily import DAY, utc_day
+from usage.fleet_report import FleetParts, FleetReport, GroupBy, GroupRow, HeldParts
+from usage.spend_chart import HOURS
 
 # Name of the segment in meters.css, label, attribute of `FleetParts`; unallocated is the free rest.
 PARTS = (
@@ -58,21 +61,56 @@ def share_of(cost: Cost, whole: Cost) -> str:
 
 @register.filter
 def fleet_parts(report: FleetReport) -> list[tuple[str, str, Cost]]:
-    return [(segment, label, getattr(report.parts, name)) for segment, label, name in PARTS]
+    """Return the parts of the fleet, or those that claims of some teams can have."""
+    shown = PARTS if report.is_all else PARTS[:3]
+    return [(segment, label, getattr(report.parts, name)) for segment, label, name in shown]
 
 
 @register.filter
 def change(row: GroupRow) -> str:
     """Show how the hours differ from the period before: "+4 %", or "new"."""
-    if not row.before.held:
-        return "new"
-    difference = row.cost.held / row.before.held - 1
-    return f"{difference:+.0%}".replace("%", " %").replace("-", "−")
+    return change_of(row.cost, row.before) if row.before.held else "new"
+
+
+@register.filter
+def change_of(cost: Cost, before: Cost) -> str:
+    """Show how the hours differ from those before, which are not 0: "+4 %"."""
+    return f"{cost.held / before.held - 1:+.0%}".replace("%", " %").replace("-", "−")
+
+
+@register.filter
+def money_share(cost: Cost, whole: Cost) -> str:
+    """Show the share of the money of `whole`, of its hours without a price or with several currencies."""
+    if len(whole.exact) == 1 and not whole.unpriced_held:
+        ((currency, amount),) = whole.exact.items()
+        return percent(cost.exact.get(currency, 0) / amount) if amount else DASH
+    return percent(cost.held / whole.held) if whole.held else DASH
+
+
+@register.filter
+def in_unit(amount: Decimal, unit: str) -> str:
+    """Show an amount of money in whole units, or GPU-hours."""
+    return f"{hours_text(amount)} h" if unit == HOURS else money(amount, unit, digits=0)
+
+
+@register.filter
+def last_day(end: datetime) -> date:
+    """Return the last day of a span that ends at midnight (UTC)."""
+    return utc_day(end) - DAY
 
 
 @register.filter
 def utilization(parts: HeldParts) -> str:
     return "no telemetry" if parts.utilization is None else percent(parts.utilization)
+
+
+@register.simple_tag(takes_context=True)
+def drill_url(context: Context, row: GroupRow, group: str) -> str:
+    """Return the address of this report with the claims of one row."""
+    query = context["request"].GET.copy()
+    query.pop("page", None)
+    query["by"], query[group] = GroupBy.CLAIM, row.drill
+    return f"?{query.urlencode()}#rows"
 
 
 @register.simple_tag

@@ -15,6 +15,7 @@ from inventory.counts import store_uses
 from inventory.models import Cluster
 from usage.daily import store_days
 from usage.idle import escalation
+from usage.oversized import check_sizes
 from usage.telemetry import device_uses
 
 
@@ -37,3 +38,4 @@ class Command(BaseCommand):
         for cluster in Cluster.objects.all():
             store_uses(cluster.pk, device_uses(cluster.pk, now=timezone.now()))
         escalation.follow(timezone.now())
+        check_sizes(timezone.now())

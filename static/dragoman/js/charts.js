@@ -107,7 +107,7 @@ const paintLabels = (constants) => (plot) => {
   ctx.restore();
 };
 
-const legend = (host, lines) => {
+const legend = (host, lines, keys = []) => {
   host.parentElement.querySelector(`[data-legend="${host.dataset.plot}"]`)?.remove();
   if (lines.length < 2) return;
   const box = document.createElement("div");
@@ -115,7 +115,7 @@ const legend = (host, lines) => {
   box.dataset.legend = host.dataset.plot;
   lines.forEach((line, index) => {
     const entry = document.createElement("span"), key = document.createElement("i");
-    key.className = `dg-key line c${(index % 5) + 1}`;
+    key.className = `dg-key ${keys[index] ?? `line c${(index % 5) + 1}`}`;
     entry.append(key, line.label);
     box.append(entry);
   });
@@ -188,8 +188,111 @@ const byKeyboard = (host) => {
   });
 };
 
+// A month (UTC) of money or GPU-hours, with "range" and without zoom: "spend" has lines, a level (the budget) and a
+// mark (where it runs out), "bars" are parts of each day, the first of them at the bottom.
+const BARS = {
+  used: () => token("--dg-held"),
+  idle: (pen) => pen.createPattern(striped("--dg-wait", "--dg-wait-bg"), "repeat"),
+  "no telemetry": (pen) => pen.createPattern(striped("--dg-over", "--dg-over-bg"), "repeat"),
+  today: () => token("--dg-c5"),
+};
+const striped = (color, ground) => {
+  const tile = document.createElement("canvas"), pen = tile.getContext("2d");
+  tile.width = tile.height = 8;
+  pen.fillStyle = token(ground);
+  pen.fillRect(0, 0, 8, 8);
+  pen.drawImage(hatch(token(color)), 0, 0);
+  return tile;
+};
+const DAY = 86400;
+const dayOf = () => {
+  const format = new Intl.DateTimeFormat(root.lang, { timeZone: "UTC", weekday: "short", day: "numeric", month: "short" });
+  return (seconds) => Object.fromEntries(format.formatToParts(seconds * 1000).map(({ type, value }) => [type, value]));
+};
+const whole = new Intl.NumberFormat(root.lang, { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat(root.lang, { notation: "compact", maximumFractionDigits: 1 });
+const priced = ({ symbol, unit }, value, format = whole) => `${symbol}${format.format(value).replace("K", "k")} ${unit}`.trim();
+
+const paintLevel = ({ level, mark, ...data }) => (plot) => {
+  if (!level) return;
+  const { ctx, bbox } = plot, ratio = devicePixelRatio, y = plot.valToPos(level.value, "y", true);
+  ctx.save();
+  ctx.font = `${11 * ratio}px ${getComputedStyle(document.body).fontFamily}`;
+  ctx.lineWidth = 1.5 * ratio;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "alphabetic";
+  ctx.setLineDash([5 * ratio, 4 * ratio]);
+  ctx.strokeStyle = ctx.fillStyle = token("--dg-text-2");
+  ctx.beginPath();
+  ctx.moveTo(bbox.left, y);
+  ctx.lineTo(bbox.left + bbox.width, y);
+  ctx.stroke();
+  ctx.fillText(`${level.label} ${priced(data, level.value)}`, bbox.left + 4 * ratio, y - 5 * ratio);
+  if (mark) {
+    const x = plot.valToPos(mark.x, "x", true), bottom = bbox.top + bbox.height;
+    ctx.strokeStyle = ctx.fillStyle = token("--dg-bad");
+    ctx.beginPath();
+    ctx.moveTo(x, y);
+    ctx.lineTo(x, bottom);
+    ctx.stroke();
+    ctx.textAlign = x > bbox.left + bbox.width / 2 ? "right" : "left";
+    ctx.fillText(mark.label, x + (ctx.textAlign === "right" ? -6 : 6) * ratio, bottom - 6 * ratio);
+    ctx.setLineDash([]);
+    ctx.fillStyle = token("--dg-surface");
+    ctx.beginPath();
+    ctx.arc(x, y, 4 * ratio, 0, 2 * Math.PI);
+    ctx.fill();
+    ctx.stroke();
+  }
+  ctx.restore();
+};
+
+const drawMonth = (host, data) => {
+  const isBars = host.dataset.plot === "bars", lines = data[host.dataset.plot], [start, end] = data.range, parts = dayOf();
+  const text = token("--dg-text-3"), font = `11px ${getComputedStyle(document.body).fontFamily}`, level = data.level?.value ?? 0;
+  const stacked = lines.map((_, index) => data.x.map((_, at) => lines.slice(0, index + 1).reduce((sum, { values }) => sum + values[at], 0)));
+  const columns = isBars ? stacked.toReversed() : lines.map(({ values }) => values);
+  const pen = document.createElement("canvas").getContext("2d");
+  const drawnAs = isBars
+    ? lines.toReversed().map(({ label }) => ({ label, fill: BARS[label](pen), width: 0, paths: uPlot.paths.bars({ size: [0.8, 40] }), points: { show: false } }))
+    : lines.map(({ label, dash, fill }) => ({ label, stroke: token("--dg-c1"), fill: fill && faint(token("--dg-c1"), 12), width: 1.5, dash: dash && [5, 4], points: { show: false } }));
+  host.replaceChildren();
+  byKeyboard(host);
+  host.setAttribute("aria-label", `${host.dataset.label}: arrow keys read values`);
+  if (!isBars) legend(host, data.level ? [...lines, { label: data.level.label }] : lines, ["line c1", "dash c1", "dash"]);
+  const box = document.createElement("div");
+  box.className = "dg-plottip";
+  box.hidden = true;
+  host.append(box);
+  const follow = (plot) => {
+    const { idx, left } = plot.cursor;
+    box.hidden = idx === null || idx === undefined || left < 0;
+    if (box.hidden) return;
+    const at = parts(data.x[idx] - (isBars || idx === 0 ? 0 : 1)), said = lines.filter(({ values }) => values[idx]);
+    box.textContent = [`${at.weekday} ${day(at)}`, ...said.map(({ label, values }) => `${label} ${priced(data, values[idx], numbers)}`)].join(" · ");
+    box.style.left = `${Math.min(Math.max(plot.bbox.left / devicePixelRatio + left - box.offsetWidth / 2, 0), host.clientWidth - box.offsetWidth)}px`;
+  };
+  const days = [0, 4, 9, 14, 19, 24, 29].map((number) => start + number * DAY).filter((at) => at < end);
+  const plot = new uPlot({
+    width: host.clientWidth,
+    height: Number(host.dataset.height) || 160,
+    legend: { show: false },
+    cursor: { points: { show: !isBars, size: 6 }, drag: { x: false, y: false } },
+    scales: { x: { range: [start, end] }, y: { range: (_, low, high) => [0, Math.max(high ?? 0, level, 0.01) * 1.12] } },
+    axes: [
+      { stroke: text, font, grid: { show: false }, ticks: { show: false }, size: 24, splits: () => isBars ? days.map((at) => at + DAY / 2) : days, values: (_, splits) => splits.map((at, index) => { const named = parts(at); return index ? named.day : day(named); }) },
+      { stroke: text, font, grid: { stroke: token("--dg-grid"), width: 1 }, ticks: { show: false }, size: 62, space: 34, values: (_, splits) => splits.map((value) => priced(data, value, short)) },
+    ],
+    series: [{}, ...drawnAs],
+    hooks: { draw: [paintLevel(data)], setCursor: [follow] },
+  }, [data.x, ...columns], host);
+  drawn.get(host)?.destroy();
+  drawn.set(host, plot);
+};
+
 const draw = (host) => {
   const data = JSON.parse(document.getElementById(host.dataset.from).textContent);
+  if (data.range) return drawMonth(host, data);
   const defaults = DEFAULTS[host.dataset.plot] ?? {};
   const series = data[host.dataset.plot];
   const lines = typeof series[0] === "object" && series[0] !== null ? series : [{ values: series }];

@@ -13,7 +13,9 @@ from claims.models import Allocation
 from claims.observation.observations import DeviceHolding, observe
 from claims.signals import allocations_changed
 from claims.states import ClaimState
-from inventory.models import Device, ResourceClaim, ResourceSlice
+from dra.price_facts import labels_key
+from inventory.models import Device, Node, PriceBasis, ResourceClaim, ResourceSlice
+from inventory.price_bases import basis_of
 from tests.claims.mirror import NINE, Mirror, result
 from tests.factories import make_claim, make_cluster
 
@@ -43,6 +45,28 @@ def device(cluster, **columns):
     return Device.objects.create(cluster=cluster, slice=part, **values)
 
 
+def spot_node(cluster):
+    labels = {"karpenter.sh/capacity-type": "spot"}
+    return Node.objects.create(
+        cluster=cluster, uid="host-7", name="host-7", labels=labels, labels_key=labels_key(labels, "host-7")
+    )
+
+
+def test_allocation_is_priced_by_its_node_once_that_is_mirrored(mirror, claim, fra):
+    found = device(fra, node_name="host-7", product="NVIDIA H100")
+    mirror.claim("sam", claim, result("gpu-0"))
+    held = claim.allocations.get()
+    assert (held.product, held.capacity_type) == ("NVIDIA H100", "")
+    assert reconcile.claims_with_unknown_devices(10) == []
+    Device.objects.filter(pk=found.pk).update(node=spot_node(fra), product="NVIDIA H100")
+    assert reconcile.claims_with_unknown_devices(10) == [claim.pk]
+    reconcile.reconcile_claim(claim.pk)
+    held.refresh_from_db()
+    assert held.capacity_type == "spot"
+    assert held.basis == PriceBasis.objects.get(capacity_type="spot")
+    assert reconcile.claims_with_unknown_devices(10) == []
+
+
 def rows_of(claim):
     """Every column of every allocation but its id, by device and start."""
     rows = claim.allocations.order_by("device", "share_id", "started_at").values()
@@ -65,6 +89,8 @@ def row(claim, device, **columns):
         "uuid": "",
         "memory_bytes": None,
         "fraction": Decimal(1),
+        "basis_id": None,
+        "capacity_type": "",
         "started_at": NINE,
         "ended_at": None,
         **columns,
@@ -76,13 +102,13 @@ def test_every_column_of_a_device_is_kept_with_its_allocation(mirror, claim, fra
         "node_name": "host-7", "product": "NVIDIA H100", "partition": "1g.10gb", "uuid": "GPU-7",
         "memory_bytes": 10 << 30,
     }  # fmt: skip
-    device(fra, **known, capacity={"memory": {"value": "80Gi"}})
+    found = device(fra, **known, node=spot_node(fra), capacity={"memory": {"value": "80Gi"}})
     taken = result("gpu-0", request="a/b", shareID="share-1", consumedCapacity={"memory": "20Gi"})
     mirror.claim("sam", claim, taken, result("gpu-1"))
     assert rows_of(claim) == [
         row(
             claim, "gpu-0", request="a/b", share_id="share-1", fraction=Decimal("0.25"),
-            **known | {"memory_bytes": 20 << 30},
+            basis_id=basis_of(found).pk, capacity_type="spot", **known | {"memory_bytes": 20 << 30},
         ),
         row(claim, "gpu-1"),
     ]  # fmt: skip
@@ -96,6 +122,13 @@ def test_a_share_has_the_memory_that_it_consumes(mirror, claim, fra, consumed, m
     device(fra, memory_bytes=80 << 30)
     mirror.claim("sam", claim, result("gpu-0", shareID="s", consumedCapacity=consumed))
     assert claim.allocations.get().memory_bytes == memory << 30
+
+
+def test_partition_of_an_unknown_gpu_counts_as_the_memory_slices_that_it_consumes(mirror, claim, fra):
+    counters = {f"memory-slice-{number}": {"value": "1"} for number in range(3)}
+    device(fra, product="GPU of 2030", partition="2g.200gb", counters=[{"counters": counters}])
+    mirror.claim("sam", claim, result("gpu-0"))
+    assert claim.allocations.get().fraction == Decimal("0.375")  # max(2/7, 3/8)
 
 
 def test_claim_page_and_home_show_a_share_by_its_own_size(mirror, claim, fra, alice, client):

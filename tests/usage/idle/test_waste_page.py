@@ -107,3 +107,22 @@ def test_the_page_has_the_same_queries_for_many_claims(client, idle, idles, visi
     with CaptureQueriesContext(connection) as for_many:
         client.get(WASTE)
     assert len(for_many) == len(for_one) <= 15
+
+
+def test_idle_money_is_added_up_by_team_and_by_profile(client, idle, root):
+    client.force_login(root)
+    waste = client.get(WASTE).context["waste"]
+    waste = waste() if callable(waste) else waste
+    assert [(grouping.name, grouping.count) for grouping in waste.groupings] == [("team", 1), ("profile", 1)]
+    assert [group.amount for group in waste.groupings[0].groups] == ["€3.00"]
+    assert (waste.amount, waste.per_hour) == ("€15.00", "€3.00")
+
+
+def test_the_api_lists_idle_claims_of_the_readers_teams(client, idle, alice, eve):
+    client.force_login(alice)
+    (row,) = client.get("/api/v1/waste/idle/").json()["results"]
+    assert (row["name"], row["idle_cost"], row["per_hour"]) == (idle.name, "15.00", "3.0000")
+    client.force_login(eve)
+    assert client.get("/api/v1/waste/idle/").json()["results"] == []
+    assert client.get("/api/v1/waste/idle/?team=vision").status_code == 404
+    assert client.post("/api/v1/waste/idle/").status_code == 405

@@ -1,0 +1,242 @@
+"""Costs in the shape of OpenCost: the report's cents, OpenCost's names, and what cannot be asked."""
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pytest
+import time_machine
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from claims.models import Allocation
+from inventory.models import FleetSpan
+from tests.factories import make_claim, make_cluster, make_team, make_user
+from tests.usage.conftest import H100, NOON, hold, measure, price
+from usage import opencost
+from usage.closing import close_month
+from usage.cost import CURRENCY_UNIT
+from usage.daily import forget_from, store_days
+from usage.fleet_report import GroupBy, Period, fleet_report
+from usage.opencost import parse_window
+from usage.reports import Month, report
+
+pytestmark = pytest.mark.django_db
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+MIDNIGHT = datetime(2026, 11, 16, tzinfo=UTC)
+NOVEMBER = Period(date(2026, 11, 1), date(2026, 11, 17))
+URL = "/api/v1/costs/allocation/"
+
+
+@pytest.fixture(autouse=True)
+def _now():
+    with time_machine.travel(NOON, tick=False):
+        yield
+
+
+@pytest.fixture
+def ask(client, root):
+    client.force_login(root)
+
+    def get(**query: str) -> Any:
+        answer = client.get(URL, query)
+        assert answer.status_code == 200, answer.json()
+        assert answer.json()["code"] == 200
+        return answer.json()["data"]
+
+    return get
+
+
+def cents(value: float) -> Decimal:
+    return Decimal(repr(value)).quantize(Decimal("0.01"))
+
+
+def test_one_claim_has_the_names_and_units_of_opencost(claim, ask):
+    price("2.5")
+    held = hold(claim, MIDNIGHT + 2 * HOUR, MIDNIGHT + 14 * HOUR, fraction=Decimal("0.5"))
+    measure(held, MIDNIGHT + 2 * HOUR, [0.2, 0.6])
+    store_days(now=NOON)
+    [found] = ask(window="yesterday")
+    [(name, one)] = found.items()
+    assert name == one["name"] == "fra-1/vision/resourceclaim:sam2-finetune"
+    assert one["properties"] == {
+        "cluster": "fra-1", "namespace": "vision", "controllerKind": "resourceclaim",
+        "controller": "sam2-finetune",
+    }  # fmt: skip
+    assert (one["start"], one["end"]) == ("2026-11-16T00:00:00Z", "2026-11-17T00:00:00Z")
+    assert one["window"] == {"start": one["start"], "end": one["end"]}
+    assert (one["minutes"], one["gpuHours"], one["gpuCount"]) == (1440, 6, 0.25)
+    assert (one["gpuCost"], one["totalCost"], one["gpuCostAdjustment"]) == (15, 15, 0)
+    assert (one["gpuEfficiency"], one["totalEfficiency"]) == (0.4, 0.4)
+    assert one["gpuAllocation"]["gpuModel"] == H100
+    assert (one["cpuCost"], one["ramCost"], one["cpuCoreHours"]) == (0, 0, None)
+
+
+def test_every_grouping_has_the_cents_of_the_report(claim, vision, alice, root, ask):
+    chance = Random(7)
+    price("2.4999")
+    nlp = make_team("nlp", members=(make_user("nina"),))
+    osl = make_cluster("osl-1", teams=(nlp, vision))
+    claims = [claim, *(make_claim(team, by=alice, cluster=osl, held=False) for team in (nlp, vision, nlp))]
+    for number in range(40):
+        start = MIDNIGHT - chance.randrange(12) * DAY + chance.randrange(86_400) * timedelta(seconds=1)
+        end = min(start + chance.randrange(1, 200_000) * timedelta(seconds=1), MIDNIGHT + DAY)
+        hold(claims[number % 4], start, end, fraction=chance.choice([Decimal(1), Decimal("0.142857")]))
+    store_days(now=NOON)
+    parts = fleet_report(NOVEMBER, GroupBy.TEAM, now=NOON).parts
+    expected = Decimal(parts.billed.exact["EUR"]) / CURRENCY_UNIT
+    for aggregate in ("", *opencost.AGGREGATES, "cluster,label:team"):
+        for step in ("", "1d", "5d"):
+            sets = ask(window="month", aggregate=aggregate, step=step)
+            assert sum(cents(one["totalCost"]) for found in sets for one in found.values()) == expected
+    [by_team] = ask(window="month", aggregate="label:team")
+    month = Month.current(NOON)
+    for team in (vision, nlp):
+        amounts = report(team, month, now=MIDNIGHT + DAY).total.amounts
+        assert cents(by_team[team.slug]["gpuCost"]) == amounts["EUR"]
+
+
+def test_correction_of_a_closed_month_is_an_adjustment(claim, root, ask):
+    price("2")
+    october = datetime(2026, 10, 20, tzinfo=UTC)
+    held = hold(claim, october, october + 10 * HOUR)
+    hold(claim, MIDNIGHT, MIDNIGHT + HOUR)
+    store_days(now=NOON)
+    close_month(by=root, month=Month.of(october.date()))
+    Allocation.objects.filter(pk=held.pk).update(ended_at=october + 7 * HOUR)
+    forget_from(october, now=NOON)
+    store_days(now=NOON)
+    with time_machine.travel(NOON + DAY, tick=False):  # it is booked today, which is stored tomorrow
+        store_days(now=NOON + DAY)
+        [found] = ask(window="month", aggregate="namespace")
+    one = found["vision"]
+    assert (one["gpuCost"], one["gpuCostAdjustment"], one["totalCost"]) == (2, -6, -4)
+    [before] = ask(window="lastmonth", aggregate="namespace")
+    assert before["vision"]["totalCost"] == 20
+
+
+def test_hours_without_a_rate_have_no_cost_and_never_zero(claim, ask):
+    hold(claim, MIDNIGHT, MIDNIGHT + 3 * HOUR)
+    store_days(now=NOON)
+    [found] = ask(window="2d", aggregate="cluster")
+    one = found["fra-1"]
+    assert (one["gpuCost"], one["totalCost"], one["x_hoursWithoutRate"]) == (None, None, 3)
+    assert one["gpuEfficiency"] is None
+
+
+def test_another_currency_is_not_added(claim, ask):
+    price("2", product="H100")
+    price("3", product="L4", currency="USD")
+    hold(claim, MIDNIGHT, MIDNIGHT + HOUR)
+    hold(claim, MIDNIGHT, MIDNIGHT + HOUR, product="NVIDIA L4")
+    store_days(now=NOON)
+    [found] = ask(window="2d", aggregate="cluster")
+    assert (found["fra-1"]["gpuCost"], found["fra-1"]["gpuHours"]) == (2, 2)
+    assert found["fra-1"]["x_amounts"] == {"EUR": "2.00", "USD": "3.00"}
+
+
+def test_idle_is_what_the_fleet_costs_beside_claims(claim, fra, ask):
+    price("2")
+    hold(claim, MIDNIGHT, MIDNIGHT + 4 * HOUR)
+    for use, parts in ((FleetSpan.Use.AVAILABLE, 10**6), (FleetSpan.Use.UNMANAGED, 5 * 10**5)):
+        FleetSpan.objects.create(
+            cluster=fra, driver="gpu.nvidia.com", product=H100, use=use, parts=parts, started_at=MIDNIGHT
+        )
+    store_days(now=NOON)
+    [found] = ask(window="yesterday", aggregate="cluster", includeIdle="true")
+    costs = {name: one["totalCost"] for name, one in found.items()}
+    assert costs == {"fra-1": 8, "__idle__": 40, "__unallocated__": 24}
+    assert "__idle__" not in ask(window="yesterday", aggregate="cluster")[0]
+
+
+def test_steps_cut_the_window_and_accumulate_does_not(claim, ask):
+    price("1")
+    hold(claim, MIDNIGHT - 3 * DAY, MIDNIGHT + DAY)
+    store_days(now=NOON)
+    window = "2026-11-13T00:00:00Z,2026-11-17T00:00:00Z"
+    for step, numbers in (("1d", [24] * 4), ("3d", [72, 24]), ("24h", [24] * 4), ("", [96])):
+        sets = ask(window=window, aggregate="cluster", step=step)
+        assert [found["fra-1"]["gpuHours"] for found in sets] == numbers
+    assert len(ask(window=window, step="1d", accumulate="true")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "end"),
+    [
+        ("today", (11, 17), (11, 18)),
+        ("yesterday", (11, 16), (11, 17)),
+        ("week", (11, 15), (11, 18)),
+        ("lastweek", (11, 8), (11, 15)),
+        ("month", (11, 1), (11, 18)),
+        ("lastmonth", (10, 1), (11, 1)),
+        ("7d", (11, 11), (11, 18)),
+        ("48h", (11, 16), (11, 18)),
+        ("2026-11-01T00:00:00Z,2026-11-03T00:00:00Z", (11, 1), (11, 3)),
+        ("2026-11-01,2026-11-03", (11, 1), (11, 3)),
+        ("2026-11-01T01:00:00+01:00,2026-11-03T00:00:00Z", (11, 1), (11, 3)),
+        ("1793491200,1793664000", (11, 1), (11, 3)),
+    ],
+)
+def test_windows_are_those_of_opencost(text, first, end):
+    assert parse_window(text, now=NOON) == Period(date(2026, *first), date(2026, *end))
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ({}, "A window is one of"),
+        ({"window": "soon"}, "A window is one of"),
+        ({"window": "30m"}, "A window is one of"),
+        ({"window": "25h"}, "A window is one of"),
+        ({"window": "400d"}, "A window is one of"),
+        ({"window": "2026-11-01T12:00:00Z,2026-11-03T00:00:00Z"}, "begins and ends at 00:00 UTC"),
+        ({"window": "2026-11-03,2026-11-01"}, "1 to 366 days"),
+        ({"window": "2026-13-03,x"}, "is not a time"),
+        ({"window": "253402000000,1"}, "no costs in the year 9999"),
+        ({"window": "7d", "aggregate": "pod"}, "Aggregate by cluster, namespace"),
+        ({"window": "7d", "step": "1m"}, "A step is a number of days"),
+        ({"window": "7d", "includeIdle": "maybe"}, "true or false"),
+        ({"window": "7d", "filter": "x"}, "Unknown parameter filter"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_with_a_sentence(client, root, query, message):
+    client.force_login(root)
+    answer = client.get(URL, query)
+    assert answer.status_code == 422
+    assert message in answer.json()["detail"] or message in str(answer.json())
+
+
+def test_too_many_allocations_are_refused_with_their_number(claim, client, root, monkeypatch):
+    hold(claim, MIDNIGHT - DAY, MIDNIGHT + DAY)
+    store_days(now=NOON)
+    monkeypatch.setattr(opencost, "MOST", 1)
+    client.force_login(root)
+    assert client.get(URL, {"window": "7d"}).status_code == 200
+    answer = client.get(URL, {"window": "7d", "step": "1d"})
+    assert answer.status_code == 422
+    assert "These are 2 allocations" in str(answer.json())
+
+
+def test_it_is_for_platform_admins(client, alice):
+    client.force_login(alice)
+    assert client.get(URL, {"window": "7d"}).status_code == 403
+    assert client.post(URL, {}, content_type="application/json").status_code == 405
+
+
+def test_queries_do_not_grow_with_claims(claim, vision, alice, fra, ask):
+    def queries():
+        with CaptureQueriesContext(connection) as captured:
+            ask(window="month", aggregate="namespace", step="1d")
+        return len(captured)
+
+    hold(claim, MIDNIGHT - DAY, MIDNIGHT)
+    store_days(now=NOON)
+    queries()
+    before = queries()
+    for number in range(10):
+        more = make_claim(vision, by=alice, cluster=fra, held=False, name=f"more-{number}")
+        hold(more, MIDNIGHT - 5 * DAY, MIDNIGHT)
+    forget_from(MIDNIGHT - 5 * DAY, now=NOON)
+    store_days(now=NOON)
+    assert queries() == before

@@ -1,0 +1,119 @@
+"""
+Sums of the stored entries (`DailyUse`) by any key, of some teams, one person or one profile, or by claim:
+what `usage.daily_sums` has no rows for. The entries of a team, or of one person's claims, are few; those of
+all teams are read only by claim, and of at most `LONGEST_OF_ALL`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from usage.cost import Cost
+from usage.daily_sums import OF_ONE, SUMMED, UNPRICED, USED_AMOUNT
+
+LONGEST_OF_ALL = timedelta(days=31)
+
+SPLIT = ", ".join(OF_ONE.format(value=value, used=used) for value, used in SUMMED.items())
+ENTRIES = """
+FROM usage_dailyuse use
+JOIN claims_claim claim ON claim.id = use.claim_id
+JOIN claims_profileversion version ON version.id = claim.profile_version_id
+LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
+WHERE use.day >= %s AND use.day < %s AND use.day < (SELECT until FROM usage_storeddays)
+"""
+IDLE = f"CASE WHEN activity.rollups > 0 THEN use.amount - {USED_AMOUNT} END"
+ORDERS = ("cost", "hours", "idle")  # of keys, the highest first
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which entries count: of these teams (None: all), of one person, of one profile."""
+
+    teams: Sequence[UUID] | None = None
+    person: UUID | None = None
+    profile: UUID | None = None
+
+    @property
+    def is_all(self) -> bool:
+        return self.teams is None and self.person is None and self.profile is None
+
+    def conditions(self) -> tuple[str, list[Any]]:
+        """Return what `ENTRIES` is narrowed by, with its values."""
+        parts: list[tuple[str, Any]] = []
+        if self.teams is not None:
+            parts.append(("use.team_id = ANY(%s)", list(self.teams)))
+        if self.person is not None:
+            parts.append(("claim.requested_by_id = %s", self.person))
+        if self.profile is not None:
+            parts.append(("version.profile_id = %s", self.profile))
+        return "".join(f" AND {text}" for text, _value in parts), [value for _text, value in parts]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The keys of one page, best first; the number of all keys, and what all entries add up to."""
+
+    keys: list[str]
+    count: int
+    total: Cost
+
+
+def ranking(key: str, scope: Scope, first: date, end: date, *, order: str, offset: int, most: int) -> Ranking:
+    """Return the keys of a page in an order of `ORDERS`; one query. `key` is an SQL expression."""
+    where, values = scope.conditions()
+    idle = f"sum({IDLE})" if order == "idle" else "0"
+    sql = f"""
+        WITH sums AS (
+            SELECT {key}::text AS key, use.currency, sum(use.held) AS hours, sum({UNPRICED}) AS unpriced,
+                   sum(use.amount) AS cost, {idle} AS idle
+            {ENTRIES} {where} GROUP BY 1, 2
+        ), keys AS (
+            SELECT key, sum(cost) AS cost, sum(hours) AS hours, sum(idle) AS idle FROM sums GROUP BY key
+        )
+        SELECT place, key, NULL, 0, 0, 0 FROM (
+            SELECT key,
+                   row_number() OVER (ORDER BY {order} DESC NULLS LAST, cost DESC, hours DESC, key) AS place
+            FROM keys ORDER BY place OFFSET %s LIMIT %s
+        ) page
+        UNION ALL
+        SELECT NULL, NULL, currency, sum(hours), sum(unpriced), sum(cost) FROM sums GROUP BY currency
+        UNION ALL SELECT NULL, NULL, NULL, count(*), 0, 0 FROM keys"""  # noqa: S608
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [first, end, *values, offset, most])
+        rows = cursor.fetchall()
+    places: list[tuple[int, str]] = []
+    count, total = 0, Cost()
+    for place, name, currency, held, unpriced, amount in rows:
+        if place is not None:
+            places.append((place, name))
+        elif currency is None:
+            count = int(held)
+        else:
+            total.add(Cost(int(held), int(unpriced), {currency: int(amount)} if currency else {}))
+    return Ranking([name for _place, name in sorted(places)], count, total)
+
+
+def sums_by(
+    key: str, scope: Scope, first: date, end: date, keys: Sequence[str] | None = None
+) -> dict[str, list[tuple[Any, ...]]]:
+    """
+    Return (currency, nine sums) by key, in the order of `usage.fleet_report.parts_of`; one query. With `keys`
+    only of these.
+    """
+    where, values = scope.conditions()
+    if keys is not None:
+        where, values = f"{where} AND {key}::text = ANY(%s)", [*values, list(keys)]
+    sql = f"SELECT {key}::text, use.currency, {SPLIT} {ENTRIES} {where} GROUP BY 1, 2"
+    found: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [first, end, *values])
+        for name, currency, *sums in cursor.fetchall():
+            found[name].append((currency, *sums[::3], *sums[1::3], *sums[2::3]))
+    return found

@@ -1,0 +1,315 @@
+"""
+Costs in the shape of OpenCost's `/allocation/compute`, for dashboards that read it.
+
+Names and units are those of OpenCost (`core/pkg/opencost/allocation_json.go`): hours, minutes and one
+currency. Figures are sums of stored days, like the report of the fleet, so they have the same cents; today
+follows tomorrow. Of a claim, only its GPUs are charged: costs of CPU, memory, volumes and network are 0, and
+quantities that the portal does not know are null.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from django.db import connection
+from django.utils.dateparse import parse_datetime
+
+from core.errors import Invalid
+from core.models import Installation
+from usage.cost import CURRENCY_UNIT, Cost, rounded, six_digits, total
+from usage.daily import DAY, stored_until, utc_day
+from usage.daily_sums import UTILIZATION
+from usage.fleet_report import GroupBy, Period, fleet_report, month_of
+
+MOST = 5_000  # allocations in one answer
+LONGEST = 366  # days
+IDLE, UNALLOCATED = "__idle__", "__unallocated__"  # names of OpenCost
+KIND = "resourceclaim"
+# What `aggregate` may name, with its column; a claim is the controller of its devices.
+AGGREGATES = {
+    "cluster": "cluster.name",
+    "namespace": "claim.namespace",
+    "controller": f"'{KIND}:' || claim.name",
+    "controllerKind": f"'{KIND}'",
+    "label:team": "team.slug",
+    "label:owner": "person.username",
+    "label:profile": "profile.slug",
+    "label:product": "use.product",
+    "label:capacity_type": "use.capacity_type",
+}
+ONE_CLAIM = ("cluster", "namespace", "controller")
+JOINS = """
+JOIN claims_claim claim ON claim.id = use.claim_id
+JOIN inventory_cluster cluster ON cluster.id = claim.cluster_id
+JOIN teams_team team ON team.id = claim.team_id
+JOIN teams_user person ON person.id = claim.requested_by_id
+JOIN claims_profileversion version ON version.id = claim.profile_version_id
+JOIN claims_profile profile ON profile.id = version.profile_id
+"""
+HELD = """
+SELECT ARRAY[{columns}], use.day, use.currency, sum(use.held), sum(use.amount),
+    coalesce(sum(use.held) FILTER (WHERE activity.rollups > 0), 0), coalesce(sum(use.held * {used}), 0),
+    array_agg(DISTINCT use.product)
+FROM usage_dailyuse use {joins}
+LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
+WHERE use.day >= %s AND use.day < %s
+GROUP BY {columns}, use.day, use.currency
+"""
+CORRECTED = """
+SELECT ARRAY[{columns}], use.booked_on, use.currency, sum(use.amount)
+FROM usage_correction use {joins}
+WHERE use.booked_on >= %s AND use.booked_on < %s
+GROUP BY {columns}, use.booked_on, use.currency
+"""
+NO_COST = (
+    *("cpuCost", "cpuCostAdjustment", "cpuCostIdle", "ramCost", "ramCostAdjustment", "ramCostIdle"),
+    *("pvCost", "pvCostAdjustment", "networkCost", "networkCrossZoneCost", "networkCrossRegionCost"),
+    *("networkInternetCost", "networkCostAdjustment", "loadBalancerCost", "loadBalancerCostAdjustment"),
+    *("sharedCost", "externalCost"),
+)
+NOT_KNOWN = (
+    *("cpuCores", "cpuCoreRequestAverage", "cpuCoreLimitAverage", "cpuCoreUsageAverage", "cpuCoreHours"),
+    *("cpuEfficiency", "ramBytes", "ramByteRequestAverage", "ramByteLimitAverage", "ramByteUsageAverage"),
+    *("ramByteHours", "ramEfficiency", "pvBytes", "pvByteHours", "pvs", "networkTransferBytes"),
+    *("networkReceiveBytes", "lbAllocations"),
+)
+
+
+# The question.
+
+
+def parse_window(text: str, *, now: datetime) -> Period:
+    """
+    Return the days (UTC) of `today`, `yesterday`, `week`, `lastweek`, `month`, `lastmonth`, `7d`, `48h`, or a
+    pair of dates, times or seconds since 1970 such as `2026-11-01T00:00:00Z,2026-11-08T00:00:00Z`.
+
+    Weeks begin on Sunday, as OpenCost's do. Raises Invalid for anything else: costs are kept per day.
+    """
+    today = utc_day(now)
+    tomorrow = today + DAY
+    sunday = today - (today.isoweekday() % 7) * DAY
+    month = month_of(today)
+    words = {
+        "today": Period(today, tomorrow),
+        "yesterday": Period(today - DAY, today),
+        "week": Period(sunday, tomorrow),
+        "lastweek": Period(sunday - 7 * DAY, sunday),
+        "month": Period(month.first, tomorrow),
+        "lastmonth": month_of(month.first - DAY),
+    }
+    if text in words:
+        return words[text]
+    if days := _days(text):
+        return Period(tomorrow - days * DAY, tomorrow)
+    first, comma, end = text.partition(",")
+    period = Period(_midnight(first), _midnight(end)) if comma else None
+    if period is None:
+        raise Invalid(
+            f"A window is one of {', '.join(words)}, a number of days such as 7d, or two days such as "
+            f"2026-11-01T00:00:00Z,2026-11-08T00:00:00Z; “{text[:60]}” was sent.",
+            field="window",
+        )
+    if not 0 < (period.end - period.first).days <= LONGEST:
+        raise Invalid(f"A window has 1 to {LONGEST} days, and ends after it begins.", field="window")
+    return period
+
+
+def _days(text: str) -> int:
+    """Return the number of days of “7d” or “48h”; 0 for anything else."""
+    found = re.fullmatch(r"([1-9]\d{0,3})([dh])", text)
+    number = int(found[1]) if found else 0
+    if not found or (found[2] == "h" and number % 24):
+        return 0
+    days = number if found[2] == "d" else number // 24
+    return days if days <= LONGEST else 0
+
+
+def _midnight(text: str) -> date:
+    """Return the day that begins at a time in UTC; raise Invalid for any other."""
+    try:
+        if re.fullmatch(r"\d{1,11}", text):
+            moment: datetime | None = datetime.fromtimestamp(int(text), UTC)
+        else:
+            moment = parse_datetime(text if "T" in text else f"{text}T00:00:00Z")
+    except (ValueError, OverflowError):
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise Invalid(f"“{text[:40]}” is not a time such as 2026-11-01T00:00:00Z.", field="window")
+    moment = moment.astimezone(UTC)
+    if moment.year > 9990:
+        raise Invalid(f"There are no costs in the year {moment.year}.", field="window")
+    if moment != moment.replace(hour=0, minute=0, second=0, microsecond=0) or moment.year < 1971:
+        raise Invalid(
+            f"Costs are kept per day: a window begins and ends at 00:00 UTC, not {text[:40]}.", field="window"
+        )
+    return moment.date()
+
+
+def parse_aggregate(text: str) -> tuple[str, ...]:
+    """Return the properties of `namespace` or `cluster,label:team`; without any, those of one claim."""
+    names = tuple(name for name in text.split(",") if name) or ONE_CLAIM
+    if unknown := [name for name in names if name not in AGGREGATES]:
+        raise Invalid(
+            f"“{unknown[0][:40]}” is not known here. Aggregate by {', '.join(AGGREGATES)}.", field="aggregate"
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def parse_step(text: str, period: Period) -> int:
+    """Return the days of each set; without a step, all days of the period."""
+    if text and not _days(text):
+        raise Invalid(f"A step is a number of days such as 1d; “{text[:20]}” was sent.", field="step")
+    return _days(text) or max(len(period.days), 1)
+
+
+# The answer.
+
+
+@dataclass(slots=True)
+class Aggregated:
+    """What one name held in one set: costs, its measured and used time, corrections, and its products."""
+
+    cost: Cost = field(default_factory=Cost)
+    measured: int = 0
+    used: int = 0
+    corrections: Cost = field(default_factory=Cost)
+    products: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`step` is in days; `idle` adds what nobody held, and what unmanaged claims did."""
+
+    period: Period
+    aggregate: tuple[str, ...]
+    step: int
+    idle: bool = False
+
+
+def allocation_sets(asked: Question, *, now: datetime) -> list[dict[str, dict[str, Any]]]:
+    """
+    Return a set per step, each with its allocations by name; two queries, and those of the report per step
+    with idle costs. Raises Invalid for more than MOST allocations.
+    """
+    currency = Installation.load().currency
+    period = asked.period.until(min(stored_until() or asked.period.first, utc_day(now)))
+    steps = list(_steps(period, asked.step))
+    found: list[dict[tuple[str, ...], Aggregated]] = [defaultdict(Aggregated) for _ in steps]
+    for names, day, money, held, amount, measured, used, products in _rows(HELD, asked, period):
+        one = found[(day - period.first).days // asked.step][tuple(names)]
+        exact = {money: int(amount)} if money else {}
+        one.cost.add(Cost(int(held), 0 if money else int(held), exact))
+        one.measured += int(measured)
+        one.used += int(used)
+        one.products.update(products)
+    for names, day, money, amount in _rows(CORRECTED, asked, period):
+        if money:
+            one = found[(day - period.first).days // asked.step][tuple(names)]
+            one.corrections.add(Cost(exact={money: int(amount)}))
+    if sum(map(len, found)) > MOST:
+        raise Invalid(
+            f"These are {sum(map(len, found)):,} allocations; at most {MOST:,} are sent at once. Choose a "
+            "shorter window, a longer step, or aggregate by namespace.",
+            field="aggregate",
+        )
+    sets = []
+    for step, of_step in zip(steps, found, strict=True):
+        named = {
+            "/".join(names): _document(names, one, asked, step, currency)
+            for names, one in sorted(of_step.items())
+        }
+        sets.append(named | (_rest(asked, step, currency, now) if asked.idle else {}))
+    return sets
+
+
+def _steps(period: Period, days: int) -> Iterator[Period]:
+    first = period.first
+    while first < period.end:
+        yield Period(first, min(first + days * DAY, period.end))
+        first += days * DAY
+
+
+def _rows(sql: str, asked: Question, period: Period) -> Iterator[Sequence[Any]]:
+    columns = ", ".join(f"({AGGREGATES[name]})::text" for name in asked.aggregate)
+    with connection.cursor() as cursor:
+        cursor.execute(sql.format(columns=columns, joins=JOINS, used=UTILIZATION), [period.first, period.end])
+        yield from cursor
+
+
+def _rest(asked: Question, step: Period, currency: str, now: datetime) -> dict[str, dict[str, Any]]:
+    """Return what the fleet cost beside the claims of the portal, as OpenCost names it."""
+    parts = fleet_report(step, GroupBy.TEAM, now=now).parts
+    idle = total([parts.unallocated, parts.out_of_service])
+    rest = {IDLE: Aggregated(idle), UNALLOCATED: Aggregated(parts.unmanaged)}
+    return {
+        name: _document((name,), one, asked, step, currency)
+        for name, one in rest.items()
+        if one.cost.held or one.cost.exact
+    }
+
+
+def _document(
+    names: tuple[str, ...], one: Aggregated, asked: Question, step: Period, currency: str
+) -> dict[str, Any]:
+    start, end = (moment.strftime("%Y-%m-%dT%H:%M:%SZ") for moment in (step.span.start, step.span.end))
+    minutes = (step.span.end - step.span.start) / timedelta(minutes=1)
+    hours = float(six_digits(one.cost.held))
+    efficiency = round(one.used / one.measured, 5) if one.measured else None
+    cost, corrected = (_amount(part, currency) for part in (one.cost, one.corrections))
+    count = round(hours * 60 / minutes, 5)
+    model = next(iter(one.products)) if len(one.products) == 1 else ""
+    return {
+        "name": "/".join(names),
+        "properties": _properties(names, asked),
+        "window": {"start": start, "end": end},
+        "start": start,
+        "end": end,
+        "minutes": minutes,
+        "gpuCount": count,
+        "gpuHours": hours,
+        "gpuCost": cost,
+        "gpuCostAdjustment": corrected or 0.0,
+        "gpuCostIdle": 0.0,
+        "gpuEfficiency": efficiency,
+        "totalCost": None if cost is None and not corrected else round((cost or 0) + (corrected or 0), 2),
+        "totalEfficiency": efficiency,
+        "gpuAllocation": {
+            "gpuDevice": "", "gpuModel": model, "gpuUUID": "", "isGPUShared": False,
+            "gpuUsageAverage": efficiency, "gpuRequestAverage": count,
+        },
+        **dict.fromkeys(NO_COST, 0.0),
+        **dict.fromkeys(NOT_KNOWN),
+        "x_hoursWithoutRate": float(six_digits(one.cost.unpriced_held)),
+        "x_amounts": {
+            name: str(amount) for name, amount in total([one.cost, one.corrections]).amounts.items()
+        },
+    }  # fmt: skip
+
+
+def _amount(cost: Cost, currency: str) -> float | None:
+    """Return the amount in a currency; None where something was held and nothing of it is priced so."""
+    if currency in cost.exact:
+        return float(rounded(cost.exact[currency], CURRENCY_UNIT))
+    return None if cost.held else 0.0
+
+
+def _properties(names: tuple[str, ...], asked: Question) -> dict[str, Any]:
+    """Return what is known of the name, as OpenCost has it: properties, and labels among them."""
+    if names[0].startswith("__"):
+        return {}
+    known = dict(zip(asked.aggregate, names, strict=True))
+    labels = {
+        name.removeprefix("label:"): value for name, value in known.items() if name.startswith("label:")
+    }
+    properties: dict[str, Any] = {
+        name: value for name, value in known.items() if not name.startswith("label:")
+    }
+    if "controller" in properties:
+        kind, _colon, properties["controller"] = properties["controller"].partition(":")
+        properties["controllerKind"] = kind
+    return properties | ({"labels": labels} if labels else {})

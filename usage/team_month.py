@@ -1,0 +1,275 @@
+"""
+What the page of a team's cost shows: a month by day, claim, person, profile and product, with what was used.
+
+Past days are sums of the stored entries (`DailyUse`) with their utilization (`DailyActivity`), grouped by
+PostgreSQL; today is computed from allocations. Of a claim's day with telemetry, `mean utilization × cost` is
+used and the rest idle; of today nothing is known of that yet. All groupings add up to the total.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from uuid import UUID
+
+from core.prepared import Prepared, Statement
+from teams.models import Team
+from usage.cost import Cost, Interval, Ledger, total
+from usage.daily import held_in, midnight, utc_day
+from usage.daily_sums import OF_ONE, SUMMED, UNPRICED
+from usage.fleet_report import HeldParts, parts_of
+from usage.models import ClosedMonth
+from usage.rates import RateCard
+from usage.reports import Month, closed_month
+from usage.spend_chart import run_rate
+
+SHOWN_CLAIMS = 10
+ALL, DAYS, CLAIM, PERSON, PROFILE, PRODUCT = "all", "day", "claim", "person", "profile", "product"
+
+# A set of columns is grouped by those whose bit of GROUPING is 0; a correction counts for its own group.
+SETS = {0b01111: DAYS, 0b10111: CLAIM, 0b11011: PERSON, 0b11101: PROFILE, 0b11110: PRODUCT}
+GROUPS = """
+SELECT GROUPING({day}, use.claim_id, claim.requested_by_id, version.profile_id, use.product),
+       coalesce({day}::text, use.claim_id::text, claim.requested_by_id::text, version.profile_id::text,
+                trim(use.product || ' ' || use.partition)),
+       {corrects}, count(DISTINCT use.claim_id), use.currency, {sums}
+FROM {table} use
+JOIN claims_claim claim ON claim.id = use.claim_id
+JOIN claims_profileversion version ON version.id = claim.profile_version_id
+{join}
+WHERE use.team_id = %s AND {day} >= %s AND {day} < %s {stored}
+GROUP BY GROUPING SETS (({day}, {corrected} use.currency), (use.claim_id, {corrected} use.currency),
+                        (claim.requested_by_id, {corrected} use.currency),
+                        (version.profile_id, {corrected} use.currency),
+                        (use.product, use.partition, {corrected} use.currency))
+"""
+SPLIT = ", ".join(OF_ONE.format(value=value, used=used) for value, used in SUMMED.items())
+WHOLE = f"sum(use.held), 0, 0, sum({UNPRICED}), 0, 0, sum(use.amount), 0, 0"
+BEFORE = "SELECT 0, '', NULL::date, 0, currency, {}"
+BEFORE_SUMS = "sum(held), 0, 0, sum(unpriced), 0, 0, sum(amount), 0, 0"
+STORED = "(SELECT until FROM usage_storeddays LIMIT 1)"
+
+
+def _month(team: UUID, first: date, end: date, before: date) -> Statement:
+    """
+    Return (set, key, month that is corrected, claims, currency, nine sums): the groups of the stored days,
+    those of the corrections that are booked on these days, the sum of as many days from `before` on, and the
+    end of the stored days in the place of the corrected month, with -1 as its set.
+    """
+    days = GROUPS.format(
+        day="use.day",
+        corrects="NULL::date",
+        corrected="",
+        table="usage_dailyuse",
+        join="LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id "
+        "AND activity.day = use.day",
+        stored=f"AND use.day < {STORED}",
+        sums=SPLIT,
+    )
+    corrections = GROUPS.format(
+        day="use.booked_on",
+        corrects="date_trunc('month', use.day)::date",
+        corrected="date_trunc('month', use.day),",
+        table="usage_correction",
+        join="",
+        stored="",
+        sums=WHOLE,
+    )
+    sql = f"""{days} UNION ALL {corrections}
+        UNION ALL {BEFORE.format(BEFORE_SUMS)} FROM usage_dailysum
+        WHERE dimension = 'team' AND key = %s AND day >= %s AND day < %s
+          AND day < %s::date + (LEAST({STORED}, %s::date) - %s::date) GROUP BY currency
+        UNION ALL SELECT -1, '', until, 0, '', 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM usage_storeddays"""  # noqa: S608
+    span = (team, first, end)
+    return sql, (*span, *span, team, before, first, before, end, first)
+
+
+MONTH = Prepared(_month, UUID, date, date, date)
+
+
+def _names(claims: UUID, today: UUID, people: UUID, profiles: UUID, first: date, end: date) -> Statement:
+    """
+    Return (kind, id, name, detail, person, profile, whether it is in a stored day) of these claims, people
+    and profiles, and those of the claims that hold devices today.
+    """
+    of_today = "SELECT {} FROM claims_claim claim JOIN claims_profileversion version ON version.id = "
+    of_today += "claim.profile_version_id WHERE claim.id = ANY(%s)"
+    sql = f"""
+        SELECT '{CLAIM}', claim.id, claim.name, profile.title, claim.requested_by_id, version.profile_id,
+               EXISTS (SELECT FROM usage_dailyuse use WHERE use.claim_id = claim.id
+                       AND use.day >= %s AND use.day < %s AND use.day < {STORED})
+        FROM claims_claim claim
+        JOIN claims_profileversion version ON version.id = claim.profile_version_id
+        JOIN claims_profile profile ON profile.id = version.profile_id
+        WHERE claim.id = ANY(%s) OR claim.id = ANY(%s)
+        UNION ALL SELECT '{PERSON}', person.id, person.username,
+                         trim(person.first_name || ' ' || person.last_name), NULL, NULL, FALSE
+        FROM teams_user person
+        WHERE person.id = ANY(%s) OR person.id IN ({of_today.format("claim.requested_by_id")})
+        UNION ALL SELECT '{PROFILE}', profile.id, profile.title, profile.slug, NULL, NULL, FALSE
+        FROM claims_profile profile
+        WHERE profile.id = ANY(%s) OR profile.id IN ({of_today.format("version.profile_id")})"""  # noqa: S608
+    return sql, (first, end, claims, today, people, today, profiles, today)
+
+
+NAMES = Prepared(_names, UUID, UUID, UUID, UUID, date, date)
+
+
+@dataclass(slots=True)
+class MonthPart:
+    """
+    What is known of some entries of the month: split into used and idle on stored days, whole `today`, and
+    corrections by the month that they correct. `detail` is the slug of a profile, or the profile of a claim.
+    """
+
+    key: str = ""
+    label: str = ""
+    detail: str = ""
+    parts: HeldParts = field(default_factory=HeldParts)
+    today: Cost = field(default_factory=Cost)
+    corrections: dict[date, Cost] = field(default_factory=dict)
+    claims: int = 0
+
+    @property
+    def cost(self) -> Cost:
+        """Return what the team pays: all parts, today and corrections."""
+        return total([self.parts.billed, self.today])
+
+
+@dataclass(frozen=True, slots=True)
+class TeamMonth:
+    """
+    The month of a team. `days` are those with rows, oldest first, and today; `before` is what the same number
+    of stored days of the month before cost. `rate` is the cost per hour of the last seven stored days.
+    """
+
+    team: Team
+    month: Month
+    until: datetime
+    whole: MonthPart
+    days: list[tuple[date, MonthPart]]
+    groups: Mapping[str, list[MonthPart]]
+    before: Cost
+    stored_days: int
+    rate: Cost | None
+    closed: ClosedMonth | None
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether the month is not over, so that costs still grow."""
+        return self.until < self.month.span.end
+
+    @property
+    def stored(self) -> Cost:
+        """Return what the stored days cost, without corrections: to compare with `before`."""
+        return self.whole.parts.allocated
+
+
+def team_month(team: Team, month: Month, card: RateCard, *, now: datetime) -> TeamMonth:
+    """Return the month; four queries for any number of claims and days."""
+    first, end = month.first, month.next.first
+    groups: dict[str, dict[str, MonthPart]] = defaultdict(lambda: defaultdict(MonthPart))
+    cost_before, stored_until = Cost(), None
+    for number, key, corrects, claims, currency, *sums in MONTH.rows(
+        team.pk, first, end, month.previous.first
+    ):
+        if number < 0:
+            stored_until = corrects
+            continue
+        held = parts_of(currency, *sums[::3], *sums[1::3], *sums[2::3])
+        if not number:
+            cost_before.add(held.allocated)
+            continue
+        part = groups[SETS[number]][key]
+        if corrects is None:
+            part.parts.add(held)
+            part.claims = max(part.claims, claims)  # of several currencies, the larger number
+        else:
+            correction = held.allocated
+            part.parts.corrections.add(correction)
+            part.corrections.setdefault(corrects, Cost()).add(correction)
+            part.claims = max(part.claims, claims)
+    today = _today(team, month, card, stored_until, now)
+    _add_today(groups, today, (first, end), now)
+    whole = MonthPart(claims=len(groups[CLAIM]))
+    for of_day in groups[DAYS].values():
+        whole.parts.add(of_day.parts)
+        whole.today.add(of_day.today)
+    last = min(stored_until or first, end)
+    days = sorted((date.fromisoformat(key), part) for key, part in groups[DAYS].items())
+    return TeamMonth(
+        team,
+        month,
+        min(now, month.span.end),
+        whole,
+        days,
+        {name: _sorted(groups[name].values()) for name in (CLAIM, PERSON, PROFILE, PRODUCT)},
+        cost_before,
+        max((last - first).days, 0),
+        run_rate({day: part.parts.allocated for day, part in days}, first, last),
+        closed_month(month.first),
+    )
+
+
+def _sorted(parts: Iterable[MonthPart]) -> list[MonthPart]:
+    """Return the parts, highest cost first."""
+    costs = [(part.cost, part) for part in parts]
+    costs.sort(key=lambda pair: (-sum(pair[0].exact.values()), -pair[0].held, pair[1].label))
+    return [part for _cost, part in costs]
+
+
+def _today(
+    team: Team, month: Month, card: RateCard, stored_until: date | None, now: datetime
+) -> dict[tuple[UUID, str, str], Cost]:
+    """Return what the team held since the stored days, by claim, product and partition; one query."""
+    begun = stored_until is None or stored_until <= month.first
+    rest = month.span if begun or stored_until is None else Interval(midnight(stored_until), month.span.end)
+    ledger = Ledger()
+    if rest.start < min(rest.end, now):
+        for interval in held_in(team, rest, begun=begun):
+            ledger.add(interval, card, until=now, within=rest)
+    return {line: cost for line, cost in ledger.costs().items() if cost.held}
+
+
+def _add_today(
+    groups: dict[str, dict[str, MonthPart]],
+    today: Mapping[tuple[UUID, str, str], Cost],
+    days: tuple[date, date],
+    now: datetime,
+) -> None:
+    """Add what is held today to the groups, and name them; one query."""
+    claims_today = {claim for claim, _product, _partition in today}
+    shown = {UUID(part) for part in _most(groups[CLAIM])}
+    keys = [{UUID(key) for key in groups[name]} for name in (PERSON, PROFILE)]
+    named = NAMES.rows(*map(list, (shown, claims_today, *keys)), *days) if shown or claims_today else []
+    owners: dict[UUID, tuple[str, str, bool]] = {}
+    labels: dict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
+    for kind, pk, name, detail, person, profile, is_stored in named:
+        labels[kind][str(pk)] = (detail or name, name) if kind == PERSON else (name, detail)
+        if kind == CLAIM:
+            owners[pk] = str(person), str(profile), is_stored
+    counted: set[tuple[str, str, UUID]] = set()
+    for (claim, product, partition), cost in today.items():
+        person, profile, is_stored = owners[claim]
+        model = f"{product} {partition}".strip()
+        places = ((CLAIM, str(claim)), (PERSON, person), (PROFILE, profile), (PRODUCT, model))
+        for name, key in (*places, (DAYS, utc_day(now).isoformat())):
+            part = groups[name][key]
+            part.today.add(cost)
+            if not is_stored and (name, key, claim) not in counted:
+                counted.add((name, key, claim))
+                part.claims += 1
+    for name in (CLAIM, PERSON, PROFILE, PRODUCT):
+        for key, part in groups[name].items():
+            part.key = key
+            part.label, part.detail = labels[name].get(key, (key or "unknown product", ""))
+
+
+def _most(claims: Mapping[str, MonthPart]) -> Collection[str]:
+    """Return the claims that may be among the first `SHOWN_CLAIMS`, whatever today adds to others."""
+    most = sorted(
+        claims, key=lambda key: (-sum(claims[key].cost.exact.values()), -claims[key].cost.held, key)
+    )
+    return most[:SHOWN_CLAIMS]

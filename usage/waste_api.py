@@ -1,0 +1,114 @@
+"""API of waste: claims that are idle, and claims for which a cheaper profile would have been enough."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from rest_framework import mixins, serializers, viewsets
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from core.inputs import Cursor
+from core.schema import refuses
+from teams.access import team_for, user_of
+from usage.idle.views import idle_cost_at
+from usage.models import IdlePeriod, SizeCheck
+
+TEAM = OpenApiParameter("team", str, description="Slug of a team; without it, all of yours.")
+CENT = Decimal("0.01")
+
+
+class WasteOut(serializers.Serializer[Any]):
+    claim = serializers.UUIDField(source="claim_id")
+    name = serializers.CharField(source="claim.name")
+    team = serializers.CharField(source="claim.team.slug")
+    owner = serializers.CharField(source="claim.requested_by.username")
+    profile = serializers.CharField(source="claim.profile_version.profile.slug")
+    devices = serializers.IntegerField()
+    per_hour = serializers.DecimalField(
+        max_digits=14,
+        decimal_places=4,
+        allow_null=True,
+        help_text="Price of its devices together; null is no rate, never 0",
+    )
+    currency = serializers.CharField(help_text="ISO 4217; empty without a rate")
+
+
+class IdleOut(WasteOut):
+    """A claim all of whose devices have been below 10 % since `since`."""
+
+    since = serializers.DateTimeField()
+    idle_cost = serializers.SerializerMethodField(help_text="Since then; null without a rate")
+    owner_notified_at = serializers.DateTimeField(allow_null=True)
+    lead_notified_at = serializers.DateTimeField(allow_null=True)
+    snoozed_until = serializers.DateTimeField(allow_null=True)
+
+    @extend_schema_field({"type": "string", "format": "decimal", "nullable": True})
+    def get_idle_cost(self, row: Any) -> str | None:
+        return None if row.idle_cost is None else str(Decimal(row.idle_cost).quantize(CENT))
+
+
+class OversizedOut(WasteOut):
+    """A claim for which devices of `enough` would have been enough, and what they would save."""
+
+    enough = serializers.CharField(source="profile.slug", help_text="Slug of the cheaper profile")
+    saves = serializers.DecimalField(
+        max_digits=14, decimal_places=4, help_text="Less per hour than `per_hour`"
+    )
+    caveat = serializers.CharField(help_text="What could not be compared; empty if all could")
+    memory_bytes = serializers.IntegerField(
+        allow_null=True, help_text="95th percentile of its busiest device"
+    )
+    activity = serializers.FloatField(allow_null=True, help_text="The same of its compute, 0 to 1")
+    measured_seconds = serializers.SerializerMethodField()
+    checked_at = serializers.DateTimeField()
+
+    def get_measured_seconds(self, check: SizeCheck) -> int:
+        return int(check.measured.total_seconds()) if check.measured else 0
+
+
+RELATED = ("claim__team", "claim__requested_by", "claim__profile_version__profile")
+
+
+class WasteViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
+    """Claims that you may see, and of one team with `?team=`; 404 for a team of others."""
+
+    def of_team(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        slug = self.request.query_params.get("team", "")
+        return rows.filter(team=team_for(user_of(self.request), slug)) if slug else rows
+
+
+class IdleViewSet(WasteViewSet):
+    queryset = IdlePeriod.objects.none()
+    serializer_class = IdleOut
+    pagination_class = type("NewestFirst", (Cursor,), {"ordering": "-id"})
+
+    def get_queryset(self) -> QuerySet[Any]:
+        idle = IdlePeriod.objects.visible_to(user_of(self.request)).lasting().select_related(*RELATED)
+        return self.of_team(idle.annotate(idle_cost=idle_cost_at(timezone.now())))
+
+    @refuses(404)
+    @extend_schema(operation_id="waste_idle_list", parameters=[TEAM])
+    def list(self, request: Request) -> Response:
+        """Idle claims with what they cost; one without telemetry is never idle."""
+        return super().list(request)
+
+
+class OversizedViewSet(WasteViewSet):
+    queryset = SizeCheck.objects.none()
+    serializer_class = OversizedOut
+    pagination_class = type("ByClaim", (Cursor,), {"ordering": "-claim_id"})
+
+    def get_queryset(self) -> QuerySet[Any]:
+        found = SizeCheck.objects.visible_to(user_of(self.request)).oversized()
+        return self.of_team(found.select_related(*RELATED, "profile"))
+
+    @refuses(404)
+    @extend_schema(operation_id="waste_oversized_list", parameters=[TEAM])
+    def list(self, request: Request) -> Response:
+        """Oversized claims, as of the last check, which runs every six hours."""
+        return super().list(request)
