@@ -245,7 +245,7 @@ def _dcgm_labels(board: SimulatedGpu, part: PublishedDevice, instance: int) -> I
     }
     if part.profile:
         base |= {"GPU_I_PROFILE": part.profile, "GPU_I_ID": str(instance)}
-    base |= {"Hostname": board.node, "DCGM_FI_DRIVER_VERSION": "580.95.05"}
+    base |= {"hostname": board.node, "DCGM_FI_DRIVER_VERSION": "580.95.05"}
     # A partition made on demand has no uuid in its slice by which the exporter could find the claim.
     if not part.users or (part.profile and not attribute_text(part.device, "uuid")):
         yield base

@@ -20,7 +20,7 @@ METRICS = {
     "gpu_power_usage": POWER,
     "gpu_package_power": POWER,
 }
-NAMES = tuple(f"{prefix}{name}" for name in METRICS for prefix in ("", "amd_"))
+NAMES = frozenset(f"{prefix}{name}" for name in METRICS for prefix in ("", "amd_"))
 # What a scrape renames is preferred: without `honorLabels` the plain labels name the exporter's own pod.
 LABELS = (
     *("exported_namespace", "exported_pod", "namespace", "pod"),

@@ -251,4 +251,5 @@ class _Index:
 
 
 def _largest[Key](values: dict[Key, Measurement], key: Key, measurement: Measurement) -> None:
-    values[key] = measurement.largest(values.get(key, Measurement()))
+    earlier = values.get(key)
+    values[key] = measurement if earlier is None else earlier.largest(measurement)

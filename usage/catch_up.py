@@ -27,6 +27,7 @@ from django.utils import timezone
 from claims.models import Allocation
 from inventory.models import Cluster, Device
 from usage.attribution import COLUMNS, OpenAllocation, attribute, with_mirror
+from usage.counters import between
 from usage.daily import forget_from
 from usage.models import CollectedBucket, Collection, Rollup
 from usage.samples import (
@@ -34,8 +35,10 @@ from usage.samples import (
     EVERY,
     EXPECTED,
     METRICS,
+    Measurement,
     RollupDevice,
     Sample,
+    SeriesKey,
     add_samples,
     bucket_start,
     measurements,
@@ -85,8 +88,8 @@ def catch_up(cluster_id: UUID) -> int:
     try:
         source = opened(cluster)
         for part in in_a_row(buckets[:at_once]):
-            samples = read_history(source, part[-1], part[0] + BUCKET)
-            added += sum(fill(cluster, bucket, spans, samples, now=now) for bucket in part)
+            measured = read_history(source, part[-1], part[0] + BUCKET)
+            added += sum(fill(cluster, bucket, spans, measured, now=now) for bucket in part)
     except TelemetryUnavailable:
         pass  # live collection meets the same and says so
     return added
@@ -163,7 +166,7 @@ def fill(
     cluster: Cluster,
     bucket: datetime,
     spans: Sequence[HeldSpan],
-    samples: Mapping[datetime, Sequence[Sample]],
+    measured: Mapping[datetime, Mapping[SeriesKey, Measurement]],
     *,
     now: datetime,
 ) -> int:
@@ -188,13 +191,13 @@ def fill(
                 for span in held
                 if span.started_at <= at and (span.ended_at is None or at < span.ended_at)
             ]
-            measured = [
+            new = [
                 (RollupDevice(one.claim_id, one.driver, one.pool, one.device), measurement)
-                for one, measurement in attribute(open_then, measurements(samples.get(at, ())))
+                for one, measurement in attribute(open_then, measured.get(at, {}))
                 if (one.claim_id, one.driver, one.pool, one.device) not in present
             ]
-            add_samples(at, measured)
-            added.update(device for device, _ in measured)
+            add_samples(at, new)
+            added.update(device for device, _ in new)
         CollectedBucket.objects.update_or_create(
             cluster=cluster,
             bucket=bucket,
@@ -205,10 +208,16 @@ def fill(
     return len(added)
 
 
-def read_history(source: Source, start: datetime, end: datetime) -> dict[datetime, list[Sample]]:
-    """Return the samples at each `EVERY` from `start` to before `end`. Raises TelemetryUnavailable."""
+def read_history(
+    source: Source, start: datetime, end: datetime
+) -> dict[datetime, dict[SeriesKey, Measurement]]:
+    """
+    Return what was measured at each `EVERY` from `start` to before `end`. Raises TelemetryUnavailable.
+
+    One instant more is read, for the energy and errors that were counted up to the first.
+    """
     times = {
-        "start": str(start.timestamp()),
+        "start": str((start - EVERY).timestamp()),
         "end": str((end - EVERY).timestamp()),
         "step": f"{EVERY.total_seconds():g}",
     }
@@ -223,7 +232,14 @@ def read_history(source: Source, start: datetime, end: datetime) -> dict[datetim
                     samples[moment].append(sample(metric, row["metric"], float(value)))
 
     ask(source, request)
-    return samples
+    measured = {at: measurements(of_instant) for at, of_instant in samples.items()}
+    return {
+        at: {
+            key: between(measured.get(at - EVERY, {}).get(key), measurement)
+            for key, measurement in of_instant.items()
+        }
+        for at, of_instant in measured.items()
+    }
 
 
 def history(cluster: Cluster, now: datetime) -> History:

@@ -98,13 +98,7 @@ def advance(
         if at - before.at > BUCKET.total_seconds():
             complete[key] = measurement
             continue
-        energy, corrected, uncorrected = since[ENERGY], since[ECC_CORRECTED], since[ECC_UNCORRECTED]
-        complete[key] = replace(
-            measurement,
-            energy_joules=None if energy is None else energy / MILLIJOULES,
-            ecc_corrected=None if corrected is None else int(corrected),
-            ecc_uncorrected=None if uncorrected is None else int(uncorrected),
-        )
+        complete[key] = counted(measurement, since)
     CounterReading.objects.bulk_create(
         [CounterReading(cluster_id=cluster_id, readings=kept)],
         update_conflicts=True,
@@ -113,6 +107,26 @@ def advance(
     )
     store_events(cluster_id, events, now)
     return complete
+
+
+def counted(measurement: Measurement, since: Mapping[str, float | None]) -> Measurement:
+    """Return the measurement with the energy and errors that were counted, by metric."""
+    energy, corrected, uncorrected = since[ENERGY], since[ECC_CORRECTED], since[ECC_UNCORRECTED]
+    return replace(
+        measurement,
+        energy_joules=None if energy is None else energy / MILLIJOULES,
+        ecc_corrected=None if corrected is None else int(corrected),
+        ecc_uncorrected=None if uncorrected is None else int(uncorrected),
+    )
+
+
+def between(earlier: Measurement | None, measurement: Measurement) -> Measurement:
+    """Return the measurement with what was counted since an earlier one of the same device."""
+    before = earlier.counters if earlier else {}
+    values = measurement.counters
+    return counted(
+        measurement, {metric: difference(before.get(metric), values.get(metric)) for metric in COUNTERS}
+    )
 
 
 def happened(

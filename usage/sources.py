@@ -338,4 +338,4 @@ def parse_response(metric: str, body: dict[str, Any]) -> Iterator[Sample]:
 
 def sample(metric: str, labels: Mapping[str, str], value: float) -> Sample:
     """Return a sample in the terms of DCGM."""
-    return amd.translated(metric, labels, value) if metric in amd.METRICS else Sample(metric, labels, value)
+    return amd.translated(metric, labels, value) if metric in amd.NAMES else Sample(metric, labels, value)

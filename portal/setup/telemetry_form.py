@@ -22,6 +22,11 @@ from inventory.telemetry_access import NO_SECRET, TOKEN_LIMIT, Kind, TelemetrySe
 ADDRESSES = ("prometheus_url", "metrics_url")
 PLAIN = ("authority", "tenant", "matchers", "timeout_seconds")
 SECRETS = ("token", "password", "certificate", "key")
+FIELDS = {
+    Kind.TOKEN: ("token",),
+    Kind.PASSWORD: ("user", "password"),
+    Kind.CERTIFICATE: ("certificate", "key"),
+}
 PEM_LIMIT = 64 * 1024  # characters
 
 
@@ -121,11 +126,10 @@ class TelemetryForm(forms.Form):
         fields = dict(super().clean() or {})
         kind = fields.get("kind", "")
         fields["secret"] = None  # the stored one stays
-        names = {
-            Kind.TOKEN: ("token",),
-            Kind.PASSWORD: ("user", "password"),
-            Kind.CERTIFICATE: ("certificate", "key"),
-        }.get(kind, ())
+        names = FIELDS.get(kind, ())
+        for other, others in FIELDS.items():
+            if other != kind and any(fields.get(name) for name in others):
+                self.add_error("kind", f"Choose “{Kind(other).label}”, or empty its fields.")
         given = {name: fields.get(name, "").strip() for name in names}
         if not kind:
             fields["secret"] = NO_SECRET

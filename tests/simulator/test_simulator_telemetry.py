@@ -63,7 +63,7 @@ def test_a_held_device_carries_the_labels_of_its_claim_and_pod(fleet, engineer):
     assert labels["UUID"].startswith("GPU-")
     assert labels["modelName"] == "NVIDIA H100 80GB HBM3"
     assert re.fullmatch(r"[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.0", labels["pci_bus_id"])
-    assert labels["Hostname"] == labels["dra_pool_name"]
+    assert labels["hostname"] == labels["dra_pool_name"]
     assert labels["dra_driver_name"] == "gpu.nvidia.com"
     assert (labels["dra_claim_namespace"], labels["dra_device_name"]) == ("vision", "gpu-0")
     assert (labels["namespace"], labels["pod"], labels["container"]) == ("vision", "a", "main")
@@ -82,7 +82,7 @@ def test_a_free_device_has_series_without_a_claim(fleet):
 
 def test_the_sick_device_tells_its_last_error(fleet):
     errors = {
-        (labels["Hostname"], labels["gpu"]): value
+        (labels["hostname"], labels["gpu"]): value
         for name, labels, value in scrape(fleet)
         if name == "DCGM_FI_DEV_XID_ERRORS" and value
     }
@@ -97,7 +97,7 @@ def test_partitions_name_their_gpu_and_have_no_gpu_util(lab):
     instances = {
         (labels["UUID"], labels["GPU_I_ID"], labels["GPU_I_PROFILE"])
         for name, labels, _value in partitions
-        if name == "DCGM_FI_PROF_GR_ENGINE_ACTIVE" and labels["Hostname"].startswith("lab2-mig-")
+        if name == "DCGM_FI_PROF_GR_ENGINE_ACTIVE" and labels["hostname"].startswith("lab2-mig-")
     }
     assert len(instances) == 54
     assert len({uuid for uuid, _instance, _profile in instances}) == 16
@@ -239,7 +239,7 @@ def test_each_node_has_an_exporter_that_says_what_is_on_it(fleet):
         node = labels["instance"].removesuffix(":9400")
         answer = httpx.get(f"{fleet.base}{labels['__metrics_path__']}", trust_env=False)
         mine = [line for line in answer.text.splitlines() if "_ENGINE_ACTIVE{" in line]
-        assert all(f'Hostname="{node}"' in line for line in mine)
+        assert all(f'hostname="{node}"' in line for line in mine)
         parts += mine
     assert sorted(parts) == sorted(whole)
     assert httpx.get(f"{base}/exporters/nowhere/metrics", trust_env=False).status_code == 503

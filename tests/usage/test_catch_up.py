@@ -35,6 +35,11 @@ def memory_at(instant):
     return 1000 + int(instant.timestamp()) // 30 % 50
 
 
+def energy_at(instant):
+    """The counter of a GPU at 300 W, in mJ."""
+    return int((instant - NOON + timedelta(days=9)).total_seconds()) * 300_000
+
+
 def lines(start, end, *, without=()):
     """Return the history of one device, one sample each 30 s, without some spans, as OpenMetrics."""
     instants = []
@@ -47,6 +52,7 @@ def lines(start, end, *, without=()):
         ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", activity_at),
         ("DCGM_FI_DEV_FB_USED", memory_at),
         ("DCGM_FI_DEV_POWER_USAGE", lambda at: 300),
+        ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", energy_at),
     ):
         yield f"# TYPE {metric} gauge"
         for at in instants:
@@ -119,7 +125,9 @@ def test_hour_without_a_worker_is_filled_as_live_collection_would_have(past, cla
         bucket = NOON - timedelta(hours=1) + number * BUCKET
         assert tuple(rows.pop(bucket)) == expected(bucket)
     assert sorted(rows) == live
-    assert set(Rollup.objects.exclude(bucket__in=live).values_list("power_watts", flat=True)) == {300.0}
+    filled = Rollup.objects.exclude(bucket__in=live)
+    assert set(filled.values_list("power_watts", flat=True)) == {300.0}
+    assert set(filled.values_list("energy_joules", flat=True)) == {300.0 * 300}  # W × s
 
 
 def test_repeated_runs_change_nothing(past, claim, fra):

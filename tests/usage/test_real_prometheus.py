@@ -193,5 +193,5 @@ def test_report_of_a_source_says_what_it_asked_and_what_it_joined(
     assert all(text.startswith(("max by (", "count(")) for text in asked)
     by_subject = {finding.subject: finding for finding in report.findings}
     assert by_subject["DRA labels"].verdict == "good"
-    assert by_subject["Host label"].detail == "Hostname: dcgm-exporter before 4.6.0"
+    assert by_subject["Host label"].detail == "hostname: dcgm-exporter 4.6.0 or later"
     assert by_subject["DCGM_FI_PROF_GR_ENGINE_ACTIVE"].verdict == "good"

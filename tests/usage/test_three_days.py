@@ -136,11 +136,12 @@ def expected_money(name: str | None = None) -> Decimal:
     for claim in {work.name for work in WORKS} if name is None else {name}:
         for day in range(3):
             start, end = MONDAY + day * 24 * HOUR, MONDAY + (day + 1) * 24 * HOUR
+            mine = [work for work in WORKS if work.name == claim]
+            seconds = [
+                max(0, int((min(work.end, end) - max(work.start, start)).total_seconds())) for work in mine
+            ]
             held = sum(
-                Decimal(max(0.0, (min(work.end, end) - max(work.start, start)).total_seconds()))
-                * work.fraction
-                for work in WORKS
-                if work.name == claim
+                (second * work.fraction for second, work in zip(seconds, mine, strict=True)), Decimal(0)
             )
             total += cents(held / 3600 * RATE)
     return total
@@ -220,8 +221,8 @@ def test_every_figure_is_that_of_an_independent_computation(played, client, lena
     month = client.get("/api/v1/costs/?team=vision&month=2026-11").json()
     assert [Decimal(one["amount"]) for one in month["total"]["amounts"]] == [total]
     file = client.get(reverse("usage:team_csv", args=["vision"]), {"month": "2026-11"})
-    rows = list(csv.DictReader(io.StringIO(file.getvalue().decode())))
-    assert sum(Decimal(row["amount"]) for row in rows if row["amount"]) == total
+    lines = list(csv.DictReader(io.StringIO(file.getvalue().decode())))
+    assert sum(Decimal(line["amount"]) for line in lines if line["amount"]) == total
     page = client.get(reverse("usage:team", args=["vision"]), {"month": "2026-11"})
     assert f"{total:.2f}" in page.text
 
