@@ -90,29 +90,32 @@ def parse_exposition(lines: Iterable[str]) -> Iterator[Sample]:
     """
     known: dict[str, dict[str, str]] = {}
     for line in lines:
-        if not line.startswith(METRICS):
+        start = line.find("{")
+        name = line[:start] if start > 0 else line.partition(" ")[0]
+        if name not in KNOWN:
             continue
         end = line.rfind("}") + 1
-        start = line.find("{")
-        if end and (labels := known.get(line[start:end])) is not None:
-            name, rest = line[:start], line[end:].split()
-            if len(rest) > 2:
-                raise ValueError(f"line “{line[:60]}”")
-            value = rest[0] if rest else ""
-        else:
-            match = LINE.fullmatch(line)
-            if match is None:
-                raise ValueError(f"line “{line[:60]}”")
-            name, text, value = match.groups()
-            labels = {key: unescaped(text) for key, text in LABEL.findall(text or "")}
-            known[line[start:end]] = labels
-        if name in KNOWN:
-            yield Sample(name, labels, float(value))
+        labels = known.get(line[start:end])
+        if labels is not None:
+            try:
+                yield Sample(name, labels, float(line[end:]))
+                continue
+            except ValueError:
+                pass  # a time follows the value, or it is malformed
+        match = LINE.fullmatch(line)
+        if match is None:
+            raise ValueError(f"line “{line[:60]}”")
+        text, value = match[2] or "", float(match[3])
+        labels = dict(LABEL.findall(text))
+        if "\\" in text:
+            labels = {key: unescaped(of_label) for key, of_label in labels.items()}
+        known[line[start:end]] = labels
+        yield Sample(name, labels, value)
 
 
 def unescaped(text: str) -> str:
     """Return the value of a label without its escapes."""
-    return ESCAPE.sub(lambda escape: UNESCAPED.get(escape[1], escape[0]), text) if "\\" in text else text
+    return ESCAPE.sub(lambda escape: UNESCAPED.get(escape[1], escape[0]), text)
 
 
 LABELS = (
