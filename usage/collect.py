@@ -102,15 +102,19 @@ def parse_exposition(lines: Iterable[str]) -> Iterator[Sample]:
                 continue
             except ValueError:
                 pass  # a time follows the value, or it is malformed
-        match = LINE.fullmatch(line)
-        if match is None:
-            raise ValueError(f"line “{line[:60]}”")
-        text, value = match[2] or "", float(match[3])
-        labels = dict(LABEL.findall(text))
+        text = line[start + 1 : end - 1] if start > 0 and end else ""
+        pairs = LABEL.findall(text)
+        value = line[end:] if end else line[len(name) :]
+        if ",".join(f'{key}="{of_label}"' for key, of_label in pairs) != text or " " in value.strip():
+            match = LINE.fullmatch(line)
+            if match is None:
+                raise ValueError(f"line “{line[:60]}”")
+            value = match[3]
+        labels = dict(pairs)
         if "\\" in text:
             labels = {key: unescaped(of_label) for key, of_label in labels.items()}
         known[line[start:end]] = labels
-        yield Sample(name, labels, value)
+        yield Sample(name, labels, float(value))
 
 
 def unescaped(text: str) -> str:
@@ -220,7 +224,7 @@ def collect(cluster_id: UUID) -> int:
         return 0
     measured = measurements(series)
     with transaction.atomic():
-        measured = advance(cluster.pk, measured, now)
+        advance(cluster.pk, measured, now)
         samples = [
             (holding(allocation), measurement)
             for allocation, measurement in attribute(open_allocations(cluster), measured)

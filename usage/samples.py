@@ -242,11 +242,13 @@ def attribute(
     for key, measurement in measured.items():
         if key.claim:
             device = key.namespace, key.claim, key.driver, key.pool, key.device
-            labeled[device] = measurement.largest(labeled.get(device, Measurement()))
+            other = labeled.get(device)
+            labeled[device] = measurement if other is None else measurement.largest(other)
         elif key.instance:
             partitions[key.uuid, key.profile].append(measurement)
         if key.uuid and not key.instance:
-            gpus[key.uuid] = measurement.largest(gpus.get(key.uuid, Measurement()))
+            other = gpus.get(key.uuid)
+            gpus[key.uuid] = measurement if other is None else measurement.largest(other)
     allocations = list(allocations)
     held = Counter((allocation.parent_uuid, allocation.partition) for allocation in allocations)
 

@@ -125,7 +125,7 @@ def _collection(devices: int) -> Result:
 
 
 def _hour(devices: int) -> Result:
-    """Measure an hour of rollups of all held devices, which is stored when it ends and once more a day later."""
+    """Measure an hour of all held devices, which is stored when it ends and once more a day later."""
     first = Rollup.objects.order_by("bucket").values_list("bucket", flat=True)[0]
     columns = [column.column for column in Rollup._meta.concrete_fields if column.column != "bucket"]
     names = ", ".join(columns)
