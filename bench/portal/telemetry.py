@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Any
 from unittest import mock
 
 from django.db import connection, transaction
@@ -127,8 +128,7 @@ def _collection(devices: int) -> Result:
 def _hour(devices: int) -> Result:
     """Measure an hour of all held devices, which is stored when it ends and once more a day later."""
     first = Rollup.objects.order_by("bucket").values_list("bucket", flat=True)[0]
-    columns = [column.column for column in Rollup._meta.concrete_fields if column.column != "bucket"]
-    names = ", ".join(columns)
+    names = ", ".join(str(field.column) for field in Rollup._meta.concrete_fields if field.name != "bucket")
     hour = hour_start(first)
     execute(COPY_BUCKET.format(columns=names), [hour, hour, first, hour])
     Rollup.objects.update(samples=10, activities=[0.1, 0.5, 0.3, 0.2, 0.8, 0.9, 0.4, 0.6, 0.7, 0.5])
@@ -148,7 +148,7 @@ def _year(devices: int) -> Iterator[Result]:
         _create_months(end)
         before = _size()
         keys = [claim.pk for claim in claims]
-        parameters = {"claims": keys, "start": end - YEAR, "end": end, "devices": len(claims)}
+        parameters: dict[str, Any] = {"claims": keys, "start": end - YEAR, "end": end, "devices": len(claims)}
         with connection.cursor() as cursor:
             cursor.execute(FILL_YEAR, parameters)
         StoredHour.objects.create(hour=end, is_final=True)

@@ -29,7 +29,7 @@ def clock():
 @pytest.fixture
 def read(fra, serve, clock):
     """Return a function that collects these values of gpu-2, half a minute after the last time."""
-    texts = []
+    texts: list[str] = []
     fra.metrics_url = serve(lambda path, body: (200, "".join(texts)))
     fra.save(update_fields=["metrics_url"])
 
