@@ -24,6 +24,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from claims.budgets.cards import month_cards
 from claims.budgets.use import Spending
 from claims.models import Claim
+from claims.models.limits import IDLE_PERCENT
 from core.errors import PortalError
 from core.listing import Echo, csv_response, escape_formula, wants_csv
 from core.text import DASH, counted, percent
@@ -105,7 +106,7 @@ def usage_context(claim: Claim, time_range: Range, form: OwnRange | None = None)
         query |= {day: str(form.cleaned_data[day]) for day in form.fields}
     holding = {allocation.claim_id for allocation in allocations if allocation.ended_at is None}
     card = RateCard.load()
-    chart = chart_data(series, allocations, idle_percent=claim.profile_version.idle_percent)
+    chart = chart_data(series, allocations, idle_percent=claim.profile_version.idle_percent or IDLE_PERCENT)
     devices = devices_of(claim, allocations)
     return {
         "claim": claim,
