@@ -22,7 +22,7 @@ from usage.models import HourlyRollup, Rollup, StoredDays, StoredHour
 
 log = structlog.get_logger(__name__)
 
-KEEP: Final = timedelta(days=30)  # five minutes; hours show what is older
+KEEP: Final = timedelta(days=14)  # five minutes; hours show what is older
 KEEP_HOURS: Final = timedelta(days=400)  # a year, and the month in which it began
 AHEAD: Final = 3  # partitions after the current one
 
