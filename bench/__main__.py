@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SIZES = (500, 5_000, 40_000)
 MEMORY = 300.0  # MiB that the snapshot of the largest cluster may take
 FRACTIONS = (100, 10)  # the portal at 1/100 and 1/10 of its size, for the growth table
-GROWING = ("pages", "writes", "sweep")  # sections that are measured at every size
+GROWING = ("pages", "writes", "sweep", "telemetry")  # sections that are measured at every size
 SAMPLES = 20  # of each path
 FEW = 5  # samples of each path of a small portal, and of the allocator in a whole run
 SNAPSHOT_MEMORY = "memory: a cluster snapshot"
@@ -151,7 +151,7 @@ def _compare(cluster: World, results: list[Result]) -> None:
 # The portal, in a PostgreSQL of its own.
 
 PORTAL_LINES = (
-    *("pages", "writes", "exports", "sweep", "traffic", "memory: w", "steady", "recompute"),
+    *("pages", "writes", "exports", "sweep", "traffic", "memory: w", "steady", "recompute", "telemetry"),
     *("first sync", "memory: sync"),
 )
 
@@ -163,7 +163,7 @@ def measure_portal(run: Run, background: _Background | None) -> None:
     options, size = run.options, Size().divided(run.options.fraction)
     whole = options.fraction == 1
     with open_portal(options.keep):
-        from bench.portal import chores, first_sync, pages, steady, traffic, writes
+        from bench.portal import chores, first_sync, pages, steady, telemetry, traffic, writes
         from bench.portal.build import build
 
         def mirror(_cluster: object, listing: ListedCluster) -> None:
@@ -181,6 +181,7 @@ def measure_portal(run: Run, background: _Background | None) -> None:
             ("traffic", "memory: w"): lambda: traffic.results(size.devices, options.only),
             ("steady",): lambda: steady.results(size.devices),
             ("recompute",): lambda: chores.recompute(size.devices, options.only),
+            ("telemetry",): lambda: telemetry.results(size.devices),
         }
         for prefixes, section in sections.items():
             if not whole and prefixes[0] not in GROWING:

@@ -144,6 +144,8 @@ READ_BY_NOW = timedelta(hours=20)  # notices older than that have been read
 # Power limits of the physical GPUs, in watts.
 WATTS = {"H100": 700, "A100": 400, "L40S": 350, "L4": 72, "T4": 70, "MI300X": 750}
 IDLE = 0.12  # the fraction that an idle GPU uses
+SPREAD = 0.15  # by how much the samples of five minutes differ from their mean
+SAMPLE_PARTS = (-1.0, -0.5, -0.5, 0.0, 0.0, 0.0, 0.0, 0.5, 0.5, 1.0)
 
 # What the clusters have of each profile, so that the past is plausible.
 DEVICES = {
@@ -186,8 +188,20 @@ def rollups(claim: Claim, allocation: Allocation, end: datetime, mean: float) ->
             bucket=at,
             samples=10,
             activity=activity,
+            activity_min=max(activity - SPREAD * activity, 0.0),
+            activity_max=min(activity + SPREAD * activity, 1.0),
+            activities=[min(activity * (1 + SPREAD * part), 1.0) for part in SAMPLE_PARTS],
+            sm_activity=0.9 * activity,
+            tensor_activity=0.45 * activity,
+            memory_activity=0.35 * activity,
             memory_bytes=int(memory * (0.35 + 0.45 * mean)),
+            memory_total=memory,
             power_watts=watts * (IDLE + (1 - IDLE) * activity),
+            energy_joules=watts * (IDLE + (1 - IDLE) * activity) * BUCKET.total_seconds(),
+            temperature=34 + 38 * activity,
+            pcie_bytes=6e9 * activity,
+            ecc_corrected=0,
+            ecc_uncorrected=0,
         )
         for at, activity in curve(f"{claim.name}/{allocation.device}", allocation.started_at, end, mean)
     ]

@@ -27,7 +27,7 @@ from django.utils import timezone
 from claims.models import Allocation
 from inventory.models import Cluster, Device
 from usage.attribution import COLUMNS, OpenAllocation, attribute, with_mirror
-from usage.counters import between
+from usage.counters import count_since
 from usage.daily import forget_from
 from usage.models import CollectedBucket, Collection, Rollup
 from usage.samples import (
@@ -233,13 +233,11 @@ def read_history(
 
     ask(source, request)
     measured = {at: measurements(of_instant) for at, of_instant in samples.items()}
-    return {
-        at: {
-            key: between(measured.get(at - EVERY, {}).get(key), measurement)
-            for key, measurement in of_instant.items()
-        }
-        for at, of_instant in measured.items()
-    }
+    for at, of_instant in measured.items():
+        earlier = measured.get(at - EVERY, {})
+        for key, measurement in of_instant.items():
+            count_since(earlier.get(key), measurement)
+    return measured
 
 
 def history(cluster: Cluster, now: datetime) -> History:

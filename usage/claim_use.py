@@ -90,6 +90,8 @@ def devices_of(claim: Claim, allocations: Sequence[Allocation]) -> list[DeviceLi
 def _device(row: tuple[Any, ...], allocation: Allocation | None) -> DeviceLife:
     driver, pool, device, samples, activity, activity_p95, memory_p95, peak, total, watts = row[:10]
     joules, is_measured, temperature, corrected, uncorrected = row[10:]
+    if total is None and allocation is not None:
+        total = allocation.memory_bytes
     part = float(allocation.fraction) if allocation is not None and allocation.fraction < 1 else 1.0
     return DeviceLife(
         driver,
@@ -100,7 +102,7 @@ def _device(row: tuple[Any, ...], allocation: Allocation | None) -> DeviceLife:
         activity_p95,
         None if memory_p95 is None else round(memory_p95),
         peak,
-        total or (allocation and allocation.memory_bytes),
+        total,
         watts,
         None if joules is None else Energy(float(joules) * part, is_measured and part == 1),
         temperature,

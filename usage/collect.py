@@ -70,7 +70,7 @@ def collect(cluster_id: UUID) -> int:
         return 0
     measured = measurements(series)
     with transaction.atomic():
-        measured = advance(cluster.pk, measured, now)
+        advance(cluster.pk, measured, now)
         samples = [
             (holding(allocation), measurement)
             for allocation, measurement in attribute(open_allocations(cluster), measured)

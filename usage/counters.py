@@ -9,7 +9,6 @@ was counted in it belongs to no five minutes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -65,11 +64,9 @@ def difference(earlier: float | None, value: float | None) -> float | None:
     return value - earlier if value >= earlier else value
 
 
-def advance(
-    cluster_id: UUID, measured: Mapping[SeriesKey, Measurement], now: datetime
-) -> dict[SeriesKey, Measurement]:
+def advance(cluster_id: UUID, measured: Mapping[SeriesKey, Measurement], now: datetime) -> None:
     """
-    Return the measurements with the energy and errors since the last reading; store the new reading and what
+    Complete measurements with the energy and errors since the last reading; store the new reading and what
     happened to devices. Two queries, in the transaction of the caller, which is alone (`collect.take_slot`).
     """
     stored = CounterReading.objects.filter(cluster=cluster_id).values_list("readings", flat=True).first()
@@ -77,11 +74,9 @@ def advance(
     at = now.timestamp()
     oldest = at - FORGET.total_seconds()
     kept = {gpu: reading for gpu, reading in earlier.items() if reading.at >= oldest}
-    complete: dict[SeriesKey, Measurement] = {}
     events: list[Counted] = []
     for key, measurement in measured.items():
         if not measurement.counters:
-            complete[key] = measurement
             continue
         gpu, values = identity(key), [measurement.counters.get(metric) for metric in COUNTERS]
         before = earlier.get(gpu)
@@ -91,14 +86,12 @@ def advance(
             at, [then if value is None else value for value, then in zip(values, last, strict=True)]
         )
         if before is None:
-            complete[key] = measurement
             continue
         since = dict(zip(COUNTERS, map(difference, before.values, values), strict=True))
         events += happened(key, since, before, values)
         if at - before.at > BUCKET.total_seconds():
-            complete[key] = measurement
             continue
-        complete[key] = counted(measurement, since)
+        count(measurement, since)
     CounterReading.objects.bulk_create(
         [CounterReading(cluster_id=cluster_id, readings=kept)],
         update_conflicts=True,
@@ -106,27 +99,21 @@ def advance(
         update_fields=["readings"],
     )
     store_events(cluster_id, events, now)
-    return complete
 
 
-def counted(measurement: Measurement, since: Mapping[str, float | None]) -> Measurement:
-    """Return the measurement with the energy and errors that were counted, by metric."""
+def count(measurement: Measurement, since: Mapping[str, float | None]) -> None:
+    """Complete a measurement with the energy and errors that were counted, by metric."""
     energy, corrected, uncorrected = since[ENERGY], since[ECC_CORRECTED], since[ECC_UNCORRECTED]
-    return replace(
-        measurement,
-        energy_joules=None if energy is None else energy / MILLIJOULES,
-        ecc_corrected=None if corrected is None else int(corrected),
-        ecc_uncorrected=None if uncorrected is None else int(uncorrected),
-    )
+    measurement.energy_joules = None if energy is None else energy / MILLIJOULES
+    measurement.ecc_corrected = None if corrected is None else int(corrected)
+    measurement.ecc_uncorrected = None if uncorrected is None else int(uncorrected)
 
 
-def between(earlier: Measurement | None, measurement: Measurement) -> Measurement:
-    """Return the measurement with what was counted since an earlier one of the same device."""
+def count_since(earlier: Measurement | None, measurement: Measurement) -> None:
+    """Complete a measurement with what was counted since an earlier one of the same device."""
     before = earlier.counters if earlier else {}
     values = measurement.counters
-    return counted(
-        measurement, {metric: difference(before.get(metric), values.get(metric)) for metric in COUNTERS}
-    )
+    count(measurement, {metric: difference(before.get(metric), values.get(metric)) for metric in COUNTERS})
 
 
 def happened(

@@ -105,10 +105,30 @@ def store(now: datetime) -> int:
     return len(hours)
 
 
-@transaction.atomic
 def store_hour(hour: datetime, *, is_final: bool) -> None:
     """Compute the rows of one hour from its five minutes, and note that it is stored."""
+    store_span(hour, hour + HOUR, is_final=is_final)
+
+
+@transaction.atomic
+def store_span(start: datetime, end: datetime, *, is_final: bool) -> None:
+    """Compute the rows of all hours from `start` to `end`, and note that they are stored."""
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL statement_timeout = '5min'")  # 40,000 devices
-        cursor.execute(STORE, {"start": hour, "end": hour + HOUR})
-    StoredHour.objects.update_or_create(hour=hour, defaults={"is_final": is_final})
+        cursor.execute(STORE, {"start": start, "end": end})
+    hours = ((end - start) // HOUR) if start < end else 0
+    StoredHour.objects.bulk_create(
+        (StoredHour(hour=start + number * HOUR, is_final=is_final) for number in range(hours)),
+        update_conflicts=True,
+        unique_fields=["hour"],
+        update_fields=["is_final"],
+    )
+
+
+def store_past(now: datetime) -> None:
+    """Store all that is at least a day old as final: an invented past, or one from elsewhere."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT min(bucket) FROM usage_rollup")
+        (first,) = cursor.fetchone() or (None,)
+    if first is not None:
+        store_span(hour_start(first), hour_start(now - LATE), is_final=True)

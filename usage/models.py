@@ -94,7 +94,9 @@ class DeviceRollup(models.Model):
 
     pk = models.CompositePrimaryKey("claim_id", "driver", "pool", "device", "bucket")
     # A foreign key would be checked 40,000 times per span, and each new partition would lock the claims.
-    claim = models.ForeignKey(Claim, models.CASCADE, related_name="+", db_constraint=False, db_index=False)
+    claim = models.ForeignKey(
+        Claim, models.CASCADE, related_name="%(class)ss", db_constraint=False, db_index=False
+    )
     driver = models.CharField(max_length=63)
     pool = models.CharField(max_length=253)
     device = models.CharField(max_length=63)

@@ -22,7 +22,7 @@ from usage.models import HourlyRollup, Rollup, StoredDays, StoredHour
 
 log = structlog.get_logger(__name__)
 
-KEEP: Final = timedelta(days=30)  # five minutes; hours show what is older
+KEEP: Final = timedelta(days=14)  # five minutes; hours show what is older
 KEEP_HOURS: Final = timedelta(days=400)  # a year, and the month in which it began
 AHEAD: Final = 3  # partitions after the current one
 
@@ -114,20 +114,26 @@ def starts(table: Table, now: datetime) -> Iterator[datetime]:
 
 @transaction.atomic
 def create(table: Table, start: datetime) -> None:
-    """Create one partition with the rows of its time, which waited in the default partition."""
+    """
+    Create one partition with the rows of its time, which waited in the default partition.
+
+    `PARTITION OF` waits for running writers and lets new ones wait, where `ATTACH PARTITION` would fail those
+    that have chosen the default partition already. A row that comes before it is an error: the next run.
+    """
     name, end = table.partition(start), table.after(start)
-    span = f"FROM ('{start.isoformat()}') TO ('{end.isoformat()}')"
     with connection.cursor() as cursor:
+        cursor.execute(f"CREATE TEMPORARY TABLE waiting (LIKE {table.name})")
         cursor.execute(
-            f"CREATE TABLE {name} (LIKE {table.name} INCLUDING DEFAULTS INCLUDING CONSTRAINTS) "
-            f"WITH (fillfactor = {table.fillfactor})"
-        )
-        cursor.execute(
-            f"WITH waiting AS (DELETE FROM {table.name}_default"  # noqa: S608, names of tables
-            f" WHERE bucket >= %s AND bucket < %s RETURNING *) INSERT INTO {name} SELECT * FROM waiting",
+            f"WITH moved AS (DELETE FROM {table.name}_default"  # noqa: S608, names of tables
+            " WHERE bucket >= %s AND bucket < %s RETURNING *) INSERT INTO waiting SELECT * FROM moved",
             [start, end],
         )
-        cursor.execute(f"ALTER TABLE {table.name} ATTACH PARTITION {name} FOR VALUES {span}")
+        cursor.execute(
+            f"CREATE TABLE {name} PARTITION OF {table.name} FOR VALUES FROM ('{start.isoformat()}') "
+            f"TO ('{end.isoformat()}') WITH (fillfactor = {table.fillfactor})"
+        )
+        cursor.execute(f"INSERT INTO {name} SELECT * FROM waiting")  # noqa: S608
+        cursor.execute("DROP TABLE waiting")
 
 
 def drop_before(table: Table, instant: datetime) -> int:

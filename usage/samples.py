@@ -148,7 +148,7 @@ def measurements(samples: Iterable[Sample]) -> dict[SeriesKey, Measurement]:
     seen: dict[int, tuple[Mapping[str, str], dict[str, float]]] = {}
     for sample in samples:
         metric, labels, value = sample
-        if metric not in KNOWN or is_blank(value):
+        if metric not in KNOWN or (not 0 <= value < INT32_BLANK and is_blank(value)):
             continue
         of_labels = seen.get(id(labels))
         if of_labels is None:

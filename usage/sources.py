@@ -216,7 +216,7 @@ LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
 LINE = re.compile(
     r'(\w+)(?:\{((?:[a-zA-Z_]\w*="(?:[^"\\]|\\.)*"(?:,\s*|(?=\})))*)\})?\s+(\S+)(?:\s+-?\d+)?\s*'
 )
-PREFIXES = (*METRICS, *amd.NAMES)
+NAMES = KNOWN | amd.NAMES
 ESCAPE = re.compile(r"\\(.)")
 UNESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
 
@@ -231,31 +231,36 @@ def parse_exposition(lines: Iterable[str]) -> Iterator[Sample]:
     """
     known: dict[str, dict[str, str]] = {}
     for line in lines:
-        if not line.startswith(PREFIXES):
+        start = line.find("{")
+        name = line[:start] if start > 0 else line.partition(" ")[0]
+        if name not in NAMES:
             continue
         end = line.rfind("}") + 1
-        start = line.find("{")
-        if end and (labels := known.get(line[start:end])) is not None:
-            name, rest = line[:start], line[end:].split()
-            if len(rest) > 2:
-                raise ValueError(f"line “{line[:60]}”")
-            value = rest[0] if rest else ""
-        else:
+        labels = known.get(line[start:end])
+        if labels is not None:
+            try:
+                yield sample(name, labels, float(line[end:]))
+                continue
+            except ValueError:
+                pass  # a time follows the value, or it is malformed
+        text = line[start + 1 : end - 1] if start > 0 and end else ""
+        pairs = LABEL.findall(text)
+        value = line[end:] if end else line[len(name) :]
+        if ",".join(f'{key}="{of_label}"' for key, of_label in pairs) != text or " " in value.strip():
             match = LINE.fullmatch(line)
             if match is None:
                 raise ValueError(f"line “{line[:60]}”")
-            name, text, value = match.groups()
-            labels = {key: unescaped(text) for key, text in LABEL.findall(text or "")}
-            known[line[start:end]] = labels
-        if name in KNOWN:
-            yield Sample(name, labels, float(value))
-        elif name in amd.NAMES:
-            yield amd.translated(name, labels, float(value))
+            value = match[3]
+        labels = dict(pairs)
+        if "\\" in text:
+            labels = {key: unescaped(of_label) for key, of_label in labels.items()}
+        known[line[start:end]] = labels
+        yield sample(name, labels, float(value))
 
 
 def unescaped(text: str) -> str:
     """Return the value of a label without its escapes."""
-    return ESCAPE.sub(lambda escape: UNESCAPED.get(escape[1], escape[0]), text) if "\\" in text else text
+    return ESCAPE.sub(lambda escape: UNESCAPED.get(escape[1], escape[0]), text)
 
 
 LABELS = (

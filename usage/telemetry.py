@@ -20,16 +20,15 @@ from uuid import UUID
 from django.db import connection
 from django.utils import timezone
 
-from claims.models import Claim, ProfileLimits
-from claims.models.limits import IDLE_LONGEST
+from claims.models import Claim
+from claims.models.limits import IDLE_AFTER, IDLE_LONGEST, IDLE_PERCENT
 from claims.states import MAY_HOLD_DEVICES, ClaimState
 from dra.pools import DeviceKey
 from inventory.states import DeviceUse
 from usage.daily import mean_activity
 from usage.samples import BUCKET, bucket_start
 
-IDLE_BELOW = ProfileLimits.idle_percent / 100  # share of time in which the engine is active, by default
-IDLE_AFTER = ProfileLimits.idle_after
+UNLESS_SET: dict[str, Any] = {"percent": IDLE_PERCENT, "after": IDLE_AFTER}  # by the profile
 IDLE_SAMPLE = timedelta(minutes=30) / 25  # at least one in each of these
 FRESH = 3 * BUCKET  # older is no telemetry: two collections may fail while the third is running
 LOOK_BACK = timedelta(days=7)  # a longer idle time is shown as this
@@ -39,7 +38,8 @@ LOOK_BACK = timedelta(days=7)  # a longer idle time is shown as this
 # samples.
 LATEST = """
 WITH limits AS (
-  SELECT c.id AS claim_id, v.idle_percent / 100.0 AS quiet, v.idle_after
+  SELECT c.id AS claim_id, coalesce(v.idle_percent, %(percent)s) / 100.0 AS quiet,
+         coalesce(v.idle_after, %(after)s) AS idle_after
   FROM claims_claim c JOIN claims_profileversion v ON v.id = c.profile_version_id
   WHERE c.id = ANY(%(claims)s)
 ), seen AS (
@@ -138,6 +138,7 @@ def recent_utilization(claims: Iterable[Claim], *, now: datetime, since: datetim
     parameters: dict[str, Any] = {
         "claims": ids,
         "from": now - LOOK_BACK,
+        **UNLESS_SET,
         "width": BUCKET,
         "since": since,
     }
@@ -173,7 +174,8 @@ def observation(
 HELD_DEVICES = """
 WITH held AS (
   SELECT a.driver, a.pool, a.device, min(a.started_at) AS began, array_agg(a.claim_id) AS claims,
-         min(v.idle_percent) / 100.0 AS quiet, max(v.idle_after) AS idle_after
+         min(coalesce(v.idle_percent, %(percent)s)) / 100.0 AS quiet,
+         max(coalesce(v.idle_after, %(after)s)) AS idle_after
   FROM claims_allocation a JOIN claims_claim c ON c.id = a.claim_id
   JOIN claims_profileversion v ON v.id = c.profile_version_id
   WHERE c.cluster_id = %(cluster)s AND a.ended_at IS NULL
@@ -213,6 +215,7 @@ def device_uses(cluster_id: UUID, *, now: datetime) -> dict[DeviceKey, tuple[Dev
         "sample": IDLE_SAMPLE,
         "oldest": until - IDLE_LONGEST,
         "recent": until - IDLE_AFTER,
+        **UNLESS_SET,
     }
     uses: dict[DeviceKey, tuple[DeviceUse, datetime]] = {}
     with connection.cursor() as cursor:

@@ -21,6 +21,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.models import Allocation, Claim
+from claims.models.limits import IDLE_PERCENT
 from core.errors import PortalError
 from core.grafana import Dashboard, dashboard_url
 from core.listing import csv_response, wants_csv
@@ -105,7 +106,7 @@ def usage_context(claim: Claim, time_range: Range, form: OwnRange | None = None)
         query |= {day: str(form.cleaned_data[day]) for day in form.fields}
     holding = {allocation.claim_id for allocation in allocations if allocation.ended_at is None}
     card = RateCard.load()
-    chart = chart_data(series, allocations, idle_percent=claim.profile_version.idle_percent)
+    chart = chart_data(series, allocations, idle_percent=claim.profile_version.idle_percent or IDLE_PERCENT)
     devices = devices_of(claim, allocations)
     return {
         "claim": claim,

@@ -85,6 +85,7 @@ def limit_input(limit: Limit) -> serializers.Field[Any, Any, Any, Any]:
         case Text(max_length):
             return serializers.CharField(max_length=max_length, allow_blank=not limit.required, **about)
         case Number(min_value, max_value):
+            about |= {"allow_null": limit.default is None}
             return serializers.IntegerField(min_value=min_value, max_value=max_value, **about)
         case Duration():
             return SpelledDuration(allow_null=limit.default is None, **about)
@@ -102,7 +103,7 @@ def limit_output(limit: Limit, **about: Any) -> serializers.Field[Any, Any, Any,
         case Text():
             return serializers.CharField(**about)
         case Number():
-            return serializers.IntegerField(**about)
+            return serializers.IntegerField(allow_null=limit.default is None, **about)
         case Duration():
             return SecondsField(allow_null=limit.default is None, **about)
         case Choice(choices):

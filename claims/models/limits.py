@@ -19,6 +19,8 @@ from core.times import duration
 from inventory.states import EndPolicy
 
 MAX_DEVICES = 1024  # that any limit can name
+IDLE_PERCENT = 10  # below it a device is idle, if the profile says nothing
+IDLE_AFTER = timedelta(minutes=30)  # and after this time
 IDLE_STEP = timedelta(minutes=5)  # what is measured of a device is stored in these steps
 IDLE_LONGEST = timedelta(hours=24)
 
@@ -220,25 +222,26 @@ class ProfileLimits:
         ),
     ] = None
     idle_percent: Annotated[
-        int,
+        int | None,
         Limit(
             Number(1, 100),
             "Idle below",
             key="limits.idle.percent",
             group=Group.IDLE,
-            help_text="Utilization in percent. A device is idle if every sample stays below it.",
+            help_text=f"Utilization in percent; every sample stays below it. Empty: {IDLE_PERCENT} %.",
         ),
-    ] = 10
+    ] = None
     idle_after: Annotated[
-        timedelta,
+        timedelta | None,
         Limit(
             Duration(),
             "Idle after",
             key="limits.idle.after",
             group=Group.IDLE,
-            help_text="In steps of 5 minutes, up to 24 hours. A gap in the telemetry is never idle.",
+            help_text="In steps of 5 minutes, up to 24 hours; a gap in the telemetry is never idle. "
+            f"Empty: {duration(IDLE_AFTER)}.",
         ),
-    ] = timedelta(minutes=30)
+    ] = None
 
     def __post_init__(self) -> None:
         chosen = tuple(choice for choice in Delivery.values if choice in self.deliveries)
@@ -263,10 +266,11 @@ class ProfileLimits:
                 f"The default duration, {duration(self.default_duration)}, is longer than the max duration, "
                 f"{duration(self.max_duration)}."
             )
-        if not IDLE_STEP <= self.idle_after <= IDLE_LONGEST or self.idle_after % IDLE_STEP:
+        idle_after = self.idle_after
+        if idle_after is not None and (not IDLE_STEP <= idle_after <= IDLE_LONGEST or idle_after % IDLE_STEP):
             problems["idle_after"] = (
                 f"A device is idle after {duration(IDLE_STEP)} to {duration(IDLE_LONGEST)}, in steps of "
-                f"{duration(IDLE_STEP)}; {duration(self.idle_after)} was sent."
+                f"{duration(IDLE_STEP)}; {duration(idle_after)} was sent."
             )
         for name, label in (("grace", "grace period"), ("extension", "extension without approval")):
             if getattr(self, name) < timedelta(0):

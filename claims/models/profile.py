@@ -81,8 +81,8 @@ class ProfileVersion(models.Model):
     grace = models.DurationField(default=ProfileLimits.grace)
     extension = models.DurationField(default=ProfileLimits.extension)
     end_policy = models.CharField(max_length=7, choices=ProfileEndPolicy, default=ProfileLimits.end_policy)
-    idle_percent = models.PositiveSmallIntegerField(default=ProfileLimits.idle_percent)
-    idle_after = models.DurationField(default=ProfileLimits.idle_after)
+    idle_percent = models.PositiveSmallIntegerField(null=True, default=ProfileLimits.idle_percent)
+    idle_after = models.DurationField(null=True, default=ProfileLimits.idle_after)
     deliveries = models.JSONField(default=list)  # of Delivery
     approval = models.CharField(max_length=9, choices=Approval, default=ProfileLimits.approval)
     automatic_devices = models.PositiveIntegerField(default=ProfileLimits.automatic_devices)

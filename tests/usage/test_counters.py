@@ -29,7 +29,7 @@ def clock():
 @pytest.fixture
 def read(fra, serve, clock):
     """Return a function that collects these values of gpu-2, half a minute after the last time."""
-    texts = []
+    texts: list[str] = []
     fra.metrics_url = serve(lambda path, body: (200, "".join(texts)))
     fra.save(update_fields=["metrics_url"])
 
@@ -138,7 +138,8 @@ def test_reading_counters_is_two_queries_for_any_number_of_devices(fra, django_a
         found = measurements(
             Sample(ENERGY, {"UUID": f"GPU-{number}"}, value) for number, value in enumerate(values)
         )
-        return advance(fra.pk, found, at)
+        advance(fra.pk, found, at)
+        return found
 
     with django_assert_num_queries(2):
         see([1000.0] * 3, NOON)

@@ -18,6 +18,7 @@ from django.urls import reverse
 from claims.delivery.eviction import start_release
 from claims.delivery.tasks import remove
 from claims.models import Claim
+from claims.models.limits import IDLE_PERCENT
 from claims.states import ClaimState
 from core.text import counted
 from core.times import duration as in_words
@@ -69,7 +70,7 @@ def _take(due: QuerySet[IdlePeriod], step: Step, policy: IdlePolicy, now: dateti
 
 def _fact(claim: Claim, period: IdlePeriod) -> str:
     which = "its device was" if period.devices == 1 else f"its {counted(period.devices, 'device')} were"
-    below = claim.profile_version.idle_percent
+    below = claim.profile_version.idle_percent or IDLE_PERCENT
     return f"Since {utc_moment(period.since)} {which} below {below} % utilization."
 
 

@@ -9,6 +9,7 @@ from django.db.models import F
 
 from claims.access import reason_not_to_release
 from claims.models import Claim
+from claims.models.limits import IDLE_AFTER
 from core.errors import Conflict, Forbidden, Invalid
 from core.text import counted
 from core.times import duration as in_words
@@ -16,7 +17,6 @@ from core.times import utc_moment
 from teams.access import require_admin, require_role
 from teams.models import Role, User, record_change
 from usage.models import IdlePeriod, IdlePolicy
-from usage.telemetry import IDLE_AFTER
 
 MAX_SNOOZES = 10
 LONGEST_SNOOZE = timedelta(days=14)

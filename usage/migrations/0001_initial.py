@@ -75,7 +75,7 @@ def rollup_model(name, more):
             ('ecc_corrected', models.IntegerField(null=True)),
             ('ecc_uncorrected', models.IntegerField(null=True)),
             *more,
-            ('claim', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='claims.claim')),
+            ('claim', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='%(class)ss', to='claims.claim')),
         ],
         options={'ordering': ('bucket',), 'abstract': False},
     )

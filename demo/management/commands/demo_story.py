@@ -14,6 +14,7 @@ from demo import actions, backdate, budgets, story
 from inventory.counts import store_uses
 from inventory.models import Cluster
 from usage.daily import store_days
+from usage.hourly import store_past
 from usage.idle import escalation
 from usage.oversized import check_sizes
 from usage.telemetry import device_uses
@@ -34,6 +35,7 @@ class Command(BaseCommand):
         waits.refresh()  # of the past
         pending.refresh()  # requests were moved into the past
         store_days(now=timezone.now())
+        store_past(timezone.now())
         budgets.set_budgets()
         for cluster in Cluster.objects.all():
             store_uses(cluster.pk, device_uses(cluster.pk, now=timezone.now()))

@@ -94,15 +94,17 @@ const constantsOf = (plot, data) => {
   return [...(data.lines?.[plot] ?? []), ...offered.filter(Boolean)];
 };
 
-// The label of a constant stands above its line, at the left; below it where there is no room.
+// The label of a constant stands above its line, below it where there is no room: at the left, that of a suggestion at the right.
 const paintLabels = (constants) => (plot) => {
   const { ctx, bbox } = plot, size = 11 * devicePixelRatio;
   ctx.save();
   ctx.font = `${size}px ${getComputedStyle(document.body).fontFamily}`;
   ctx.fillStyle = token("--dg-text-2");
-  for (const { label, value } of constants) {
-    const y = plot.valToPos(value, "y", true);
-    ctx.fillText(label, bbox.left + 4, y - size * 1.4 < bbox.top ? y + size * 1.2 : y - size * 0.4);
+  ctx.textBaseline = "alphabetic";
+  for (const { label, value, kind } of constants) {
+    const y = plot.valToPos(value, "y", true), atEnd = kind === "size";
+    ctx.textAlign = atEnd ? "right" : "left";
+    ctx.fillText(label, atEnd ? bbox.left + bbox.width - 4 : bbox.left + 4, y - size * 1.4 < bbox.top ? y + size * 1.2 : y - size * 0.4);
   }
   ctx.restore();
 };

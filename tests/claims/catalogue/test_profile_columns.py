@@ -55,6 +55,8 @@ LIMITS = {
     "approval": "both",
     "automatic_devices": 2,
     "automatic_duration": 3 * HOUR,
+    "idle_percent": 20,
+    "idle_after": HOUR,
 }
 
 
