@@ -200,7 +200,7 @@ def stale_mirrors(now: datetime) -> Iterator[Finding]:
 
 
 OF_COMPONENT = {
-    SCHEDULER: (Condition.DRA_SCHEDULER, ("attempt_errors",), "attempts to schedule a pod failed"),
+    SCHEDULER: (Condition.DRA_SCHEDULER, ("attempt_errors",), "errors of the plugin DynamicResources"),
     CONTROLLER: (Condition.DRA_CONTROLLER, ("create_errors",), "ResourceClaims could not be created"),
     KUBELET: (
         Condition.DRA_KUBELET,
