@@ -53,7 +53,7 @@ def test_the_page_links_to_what_an_alert_is_about(client, three, lena):
     page = client.get(ALERTS).text
     assert f'href="/claims/{three.pk}/"' in page
     assert 'href="/quotas/?team=vision"' in page
-    assert "Claim waits for devices" in page
+    assert "Claim is pending" in page
     assert "fra-1 has said nothing" not in page
     assert client.post(ALERTS).status_code == 405
 
