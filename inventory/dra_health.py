@@ -91,6 +91,12 @@ def counted_in_window(component: Component, series: str) -> str:
     return f"round(sum(increase({series}[{RANGE}]))) or 0 * count({component.scraped})"
 
 
+def claims_with(*, allocated: str) -> str:
+    """Return how many ResourceClaims there are; the controller has no series for none."""
+    sums = " or ".join(f'sum({name}{{allocated="{allocated}"}})' for name in CLAIMS)
+    return f"{sums} or 0 * count({CONTROLLER.scraped})"
+
+
 def slowest(histogram: str, labels: str) -> str:
     """Return the 95th percentile of a histogram in the window, in seconds; none without an operation."""
     quantile = f"histogram_quantile(0.95, sum by (le) (rate({histogram}_bucket{{{labels}}}[{RANGE}])))"
@@ -136,13 +142,13 @@ FIGURES: Sequence[Figure] = (
         "allocated",
         CONTROLLER,
         "ResourceClaims with devices",
-        " or ".join(f'sum({name}{{allocated="true"}})' for name in CLAIMS),
+        claims_with(allocated="true"),
     ),
     Figure(
         "unallocated",
         CONTROLLER,
         "ResourceClaims without devices",
-        " or ".join(f'sum({name}{{allocated="false"}})' for name in CLAIMS),
+        claims_with(allocated="false"),
     ),
     Figure(
         "creates",

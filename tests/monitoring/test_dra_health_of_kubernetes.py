@@ -20,6 +20,7 @@ from demo.controlplane.harness import CONTROLLERS, SCHEDULER, ControlPlane
 from inventory.models import Cluster, DraHealth
 from tests.factories import make_cluster, make_spec, make_user
 from tests.monitoring.prometheus_server import RunningPrometheus, running_prometheus
+from tests.patience import SCHEDULER as SCHEDULER_SPEAKS
 from usage import dra_health
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db]
@@ -162,13 +163,20 @@ def test_nobody_reads_metrics_without_the_right(controlplane, token):
 
 @pytest.mark.usefixtures("prometheus")
 @pytest.mark.parametrize("program", [SCHEDULER, CONTROLLERS])
-def test_expositions_have_the_names_and_labels_of_kubernetes(controlplane, token, program):
-    """After the test above has counted: a counter without a count has no series."""
-    headers = {"Authorization": f"Bearer {token}"}
-    url = f"https://{controlplane.metrics[program]}/metrics"
-    real = labels_by_name(httpx.get(url, headers=headers, verify=False, trust_env=False).text)
+def test_expositions_have_the_names_and_labels_of_kubernetes(controlplane, token, namespace, program):
+    """A counter that never counted has no series, so a claim is made first."""
+    admin = controlplane.client()
+    admin.create(impossible(namespace))
+    admin.create(pod(namespace, "waits", "no-gpu"))
     ours = labels_by_name((EXPOSITIONS / f"{program}.prom").read_text())
-    assert {name: labels for name, labels in ours.items() if real.get(name) != labels} == {}
+
+    def differing() -> dict[str, frozenset[str]]:
+        headers = {"Authorization": f"Bearer {token}"}
+        url = f"https://{controlplane.metrics[program]}/metrics"
+        real = labels_by_name(httpx.get(url, headers=headers, verify=False, trust_env=False).text)
+        return {name: labels for name, labels in ours.items() if real.get(name) != labels}
+
+    eventually(lambda: not differing(), seconds=SCHEDULER_SPEAKS, subject=f"{differing()}")
 
 
 def labels_by_name(text: str) -> dict[str, frozenset[str]]:

@@ -12,6 +12,7 @@ from core.origin import Source, came_from
 from demo import actions, backdate, budgets, story
 from inventory.counts import store_uses
 from inventory.models import Cluster
+from usage.alerts import services as alerts
 from usage.daily import store_days
 from usage.idle import escalation
 from usage.telemetry import device_uses
@@ -35,3 +36,4 @@ class Command(BaseCommand):
         for cluster in Cluster.objects.all():
             store_uses(cluster.pk, device_uses(cluster.pk, now=timezone.now()))
         escalation.follow(timezone.now())
+        alerts.follow(timezone.now())
