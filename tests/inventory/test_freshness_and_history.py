@@ -164,7 +164,7 @@ def test_metrics_tell_age_failures_halts_and_devices_of_clusters_that_are_follow
             for sample in metric.samples
         }
     never = float("inf")
-    assert found == {
+    expected: dict[tuple[str, ...], float] = {
         ("dragoman_sync_age_seconds", "fra-1", "nodes"): 40,
         ("dragoman_sync_age_seconds", "ber-1", "pods"): never,
         ("dragoman_sync_listing_age_seconds", "fra-1", "nodes"): 90,
@@ -184,6 +184,7 @@ def test_metrics_tell_age_failures_halts_and_devices_of_clusters_that_are_follow
             for use in ("idle", "no-telemetry")
         },
     }
+    assert found == expected
     assert {type(value) for value in found.values()} <= {float, int, Decimal}
 
 
