@@ -76,23 +76,30 @@ class Figure:
 
 PLUGIN = 'plugin="DynamicResources"'
 CLAIMS = "dynamic_resource_allocation_resource_claims", "resourceclaim_controller_resource_claims"
+# Of the controller to 1.36, of the scheduler (for extended resources) to 1.36, and of both since 1.37.
 CREATES = (
-    "dynamic_resource_allocation_resourceclaim_creates_total",
-    "resourceclaim_controller_creates_total",
+    '__name__=~"resourceclaim_controller_creates_total|scheduler_resourceclaim_creates_total|'
+    'dynamic_resource_allocation_resourceclaim_creates_total"'
 )
 
 
-def counted_in_window(component: Component, *series: str) -> str:
-    """Return how often the first of these counters that exists has counted; 0 if none has a series."""
-    window = f"{WINDOW // timedelta(minutes=1)}m"
-    sums = " or ".join(f"round(sum(increase({one}[{window}])))" for one in series)
-    return f"{sums} or 0 * count({component.scraped})"
+RANGE = f"{WINDOW // timedelta(minutes=1)}m"
+
+
+def counted_in_window(component: Component, series: str) -> str:
+    """Return how often these counters have counted; 0 without a series, if the component is scraped."""
+    return f"round(sum(increase({series}[{RANGE}]))) or 0 * count({component.scraped})"
+
+
+def claims_with(*, allocated: str) -> str:
+    """Return how many ResourceClaims there are; the controller has no series for none."""
+    sums = " or ".join(f'sum({name}{{allocated="{allocated}"}})' for name in CLAIMS)
+    return f"{sums} or 0 * count({CONTROLLER.scraped})"
 
 
 def slowest(histogram: str, labels: str) -> str:
     """Return the 95th percentile of a histogram in the window, in seconds; none without an operation."""
-    window = f"{WINDOW // timedelta(minutes=1)}m"
-    quantile = f"histogram_quantile(0.95, sum by (le) (rate({histogram}_bucket{{{labels}}}[{window}])))"
+    quantile = f"histogram_quantile(0.95, sum by (le) (rate({histogram}_bucket{{{labels}}}[{RANGE}])))"
     return f"{quantile} >= 0"  # without an operation it is NaN
 
 
@@ -101,20 +108,17 @@ FIGURES: Sequence[Figure] = (
         "attempts",
         SCHEDULER,
         "Allocation attempts",
-        # Reserve is called once for each node that a pod with claims is about to get, PreFilter for each try.
+        # Once for each attempt to schedule a pod with claims: for other pods the plugin skips itself.
         counted_in_window(
-            SCHEDULER,
-            f'scheduler_plugin_evaluation_total{{{PLUGIN},extension_point="PreFilter"}}',
-            f'scheduler_plugin_evaluation_total{{{PLUGIN},extension_point="Filter"}}',
+            SCHEDULER, f'scheduler_plugin_evaluation_total{{{PLUGIN},extension_point="PreFilter"}}'
         ),
     ),
     Figure(
         "attempt_errors",
         SCHEDULER,
-        "Attempts that ended with an error",
+        "Errors of the plugin, of one attempt in ten that the scheduler samples",
         counted_in_window(
-            SCHEDULER,
-            'scheduler_schedule_attempts_total{result="error"}',
+            SCHEDULER, f'scheduler_plugin_execution_duration_seconds_count{{{PLUGIN},status="Error"}}'
         ),
         is_fault=True,
     ),
@@ -138,25 +142,25 @@ FIGURES: Sequence[Figure] = (
         "allocated",
         CONTROLLER,
         "ResourceClaims with devices",
-        " or ".join(f'sum({name}{{allocated="true"}})' for name in CLAIMS),
+        claims_with(allocated="true"),
     ),
     Figure(
         "unallocated",
         CONTROLLER,
         "ResourceClaims without devices",
-        " or ".join(f'sum({name}{{allocated="false"}})' for name in CLAIMS),
+        claims_with(allocated="false"),
     ),
     Figure(
         "creates",
         CONTROLLER,
-        "ResourceClaims created from templates",
-        counted_in_window(CONTROLLER, *(f'{name}{{status="success"}}' for name in CREATES)),
+        "ResourceClaims created from templates and for extended resources",
+        counted_in_window(CONTROLLER, f'{{{CREATES},status="success"}}'),
     ),
     Figure(
         "create_errors",
         CONTROLLER,
         "ResourceClaims that could not be created",
-        counted_in_window(CONTROLLER, *(f'{name}{{status="failure"}}' for name in CREATES)),
+        counted_in_window(CONTROLLER, f'{{{CREATES},status="failure"}}'),
         is_fault=True,
     ),
     Figure(

@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from core.prepared import Prepared, partial_object
 from inventory.counts import device_groups, fleet_counts
 from inventory.models import Cluster, Freshness
-from inventory.states import DeviceUse
+from inventory.states import DeviceState, DeviceUse
 
 OF_DEVICES = ("resourceslices", "resourceclaims")
 OF_NODES = ("nodes",)
@@ -147,8 +147,9 @@ class MirrorCollector(Collector):
         counts = fleet_counts()
         for cluster, group in device_groups(counts.values()):
             by_state[names[cluster], group.state] += group.devices
-        for labels, count in sorted(by_state.items()):
-            devices.add_metric(labels, count)
+        for name in sorted(names.values()):
+            for state in DeviceState.values:  # 0 too: an alert cannot use a series that comes and goes
+                devices.add_metric([name, state], by_state[name, state])
         uses = _gauge(
             "dragoman_held_devices", "Held devices that are idle or not measured.", "cluster", "use"
         )

@@ -23,6 +23,7 @@ pytest_plugins = ["tests.controlplane.fixtures", "tests.demo.fixtures"]
 RETRIED = {
     "tests/claims/kubernetes/": "the quota controller and the scheduler back off for up to a minute",
     "tests/cluster/test_real_cluster.py": "restarts the API server; controllers come back after a back-off",
+    "tests/monitoring/test_dra_health_of_kubernetes.py": "the scheduler backs off; scrapes take turns",
     "tests/controlplane/test_controlplane.py": "restarts each program; the scheduler backs off",
     "tests/scheduler/": "the scheduler tries a pod again after a back-off of up to five minutes",
 }

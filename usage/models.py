@@ -556,7 +556,7 @@ class Alert(models.Model):
     """
 
     class Condition(models.TextChoices):
-        CLAIM_PENDING = "claim-pending", "Claim waits for devices"
+        CLAIM_PENDING = "claim-pending", "Claim is pending"
         CLAIM_IDLE = "claim-idle", "Claim is idle"
         DEVICE_TAINTED = "device-tainted", "Held device is tainted"
         QUOTA = "quota-nearly-used", "Quota is nearly used"

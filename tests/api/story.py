@@ -26,7 +26,6 @@ from claims.states import ClaimState
 from inventory.models import Cluster, Device, DeviceClass, Node, ResourceClaim
 from teams.models import ApiToken, Team, User
 from tests.factories import make_token
-from usage.alerts.services import follow
 from usage.models import Alert, Rate
 from usage.services import save_rate
 
@@ -122,7 +121,6 @@ def read(admin: User) -> Story:
     lead, deputy = (User.objects.get(username=name) for name in ("lead", "jonas"))
     start = timezone.now() + timedelta(days=20)
     services.delegate(by=lead, team=vision, to=deputy, starts_at=start, ends_at=start + timedelta(days=1))
-    follow(timezone.now())  # alerts
     coming = timezone.now() + timedelta(days=9)
     save_rate(by=admin, title="Coming", per_hour=Decimal(3), currency="EUR", valid_from=coming)
     claims = Claim.objects.order_by("pk")

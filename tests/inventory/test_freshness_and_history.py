@@ -164,7 +164,7 @@ def test_metrics_tell_age_failures_halts_and_devices_of_clusters_that_are_follow
             for sample in metric.samples
         }
     never = float("inf")
-    assert found == {
+    expected: dict[tuple[str, ...], float] = {
         ("dragoman_sync_age_seconds", "fra-1", "nodes"): 40,
         ("dragoman_sync_age_seconds", "ber-1", "pods"): never,
         ("dragoman_sync_listing_age_seconds", "fra-1", "nodes"): 90,
@@ -173,12 +173,18 @@ def test_metrics_tell_age_failures_halts_and_devices_of_clusters_that_are_follow
         ("dragoman_sync_failures", "ber-1", "pods"): 0,
         ("dragoman_cluster_halted", "fra-1"): 0,
         ("dragoman_cluster_halted", "ber-1"): 1,
-        ("dragoman_devices", "fra-1", "free"): 2,
-    } | {
-        ("dragoman_held_devices", name, use): 0
-        for name in ("fra-1", "ber-1", off.name)
-        for use in ("idle", "no-telemetry")
+        **{
+            ("dragoman_devices", name, state): 2 if (name, state) == ("fra-1", "free") else 0
+            for name in ("fra-1", "ber-1", off.name)
+            for state in DeviceState.values
+        },
+        **{
+            ("dragoman_held_devices", name, use): 0
+            for name in ("fra-1", "ber-1", off.name)
+            for use in ("idle", "no-telemetry")
+        },
     }
+    assert found == expected
     assert {type(value) for value in found.values()} <= {float, int, Decimal}
 
 

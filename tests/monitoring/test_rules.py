@@ -30,6 +30,7 @@ OF_OTHERS = {
     "resourceclaim_controller_creates_total",
     "resourceclaim_controller_resource_claims",
     "scheduler_plugin_execution_duration_seconds_count",
+    "scheduler_resourceclaim_creates_total",
     "scheduler_unschedulable_pods",
     "workqueue_depth",
 }

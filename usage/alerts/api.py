@@ -8,17 +8,20 @@ from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework import serializers
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
-from core.inputs import BooleanFilter, Cursor
+from core.inputs import BooleanFilter, Cursor, valid_ids
 from teams.access import user_of
 from usage.models import Alert, AlertQuerySet
 
 
 class AlertFilter(filters.FilterSet):
     open = BooleanFilter(method="by_open", label="Whether it is open; both without it.")
-    condition = filters.ChoiceFilter(choices=Alert.Condition.choices)
+    condition = filters.MultipleChoiceFilter(choices=Alert.Condition.choices, distinct=False)
     team = filters.CharFilter(field_name="team__slug")
     cluster = filters.CharFilter(field_name="cluster__name")
-    claim = filters.UUIDFilter(field_name="claim")
+    claim = filters.CharFilter(method="by_claim", label="ID of the claim.")
+
+    def by_claim(self, rows: AlertQuerySet, name: str, value: str) -> AlertQuerySet:
+        return rows.filter(claim__in=valid_ids([value]))
 
     def by_open(self, rows: AlertQuerySet, name: str, value: bool) -> AlertQuerySet:  # noqa: FBT001 - django-filter calls it
         return rows.filter(resolved_at__isnull=value)

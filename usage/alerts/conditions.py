@@ -68,13 +68,15 @@ def pending_claims(now: datetime) -> Iterator[Finding]:
         for name in {*claims, *templates}:
             waiting[cluster, namespace, name].append(created_at)
     names = {name for _cluster, _namespace, name in waiting}
-    for claim in Claim.objects.filter(state__in=USABLE, name__in=names).select_related("cluster"):
+    claims_of_names = Claim.objects.filter(state__in=USABLE, name__in=names).select_related("cluster")
+    for claim in claims_of_names.only("name", "namespace", "team", "cluster__name"):
         pods = waiting.get((claim.cluster_id, claim.namespace, claim.name))
         if pods:
             since = min(pods)
-            who = "A pod waits" if len(pods) == 1 else f"{len(pods)} pods wait"
+            who = "A pod" if len(pods) == 1 else f"{len(pods)} pods"
+            have = "has" if len(pods) == 1 else "have"
             text = (
-                f"{who} for devices of {claim} in {claim.cluster}, the first since {utc_moment(since)}. "
+                f"{who} of {claim} {have} no node in {claim.cluster}, the first since {utc_moment(since)}. "
                 "Its page says what is missing."
             )
             yield of_claim(Condition.CLAIM_PENDING, claim, text, since)
@@ -95,7 +97,8 @@ def of_claim(condition: Condition, claim: Claim, text: str, since: datetime) -> 
 
 def idle_claims(now: datetime) -> Iterator[Finding]:
     """Yield idle claims; `usage.idle` stores them and notifies people of them."""
-    for period in IdlePeriod.objects.lasting().select_related("claim"):
+    lasting = IdlePeriod.objects.lasting().select_related("claim")
+    for period in lasting.only("since", "devices", "claim__name", "claim__team", "claim__cluster"):
         which = "Its device has" if period.devices == 1 else f"Its {counted(period.devices, 'device')} have"
         text = f"{which} been below 10 % since {utc_moment(period.since)}. Release or shorten {period.claim}."
         yield of_claim(Condition.CLAIM_IDLE, period.claim, text, period.since)
@@ -116,7 +119,9 @@ def tainted_devices(now: datetime) -> Iterator[Finding]:
     by_claim: dict[Claim, list[Allocation]] = defaultdict(list)
     # From the few tainted devices to their claims: the other way reads every allocation.
     names = list(here.exclude(held_by=None).values_list("name", flat=True).distinct())
-    for row in held.filter(device__in=names, tainted__isnull=False).select_related("claim"):
+    for row in (
+        held.filter(device__in=names, tainted__isnull=False).select_related("claim").defer("claim__spec")
+    ):
         by_claim[row.claim].append(row)
     for claim, rows in by_claim.items():
         devices = sorted({f"{row.pool}/{row.device}" for row in rows})
@@ -200,7 +205,7 @@ def stale_mirrors(now: datetime) -> Iterator[Finding]:
 
 
 OF_COMPONENT = {
-    SCHEDULER: (Condition.DRA_SCHEDULER, ("attempt_errors",), "attempts to schedule a pod failed"),
+    SCHEDULER: (Condition.DRA_SCHEDULER, ("attempt_errors",), "errors of the plugin DynamicResources"),
     CONTROLLER: (Condition.DRA_CONTROLLER, ("create_errors",), "ResourceClaims could not be created"),
     KUBELET: (
         Condition.DRA_KUBELET,

@@ -333,7 +333,7 @@ class Migration(migrations.Migration):
             name='Alert',
             fields=[
                 ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('condition', models.CharField(choices=[('claim-pending', 'Claim waits for devices'), ('claim-idle', 'Claim is idle'), ('device-tainted', 'Held device is tainted'), ('quota-nearly-used', 'Quota is nearly used'), ('budget-runs-out', 'Budget runs out'), ('no-telemetry', 'No telemetry'), ('sync-stale', 'Mirror is stale'), ('dra-scheduler', 'Scheduler fails to allocate'), ('dra-controller', 'ResourceClaims are not created'), ('dra-kubelet', 'Devices are not prepared')], max_length=17)),
+                ('condition', models.CharField(choices=[('claim-pending', 'Claim is pending'), ('claim-idle', 'Claim is idle'), ('device-tainted', 'Held device is tainted'), ('quota-nearly-used', 'Quota is nearly used'), ('budget-runs-out', 'Budget runs out'), ('no-telemetry', 'No telemetry'), ('sync-stale', 'Mirror is stale'), ('dra-scheduler', 'Scheduler fails to allocate'), ('dra-controller', 'ResourceClaims are not created'), ('dra-kubelet', 'Devices are not prepared')], max_length=17)),
                 ('key', models.CharField(max_length=120)),
                 ('text', models.TextField()),
                 ('url', models.CharField(max_length=400)),

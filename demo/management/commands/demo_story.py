@@ -13,6 +13,7 @@ from core.origin import Source, came_from
 from demo import actions, backdate, budgets, story
 from inventory.counts import store_uses
 from inventory.models import Cluster
+from usage.alerts import services as alerts
 from usage.daily import store_days
 from usage.hourly import store_past
 from usage.idle import escalation
@@ -41,3 +42,4 @@ class Command(BaseCommand):
             store_uses(cluster.pk, device_uses(cluster.pk, now=timezone.now()))
         escalation.follow(timezone.now())
         check_sizes(timezone.now())
+        alerts.follow(timezone.now())

@@ -53,7 +53,7 @@ def test_the_page_links_to_what_an_alert_is_about(client, three, lena):
     page = client.get(ALERTS).text
     assert f'href="/claims/{three.pk}/"' in page
     assert 'href="/quotas/?team=vision"' in page
-    assert "Claim waits for devices" in page
+    assert "Claim is pending" in page
     assert "fra-1 has said nothing" not in page
     assert client.post(ALERTS).status_code == 405
 
@@ -87,6 +87,10 @@ def test_resolved_alerts_have_their_own_list_and_are_counted_for_a_day(client, t
     assert seen(client, root, f"{API}?open=true") == ["claim-pending", "quota-nearly-used"]
     assert seen(client, root, f"{API}?open=false") == ["sync-stale"]
     assert seen(client, root, API) == ["claim-pending", "quota-nearly-used", "sync-stale"]
+    both = seen(client, root, f"{API}?condition=sync-stale&condition=claim-pending")
+    assert both == ["claim-pending", "sync-stale"]
+    assert seen(client, root, f"{API}?claim={three.pk}") == ["claim-pending"]
+    assert seen(client, root, f"{API}?claim=train") == []
 
 
 def test_unknown_values_of_filters_are_refused(client, three, root):

@@ -21,7 +21,7 @@ def test_a_claim_whose_pod_waits_for_five_minutes_is_pending(waiting):
     assert (finding.claim_id, finding.team_id) == (waiting.pk, waiting.team_id)
     assert finding.since == NOON - 10 * MINUTE
     assert finding.text == (
-        f"A pod waits for devices of {waiting} in fra-1, the first since Tue 17 Nov 2026, 11:50 UTC. "
+        f"A pod of {waiting} has no node in fra-1, the first since Tue 17 Nov 2026, 11:50 UTC. "
         "Its page says what is missing."
     )
     assert finding.url == f"/claims/{waiting.pk}/"
@@ -32,7 +32,7 @@ def test_claims_of_templates_are_pending_too_and_pods_are_counted(vision, alice,
     for number in range(2):
         pod_of(batch, f"b-{number}", since=NOON - HOUR, claims=[], templates=["batch"])
     (finding,) = found(conditions.pending_claims)
-    assert finding.text.startswith(f"2 pods wait for devices of {batch}")
+    assert finding.text.startswith(f"2 pods of {batch} have no node in fra-1")
 
 
 @pytest.mark.parametrize(

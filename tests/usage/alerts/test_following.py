@@ -30,7 +30,7 @@ def test_an_alert_opens_once_and_its_owner_and_leads_are_told_once(waiting, alic
     (alert,) = open_alerts()
     assert (alert.claim, alert.team, alert.cluster) == (waiting, waiting.team, waiting.cluster)
     assert (alert.since, alert.opened_at) == (NOON - 10 * MINUTE, NOON)
-    title = f"Claim waits for devices: {waiting}"
+    title = f"Claim is pending: {waiting}"
     assert told() == [("alice", "alert", title), ("lena", "alert", title)]
     notice = Notice.objects.first()
     assert (notice.body, notice.url, notice.important) == (alert.text, f"/claims/{waiting.pk}/", True)
