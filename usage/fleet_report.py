@@ -279,6 +279,12 @@ def _held_in(period: Period, scope: Scope) -> dict[tuple[date, str, str], HeldPa
     return {(date.fromisoformat(day), "", ""): _added(sums) for day, sums in rows.items()}
 
 
+def allocated_in(period: Period) -> HeldParts:
+    """Return what all claims held on the stored days of a period; one query."""
+    rows = _sums(period, Dimension.TEAM).values_list("currency").annotate(**TOTALS)
+    return _added(rows)
+
+
 def _added(rows: Iterable[tuple[Any, ...]]) -> HeldParts:
     parts = HeldParts()
     for currency, *numbers in rows:

@@ -101,7 +101,7 @@ def acting(waste: TopWaste, card: BudgetCard | None, now: datetime) -> str:
     if not waste.shown or not waste.saves:
         return ""
     saved = " + ".join(money(amount, currency) for currency, amount in sorted(waste.saves.items()))
-    what = "it" if len(waste.shown) == 1 else f"all {len(waste.shown)}"
+    what = {1: "it", 2: "both"}.get(len(waste.shown), f"all {len(waste.shown)}")
     if card is None or card.use.amount_rate is None or waste.saves.keys() != {card.budget.currency}:
         return f"Acting on {what} saves {saved} / h."
     currency, use = card.budget.currency, card.use

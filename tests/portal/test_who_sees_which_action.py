@@ -243,7 +243,9 @@ TABLE: dict[str, Row] = {
     },
     # Cost
     "usage:team vision": {"budget_new": ADMIN, **HIDDEN},
-    "usage:report": ADMINS_ONLY,
+    "usage:report": {"usage:report_save": DECIDERS, 403: EVERYBODY - DECIDERS},
+    "usage:reports_saved": {},
+    "usage:oversized": {},
     "usage:close": {"usage:close": ADMIN, **ADMINS_ONLY},
     "claims:budgets": {"budget_new": ADMIN, **ADMINS_ONLY},
     "claims:budget budget": {
@@ -327,6 +329,8 @@ READ_ONLY = {
         "usage:team_csv",
         "usage:rates",
         "usage:report",
+        "usage:reports_saved",
+        "usage:oversized",
         "budgets",
         "budget",
         "usage:waste",

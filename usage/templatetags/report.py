@@ -74,7 +74,9 @@ def change(row: GroupRow) -> str:
 
 @register.filter
 def change_of(cost: Cost, before: Cost) -> str:
-    """Show how the hours differ from those before, which are not 0: "+4 %"."""
+    """Show how the hours differ from those before, which are not 0: "+4 %", "19 ×"."""
+    if cost.held >= 10 * before.held:
+        return f"{cost.held / before.held:,.0f} ×"
     return f"{cost.held / before.held - 1:+.0%}".replace("%", " %").replace("-", "−")
 
 

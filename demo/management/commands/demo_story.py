@@ -33,6 +33,7 @@ class Command(BaseCommand):
         pending.refresh()  # requests were moved into the past
         store_days(now=timezone.now())
         budgets.set_budgets()
+        budgets.set_goal()
         for cluster in Cluster.objects.all():
             store_uses(cluster.pk, device_uses(cluster.pk, now=timezone.now()))
         escalation.follow(timezone.now())
