@@ -102,11 +102,12 @@ def acting(waste: TopWaste, card: BudgetCard | None, now: datetime) -> str:
         return ""
     saved = " + ".join(money(amount, currency) for currency, amount in sorted(waste.saves.items()))
     what = {1: "it", 2: "both"}.get(len(waste.shown), f"all {len(waste.shown)}")
-    if card is None or card.use.amount_rate is None or waste.saves.keys() != {card.budget.currency}:
+    now_spends = card.use.amount_rate if card else None
+    if card is None or now_spends is None or waste.saves.keys() != {card.budget.currency}:
         return f"Acting on {what} saves {saved} / h."
     currency, use = card.budget.currency, card.use
-    rate = max(use.amount_rate - waste.saves[currency], Decimal(0))
-    lowers = f"Acting on {what} lowers the run rate from {money(use.amount_rate, currency)} to "
+    rate = max(now_spends - waste.saves[currency], Decimal(0))
+    lowers = f"Acting on {what} lowers the run rate from {money(now_spends, currency)} to "
     lowers += f"{money(rate, currency)} / h"
     if use.share >= 1:
         return f"{lowers}."

@@ -220,8 +220,10 @@ def test_budgets_are_set_changed_and_ended(site, root):
 
 
 def test_the_goal_of_a_team_is_set_exported_and_removed(site, root):
-    change = apply(document("Team", slug="vision", efficiencyGoal=70), root)
-    assert "efficiency goal: none → 70 %" in str(change)
+    text = document("Team", slug="vision", efficiencyGoal=70)
+    assert lines(text, root)["Team vision"] == ["efficiency goal: none → 70 %"]
+    apply(text, root)
+    assert apply(text, root) == []
     site.refresh_from_db()
     assert site.efficiency_goal == 70
     apply(document("Team", slug="vision", efficiencyGoal=0), root)

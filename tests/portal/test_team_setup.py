@@ -321,7 +321,7 @@ def test_an_efficiency_goal_is_set_recorded_and_removed(as_root):
     as_root.post(SETTINGS, {"title": team.title, "efficiency_goal": "70"})
     team.refresh_from_db()
     assert team.efficiency_goal == 70
-    assert "efficiency goal none → 70 %" in RecordedChange.objects.latest("pk").change
+    assert "efficiency goal none → 70 %" in RecordedChange.objects.latest("pk").text
     as_root.post(SETTINGS, {"title": team.title, "efficiency_goal": ""})
     team.refresh_from_db()
     assert team.efficiency_goal is None
