@@ -242,10 +242,10 @@ TABLE: dict[str, Row] = {
         **ADMINS_ONLY,
     },
     # Cost
-    "usage:team vision": {"budget_new": ADMIN, **HIDDEN},
+    "usage:team vision": {"budget_new": ADMIN, "budget_extra": DECIDERS, "release": THEIRS, **HIDDEN},
     "usage:report": {"usage:report_save": DECIDERS, 403: EVERYBODY - DECIDERS},
-    "usage:reports_saved": {},
-    "usage:oversized": {},
+    "usage:reports_saved": {"usage:report_change": ASKER},
+    "usage:oversized": {"request replaces": MEMBERS},
     "usage:close": {"usage:close": ADMIN, **ADMINS_ONLY},
     "claims:budgets": {"budget_new": ADMIN, **ADMINS_ONLY},
     "claims:budget budget": {
@@ -404,6 +404,7 @@ TYPED: dict[str, dict[str, str]] = {
     "teams:tokens": {"title": "Notebook"},
     "bulk_decisions": {"decision": "approve"},
     "saved_filter_new": {"name": "Mine"},
+    "usage:report_save": {"name": "Mine too"},
 }
 
 
