@@ -45,8 +45,11 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
     budgets = month_cards(chosen, month.month.first, spent, now=now)
     monthly = next((card for card in budgets if not card.budget.title), None)
     budget = MonthBudget.from_use(monthly.budget, monthly.use) if monthly else None
-    unit = HOURS if request.GET.get("unit") == "hours" else unit_of(cost, budget)
-    forecast = forecast_of(budget, month.month, month.until, cost, month.rate, unit)
+    usual = unit_of(cost, budget)
+    unit = HOURS if request.GET.get("unit") == "hours" else usual
+    forecast, drawn = (
+        forecast_of(budget, month.month, month.until, cost, month.rate, one) for one in (usual, unit)
+    )
     may_lead = role is not None and role.rank >= Role.LEAD.rank
     page = {
         "team": chosen,
@@ -55,11 +58,11 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
         "budgets": budgets,
         "monthly": monthly,
         "forecast": forecast,
-        "unit": unit,
+        "unit": usual,
         "is_hours": unit == HOURS,
         "has_money": bool(cost.exact),
         "spend": spend_data(
-            [(day, part.cost) for day, part in month.days], month.month, month.until, forecast, unit
+            [(day, part.cost) for day, part in month.days], month.month, month.until, drawn, unit
         ),
         "bars": bar_data(((day, parts_of_day(part)) for day, part in month.days), BARS, month.month, unit),
         "groups": [
