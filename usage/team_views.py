@@ -23,7 +23,16 @@ from usage.cost import Cost, cost_text
 from usage.rates import RateCard
 from usage.reports import CostReport, Month, report
 from usage.spend_chart import HOURS, MonthBudget, bar_data, forecast_of, spend_data, unit_of
-from usage.team_month import CLAIM, PERSON, PRODUCT, PROFILE, SHOWN_CLAIMS, MonthPart, team_month
+from usage.team_month import (
+    CLAIM,
+    PERSON,
+    PRODUCT,
+    PROFILE,
+    SHOWN_CLAIMS,
+    MonthPart,
+    TeamMonth,
+    team_month,
+)
 from usage.top_waste import IdleMoney, TopWaste, top_waste
 
 MAX_ROWS = 100  # of people, profiles and products; the CSV has all
@@ -65,16 +74,7 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
             [(day, part.cost) for day, part in month.days], month.month, month.until, drawn, unit
         ),
         "bars": bar_data(((day, parts_of_day(part)) for day, part in month.days), BARS, month.month, unit),
-        "groups": [
-            [
-                (name, name.capitalize(), month.groups[name][:most], len(month.groups[name]))
-                for name, most in pair
-            ]
-            for pair in (
-                ((PERSON, MAX_ROWS), (PROFILE, MAX_ROWS)),
-                ((PRODUCT, MAX_ROWS), (CLAIM, SHOWN_CLAIMS)),
-            )
-        ],
+        "groups": [[shown(month, name) for name in pair] for pair in ((PERSON, PROFILE), (PRODUCT, CLAIM))],
         "may_lead": may_lead,
         "may_set_budget": is_platform_admin(request.user),
     }
@@ -82,6 +82,14 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
         waste = top_waste(chosen, user_of(request), role, idle_money(month.groups[CLAIM]), now=now)
         page |= {"waste": waste, "acting": acting(waste, monthly, now)}
     return render(request, "usage/team.html", page)
+
+
+def shown(month: TeamMonth, name: str) -> tuple[str, str, list[MonthPart], int]:
+    """Return the name of a grouping, its head, the rows that are shown, and the number of all."""
+    rows = month.groups[name]
+    if name == CLAIM:
+        return name, name.capitalize(), rows[:SHOWN_CLAIMS], month.whole.claims
+    return name, name.capitalize(), rows[:MAX_ROWS], len(rows)
 
 
 def parts_of_day(part: MonthPart) -> tuple[Cost, ...]:

@@ -92,9 +92,7 @@ def test_the_table_has_what_the_graphs_show(client, spent, lena):
     assert "so far, not split yet" in text
 
 
-def test_what_saves_most_stands_first_with_evidence_and_one_button(
-    client, spent, root, lena, vision, fra
-):
+def test_what_saves_most_stands_first_with_evidence_and_one_button(client, spent, root, lena, vision, fra):
     set_budget(by=root, team=vision, amount=Decimal(900))
     other = make_claim(vision, by=lena, cluster=fra, state=ClaimState.ALLOCATED, held=False, name="wide")
     oversized(other, Decimal("0.50"))
