@@ -1,4 +1,4 @@
-"""Budgets of the demo: 40, 85 and 104 % are used, whatever the claims of the teams have cost so far."""
+"""Budgets and a goal of the demo: 40, 85 and 104 % are used, whatever the claims have cost so far."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from claims.models import AtLimit, Budget
 from claims.quotas.services import deny_quota_request
 from core.models import Installation
 from teams.models import Team, User
+from teams.services import set_efficiency_goal
 from usage.spending import spending
 
 # team → share that is used, in percent, and what happens at 100 %
@@ -21,6 +22,7 @@ SHARES = {
     "nlp": (85, AtLimit.APPROVAL),
     "robotics": (104, AtLimit.RECLAIM),
 }
+GOAL = 70  # of vision, in percent
 FIRST = Decimal(1000)  # on the first day of a month nobody has spent anything yet
 
 
@@ -47,6 +49,12 @@ def set_budgets() -> None:
                 reason="The evaluation for the release runs until the end of the month.",
                 key="demo-extra-budget",
             )
+
+
+def set_goal() -> None:
+    """Set the efficiency goal of one team."""
+    admin = User.objects.get(username="admin")
+    set_efficiency_goal(by=admin, team=Team.objects.get(slug="vision"), percent=GOAL)
 
 
 def _ask_in_vain(budget: Budget, admin: User) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import Count, QuerySet, Sum
@@ -273,10 +273,16 @@ def _held(period: Period) -> dict[DayKind, HeldParts]:
     return parts
 
 
-def _held_in(period: Period, scope: Scope) -> dict[tuple[date, str, str], HeldParts]:
+def _held_in(period: Period, scope: Scope) -> dict[DayKind, HeldParts]:
     """Return what the claims of a scope held by day; one query."""
     rows = sums_by("use.day", scope, period.first, period.end)
     return {(date.fromisoformat(day), "", ""): _added(sums) for day, sums in rows.items()}
+
+
+def allocated_in(period: Period) -> HeldParts:
+    """Return what all claims held on the stored days of a period; one query."""
+    rows = _sums(period, Dimension.TEAM).values_list("currency").annotate(**TOTALS)
+    return _added(rows)
 
 
 def _added(rows: Iterable[tuple[Any, ...]]) -> HeldParts:
@@ -399,12 +405,15 @@ def _rows(
     rows = [
         GroupRow(
             key,
-            *names.get(key, (key or "unknown product", ""))[:2],
+            name.label,
+            name.url,
             parts,
             before.get(key, HeldParts()).allocated,
-            *names.get(key, ())[2:],
+            name.drill,
+            name.goal,
         )
         for key, parts in by_key.items()
+        for name in [names.get(key) or _Name(key or "unknown product")]
     ]
     by_cost = sorted(rows, key=lambda row: (-sum(row.cost.exact.values()), -row.cost.held, row.label))
     match order:
@@ -415,39 +424,46 @@ def _rows(
     return by_cost
 
 
-def _names(keys: Iterable[str], group_by: GroupBy) -> dict[str, tuple[Any, ...]]:
-    """
-    Return name, address of the page, what names it in a report, and its goal, by key; one query at most.
-    """
+class _Name(NamedTuple):
+    """The name of a row, its page, what names it in a report, and its goal."""
+
+    label: str
+    url: str = ""
+    drill: str = ""
+    goal: int | None = None
+
+
+def _names(keys: Iterable[str], group_by: GroupBy) -> dict[str, _Name]:
+    """Return the names by key; one query at most."""
     match group_by:
         case GroupBy.TEAM:
             teams = Team.objects.filter(pk__in=keys)
             return {
-                str(row.pk): (
-                    row.title,
-                    reverse("usage:team", args=[row.slug]),
-                    row.slug,
-                    row.efficiency_goal,
+                str(row.pk): _Name(
+                    row.title, reverse("usage:team", args=[row.slug]), row.slug, row.efficiency_goal
                 )
                 for row in teams
             }
         case GroupBy.PERSON:
-            return {str(row.pk): (row.label, "", row.username) for row in User.objects.filter(pk__in=keys)}
+            return {
+                str(row.pk): _Name(row.label, "", row.username) for row in User.objects.filter(pk__in=keys)
+            }
         case GroupBy.PROFILE:
             profiles = Profile.objects.filter(pk__in=keys)
             return {
-                str(row.pk): (row.title, reverse("claims:profile", args=[row.slug]), row.slug)
+                str(row.pk): _Name(row.title, reverse("claims:profile", args=[row.slug]), row.slug)
                 for row in profiles
             }
         case GroupBy.CLUSTER:
             clusters = Cluster.objects.filter(pk__in=keys)
             return {
-                str(row.pk): (row.name, reverse("inventory:cluster", args=[row.name]), "") for row in clusters
+                str(row.pk): _Name(row.name, reverse("inventory:cluster", args=[row.name]))
+                for row in clusters
             }
         case GroupBy.CLAIM:
             claims = Claim.objects.filter(pk__in=keys).values_list("pk", "name", "team__slug")
             return {
-                str(pk): (f"{name} ({team})", reverse("claims:detail", args=[pk]), "")
+                str(pk): _Name(f"{name} ({team})", reverse("claims:detail", args=[pk]))
                 for pk, name, team in claims
             }
     return {}

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django import forms
 from django.contrib import messages
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
@@ -63,12 +64,13 @@ class ReportForm(forms.Form):
         if self.teams is not None:  # a lead chooses among what the report of their teams names
             claims = Claim.objects.filter(team__in=self.teams).order_by()
             people, profiles = claims.values("requested_by"), claims.values("profile_version__profile")
-            for name, model, keys in (
-                ("team", Team, self.teams),
-                ("person", User, people),
-                ("profile", Profile, profiles),
-            ):
-                self.fields[name].queryset = model.objects.filter(pk__in=keys)  # type: ignore[attr-defined]
+            offered: dict[str, QuerySet[Any]] = {
+                "team": Team.objects.filter(pk__in=self.teams),
+                "person": User.objects.filter(pk__in=people),
+                "profile": Profile.objects.filter(pk__in=profiles),
+            }
+            for name, rows in offered.items():
+                self.fields[name].queryset = rows  # type: ignore[attr-defined]
 
     def clean_month(self) -> date | None:
         text = self.cleaned_data["month"]

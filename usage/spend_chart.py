@@ -18,7 +18,6 @@ from usage.reports import Month
 HOURS = "h"  # the unit of a graph of GPU-hours; of money it is the currency
 RATE_DAYS = 7  # of the run rate
 CENT = Decimal("0.01")
-OF_USE = ("amount", "hours", "forecast_amount", "forecast_hours", "runs_out_at")
 
 type Days = Sequence[tuple[date, Cost]]
 
@@ -56,15 +55,26 @@ class MonthBudget:
 
     @classmethod
     def from_use(cls, budget: Budget, use: BudgetUse) -> MonthBudget:
-        return cls(budget.currency, *(getattr(use, name) for name in OF_USE))
+        limits = (use.amount, use.hours, use.forecast_amount, use.forecast_hours)
+        return cls(budget.currency, *limits, use.runs_out_at)
 
     @classmethod
     def from_json(cls, currency: str, text: str) -> MonthBudget:
         """Read what `json_build_object` made of a row of `BudgetUse`."""
         use = json.loads(text)
-        numbers = (None if use[name] is None else Decimal(use[name]) for name in OF_USE[:-1])
+
+        def number(name: str) -> Decimal | None:
+            return None if use[name] is None else Decimal(use[name])
+
         at = use["runs_out_at"]
-        return cls(currency, *numbers, at and datetime.fromisoformat(at))
+        return cls(
+            currency,
+            number("amount"),
+            number("hours"),
+            number("forecast_amount"),
+            number("forecast_hours"),
+            datetime.fromisoformat(at) if at else None,
+        )
 
 
 def unit_of(cost: Cost, budget: MonthBudget | None) -> str:

@@ -9,7 +9,7 @@ used and the rest idle; of today nothing is known of that yet. All groupings add
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from uuid import UUID
@@ -17,8 +17,8 @@ from uuid import UUID
 from core.prepared import Prepared, Statement
 from teams.models import Team
 from usage.cost import Cost, Interval, Ledger, total
-from usage.daily import held_in, midnight, utc_day
-from usage.daily_sums import OF_ONE, SUMMED, UNPRICED
+from usage.daily import held_in, midnight, stored_until, utc_day
+from usage.daily_sums import OF_ONE, SUMMED, UNPRICED, VALUES
 from usage.fleet_report import HeldParts, parts_of
 from usage.models import ClosedMonth
 from usage.rates import RateCard
@@ -26,67 +26,76 @@ from usage.reports import Month, closed_month
 from usage.spend_chart import run_rate
 
 SHOWN_CLAIMS = 10
-ALL, DAYS, CLAIM, PERSON, PROFILE, PRODUCT = "all", "day", "claim", "person", "profile", "product"
+DAYS, CLAIM, PERSON, PROFILE, PRODUCT = "day", "claim", "person", "profile", "product"
+COUNT, BEFORE, UNTIL = "count", "before", "until"
 
-# A set of columns is grouped by those whose bit of GROUPING is 0; a correction counts for its own group.
-SETS = {0b01111: DAYS, 0b10111: CLAIM, 0b11011: PERSON, 0b11101: PROFILE, 0b11110: PRODUCT}
-GROUPS = """
-SELECT GROUPING({day}, use.claim_id, claim.requested_by_id, version.profile_id, use.product),
-       coalesce({day}::text, use.claim_id::text, claim.requested_by_id::text, version.profile_id::text,
-                trim(use.product || ' ' || use.partition)),
-       {corrects}, count(DISTINCT use.claim_id), use.currency, {sums}
-FROM {table} use
-JOIN claims_claim claim ON claim.id = use.claim_id
-JOIN claims_profileversion version ON version.id = claim.profile_version_id
-{join}
-WHERE use.team_id = %s AND {day} >= %s AND {day} < %s {stored}
-GROUP BY GROUPING SETS (({day}, {corrected} use.currency), (use.claim_id, {corrected} use.currency),
-                        (claim.requested_by_id, {corrected} use.currency),
-                        (version.profile_id, {corrected} use.currency),
-                        (use.product, use.partition, {corrected} use.currency))
-"""
+# A set of columns is grouped by those whose bit of GROUPING is 0.
+SETS = {0b0111: CLAIM, 0b1011: PERSON, 0b1101: PROFILE, 0b1110: PRODUCT}
+NAMES_OF_SETS = " ".join(f"WHEN {bits} THEN '{name}'" for bits, name in SETS.items())
 SPLIT = ", ".join(OF_ONE.format(value=value, used=used) for value, used in SUMMED.items())
-WHOLE = f"sum(use.held), 0, 0, sum({UNPRICED}), 0, 0, sum(use.amount), 0, 0"
-BEFORE = "SELECT 0, '', NULL::date, 0, currency, {}"
-BEFORE_SUMS = "sum(held), 0, 0, sum(unpriced), 0, 0, sum(amount), 0, 0"
+WHOLE = "sum({held}), 0, 0, sum({unpriced}), 0, 0, sum({amount}), 0, 0"
+OF_CORRECTIONS = WHOLE.format(held="use.held", unpriced=UNPRICED, amount="use.amount")
+OF_BEFORE = WHOLE.format(held="held", unpriced="unpriced", amount="amount")
+COLUMNS = ("h", "hm", "hu", "u", "um", "uu", "a", "am", "au")  # the sums of `usage.daily_sums.VALUES`
 STORED = "(SELECT until FROM usage_storeddays LIMIT 1)"
+MONTH_OF = "date_trunc('month', use.day)::date"
 
 
-def _month(team: UUID, first: date, end: date, before: date) -> Statement:
+def _month(team: UUID, today: UUID, first: date, end: date, before: date) -> Statement:
     """
-    Return (set, key, month that is corrected, claims, currency, nine sums): the groups of the stored days,
-    those of the corrections that are booked on these days, the sum of as many days from `before` on, and the
-    end of the stored days in the place of the corrected month, with -1 as its set.
+    Return (kind, key, month that is corrected, claims, currency, nine sums): the days and the groups of the
+    stored entries and of the corrections that are booked on these days; of the claims only the most
+    expensive, and those that hold devices `today`; the number of all claims; the sum of as many days from
+    `before` on.
     """
-    days = GROUPS.format(
-        day="use.day",
-        corrects="NULL::date",
-        corrected="",
-        table="usage_dailyuse",
-        join="LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id "
-        "AND activity.day = use.day",
-        stored=f"AND use.day < {STORED}",
-        sums=SPLIT,
-    )
-    corrections = GROUPS.format(
-        day="use.booked_on",
-        corrects="date_trunc('month', use.day)::date",
-        corrected="date_trunc('month', use.day),",
-        table="usage_correction",
-        join="",
-        stored="",
-        sums=WHOLE,
-    )
-    sql = f"""{days} UNION ALL {corrections}
-        UNION ALL {BEFORE.format(BEFORE_SUMS)} FROM usage_dailysum
+    sums = ", ".join(f"sum({column})" for column in COLUMNS)
+    sql = f"""
+        WITH entries (claim_id, product, partition, corrects, currency, {", ".join(COLUMNS)}) AS (
+            SELECT use.claim_id, use.product, use.partition, NULL::date, use.currency, {SPLIT}
+            FROM usage_dailyuse use
+            LEFT JOIN usage_dailyactivity activity
+              ON activity.claim_id = use.claim_id AND activity.day = use.day
+            WHERE use.team_id = %s AND use.day >= %s AND use.day < %s AND use.day < {STORED}
+            GROUP BY use.claim_id, use.product, use.partition, use.currency
+            UNION ALL
+            SELECT use.claim_id, use.product, use.partition, {MONTH_OF}, use.currency, {OF_CORRECTIONS}
+            FROM usage_correction use
+            WHERE use.team_id = %s AND use.booked_on >= %s AND use.booked_on < %s
+            GROUP BY use.claim_id, use.product, use.partition, {MONTH_OF}, use.currency
+        ), most AS (
+            SELECT claim_id::text FROM entries GROUP BY claim_id
+            ORDER BY sum(a) DESC, sum(h) DESC, claim_id LIMIT {SHOWN_CLAIMS}
+        ), grouped (kind, key, corrects, claims, currency, {", ".join(COLUMNS)}) AS (
+            SELECT CASE GROUPING(e.claim_id, claim.requested_by_id, version.profile_id, e.product)
+                   {NAMES_OF_SETS} END,
+                   coalesce(e.claim_id::text, claim.requested_by_id::text, version.profile_id::text,
+                            trim(e.product || ' ' || e.partition)),
+                   corrects, count(DISTINCT e.claim_id), currency, {sums}
+            FROM entries e
+            JOIN claims_claim claim ON claim.id = e.claim_id
+            JOIN claims_profileversion version ON version.id = claim.profile_version_id
+            GROUP BY GROUPING SETS ((e.claim_id, corrects, currency),
+                                    (claim.requested_by_id, corrects, currency),
+                                    (version.profile_id, corrects, currency),
+                                    (e.product, e.partition, corrects, currency))
+        )
+        SELECT * FROM grouped
+        WHERE kind <> '{CLAIM}' OR key IN (SELECT claim_id FROM most) OR key = ANY(%s::text[])
+        UNION ALL SELECT '{COUNT}', '', NULL, count(DISTINCT claim_id), '', {"0, " * 8}0 FROM entries
+        UNION ALL SELECT '{DAYS}', day::text, NULL, 0, currency, {", ".join(VALUES)} FROM usage_dailysum
+        WHERE dimension = 'team' AND key = %s AND day >= %s AND day < %s AND day < {STORED}
+        UNION ALL SELECT '{DAYS}', use.booked_on::text, {MONTH_OF}, 0, use.currency, {OF_CORRECTIONS}
+        FROM usage_correction use
+        WHERE use.team_id = %s AND use.booked_on >= %s AND use.booked_on < %s
+        GROUP BY use.booked_on, {MONTH_OF}, use.currency
+        UNION ALL SELECT '{BEFORE}', '', NULL, 0, currency, {OF_BEFORE} FROM usage_dailysum
         WHERE dimension = 'team' AND key = %s AND day >= %s AND day < %s
-          AND day < %s::date + (LEAST({STORED}, %s::date) - %s::date) GROUP BY currency
-        UNION ALL SELECT -1, '', until, 0, '', 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM usage_storeddays"""  # noqa: S608
+          AND day < %s::date + (LEAST({STORED}, %s::date) - %s::date) GROUP BY currency"""  # noqa: S608
     span = (team, first, end)
-    return sql, (*span, *span, team, before, first, before, end, first)
+    return sql, (*span, *span, today, *span, *span, team, before, first, before, end, first)
 
 
-MONTH = Prepared(_month, UUID, date, date, date)
+MONTH = Prepared(_month, UUID, UUID, date, date, date)
 
 
 def _names(claims: UUID, today: UUID, people: UUID, profiles: UUID, first: date, end: date) -> Statement:
@@ -142,7 +151,8 @@ class MonthPart:
 class TeamMonth:
     """
     The month of a team. `days` are those with rows, oldest first, and today; `before` is what the same number
-    of stored days of the month before cost. `rate` is the cost per hour of the last seven stored days.
+    of stored days of the month before cost. Of the claims, `groups` has those that may be among the first
+    `SHOWN_CLAIMS`; `whole.claims` counts all. `rate` is the cost per hour of the last seven stored days.
     """
 
     team: Team
@@ -168,36 +178,36 @@ class TeamMonth:
 
 
 def team_month(team: Team, month: Month, card: RateCard, *, now: datetime) -> TeamMonth:
-    """Return the month; four queries for any number of claims and days."""
+    """Return the month; five queries for any number of claims and days."""
     first, end = month.first, month.next.first
+    until = stored_until()
+    today = _today(team, month, card, until, now)
     groups: dict[str, dict[str, MonthPart]] = defaultdict(lambda: defaultdict(MonthPart))
-    cost_before, stored_until = Cost(), None
-    for number, key, corrects, claims, currency, *sums in MONTH.rows(
-        team.pk, first, end, month.previous.first
+    whole, cost_before = MonthPart(), Cost()
+    held_today = list({str(claim) for claim, _product, _partition in today})
+    for kind, key, corrects, claims, currency, *sums in MONTH.rows(
+        team.pk, held_today, first, end, month.previous.first
     ):
-        if number < 0:
-            stored_until = corrects
+        if kind == COUNT:
+            whole.claims = claims
             continue
         held = parts_of(currency, *sums[::3], *sums[1::3], *sums[2::3])
-        if not number:
+        if kind == BEFORE:
             cost_before.add(held.allocated)
             continue
-        part = groups[SETS[number]][key]
+        part = groups[kind][key]
+        part.claims = max(part.claims, claims)  # of several currencies, the larger number
         if corrects is None:
             part.parts.add(held)
-            part.claims = max(part.claims, claims)  # of several currencies, the larger number
         else:
             correction = held.allocated
             part.parts.corrections.add(correction)
             part.corrections.setdefault(corrects, Cost()).add(correction)
-            part.claims = max(part.claims, claims)
-    today = _today(team, month, card, stored_until, now)
-    _add_today(groups, today, (first, end), now)
-    whole = MonthPart(claims=len(groups[CLAIM]))
+    whole.claims += _add_today(groups, today, (first, end), now)
     for of_day in groups[DAYS].values():
         whole.parts.add(of_day.parts)
         whole.today.add(of_day.today)
-    last = min(stored_until or first, end)
+    last = min(until or first, end)
     days = sorted((date.fromisoformat(key), part) for key, part in groups[DAYS].items())
     return TeamMonth(
         team,
@@ -238,12 +248,14 @@ def _add_today(
     today: Mapping[tuple[UUID, str, str], Cost],
     days: tuple[date, date],
     now: datetime,
-) -> None:
-    """Add what is held today to the groups, and name them; one query."""
+) -> int:
+    """
+    Add what is held today to the groups, and name them; one query. Return how many claims have no stored
+    entry in the month.
+    """
     claims_today = {claim for claim, _product, _partition in today}
-    shown = {UUID(part) for part in _most(groups[CLAIM])}
-    keys = [{UUID(key) for key in groups[name]} for name in (PERSON, PROFILE)]
-    named = NAMES.rows(*map(list, (shown, claims_today, *keys)), *days) if shown or claims_today else []
+    claims, people, profiles = ({UUID(key) for key in groups[name]} for name in (CLAIM, PERSON, PROFILE))
+    named = NAMES.rows(*map(list, (claims, claims_today, people, profiles)), *days) if claims or today else []
     owners: dict[UUID, tuple[str, str, bool]] = {}
     labels: dict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
     for kind, pk, name, detail, person, profile, is_stored in named:
@@ -265,11 +277,4 @@ def _add_today(
         for key, part in groups[name].items():
             part.key = key
             part.label, part.detail = labels[name].get(key, (key or "unknown product", ""))
-
-
-def _most(claims: Mapping[str, MonthPart]) -> Collection[str]:
-    """Return the claims that may be among the first `SHOWN_CLAIMS`, whatever today adds to others."""
-    most = sorted(
-        claims, key=lambda key: (-sum(claims[key].cost.exact.values()), -claims[key].cost.held, key)
-    )
-    return most[:SHOWN_CLAIMS]
+    return sum(not owners[claim][2] for claim in claims_today)

@@ -23,7 +23,16 @@ from usage.cost import Cost, cost_text
 from usage.rates import RateCard
 from usage.reports import CostReport, Month, report
 from usage.spend_chart import HOURS, MonthBudget, bar_data, forecast_of, spend_data, unit_of
-from usage.team_month import CLAIM, PERSON, PRODUCT, PROFILE, SHOWN_CLAIMS, MonthPart, team_month
+from usage.team_month import (
+    CLAIM,
+    PERSON,
+    PRODUCT,
+    PROFILE,
+    SHOWN_CLAIMS,
+    MonthPart,
+    TeamMonth,
+    team_month,
+)
 from usage.top_waste import IdleMoney, TopWaste, top_waste
 
 MAX_ROWS = 100  # of people, profiles and products; the CSV has all
@@ -45,8 +54,11 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
     budgets = month_cards(chosen, month.month.first, spent, now=now)
     monthly = next((card for card in budgets if not card.budget.title), None)
     budget = MonthBudget.from_use(monthly.budget, monthly.use) if monthly else None
-    unit = HOURS if request.GET.get("unit") == "hours" else unit_of(cost, budget)
-    forecast = forecast_of(budget, month.month, month.until, cost, month.rate, unit)
+    usual = unit_of(cost, budget)
+    unit = HOURS if request.GET.get("unit") == "hours" else usual
+    forecast, drawn = (
+        forecast_of(budget, month.month, month.until, cost, month.rate, one) for one in (usual, unit)
+    )
     may_lead = role is not None and role.rank >= Role.LEAD.rank
     page = {
         "team": chosen,
@@ -55,23 +67,14 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
         "budgets": budgets,
         "monthly": monthly,
         "forecast": forecast,
-        "unit": unit,
+        "unit": usual,
         "is_hours": unit == HOURS,
         "has_money": bool(cost.exact),
         "spend": spend_data(
-            [(day, part.cost) for day, part in month.days], month.month, month.until, forecast, unit
+            [(day, part.cost) for day, part in month.days], month.month, month.until, drawn, unit
         ),
         "bars": bar_data(((day, parts_of_day(part)) for day, part in month.days), BARS, month.month, unit),
-        "groups": [
-            [
-                (name, name.capitalize(), month.groups[name][:most], len(month.groups[name]))
-                for name, most in pair
-            ]
-            for pair in (
-                ((PERSON, MAX_ROWS), (PROFILE, MAX_ROWS)),
-                ((PRODUCT, MAX_ROWS), (CLAIM, SHOWN_CLAIMS)),
-            )
-        ],
+        "groups": [[shown(month, name) for name in pair] for pair in ((PERSON, PROFILE), (PRODUCT, CLAIM))],
         "may_lead": may_lead,
         "may_set_budget": is_platform_admin(request.user),
     }
@@ -79,6 +82,14 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
         waste = top_waste(chosen, user_of(request), role, idle_money(month.groups[CLAIM]), now=now)
         page |= {"waste": waste, "acting": acting(waste, monthly, now)}
     return render(request, "usage/team.html", page)
+
+
+def shown(month: TeamMonth, name: str) -> tuple[str, str, list[MonthPart], int]:
+    """Return the name of a grouping, its head, the rows that are shown, and the number of all."""
+    rows = month.groups[name]
+    if name == CLAIM:
+        return name, name.capitalize(), rows[:SHOWN_CLAIMS], month.whole.claims
+    return name, name.capitalize(), rows[:MAX_ROWS], len(rows)
 
 
 def parts_of_day(part: MonthPart) -> tuple[Cost, ...]:
@@ -101,12 +112,13 @@ def acting(waste: TopWaste, card: BudgetCard | None, now: datetime) -> str:
     if not waste.shown or not waste.saves:
         return ""
     saved = " + ".join(money(amount, currency) for currency, amount in sorted(waste.saves.items()))
-    what = "it" if len(waste.shown) == 1 else f"all {len(waste.shown)}"
-    if card is None or card.use.amount_rate is None or waste.saves.keys() != {card.budget.currency}:
+    what = {1: "it", 2: "both"}.get(len(waste.shown), f"all {len(waste.shown)}")
+    now_spends = card.use.amount_rate if card else None
+    if card is None or now_spends is None or waste.saves.keys() != {card.budget.currency}:
         return f"Acting on {what} saves {saved} / h."
     currency, use = card.budget.currency, card.use
-    rate = max(use.amount_rate - waste.saves[currency], Decimal(0))
-    lowers = f"Acting on {what} lowers the run rate from {money(use.amount_rate, currency)} to "
+    rate = max(now_spends - waste.saves[currency], Decimal(0))
+    lowers = f"Acting on {what} lowers the run rate from {money(now_spends, currency)} to "
     lowers += f"{money(rate, currency)} / h"
     if use.share >= 1:
         return f"{lowers}."

@@ -14,14 +14,15 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 from django.urls import reverse
 
 from claims.access import reason_not_to_release
+from core.prepared import PreparedObjects
 from core.text import counted, money
 from core.times import duration
 from teams.models import Role, Team, User
-from usage.idle.views import UNREAD, idle_cost, idle_cost_at
+from usage.idle.views import UNREAD
 from usage.models import IdlePeriod, SizeCheck
 from usage.oversized import evidence_text
 from usage.right_size import successor_url
@@ -29,6 +30,23 @@ from usage.right_size import successor_url
 MOST = 100  # of each kind that are read; a team has few
 SHOWN = 4
 RELATED = ("claim__team", "claim__requested_by", "claim__profile_version__profile")
+
+UNSHOWN = [f"claim__{name}" for name in UNREAD]
+
+
+def _idle_of(team: UUID) -> QuerySet[IdlePeriod]:
+    rows = IdlePeriod.objects.lasting().filter(team=team).order_by("since")
+    return rows.select_related(*RELATED).defer(*UNSHOWN)[:MOST]
+
+
+def _oversized_of(team: UUID) -> QuerySet[SizeCheck]:
+    idle = IdlePeriod.objects.lasting().filter(claim=OuterRef("claim"))
+    rows = SizeCheck.objects.oversized().filter(~Exists(idle), team=team).order_by("-saves")
+    return rows.select_related(*RELATED, "profile").defer(*UNSHOWN)[:MOST]
+
+
+IDLE: PreparedObjects[IdlePeriod] = PreparedObjects(_idle_of, UUID)
+OVERSIZED: PreparedObjects[SizeCheck] = PreparedObjects(_oversized_of, UUID)
 
 type IdleMoney = Callable[[UUID], str]  # of a claim in the month, as text
 
@@ -75,11 +93,11 @@ def top_waste(team: Team, user: User, role: Role | None, idle_money: IdleMoney, 
 
 
 def _idle(team: Team, user: User, role: Role | None, now: datetime) -> list[WastedClaim]:
-    rows: Any = IdlePeriod.objects.lasting().filter(team=team).annotate(idle_cost=idle_cost_at(now))
     found = []
-    for row in rows.select_related(*RELATED).defer(*(f"claim__{name}" for name in UNREAD))[:MOST]:
+    for row in IDLE.objects(team.pk):
         claim, may_release = row.claim, not reason_not_to_release(user, row.claim, role)
-        cost = idle_cost(row)
+        hours = Decimal((now - row.since).total_seconds()) / 3600
+        cost = None if row.per_hour is None else row.per_hour * hours
         found.append(
             WastedClaim(
                 claim,
@@ -96,11 +114,9 @@ def _idle(team: Team, user: User, role: Role | None, now: datetime) -> list[Wast
 
 
 def _oversized(team: Team, role: Role | None, idle_money: IdleMoney) -> list[WastedClaim]:
-    idle = IdlePeriod.objects.lasting().filter(claim=OuterRef("claim"))
-    rows = SizeCheck.objects.oversized().filter(~Exists(idle), team=team).order_by("-saves")
     may_request = role is not None and role.rank >= Role.MEMBER.rank
     found = []
-    for row in rows.select_related(*RELATED, "profile").defer(*(f"claim__{name}" for name in UNREAD))[:MOST]:
+    for row in OVERSIZED.objects(team.pk):
         if row.profile is None:
             continue  # never: a constraint of the table
         held = row.claim.profile_version.profile.title

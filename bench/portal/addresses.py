@@ -203,8 +203,13 @@ def _quota_and_cost() -> Iterator[Address]:
     yield Address("report of the fleet", url_of("usage:report", range="30d"), (ADMIN,), budget=COMPUTED)
     by_person = url_of("usage:report", range="30d", by="person")
     yield Address("report of the fleet, by person", by_person, (ADMIN,), budget=COMPUTED)
+    by_claim = url_of("usage:report", range="30d", by="claim")
+    yield Address("report of the fleet, by claim", by_claim, (ADMIN,), budget=COMPUTED)
+    of_team = url_of("usage:report", range="30d", by="claim", team=TEAM)
+    yield Address("report of a team, by claim", of_team, (LEAD, ADMIN), budget=COMPUTED)
     yield Address("waste", url_of("usage:waste"))
     yield Address("alerts", url_of("usage:alerts"))
+    yield Address("waste, oversized", url_of("usage:oversized"))
     yield Address("rates", url_of("usage:rates"), (ADMIN,))
     yield Address("budgets", url_of("claims:budgets"), (ADMIN,))
 

@@ -39,7 +39,14 @@ from portal.configuration.export import (
 )
 from portal.setup.installation import InstallationForm, save_installation
 from teams.models import Membership, Role, Team, User
-from teams.services import add_member, change_role, create_team, remove_member, rename_team
+from teams.services import (
+    add_member,
+    change_role,
+    create_team,
+    remove_member,
+    rename_team,
+    set_efficiency_goal,
+)
 from usage.models import Rate
 from usage.rate_matches import require_expression
 from usage.services import retire_rate, save_rate
@@ -230,12 +237,16 @@ def _write_quotas(by: User, *, name: str, write: bool) -> None:
     write_quotas(name=name, write=write, by=by)
 
 
+def _set_goal(by: User, *, slug: str, percent: int | None) -> None:
+    set_efficiency_goal(by=by, team=Team.objects.get(slug=slug), percent=percent)
+
+
 @dataclass(slots=True)
 class TeamDocument(ConfigDocument):
     """A team with its members, namespaces, quotas and budgets."""
 
     kind, subject = TEAM, "team"
-    keys = frozenset(("slug", "title", "members", "namespaces", "quotas", "budgets"))
+    keys = frozenset(("slug", "title", "efficiencyGoal", "members", "namespaces", "quotas", "budgets"))
 
     def identity(self) -> str:
         return self.text(("slug",), self.content.get("slug", ""), required=True)
@@ -255,6 +266,8 @@ class TeamDocument(ConfigDocument):
             change.add(
                 f"title: {team.title} → {title}", lambda by: rename_team(by=by, team=team, title=title)
             )
+        if "efficiencyGoal" in self.content:
+            self._goal(change, team)
         if "members" in self.content:
             self._members(change, team, known)
         if "namespaces" in self.content:
@@ -264,6 +277,14 @@ class TeamDocument(ConfigDocument):
         if "budgets" in self.content:
             self._budgets(change, team)
         return change
+
+    def _goal(self, change: Change, team: Team | None) -> None:
+        """Set the efficiency goal in percent; 0 is none."""
+        goal = self.number(("efficiencyGoal",), self.content["efficiencyGoal"], 0, 100) or None
+        have = team.efficiency_goal if team else None
+        if goal != have:
+            old, new = ("none" if one is None else f"{one} %" for one in (have, goal))
+            change.add(f"efficiency goal: {old} → {new}", partial(_set_goal, slug=change.name, percent=goal))
 
     def _members(self, change: Change, team: Team | None, known: Known) -> None:
         raw = self.content["members"] or {}

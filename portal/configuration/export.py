@@ -92,6 +92,7 @@ def team_document(team: Team) -> dict[str, Any]:
         TEAM,
         slug=team.slug,
         title=team.title,
+        **filled(efficiencyGoal=team.efficiency_goal),
         members={member.user.username: member.role for member in members},
         namespaces={row.cluster.name: row.namespace for row in namespaces},
         quotas=[{**quota_key(quota), **quota_limits(quota)} for quota in quotas],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import chain
 from typing import Any
 from uuid import UUID
@@ -38,8 +38,11 @@ from inventory.models import Cluster, FleetCount
 from inventory.states import DeviceState, DeviceUse
 from teams.models import User, label_of
 from usage.cost import HOUR, Cost
+from usage.daily import DAY, utc_day
+from usage.fleet_report import HeldParts, Period, allocated_in
 from usage.models import Collection
 from usage.rates import PriceGroup, RateCard
+from usage.reports import Month
 
 Kind = PendingDecision.Kind
 
@@ -224,6 +227,30 @@ def cluster_rows(ages: Iterable[Age], platform: Platform) -> list[ClusterRow]:
         held, free = states[DeviceState.IN_USE], states[DeviceState.FREE]
         rows.append(ClusterRow(age, by_cluster.get(age.cluster.pk), states.total(), held, free))
     return rows
+
+
+# The month.
+
+
+@dataclass(frozen=True, slots=True)
+class MonthSoFar:
+    """What all claims held on the whole days (UTC) of this month, and what idle devices cost by its end."""
+
+    month: Month
+    parts: HeldParts
+    last: date
+    idle_forecast: Cost
+
+
+def month_so_far(now: datetime) -> MonthSoFar | None:
+    """Return the month until yesterday, None on its first day or before anything was held; one query."""
+    month, today = Month.current(now), utc_day(now)
+    parts, days = allocated_in(Period(month.first, today)), (today - month.first).days
+    if not parts.allocated.held:
+        return None
+    whole = (month.next.first - month.first).days
+    amounts = {currency: amount * whole // days for currency, amount in parts.idle.exact.items()}
+    return MonthSoFar(month, parts, today - DAY, Cost(parts.idle.held * whole // days, 0, amounts))
 
 
 # The last 24 hours.

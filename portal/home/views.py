@@ -25,7 +25,7 @@ from inventory.fleet import totals
 from inventory.freshness import OF_DEVICES, keep_ages
 from inventory.models import Freshness
 from portal.context import Counts, Shell, counts_statement
-from portal.home.admin import Platform, cluster_rows, last_day, waiting_requests
+from portal.home.admin import Platform, cluster_rows, last_day, month_so_far, waiting_requests
 from portal.home.needs import LONG_WAIT, expires_soon, needs
 from portal.home.parts import (
     SHOWN_AFTER_END,
@@ -66,6 +66,7 @@ def home(request: HttpRequest) -> HttpResponse:
             "clusters": cluster_rows(shell.freshness, platform),
             "waiting": waiting_requests(user, now=now, late_after=LONG_WAIT),
             "last_day": last_day(now=now),
+            "month_so_far": month_so_far(now),
         }
         if not user.hides_setup:
             setup = setup_of(user)

@@ -67,6 +67,8 @@ UNREACHED = {
     "people/invitations/<uuid:invitation_id>/resend": "nobody in the demo is invited",
     "people/invitations/<uuid:invitation_id>/revoke": "nobody in the demo is invited",
     "rates/examples/": "the empty list of rates leads there, and the demo has rates",
+    "report/saved/<uuid:saved_id>/": "nobody in the demo has saved a report",
+    "report/unsubscribe/<str:token>/": _BY_MAIL,
     "setup/hide": "everything of the demo is set up, so Home has no steps to hide",
     "teams/<slug:slug>/restore": "no team of the demo is archived",
     "rates/<uuid:rate_id>/remove/": "only rates that do not apply yet are removed, and all of the demo do",

@@ -61,6 +61,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("inventory:devices", "/devices/"),
         ("usage:rates", "/rates/"),
         ("usage:team", "/teams/vision/cost/"),
+        ("usage:oversized", "/waste/oversized/"),
         ("team", "/teams/vision/"),
         ("teams:people", "/teams/vision/people/"),
         ("activity:team", "/teams/vision/activity/"),
@@ -128,6 +129,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("claims:presets", "/profiles/presets/"),
         ("usage:report", "/report/"),
         ("usage:close", "/report/close/"),
+        ("usage:reports_saved", "/report/saved/"),
         ("claims:budgets", "/budgets/"),
         ("claims:budget", Way("/budgets/", "vision")),
         ("claims:budget_new", "/budgets/new/"),
@@ -185,6 +187,8 @@ POST_ONLY = {
     "usage:rate_remove",
     "usage:rate_retire",
     "usage:snooze",
+    "usage:report_save",
+    "usage:report_change",
 }
 PART_OF_ANOTHER_PAGE = {
     "home_live": "home fetches it again",
@@ -229,5 +233,6 @@ WITHOUT_AXE = {  # what shows such a page instead
     "claims:request_blockers": "tests/claims/requests",
     "claims:withdraw": OF_A_CLAIM,
     "setup:join": "tests/portal/test_people_setup.py",
+    "usage:report_unsubscribe": "tests/usage/test_saved_reports.py",
     "usage:rate_edit": "tests/usage",
 }

@@ -54,7 +54,7 @@ from tests.factories import (
     make_team,
     make_user,
 )
-from usage.models import IdlePeriod, Rate, StoredDays
+from usage.models import IdlePeriod, Rate, SavedReport, SizeCheck, StoredDays
 
 # Role → user name. `asker` is the member whose claims these are; `member` another one of the team; `outsider`
 # a member of another team.
@@ -184,6 +184,11 @@ def fill_claims(names: dict[str, Any], team: Any, cluster: Any, train: Any, peop
     claim("written")
     held = claim("held", ClaimState.ALLOCATED)
     IdlePeriod.objects.create(claim=held, team=held.team, since=now - 3 * HOUR, noticed_at=now, devices=1)
+    SizeCheck.objects.create(
+        **{"claim": held, "team": held.team, "checked_at": now, "verdict": "oversized", "devices": 1},
+        **{"per_hour": 2, "saves": 1, "currency": "EUR", "profile": make_profile("smaller")},
+    )
+    SavedReport.objects.create(user=user_of, name="Mine", query="by=team")
     graceful = make_profile("graceful", grace=DAY, extension=DAY, max_duration=30 * DAY)
     claim("in_grace", ClaimState.ALLOCATED, profile=graceful, expires_at=now - HOUR)
     wishing = claim("wishing", ClaimState.ALLOCATED)

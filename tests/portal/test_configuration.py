@@ -253,6 +253,18 @@ def test_budgets_are_set_changed_and_ended(site, root):
     assert [budget.title for budget in site.budgets.open()] == ["cvpr"]
 
 
+def test_the_goal_of_a_team_is_set_exported_and_removed(site, root):
+    text = document("Team", slug="vision", efficiencyGoal=70)
+    assert lines(text, root)["Team vision"] == ["efficiency goal: none → 70 %"]
+    apply(text, root)
+    assert apply(text, root) == []
+    site.refresh_from_db()
+    assert site.efficiency_goal == 70
+    apply(document("Team", slug="vision", efficiencyGoal=0), root)
+    site.refresh_from_db()
+    assert site.efficiency_goal is None
+
+
 def test_people_without_an_account_and_unknown_clusters_are_notes_and_the_rest_is_applied(site, root):
     text = (
         document(

@@ -27,7 +27,7 @@ from tests.factories import (
 )
 from tests.usage.conftest import hold
 from usage.daily import store_days
-from usage.models import IdlePeriod, Rate
+from usage.models import IdlePeriod, Rate, SizeCheck
 
 pytestmark = pytest.mark.django_db
 EVIL, EVIL_NAME = "=HYPERLINK(1)", "@SUM"
@@ -52,8 +52,10 @@ LISTS = (
     "/nodes/",
     "/clusters/",
     "/report/?range=7d",
+    "/report/?range=7d&by=claim",
     "/waste/",
     "/alerts/",
+    "/waste/oversized/",
     "/rates/",
     "/teams/",
     "/teams/vision/",
@@ -66,7 +68,10 @@ LISTS = (
     "/me/notices/",
 )
 # All their texts are names that Kubernetes or the portal keeps in order.
-ONLY_NAMES = {"/approvals/rules/", "/profiles/", "/quotas/", "/clusters/", "/budgets/"}
+ONLY_NAMES = {
+    *("/approvals/rules/", "/profiles/", "/quotas/", "/clusters/", "/budgets/"),
+    "/report/?range=7d&by=claim",
+}
 
 
 @pytest.fixture
@@ -104,6 +109,10 @@ def quota(client):
     at = timezone.now() - timedelta(hours=2)
     IdlePeriod.objects.create(claim=held, team=vision, since=at, noticed_at=at, devices=1)
     make_alert(vision, claim=held, cluster=fra, text=EVIL)
+    SizeCheck.objects.create(
+        **{"claim": held, "team": vision, "checked_at": at, "verdict": "oversized", "devices": 1},
+        **{"per_hour": 2, "saves": 1, "currency": "EUR", "profile": train},
+    )
     set_budget(by=root, team=vision, amount=Decimal(1))
     client.force_login(root)
     return make_quota(vision, 8)

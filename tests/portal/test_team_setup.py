@@ -21,7 +21,7 @@ from inventory.models import Freshness, Namespace
 from portal.setup.teams import COLUMNS
 from teams.invitations import invite
 from teams.models import Membership, RecordedChange, Role, Team
-from teams.services import add_member
+from teams.services import add_member, set_efficiency_goal
 from tests.factories import make_claim, make_cluster, make_quota, make_team, make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -313,3 +313,24 @@ def test_only_platform_admins_see_the_list(client, role):
         assert client.get(address).status_code == 403
     client.force_login(make_user("root", admin=True))
     assert client.post("/teams/").status_code == 405
+
+
+def test_an_efficiency_goal_is_set_recorded_and_removed(as_root):
+    team = make_team("vision")
+    assert as_root.post(SETTINGS, {"title": team.title, "efficiency_goal": "101"}).status_code == 422
+    as_root.post(SETTINGS, {"title": team.title, "efficiency_goal": "70"})
+    team.refresh_from_db()
+    assert team.efficiency_goal == 70
+    assert "efficiency goal none → 70 %" in RecordedChange.objects.latest("pk").text
+    as_root.post(SETTINGS, {"title": team.title, "efficiency_goal": ""})
+    team.refresh_from_db()
+    assert team.efficiency_goal is None
+
+
+def test_only_platform_admins_set_a_goal_of_1_to_100_percent(root):
+    lead = make_user("lead")
+    team = make_team("vision", leads=(lead,))
+    with pytest.raises(Forbidden):
+        set_efficiency_goal(by=lead, team=team, percent=70)
+    with pytest.raises(Invalid):
+        set_efficiency_goal(by=root, team=team, percent=0)

@@ -242,8 +242,10 @@ TABLE: dict[str, Row] = {
         **ADMINS_ONLY,
     },
     # Cost
-    "usage:team vision": {"budget_new": ADMIN, **HIDDEN},
-    "usage:report": ADMINS_ONLY,
+    "usage:team vision": {"budget_new": ADMIN, "budget_extra": DECIDERS, "release": THEIRS, **HIDDEN},
+    "usage:report": {"usage:report_save": DECIDERS, 403: EVERYBODY - DECIDERS},
+    "usage:reports_saved": {"usage:report_change": ASKER},
+    "usage:oversized": {"request replaces": MEMBERS},
     "usage:close": {"usage:close": ADMIN, **ADMINS_ONLY},
     "claims:budgets": {"budget_new": ADMIN, **ADMINS_ONLY},
     "claims:budget budget": {
@@ -327,6 +329,8 @@ READ_ONLY = {
         "usage:team_csv",
         "usage:rates",
         "usage:report",
+        "usage:reports_saved",
+        "usage:oversized",
         "budgets",
         "budget",
         "usage:waste",
@@ -401,6 +405,7 @@ TYPED: dict[str, dict[str, str]] = {
     "teams:tokens": {"title": "Notebook"},
     "bulk_decisions": {"decision": "approve"},
     "saved_filter_new": {"name": "Mine"},
+    "usage:report_save": {"name": "Mine too"},
 }
 
 

@@ -1,21 +1,24 @@
 """Tags and filters of the fleet's report."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal
+from uuid import UUID
 
 from django import template
 from django.template import Context
 from django.template.defaultfilters import date as date_text
+from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from core.markup import joined, markup
 from core.templatetags.ui import meter
-from core.text import DASH, money, percent
-from usage.cost import Cost
+from core.text import DASH, counted, money, percent
+from usage.cost import Cost, cost_text
 from usage.daily import DAY, utc_day
 from usage.fleet_report import FleetParts, FleetReport, GroupBy, GroupRow, HeldParts
 from usage.spend_chart import HOURS
+from usage.team_month import CLAIM, PRODUCT, PROFILE, MonthPart
 
 # Name of the segment in meters.css, label, attribute of `FleetParts`; unallocated is the free rest.
 PARTS = (
@@ -28,6 +31,15 @@ PARTS = (
 )
 HEIGHT = 160  # px of the highest bar
 LABELS = 7  # of the axis, at most
+
+LINK = '<a class="dg-link" href="{}">{}</a>'
+MONTH_ROW = (
+    '<tr{}><td class="wide">{}</td><td class="dg-n dg-desk" data-l="GPU-hours">{}</td>'
+    '<td class="dg-n" data-l="Cost"><b class="dg-b">{}</b>{}</td>'
+    '<td class="dg-n dg-desk" data-l="Share">{}</td><td data-l="Utilization">{}</td>'
+    '<td class="dg-n" data-l="Idle">{}</td></tr>'
+)
+NO_KEY = UUID(int=0)
 
 register = template.Library()
 
@@ -74,7 +86,9 @@ def change(row: GroupRow) -> str:
 
 @register.filter
 def change_of(cost: Cost, before: Cost) -> str:
-    """Show how the hours differ from those before, which are not 0: "+4 %"."""
+    """Show how the hours differ from those before, which are not 0: "+4 %", "19 ×"."""
+    if cost.held >= 10 * before.held:
+        return f"{cost.held / before.held:,.0f} ×"
     return f"{cost.held / before.held - 1:+.0%}".replace("%", " %").replace("-", "−")
 
 
@@ -111,6 +125,51 @@ def drill_url(context: Context, row: GroupRow, group: str) -> str:
     query.pop("page", None)
     query["by"], query[group] = GroupBy.CLAIM, row.drill
     return f"?{query.urlencode()}#rows"
+
+
+@register.simple_tag
+def month_rows(name: str, rows: Iterable[MonthPart], whole: Cost) -> SafeString:
+    """Draw a `<tr>` per claim, person, profile or product of a team's month."""
+    to = {
+        CLAIM: reverse("claims:detail", args=[NO_KEY]).replace(str(NO_KEY), "{}"),
+        PROFILE: reverse("claims:profile", args=["no-slug"]).replace("no-slug", "{}"),
+    }
+    return joined("\n", (_month_row(name, row, whole, to) for row in rows))
+
+
+def _month_row(name: str, row: MonthPart, whole: Cost, to: Mapping[str, str]) -> SafeString:
+    label, sub = markup("{}", row.label), counted(row.claims, "claim")
+    if name == CLAIM:
+        label, sub = markup(LINK, to[CLAIM].format(row.key), row.label), row.detail
+    elif name == PROFILE and row.detail:
+        label = markup(LINK, to[PROFILE].format(row.detail), row.label)
+    elif name == PRODUCT:
+        label = markup('<span title="{}">{}</span>', row.label, row.label.removeprefix("NVIDIA "))
+    corrections = joined(
+        "",
+        (
+            markup('<span class="sub">with {}, correction of {}</span>', cost_text(change), f"{of:%B %Y}")
+            for of, change in row.corrections.items()
+        ),
+    )
+    return _month_cells(markup('{}<span class="sub">{}</span>{}', label, sub, corrections), row, whole)
+
+
+@register.simple_tag
+def month_sum(whole: MonthPart, cost: Cost) -> SafeString:
+    """Draw the row with the total of a team's month."""
+    return _month_cells(markup("Total"), whole, cost, row_class=' class="sumrow"')
+
+
+def _month_cells(label: SafeString, row: MonthPart, whole: Cost, *, row_class: str = "") -> SafeString:
+    cost, unpriced = row.cost, ""
+    if cost.unpriced_held and cost.exact:
+        unpriced = markup('<span class="sub">{} h without a rate</span>', cost.unpriced)
+    share, idle = money_share(cost, whole), cost_text(row.parts.idle)
+    bar = utilization_bar(row.parts)
+    return markup(
+        MONTH_ROW, SafeString(row_class), label, cost.hours, cost_text(cost), unpriced, share, bar, idle
+    )
 
 
 @register.simple_tag

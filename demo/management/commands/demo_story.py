@@ -38,6 +38,7 @@ class Command(BaseCommand):
         store_days(now=timezone.now())
         store_past(timezone.now())
         budgets.set_budgets()
+        budgets.set_goal()
         for cluster in Cluster.objects.all():
             store_uses(cluster.pk, device_uses(cluster.pk, now=timezone.now()))
         escalation.follow(timezone.now())
