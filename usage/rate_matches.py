@@ -34,7 +34,7 @@ def require_expression(text: str) -> None:
 @transaction.atomic
 def match_rate(rate: Rate) -> None:
     """Store where the expression of a new or changed rate holds."""
-    _lock()
+    lock_matches()
     RateMatch.objects.filter(rate=rate).delete()
     if rate.expression:
         _store([rate], PriceBasis.objects.all())
@@ -43,14 +43,14 @@ def match_rate(rate: Rate) -> None:
 @transaction.atomic
 def match_bases(bases: Collection[UUID]) -> None:
     """Store which expressions hold for new price bases."""
-    _lock()
+    lock_matches()
     _store(Rate.objects.exclude(expression=""), PriceBasis.objects.filter(pk__in=bases))
 
 
-def _lock() -> None:
+def lock_matches() -> None:
     """
     Hold up other matches until the transaction ends: a rate and a basis that are added at the same time would
-    miss each other.
+    miss each other. It is taken before the row of `StoredDays`, as an allocation with a new basis does.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])

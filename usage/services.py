@@ -14,7 +14,7 @@ from inventory.models import Cluster
 from teams.models import User, record_change
 from usage.closing import lock_open_days, require_admin
 from usage.models import Rate
-from usage.rate_matches import require_expression
+from usage.rate_matches import lock_matches, require_expression
 
 
 @transaction.atomic(durable=True)
@@ -48,6 +48,7 @@ def save_rate(
     expression = expression.strip()
     if expression:
         require_expression(expression)
+    lock_matches()
     lock_open_days(valid_from)
     if per_hour < 0:
         raise Invalid(f"A price must not be negative; {per_hour} was sent.")

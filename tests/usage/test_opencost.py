@@ -159,6 +159,7 @@ def test_steps_cut_the_window_and_accumulate_does_not(claim, ask):
         sets = ask(window=window, aggregate="cluster", step=step)
         assert [found["fra-1"]["gpuHours"] for found in sets] == numbers
     assert len(ask(window=window, step="1d", accumulate="true")) == 1
+    assert ask(aggregate="cluster") == ask(aggregate="cluster", window="7d")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ def test_windows_are_those_of_opencost(text, first, end):
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ({}, "A window is one of"),
+        ({"window": ""}, "A window is one of"),
         ({"window": "soon"}, "A window is one of"),
         ({"window": "30m"}, "A window is one of"),
         ({"window": "25h"}, "A window is one of"),
