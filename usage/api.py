@@ -388,8 +388,8 @@ OPENCOST = (
         "window",
         str,
         description=(
-            "today, yesterday, week, lastweek, month, lastmonth, days such as 7d, which is the default, or two "
-            "times at 00:00 UTC."
+            "today, yesterday, week, lastweek, month, lastmonth, days such as 7d, which is the default, or "
+            "two times at 00:00 UTC."
         ),
     ),
     OpenApiParameter("aggregate", str, description=f"Of {', '.join(AGGREGATES)}; one claim without any."),

@@ -7,6 +7,7 @@ devices, because neither the rate nor a basis does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from uuid import UUID
@@ -20,6 +21,7 @@ from dra.price_facts import PriceFacts
 from inventory.models import Cluster, PriceBasis
 from usage.models import Rate, RateMatch
 
+PLACE = re.compile(r"ERROR: <input>:(\d+):(\d+): (.+)")  # of the API server's messages
 LOCK = 0x52617465  # of PostgreSQL, the same in all processes
 
 
@@ -28,7 +30,9 @@ def require_expression(text: str) -> None:
     try:
         compile_condition(text)
     except CelError as error:
-        raise Invalid(f"The expression {error.message}") from error
+        places = PLACE.findall(error.message)
+        problems = [f"line {line}, column {column}: {text}" for line, column, text in places]
+        raise Invalid(f"The expression is refused: {'; '.join(problems) or error.message}.") from error
 
 
 @transaction.atomic

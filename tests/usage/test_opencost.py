@@ -194,7 +194,7 @@ def test_windows_are_those_of_opencost(text, first, end):
         ({"window": "2026-11-01T12:00:00Z,2026-11-03T00:00:00Z"}, "begins and ends at 00:00 UTC"),
         ({"window": "2026-11-03,2026-11-01"}, "1 to 366 days"),
         ({"window": "2026-13-03,x"}, "is not a time"),
-        ({"window": "253402000000,1"}, "no costs in the year 9999"),
+        ({"window": "9999-12-31,9999-12-31"}, "no costs in the year 9999"),
         ({"window": "7d", "aggregate": "pod"}, "Aggregate by cluster, namespace"),
         ({"window": "7d", "step": "1m"}, "A step is a number of days"),
         ({"window": "7d", "includeIdle": "maybe"}, "true or false"),

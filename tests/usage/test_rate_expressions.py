@@ -167,7 +167,7 @@ def test_spot_and_on_demand_of_one_claim_are_two_entries_and_two_sums(claim, fra
     ("expression", "message"),
     [
         ("device.product", "must evaluate to bool"),
-        ("device.zone == 'a'", "undefined field 'zone'"),
+        ("device.zone == 'a'", "line 1, column 7: undefined field 'zone'"),
         ("device.product == ", "Syntax error"),
     ],
 )
