@@ -68,14 +68,20 @@ def save_rate(
         record_change(by=by, of=added, change=f"added, from {utc_moment(valid_from)}")
         return added
     current = lock_pending(rate)
-    before = f"{current}, from {utc_moment(current.valid_from)}"
+    before = _recorded(current)
     for name, value in fields.items():
         setattr(current, name, value)
     current.save(update_fields=list(fields))
-    after = f"{current}, from {utc_moment(valid_from)}"
+    after = _recorded(current)
     if after != before:
         record_change(by=by, of=current, change="changed", values=[("Rate", before, after)])
     return current
+
+
+def _recorded(rate: Rate) -> str:
+    """Return what the history says of a rate."""
+    condition = f", where {rate.expression}" if rate.expression else ""
+    return f"{rate}, from {utc_moment(rate.valid_from)}{condition}"
 
 
 @transaction.atomic(durable=True)
