@@ -25,6 +25,7 @@ from usage.rates import Prices, RateCard, device_prices
 from usage.templatetags.costs import (
     headline,
     order_by_price,
+    price_of_duration,
     price_of_request,
     price_per_hour,
     price_together,
@@ -116,6 +117,19 @@ ORDER = "The first that fits is taken, whatever it costs."
 )
 def test_alternatives_say_which_one_costs_less(alternatives, said):
     assert order_by_price(alternatives, CARD) == f"{ORDER} {said}".strip()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        ([kind(), L4], "at most €69.60 for 1 d"),
+        ([SLICE], "at most €9.95 for 1 d"),
+        ([A100, kind()], ""),
+        ([], ""),
+    ],
+)
+def test_price_of_the_default_duration_is_the_most_that_a_device_costs(kinds, said):
+    assert price_of_duration(kinds, CARD, DAY) == said
 
 
 def test_currencies_are_not_added():

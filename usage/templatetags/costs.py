@@ -107,6 +107,16 @@ def price_per_hour(kinds: Iterable[PricedPart], card: RateCard) -> str:
 
 
 @register.simple_tag
+def price_of_duration(kinds: Iterable[PricedPart], card: RateCard, duration: timedelta) -> str:
+    """Show the highest cost of one device: "at most €69.60 for 1 d"; "" if it is not known."""
+    amounts = device_prices(kinds, card, at=timezone.now()).max_cost(1, duration)
+    if not amounts:
+        return ""
+    maximum = " or ".join(money(amount, currency) for currency, amount in amounts.items())
+    return f"at most {maximum} for {times.duration(duration)}"
+
+
+@register.simple_tag
 def price_of_request(kinds: Iterable[PricedPart], card: RateCard, devices: int, duration: timedelta) -> str:
     """Show the price of a request: "€2.90 / h per device, 1 d: at most €69.60"."""
     prices = device_prices(kinds, card, at=timezone.now())
