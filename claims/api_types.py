@@ -280,7 +280,7 @@ class AllocationOut(serializers.ModelSerializer[Allocation]):
         model = Allocation
         fields = (
             "request", "driver", "pool", "device", "share_id", "node_name", "product", "partition", "uuid",
-            "memory_bytes", "fraction", "object_name", "started_at",
+            "memory_bytes", "fraction", "capacity_type", "object_name", "started_at",
         )  # fmt: skip
         read_only_fields = fields
 

@@ -173,6 +173,9 @@ PRICES = {
 }
 
 
+SPOT = 'device.capacityType == "spot"'
+
+
 def load_catalogue(by: User) -> None:
     for entry in CATALOGUE:
         if not Profile.objects.filter(slug=entry["slug"]).exists():
@@ -183,11 +186,13 @@ def load_catalogue(by: User) -> None:
             Quota.objects.get_or_create(
                 team=Team.objects.get(slug=slug), device_class=device_class, defaults={"devices": devices}
             )
-    for name, price in PRICES.items():
+    prices = [(name, "", price) for name, price in PRICES.items()]
+    for name, expression, price in [*prices, ("L4", SPOT, "0.28")]:
         Rate.objects.get_or_create(
             product=name,
+            expression=expression,
             defaults={
-                "title": f"{name} (sample price)",
+                "title": f"{name}{' on spot' if expression else ''} (sample price)",
                 "per_hour": Decimal(price),
                 "valid_from": datetime(2026, 1, 1, tzinfo=UTC),
             },

@@ -400,9 +400,9 @@ OPENCOST = (
     OpenApiParameter(
         "window",
         str,
-        required=True,
         description=(
-            "today, yesterday, week, lastweek, month, lastmonth, days such as 7d, or two times at 00:00 UTC."
+            "today, yesterday, week, lastweek, month, lastmonth, days such as 7d, which is the default, or "
+            "two times at 00:00 UTC."
         ),
     ),
     OpenApiParameter("aggregate", str, description=f"Of {', '.join(AGGREGATES)}; one claim without any."),
@@ -429,7 +429,7 @@ class OpenCostView(APIView):
         """Costs of stored days in the shape of OpenCost's /allocation/compute; for platform admins."""
         require_admin(user_of(request))
         now, asked_for = timezone.now(), request.query_params
-        period = parse_window(asked_for.get("window", ""), now=now)
+        period = parse_window(asked_for.get("window", "7d"), now=now)
         step = "" if _is_true(asked_for.get("accumulate", "")) else asked_for.get("step", "")
         asked = Question(
             period,

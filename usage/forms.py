@@ -50,7 +50,7 @@ class RateForm(forms.Form):
         required=False,
         max_length=10_240,
         strip=True,
-        widget=forms.Textarea({"rows": 3, "class": "dg-code", "spellcheck": "false"}),
+        widget=forms.Textarea({"rows": 3, "spellcheck": "false"}),
         help_text=(
             'A condition in CEL, such as device.capacityType == "spot". Fields of device: cluster, driver, '
             'product, partition, capacityType, nodeLabels["topology.kubernetes.io/zone"]. Empty: none.'

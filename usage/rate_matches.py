@@ -7,6 +7,7 @@ devices, because neither the rate nor a basis does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from uuid import UUID
@@ -20,6 +21,7 @@ from dra.price_facts import PriceFacts
 from inventory.models import Cluster, PriceBasis
 from usage.models import Rate, RateMatch
 
+PLACE = re.compile(r"ERROR: <input>:(\d+):(\d+): (.+)")  # of the API server's messages
 LOCK = 0x52617465  # of PostgreSQL, the same in all processes
 
 
@@ -28,13 +30,15 @@ def require_expression(text: str) -> None:
     try:
         compile_condition(text)
     except CelError as error:
-        raise Invalid(f"The expression {error.message}") from error
+        places = PLACE.findall(error.message)
+        problems = [f"line {line}, column {column}: {text}" for line, column, text in places]
+        raise Invalid(f"The expression is refused: {'; '.join(problems) or error.message}.") from error
 
 
 @transaction.atomic
 def match_rate(rate: Rate) -> None:
     """Store where the expression of a new or changed rate holds."""
-    _lock()
+    lock_matches()
     RateMatch.objects.filter(rate=rate).delete()
     if rate.expression:
         _store([rate], PriceBasis.objects.all())
@@ -43,14 +47,14 @@ def match_rate(rate: Rate) -> None:
 @transaction.atomic
 def match_bases(bases: Collection[UUID]) -> None:
     """Store which expressions hold for new price bases."""
-    _lock()
+    lock_matches()
     _store(Rate.objects.exclude(expression=""), PriceBasis.objects.filter(pk__in=bases))
 
 
-def _lock() -> None:
+def lock_matches() -> None:
     """
     Hold up other matches until the transaction ends: a rate and a basis that are added at the same time would
-    miss each other.
+    miss each other. It is taken before the row of `StoredDays`, as an allocation with a new basis does.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])

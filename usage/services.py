@@ -14,7 +14,7 @@ from inventory.models import Cluster
 from teams.models import User, record_change
 from usage.closing import lock_open_days, require_admin
 from usage.models import Rate
-from usage.rate_matches import require_expression
+from usage.rate_matches import lock_matches, require_expression
 
 
 @transaction.atomic(durable=True)
@@ -48,6 +48,7 @@ def save_rate(
     expression = expression.strip()
     if expression:
         require_expression(expression)
+    lock_matches()
     lock_open_days(valid_from)
     if per_hour < 0:
         raise Invalid(f"A price must not be negative; {per_hour} was sent.")
@@ -67,14 +68,20 @@ def save_rate(
         record_change(by=by, of=added, change=f"added, from {utc_moment(valid_from)}")
         return added
     current = lock_pending(rate)
-    before = f"{current}, from {utc_moment(current.valid_from)}"
+    before = _recorded(current)
     for name, value in fields.items():
         setattr(current, name, value)
     current.save(update_fields=list(fields))
-    after = f"{current}, from {utc_moment(valid_from)}"
+    after = _recorded(current)
     if after != before:
         record_change(by=by, of=current, change="changed", values=[("Rate", before, after)])
     return current
+
+
+def _recorded(rate: Rate) -> str:
+    """Return what the history says of a rate."""
+    condition = f", where {rate.expression}" if rate.expression else ""
+    return f"{rate}, from {utc_moment(rate.valid_from)}{condition}"
 
 
 @transaction.atomic(durable=True)

@@ -51,12 +51,21 @@ def cluster_cards(form: RequestForm) -> list[ClusterCard]:
 
 def _any(fits: Sequence[ClusterFit]) -> ClusterCard:
     if not fits:
-        return ClusterCard(None, text="The cluster where the request fits best.")
+        return ClusterCard(None, text="The cluster where the request fits best; of several, the cheapest.")
     best = fits[0]
     if best.option is not None:
-        return ClusterCard(None, FITS, "fits now", f"{best.cluster} is chosen: {_free(best)}.")
+        text = f"{best.cluster} is chosen{_why(best, fits)}: {_free(best)}."
+        return ClusterCard(None, FITS, "fits now", text)
     text = f"{best.cluster} comes closest. You can still send the request: pods wait for devices."
     return ClusterCard(None, WAITS, "not now", text)
+
+
+def _why(best: ClusterFit, fits: Sequence[ClusterFit]) -> str:
+    """Return why the first of those that fit equally is chosen, if it is for its price."""
+    equal = [fit for fit in fits if fit.option == best.option and fit.price is not None]
+    if best.price is None or all(fit.price == best.price for fit in equal):
+        return ""
+    return f" for its price, the lowest of {len(equal)} clusters where it fits now"
 
 
 def _card(fit: ClusterFit, form: RequestForm) -> ClusterCard:

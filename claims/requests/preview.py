@@ -33,11 +33,15 @@ from teams.models import Role, User
 
 @dataclass(frozen=True, slots=True)
 class PricedOption:
-    """One combined profile for the price: the kinds of devices that match it, and devices of all claims."""
+    """
+    One of several profiles for the price: the kinds of devices that match it, devices of all claims, and of
+    an alternative whether it fits now, None for a combined profile.
+    """
 
     profile: Profile
     kinds: frozenset[DeviceKind]
     devices: int
+    fits: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,7 @@ class RequestPreview(PlannedMatch):
     approval: ApprovalRoute
     manifest: str  # YAML
     kinds: frozenset[DeviceKind]  # of the matching devices, which determine the price
-    parts: tuple[PricedOption, ...]  # of combined profiles, else empty
+    parts: tuple[PricedOption, ...]  # of combined profiles and of alternatives, else empty
     problems: tuple[str, ...]
     help: tuple[Relaxation, ...] = ()  # only if it does not fit, or on demand
     suggestions: tuple[Suggestion, ...] = ()  # likewise
@@ -123,7 +127,7 @@ def preview(
         approval=route,
         manifest=to_yaml(planned_manifest(plan)),
         kinds=kinds_for(plan.cluster.pk, snapshot, plan.spec),
-        parts=_priced_options(plan, snapshot) if plan.together else (),
+        parts=_priced_options(plan, snapshot) if len(plan.options) > 1 else (),
         problems=(*permission_problems(by, plan.spec), *plan.problems),
         snapshot=snapshot,
     )
@@ -158,11 +162,13 @@ def _suggestions(
 
 
 def _priced_options(plan: RequestPlan, snapshot: ClusterSnapshot) -> tuple[PricedOption, ...]:
+    claims = max(plan.parallel, 1)
     return tuple(
         PricedOption(
             option.profile,
             kinds_for(plan.cluster.pk, snapshot, option.spec),
             option.devices * plan.parallel,
+            None if plan.together else bool(match.preview(snapshot, option.spec, claims=claims).fits),
         )
         for option in plan.options
     )

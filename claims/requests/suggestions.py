@@ -6,7 +6,7 @@ release would free enough devices.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import NotRequired, TypedDict, Unpack
@@ -41,7 +41,8 @@ class ClusterFit:
     """
     What a cluster has for the first profile of a request, as of the last computation; None is unknown, never
     0. `most` is the number of devices that one claim could get, `option` the position of the first
-    alternative whose claims all fit there, None without one.
+    alternative whose claims all fit there, None without one; `price` is what it costs at most per hour and
+    claim, None unless all clusters where something fits have a price in one currency.
     """
 
     cluster: Cluster
@@ -49,6 +50,7 @@ class ClusterFit:
     matching: int | None
     option: int | None
     most: int | None = None
+    price: Decimal | None = None
 
 
 def cluster_fits(
@@ -61,13 +63,14 @@ def cluster_fits(
 ) -> list[ClusterFit]:
     """
     Return these clusters, the one where the request fits best first: the first alternative before the second,
-    then the most free devices. One query; it reads the stored availability only.
+    then the lowest price if all have one, then the most free devices. It reads the stored availability and
+    rates only.
     """
     profiles = [first[0], *alternatives, *(profile for profile, _count in together)]
     by_id = {cluster.pk: cluster for cluster in clusters}
     rows = listing.stored_availability(set(by_id), profiles)
     options = [(first, *together), *(((profile, first[1]),) for profile in alternatives)]
-    fits = []
+    fits, offers = [], []
     for key, cluster in by_id.items():
         here = {
             profile.pk: row
@@ -87,7 +90,34 @@ def cluster_fits(
         )
         free, matching = (own.free, own.matching) if own is not None else (None, None)
         fits.append(ClusterFit(cluster, free, matching, option, own.most if own is not None else None))
-    return sorted(fits, key=_fit_order)
+        wanted = () if option is None else options[option]
+        offers.append([_offered(here.get(profile.pk), count) for profile, count in wanted])
+    return sorted(_with_prices(fits, offers), key=_fit_order)
+
+
+type _Offered = tuple[frozenset[DeviceKind], int]  # kinds of devices, and devices of one claim
+
+
+def _offered(row: ProfileAvailability | None, count: int) -> _Offered:
+    if row is None:
+        return frozenset(), count
+    return frozenset(DeviceKind.from_json(row.computation_id, kind) for kind in row.kinds), count
+
+
+def _with_prices(fits: Sequence[ClusterFit], offers: Sequence[Sequence[_Offered]]) -> list[ClusterFit]:
+    """Set the price of each cluster where something fits, if all of these have one."""
+    prices = iter(listing.max_prices([kinds for offer in offers for kinds, _count in offer]))
+    totals: list[Decimal | None] = []
+    for offer in offers:
+        of_parts = [(next(prices), count) for _kinds, count in offer]
+        known = [price * count for price, count in of_parts if price is not None]
+        totals.append(sum(known, Decimal(0)) if len(known) == len(of_parts) else None)
+    if None in totals:
+        return list(fits)
+    return [
+        replace(fit, price=total if offer else None)
+        for fit, offer, total in zip(fits, offers, totals, strict=True)
+    ]
 
 
 def _has_room(row: ProfileAvailability | None, profile: Profile, count: int, claims: int) -> bool:
@@ -106,6 +136,7 @@ def _fit_order(fit: ClusterFit) -> tuple[object, ...]:
         fit.option is None,
         fit.option or 0,
         not (unknown or fit.matching),
+        fit.price or 0,
         -(fit.free or 0),
         fit.cluster.name,
     )

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from cluster.protocol import DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from dra.pools import gather_pools
+from dra.price_facts import labels_key
 from inventory.models import (
     Device,
     DeviceClass,
@@ -502,6 +503,7 @@ def test_object_with_only_a_name_has_a_row():
         "ready": False,
         "unschedulable": False,
         "node_pool": "",
+        "labels_key": labels_key({}, "n"),
         "plugin_devices": {},
     }
     assert row(DeviceClass) == common | {"extended_resource": ""}

@@ -67,7 +67,7 @@ def test_span_ends_where_the_number_of_gpus_changes(mirrored, two_nodes, run_ses
 
 
 def parts_by_use(cluster, model="H100"):
-    sums = defaultdict(int)
+    sums: dict[FleetSpan.Use, int] = defaultdict(int)
     for (basis, use), value in fleet_history.count_parts(cluster.pk).items():
         if model in basis.product:
             sums[use] += value

@@ -92,3 +92,9 @@ def test_gpu_of_another_product_on_the_same_node_has_its_own_basis(spot, fake, r
     run_session("resourceslices")
     count_fleet()
     assert [row[0] for row in rows() if row[-1]] == [H100, H100, "NVIDIA L4"]
+
+
+def test_cluster_is_removed_with_its_bases(spot):
+    spot.delete()
+    assert not PriceBasis.objects.exists()
+    assert not FleetSpan.objects.exists()

@@ -16,6 +16,7 @@ from cluster.protocol import (
     RESOURCE_SLICE,
     Event,
 )
+from dra.price_facts import labels_key
 from inventory.models import (
     Cluster,
     Device,
@@ -81,7 +82,13 @@ OBJECTS = [
                 ]
             },
         },
-        {"ready": True, "unschedulable": True, "node_pool": "", "plugin_devices": {}},
+        {
+            "ready": True,
+            "unschedulable": True,
+            "node_pool": "",
+            "plugin_devices": {},
+            "labels_key": labels_key(LABELS, "node-x"),
+        },
     ),
     (
         DEVICE_CLASS,

@@ -11,7 +11,8 @@ from django.core.management import call_command
 
 from core.errors import Forbidden
 from dra.devices import mig_fraction, names_product, share
-from inventory.models import FleetSpan
+from inventory import price_bases
+from inventory.models import BasisKey, FleetSpan, Node
 from tests.usage.conftest import H100, NOON, hold, price
 from usage.cost import Interval, UsageInterval, interval_cost, millionths
 from usage.examples import EXAMPLES, add_examples, missing_examples
@@ -153,14 +154,37 @@ def test_worked_examples_are_what_the_portal_computes(client, alice, root):
     assert (Decimal("2.75") / 2, round(Decimal("2.75") / 7, 4)) == (Decimal("1.375"), Decimal("0.3929"))
     assert "1/2, 1.375 per hour; a 1g.5gb has 1/7, 0.3929 per hour" in text
     assert round(float(Fraction(4, 7) + Fraction(1, 2)) - 1, 2) == 0.07
-    shared = {"capacity": {"memory": {"value": "80Gi"}}}
+    layouts = ({"1g.5gb": 7}, {"3g.20gb": 2}, {"2g.10gb": 3, "1g.5gb": 1})
+    for layout in layouts:
+        assert sum((mig_fraction(name, a100, {}) or 0) * number for name, number in layout.items()) == 1
+    assert "Seven 1g.5gb, two 3g.20gb, or three 2g.10gb and one 1g.5gb cost as much as the GPU" in text
+    shared = {"capacity": {"memory": {"value": "80Gi"}, "cores": {"value": "100"}}}
     assert share(shared, {"memory": "20Gi"}) == Fraction(1, 4)
+    assert share(shared, {"memory": "20Gi", "cores": "40"}) == Fraction(2, 5)
+    assert share(shared, {}) == 1
+    assert "20 of 80 GiB and 40 of 100 cores are 2/5" in text
     days = sum(cost_of("NVIDIA L4", at + n * DAY, at + n * DAY + HOUR / 3) for n in range(3))
     assert (days, cost_of("NVIDIA L4", at, at + HOUR)) == (Decimal("0.81"), Decimal("0.80"))
     assert "3 × 0.27 = 0.81; an hour on one day is 0.80" in text
     price("6.00", product="H100", since=at + 3 * HOUR, currency="USD")
     assert cost_of(H100, at + HOUR, at + 5 * HOUR) == Decimal("25.76")
     assert "2 h × 6.88 + 2 h × 6.00 = 25.76" in text
+
+
+def test_worked_example_of_spot_is_what_the_portal_computes(client, alice, fra):
+    price("6.88", product="H100", currency="USD")
+    price("3.44", product="H100", currency="USD", expression='device.capacityType == "spot"')
+    labels = {"karpenter.sh/capacity-type": "spot"}
+    Node.objects.create(cluster=fra, uid="n", name="n", labels=labels, labels_key="spot")
+    keys = [BasisKey(fra.pk, "gpu.nvidia.com", H100, "", key) for key in ("", "spot")]
+    price_bases.add(keys)
+    card, at = RateCard.load(), datetime(2026, 11, 3, 9, tzinfo=UTC)
+    groups = [PriceGroup(fra.pk, "gpu.nvidia.com", H100, key.pk) for key in keys]
+    rates = [card.at(group, at) for group in groups]
+    assert [2 * rate.per_hour for rate in rates if rate] == [Decimal("13.76"), Decimal("6.88")]
+    client.force_login(alice)
+    text = client.get("/rates/").text
+    assert "two hours cost 13.76 on demand and 6.88 on spot" in text
 
 
 def test_worked_example_of_a_month_is_what_the_portal_computes(root):

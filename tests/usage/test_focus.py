@@ -145,7 +145,7 @@ def correct_october(claim, root):
 
 def test_corrections_of_a_closed_month_pass_the_official_validator(claim, root, tmp_path, validator):
     price("2.4999")
-    hold(claim, MIDNIGHT, MIDNIGHT + HOUR)
+    hold(claim, MIDNIGHT, MIDNIGHT + HOUR, capacity_type="spot")
     correct_october(claim, root)
     corrections = [row for row in rows() if row["ChargeClass"] == "Correction"]
     found = {(row["PricingQuantity"], row["BilledCost"]) for row in corrections}

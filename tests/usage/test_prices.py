@@ -1,9 +1,11 @@
 """What devices would cost before they are held: the range per hour and the most that a request comes to."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -20,7 +22,15 @@ from tests.usage.conftest import H100, price
 from usage.cost import CURRENCY_UNIT, Cost
 from usage.models import Rate
 from usage.rates import Prices, RateCard, device_prices
-from usage.templatetags.costs import headline, price_of_request, price_per_hour, price_together, priced
+from usage.templatetags.costs import (
+    headline,
+    order_by_price,
+    price_of_duration,
+    price_of_request,
+    price_per_hour,
+    price_together,
+    priced,
+)
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -72,6 +82,54 @@ def test_price_per_hour_is_a_range_that_names_missing_rates(kinds, said):
 )
 def test_price_of_a_request_has_a_maximum(kinds, devices, said):
     assert price_of_request(kinds, CARD, devices, DAY) == said
+
+
+@dataclass(frozen=True)
+class Alternative:
+    profile: Any
+    kinds: tuple[DeviceKind, ...]
+    devices: int = 1
+    fits: bool = True
+
+
+H100_FIRST = Alternative(SimpleNamespace(title="Train"), (kind(),))
+L4_NEXT = Alternative(SimpleNamespace(title="Infer"), (L4,))
+INFER = "Infer fits now too and costs at most"
+ORDER = "The first that fits is taken, whatever it costs."
+
+
+@pytest.mark.parametrize(
+    ("alternatives", "said"),
+    [
+        (
+            [H100_FIRST, L4_NEXT],
+            f"{INFER} €0.80 per hour instead of €2.90: put it before Train to pay less.",
+        ),
+        (
+            [H100_FIRST, replace(L4_NEXT, devices=3)],
+            f"{INFER} €2.40 per hour instead of €2.90: put it before Train to pay less.",
+        ),
+        ([L4_NEXT, H100_FIRST], "Of those that fit now, none costs less than the first."),
+        ([H100_FIRST, replace(L4_NEXT, devices=4)], "Of those that fit now, none costs less than the first."),
+        ([H100_FIRST, replace(L4_NEXT, fits=False)], ""),
+        ([H100_FIRST, replace(L4_NEXT, kinds=(A100,))], ""),
+    ],
+)
+def test_alternatives_say_which_one_costs_less(alternatives, said):
+    assert order_by_price(alternatives, CARD) == f"{ORDER} {said}".strip()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        ([kind(), L4], "at most €69.60 for 1 d"),
+        ([SLICE], "at most €9.95 for 1 d"),
+        ([A100, kind()], ""),
+        ([], ""),
+    ],
+)
+def test_price_of_the_default_duration_is_the_most_that_a_device_costs(kinds, said):
+    assert price_of_duration(kinds, CARD, DAY) == said
 
 
 def test_currencies_are_not_added():

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 
 from claims.catalogue import views
 from claims.catalogue.views import Card
-from claims.models import Claim
+from claims.models import Claim, Profile
 from core import times
 from core.templatetags.ui import meter
 from core.text import DASH, money, percent, unit
@@ -117,6 +117,16 @@ def price_per_hour(kinds: Iterable[PricedPart], card: RateCard) -> str:
 
 
 @register.simple_tag
+def price_of_duration(kinds: Iterable[PricedPart], card: RateCard, duration: timedelta) -> str:
+    """Show the highest cost of one device: "at most €69.60 for 1 d"; "" if it is not known."""
+    amounts = device_prices(kinds, card, at=timezone.now()).max_cost(1, duration)
+    if not amounts:
+        return ""
+    maximum = " or ".join(money(amount, currency) for currency, amount in amounts.items())
+    return f"at most {maximum} for {times.duration(duration)}"
+
+
+@register.simple_tag
 def price_of_request(kinds: Iterable[PricedPart], card: RateCard, devices: int, duration: timedelta) -> str:
     """Show the price of a request: "€2.90 / h per device, 1 d: at most €69.60"."""
     prices = device_prices(kinds, card, at=timezone.now())
@@ -147,6 +157,39 @@ def price_together(parts: Iterable[PricedDevices], card: RateCard, duration: tim
             total[currency] = total.get(currency, Decimal(0)) + amount
     words = " + ".join(money(amount, currency) for currency, amount in sorted(total.items()))
     return f"Together at most {words}"
+
+
+class PricedAlternative(PricedDevices, Protocol):
+    @property
+    def profile(self) -> Profile: ...
+    @property
+    def fits(self) -> bool | None: ...
+
+
+@register.simple_tag
+def order_by_price(parts: Iterable[PricedAlternative], card: RateCard) -> str:
+    """
+    Say that alternatives are taken in their order, and which of those that fit now costs less than the first
+    of them.
+    """
+    order, now = "The first that fits is taken, whatever it costs.", timezone.now()
+    costs = [
+        (part, device_prices(part.kinds, card, at=now).max_cost(part.devices, timedelta(hours=1)))
+        for part in parts
+        if part.fits
+    ]
+    currencies = {currency for _part, cost in costs for currency in cost}
+    if len(costs) < 2 or len(currencies) != 1 or not all(cost for _part, cost in costs):
+        return order
+    (currency,) = currencies
+    first, most = costs[0][0], costs[0][1][currency]
+    cheapest, least = min(((part, cost[currency]) for part, cost in costs), key=lambda entry: entry[1])
+    if least >= most:
+        return f"{order} Of those that fit now, none costs less than the first."
+    return (
+        f"{order} {cheapest.profile.title} fits now too and costs at most {rate(least, currency)} per hour "
+        f"instead of {rate(most, currency)}: put it before {first.profile.title} to pay less."
+    )
 
 
 def price_text(prices: Prices) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from fractions import Fraction
 
 import pytest
 from django.db import connection
@@ -9,9 +10,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from claims.catalogue.listing import DeviceKind
 from claims.models import Claim, ClusterAvailability, ProfileAvailability
 from claims.states import ClaimState
 from tests.factories import make_claim, make_cluster, make_profile, make_team
+from usage.models import Rate
 
 pytestmark = pytest.mark.django_db
 
@@ -273,6 +276,59 @@ def test_the_best_cluster_has_the_first_alternative_that_fits(client, alice, req
     stored(lab, other, matching=9, free=0, nodes=0, most=0)
     client.force_login(alice)
     client.post(FORM, request_fields | {"cluster": "", "alternatives": "other"})
+    assert Claim.objects.get().cluster == fra
+
+
+def kind_of(cluster):
+    kind = DeviceKind(cluster.pk, "gpu.nvidia.com", "NVIDIA H100", Fraction(1))
+    return [kind.as_json()]
+
+
+@pytest.mark.parametrize(
+    ("in_fra", "in_lab", "best", "said"),
+    [
+        (
+            "2.90",
+            "1.00",
+            "lab-2",
+            "lab-2 is chosen for its price, the lowest of 2 clusters where it fits now",
+        ),
+        (
+            "1.00",
+            "2.90",
+            "fra-1",
+            "fra-1 is chosen for its price, the lowest of 2 clusters where it fits now",
+        ),
+        ("2.00", "2.00", "fra-1", "fra-1 is chosen: 9 of 80 free"),
+        ("2.90", None, "fra-1", "fra-1 is chosen: 9 of 80 free"),
+    ],
+)
+def test_of_clusters_where_it_fits_the_cheapest_is_taken_and_the_page_says_so(
+    client, alice, request_fields, lab, fra, train, in_fra, in_lab, best, said
+):
+    stored(fra, train, matching=80, free=9, nodes=9, most=8, kinds=kind_of(fra))
+    stored(lab, train, matching=80, free=4, nodes=4, most=4, kinds=kind_of(lab))
+    for cluster, price in ((fra, in_fra), (lab, in_lab)):
+        if price:
+            Rate.objects.create(
+                title="x", cluster=cluster, per_hour=price, valid_from=timezone.now() - timedelta(days=1)
+            )
+    client.force_login(alice)
+    assert said in client.get(PANEL, request_fields | {"cluster": ""}).text
+    client.post(FORM, request_fields | {"cluster": ""})
+    assert Claim.objects.get().cluster.name == best
+
+
+def test_price_does_not_choose_a_cluster_where_the_request_does_not_fit(
+    client, alice, request_fields, lab, fra, train
+):
+    stored(fra, train, matching=80, free=9, nodes=9, most=8, kinds=kind_of(fra))
+    stored(lab, train, matching=80, free=0, nodes=0, most=0, kinds=kind_of(lab))
+    began = timezone.now() - timedelta(days=1)
+    for cluster, price in ((fra, "9"), (lab, "1")):
+        Rate.objects.create(title="x", cluster=cluster, per_hour=price, valid_from=began)
+    client.force_login(alice)
+    client.post(FORM, request_fields | {"cluster": ""})
     assert Claim.objects.get().cluster == fra
 
 
