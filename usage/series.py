@@ -141,6 +141,11 @@ class UsageSeries:
     def expected(self) -> int:
         return sum(point.expected for point in self.points)
 
+    @property
+    def coverage(self) -> float | None:
+        """Return the share of the expected samples that were taken; None if nothing was held."""
+        return min(self.samples / self.expected, 1.0) if self.expected else None
+
     def has(self, measure: str) -> bool:
         """Return whether a value of this name was measured in any bin."""
         return any(getattr(point, measure) is not None for point in self.points)
