@@ -9,7 +9,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from teams.access import is_platform_admin, user_of
+from teams.access import has_role, is_platform_admin, user_of
+from teams.models import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class ApiResource:
     view: str
     description: str
     for_admins: bool = False
+    for_leads: bool = False  # and platform admins
 
 
 RESOURCES = (
@@ -54,6 +56,12 @@ RESOURCES = (
     ApiResource("alerts", "api-alert-list", "Conditions of your claims and teams that need attention."),
     ApiResource("activity", "api-activity", "Who did what in your teams, newest first."),
     ApiResource("costs", "api-costs", "Device hours and cost of a team in a month."),
+    ApiResource(
+        "costs/report",
+        "api-report",
+        "GPU hours and money of the fleet, or of the teams that you lead.",
+        for_leads=True,
+    ),
     ApiResource(
         "costs/reconciliation",
         "api-reconciliation",
@@ -104,6 +112,7 @@ class ApiRootView(APIView):
     @extend_schema(operation_id="resources", tags=["resources"], responses=ApiResourceOut(many=True))
     def get(self, request: Request) -> Response:
         is_admin = is_platform_admin(user_of(request))
+        leads = is_admin or has_role(user_of(request), at_least=Role.LEAD)
         return Response(
             [
                 {
@@ -112,6 +121,6 @@ class ApiRootView(APIView):
                     "description": resource.description,
                 }
                 for resource in RESOURCES
-                if is_admin or not resource.for_admins
+                if (is_admin or not resource.for_admins) and (leads or not resource.for_leads)
             ]
         )

@@ -29,6 +29,7 @@ from usage.api import (
     RateViewSet,
     ReconciliationView,
 )
+from usage.report_api import ReportView
 from usage.waste_api import IdleViewSet, OversizedViewSet
 
 teams_router = SimpleRouter(use_regex_path=False)
@@ -87,6 +88,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/<uuid:claim_id>/cost/", ClaimCostView.as_view(), name="api-claim-cost"),
     path("costs/", CostsView.as_view(), name="api-costs"),
     path("costs/reconciliation/", ReconciliationView.as_view(), name="api-reconciliation"),
+    path("costs/report/", ReportView.as_view(), name="api-report"),
     path("costs/focus/", FocusView.as_view(), name="api-focus"),
     path("costs/allocation/", OpenCostView.as_view(), name="api-opencost"),
     *usage_router.urls,

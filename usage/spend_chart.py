@@ -117,6 +117,8 @@ def forecast_of(
         amount, limit = limits.get(unit, (None, None))
         if limit is not None:
             at = budget.runs_out_at
+            if amount is not None:  # the use of the budget is some minutes older than what is spent
+                amount = max(amount, amount_in(spent, unit))
             return Forecast(amount, limit, at if at is not None and at < month.span.end else None)
     if rate is None or (unit != HOURS and spent.unpriced_held):
         return Forecast(None)
@@ -131,12 +133,11 @@ def spend_data(days: Days, month: Month, until: datetime, forecast: Forecast, un
     forecast, and the budget. Instants are Unix seconds.
     """
     points = [(month.start, Decimal(0))]
-    spent = Decimal(0)
-    for day, cost in days:
-        spent += amount_in(cost, unit)
+    spent, by_day, day = Decimal(0), dict(days), month.first
+    while midnight(day) < until:  # also the days on which nothing was held
+        spent += amount_in(by_day.get(day, Cost()), unit)
         points.append((min(midnight(day + DAY), until), spent))
-    if points[-1][0] < until:
-        points.append((until, spent))
+        day += DAY
     end = month.span.end
     x, sums = [at for at, _sum in points], [float(amount) for _at, amount in points]
     ahead: list[float | None] = [None] * len(points)

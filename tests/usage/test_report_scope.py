@@ -144,3 +144,19 @@ def test_the_goal_of_a_team_stands_beside_its_utilization(client, used, root, vi
     assert "goal 70 %" in client.get(f"{URL}?range=7d").text
     cost = client.get("/teams/vision/cost/").text
     assert "goal 70 %" in cost
+
+
+def test_the_api_has_the_rows_of_the_page_and_is_for_those_who_may_read_it(client, used, root, lena, alice):
+    client.force_login(root)
+    body = client.get("/api/v1/costs/report/?by=claim&range=7d&sort=idle").json()
+    assert (body["first"], body["last"], body["row_count"]) == ("2026-11-10", "2026-11-16", 3)
+    first = body["rows"][0]
+    assert (first["label"], first["parts"]["utilization"]) == ("lenas (vision)", 0.0)
+    assert first["parts"]["idle"]["amounts"] == [{"currency": "EUR", "amount": "8.00"}]
+    client.force_login(lena)
+    body = client.get("/api/v1/costs/report/?by=team&range=7d").json()
+    assert [row["label"] for row in body["rows"]] == ["Vision"]
+    assert client.get("/api/v1/costs/report/?team=nlp").status_code == 422
+    assert client.get("/api/v1/costs/report/?page=0").status_code == 422
+    client.force_login(alice)
+    assert client.get("/api/v1/costs/report/").status_code == 403

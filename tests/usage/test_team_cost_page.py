@@ -1,6 +1,6 @@
 """The cost page of a team: the month under its budget, what could be saved, and what acting on it does."""
 
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -13,8 +13,11 @@ from claims.budgets.services import set_budget
 from claims.states import ClaimState
 from tests.factories import make_claim, make_profile
 from tests.usage.conftest import NOON, hold, measure, price
+from usage.cost import CURRENCY_UNIT, Cost
 from usage.daily import store_days
 from usage.models import IdlePeriod, SizeCheck
+from usage.reports import Month
+from usage.spend_chart import Forecast, MonthBudget, forecast_of, spend_data
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 PAGE = "/teams/vision/cost/"
@@ -162,3 +165,19 @@ def test_the_page_has_the_same_queries_for_many_claims(client, spent, root, lena
     with CaptureQueriesContext(connection) as for_many:
         client.get(PAGE)
     assert len(for_many) == len(for_one) <= 15
+
+
+def test_the_line_is_flat_on_days_on_which_nothing_was_held():
+    month = Month(date(2026, 11, 1))
+    days = [(date(2026, 11, 2), Cost(exact={"EUR": 5 * CURRENCY_UNIT}))]
+    until = datetime(2026, 11, 4, 12, tzinfo=UTC)
+    data = spend_data(days, month, until, Forecast(None), "EUR")
+    assert data["spend"] == [{"label": "spent", "values": [0, 0, 5, 5, 5], "fill": True}]
+    assert [datetime.fromtimestamp(at, UTC) for at in data["x"][-2:]] == [until.replace(hour=0), until]
+
+
+def test_a_forecast_is_never_below_what_is_spent():
+    budget = MonthBudget("EUR", Decimal(10), None, Decimal(9), None, None)
+    month, until = Month(date(2026, 11, 1)), datetime(2026, 11, 4, tzinfo=UTC)
+    forecast = forecast_of(budget, month, until, Cost(exact={"EUR": 12 * CURRENCY_UNIT}), None, "EUR")
+    assert (forecast.amount, forecast.is_over, forecast.share) == (12, True, "120 %")

@@ -35,7 +35,7 @@ LABELS = 7  # of the axis, at most
 LINK = '<a class="dg-link" href="{}">{}</a>'
 MONTH_ROW = (
     '<tr{}><td class="wide">{}</td><td class="dg-n dg-desk" data-l="GPU-hours">{}</td>'
-    '<td class="dg-n" data-l="Cost"><b class="dg-b">{}</b>{}</td>'
+    '<td class="dg-n" data-l="Cost">{}{}</td>'
     '<td class="dg-n dg-desk" data-l="Share">{}</td><td data-l="Utilization">{}</td>'
     '<td class="dg-n" data-l="Idle">{}</td></tr>'
 )
@@ -165,11 +165,10 @@ def _month_cells(label: SafeString, row: MonthPart, whole: Cost, *, row_class: s
     cost, unpriced = row.cost, ""
     if cost.unpriced_held and cost.exact:
         unpriced = markup('<span class="sub">{} h without a rate</span>', cost.unpriced)
+    text = cost_text(cost) if row_class else markup('<b class="dg-b">{}</b>', cost_text(cost))
     share, idle = money_share(cost, whole), cost_text(row.parts.idle)
     bar = utilization_bar(row.parts)
-    return markup(
-        MONTH_ROW, SafeString(row_class), label, cost.hours, cost_text(cost), unpriced, share, bar, idle
-    )
+    return markup(MONTH_ROW, SafeString(row_class), label, cost.hours, text, unpriced, share, bar, idle)
 
 
 @register.simple_tag
