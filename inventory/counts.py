@@ -221,7 +221,7 @@ def store_node_counts(cluster_id: UUID) -> int:
     """Store the counts of the nodes of a cluster that differ; return how many did."""
     with connection.cursor() as cursor:
         cursor.execute(STORE_NODE_COUNTS, {"cluster": cluster_id, "good": Device.Condition.GOOD})
-        return cursor.rowcount
+        return int(cursor.rowcount)
 
 
 def find_differences() -> int:

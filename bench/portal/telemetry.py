@@ -25,11 +25,11 @@ from inventory.models import Cluster, Device
 from usage import collect, hourly, partitions
 from usage.charts import chart_data
 from usage.claim_use import devices_of
-from usage.collect import parse_exposition
 from usage.models import Collection, HourlyRollup, Rollup, StoredHour
 from usage.reports import claim_allocations
 from usage.samples import METRICS, hour_start
 from usage.series import Range, claim_series
+from usage.sources import parse_exposition
 
 CYCLE = 5_000.0  # ms for 40,000 GPUs
 SAMPLES = 5

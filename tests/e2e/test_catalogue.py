@@ -47,7 +47,7 @@ def test_cards_are_low_equally_high_side_by_side_and_cut_no_title(people):
     page.goto("/catalogue/")
     for group in page.locator(".dg-group").all():
         boxes = [box for card in group.locator(".dg-pc").all() if (box := card.bounding_box())]
-        rows = {round(box["y"]): set() for box in boxes}
+        rows: dict[int, set[int]] = {round(box["y"]): set() for box in boxes}
         for box in boxes:
             rows[round(box["y"])].add(round(box["height"]))
         assert all(len(heights) == 1 for heights in rows.values())

@@ -141,7 +141,7 @@ def test_without_a_mail_server_nothing_is_marked(monthly, settings):
 def test_the_link_in_the_mail_stops_it_without_signing_in(client, monthly):
     mail_reports(FIRST)
     (sent,) = mail.outbox
-    link = re.search(r"Stop this mail: https://gpus.example(\S+)", sent.body)[1]
+    link = re.search(r"Stop this mail: https://gpus.example(\S+)", str(sent.body))[1]
     assert sent.extra_headers["List-Unsubscribe"] == f"<https://gpus.example{link}>"
     assert "Stop the mail of “By team”?" in client.get(link).text
     assert SavedReport.objects.get().monthly  # a GET changes nothing
