@@ -180,4 +180,4 @@ def test_a_forecast_is_never_below_what_is_spent():
     budget = MonthBudget("EUR", Decimal(10), None, Decimal(9), None, None)
     month, until = Month(date(2026, 11, 1)), datetime(2026, 11, 4, tzinfo=UTC)
     forecast = forecast_of(budget, month, until, Cost(exact={"EUR": 12 * CURRENCY_UNIT}), None, "EUR")
-    assert (forecast.amount, forecast.is_over, forecast.share) == (12, True, "120 %")
+    assert (forecast.amount, forecast.is_over, forecast.share) == (Decimal(12), True, "120 %")
