@@ -20,7 +20,7 @@ def prometheus(supervisor: Supervisor, clusters: Iterable[str], port: int) -> No
     """
     program = None if os.environ.get("DEMO_PROMETHEUS") == "0" else shutil.which("prometheus")
     if program is None:
-        supervisor.say("Telemetry: read from the simulated exporters (there is no prometheus on PATH)")
+        supervisor.say("Telemetry: read from the simulated exporters, without Prometheus")
         return
     folder = supervisor.config.home / "prometheus"
     folder.mkdir(exist_ok=True)
