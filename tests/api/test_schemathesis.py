@@ -185,6 +185,7 @@ MEANINGLESS = {
     "POST /api/v1/delegations/": "the deputy has to be a member of the team, the end after the start",
     "GET /api/v1/claims/{id}/manifest/": "an option may not fit the claim, its devices or another option",
     "GET /api/v1/costs/": "a month has to be one of the calendar",
+    "GET /api/v1/costs/allocation/": "window and step are whole days, an aggregate is a known property",
     "POST /api/v1/costs/closed-months/": "a month has to be one of the calendar",
     "GET /api/v1/costs/focus/": "a month has to be one of the calendar",
     "GET /api/v1/costs/reconciliation/": "a month has to be one of the calendar",
