@@ -211,6 +211,7 @@ const dayOf = () => {
   const format = new Intl.DateTimeFormat(root.lang, { timeZone: "UTC", weekday: "short", day: "numeric", month: "short" });
   return (seconds) => Object.fromEntries(format.formatToParts(seconds * 1000).map(({ type, value }) => [type, value]));
 };
+const exact = new Intl.NumberFormat(root.lang, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const whole = new Intl.NumberFormat(root.lang, { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat(root.lang, { notation: "compact", maximumFractionDigits: 1 });
 const priced = ({ symbol, unit }, value, format = whole) => `${symbol}${format.format(value).replace("K", "k")} ${unit}`.trim();
@@ -271,7 +272,7 @@ const drawMonth = (host, data) => {
     box.hidden = idx === null || idx === undefined || left < 0;
     if (box.hidden) return;
     const at = parts(data.x[idx] - (isBars || idx === 0 ? 0 : 1)), said = lines.filter(({ values }) => values[idx]);
-    box.textContent = [`${at.weekday} ${day(at)}`, ...said.map(({ label, values }) => `${label} ${priced(data, values[idx], numbers)}`)].join(" · ");
+    box.textContent = [`${at.weekday} ${day(at)}`, ...said.map(({ label, values }) => `${label} ${priced(data, values[idx], exact)}`)].join(" · ");
     box.style.left = `${Math.min(Math.max(plot.bbox.left / devicePixelRatio + left - box.offsetWidth / 2, 0), host.clientWidth - box.offsetWidth)}px`;
   };
   const days = [0, 4, 9, 14, 19, 24, 29].map((number) => start + number * DAY).filter((at) => at < end);
