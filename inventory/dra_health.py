@@ -11,6 +11,7 @@ and unknown ("no telemetry") if it is not.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -210,10 +211,29 @@ def scraped_key(component: Component) -> str:
     return f"scraped_{component.key}"
 
 
-def expressions() -> dict[str, str]:
-    """Return all PromQL that a reading needs, by key."""
+# A text in quotes, a metric with or without labels, or a selector of several metrics.
+SELECTOR = re.compile(
+    r'"[^"]*"|\b(?:scheduler|workqueue|resourceclaim|dynamic_resource|dra|kubelet)_\w+\{?|\{(?=__name__)'
+)
+
+
+def of_series(expression: str, matchers: str) -> str:
+    """Return PromQL that reads only series with these label matchers, such as `cluster="fra-1"`."""
+
+    def narrowed(found: re.Match[str]) -> str:
+        text = found[0]
+        if text.startswith('"'):
+            return text
+        return f"{text}{matchers}," if text.endswith("{") else f"{text}{{{matchers}}}"
+
+    return SELECTOR.sub(narrowed, expression) if matchers else expression
+
+
+def expressions(matchers: str = "") -> dict[str, str]:
+    """Return all PromQL that a reading needs, by key; a Prometheus of several clusters needs `matchers`."""
     scraped = {scraped_key(one): f"count({one.scraped})" for one in COMPONENTS}
-    return {figure.key: figure.expression for figure in FIGURES} | scraped
+    wanted = {figure.key: figure.expression for figure in FIGURES} | scraped
+    return {key: of_series(expression, matchers) for key, expression in wanted.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,8 @@ def read(cluster_id: UUID) -> None:
         waiting_pods=waiting.count(), waiting_since=waiting.values_list("created_at", flat=True).first()
     )
     try:
-        figures = read_figures(opened(cluster), expressions())
+        source = opened(cluster)
+        figures = read_figures(source, expressions(source.matchers))
     except TelemetryUnavailable as failure:
         row.update(error=failure.message)
     else:

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from inventory.dra_health import FIGURES, expressions
-from inventory.models import Cluster, DraHealth, Pod
+from inventory.models import Cluster, DraHealth, Pod, TelemetryAccess
 from tests.factories import make_cluster, make_user
 from tests.monitoring.prometheus_server import Exposition, RunningPrometheus, growing, running_prometheus
 from usage import dra_health
@@ -135,6 +135,15 @@ def test_a_prometheus_that_is_away_keeps_the_last_figures_and_says_why(client, f
     assert "cannot be reached" in page
     assert "Stale" in page
     assert "secret" not in row.error + page
+
+
+def test_only_series_of_the_cluster_count_in_a_prometheus_of_several(fra):
+    access = TelemetryAccess.objects.create(cluster=fra, matchers='job=~".+"')
+    found = figures(fra)
+    assert any(value is not None for value in found.values())
+    TelemetryAccess.objects.filter(pk=access.pk).update(matchers='cluster="lab-2"')
+    with time_machine.travel(timezone.now() + timedelta(minutes=1)):
+        assert set(figures(fra).values()) == {None}
 
 
 def test_an_address_that_is_no_prometheus_is_an_error_and_no_figure(client, fra):

@@ -73,8 +73,11 @@ def expressions_of(rules: str) -> str:
     return "\n".join(rule["expr"] for group in groups for rule in group["rules"])
 
 
-def test_figures_of_dra_health_are_promql(tmp_path):
-    rules = [{"record": f"figure:{key}", "expr": expression} for key, expression in expressions().items()]
+@pytest.mark.parametrize("matchers", ["", 'cluster="fra-1", region=~"eu-.*"'])
+def test_figures_of_dra_health_are_promql(tmp_path, matchers):
+    wanted = expressions(matchers)
+    assert all(matchers in expression for expression in wanted.values())
+    rules = [{"record": f"figure:{key}", "expr": expression} for key, expression in wanted.items()]
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "health", "rules": rules}]}))
     run = run_promtool(["check", "rules", "rules.yaml"], tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -79,7 +79,10 @@ def test_basic_authentication_over_tls_with_its_own_ca(prometheus, exporter, tmp
         (replace(good, url=good.url.replace("127.0.0.1", "localhost")), "not trusted"),
         (replace(good, secret=TelemetrySecret(user="reader", password="wrong")), "denies access"),
         (replace(good, secret=TelemetrySecret(token=PASSWORD)), "denies access"),
-        (replace(good, url=good.url.replace("https", "http")), "status 400|rejected|unknown format|cannot be reached"),
+        (
+            replace(good, url=good.url.replace("https", "http")),
+            "status 400|rejected|unknown format|cannot be reached",
+        ),
     ):
         with pytest.raises(TelemetryUnavailable, match=words) as problem:
             read(source)
