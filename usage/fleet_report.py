@@ -72,16 +72,28 @@ class GroupBy(StrEnum):
     PROFILE = "profile"
     MODEL = "model"
     CLUSTER = "cluster"
+    CAPACITY = "capacity"
     CLAIM = "claim"
 
+    @property
+    def label(self) -> str:
+        return "Capacity type" if self is GroupBy.CAPACITY else self.name.capitalize()
 
-OF_KIND = {GroupBy.MODEL, GroupBy.CLUSTER}  # sums of kinds of devices
+
+# Columns of the sums of kinds of devices; the others are found by key.
+OF_KIND = {
+    GroupBy.MODEL: (Dimension.KIND, ("product", "partition")),
+    GroupBy.CLUSTER: (Dimension.KIND, ("cluster",)),
+    GroupBy.CAPACITY: (Dimension.CAPACITY, ("partition",)),
+}
+CAPACITY_TYPES = {"on-demand": "On demand", "spot": "Spot", "reserved": "Reserved", "": "Unknown"}
 ENTRY_KEYS = {  # of the entries that are not summed by day for all teams
     GroupBy.TEAM: "use.team_id",
     GroupBy.PERSON: "claim.requested_by_id",
     GroupBy.PROFILE: "version.profile_id",
     GroupBy.MODEL: "trim(use.product || ' ' || use.partition)",
     GroupBy.CLUSTER: "claim.cluster_id",
+    GroupBy.CAPACITY: "use.capacity_type",
     GroupBy.CLAIM: "use.claim_id",
 }
 
@@ -324,15 +336,14 @@ def _held_by(
     period: Period, group_by: GroupBy, scope: Scope, keys: Collection[str] | None = None
 ) -> dict[str, HeldParts]:
     """
-    Return what claims held by key: the id of a team, person, profile, cluster or claim, or a model; one
-    query. With `keys`, only of these.
+    Return what claims held by key: the id of a team, person, profile, cluster or claim, a model or a capacity
+    type; one query. With `keys`, only of these.
     """
     if not scope.is_all or group_by is GroupBy.CLAIM:
         listed = None if keys is None else list(keys)
         found = sums_by(ENTRY_KEYS[group_by], scope, period.first, period.end, listed)
         return {key: _added(rows) for key, rows in found.items()}
-    dimension = Dimension.KIND if group_by in OF_KIND else Dimension(group_by.value)
-    columns = {GroupBy.MODEL: ("product", "partition"), GroupBy.CLUSTER: ("cluster",)}.get(group_by, ("key",))
+    dimension, columns = OF_KIND.get(group_by) or (Dimension(group_by.value), ("key",))
     parts: dict[str, HeldParts] = defaultdict(HeldParts)
     rows = _sums(period, dimension)
     if keys is not None:
@@ -349,6 +360,7 @@ CORRECTED = {
     GroupBy.PROFILE: ("claim__profile_version__profile",),
     GroupBy.MODEL: ("product", "partition"),
     GroupBy.CLUSTER: ("claim__cluster",),
+    GroupBy.CAPACITY: ("capacity_type",),
     GroupBy.CLAIM: ("claim",),
 }
 
@@ -460,6 +472,8 @@ def _names(keys: Iterable[str], group_by: GroupBy) -> dict[str, _Name]:
                 str(row.pk): _Name(row.name, reverse("inventory:cluster", args=[row.name]))
                 for row in clusters
             }
+        case GroupBy.CAPACITY:
+            return {key: _Name(label) for key, label in CAPACITY_TYPES.items()}
         case GroupBy.CLAIM:
             claims = Claim.objects.filter(pk__in=keys).values_list("pk", "name", "team__slug")
             return {

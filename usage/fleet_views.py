@@ -37,7 +37,7 @@ LONGEST = timedelta(days=366)
 SHOWN = 100  # rows of the table; the CSV has all
 DRILLS = {GroupBy.TEAM, GroupBy.PERSON, GroupBy.PROFILE}  # whose claims are one click away
 KEPT = ("by", "sort", "team", "person", "profile")  # of an address, when another range is chosen
-GROUPS = [(group.value, group.name.capitalize()) for group in GroupBy]
+GROUPS = [(group.value, group.label) for group in GroupBy]
 SPANS = {"7d": 7, "30d": 30}
 
 

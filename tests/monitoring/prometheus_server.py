@@ -6,9 +6,7 @@ A real Prometheus for tests, and pages of metrics for it to scrape.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import threading
 import time
@@ -21,25 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 import yaml
 
 from demo.controlplane.client import eventually
 from demo.controlplane.harness import Program, free_ports
 from tests.patience import PROGRAM_READY
+from tests.prometheus import prometheus_program
 
 SCRAPE_EVERY = 0.5  # seconds
-
-
-def debian_binary(name: str) -> str:
-    """Return the path of `prometheus` or `promtool`. Without it: skipped, but failed where CI is true."""
-    path = shutil.which(name)
-    if path is None:
-        reason = f"{name} is not installed; it comes with Debian's package prometheus"
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return path
 
 
 COUNTED = re.compile(r"^(\w+_(?:bucket|count|sum|total)(?:\{.*\})?) (\S+)$", re.M)
@@ -116,7 +103,7 @@ def running_prometheus(
     folder: Path, scrape_configs: Sequence[Mapping[str, Any]], *, rules: Mapping[str, Any] | None = None
 ) -> Iterator[RunningPrometheus]:
     """A Prometheus that scrapes these twice a second, with `rules` evaluated as often."""
-    binary, (port,) = debian_binary("prometheus"), free_ports(1)
+    binary, (port,) = prometheus_program("prometheus"), free_ports(1)
     every = f"{SCRAPE_EVERY * 1000:.0f}ms"
     config: dict[str, Any] = {
         "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
@@ -158,5 +145,5 @@ def answers(url: str) -> bool:
 
 
 def run_promtool(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [debian_binary("promtool"), *arguments]
+    command = [prometheus_program("promtool"), *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

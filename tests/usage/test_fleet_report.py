@@ -133,7 +133,8 @@ def test_rows_add_up_to_what_was_allocated(claim, fra, vision, alice, group_by):
         nlp, by=make_user("olaf"), cluster=make_cluster("osl-1", teams=(nlp,)), held=False,
         profile=make_profile("l4"),
     )  # fmt: skip
-    measure(hold(claim, MIDNIGHT, MIDNIGHT + 6 * HOUR), MIDNIGHT, [0.5] * 4)
+    held = hold(claim, MIDNIGHT, MIDNIGHT + 6 * HOUR, capacity_type="spot")
+    measure(held, MIDNIGHT, [0.5] * 4)
     hold(other, MIDNIGHT - DAY, MIDNIGHT + 3 * HOUR, product="NVIDIA L4")
     report = stored(group_by=group_by)
     assert len(report.rows) == 2
@@ -144,6 +145,7 @@ def test_rows_add_up_to_what_was_allocated(claim, fra, vision, alice, group_by):
         GroupBy.PERSON: {alice.label, "olaf"},
         GroupBy.MODEL: {H100, "NVIDIA L4"},
         GroupBy.CLUSTER: {"fra-1", "osl-1"},
+        GroupBy.CAPACITY: {"Spot", "Unknown"},
     }
     if group_by in labels:
         assert {row.label for row in report.rows} == labels[group_by]
