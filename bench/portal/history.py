@@ -63,9 +63,9 @@ FROM claims_claim c WHERE r.owner = c.id::text
 """
 INSERT_ALLOCATIONS = """
 INSERT INTO claims_allocation (id, claim_id, object_uid, object_name, request, driver, pool, device, share_id,
-  node_name, product, partition, uuid, memory_bytes, fraction, started_at, ended_at)
+  node_name, product, partition, uuid, memory_bytes, fraction, capacity_type, started_at, ended_at)
 SELECT gen_random_uuid(), {claim}.id, {uid}, {claim}.name, 'gpu', d.driver, d.pool, d.name, '', d.node_name,
-  d.product, d.partition, d.uuid, d.memory_bytes, 1, {start}, {end}
+  d.product, d.partition, d.uuid, d.memory_bytes, 1, 'on-demand', {start}, {end}
 FROM {source}
 """
 INSERT_OPEN_ALLOCATIONS = INSERT_ALLOCATIONS.format(
