@@ -246,7 +246,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class HealthSection:
     """A component with its lines. `missing` says what to scrape, "" if it is scraped."""
 
     component: Component
@@ -263,7 +263,7 @@ class Health:
     """The row of a cluster for its page; `read_at` is None before the first reading."""
 
     row: DraHealth
-    sections: list[Section]
+    sections: list[HealthSection]
 
     @property
     def is_stale(self) -> bool:
@@ -278,10 +278,10 @@ def of_cluster(row: DraHealth | None) -> Health | None:
     return Health(row, shown)
 
 
-def section(component: Component, figures: Mapping[str, float | None]) -> Section:
+def section(component: Component, figures: Mapping[str, float | None]) -> HealthSection:
     instances = int(figures.get(scraped_key(component)) or 0)
     lines = [line(one, figures.get(one.key)) for one in FIGURES if one.component is component]
-    return Section(component, instances, lines if instances else [])
+    return HealthSection(component, instances, lines if instances else [])
 
 
 def line(figure: Figure, value: float | None) -> Line:

@@ -36,7 +36,7 @@ from usage.focus import focus_lines
 from usage.models import ClosedMonth, Rate
 from usage.opencost import (
     AGGREGATES,
-    Question,
+    AllocationQuery,
     allocation_sets,
     parse_aggregate,
     parse_step,
@@ -431,7 +431,7 @@ class OpenCostView(APIView):
         now, asked_for = timezone.now(), request.query_params
         period = parse_window(asked_for.get("window", "7d"), now=now)
         step = "" if _is_true(asked_for.get("accumulate", "")) else asked_for.get("step", "")
-        asked = Question(
+        asked = AllocationQuery(
             period,
             parse_aggregate(asked_for.get("aggregate", "")),
             parse_step(step, period),

@@ -43,7 +43,7 @@ from usage.samples import (
     bucket_start,
     measurements,
 )
-from usage.sources import Source, TelemetryUnavailable, ask, opened, queries, query, sample
+from usage.sources import TelemetrySource, TelemetryUnavailable, ask, opened, queries, query, sample
 
 REACH = timedelta(days=1)
 AGAIN = timedelta(hours=1)  # until a bucket that Prometheus does not have is asked for again
@@ -209,7 +209,7 @@ def fill(
 
 
 def read_history(
-    source: Source, start: datetime, end: datetime
+    source: TelemetrySource, start: datetime, end: datetime
 ) -> dict[datetime, dict[SeriesKey, Measurement]]:
     """
     Return what was measured at each `EVERY` from `start` to before `end`. Raises TelemetryUnavailable.

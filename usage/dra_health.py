@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from inventory.dra_health import EVERY, expressions
 from inventory.models import Cluster, DraHealth, Pod
-from usage.sources import Source, TelemetryUnavailable, ask, opened, query
+from usage.sources import TelemetrySource, TelemetryUnavailable, ask, opened, query
 
 MIN_DISTANCE = EVERY / 2  # between two readings of one cluster
 # Pods that wait for a node, and so for devices: those that refer to a claim and have none.
@@ -62,7 +62,7 @@ def take_turn(cluster: Cluster, now: datetime) -> bool:
     return bool(free.update(started_at=now))
 
 
-def read_figures(source: Source, wanted: Mapping[str, str]) -> dict[str, float | None]:
+def read_figures(source: TelemetrySource, wanted: Mapping[str, str]) -> dict[str, float | None]:
     """
     Return the value of each PromQL expression, None without a result.
 

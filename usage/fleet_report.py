@@ -28,11 +28,11 @@ from teams.models import Team, User
 from usage.cost import Cost, Interval, total
 from usage.daily import DAY, midnight, utc_day
 from usage.daily_sums import MEASURES
-from usage.ledger_sums import Ranking, Scope, ranking, sums_by
+from usage.ledger_sums import EntryScope, Ranking, ranking, sums_by
 from usage.models import Correction, DailySum
 
 Dimension = DailySum.Dimension
-EVERYTHING = Scope()
+EVERYTHING = EntryScope()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ def fleet_report(
     most: int | None = None,
     offset: int = 0,
     order: str = "cost",
-    scope: Scope = EVERYTHING,
+    scope: EntryScope = EVERYTHING,
 ) -> FleetReport:
     """
     Return the report of the stored days, with at most so many rows in an order of `ORDERS`, of everything or
@@ -285,7 +285,7 @@ def _held(period: Period) -> dict[DayKind, HeldParts]:
     return parts
 
 
-def _held_in(period: Period, scope: Scope) -> dict[DayKind, HeldParts]:
+def _held_in(period: Period, scope: EntryScope) -> dict[DayKind, HeldParts]:
     """Return what the claims of a scope held by day; one query."""
     rows = sums_by("use.day", scope, period.first, period.end)
     return {(date.fromisoformat(day), "", ""): _added(sums) for day, sums in rows.items()}
@@ -305,7 +305,7 @@ def _added(rows: Iterable[tuple[Any, ...]]) -> HeldParts:
 
 
 def _page(
-    period: Period, group_by: GroupBy, scope: Scope, order: str, offset: int, most: int | None
+    period: Period, group_by: GroupBy, scope: EntryScope, order: str, offset: int, most: int | None
 ) -> Ranking | None:
     """
     Return the keys of the rows that are shown, and the sum of all, in two queries at most; None if these are
@@ -333,7 +333,7 @@ def _page(
 
 
 def _held_by(
-    period: Period, group_by: GroupBy, scope: Scope, keys: Collection[str] | None = None
+    period: Period, group_by: GroupBy, scope: EntryScope, keys: Collection[str] | None = None
 ) -> dict[str, HeldParts]:
     """
     Return what claims held by key: the id of a team, person, profile, cluster or claim, a model or a capacity
@@ -365,7 +365,7 @@ CORRECTED = {
 }
 
 
-def _corrections(period: Period, group_by: GroupBy, scope: Scope) -> dict[str, Cost]:
+def _corrections(period: Period, group_by: GroupBy, scope: EntryScope) -> dict[str, Cost]:
     """Return the corrections of closed months that are booked in the period, by key; one query."""
     columns = CORRECTED[group_by]
     booked = Correction.objects.filter(booked_on__gte=period.first, booked_on__lt=period.end).order_by()

@@ -29,7 +29,7 @@ from usage.closing import closable, close_month, closed_until, require_admin, wh
 from usage.cost import Cost
 from usage.daily import DAY, utc_day
 from usage.fleet_report import FleetReport, GroupBy, Period, fleet_report, month_of
-from usage.ledger_sums import LONGEST_OF_ALL, ORDERS, Scope
+from usage.ledger_sums import LONGEST_OF_ALL, ORDERS, EntryScope
 from usage.models import SavedReport
 from usage.reports import Month, closed_month
 
@@ -101,11 +101,11 @@ class ReportForm(forms.Form):
         return self.cleaned_data if self.is_valid() else {}
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> EntryScope:
         """Return which claims count: those of the chosen team, person and profile, of the teams of a lead."""
         team, person, profile = (self.chosen.get(name) for name in ("team", "person", "profile"))
         teams = [team.pk] if team else self.teams
-        return Scope(teams, person and person.pk, profile and profile.pk)
+        return EntryScope(teams, person and person.pk, profile and profile.pk)
 
     @property
     def order(self) -> str:

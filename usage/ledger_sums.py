@@ -33,7 +33,7 @@ ORDERS = ("cost", "hours", "idle")  # of keys, the highest first
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class EntryScope:
     """Which entries count: of these teams (None: all), of one person, of one profile."""
 
     teams: Sequence[UUID] | None = None
@@ -65,7 +65,9 @@ class Ranking:
     total: Cost
 
 
-def ranking(key: str, scope: Scope, first: date, end: date, *, order: str, offset: int, most: int) -> Ranking:
+def ranking(
+    key: str, scope: EntryScope, first: date, end: date, *, order: str, offset: int, most: int
+) -> Ranking:
     """Return the keys of a page in an order of `ORDERS`; one query. `key` is an SQL expression."""
     where, values = scope.conditions()
     idle = f"sum({IDLE})" if order == "idle" else "0"
@@ -101,7 +103,7 @@ def ranking(key: str, scope: Scope, first: date, end: date, *, order: str, offse
 
 
 def sums_by(
-    key: str, scope: Scope, first: date, end: date, keys: Sequence[str] | None = None
+    key: str, scope: EntryScope, first: date, end: date, keys: Sequence[str] | None = None
 ) -> dict[str, list[tuple[Any, ...]]]:
     """
     Return (currency, nine sums) by key, in the order of `usage.fleet_report.parts_of`; one query. With `keys`

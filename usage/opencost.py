@@ -182,7 +182,7 @@ class Aggregated:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AllocationQuery:
     """`step` is in days; `idle` adds what nobody held, and what unmanaged claims did."""
 
     period: Period
@@ -191,7 +191,7 @@ class Question:
     idle: bool = False
 
 
-def allocation_sets(asked: Question, *, now: datetime) -> list[dict[str, dict[str, Any]]]:
+def allocation_sets(asked: AllocationQuery, *, now: datetime) -> list[dict[str, dict[str, Any]]]:
     """
     Return a set per step, each with its allocations by name; two queries, and those of the report per step
     with idle costs. Raises Invalid for more than MOST allocations.
@@ -234,14 +234,14 @@ def _steps(period: Period, days: int) -> Iterator[Period]:
         first += days * DAY
 
 
-def _rows(sql: str, asked: Question, period: Period) -> Iterator[Sequence[Any]]:
+def _rows(sql: str, asked: AllocationQuery, period: Period) -> Iterator[Sequence[Any]]:
     columns = ", ".join(f"({AGGREGATES[name]})::text" for name in asked.aggregate)
     with connection.cursor() as cursor:
         cursor.execute(sql.format(columns=columns, joins=JOINS, used=UTILIZATION), [period.first, period.end])
         yield from cursor
 
 
-def _rest(asked: Question, step: Period, currency: str, now: datetime) -> dict[str, dict[str, Any]]:
+def _rest(asked: AllocationQuery, step: Period, currency: str, now: datetime) -> dict[str, dict[str, Any]]:
     """Return what the fleet cost beside the claims of the portal, as OpenCost names it."""
     parts = fleet_report(step, GroupBy.TEAM, now=now).parts
     idle = total([parts.unallocated, parts.out_of_service])
@@ -254,7 +254,7 @@ def _rest(asked: Question, step: Period, currency: str, now: datetime) -> dict[s
 
 
 def _document(
-    names: tuple[str, ...], one: Aggregated, asked: Question, step: Period, currency: str
+    names: tuple[str, ...], one: Aggregated, asked: AllocationQuery, step: Period, currency: str
 ) -> dict[str, Any]:
     start, end = (moment.strftime("%Y-%m-%dT%H:%M:%SZ") for moment in (step.span.start, step.span.end))
     minutes = (step.span.end - step.span.start) / timedelta(minutes=1)
@@ -298,7 +298,7 @@ def _amount(cost: Cost, currency: str) -> float | None:
     return None if cost.held else 0.0
 
 
-def _properties(names: tuple[str, ...], asked: Question) -> dict[str, Any]:
+def _properties(names: tuple[str, ...], asked: AllocationQuery) -> dict[str, Any]:
     """Return what is known of the name, as OpenCost has it: properties, and labels among them."""
     if names[0].startswith("__"):
         return {}

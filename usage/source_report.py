@@ -21,7 +21,7 @@ from usage.attribution import Joined, JoinKey, NotJoined, join, open_allocations
 from usage.catch_up import history
 from usage.samples import ACTIVITY, METRICS, UTILIZATION, Sample, measurements
 from usage.sources import (
-    Source,
+    TelemetrySource,
     TelemetryUnavailable,
     ask,
     parse_response,
@@ -49,7 +49,7 @@ REMEDIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SourceQuery:
     """One request: the query, or the address of an exporter; the series that came, and how long it took."""
 
     text: str
@@ -62,7 +62,7 @@ class SourceReport:
     """Of one source, now. With a `problem` it could not be read, and there is nothing else."""
 
     problem: str = ""
-    questions: list[Question] = field(default_factory=list)
+    questions: list[SourceQuery] = field(default_factory=list)
     findings: list[CheckupFinding] = field(default_factory=list)
     keys: dict[JoinKey, int] = field(default_factory=dict)  # measured devices by what joined them
     reasons: dict[NotJoined, int] = field(default_factory=dict)  # the others
@@ -84,12 +84,12 @@ class SourceReport:
 @dataclass(slots=True)
 class _Reading:
     samples: list[Sample] = field(default_factory=list)
-    questions: list[Question] = field(default_factory=list)
+    questions: list[SourceQuery] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     host_labels: list[str] = field(default_factory=list)
 
 
-def check_source(cluster: Cluster, source: Source) -> SourceReport:
+def check_source(cluster: Cluster, source: TelemetrySource) -> SourceReport:
     """Return what `source` says of the devices of `cluster`; a source that cannot be read is a `problem`."""
     try:
         reading = _read_prometheus(source) if source.is_prometheus else _read_exporter(source)
@@ -107,15 +107,15 @@ def check_source(cluster: Cluster, source: Source) -> SourceReport:
     return report
 
 
-def _read_exporter(source: Source) -> _Reading:
+def _read_exporter(source: TelemetrySource) -> _Reading:
     started = time.monotonic()
     samples = read_exporter(replace(source, timeout_seconds=min(source.timeout_seconds, LONGEST)))
     labels = {label for sample in samples for label in HOST_LABELS if sample.labels.get(label)}
-    question = Question("GET of the exporter", len(samples), _since(started))
+    question = SourceQuery("GET of the exporter", len(samples), _since(started))
     return _Reading(samples, [question], host_labels=sorted(labels))
 
 
-def _read_prometheus(source: Source) -> _Reading:
+def _read_prometheus(source: TelemetrySource) -> _Reading:
     until = time.monotonic() + LONGEST
 
     def request(client: httpx.Client) -> _Reading:
@@ -129,7 +129,7 @@ def _read_prometheus(source: Source) -> _Reading:
             limited = replace(source, timeout_seconds=min(source.timeout_seconds, left))
             body = query(client, limited, "query", query=promql)
             reading.warnings += [str(warning) for warning in body.get("warnings", [])]
-            reading.questions.append(Question(promql, len(body["data"]["result"]), _since(started)))
+            reading.questions.append(SourceQuery(promql, len(body["data"]["result"]), _since(started)))
             return body
 
         for metric, promql in queries(source).items():
@@ -148,7 +148,7 @@ def _since(started: float) -> int:
     return round((time.monotonic() - started) * 1000)
 
 
-def _of_source(source: Source, reading: _Reading) -> Iterator[CheckupFinding]:
+def _of_source(source: TelemetrySource, reading: _Reading) -> Iterator[CheckupFinding]:
     """Yield what is to be said of the source itself."""
     took = sum(question.milliseconds for question in reading.questions)
     requests = counted(len(reading.questions), "request")
@@ -250,7 +250,7 @@ def _of_devices(report: SourceReport, joined: list[Joined]) -> Iterator[CheckupF
         )
 
 
-def _of_history(cluster: Cluster, source: Source) -> Iterator[CheckupFinding]:
+def _of_history(cluster: Cluster, source: TelemetrySource) -> Iterator[CheckupFinding]:
     """Yield the gaps of the last day, and what was filled."""
     day = history(cluster, timezone.now())
     filled = f"{counted(day.filled, 'gap')} of 5 minutes filled in the last day, {day.missing} left"

@@ -89,7 +89,7 @@ class TelemetryUnavailable(PortalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TelemetrySource:
     """A source with all that is needed to read it. `timeout_seconds` is for one response as a whole."""
 
     url: str
@@ -108,7 +108,7 @@ class Source:
 @sensitive_variables()
 def source_of(
     cluster: Cluster, access: TelemetryAccess | None = None, secret: TelemetrySecret | None = None
-) -> Source:
+) -> TelemetrySource:
     """
     Return the source of a cluster: with its stored access and secret, unless others are given to try.
 
@@ -117,7 +117,7 @@ def source_of(
     access = (
         access or TelemetryAccess.objects.filter(cluster=cluster).first() or TelemetryAccess(cluster=cluster)
     )
-    return Source(
+    return TelemetrySource(
         cluster.telemetry_url,
         is_prometheus=bool(cluster.prometheus_url),
         tenant=access.tenant,
@@ -132,7 +132,7 @@ def source_of(
 
 
 @sensitive_variables()
-def client_of(source: Source) -> httpx.Client:
+def client_of(source: TelemetrySource) -> httpx.Client:
     """Return a client that identifies itself. Raises Invalid for damaged certificates."""
     secret = source.secret
     headers = {"User-Agent": "dragoman"}
@@ -156,7 +156,7 @@ def client_of(source: Source) -> httpx.Client:
 
 
 @sensitive_variables()
-def ask[Answer](source: Source, request: Callable[[httpx.Client], Answer]) -> Answer:
+def ask[Answer](source: TelemetrySource, request: Callable[[httpx.Client], Answer]) -> Answer:
     """Return what `request` reads through a client; raise `TelemetryUnavailable` with a sentence."""
     try:
         with client_of(source) as client:
@@ -200,7 +200,7 @@ def limited(chunks: Iterable[str], *, until: float = float("inf")) -> Iterator[s
         yield chunk
 
 
-def read_exporter(source: Source) -> list[Sample]:
+def read_exporter(source: TelemetrySource) -> list[Sample]:
     """Return the samples of `METRICS` of an exporter; raise `TelemetryUnavailable` with a sentence."""
 
     def request(client: httpx.Client) -> list[Sample]:
@@ -281,7 +281,7 @@ def query_for(metric: str, matchers: str = "") -> str:
     return f"max by ({', '.join(LABELS)}) ({metric}{f'{{{matchers}}}' if matchers else ''})"
 
 
-def queries(source: Source) -> dict[str, str]:
+def queries(source: TelemetrySource) -> dict[str, str]:
     """Return the queries for all devices of a cluster by metric: those of DCGM, and of AMD if it has any."""
     asked = {metric: query_for(metric, source.matchers) for metric in METRICS}
     if source.with_amd:
@@ -291,7 +291,7 @@ def queries(source: Source) -> dict[str, str]:
     return asked
 
 
-def read_prometheus(source: Source) -> list[Sample]:
+def read_prometheus(source: TelemetrySource) -> list[Sample]:
     """Return the samples of `METRICS` now; raise `TelemetryUnavailable` with a sentence."""
 
     def request(client: httpx.Client) -> list[Sample]:
@@ -303,7 +303,7 @@ def read_prometheus(source: Source) -> list[Sample]:
     return ask(source, request)
 
 
-def query(client: httpx.Client, source: Source, call: str, **parameters: str) -> dict[str, Any]:
+def query(client: httpx.Client, source: TelemetrySource, call: str, **parameters: str) -> dict[str, Any]:
     """Return the body of a call of the HTTP API. That of a 400 or 422 says why a query is rejected."""
     until = time.monotonic() + source.timeout_seconds
     data = {**parameters, "timeout": f"{source.timeout_seconds:g}s"}
@@ -322,7 +322,7 @@ def read_source(cluster: Cluster) -> list[Sample]:
     return read(opened(cluster))
 
 
-def opened(cluster: Cluster) -> Source:
+def opened(cluster: Cluster) -> TelemetrySource:
     """Return the source of a cluster; raise `TelemetryUnavailable` if its secret cannot be used."""
     try:
         return source_of(cluster)
@@ -331,7 +331,7 @@ def opened(cluster: Cluster) -> Source:
     raise TelemetryUnavailable(problem)
 
 
-def read(source: Source) -> list[Sample]:
+def read(source: TelemetrySource) -> list[Sample]:
     return read_prometheus(source) if source.is_prometheus else read_exporter(source)
 
 

@@ -31,7 +31,7 @@ class WasteGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Grouping:
+class WasteGrouping:
     """The most expensive groups of `count`; `name` is what they are."""
 
     name: str
@@ -48,7 +48,7 @@ class Waste:
     unpriced: int  # claims
     prices: Amounts
     amounts: Amounts
-    groupings: list[Grouping]
+    groupings: list[WasteGrouping]
 
     @property
     def per_hour(self) -> str:
@@ -95,7 +95,7 @@ def waste_of(rows: QuerySet[Any], amount: str, *, by: str) -> Waste:
     )
 
 
-def _grouping(name: str, cells: Iterable[tuple[Any, ...]], place: int) -> Grouping:
+def _grouping(name: str, cells: Iterable[tuple[Any, ...]], place: int) -> WasteGrouping:
     sums: dict[tuple[str, str], Amounts] = defaultdict(lambda: defaultdict(Decimal))
     claims: dict[tuple[str, str], int] = defaultdict(int)
     for cell in cells:
@@ -110,7 +110,7 @@ def _grouping(name: str, cells: Iterable[tuple[Any, ...]], place: int) -> Groupi
         )
         for slug, title in most[:SHOWN]
     ]
-    return Grouping(name, groups, len(most))
+    return WasteGrouping(name, groups, len(most))
 
 
 def amounts_text(amounts: Iterable[tuple[str, Decimal | None]]) -> str:

@@ -37,7 +37,7 @@ class SecretText(forms.Textarea):
         return ""
 
 
-class Address(forms.TextInput):
+class SourceAddress(forms.TextInput):
     """An address; a user and password in one that is refused are not sent back."""
 
     def format_value(self, value: Any) -> str:
@@ -50,7 +50,7 @@ def address(label: str, help_text: str) -> forms.CharField:
         required=False,
         max_length=200,
         validators=[validate_http_url],
-        widget=Address,
+        widget=SourceAddress,
         help_text=help_text,
     )
 

@@ -20,7 +20,7 @@ from usage.collect import collect
 from usage.models import Collection, Rollup
 from usage.samples import measurements
 from usage.source_report import check_source
-from usage.sources import Source, TelemetryUnavailable, parse_exposition, read, source_of
+from usage.sources import TelemetrySource, TelemetryUnavailable, parse_exposition, read, source_of
 
 PASSWORD = "pa55word"
 HASH = "$2b$04$apqQH8liPksMMsxcwnGf/OPRqcR/AEi1XohKIOaUBsEPcRaSHHQdm"  # bcrypt of PASSWORD, 4 rounds
@@ -55,7 +55,7 @@ def scraped(program: RealPrometheus) -> RealPrometheus:
 
 def test_series_that_prometheus_scraped_are_those_of_the_exporter(prometheus, exporter):
     program = scraped(prometheus(exporter))
-    found = measurements(read(Source(program.url, is_prometheus=True)))
+    found = measurements(read(TelemetrySource(program.url, is_prometheus=True)))
     assert found == measurements(parse_exposition(SHARED.splitlines()))
 
 
@@ -71,7 +71,7 @@ def test_basic_authentication_over_tls_with_its_own_ca(prometheus, exporter, tmp
     }
     program = scraped(prometheus(exporter, web=web, auth=("reader", PASSWORD)))
     secret = TelemetrySecret(user="reader", password=PASSWORD)
-    good = Source(program.url, is_prometheus=True, authority=SERVER.certificate, secret=secret)
+    good = TelemetrySource(program.url, is_prometheus=True, authority=SERVER.certificate, secret=secret)
     assert len(read(good)) == 2
     for source, words in (
         (replace(good, authority=""), "not trusted"),
@@ -97,7 +97,7 @@ def test_client_certificate_identifies_the_portal(prometheus, exporter, tmp_path
     # It takes no request without the certificate, so that it is ready is seen by the portal's reader.
     program = RealPrometheus(tmp_path / "data", (exporter,), web={"tls_server_config": tls})
     secret = TelemetrySecret(certificate=CLIENT.certificate, key=CLIENT.key)
-    source = Source(program.url, is_prometheus=True, authority=SERVER.certificate, secret=secret)
+    source = TelemetrySource(program.url, is_prometheus=True, authority=SERVER.certificate, secret=secret)
 
     def answers():
         try:

@@ -11,7 +11,7 @@ from tests.usage.test_fleet_report import MIDNIGHT, WEEK, had
 from usage.cost import Cost
 from usage.daily import store_days
 from usage.fleet_report import GroupBy, fleet_report
-from usage.ledger_sums import LONGEST_OF_ALL, Scope
+from usage.ledger_sums import LONGEST_OF_ALL, EntryScope
 from usage.models import DailySum
 
 HOUR = timedelta(hours=1)
@@ -41,8 +41,8 @@ def used(claim, vision, lena, fra):
 
 @pytest.mark.parametrize("group_by", GroupBy)
 def test_rows_of_one_team_add_up_to_what_it_held(used, vision, group_by):
-    found = fleet_report(WEEK, group_by, now=NOON, most=1, scope=Scope([vision.pk]))
-    whole = fleet_report(WEEK, group_by, now=NOON, scope=Scope([vision.pk]))
+    found = fleet_report(WEEK, group_by, now=NOON, most=1, scope=EntryScope([vision.pk]))
+    whole = fleet_report(WEEK, group_by, now=NOON, scope=EntryScope([vision.pk]))
     assert found.parts == whole.parts
     assert found.parts.allocated.hours == found.parts.fleet.hours == 10
     assert sum(row.cost.held for row in whole.rows) == found.parts.allocated.held
@@ -70,10 +70,10 @@ def test_rows_are_sorted_before_they_are_paged(used, order, first):
 
 
 def test_one_person_and_one_profile_narrow_the_report(used, lena, claim):
-    of_lena = fleet_report(WEEK, GroupBy.CLAIM, now=NOON, scope=Scope(person=lena.pk))
+    of_lena = fleet_report(WEEK, GroupBy.CLAIM, now=NOON, scope=EntryScope(person=lena.pk))
     assert [row.label for row in of_lena.rows] == ["lenas (vision)"]
     profile = claim.profile_version.profile_id
-    of_profile = fleet_report(WEEK, GroupBy.TEAM, now=NOON, scope=Scope(profile=profile))
+    of_profile = fleet_report(WEEK, GroupBy.TEAM, now=NOON, scope=EntryScope(profile=profile))
     assert of_profile.parts.allocated != Cost()
     assert of_profile.parts.unallocated == Cost()
 

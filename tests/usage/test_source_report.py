@@ -12,7 +12,7 @@ from tests.usage.test_collect import mirrored
 from usage.attribution import JoinKey, NotJoined
 from usage.samples import ACTIVITY, METRICS, UTILIZATION
 from usage.source_report import check_source
-from usage.sources import Source, TelemetrySecret
+from usage.sources import TelemetrySecret, TelemetrySource
 
 DRA = {
     "dra_claim_name": "sam2-finetune",
@@ -41,7 +41,7 @@ def report(fra, serve):
 
     def of(*lines, **fields):
         address = serve(lambda path, body: (200, "\n".join([*lines, ""])))
-        return check_source(fra, Source(f"{address}/metrics", **fields))
+        return check_source(fra, TelemetrySource(f"{address}/metrics", **fields))
 
     return of
 
@@ -121,7 +121,7 @@ def test_secret_over_http_is_a_note(report):
 
 
 def test_source_that_does_not_respond_is_the_problem_and_nothing_else(fra):
-    told = check_source(fra, Source("http://127.0.0.1:1"))
+    told = check_source(fra, TelemetrySource("http://127.0.0.1:1"))
     assert "cannot be reached" in told.problem
     assert (told.findings, told.questions, told.failed) == ([], [], 1)
 
@@ -136,7 +136,7 @@ def test_prometheus_is_asked_per_metric_and_for_both_host_labels(fra, serve):
 
     Cluster.objects.update(prometheus_url=serve(answer))
     fra.refresh_from_db()
-    told = check_source(fra, Source(fra.prometheus_url, is_prometheus=True))
+    told = check_source(fra, TelemetrySource(fra.prometheus_url, is_prometheus=True))
     assert [question.text for question in told.questions] == asked
     assert len(asked) == len(METRICS) + 2
     assert findings(told)["Warning of Prometheus"][1] == "store-1 is away"

@@ -12,7 +12,7 @@ from inventory.models.cluster import validate_matchers
 from tests.usage.test_collect import mirrored
 from usage import sources
 from usage.samples import METRICS, Sample
-from usage.sources import Source, TelemetryUnavailable
+from usage.sources import TelemetrySource, TelemetryUnavailable
 
 # As dcgm-exporter 4.6 writes it: two pods share the device, so every value stands there twice.
 SHARED = """\
@@ -79,16 +79,18 @@ def test_other_metrics_are_not_parsed():
 
 def test_unreachable_exporter_is_reported_without_its_url(serve):
     with pytest.raises(TelemetryUnavailable, match=r"cannot be reached \(ConnectError\)\.$"):
-        sources.read_exporter(Source("http://someone:secret@127.0.0.1:1/metrics"))
+        sources.read_exporter(TelemetrySource("http://someone:secret@127.0.0.1:1/metrics"))
     with pytest.raises(TelemetryUnavailable, match="returned status 503"):
-        sources.read_exporter(Source(serve(lambda path, body: (503, ""))))
+        sources.read_exporter(TelemetrySource(serve(lambda path, body: (503, ""))))
     with pytest.raises(TelemetryUnavailable, match="returned data in an unknown format"):
-        sources.read_exporter(Source(serve(lambda path, body: (200, "DCGM_FI_DEV_FB_USED{UUID=} many\n"))))
+        sources.read_exporter(
+            TelemetrySource(serve(lambda path, body: (200, "DCGM_FI_DEV_FB_USED{UUID=} many\n")))
+        )
 
 
 def test_an_exporter_is_read_over_http(serve):
     address = serve(lambda path, body: (200, SHARED))
-    assert len(sources.read_exporter(Source(f"{address}/metrics"))) == 3
+    assert len(sources.read_exporter(TelemetrySource(f"{address}/metrics"))) == 3
 
 
 def test_prometheus_gets_one_query_per_metric(serve):
@@ -100,7 +102,7 @@ def test_prometheus_gets_one_query_per_metric(serve):
         result = [{"metric": metric, "value": [1763380800.1, "0.5"]}]
         return 200, json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
 
-    found = sources.read_prometheus(Source(serve(answer)))
+    found = sources.read_prometheus(TelemetrySource(serve(answer)))
     assert len(asked) == len(METRICS)
     assert [one.metric for one in found if one.value == 0.5] == list(METRICS)
     assert all("max+by" in query for query in asked)
@@ -109,11 +111,11 @@ def test_prometheus_gets_one_query_per_metric(serve):
 def test_rejected_query_has_the_message_of_prometheus(serve):
     refusal = '{"status": "error", "errorType": "execution", "error": "query timed out"}'
     with pytest.raises(TelemetryUnavailable, match="rejected the query: query timed out"):
-        sources.read_prometheus(Source(serve(lambda path, body: (422, refusal))))
+        sources.read_prometheus(TelemetrySource(serve(lambda path, body: (422, refusal))))
     with pytest.raises(TelemetryUnavailable, match="returned data in an unknown format"):
-        sources.read_prometheus(Source(serve(lambda path, body: (200, "[]"))))
+        sources.read_prometheus(TelemetrySource(serve(lambda path, body: (200, "[]"))))
     with pytest.raises(TelemetryUnavailable, match="status 502"):
-        sources.read_prometheus(Source(serve(lambda path, body: (502, ""))))
+        sources.read_prometheus(TelemetrySource(serve(lambda path, body: (502, ""))))
 
 
 def test_metric_with_a_longer_name_is_left_out():
@@ -127,7 +129,7 @@ def test_oversized_response_is_refused(monkeypatch, serve):
     with pytest.raises(ValueError, match="more than 10 characters"):
         list(sources.limited(["12345", "67890", "1"]))
     with pytest.raises(TelemetryUnavailable, match="in an unknown format: more than 10 characters"):
-        sources.read_exporter(Source(serve(lambda path, body: (200, "# a comment that is long\n"))))
+        sources.read_exporter(TelemetrySource(serve(lambda path, body: (200, "# a comment that is long\n"))))
 
 
 def test_prometheus_query_is_sent_to_its_base_path(serve):
@@ -137,7 +139,7 @@ def test_prometheus_query_is_sent_to_its_base_path(serve):
         asked.append((path, parse_qs(body)["query"][0]))
         return 200, '{"data": {"result": []}}'
 
-    assert sources.read_prometheus(Source(f"{serve(answer)}/prom/")) == []
+    assert sources.read_prometheus(TelemetrySource(f"{serve(answer)}/prom/")) == []
     labels = (
         "dra_claim_namespace, dra_claim_name, dra_driver_name, dra_pool_name, dra_device_name, "
         "dra_mig_device_uuid, UUID, GPU_I_ID, GPU_I_PROFILE"
@@ -147,11 +149,11 @@ def test_prometheus_query_is_sent_to_its_base_path(serve):
 
 def test_unreachable_or_rejecting_prometheus_is_reported(serve):
     with pytest.raises(TelemetryUnavailable, match="rejected the query: bad_data"):
-        sources.read_prometheus(Source(serve(lambda path, body: (400, '{"error": "bad_data"}'))))
+        sources.read_prometheus(TelemetrySource(serve(lambda path, body: (400, '{"error": "bad_data"}'))))
     with pytest.raises(TelemetryUnavailable, match=r"cannot be reached \(ConnectError\)\.$"):
-        sources.read_prometheus(Source("http://someone:secret@127.0.0.1:1"))
+        sources.read_prometheus(TelemetrySource("http://someone:secret@127.0.0.1:1"))
     with pytest.raises(TelemetryUnavailable, match="returned data in an unknown format"):
-        sources.read_prometheus(Source(serve(lambda path, body: (200, '{"data": {}}'))))
+        sources.read_prometheus(TelemetrySource(serve(lambda path, body: (200, '{"data": {}}'))))
 
 
 def test_every_series_of_an_answer_is_read(serve):
@@ -159,7 +161,7 @@ def test_every_series_of_an_answer_is_read(serve):
         {"metric": {"UUID": f"GPU-{name}"}, "value": [0, f"{number}"]} for number, name in enumerate("abc")
     ]
     body = json.dumps({"data": {"result": rows}})
-    found = sources.read_prometheus(Source(serve(lambda path, query: (200, body))))
+    found = sources.read_prometheus(TelemetrySource(serve(lambda path, query: (200, body))))
     assert found == [
         Sample(metric, {"UUID": f"GPU-{name}"}, float(number))
         for metric in METRICS
@@ -179,7 +181,7 @@ def test_matchers_select_the_series_of_the_cluster(serve):
         asked.append(parse_qs(body)["query"][0])
         return 200, '{"data": {"result": []}}'
 
-    sources.read_prometheus(Source(serve(answer), matchers='cluster="fra-1"', with_amd=True))
+    sources.read_prometheus(TelemetrySource(serve(answer), matchers='cluster="fra-1"', with_amd=True))
     assert len(asked) == len(METRICS) + 4
     assert all(query.count('cluster="fra-1"') == 1 for query in asked)
     assert asked[0].endswith('(DCGM_FI_PROF_GR_ENGINE_ACTIVE{cluster="fra-1"})')

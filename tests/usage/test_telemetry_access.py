@@ -26,7 +26,7 @@ from inventory.telemetry_access import (
 from teams.models import RecordedChange
 from usage.collect import collect
 from usage.models import Collection
-from usage.sources import Source, TelemetryUnavailable, read_exporter, read_prometheus, read_source
+from usage.sources import TelemetrySource, TelemetryUnavailable, read_exporter, read_prometheus, read_source
 
 TOKEN = "the-very-secret-token"
 AT = "https://prometheus.example:9090"
@@ -98,14 +98,14 @@ def changes():
 @pytest.mark.parametrize("read", [read_prometheus, read_exporter])
 def test_secret_and_tenant_go_with_each_request(headers, secret, header, read):
     url, asked = headers()
-    read(Source(url, secret=secret, tenant="gpu|lab"))
+    read(TelemetrySource(url, secret=secret, tenant="gpu|lab"))
     assert {one.get("Authorization") for one in asked} == {header}
     assert {one.get("X-Scope-OrgID") for one in asked} == {"gpu|lab"}
 
 
 def test_no_tenant_is_sent_unless_one_is_set(headers):
     url, asked = headers()
-    read_prometheus(Source(url))
+    read_prometheus(TelemetrySource(url))
     assert all("X-Scope-OrgID" not in one for one in asked)
 
 
@@ -114,7 +114,7 @@ def test_redirect_is_not_followed_so_that_no_secret_goes_elsewhere(headers, stat
     elsewhere, asked = headers()
     url, _ = headers(status, Location=f"{elsewhere}/login?next={TOKEN}")
     with pytest.raises(TelemetryUnavailable, match=r"redirects to 127\.0\.0\.1\.") as problem:
-        read_prometheus(Source(url, secret=TelemetrySecret(token=TOKEN)))
+        read_prometheus(TelemetrySource(url, secret=TelemetrySecret(token=TOKEN)))
     assert asked == []
     assert TOKEN not in problem.value.message
 
@@ -123,14 +123,14 @@ def test_redirect_is_not_followed_so_that_no_secret_goes_elsewhere(headers, stat
 def test_denied_access_says_what_to_check(headers, status):
     url, _ = headers(status, body=f"{TOKEN} is wrong")
     with pytest.raises(TelemetryUnavailable, match=rf"denies access \(status {status}\)") as problem:
-        read_prometheus(Source(url, secret=TelemetrySecret(token=TOKEN)))
+        read_prometheus(TelemetrySource(url, secret=TelemetrySecret(token=TOKEN)))
     assert TOKEN not in problem.value.message
 
 
 def test_error_holds_no_request_with_its_headers(headers):
     for url in (headers(500)[0], "http://127.0.0.1:1"):
         with pytest.raises(TelemetryUnavailable) as problem:
-            read_prometheus(Source(url, secret=TelemetrySecret(token=TOKEN)))
+            read_prometheus(TelemetrySource(url, secret=TelemetrySecret(token=TOKEN)))
         assert problem.value.__context__ is None
         assert TOKEN not in "".join(traceback.format_exception(problem.value))
 
@@ -144,13 +144,13 @@ def test_silent_source_is_given_up_after_its_time_limit(serve):
 
     url = serve(wait)
     with pytest.raises(TelemetryUnavailable, match=r"did not respond within 0\.2 seconds"):
-        read_prometheus(Source(url, timeout_seconds=0.2))
+        read_prometheus(TelemetrySource(url, timeout_seconds=0.2))
     silence.set()
 
 
 def test_secret_is_in_no_repr_and_is_not_pickled():
     secret = TelemetrySecret(token=TOKEN, password=TOKEN, key=TOKEN, certificate=TOKEN)
-    assert TOKEN not in repr(secret) + repr(Source("http://a", secret=secret))
+    assert TOKEN not in repr(secret) + repr(TelemetrySource("http://a", secret=secret))
     with pytest.raises(TypeError):
         pickle.dumps(secret)
 

@@ -13,7 +13,7 @@ from teams.access import user_of
 from usage.models import Alert, AlertQuerySet
 
 
-class AlertFilter(filters.FilterSet):
+class AlertApiFilter(filters.FilterSet):
     open = BooleanFilter(method="by_open", label="Whether it is open; both without it.")
     condition = filters.MultipleChoiceFilter(choices=Alert.Condition.choices, distinct=False)
     team = filters.CharFilter(field_name="team__slug")
@@ -51,7 +51,7 @@ class AlertViewSet(ReadOnlyModelViewSet[Alert]):
     serializer_class = AlertOut
     queryset = Alert.objects.none()
     filter_backends = (DjangoFilterBackend,)
-    filterset_class = AlertFilter
+    filterset_class = AlertApiFilter
     pagination_class = type("Newest", (Cursor,), {"ordering": ("-since", "-id")})
 
     def get_queryset(self) -> QuerySet[Alert]:
