@@ -113,9 +113,9 @@ def without_lock(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     Let the function `name` ("claims.reconcile.settle") read the rows that it locks without locking them.
 
     That includes the rows that a function which it calls itself locks for it. All other locks stay. Of a
-    function that only locks a table nothing is left.
+    function that only locks a table, or a number, nothing is left.
     """
-    if "LOCK TABLE" in inspect.getsource(resolve_name(name)):
+    if any(lock in inspect.getsource(resolve_name(name)) for lock in ("LOCK TABLE", "pg_advisory")):
         monkeypatch.setattr(name, lambda: None)
         return
     lock = QuerySet.select_for_update

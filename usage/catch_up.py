@@ -177,8 +177,6 @@ def fill(
         if span.started_at < bucket + BUCKET and (span.ended_at is None or span.ended_at > bucket)
     ]
     with transaction.atomic():
-        # One run at a time: of two, the second finds the rows of the first.
-        Collection.objects.select_for_update().get(cluster=cluster)
         present = set(
             Rollup.objects.filter(claim__cluster=cluster, bucket=bucket).values_list(
                 "claim_id", "driver", "pool", "device"

@@ -67,6 +67,11 @@ class ReportView(APIView):
     @extend_schema(operation_id="cost_report", parameters=PARAMETERS, responses=ReportOut)
     def get(self, request: Request) -> Response:
         """GPU hours and money by team, person, profile, model, cluster or claim; for leads and admins."""
+        for name in ("since", "until"):
+            if request.query_params.get(name) == "":
+                raise Invalid(
+                    f"{name} is a day such as 2026-11-01; leave it out for the whole month.", field=name
+                )
         form = ReportForm(request.query_params, user_of(request))
         if not form.is_valid():
             name, problems = next(iter(form.errors.items()))

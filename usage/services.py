@@ -12,9 +12,10 @@ from core.errors import Conflict, Invalid
 from core.times import require_date, utc_moment
 from inventory.models import Cluster
 from teams.models import User, record_change
+from usage import rate_matches
 from usage.closing import lock_open_days, require_admin
 from usage.models import Rate
-from usage.rate_matches import lock_matches, require_expression
+from usage.rate_matches import require_expression
 
 
 @transaction.atomic(durable=True)
@@ -48,7 +49,7 @@ def save_rate(
     expression = expression.strip()
     if expression:
         require_expression(expression)
-    lock_matches()
+    rate_matches.lock_matches()
     lock_open_days(valid_from)
     if per_hour < 0:
         raise Invalid(f"A price must not be negative; {per_hour} was sent.")

@@ -21,6 +21,7 @@ DOCUMENTS = {"spec", "manifest", "raw", "text", "fix"}  # of Kubernetes, not pro
 QUERIES = {"q": "gpu", "month": "2026-10", "limit": "1", "version": "1", "wait": "0", "name": "gpu"}
 NAMED = {"team": ("teams/", "slug"), "cluster": ("clusters/", "name"), "profile": ("profiles/", "slug")}
 ROOT = "/api/v1/"
+PARQUET = "application/vnd.apache.parquet"
 
 
 def described(client: Client) -> Json:
@@ -99,6 +100,8 @@ class ApiCrawl:
         if answer.status_code != 200:
             if answer.status_code != known.expected(self.who, address):
                 self.faults.append(f"{address} answers {answer.status_code}: {answer.content[:200]!r}")
+            return
+        if answer["Content-Type"] == PARQUET:
             return
         if answer["Content-Type"].startswith("text/csv"):
             text = b"".join(answer).decode()

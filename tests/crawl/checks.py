@@ -22,7 +22,7 @@ LINKING = ("href", "action", "formaction", "hx-get", "hx-post")
 
 NUMBER = re.compile(r"^\d+$")
 SPAN = re.compile(r"^(\d+) to (\d+) of (\d+)\b")
-SHORTENED = re.compile(r"^The (?:newest|oldest|first) (\d+) of (\d+)[.:]")
+SHORTENED = re.compile(r"^The (?:(?:newest|oldest|first) )?(\d+)(?: with the highest cost)? of (\d+)[.:]")
 COUNTED = re.compile(r"^(\d+) (?:claim|request|node|cluster|team|device|profile)s?$")
 
 

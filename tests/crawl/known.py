@@ -18,6 +18,8 @@ EXPECTED = [
         403,
         "the fleet's money",
     ),
+    ("engineer emil outsider", r"/api/v1/costs/report/(\?.*)?", 403, "it is for leads and platform admins"),
+    ("lead", r"/api/v1/costs/report/\?.*", 422, "a lead chooses among what their teams have used"),
     ("engineer lead emil outsider", r"/api/v1/activity/(\?.*)?", 422, "they name a team"),
     ("emil", r"/claims/request/\?.*", 403, "a viewer may not request, and nothing leads them there"),
     ("emil", r"/api/v1/match/\?.*", 403, "it is the request that a viewer may not make"),

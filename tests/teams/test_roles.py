@@ -195,21 +195,21 @@ def test_refused_additions_name_field_and_role(everybody):
     assert known.value.message == "lead is already lead of vision."
 
 
-def test_members_are_listed_by_name_in_page_and_csv(everybody, browse):
+def test_members_are_listed_by_role_in_page_and_csv(everybody, browse):
     User.objects.filter(username="lead").update(first_name="Lea", last_name="Lead")
     for who, may_change in (("viewer", False), ("lead", False), ("owner", True), ("admin", True)):
         person = browse(everybody[who])
         context = person.get("/teams/vision/people/").context
         assert context["may_change"] is may_change
         names = [member.user.username for member in context["members"]]
-        assert names == ["lead", "member", "owner", "viewer"]
+        assert names == ["owner", "lead", "member", "viewer"]
         answer = person.get("/teams/vision/people/?format=csv")
         assert answer.headers["Content-Disposition"] == 'attachment; filename="people-vision.csv"'
         assert answer.getvalue().decode("utf-8-sig").splitlines() == [
             "User name,Name,Role",
+            "owner,owner,owner",
             "lead,Lea Lead,lead",
             "member,member,member",
-            "owner,owner,owner",
             "viewer,viewer,viewer",
         ]
     assert browse(everybody["outsider"]).get("/teams/vision/people/?format=csv").status_code == 404
@@ -235,7 +235,14 @@ def test_api_teams_show_the_readers_role(everybody, api):
         {"username": "viewer", "name": "viewer", "role": "owner"},
     ]
     nlp = Team.objects.get(slug="nlp")
-    assert detail == {"id": str(nlp.pk), "slug": "nlp", "title": "Nlp", "role": "owner", "members": 2}
+    assert detail == {
+        "id": str(nlp.pk),
+        "slug": "nlp",
+        "title": "Nlp",
+        "efficiency_goal": None,
+        "role": "owner",
+        "members": 2,
+    }
     assert api(everybody["lead"]).get("/api/v1/teams/nlp").status_code == 404
 
 

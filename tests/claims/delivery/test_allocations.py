@@ -126,7 +126,12 @@ def test_a_share_has_the_memory_that_it_consumes(mirror, claim, fra, consumed, m
 
 def test_partition_of_an_unknown_gpu_counts_as_the_memory_slices_that_it_consumes(mirror, claim, fra):
     counters = {f"memory-slice-{number}": {"value": "1"} for number in range(3)}
-    device(fra, product="GPU of 2030", partition="2g.200gb", counters=[{"counters": counters}])
+    attributes = {
+        "type": {"string": "mig"},
+        "profile": {"string": "2g.200gb"},
+        "productName": {"string": "GPU of 2030"},
+    }
+    device(fra, attributes=attributes, counters=[{"counters": counters}])
     mirror.claim("sam", claim, result("gpu-0"))
     assert claim.allocations.get().fraction == Decimal("0.375")  # max(2/7, 3/8)
 
