@@ -21,6 +21,7 @@ from usage.fleet_views import SHOWN, SPANS, ReportForm
 from usage.ledger_sums import LONGEST_OF_ALL, ORDERS
 
 DAYS = {"type": "string", "format": "date"}
+PAGE = {"type": "integer", "minimum": 1}
 PARAMETERS = [
     OpenApiParameter("by", str, enum=[str(group) for group in GroupBy], default=str(GroupBy.TEAM)),
     OpenApiParameter("month", str, description="Such as 2026-11, in UTC. This month by default."),
@@ -31,7 +32,7 @@ PARAMETERS = [
     OpenApiParameter("person", str, description="User name of an owner of claims."),
     OpenApiParameter("profile", str, description="Slug of a profile."),
     OpenApiParameter("sort", str, enum=list(ORDERS), default=ORDERS[0], description="Highest first."),
-    OpenApiParameter("page", int, description=f"{SHOWN} rows each, from 1."),
+    OpenApiParameter("page", PAGE, description=f"{SHOWN} rows each, from 1."),
 ]
 
 
