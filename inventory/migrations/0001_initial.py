@@ -127,7 +127,7 @@ class Migration(migrations.Migration):
                 ('tenant', models.CharField(blank=True, default='', max_length=150, validators=[inventory.models.cluster.validate_tenant])),
                 ('matchers', models.CharField(blank=True, default='', max_length=200, validators=[inventory.models.cluster.validate_matchers])),
                 ('timeout_seconds', models.PositiveSmallIntegerField(default=10, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(60)])),
-                ('kind', models.CharField(blank=True, choices=[('', 'None'), ('token', 'Bearer token'), ('password', 'User and password'), ('certificate', 'Client certificate')], default='', editable=False, max_length=11)),
+                ('kind', models.CharField(blank=True, choices=[('', 'No authentication'), ('token', 'Bearer token'), ('password', 'User and password'), ('certificate', 'Client certificate')], default='', editable=False, max_length=11)),
                 ('server', models.CharField(blank=True, default='', editable=False, max_length=200)),
                 ('sealed', models.BinaryField(default=b'')),
             ],

@@ -134,7 +134,7 @@ class TelemetryAccess(models.Model):
     """
 
     class Kind(models.TextChoices):
-        NONE = "", "None"
+        NONE = "", "No authentication"
         TOKEN = "token", "Bearer token"
         PASSWORD = "password", "User and password"
         CERTIFICATE = "certificate", "Client certificate"
