@@ -256,11 +256,8 @@ def team_items(team: Team) -> list[NavItem]:
 
 
 def watch_items() -> list[NavItem]:
-    """Return what people look at of their teams, and platform admins of all."""
-    return [
-        NavItem("Waste", "zzz", reverse("usage:waste")),
-        NavItem("Alerts", "bell-ringing", reverse("usage:alerts")),
-    ]
+    """Return what asks somebody to look."""
+    return [NavItem("Alerts", "bell-ringing", reverse("usage:alerts"))]
 
 
 def fleet_items() -> list[NavItem]:

@@ -201,3 +201,10 @@ def test_the_frame_costs_the_same_for_one_cluster_team_and_claim_and_for_many(
         make_claim(team=vision, by=alice)
     with django_assert_max_num_queries(len(one)):
         person.get(ME)
+
+
+@pytest.mark.parametrize("person", ["alice", "lena", "root"])
+def test_the_sidebar_names_each_page_once(request, browse, vision, person):
+    shell = browse(request.getfixturevalue(person)).get("/").context["shell"]
+    urls = [item.url for section in shell.nav.sections for item in section.items]
+    assert len(urls) == len(set(urls))
