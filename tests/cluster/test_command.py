@@ -218,7 +218,7 @@ def test_telemetry_is_set_from_files_and_its_secret_is_not_printed(run, tmp_path
     )
     assert open_secret(Cluster.objects.get(), access).token == "the-very-secret-token"
     assert run("telemetry", "fra-1", "--matchers", 'cluster="fra-1"').endswith("bearer token.\n")
-    assert run("telemetry", "fra-1", "--no-secret").endswith("example, none.\n")
+    assert run("telemetry", "fra-1", "--no-secret").endswith("example, no authentication.\n")
     with pytest.raises(CommandError, match="either a secret or --no-secret"):
         run("telemetry", "fra-1", "--no-secret", "--token-file", str(token))
     with pytest.raises(CommandError, match="/nowhere cannot be read"):

@@ -18,7 +18,7 @@ from inventory.models import BasisKey, Device, FleetSpan, Node, PriceBasis
 from portal.configuration.export import rate_document
 from tests.threads import Race
 from tests.usage.conftest import H100, NOON, hold, price
-from usage import rate_matches, services
+from usage import rate_matches
 from usage.closing import close_month
 from usage.coverage import coverage
 from usage.daily import refresh_all, store_days
@@ -198,7 +198,6 @@ def test_rate_and_basis_that_are_added_at_once_find_each_other(monkeypatch, root
     race.hold_after(rate_matches, "_store")
     if not locked:
         monkeypatch.setattr(rate_matches, "lock_matches", lambda: None)
-        monkeypatch.setattr(services, "lock_matches", lambda: None)
     key = BasisKey(fra.pk, "gpu.nvidia.com", H100, "", "")
     always = fields(expression='device.cluster == "fra-1"')
     race.run(partial(save_rate, by=root, **always), partial(price_bases.add, [key]))
