@@ -9,7 +9,6 @@ who owned it then. Money is in whole cents: of a claim's day, `mean utilization 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -19,33 +18,24 @@ from django.db.models import Q
 from core.models import RowDifferences
 from inventory.models import FleetSpan
 from usage.cost import CENT, Cost, Interval, Ledger, UsageInterval
-from usage.models import DailySum
 from usage.rates import PriceGroup, RateCard
 
-Dimension = DailySum.Dimension
-KEY = ("dimension", "day", "key", "cluster", "product", "partition", "currency")
+AT_ONCE = timedelta(days=7)
+KEY = {
+    "dimension": "text",
+    "day": "date",
+    "key": "uuid",
+    "cluster": "uuid",
+    "product": "text",
+    "partition": "text",
+    "currency": "text",
+}
 MEASURES = ["held", "unpriced", "amount"]
 VALUES = (
     *("held", "held_measured", "held_used"),
     *("unpriced", "unpriced_measured", "unpriced_used"),
     *("amount", "amount_measured", "amount_used"),
 )
-DIMENSIONS = {
-    Dimension.TEAM: ("use.team_id", None),
-    Dimension.PERSON: ("claim.requested_by_id", None),
-    Dimension.PROFILE: ("version.profile_id", None),
-    Dimension.KIND: (None, ("claim.cluster_id", "use.product", "use.partition")),
-    Dimension.CAPACITY: (None, ("claim.cluster_id", "use.product", "use.capacity_type")),
-}
-SUMS = """
-SELECT {columns}, use.currency, {sums}
-FROM usage_dailyuse use
-JOIN claims_claim claim ON claim.id = use.claim_id
-JOIN claims_profileversion version ON version.id = claim.profile_version_id
-LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
-WHERE use.day = %s
-GROUP BY {groups}, use.currency
-"""
 UTILIZATION = "activity.activity / NULLIF(activity.rollups, 0)"
 USED_AMOUNT = f"round((use.amount * {UTILIZATION})::numeric / {CENT}) * {CENT}"  # of one claim's day
 OF_ONE = """
@@ -59,52 +49,91 @@ SUMMED = {
     "use.amount": USED_AMOUNT,
 }
 
-type Sums = dict[tuple[Any, ...], tuple[Any, ...]]  # values by key
+type Key = tuple[Any, ...]  # values of `KEY`
+type Values = tuple[int, ...]  # of `VALUES`
+
+# Each set of groups is a dimension: a column that is not of its set is null, and its bit of GROUPING is 1.
+OF_CLAIMS = f"""
+SELECT CASE GROUPING(use.team_id, claim.requested_by_id, version.profile_id, use.partition, use.capacity_type)
+         WHEN 15 THEN 'team' WHEN 23 THEN 'person' WHEN 27 THEN 'profile' WHEN 29 THEN 'kind'
+         ELSE 'capacity' END,
+       use.day, coalesce(use.team_id, claim.requested_by_id, version.profile_id), claim.cluster_id,
+       coalesce(use.product, ''), coalesce(use.partition, use.capacity_type, ''), use.currency,
+       {", ".join(OF_ONE.format(value=value, used=used) for value, used in SUMMED.items())}
+FROM usage_dailyuse use
+JOIN claims_claim claim ON claim.id = use.claim_id
+JOIN claims_profileversion version ON version.id = claim.profile_version_id
+LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
+WHERE use.day >= %(first)s AND use.day < %(end)s
+GROUP BY use.day, use.currency, GROUPING SETS (
+  (use.team_id), (claim.requested_by_id), (version.profile_id),
+  (claim.cluster_id, use.product, use.partition), (claim.cluster_id, use.product, use.capacity_type)
+)
+"""  # noqa: S608
+COLUMNS = ", ".join((*KEY, *VALUES))
+OF_FLEET = ", ".join(
+    f"%({name})s::{kind}[]" for name, kind in (KEY | dict.fromkeys(VALUES, "numeric")).items()
+)
+NO_KEY = "'00000000-0000-0000-0000-000000000000'::uuid"
+SAME = " AND ".join(
+    f"coalesce(sums.{name}, {NO_KEY}) = coalesce(stored.{name}, {NO_KEY})"
+    if kind == "uuid"
+    else f"sums.{name} = stored.{name}"
+    for name, kind in KEY.items()
+)
+# Equal but for the order in which utilizations were added.
+CLOSE = " AND ".join(
+    f"abs(sums.{name} - stored.{name}) <= greatest(1, sums.{name} / 1000000000)" for name in VALUES
+)
+COMPARED = f"""
+WITH sums ({COLUMNS}) AS MATERIALIZED (
+  {OF_CLAIMS} UNION ALL SELECT * FROM unnest({OF_FLEET})
+), compared AS MATERIALIZED (
+  SELECT sums.*, stored.id AS stored
+  FROM sums FULL JOIN (SELECT * FROM usage_dailysum WHERE day >= %(first)s AND day < %(end)s) stored ON {SAME}
+  WHERE (sums.day IS NOT NULL AND stored.id IS NOT NULL AND {CLOSE}) IS NOT TRUE
+)"""  # noqa: S608
+# Rows of three kinds: without one that is stored, without a sum, and with another sum.
+WRITTEN = f""", missing AS (
+  INSERT INTO usage_dailysum ({COLUMNS}) SELECT {COLUMNS} FROM compared WHERE stored IS NULL
+), altered AS (
+  UPDATE usage_dailysum SET ({", ".join(VALUES)}) = ROW ({", ".join(f"compared.{name}" for name in VALUES)})
+  FROM compared WHERE usage_dailysum.id = compared.stored AND compared.day IS NOT NULL
+), obsolete AS (
+  DELETE FROM usage_dailysum WHERE id IN (SELECT stored FROM compared WHERE day IS NULL)
+)"""  # noqa: S608
+COUNTED = """
+SELECT count(*) FILTER (WHERE stored IS NULL), count(*) FILTER (WHERE stored IS NOT NULL AND day IS NOT NULL),
+       count(*) FILTER (WHERE day IS NULL)
+FROM compared
+"""
 
 
 def refresh(first: date, end: date, *, check: bool = False) -> RowDifferences:
-    """Write the sums of these days, or with `check` only compare them; return what differed."""
+    """
+    Write the sums of these days, or with `check` only compare them; return what differed. A day of 40,000
+    devices has 3,000 sums, which PostgreSQL makes, compares and writes in one statement for `AT_ONCE`.
+    """
     fleet = _fleet(first, end)
-    days = (first + timedelta(days=number) for number in range((end - first).days))
-    return sum((_refresh_day(day, fleet[day], check=check) for day in days), RowDifferences())
+    differences = RowDifferences()
+    while first < end:
+        until = min(first + AT_ONCE, end)
+        of_days = {key: values for key, values in fleet.items() if first <= key[1] < until}
+        differences += _refresh(first, until, of_days, check=check)
+        first = until
+    return differences
 
 
-def _refresh_day(day: date, fleet: Sums, *, check: bool) -> RowDifferences:
-    """Write or compare the sums of one day; a month of 40,000 devices has 75,000."""
-    expected = dict(_expected(day)) | fleet
-    rows = DailySum.objects.filter(day=day)
-    stored = {row[: len(KEY)]: row[len(KEY) :] for row in rows.values_list(*KEY, *VALUES)}
-    missing = [key for key in expected if key not in stored]
-    altered = [key for key in expected if key in stored and not _close(stored[key], expected[key])]
-    obsolete = [key for key in stored if key not in expected]
-    if not check:
-        for key in [*altered, *obsolete]:
-            rows.filter(**_conditions(key)).delete()
-        DailySum.objects.bulk_create(
-            (
-                DailySum(**dict(zip(KEY, key, strict=True)), **dict(zip(VALUES, expected[key], strict=True)))
-                for key in [*missing, *altered]
-            ),
-            2000,
-        )
-    return RowDifferences(len(missing), len(altered), len(obsolete))
+def _refresh(first: date, end: date, fleet: dict[Key, Values], *, check: bool) -> RowDifferences:
+    parameters: dict[str, Any] = {"first": first, "end": end}
+    parameters |= {name: [key[number] for key in fleet] for number, name in enumerate(KEY)}
+    parameters |= {name: [of[number] for of in fleet.values()] for number, name in enumerate(VALUES)}
+    with connection.cursor() as cursor:
+        cursor.execute(f"{COMPARED}{'' if check else WRITTEN}{COUNTED}", parameters)
+        return RowDifferences(*cursor.fetchone())
 
 
-def _expected(day: date) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """Yield key and values of each sum; a query per dimension."""
-    sums = ", ".join(OF_ONE.format(value=value, used=used) for value, used in SUMMED.items())
-    for dimension, (key, kind) in DIMENSIONS.items():
-        columns = ("NULL::uuid", *kind) if kind else (key, "NULL::uuid", "''", "''")
-        groups = ", ".join(kind or [str(key)])
-        sql = SUMS.format(columns=", ".join(map(str, columns)), groups=groups, sums=sums)
-        with connection.cursor() as cursor:
-            cursor.execute(sql, [day])
-            for row in cursor:
-                of_key = (dimension.value, day, *row[:5])
-                yield of_key, tuple(row[5:])
-
-
-def _fleet(first: date, end: date) -> dict[date, Sums]:
+def _fleet(first: date, end: date) -> dict[Key, Values]:
     """Return the sums of the fleet's time and cost by day, cluster, product and use; one query."""
     span = Interval(*(datetime.combine(day, time(), UTC) for day in (first, end)))
     card, ledger = RateCard.load(), Ledger()
@@ -114,30 +143,13 @@ def _fleet(first: date, end: date) -> dict[date, Sums]:
         kind = PriceGroup(row.cluster_id, row.driver, row.product, row.basis_id)
         usage = UsageInterval(row.cluster_id, kind, row.use, row.parts, row.started_at, row.ended_at)
         ledger.add(usage, card, until=span.end, within=span)
-    costs: dict[tuple[Any, ...], Cost] = defaultdict(Cost)
+    costs: dict[Key, Cost] = defaultdict(Cost)
     for entry in ledger:
         cluster, product, use = entry.line
         currency = entry.rate.currency if entry.rate else ""
-        key = (Dimension.FLEET.value, entry.day, None, cluster, product, use, currency)
-        costs[key].add(entry.cost)
-    days: dict[date, Sums] = defaultdict(dict)
+        costs["fleet", entry.day, None, cluster, product, use, currency].add(entry.cost)
+    sums: dict[Key, Values] = {}
     for key, cost in costs.items():
-        values = (cost.held, cost.unpriced_held, sum(cost.exact.values()))
-        days[key[1]][key] = tuple(number for value in values for number in (value, 0, 0))
-    return days
-
-
-def _close(stored: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
-    """Return whether sums are equal but for the order in which utilizations were added."""
-    return all(
-        abs(mine - theirs) <= max(1, theirs // 10**9) for mine, theirs in zip(stored, expected, strict=True)
-    )
-
-
-def _conditions(key: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the filter of one row."""
-    values = dict(zip(KEY, key, strict=True))
-    null = {name for name, value in values.items() if value is None}
-    return {f"{name}__isnull": True for name in null} | {
-        name: value for name, value in values.items() if name not in null
-    }
+        measures = (cost.held, cost.unpriced_held, sum(cost.exact.values()))
+        sums[key] = tuple(number for measure in measures for number in (measure, 0, 0))
+    return sums

@@ -192,7 +192,7 @@ def test_database_refuses_to_change_a_closed_day(october, root, model):
     close_month(by=root, month=OCTOBER)
     rows = model.objects.filter(day=date(2026, 10, 30))
     assert rows.exists()
-    for change in (lambda: rows.update(day=date(2026, 10, 29)), rows.delete):
+    for change in (lambda: rows.update(day=date(2026, 10, 30)), rows.delete):
         with pytest.raises(DatabaseError, match="in a closed month"), transaction.atomic():
             change()
 

@@ -12,26 +12,26 @@ from django.db import migrations, models
 CLOSED = """
 CREATE FUNCTION usage_refuse_closed_day() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    of_day date := CASE TG_OP WHEN 'DELETE' THEN OLD.day ELSE NEW.day END;
+    of_day date := (SELECT min(day) FROM changed, usage_storeddays WHERE day < closed_until);
 BEGIN
-    IF EXISTS (SELECT FROM usage_storeddays WHERE closed_until > of_day) THEN
+    IF of_day IS NOT NULL THEN
         RAISE EXCEPTION '% is in a closed month', of_day USING ERRCODE = 'restrict_violation';
     END IF;
-    RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
+    RETURN NULL;
 END $$;
 CREATE FUNCTION usage_refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'a correction does not change' USING ERRCODE = 'restrict_violation';
 END $$;
-CREATE TRIGGER closed BEFORE INSERT OR UPDATE OR DELETE ON usage_dailyuse
-    FOR EACH ROW EXECUTE FUNCTION usage_refuse_closed_day();
-CREATE TRIGGER closed BEFORE INSERT OR UPDATE OR DELETE ON usage_dailysum
-    FOR EACH ROW EXECUTE FUNCTION usage_refuse_closed_day();
-CREATE TRIGGER closed BEFORE INSERT OR UPDATE OR DELETE ON usage_dailyactivity
-    FOR EACH ROW EXECUTE FUNCTION usage_refuse_closed_day();
 CREATE TRIGGER closed BEFORE UPDATE OR DELETE ON usage_correction
     FOR EACH ROW EXECUTE FUNCTION usage_refuse_change();
-"""
+""" + "".join(
+    f"""
+CREATE TRIGGER closed_{event} AFTER {event} ON {table} REFERENCING {rows} TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION usage_refuse_closed_day();"""
+    for table in ("usage_dailyuse", "usage_dailysum", "usage_dailyactivity")
+    for event, rows in (("INSERT", "NEW"), ("UPDATE", "NEW"), ("DELETE", "OLD"))
+)
 
 # Tables of rollups, which Django cannot create: partitions of days and months (usage/partitions.py). The default
 # partition takes what no other does, so that nothing is lost if the task that creates them does not run.
