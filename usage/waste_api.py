@@ -39,7 +39,7 @@ class WasteOut(serializers.Serializer[Any]):
 
 
 class IdleOut(WasteOut):
-    """A claim all of whose devices have been below 10 % since `since`."""
+    """A claim all of whose devices have been below the idle limit of its profile since `since`."""
 
     since = serializers.DateTimeField()
     idle_cost = serializers.SerializerMethodField(help_text="Since then; null without a rate")

@@ -19,6 +19,7 @@ from django.urls import reverse
 
 from claims.budgets.use import run_out_sentence, runs_out_soon, use_sentence, utc_day
 from claims.models import Allocation, Budget, BudgetUse, Claim
+from claims.models.limits import IDLE_PERCENT
 from claims.quotas.quota_usage import QuotaUsage, team_usage
 from claims.states import USABLE
 from core.text import counted, percent
@@ -97,10 +98,13 @@ def of_claim(condition: Condition, claim: Claim, text: str, since: datetime) -> 
 
 def idle_claims(now: datetime) -> Iterator[Finding]:
     """Yield idle claims; `usage.idle` stores them and notifies people of them."""
-    lasting = IdlePeriod.objects.lasting().select_related("claim")
-    for period in lasting.only("since", "devices", "claim__name", "claim__team", "claim__cluster"):
+    lasting = IdlePeriod.objects.lasting().select_related("claim__profile_version")
+    columns = ("since", "devices", "claim__name", "claim__team", "claim__cluster")
+    for period in lasting.only(*columns, "claim__profile_version__idle_percent"):
         which = "Its device has" if period.devices == 1 else f"Its {counted(period.devices, 'device')} have"
-        text = f"{which} been below 10 % since {utc_moment(period.since)}. Release or shorten {period.claim}."
+        below = period.claim.profile_version.idle_percent or IDLE_PERCENT
+        since = utc_moment(period.since)
+        text = f"{which} been below {below} % since {since}. Release or shorten {period.claim}."
         yield of_claim(Condition.CLAIM_IDLE, period.claim, text, period.since)
 
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from claims.budgets.notices import notify_of_use
+from claims.models import ProfileVersion
 from inventory.models import Pod
 from notify.models import Notice, NoticeKind
 from tests.usage.alerts.conftest import MINUTE
@@ -70,10 +71,11 @@ def test_a_cluster_is_for_platform_admins(stale, root, lena):
 
 
 def test_idle_claims_are_alerts_and_told_by_the_policy_for_idle_claims_alone(idle):
+    ProfileVersion.objects.update(idle_percent=25)
     follow(NOON)
     (alert,) = open_alerts()
     assert alert.text == (
-        f"Its 2 devices have been below 10 % since Tue 17 Nov 2026, 09:00 UTC. "
+        f"Its 2 devices have been below 25 % since Tue 17 Nov 2026, 09:00 UTC. "
         f"Release or shorten {idle.claim}."
     )
     assert told() == []
