@@ -139,7 +139,7 @@ def moved(access: TelemetryAccess, cluster: Cluster) -> str:
     """Return why the secret is not sent."""
     return (
         f"The {access.get_kind_display().lower()} was given for {access.server} and is not sent to "
-        f"{server_of(cluster.telemetry_url) or 'no address'}. Give it again, or choose “None”."
+        f"{server_of(cluster.telemetry_url) or 'no address'}. Give it again, or choose “No authentication”."
     )
 
 
