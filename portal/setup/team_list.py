@@ -96,8 +96,8 @@ def _figures(teams: UUID, first: date, end: date) -> Statement:
     """
     Return (kind, key, text, held, without a rate, amount, share, day): what these teams, all claims and
     unmanaged claims cost on the stored days, with the currency as text; the used share of the teams' budgets
-    of the month; how many people are in a team, and in several; how many teams are active; the names of clusters; and until which
-    day days are stored.
+    of the month; how many people are in a team, and in several; how many teams are active; the names of
+    clusters; and until which day days are stored.
     """
     sums = "SUM(held), SUM(unpriced), SUM(amount), NULL::float8, NULL::date FROM usage_dailysum"
     days = "day >= %s AND day < %s AND day < (SELECT until FROM usage_storeddays LIMIT 1)"
@@ -113,7 +113,8 @@ def _figures(teams: UUID, first: date, end: date) -> Statement:
         WHERE team_id = ANY(%s) AND title = '' AND ended_at IS NULL AND use.first = %s
         UNION ALL SELECT 'people', NULL, '', COUNT(*), COUNT(*) FILTER (WHERE teams > 1), 0, NULL, NULL
         FROM (SELECT COUNT(*) AS teams FROM teams_membership GROUP BY user_id) people
-        UNION ALL SELECT 'active', NULL, '', COUNT(*), 0, 0, NULL, NULL FROM teams_team WHERE archived_at IS NULL
+        UNION ALL SELECT 'active', NULL, '', COUNT(*), 0, 0, NULL, NULL
+        FROM teams_team WHERE archived_at IS NULL
         UNION ALL SELECT 'cluster', id, name, 0, 0, 0, NULL, NULL FROM inventory_cluster
         UNION ALL SELECT 'stored', NULL, '', 0, 0, 0, NULL, until FROM usage_storeddays"""  # noqa: S608
     return text, (first, end, teams, first, end, first, end, teams, first)
@@ -479,13 +480,17 @@ def team_list(request: HttpRequest) -> HttpResponseBase:
         prepare=prepare,
     )
 
+    def prepared() -> list[TeamFigures]:
+        _page = listing.page  # prepares them
+        return figures
+
     def rows() -> SafeString:
         teams = table_rows(listing.page.object_list, listing.shows)
         return joined("\n", (teams, sum_rows(figures[0], listing.shows)))
 
     context = {
         "rows": rows,
-        "figures": figures,
+        "figures": prepared,
         "invitations": open_invitations,
         "empty_icon": "users-group",
         "empty_title": "No teams yet",
