@@ -201,14 +201,43 @@ class Credentials:
         """Return when the token (`exp`, RFC 7519 §4.1.4) or certificate expires; None if it does not say."""
         try:
             if self.token:
-                claims = self.token.split(".")[1]
-                payload = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
-                return datetime.fromtimestamp(payload["exp"], UTC)
+                return datetime.fromtimestamp(self._claims()["exp"], UTC)
             if self.certificate:
                 return x509.load_pem_x509_certificate(self.certificate.encode()).not_valid_after_utc
         except (IndexError, KeyError, TypeError, ValueError, OverflowError, OSError):
             pass  # a token of another form, which need not say it
         return None
+
+    @property
+    @sensitive_variables()
+    def identity(self) -> str:
+        """Return as whom it signs in: `sub` of the token or the name of the certificate, if one says it."""
+        try:
+            if self.token:
+                return str(self._claims()["sub"])[:200]
+            if self.certificate:
+                return x509.load_pem_x509_certificate(self.certificate.encode()).subject.rfc4514_string()
+        except (IndexError, KeyError, TypeError, ValueError):
+            pass
+        return ""
+
+    @sensitive_variables()
+    def _claims(self) -> dict[str, Any]:
+        """Return the claims of a token that is a JWT; its signature is the cluster's business."""
+        claims = self.token.split(".")[1]
+        payload: dict[str, Any] = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+        return payload
+
+    @property
+    def trust(self) -> str:
+        """Return how the certificate of the server is checked."""
+        if self.server.startswith("http:"):
+            return "no TLS: others can read along"
+        if self.insecure:
+            return "not checked: anybody can pretend to be it"
+        return (
+            "checked against the embedded CA" if self.authority else "checked against the CAs of this server"
+        )
 
 
 IN_CLUSTER = Credentials(server="", in_cluster=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,7 +14,16 @@ from django.views.decorators.debug import sensitive_variables
 from cluster.checkup import CheckupFinding, checkup
 from cluster.credentials import Credentials, reseal, seal, unseal
 from cluster.kube import KubeGateway, connect
-from cluster.protocol import Gateway
+from cluster.protocol import (
+    NAMESPACE,
+    NODE,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    ClusterError,
+    Gateway,
+    Kind,
+    Page,
+)
 from core.errors import Conflict, Invalid, PortalError
 from inventory.models import Cluster
 from inventory.states import EndPolicy
@@ -53,6 +63,62 @@ def check_cluster(cluster: Cluster) -> list[CheckupFinding]:
         return list(checkup(credentials, gateway, uid=cluster.uid, **modes))
     finally:
         gateway.close()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPreview:
+    """What a cluster has before it is added, None or empty for what could not be read."""
+
+    devices: int | None = None
+    all_devices: bool = True  # else there are more than were counted
+    nodes: int | None = None
+    claims: int | None = None
+    namespaces: Sequence[str] = ()
+
+
+MAX_SLICES = 500  # ResourceSlices, and names of namespaces, that a preview reads
+
+
+@sensitive_variables()
+def preview_cluster(
+    credentials: Credentials, *, read_only: bool, write_quotas: bool, evict_pods: bool
+) -> tuple[list[CheckupFinding], ClusterPreview]:
+    """Check a cluster that is not added, and return what would be shown of it. Changes nothing there."""
+    gateway = KubeGateway(credentials)
+    try:
+        findings = checkup(
+            credentials, gateway, read_only=read_only, write_quotas=write_quotas, evict_pods=evict_pods
+        )
+        return list(findings), _preview(gateway)
+    finally:
+        gateway.close()
+
+
+def _preview(gateway: Gateway) -> ClusterPreview:
+    slices, namespaces = _first(gateway, RESOURCE_SLICE, MAX_SLICES), _first(gateway, NAMESPACE, MAX_SLICES)
+    nodes, claims = _first(gateway, NODE, 1), _first(gateway, RESOURCE_CLAIM, 1)
+    devices = None
+    if slices is not None:
+        devices = sum(len(item.get("spec", {}).get("devices") or ()) for item in slices.items)
+    return ClusterPreview(
+        devices,
+        slices is None or not slices.remaining,
+        _number(nodes),
+        _number(claims),
+        [item["metadata"]["name"] for item in namespaces.items] if namespaces else (),
+    )
+
+
+def _number(page: Page | None) -> int | None:
+    return None if page is None else len(page.items) + (page.remaining or 0)
+
+
+def _first(gateway: Gateway, kind: Kind, limit: int) -> Page | None:
+    """Return the first page of a listing, None if it is refused or the cluster does not answer."""
+    try:
+        return next(iter(gateway.list(kind, limit=limit)), None)
+    except ClusterError:
+        return None
 
 
 # Services: `by` is the person on a page; None is a command on the server, which has no account.

@@ -39,26 +39,26 @@ class Component:
     key: str
     label: str
     scraped: str
-    missing: str  # what to do without its series
+    target: str  # what Prometheus scrapes for its series
 
 
 SCHEDULER = Component(
     "scheduler",
     "Scheduler",
     'scheduler_pending_pods{queue="active"}',
-    "Scrape kube-scheduler, port 10259 (job kube-scheduler).",
+    "kube-scheduler (port 10259)",
 )
 CONTROLLER = Component(
     "controller",
     "ResourceClaim controller",
     'workqueue_depth{name="resource_claim"}',
-    "Scrape kube-controller-manager, port 10257 (job kube-controller-manager).",
+    "kube-controller-manager (port 10257)",
 )
 KUBELET = Component(
     "kubelet",
     "Kubelets",
     "kubelet_node_name",
-    "Scrape the kubelets, port 10250, path /metrics (job kubelet).",
+    "the kubelets (port 10250, path /metrics)",
 )
 COMPONENTS = (SCHEDULER, CONTROLLER, KUBELET)
 
@@ -247,15 +247,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class HealthSection:
-    """A component with its lines. `missing` says what to scrape, "" if it is scraped."""
+    """A component with its lines; without a scraped instance there are none."""
 
     component: Component
     instances: int
     lines: list[Line]
-
-    @property
-    def missing(self) -> str:
-        return "" if self.instances else self.component.missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +260,20 @@ class Health:
 
     row: DraHealth
     sections: list[HealthSection]
+
+    @property
+    def scraped(self) -> list[HealthSection]:
+        return [one for one in self.sections if one.instances]
+
+    @property
+    def missing(self) -> str:
+        """Return what has no telemetry and what to do, "" if all of it is scraped."""
+        targets = [one.component.target for one in self.sections if not one.instances]
+        if not targets:
+            return ""
+        *first, last = targets
+        named = f"{', '.join(first)} and {last}" if first else last
+        return f"No telemetry from {named}: let Prometheus scrape {'them' if first else 'it'}."
 
     @property
     def is_stale(self) -> bool:

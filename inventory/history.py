@@ -1,7 +1,8 @@
 """Attributes and capacities of a device with readable units, and the history of objects, newest first."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from dra.quantity import Quantity, QuantityError
@@ -55,6 +56,7 @@ def readable_bytes(text: str) -> str:
 
 
 MAX_LINES = 30
+MAX_EVENTS = 200  # of a cluster that are read for its recent changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,39 @@ def history_line(event: ObjectEvent) -> HistoryLine:
     change = ObjectEvent.Change(event.change)
     details = [change_text(name, *values) for name, values in event.detail.items()]
     return HistoryLine(event.at, FAMILY[change], words[change], details)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChange:
+    """One entry of the recent changes of a cluster: an object, or devices of one pool that changed alike."""
+
+    line: HistoryLine
+    what: str
+
+
+TOGETHER = timedelta(minutes=1)  # devices of a pool that change alike within it are one entry
+
+
+def recent_changes(events: Iterable[ObjectEvent]) -> list[ClusterChange]:
+    """Return the entries of these events, newest first."""
+    groups: list[list[ObjectEvent]] = []
+    last_of: dict[tuple[str, str, tuple[str, ...]], list[ObjectEvent]] = {}
+    for event in events:
+        pool = event.name.rpartition("/")[0] if event.kind == "Device" else ""
+        key = (pool, event.change, tuple(history_line(event).details))
+        group = last_of.get(key) if pool else None
+        if group is None or group[0].at - event.at > TOGETHER:
+            groups.append(group := [])
+            last_of[key] = group
+        group.append(event)
+    return [ClusterChange(history_line(group[0]), _what(group)) for group in groups]
+
+
+def _what(group: Sequence[ObjectEvent]) -> str:
+    """Return "Node gpu-01", or "8 devices of gpu.nvidia.com/gpu-01" for devices of a pool."""
+    if len(group) == 1:
+        return f"{group[0].kind} {group[0].name}"
+    return f"{len(group)} devices of {group[0].name.rpartition('/')[0]}"
 
 
 def change_text(name: str, before: Any, after: Any) -> str:

@@ -35,12 +35,13 @@ from inventory.fleet import MAX_GROUPS, Grouping, fleet_map, physical_gpus_for, 
 from inventory.freshness import OF_DEVICES, OF_NODES, ages, ages_for, is_stale
 from inventory.hardware_events import device_errors
 from inventory.history import (
+    MAX_EVENTS,
     MAX_LINES,
     attribute_rows,
     capacity_rows,
     device_history,
-    history_line,
     object_history,
+    recent_changes,
 )
 from inventory.holders import name_holders, shares_of
 from inventory.models import Cluster, Device, DraHealth, Freshness, Node, ObjectEvent
@@ -376,7 +377,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         }
         for kind in mirrored_kinds(cluster_row)
     ]
-    events = ObjectEvent.objects.filter(cluster=cluster_row)[:MAX_LINES]
+    events = ObjectEvent.objects.filter(cluster=cluster_row)[:MAX_EVENTS]
     counts = fleet_counts(cluster_row).values()
     context = {
         "cluster": cluster_row,
@@ -386,6 +387,6 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         "grafana_url": dashboard_url(Dashboard.FLEET, [("cluster", cluster_row.name)]),
         "grafana_health_url": dashboard_url(Dashboard.DRA),
         "health": dra_health.of_cluster(DraHealth.objects.filter(cluster=cluster_row).first()),
-        "history": [(event, history_line(event)) for event in events],
+        "history": recent_changes(events)[:MAX_LINES],
     }
     return render(request, "inventory/cluster.html", context)

@@ -55,17 +55,17 @@ RESOURCES = (
     ApiResource("budgets/requests", "api-budget-request-list", "Requests for extra budget of your teams."),
     ApiResource("alerts", "api-alert-list", "Conditions of your claims and teams that need attention."),
     ApiResource("activity", "api-activity", "Who did what in your teams, newest first."),
-    ApiResource("costs", "api-costs", "Device hours and cost of a team in a month."),
+    ApiResource("costs", "api-costs", "GPU-hours and cost of a team in a month."),
     ApiResource(
         "costs/report",
         "api-report",
-        "GPU hours and money of the fleet, or of the teams that you lead.",
+        "GPU-hours and money of the fleet, or of the teams that you lead.",
         for_leads=True,
     ),
     ApiResource(
         "costs/reconciliation",
         "api-reconciliation",
-        "Where all GPU hours of the fleet went in a month.",
+        "Where all GPU-hours of the fleet went in a month.",
         for_admins=True,
     ),
     ApiResource(

@@ -136,7 +136,7 @@ def grafana_url(team: Team) -> str:
 def people_csv(team: Team, people: Sequence[Person]) -> HttpResponse:
     """Return a line per person and currency; hours and devices are in the first line of a person only."""
     heads = (
-        *("User name", "Name", "Role", "Devices held now", "Live claims", "Device hours"),
+        *("User name", "Name", "Role", "Devices held now", "Live claims", "GPU-hours"),
         *("Hours without a rate", "Utilization", "Cost", "Idle cost", "Currency"),
     )
     rows = []

@@ -12,6 +12,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
@@ -134,7 +135,7 @@ def change_role(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
             messages.error(request, refusal.message)
         else:
             messages.success(request, f"{member.user.username} is now {chosen.label} of {team.slug}.")
-        return redirect("teams:people", team.slug)
+        return redirect_back(request, reverse("teams:people", args=[team.slug]))
     return render(request, "404.html", status=422)
 
 
@@ -144,13 +145,14 @@ def remove_member(request: HttpRequest, slug: str, user_id: UUID) -> HttpRespons
     leaves = user_id == user_of(request).pk
     team = team_for(request.user, slug, at_least=Role.VIEWER if leaves else Role.OWNER)
     member = get_object_or_404(team.memberships.select_related("user"), user_id=user_id)
+    people = reverse("teams:people", args=[team.slug])
     try:
         services.remove_member(by=user_of(request), team=team, member=member)
     except PortalError as refusal:
         messages.error(request, refusal.message)
-        return redirect("teams:people", team.slug)
+        return redirect_back(request, people)
     messages.success(request, f"{member.user.username} was removed from {team.slug}.")
-    return redirect("home") if leaves else redirect("teams:people", team.slug)
+    return redirect("home") if leaves else redirect_back(request, people)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -177,12 +179,12 @@ def password_reset(request: HttpRequest) -> HttpResponseBase:
 YEAR = 365 * 24 * 3600  # seconds
 
 
-def redirect_back(request: HttpRequest) -> HttpResponse:
-    """Redirect to the page that sent the form (`next`), if it is on this host; else to Home."""
+def redirect_back(request: HttpRequest, default: str = "home") -> HttpResponse:
+    """Redirect to the page that sent the form (`next`), if it is on this host; else to `default`."""
     url = request.POST.get("next", "")
     allowed = url_has_allowed_host_and_scheme(url, {request.get_host()}, require_https=request.is_secure())
     # redirect() takes a text without a slash for a view name.
-    return redirect(url if allowed and "/" in url else "home")
+    return redirect(url if allowed and "/" in url else default)
 
 
 def store_preference(request: HttpRequest, response: HttpResponse, name: str, value: str) -> HttpResponse:

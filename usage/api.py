@@ -304,7 +304,7 @@ class CostsView(APIView):
     @refuses(404)
     @extend_schema(operation_id="costs", parameters=[TEAM, MONTH], responses=TeamCostOut)
     def get(self, request: Request) -> Response:
-        """Device hours and cost of a team in a month, by claim, person and product."""
+        """GPU-hours and cost of a team in a month, by claim, person and product."""
         slug = request.query_params.get("team", "")
         if not slug:
             raise Invalid("Name the team: ?team=<slug>.")
@@ -322,7 +322,7 @@ class PartsOut(serializers.Serializer[Any]):
 
 
 class ReconciliationOut(serializers.Serializer[Any]):
-    """All GPU hours of the fleet and their cost. The parts add up to `fleet`, before they are rounded."""
+    """All GPU-hours of the fleet and their cost. The parts add up to `fleet`, before they are rounded."""
 
     first = serializers.DateField(source="period.first")
     last = serializers.DateField(source="period.last", help_text="The last stored day (UTC), included")
@@ -343,7 +343,7 @@ class ReconciliationView(APIView):
     @refuses(403)
     @extend_schema(operation_id="reconciliation", parameters=[MONTH], responses=ReconciliationOut)
     def get(self, request: Request) -> Response:
-        """Where all GPU hours and money of the fleet went in a month; for platform admins."""
+        """Where all GPU-hours and money of the fleet went in a month; for platform admins."""
         require_admin(user_of(request))
         found = fleet_report(month_of(month_asked_for(request).first), GroupBy.TEAM, now=timezone.now())
         return Response(ReconciliationOut(found).data)

@@ -117,17 +117,17 @@ class Cost:
 
     @property
     def hours(self) -> Decimal:
-        """Return device hours, to two digits."""
+        """Return GPU-hours, to two digits."""
         return rounded(self.held, DEVICE_HOUR)
 
     @property
     def unpriced(self) -> Decimal:
-        """Return device hours without a rate, to two digits."""
+        """Return GPU-hours without a rate, to two digits."""
         return rounded(self.unpriced_held, DEVICE_HOUR)
 
     @property
     def exact_hours(self) -> Decimal:
-        """Return device hours, to six digits: a column of them adds up to `hours`."""
+        """Return GPU-hours, to six digits: a column of them adds up to `hours`."""
         return six_digits(self.held)
 
     @property

@@ -1,5 +1,5 @@
 """
-GPU hours and money of the whole fleet on a number of days (UTC): what claims used, what they held idle, and
+GPU-hours and money of the whole fleet on a number of days (UTC): what claims used, what they held idle, and
 what nobody held. The parts add up to the fleet.
 
 All figures are sums of the stored days (`usage.daily_sums`); the size of the fleet comes from

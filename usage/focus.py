@@ -226,7 +226,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "ServiceName": lambda _row: SERVICE,
     "ServiceSubcategory": lambda _row: "Other (Compute)",
     "SkuId": lambda row: f"{row.entry.driver}/{row.name}",
-    "SkuMeter": lambda _row: "Device hours",
+    "SkuMeter": lambda _row: "GPU-hours",
     "SkuPriceDetails": lambda row: json.dumps(
         {
             "x_Model": row.product,

@@ -67,7 +67,7 @@ class ReportView(APIView):
     @refuses(403)
     @extend_schema(operation_id="cost_report", parameters=PARAMETERS, responses=ReportOut)
     def get(self, request: Request) -> Response:
-        """GPU hours and money by team, person, profile, model, cluster or claim; for leads and admins."""
+        """GPU-hours and money by team, person, profile, model, cluster or claim; for leads and admins."""
         for name in ("since", "until"):
             if request.query_params.get(name) == "":
                 raise Invalid(

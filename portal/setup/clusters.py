@@ -1,5 +1,6 @@
 """
-Pages of platform admins for a cluster: add it, check it, its telemetry, its credentials, pause and remove it.
+Pages of platform admins for a cluster: check it, its telemetry, its credentials, pause and remove it.
+`portal.setup.cluster_add` adds one.
 
 `inventory.clusters` decides and records; `manage.py cluster` calls the same functions.
 """
@@ -11,7 +12,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import UploadedFile
 from django.core.validators import MaxLengthValidator
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -25,9 +25,7 @@ from claims.states import DELIVERED, UNDELIVERED
 from cluster.checkup import CheckupVerdict, manifest
 from cluster.credentials import FLATTEN, Credentials, from_kubeconfig, from_token
 from core.errors import Invalid, PortalError
-from core.inputs import validate_name
 from inventory.clusters import (
-    add_cluster,
     change_cluster,
     check_cluster,
     remove_cluster,
@@ -102,8 +100,13 @@ def scope_of(cluster: Cluster) -> str:
 
 
 class CredentialsForm(forms.Form):
-    """A kubeconfig as text or file, or address, CA and token of a service account."""
+    """
+    A kubeconfig as text or file, or address, CA and token of a service account.
 
+    Empty fields mean the credentials that are `kept`, if any are.
+    """
+
+    kept: Credentials | None = None
     kubeconfig = forms.CharField(
         label="Kubeconfig",
         required=False,
@@ -158,6 +161,8 @@ class CredentialsForm(forms.Form):
             raise Invalid("Give either a kubeconfig or a token, not both.")
         if token:
             return from_token(fields.get("server", ""), token, authority=fields.get("authority", ""))
+        if not text and self.kept is not None:
+            return self.kept
         if not text:
             raise Invalid("Paste a kubeconfig, choose its file, or give an API server with a token.")
         return from_kubeconfig(text, context=fields.get("context", ""))
@@ -177,16 +182,8 @@ def read_upload(file: UploadedFile | None) -> str:  # type: ignore[type-arg]  # 
     raise Invalid("The file is not text.")
 
 
-class ClusterForm(CredentialsForm):
-    field_order = ("name", "title")
-
-    name = forms.CharField(
-        label="Name",
-        max_length=40,
-        validators=[validate_name],
-        help_text="Lower-case letters, digits and hyphens. It cannot be changed later.",
-    )
-    title = forms.CharField(
+def title_field() -> forms.CharField:
+    return forms.CharField(
         label="Title",
         max_length=80,
         required=False,
@@ -195,7 +192,7 @@ class ClusterForm(CredentialsForm):
 
 
 class AboutForm(forms.Form):
-    title = ClusterForm.base_fields["title"]
+    title = title_field()
     read_only = forms.BooleanField(
         label="Read-only",
         required=False,
@@ -212,41 +209,6 @@ class AboutForm(forms.Form):
 def about_form(cluster: Cluster, data: QueryDict | None = None) -> AboutForm:
     names = ("title", "read_only", "end_policy")
     return AboutForm(data, initial={name: getattr(cluster, name) for name in names})
-
-
-@sensitive_post_parameters(*SECRETS)
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
-def cluster_add(request: HttpRequest) -> HttpResponse:
-    """Show the permissions to apply and the form of the credentials; POST connects and adds the cluster."""
-    by = user_of(request)
-    require_admin(by)
-    scope = request.POST.get("scope") or request.GET.get("scope", "")
-    scope = scope if scope in SCOPES else "full"
-    if "download" in request.GET:
-        response = HttpResponse(SCOPES[scope].manifest, content_type="application/yaml")
-        response["Content-Disposition"] = f'attachment; filename="dragoman-{scope}.yaml"'
-        return response
-    form = ClusterForm(request.POST or None, request.FILES or None)
-    status = 200
-    if request.method == "POST":
-        status = 422
-        if form.is_valid():
-            name, title = form.cleaned_data["name"], form.cleaned_data["title"]
-            problem = ""
-            try:
-                credentials = form.cleaned_data["credentials"]
-                add_cluster(name=name, credentials=credentials, by=by, title=title, **SCOPES[scope].modes)
-            except PortalError as refusal:
-                problem, status = refusal.message, refusal.status
-            except ValidationError as refusal:
-                problem = " ".join(refusal.messages)
-            if not problem:
-                messages.success(request, f"{name} is connected. Its devices appear within a minute.")
-                return redirect("setup:cluster", name)
-            form.add_error(None, problem)
-    page = {"form": form, "scope": scope, "scopes": SCOPES, "rbac": SCOPES[scope].manifest}
-    return render(request, "setup/cluster_add.html", page, status=status)
 
 
 def cluster_for(request: HttpRequest, name: str) -> Cluster:

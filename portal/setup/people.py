@@ -46,6 +46,7 @@ from teams.invitations import (
 from teams.models import Invitation, Membership, Role, Team, User, recorded_changes
 from teams.services import deactivate_person, reactivate_person, set_platform_admin
 from teams.sessions import installation_for
+from teams.views import redirect_back
 
 CHANGES = 10
 MAX_INVITATIONS = 50  # shown of those that are open
@@ -74,6 +75,11 @@ def people_for_list() -> QuerySet[User]:
     )
 
 
+def open_invitations() -> list[Invitation]:
+    """Return the newest open invitations into any team; one query."""
+    return list(Invitation.objects.open().select_related("team", "invited_by")[:MAX_INVITATIONS])
+
+
 @require_safe
 def people(request: HttpRequest) -> HttpResponseBase:
     require_admin(user_of(request))
@@ -85,9 +91,8 @@ def people(request: HttpRequest) -> HttpResponseBase:
         search=("username", "first_name", "last_name", "email"),
         sort="username",
     )
-    invitations = Invitation.objects.open().select_related("team", "invited_by")
     context = {
-        "invitations": lambda: invitations[:MAX_INVITATIONS],
+        "invitations": open_invitations,
         "empty_icon": "users",
         "empty_title": "No people yet",
     }
@@ -228,12 +233,30 @@ def invitation_resend(request: HttpRequest, invitation_id: UUID) -> HttpResponse
         renewed = invite(by=user_of(request), email=row.email, team=row.team, role=Role(row.role))
     except PortalError as refusal:
         messages.error(request, refusal.message)
-        return redirect("setup:people")
+        return redirect_back(request, reverse("setup:people"))
     return invited(request, renewed)
 
 
 def invited(request: HttpRequest, invitation: Invitation) -> HttpResponse:
     """Mail the link and return to the list; show the link if no mail went out."""
+    sent = send_link(request, invitation)
+    if not sent.problem:
+        messages.success(request, f"{invitation.email} was invited.")
+        return redirect_back(request, reverse("setup:people"))
+    return render(request, "setup/invited.html", {"sent": sent})
+
+
+@dataclass(frozen=True, slots=True)
+class SentLink:
+    """An invitation and its link; `problem` says why no mail went out, "" if one did."""
+
+    invitation: Invitation
+    link: str
+    problem: str
+
+
+def send_link(request: HttpRequest, invitation: Invitation) -> SentLink:
+    """Mail the link of an invitation."""
     path = reverse("setup:join", args=[link_token(invitation)])
     link = f"{settings.PORTAL_URL}{path}" if settings.PORTAL_URL else request.build_absolute_uri(path)
     what = f"the team {invitation.team.title}" if invitation.team else installation_for(request).name
@@ -243,10 +266,7 @@ def invited(request: HttpRequest, invitation: Invitation) -> HttpResponse:
         f"The link works once, until {utc_moment(invitation.expires_at)}."
     )
     problem = send_now(to=invitation.email, subject=f"{inviter} invites you to {what}", body=body)
-    if not problem:
-        messages.success(request, f"{invitation.email} was invited.")
-        return redirect("setup:people")
-    return render(request, "setup/invited.html", {"invitation": invitation, "link": link, "problem": problem})
+    return SentLink(invitation, link, problem)
 
 
 @require_POST
@@ -255,7 +275,7 @@ def invitation_revoke(request: HttpRequest, invitation_id: UUID) -> HttpResponse
     row = get_object_or_404(Invitation.objects.select_related("team"), pk=invitation_id)
     revoke_invitation(by=user_of(request), invitation=row)
     messages.success(request, f"The invitation of {row.email} is withdrawn; its link no longer works.")
-    return redirect("setup:people")
+    return redirect_back(request, reverse("setup:people"))
 
 
 class JoinForm(forms.Form):

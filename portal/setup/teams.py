@@ -1,204 +1,44 @@
 """
-Pages of platform admins for teams: the list; create one with its namespaces, rename it, archive it.
+Pages of platform admins for one team: create it with its namespaces; its members, invitations, title and
+goal; archive it. The page of a team opens beside the list too (`portal.setup.team_list`).
 
 `teams.services` and `claims.quotas.namespaces` decide and record.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from django import forms
+from django.conf import settings
 from django.contrib import messages
+from django.core.validators import validate_email
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
-from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
-from django.utils.safestring import SafeString, mark_safe
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
 
 from claims.models import Budget, Claim, Quota, TeamNamespace
-from claims.quotas.counts import class_quotas
 from claims.quotas.namespaces import archive_team, reason_not_to_archive, restore_team, set_namespace
-from claims.states import FINAL
+from claims.states import FINAL, ClaimState
 from core.errors import PortalError
 from core.inputs import validate_name
-from core.listing import Column, Listing
-from core.markup import joined, markup
-from core.prepared import Prepared
-from core.templatetags.ui import state_badge
-from core.times import ago
 from inventory.models import Cluster, Freshness, Namespace
+from portal.setup.people import send_link
 from teams.access import require_admin, user_of
-from teams.models import Membership, Role, Team, User, label_of, recorded_changes
+from teams.invitations import LIFETIME, invite
+from teams.models import Membership, Role, Team, User, recorded_changes
 from teams.services import create_team, rename_team, set_efficiency_goal
+from teams.views import by_role
 
 CHANGES = 10
+SHOWN_MEMBERS = 30
+MOST_INVITED = 20  # at once
 OFFERED = 500  # names of namespaces that a field suggests
-
-
-@dataclass(frozen=True, slots=True)
-class TeamSummary:
-    """
-    What a team has. `deciders` are its owners and leads, `places` its namespaces as "fra-1 vision".
-
-    `held` and `limit` are devices of its quotas for device classes; both are 0 without one.
-    """
-
-    people: int
-    deciders: list[str]
-    places: list[str]
-    held: int
-    limit: int
-    live_claims: int
-
-
-MEMBERS = Prepared(
-    lambda team: (
-        Membership.objects.filter(team=team)
-        .order_by("user__username")
-        .values_list("team", label_of("user"), "role")
-    ),
-    UUID,
-    any_of="team_id",
-)
-PLACES = Prepared(
-    lambda team: (
-        TeamNamespace.objects.filter(team=team)
-        .order_by("cluster__name")
-        .values_list("team", "cluster__name", "namespace")
-    ),
-    UUID,
-    any_of="team_id",
-)
-LIVE_CLAIMS = Prepared(
-    lambda team: (
-        Claim.objects.live().filter(team=team).order_by().values_list("team").annotate(total=Count("pk"))
-    ),
-    UUID,
-    any_of="team_id",
-)
-
-
-def summarize(teams: list[Team]) -> None:
-    """Set `summary` of each team; the number of queries does not grow with them."""
-    ids = [team.pk for team in teams]
-    people: dict[UUID, list[tuple[str, str]]] = defaultdict(list)
-    for team_id, label, role in MEMBERS.rows(ids):
-        people[team_id].append((label, role))
-    places: dict[UUID, list[str]] = defaultdict(list)
-    for team_id, cluster, namespace in PLACES.rows(ids):
-        places[team_id].append(f"{cluster} {namespace}")
-    devices, live = class_quotas(ids), dict(LIVE_CLAIMS.rows(ids))
-    for team in teams:
-        held, limit = devices[team.pk]
-        team.summary = TeamSummary(  # type: ignore[attr-defined]
-            people=len(people[team.pk]),
-            deciders=[name for name, role in people[team.pk] if role in (Role.OWNER, Role.LEAD)],
-            places=places[team.pk],
-            held=held,
-            limit=limit,
-            live_claims=live.get(team.pk, 0),
-        )
-
-
-COLUMNS: list[Column[Any]] = [  # rows have the `summary` of `summarize`
-    Column("title", "Team", lambda team: team.title, sort="title", fixed=True),
-    Column("slug", "Name", lambda team: team.slug, sort="slug"),
-    Column("people", "People", lambda team: team.summary.people, numeric=True),
-    Column("deciders", "Owners and leads", lambda team: ", ".join(team.summary.deciders)),
-    Column("namespaces", "Namespaces", lambda team: ", ".join(team.summary.places)),
-    Column("claims", "Live claims", lambda team: team.summary.live_claims, numeric=True),
-    Column("held", "Devices held", lambda team: team.summary.held, numeric=True),
-    Column("limit", "Device quota", lambda team: team.summary.limit, numeric=True),
-    Column("archived", "Archived", lambda team: team.archived_at, sort="archived_at", shown=False),
-]
-
-
-NO_SLUG, BREAK = "no-slug", mark_safe("<br>")
-# The cells behind the title, by the names of their columns and in their order.
-CELLS: dict[str, Callable[[Any, Mapping[str, str]], SafeString]] = {
-    "slug": lambda team, _to: markup('<td class="wide"><span class="dg-id">{}</span></td>', team.slug),
-    "people": lambda team, to: markup(
-        '<td class="dg-n" data-l="People"><a href="{}" aria-label="People of {}: {}">{}</a></td>',
-        *(to["people"].replace(NO_SLUG, team.slug), team.title, team.summary.people, team.summary.people),
-    ),
-    "deciders": lambda team, _to: markup(
-        '<td class="dg-break mr" data-l="Owners and leads">{}</td>', ", ".join(team.summary.deciders) or "—"
-    ),
-    "namespaces": lambda team, _to: markup(
-        '<td class="wide" data-l="Namespaces">{}</td>',
-        joined(BREAK, (markup('<span class="dg-id">{}</span>', place) for place in team.summary.places))
-        or "—",
-    ),
-    "claims": lambda team, to: markup(
-        '<td class="dg-n" data-l="Live claims"><a href="{}?team={}">{}</a></td>',
-        *(to["claims"], team.slug, team.summary.live_claims),
-    ),
-    "held": lambda team, _to: markup(
-        '<td class="dg-n mr{}" data-l="Devices held">{}</td>',
-        *(" dg-bad" if team.summary.held > team.summary.limit else "", team.summary.held),
-    ),
-    "limit": lambda team, to: markup(
-        '<td class="dg-n" data-l="Device quota"><a href="{}?team={}">{}</a></td>',
-        *(to["quotas"], team.slug, team.summary.limit),
-    ),
-    "archived": lambda team, _to: markup(
-        '<td class="mr" data-l="Archived">{}</td>', ago(team.archived_at) if team.archived_at else "—"
-    ),
-}
-
-
-def table_rows(teams: Iterable[Team], shows: Mapping[str, bool]) -> SafeString:
-    """Return a `<tr>` per team with its `summary`, and a cell for each shown column."""
-    settings_url = reverse("setup:team", args=[NO_SLUG])
-    to = {
-        "people": reverse("teams:people", args=[NO_SLUG]),
-        "claims": reverse("claims:list"),
-        "quotas": reverse("claims:quotas"),
-    }
-    shown = [cell for column, cell in CELLS.items() if shows.get(column)]
-    archived = state_badge("over", "circle-minus", "Archived")
-    return joined(
-        "\n",
-        (
-            markup(
-                '<tr{}><td class="wide"><a class="dg-link" href="{}">{}</a> {}</td>{}</tr>',
-                mark_safe(' class="soft"') if team.archived_at else "",
-                *(settings_url.replace(NO_SLUG, team.slug), team.title, archived if team.archived_at else ""),
-                joined("", (cell(team, to) for cell in shown)),
-            )
-            for team in teams
-        ),
-    )
-
-
-@require_safe
-def team_list(request: HttpRequest) -> HttpResponseBase:
-    require_admin(user_of(request))
-    listing = Listing(
-        request,
-        Team.objects.all(),
-        columns=COLUMNS,
-        title="Teams",
-        search=("slug", "title"),
-        sort="title",
-        prepare=summarize,
-    )
-    context = {
-        "rows": lambda: table_rows(listing.page.object_list, listing.shows),
-        "empty_icon": "users-group",
-        "empty_title": "No teams yet",
-        "empty_text": "Claims, quotas and costs belong to teams.",
-        "empty_url": reverse("setup:team_new"),
-        "empty_action": "New team",
-    }
-    return listing.respond("setup/teams.html", context)
 
 
 class TitleForm(forms.Form):
@@ -324,9 +164,33 @@ def team_of(request: HttpRequest, slug: str) -> Team:
     return get_object_or_404(Team, slug=slug)
 
 
+class TeamInviteForm(forms.Form):
+    """The addresses to invite into one team."""
+
+    emails = forms.CharField(
+        label="Mail addresses",
+        max_length=4000,
+        widget=forms.TextInput({"autocomplete": "off", "placeholder": "ana@example.org, ben@example.org"}),
+    )
+    role = forms.ChoiceField(label="Role", choices=Role, initial=Role.MEMBER)
+
+    def clean_emails(self) -> list[str]:
+        emails = list(dict.fromkeys(re.split(r"[\s,;]+", self.cleaned_data["emails"].strip(" ,;"))))
+        if len(emails) > MOST_INVITED:
+            raise forms.ValidationError(
+                f"{len(emails)} addresses; invite at most {MOST_INVITED} people at once."
+            )
+        for email in emails:
+            try:
+                validate_email(email)
+            except forms.ValidationError:
+                raise forms.ValidationError(f"“{email}” is no mail address.") from None
+        return emails
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 def team_settings(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show title, goal, namespaces, quotas and people of a team; POST changes title and goal."""
+    """Show all that an admin changes of a team; POST changes title and goal."""
     team, by = team_of(request, slug), user_of(request)
     initial = {"title": team.title, "efficiency_goal": team.efficiency_goal}
     form = TeamSettingsForm(request.POST or None, initial=initial)
@@ -335,17 +199,62 @@ def team_settings(request: HttpRequest, slug: str) -> HttpResponse:
         set_efficiency_goal(by=by, team=team, percent=form.cleaned_data["efficiency_goal"])
         messages.success(request, f"Title and goal of {slug} were saved.")
         return redirect("setup:team", slug)
-    page = {
+    return settings_page(request, team, {"form": form}, status=422 if form.errors else 200)
+
+
+def settings_page(
+    request: HttpRequest, team: Team, shown: Mapping[str, object], *, status: int = 200
+) -> HttpResponse:
+    page: dict[str, object] = {
         "team": team,
-        "form": form,
+        "form": TeamSettingsForm(initial={"title": team.title, "efficiency_goal": team.efficiency_goal}),
+        "invite": TeamInviteForm(),
         "rows": [] if team.archived_at else namespace_rows(team),
-        "people": team.memberships.count(),
-        "invited": team.invitations.open().count(),
+        "members": (members := by_role(team))[:SHOWN_MEMBERS],
+        "more_members": len(members[SHOWN_MEMBERS:]),
+        "member_count": len(members),
+        "roles": Role,
+        "invitations": team.invitations.open(),
+        "sends_mail": bool(settings.MAIL_URL),
+        "lifetime": LIFETIME,
         "quotas": Quota.objects.filter(team=team).select_related("profile"),
-        "claims": Claim.objects.filter(team=team).count(),
+        "budget": Budget.objects.open().filter(team=team, title="").first(),
+        "claims": claims_of(team),
         "changes": recorded_changes(team)[:CHANGES],
     }
-    return render(request, "setup/team.html", page, status=422 if form.errors else 200)
+    return render(request, "setup/team.html", {**page, **shown}, status=status)
+
+
+def claims_of(team: Team) -> dict[str, int]:
+    """Return the numbers of all claims of a team, of those that are live, and of undecided requests."""
+    return Claim.objects.filter(team=team).aggregate(
+        all=Count("pk"),
+        live=Count("pk", filter=~Q(state__in=FINAL)),
+        waiting=Count("pk", filter=Q(state=ClaimState.REQUESTED)),
+    )
+
+
+@never_cache
+@require_POST
+def team_invite(request: HttpRequest, slug: str) -> HttpResponse:
+    """Invite addresses into the team; a refused one is said. Without a mail server show the links, once."""
+    team, form = team_of(request, slug), TeamInviteForm(request.POST)
+    if not form.is_valid():
+        return settings_page(request, team, {"invite": form}, status=422)
+    role, links = Role(form.cleaned_data["role"]), []
+    for email in form.cleaned_data["emails"]:
+        try:
+            sent = send_link(request, invite(by=user_of(request), email=email, team=team, role=role))
+        except PortalError as refusal:
+            messages.error(request, refusal.message)
+            continue
+        if sent.problem:
+            links.append(sent)
+        else:
+            messages.success(request, f"{email} was invited as {role.label}.")
+    if links:
+        return settings_page(request, team, {"links": links})
+    return redirect("setup:team", slug)
 
 
 @require_POST

@@ -1,4 +1,4 @@
-"""The form of a cluster's telemetry: its source, and how the portal identifies itself there."""
+"""The form of a cluster's telemetry: its source, and how the portal authenticates there."""
 
 from __future__ import annotations
 
@@ -55,6 +55,12 @@ def address(label: str, help_text: str) -> forms.CharField:
     )
 
 
+def secret(label: str, limit: int) -> forms.CharField:
+    """Return a field that browsers neither show, fill in nor offer to save."""
+    widget = forms.PasswordInput({"autocomplete": "new-password"})
+    return forms.CharField(label=label, required=False, max_length=limit, widget=widget)
+
+
 def pem(label: str) -> forms.CharField:
     widget = SecretText({"rows": 3, "spellcheck": "false", "autocomplete": "off"})
     return forms.CharField(label=label, required=False, max_length=PEM_LIMIT, widget=widget)
@@ -68,22 +74,12 @@ class TelemetryForm(forms.Form):
         "Such as http://prometheus.monitoring:9090; Thanos, Mimir and VictoriaMetrics too. Empty: none.",
     )
     metrics_url = address("dcgm-exporter", "Its /metrics, where there is no Prometheus.")
-    kind = forms.ChoiceField(label="Identification", choices=Kind.choices, required=False)
-    token = forms.CharField(
-        label="Token",
-        required=False,
-        max_length=TOKEN_LIMIT,
-        widget=forms.PasswordInput({"autocomplete": "off"}),
-    )
+    kind = forms.ChoiceField(label="Authentication", choices=Kind.choices, required=False)
+    token = secret("Token", TOKEN_LIMIT)
     user = forms.CharField(
         label="User", required=False, max_length=255, widget=forms.TextInput({"autocomplete": "off"})
     )
-    password = forms.CharField(
-        label="Password",
-        required=False,
-        max_length=1024,
-        widget=forms.PasswordInput({"autocomplete": "new-password"}),
-    )
+    password = secret("Password", 1024)
     certificate = pem("Client certificate")
     key = pem("Its key")
     authority = forms.CharField(

@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from portal.setup import clusters, installation, people, teams
+from portal.setup import cluster_add, clusters, installation, people, team_list, teams
 
 app_name = "setup"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -11,7 +11,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("settings/", installation.settings_page, name="settings"),
     path("settings/mail", installation.send_test_mail, name="test_mail"),
     path("logo.png", installation.logo, name="logo"),
-    path("setup/cluster/", clusters.cluster_add, name="cluster_add"),
+    path("setup/cluster/", cluster_add.cluster_add, name="cluster_add"),
     path("clusters/<slug:name>/settings/", clusters.cluster_settings, name="cluster"),
     path("clusters/<slug:name>/settings/checks/", clusters.cluster_checks, name="cluster_checks"),
     path("clusters/<slug:name>/settings/telemetry", clusters.cluster_telemetry, name="cluster_telemetry"),
@@ -19,10 +19,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("clusters/<slug:name>/pause/", clusters.cluster_pause, name="cluster_pause"),
     path("clusters/<slug:name>/resume", clusters.cluster_resume, name="cluster_resume"),
     path("clusters/<slug:name>/remove/", clusters.cluster_remove, name="cluster_remove"),
-    path("teams/", teams.team_list, name="teams"),
+    path("teams/", team_list.team_list, name="teams"),
     path("setup/team/", teams.team_new, name="team_new"),
     path("teams/<slug:slug>/settings/", teams.team_settings, name="team"),
     path("teams/<slug:slug>/settings/namespace", teams.team_namespace, name="team_namespace"),
+    path("teams/<slug:slug>/settings/invite", teams.team_invite, name="team_invite"),
     path("teams/<slug:slug>/archive/", teams.team_archive, name="team_archive"),
     path("teams/<slug:slug>/restore", teams.team_restore, name="team_restore"),
     path("people/", people.people, name="people"),

@@ -11,9 +11,10 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
 from django.urls import reverse
 
+from claims.models import TeamNamespace
 from cluster.checkup import manifest
 from cluster.credentials import Credentials, seal, unseal
-from cluster.protocol import Unreachable
+from cluster.protocol import NAMESPACE, NODE, Unreachable
 from inventory import clusters
 from inventory.models import Cluster, TelemetryAccess
 from teams.models import RecordedChange
@@ -130,10 +131,76 @@ def test_refused_credentials_are_explained_and_never_sent_back(as_root, gateway,
 
 
 def test_unreachable_cluster_is_not_added(as_root, gateway):
-    gateway.fail(Unreachable("fra.example:6443 does not answer."))
+    gateway.fail(Unreachable("fra.example:6443 does not answer."), times=10)
     response = as_root.post(ADD, {"name": "fra-1", "kubeconfig": KUBECONFIG, "scope": "full"})
-    assert (response.status_code, Cluster.objects.count(), changes()) == (503, 0, [])
+    assert (response.status_code, Cluster.objects.count(), changes()) == (409, 0, [])
     assert "fra.example:6443 does not answer." in response.text
+    assert "not readable" in response.text
+
+
+CHECKED = {"name": "fra-1", "title": "Frankfurt", "kubeconfig": KUBECONFIG, "scope": "full", "do": "check"}
+
+
+def test_check_keeps_a_draft_with_which_the_cluster_is_added_without_typing_secrets_again(as_root, gateway):
+    make_team("vision")
+    gateway.put(NAMESPACE, {"metadata": {"name": "vision"}})
+    gateway.put(NODE, {"metadata": {"name": "gpu-01"}})
+    assert as_root.post(ADD, CHECKED).url == f"{ADD}#check"
+    assert not Cluster.objects.exists()
+    assert TOKEN not in str(dict(as_root.session.items()))
+    page = as_root.get(ADD).text
+    for fact in ("https://fra.example:6443", "All passed", "exists", "Add fra-1", "get, list, watch"):
+        assert fact in page
+    assert "disabled" not in page[page.index('value="add"') :][:60]
+    assert TOKEN not in page
+    form = {"name": "fra-1", "title": "Hall 2", "scope": "full", "namespace-vision": "vision", "do": "add"}
+    assert as_root.post(ADD, form).url == SETTINGS
+    cluster = Cluster.objects.get()
+    assert (cluster.title, unseal(cluster.credentials).token) == ("Hall 2", TOKEN)
+    assert TeamNamespace.objects.get(cluster=cluster).namespace == "vision"
+    assert "Check it first." in as_root.get(ADD).text  # the draft is over
+
+
+def test_failed_check_shows_its_remedy_in_place_and_the_cluster_can_be_added_read_only(as_root, gateway):
+    gateway.denied.add(("delete", "resourceclaimtemplates"))
+    page = as_root.post(ADD, CHECKED, follow=True).text
+    assert "1 check must pass before it can take claims." in page
+    assert "kubectl apply -f dragoman-full.yaml" in page
+    form = {"name": "fra-1", "title": "", "scope": "full"}
+    refused = as_root.post(ADD, form | {"do": "add"})
+    assert (refused.status_code, Cluster.objects.count()) == (409, 0)
+    assert "1 check failed: delete resourceclaimtemplates.resource.k8s.io: missing" in refused.text
+    assert as_root.post(ADD, form | {"do": "read-only"}).url == SETTINGS
+    assert Cluster.objects.get().read_only is True
+
+
+def test_read_only_is_no_way_out_if_the_cluster_cannot_be_read(as_root, gateway):
+    gateway.denied.add(("list", "nodes"))
+    assert "Add it read-only for now" not in as_root.post(ADD, CHECKED, follow=True).text
+    form = {"name": "fra-1", "title": "", "scope": "full", "do": "read-only"}
+    assert (as_root.post(ADD, form).status_code, Cluster.objects.count()) == (409, 0)
+
+
+def test_draft_is_discarded_and_one_that_cannot_be_read_is_ignored(as_root, gateway):
+    as_root.post(ADD, CHECKED)
+    assert as_root.post(ADD, {"do": "discard"}).url == ADD
+    assert as_root.post(ADD, {"name": "fra-1", "do": "check"}).status_code == 422  # no credentials are left
+    session = as_root.session
+    session["cluster_draft"] = {"name": "fra-1"}
+    session.save()
+    assert "Check it first." in as_root.get(ADD).text
+
+
+def test_page_costs_the_same_queries_for_any_number_of_teams(as_root, gateway, django_assert_max_num_queries):
+    make_team("vision")
+    as_root.post(ADD, CHECKED)
+    as_root.get(ADD)
+    with django_assert_max_num_queries(15) as few:
+        as_root.get(ADD)
+    for number in range(30):
+        make_team(f"team-{number}")
+    with django_assert_max_num_queries(len(few)):
+        assert "11 more teams" in as_root.get(ADD).text
 
 
 def test_same_form_twice_adds_one_cluster(as_root, gateway):

@@ -186,7 +186,7 @@ def test_csv_has_a_line_per_person(make, people):
     store_days(now=NOW)
     lines = list(csv.DictReader(get(people["bob"], f"{TEAM}?format=csv").text.splitlines()))
     alice = next(line for line in lines if line["User name"] == "alice")
-    assert (alice["Device hours"], alice["Cost"]) == ("10.00", "20.00")
+    assert (alice["GPU-hours"], alice["Cost"]) == ("10.00", "20.00")
     assert (alice["Utilization"], alice["Idle cost"], alice["Currency"]) == ("60", "8.00", "EUR")
     assert next(line for line in lines if line["User name"] == "bob")["Cost"] == ""
 

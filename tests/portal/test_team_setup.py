@@ -11,18 +11,22 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.models import Delegation, Quota, QuotaRequest, TeamNamespace
+from claims.budgets.use import refresh
+from claims.models import Budget, Delegation, Quota, QuotaRequest, TeamNamespace
 from claims.quotas import tasks
 from claims.quotas.namespaces import archive_team, set_namespace
 from claims.quotas.services import set_quota
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
-from inventory.models import Freshness, Namespace
-from portal.setup.teams import COLUMNS
+from inventory.models import FleetCount, FleetSpan, Freshness, Namespace
+from inventory.states import DeviceState
+from portal.setup.team_list import COLUMNS
 from teams.invitations import invite
-from teams.models import Membership, RecordedChange, Role, Team
+from teams.models import Membership, RecordedChange, Role, Team, User
 from teams.services import add_member, set_efficiency_goal
 from tests.factories import make_claim, make_cluster, make_quota, make_team, make_user
+from usage.cost import CURRENCY_UNIT, DEVICE_HOUR
+from usage.models import DailySum, StoredDays
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SETTINGS = "/teams/vision/settings/"
@@ -204,7 +208,7 @@ def test_archived_team_gets_nothing_until_it_is_restored(as_root, root, fra):
         with pytest.raises(Conflict, match="is archived"):
             attempt()
     assert "vision" not in as_root.get("/me/team/choose/").text
-    assert "Archived" in as_root.get("/teams/").text
+    assert "Archived" in as_root.get("/teams/?state=archived").text
     for _attempt in range(2):
         as_root.post("/teams/vision/restore")
     team.refresh_from_db()
@@ -222,7 +226,7 @@ def test_only_platform_admins_manage_teams(client, fra, role):
     for name in ("team", "team_archive"):
         assert client.get(reverse(f"setup:{name}", args=["vision"])).status_code == 403
     form = {"title": "Mine", "cluster": "fra-1", "namespace": "kube-system"}
-    for name in ("team", "team_archive", "team_namespace", "team_restore"):
+    for name in ("team", "team_archive", "team_namespace", "team_restore", "team_invite"):
         assert client.post(reverse(f"setup:{name}", args=["vision"]), form).status_code == 403
     with pytest.raises(Forbidden):
         set_namespace(by=people[role], team=team, cluster=fra, namespace="x")
@@ -231,33 +235,100 @@ def test_only_platform_admins_manage_teams(client, fra, role):
     assert (Team.objects.get().title, TeamNamespace.objects.count(), changes()) == ("Vision", 0, [])
 
 
-def test_list_shows_what_each_team_has_in_page_and_csv(as_root, fra):
+def holds(cluster, *held: tuple[str, int]) -> None:
+    """Store the count of a cluster: so many devices are held by claims in each namespace."""
+    places = [[namespace, DeviceState.IN_USE, devices] for namespace, devices in held]
+    FleetCount.objects.create(
+        cluster=cluster,
+        revision=cluster.revision,
+        namespaces=[*places, [None, DeviceState.FREE, 3]],
+        groups=[["H100", True, DeviceState.IN_USE, sum(devices for _name, devices in held)]],
+    )
+
+
+def costs(dimension: str, euros: int, *, key=None, partition="") -> None:
+    """Store what was held on the first day of this month, one hour for each euro."""
+    day = timezone.now().date().replace(day=1)
+    values = {"held": euros * DEVICE_HOUR, "amount": euros * CURRENCY_UNIT, "unpriced": 0}
+    parts = {f"{name}{part}": 0 for name in values for part in ("_measured", "_used")}
+    DailySum.objects.create(
+        day=day, dimension=dimension, key=key, partition=partition, currency="EUR", **values, **parts
+    )
+    StoredDays.objects.update_or_create(pk=1, defaults={"until": day + timedelta(days=1)})
+
+
+def listed(text):
+    """Return the cells of each row of the list, by the name of the team."""
+    rows = re.findall(
+        r"<tr\b[^>]*>(.*?)</tr>", text[text.index("<tbody") : text.index("</tbody>")], re.DOTALL
+    )
+    return {row[0]: row[1:] for row in map(cells, rows)}
+
+
+def test_teams_and_unmanaged_claims_add_up_to_the_fleet(as_root, fra):
     mia, lea, olga = make_user("mia"), make_user("lea"), make_user("olga")
     vision = make_team("vision", members=(mia,), leads=(lea,), owners=(olga,))
     nlp = make_team("nlp", members=(mia,))
-    make_cluster("lab-2", teams=(vision,))
+    lab = make_cluster("lab-2", teams=(vision,))
     set_namespace(by=make_user("chief", admin=True), team=vision, cluster=fra, namespace="vision")
     make_quota(vision, 8)
-    make_quota(nlp, 3)
-    Quota.objects.create(team=nlp, devices=5, counts=Quota.Counts.CLAIMS)
-    make_claim(vision, cluster=fra, state=ClaimState.ALLOCATED, devices=2)
-    make_claim(vision, cluster=fra, state=ClaimState.RELEASED)
+    holds(fra, ("vision", 5), ("legacy", 2))
+    holds(lab, ("vision", 1))
+    costs("team", 30, key=vision.pk)
+    costs("kind", 30)
+    costs("fleet", 7, partition=FleetSpan.Use.UNMANAGED)
     page = as_root.get("/teams/")
-    for address in ("/teams/vision/settings/", "/teams/vision/people/", "/claims/?team=vision"):
+    assert listed(page.text) == {
+        "Nlp nlp": ["1 member nobody leads it", "none: it cannot request", "0 held, no quota", "— no budget"],
+        "Vision vision": [
+            *("3 members lea, olga", "fra-1 vision lab-2 vision", "6 of 8", "€30 no budget"),
+        ],
+        "Unmanaged claims in no team": ["Show and adopt", "fra-1 legacy", "2 held", "€7"],
+        "All": ["3 people 1 in two teams or more", "", "8 held", "€37"],
+    }
+    assert "2 active, 3 people" in page.text
+    assert "add up to the 8 devices" in page.text
+    for address in (
+        "/teams/vision/settings/",
+        "/teams/vision/people/",
+        "/teams/vision/cost/",
+        "/quotas/?team=vision",
+    ):
         assert f'href="{address}"' in page.text
-    heads, *rows = csv.reader(as_root.get("/teams/?format=csv").getvalue().decode("utf-8-sig").splitlines())
-    assert [dict(zip(heads, row, strict=True)) for row in rows] == [
-        {
-            **{"Team": "Nlp", "Name": "nlp", "People": "1", "Owners and leads": "", "Namespaces": ""},
-            **{"Live claims": "0", "Devices held": "0", "Device quota": "3"},
-        },
-        {
-            **{"Team": "Vision", "Name": "vision", "People": "3", "Owners and leads": "lea, olga"},
-            **{"Namespaces": "fra-1 vision, lab-2 vision"},
-            **{"Live claims": "1", "Devices held": "2", "Device quota": "8"},
-        },
-    ]
-    assert "Nlp" not in as_root.get("/teams/?q=vis").text
+    nlp.delete()
+
+
+def test_share_of_the_budget_of_the_month_stands_below_the_cost(as_root, fra):
+    team = make_team("vision")
+    budget = Budget.objects.create(team=team, hours=100, first=timezone.now().date().replace(day=1))
+    use = refresh([budget], now=timezone.now())[0]
+    type(use).objects.filter(pk=use.pk).update(share=1.04)
+    assert listed(as_root.get("/teams/").text)["Vision vision"][-1] == "— 104 % of budget"
+    ended = Budget.objects.filter(pk=budget.pk)
+    ended.update(ended_at=timezone.now(), ended_by=make_user("chief", admin=True))
+    assert listed(as_root.get("/teams/").text)["Vision vision"][-1] == "— no budget"
+
+
+def test_list_has_active_teams_unless_archived_ones_are_chosen(as_root):
+    make_team("vision")
+    gone = make_team("gone")
+    Team.objects.filter(pk=gone.pk).update(archived_at=timezone.now())
+    for address, names in (
+        ("/teams/", {"Vision vision"}),
+        ("/teams/?state=archived", {"Gone Archived gone"}),
+        ("/teams/?state=all", {"Vision vision", "Gone Archived gone"}),
+        ("/teams/?state=none", {"Vision vision"}),
+    ):
+        assert set(listed(as_root.get(address).text)) - {"Unmanaged claims in no team", "All"} == names
+
+
+def test_team_is_found_by_its_name_and_by_its_people(as_root):
+    make_team("vision", members=(make_user("mia", first_name="Mia"),))
+    make_team("nlp")
+    for word in ("vis", "mia"):
+        assert "Nlp" not in as_root.get("/teams/", {"q": word}).text
+    lines = as_root.get("/teams/?format=csv").getvalue().decode("utf-8-sig").splitlines()
+    assert next(csv.reader(lines[2:])) == ["Vision", "1 member", "", "0", "—"]
 
 
 def test_each_cell_of_the_list_is_under_its_head(as_root, fra):
@@ -266,20 +337,23 @@ def test_each_cell_of_the_list_is_under_its_head(as_root, fra):
     set_namespace(by=make_user("chief", admin=True), team=vision, cluster=fra, namespace="vision")
     make_quota(vision, 2)
     make_claim(vision, cluster=fra, state=ClaimState.ALLOCATED, devices=3)
+    holds(fra, ("vision", 3))
     empty = make_team("empty")
     Team.objects.filter(pk=empty.pk).update(title="<Empty>", archived_at=timezone.now())
-    text = as_root.get(f"/teams/?{'&'.join(f'col={column.name}' for column in COLUMNS)}").text
-    archived, open_ = re.findall(r"<tr([^>]*)>(.*?)</tr>", text[text.index("<tbody") :], re.DOTALL)
+    columns = "&".join(f"col={column.name}" for column in COLUMNS)
+    text = as_root.get(f"/teams/?state=all&{columns}").text
     heads = re.findall(r"<th\b.*?</th>", text, re.DOTALL)
     assert [words(head) for head in heads] == [column.label for column in COLUMNS]
-    assert cells(archived[1])[:-1] == ["<Empty> Archived", "empty", "0", "—", "—", "0", "0", "0"]
-    assert cells(open_[1]) == ["Vision", "vision", "5", "olga", "fra-1 vision", "1", "3", "2", "—"]
-    assert ("soft" in archived[0], "soft" in open_[0]) == (True, False)
-    assert re.findall(r'href="([^"]+)"', open_[1]) == [
-        *("/teams/vision/settings/", "/teams/vision/people/"),
-        *("/claims/?team=vision", "/quotas/?team=vision"),
+    rows = listed(text)
+    assert rows["<Empty> Archived empty"][:-1] == [
+        *("empty", "0 members nobody is in it", "none: it cannot request", "0", "0 held, no quota"),
+        *("0", "— no budget", "—"),
     ]
-    assert re.search(r'<td class="[^"]*dg-bad[^"]*" data-l="Devices held">3<', open_[1])
+    assert rows["Vision vision"] == [
+        *("vision", "5 members olga", "fra-1 vision", "1", "3 of 2", "2", "— no budget", "—", "—"),
+    ]
+    assert [len(row) for row in rows.values()] == [len(COLUMNS) - 1] * 4
+    assert re.search(r'<td class="[^"]*dg-bad[^"]*"><a [^>]*><b>3</b>', text)
 
 
 def cells(row):
@@ -293,6 +367,7 @@ def words(markup):
 def test_list_costs_the_same_queries_for_any_number_of_teams(as_root, fra, django_assert_max_num_queries):
     for slug in ("a", "b"):
         make_quota(make_team(slug, members=(make_user(f"of-{slug}"),)), 1)
+    holds(fra)
     as_root.get("/teams/")
     with django_assert_max_num_queries(15) as few:
         as_root.get("/teams/")
@@ -300,8 +375,61 @@ def test_list_costs_the_same_queries_for_any_number_of_teams(as_root, fra, djang
         team = make_team(f"team-{number}", members=(make_user(f"m-{number}"),))
         make_quota(team, 4)
         make_claim(team, cluster=fra, state=ClaimState.ALLOCATED)
+        costs("team", number + 1, key=team.pk)
     with django_assert_max_num_queries(len(few)):
         assert "team-29" in as_root.get("/teams/").text
+
+
+def test_page_of_a_team_costs_the_same_for_any_number_of_members(as_root, fra, django_assert_max_num_queries):
+    team = make_team("vision", members=(make_user("mia"),))
+    as_root.get(SETTINGS)
+    with django_assert_max_num_queries(15) as few:
+        as_root.get(SETTINGS)
+    for number in range(40):
+        Membership.objects.create(team=team, user=make_user(f"m-{number}"), role=Role.MEMBER)
+        invite(by=User.objects.get(username="root"), email=f"p{number}@helix.example", team=team)
+    with django_assert_max_num_queries(len(few)):
+        assert "11 more" in as_root.get(SETTINGS).text
+
+
+def test_role_that_is_changed_on_the_page_of_a_team_returns_there(as_root):
+    mia, olga = make_user("mia"), make_user("olga")
+    team = make_team("vision", members=(mia,), owners=(olga,))
+    changed = as_root.post(f"/teams/vision/people/{mia.pk}/role", {"role": "lead", "next": SETTINGS})
+    assert (changed.url, Membership.objects.get(team=team, user=mia).role) == (SETTINGS, Role.LEAD)
+    removed = as_root.post(f"/teams/vision/people/{mia.pk}/remove", {"next": "https://evil.example/"})
+    assert removed.url == "/teams/vision/people/"
+    refused = as_root.post(f"/teams/vision/people/{olga.pk}/remove", {"next": SETTINGS}, follow=True)
+    assert "olga is the only owner of vision" in refused.text
+
+
+def test_several_addresses_are_invited_and_links_shown_once_without_a_mail_server(as_root):
+    team = make_team("vision", members=(make_user("mia", email="mia@helix.example"),))
+    form = {"emails": "ana@helix.example, mia@helix.example; ben@helix.example", "role": "lead"}
+    page = as_root.post(f"{SETTINGS}invite", form).text
+    assert page.count("shown only once") == 2
+    assert "mia@helix.example is already in vision." in page
+    assert {(row.email, row.role) for row in team.invitations.open()} == {
+        ("ana@helix.example", Role.LEAD),
+        ("ben@helix.example", Role.LEAD),
+    }
+    assert "/join/" not in as_root.get(SETTINGS).text
+
+
+@pytest.mark.parametrize(
+    ("emails", "sentence"),
+    [
+        ("ana@helix.example nobody", "“nobody” is no mail address."),
+        (" ".join(f"p{number}@helix.example" for number in range(21)), "21 addresses; invite at most 20"),
+        ("", "This field is required."),
+    ],
+)
+def test_malformed_addresses_invite_nobody(as_root, emails, sentence):
+    team = make_team("vision")
+    refused = as_root.post(f"{SETTINGS}invite", {"emails": emails, "role": "member"})
+    assert (refused.status_code, team.invitations.count()) == (422, 0)
+    assert sentence in refused.text
+    assert as_root.get(f"{SETTINGS}invite").status_code == 405
 
 
 @pytest.mark.parametrize("role", ["outsider", "member", "owner"])

@@ -158,7 +158,7 @@ def test_page_csv_api_report_focus_and_home_agree_on_corrections(client, october
     whole = client.get("/api/v1/costs/reconciliation/?month=2026-11").json()
     assert whole["corrections"]["amounts"] == [{"currency": "EUR", "amount": "-24.00"}]
     page = client.get("/report/?month=2026-11").content.decode()
-    assert "corrections of closed months, booked here, −12.00 GPU hours and −€24.00" in page
+    assert "corrections of closed months, booked here, −12.00 GPU-hours and −€24.00" in page
     assert "correction of October 2026" in client.get(reverse("usage:team", args=["vision"])).content.decode()
     rows = csv.reader(client.get("/report/?month=2026-11&format=csv").getvalue().decode().splitlines())
     assert ["correction", vision.title] in [one[:2] for one in rows]
@@ -249,7 +249,7 @@ def test_admin_closes_a_month_on_its_page(client, october, root, alice):
     client.force_login(root)
     assert "Close October…" in client.get("/report/?month=2026-10").content.decode()
     page = client.get("/report/close/?month=2026-10").content.decode()
-    assert "1 team held 48.00 GPU hours for <b>€96.00</b>" in page
+    assert "1 team held 48.00 GPU-hours for <b>€96.00</b>" in page
     assert client.post("/report/close/", {"month": "2026-12"}).status_code == 409
     response = client.post("/report/close/", {"month": "2026-10"})
     assert (response.status_code, response["Location"]) == (302, "/report/?month=2026-10")
@@ -266,7 +266,7 @@ def test_hours_without_a_rate_are_named_before_a_month_is_closed(client, claim, 
     hold(claim, datetime(2026, 10, 30, tzinfo=UTC), datetime(2026, 10, 31, tzinfo=UTC))
     daily.store_days(now=NOW)
     client.force_login(root)
-    assert "24.00 GPU hours have no rate" in client.get("/report/close/").content.decode()
+    assert "24.00 GPU-hours have no rate" in client.get("/report/close/").content.decode()
 
 
 def test_closed_months_in_the_api(client, october, root, alice):

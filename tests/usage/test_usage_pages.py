@@ -86,7 +86,7 @@ def test_panel_shows_hours_without_a_rate(as_alice, claim):
     hold(claim, NOON - timedelta(hours=10))
     hold(claim, NOON - timedelta(hours=3), product="NVIDIA L40S")
     page = as_alice.get(fragment(claim)).content.decode()
-    assert "13.00 device hours" in page
+    assert "13.00 GPU-hours" in page
     assert "3.00 without a rate" in page
     assert "13.00 without a rate" not in page
 

@@ -46,7 +46,7 @@ register = template.Library()
 
 @register.filter
 def hours(cost: Cost) -> str:
-    """Show device hours as "45,310", below 100 with two digits."""
+    """Show GPU-hours as "45,310", below 100 with two digits."""
     return hours_text(cost.hours) if cost.held else DASH
 
 
@@ -64,11 +64,13 @@ def hours_text(value: Decimal) -> str:
 
 @register.filter
 def share_of(cost: Cost, whole: Cost) -> str:
-    """Show the share of the hours of `whole` as "46 %", below 10 % with one digit."""
+    """Show the share of the hours of `whole` as "46 %", below 10 % with one digit, and at least "< 0.1 %"."""
     if not whole.held or not cost.held:
         return DASH
     share = cost.held / whole.held
-    return percent(share) if share >= 0.1 else f"{share:.1%}".replace("%", " %")
+    if share >= 0.1:
+        return percent(share)
+    return "< 0.1 %" if share < 0.0005 else f"{share:.1%}".replace("%", " %")
 
 
 @register.filter
@@ -185,7 +187,7 @@ def utilization_bar(parts: HeldParts) -> SafeString:
 
 @register.simple_tag
 def day_bars(by_day: Sequence[tuple[date, FleetParts]]) -> SafeString:
-    """Draw a stacked bar of GPU hours per day; the tooltip of each has its figures."""
+    """Draw a stacked bar of GPU-hours per day; the tooltip of each has its figures."""
     highest = max((parts.fleet.held for _day, parts in by_day), default=0) or 1
     width = 100 / max(len(by_day), 1)
     bars, labels, every = [], [], -(-len(by_day) // LABELS)
@@ -198,7 +200,7 @@ def day_bars(by_day: Sequence[tuple[date, FleetParts]]) -> SafeString:
         bars.append(_bar(day, parts, left + width * 0.08, width * 0.84, highest))
     top = hours_text(Cost(held=highest).hours)
     return markup(
-        '<svg class="dg-chart dg-days" height="{}" role="img" aria-label="GPU hours by day, '
+        '<svg class="dg-chart dg-days" height="{}" role="img" aria-label="GPU-hours by day, '
         'at most {}">{}{}</svg>',
         HEIGHT + 22,
         top,

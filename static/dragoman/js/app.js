@@ -222,19 +222,42 @@ document.addEventListener("click", (event) => {
   }
 });
 
-// data-drawer="id": a cell of the map opens its device in that <dialog>; with a modifier key, or without JavaScript, its page.
-// Of a GPU in partitions it is the partition that was clicked on; another partition of the GPU takes its place there.
+// data-drawer="id": a cell of the map, or a[data-row] of a list, opens its page in that <dialog>; with a modifier key, or without
+// JavaScript, as a page, and so does a row on phones. Of a GPU in partitions it is the partition that was clicked on; another
+// partition of the GPU takes its place there. data-part of the dialog is the part of the page that it shows. The address bar has
+// the address of that page while the drawer is open.
 document.addEventListener("click", (event) => {
-  const cell = event.target.closest("[data-drawer] :is(a.dg-dev, [data-device]), .drawer [data-partition]");
-  if (!cell || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const opener = event.target.closest("[data-drawer] :is(a.dg-dev, [data-device], a[data-row]), .drawer [data-partition]");
+  if (!opener || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const isRow = opener.matches("[data-row]");
+  if (isRow && matchMedia("(max-width: 767px)").matches) return;
   event.preventDefault();
-  const address = cell.dataset.device || cell.href;
-  const drawer = cell.closest(".drawer") || document.getElementById(cell.closest("[data-drawer]").dataset.drawer);
+  const address = opener.dataset.device || opener.href;
+  const drawer = opener.closest(".drawer") || document.getElementById(opener.closest("[data-drawer]").dataset.drawer);
   const body = drawer.querySelector("[data-body]");
   drawer.querySelector("[data-page]").href = address;
   body.replaceChildren(Object.assign(document.createElement("p"), { textContent: "Loading…", role: "status" }));
-  if (!drawer.open) drawer.showModal();
-  htmx.ajax("GET", address, { source: body, target: body, select: "#device", swap: "innerHTML" });
+  if (!drawer.open) {
+    const behind = location.href;
+    const messages = document.getElementById("messages"); // outside of a dialog nobody sees them
+    drawer.append(messages);
+    drawer.showModal();
+    drawer.addEventListener("close", () => {
+      history.replaceState(history.state, "", behind);
+      document.body.append(messages);
+      opener.closest("tr")?.classList.remove("sel");
+      const list = document.getElementById("listing-form");
+      if (drawer.dataset.changed && list) htmx.trigger(list, "submit");
+      delete drawer.dataset.changed;
+    }, { once: true });
+  }
+  if (isRow) opener.closest("tr").classList.add("sel");
+  history.replaceState(history.state, "", address);
+  htmx.ajax("GET", address, { source: body, target: body, select: drawer.dataset.part || "#device", swap: "innerHTML" });
+});
+document.addEventListener("htmx:afterRequest", ({ detail }) => {
+  const drawer = detail.requestConfig?.verb === "post" && document.querySelector(".drawer[open]");
+  if (drawer) drawer.dataset.changed = "1";
 });
 
 // data-step="1": the buttons of a stepper.
