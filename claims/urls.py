@@ -104,6 +104,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="quota_request_comment",
     ),
     path("claims/<uuid:claim_id>/comments/", inbox_views.comment, name="comment"),
+    path("approvals/<uuid:request_id>/remind/", inbox_views.remind, name="remind"),
     path("approvals/<uuid:claim_id>/change/", change_views.change, name="change"),
     path("approvals/<uuid:claim_id>/", inbox_views.approval, name="approval"),
     path("approvals/<uuid:claim_id>/impact/", inbox_views.approval_impact, name="approval_impact"),

@@ -145,6 +145,23 @@ def resource_claim_template(
     }
 
 
+MAX_NAME = 253  # of an object
+
+
+def device_taint_rule(driver: str, pool: str, device: str, *, version: str) -> Manifest:
+    """Return a DeviceTaintRule, of a version of the API, that keeps new claims off one device."""
+    name = re.sub(r"[^a-z0-9.-]+", "-", f"out-of-service-{pool}-{device}".lower())
+    return {
+        "apiVersion": f"resource.k8s.io/{version}",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": name[:MAX_NAME].rstrip("-.")},
+        "spec": {
+            "deviceSelector": {"driver": driver, "pool": pool, "device": device},
+            "taint": {"key": "gpu.dragoman.dev/out-of-service", "effect": "NoSchedule"},
+        },
+    }
+
+
 def with_count(spec: Json, request: str, count: int) -> Manifest:
     """
     Return a copy of the spec in which a request has `count` devices.

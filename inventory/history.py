@@ -65,6 +65,7 @@ class HistoryLine:
     family: str  # colour
     change: str
     details: list[str]
+    url: str = ""  # of what changed it, if it has a page
 
 
 FAMILY = {

@@ -5,6 +5,8 @@ Fleet: totals, age, and the map. Devices and nodes: the lists, and one of each w
 publishes. Clusters: what they are, how fresh their mirror is, and which permissions the portal lacks.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -12,12 +14,13 @@ from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from django.db.models import Case, CharField, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models import Case, CharField, Count, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
+from django.utils.cache import patch_vary_headers
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
@@ -27,6 +30,8 @@ from core.markup import joined, markup
 from core.prepared import by_keys
 from core.templatetags.ui import state_badge
 from core.times import ago
+from dra.devices import partition_width
+from dra.manifests import device_taint_rule, to_yaml
 from inventory import dra_health
 from inventory.counts import counted_at, fleet_counts, with_device_counts
 from inventory.device_list import CsvHolders, cluster_cell, device_columns, read_rows, table_rows
@@ -132,8 +137,26 @@ def devices(request: HttpRequest) -> HttpResponseBase:
     return listing.respond("inventory/devices.html", context)
 
 
+class TaintRule(NamedTuple):
+    """How an admin of the cluster keeps new claims off a device: the portal has no permission to do it."""
+
+    sentence: str
+    manifest: str  # YAML, "" if the cluster does not serve DeviceTaintRules
+
+    @classmethod
+    def of(cls, device_row: Device) -> TaintRule:
+        version = device_row.cluster.discovery.get("taint_rules")
+        if not version:
+            name = device_row.cluster.name
+            return cls(f"{name} does not serve DeviceTaintRules; only its driver can taint a device.", "")
+        rule = device_taint_rule(device_row.driver, device_row.pool, device_row.name, version=version)
+        sentence = "The portal reads taints and never writes them. This rule keeps new claims off the device:"
+        return cls(sentence, to_yaml(rule))
+
+
 @require_safe
 def device(request: HttpRequest, pk: str) -> HttpResponse:
+    """Show a device; to htmx only the part that the drawer of the map shows."""
     device_row = get_object_or_404(
         Device.objects.with_state()
         .with_use(visible=is_platform_admin(request.user))
@@ -142,22 +165,25 @@ def device(request: HttpRequest, pk: str) -> HttpResponse:
         pk=pk,
     )
     name_holders(request.user, [device_row])
-    siblings = Device.objects.none()
+    is_admin = is_platform_admin(request.user)
+    partitions: list[Device] = []
     if device_row.parent_uuid:
         of_gpu = Device.objects.present().filter(
             cluster=device_row.cluster, parent_uuid=device_row.parent_uuid
         )
-        siblings = (
-            of_gpu.with_state()
-            .with_use(visible=is_platform_admin(request.user))
-            .exclude(pk=device_row.pk)
-            .order_by(F("name"))
-        )
+        of_gpu = of_gpu.with_state().with_use(visible=is_admin).order_by("name")
+        partitions = list(of_gpu.defer("attributes", "capacity", "counters", "search"))
+    capacities = capacity_rows(device_row.driver, device_row.capacity)
+    in_drawer = bool(request.headers.get("HX-Request"))
     context = {
         "device": device_row,
+        "in_drawer": in_drawer,
         "attributes": attribute_rows(device_row.driver, device_row.attributes),
-        "capacities": capacity_rows(device_row.driver, device_row.capacity),
-        "siblings": siblings,
+        "capacities": capacities,
+        "capacities_count": len(capacities),
+        "partitions": [(other, partition_width(other.partition)) for other in partitions],
+        "partitions_held": sum(other.state == DeviceState.IN_USE for other in partitions),
+        "taint_rule": TaintRule.of(device_row) if is_admin else None,
         "shares": shares_of(request.user, device_row) if device_row.shareable and device_row.held_by else [],
         "gpus": physical_gpus_for(device_row.cluster, Device.objects.present().filter(pk=device_row.pk)),
         "pool": pool_facts(device_row),
@@ -165,7 +191,11 @@ def device(request: HttpRequest, pk: str) -> HttpResponse:
         "errors": device_errors(device_row),
         "ages": ages(OF_DEVICES, cluster=device_row.cluster),
     }
-    return render(request, "inventory/device.html", context)
+    response = render(
+        request, "inventory/device.html#device" if in_drawer else "inventory/device.html", context
+    )
+    patch_vary_headers(response, ["HX-Request"])
+    return response
 
 
 COLUMNS: list[Column[Any]] = [  # rows carry the annotations of `nodes_for_list`

@@ -1,5 +1,5 @@
 """
-The utilization of a claim's devices over time in equal bins.
+The utilization of a claim's devices, or of one device, over time in equal bins.
 
 Bins of less than an hour are made of five minutes, wider ones of hours (`usage.hourly`). A bin without
 samples is "no telemetry" if a device was held, else "not held"; neither is 0. The table below
@@ -9,6 +9,7 @@ the graph shows the same points.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -18,6 +19,7 @@ from django.db import connection
 from django.utils import timezone
 
 from claims.models import Allocation, Claim
+from inventory.models import Device
 from usage.hourly import read_sql
 from usage.partitions import KEEP
 from usage.samples import BUCKET, EPOCH, EVERY, HOUR, MEANS
@@ -37,7 +39,10 @@ SELECT date_bin(%(width)s, bucket, %(epoch)s) AS bin, device, sum(samples)::bigi
 FROM {{source}} GROUP BY bin, driver, pool, device ORDER BY bin, device
 """  # noqa: S608, names of columns
 OF_CLAIM = "claim_id = %(claim)s AND bucket >= %(start)s AND bucket < %(end)s"
+OF_DEVICE = """claim_id = ANY(%(claims)s) AND driver = %(driver)s AND pool = %(pool)s
+AND device = %(device)s AND bucket >= %(start)s AND bucket < %(end)s"""
 FROM_ROLLUPS = SERIES.format(source=f"usage_rollup WHERE {OF_CLAIM}")
+DEVICE_FROM_ROLLUPS = SERIES.format(source=f"usage_rollup WHERE {OF_DEVICE}")
 FROM_HOURS = SERIES.format(source=f"({read_sql(OF_CLAIM)}) hours")
 
 
@@ -207,17 +212,52 @@ def claim_series(
         presence = Presence.NO_TELEMETRY if held else Presence.NOT_HELD
         points[at] = Point(at, presence, expected=held // EVERY)
         at += step
-    parameters: dict[str, Any] = {
-        "claim": claim.pk,
-        "width": step,
-        "epoch": EPOCH,
-        "start": start,
-        "end": end,
+    statement = FROM_ROLLUPS if step < HOUR else FROM_HOURS
+    devices = _measure(points, statement, {"claim": claim.pk, "width": step, "start": start, "end": end})
+    return UsageSeries(time_range, start, end, step, _begun(points, step, now), devices)
+
+
+def device_series(
+    device: Device, time_range: Range, *, allocations: Sequence[Allocation], now: datetime
+) -> UsageSeries:
+    """
+    Return what was measured of a device while these allocations held it, in one query.
+
+    The range is one of `SPANS` of at most `KEEP`, and the series has all of it, also while nothing held the
+    device. `expected` counts each of several claims that share it.
+    """
+    span = SPANS[time_range]
+    step = step_for(span)
+    start = EPOCH + (now - span - EPOCH) // step * step
+    held = [timedelta(0)] * (-((start - now) // step))
+    for allocation in allocations:
+        begin, end = max(allocation.started_at, start), min(allocation.ended_at or now, now)
+        for number in range((begin - start) // step, len(held)):
+            at = start + number * step
+            if at >= end:
+                break
+            held[number] += min(at + step, end) - max(at, begin)
+    points = {
+        (at := start + number * step): Point(
+            at, Presence.NO_TELEMETRY if time else Presence.NOT_HELD, expected=time // EVERY
+        )
+        for number, time in enumerate(held)
     }
+    parameters = {
+        "claims": list({allocation.claim_id for allocation in allocations}),
+        **{"driver": device.driver, "pool": device.pool, "device": device.name},
+        **{"width": step, "start": start, "end": now},
+    }
+    names = _measure(points, DEVICE_FROM_ROLLUPS, parameters)
+    return UsageSeries(time_range, start, now, step, _begun(points, step, now), names)
+
+
+def _measure(points: dict[datetime, Point], statement: str, parameters: Mapping[str, Any]) -> list[str]:
+    """Fill in what was measured; return the names of the devices."""
     devices: set[str] = set()
     values: dict[tuple[datetime, str], list[float]] = defaultdict(list)
     with connection.cursor() as cursor:
-        cursor.execute(FROM_ROLLUPS if step < HOUR else FROM_HOURS, parameters)
+        cursor.execute(statement, {**parameters, "epoch": EPOCH})
         for when, device, samples, *measures in cursor.fetchall():
             point = points[when.astimezone(UTC)]
             devices.add(device)
@@ -230,10 +270,15 @@ def claim_series(
                         point.by_device[device] = value
     for (when, name), of_devices in values.items():
         setattr(points[when], name, together(name, of_devices))
+    return sorted(devices)
+
+
+def _begun(points: dict[datetime, Point], step: timedelta, now: datetime) -> list[Point]:
+    """Return the points, without a last one that has just begun: no sample yet is no gap."""
     bins = list(points.values())
     if bins and bins[-1].presence is Presence.NO_TELEMETRY and bins[-1].at + step > now:
-        bins.pop()  # it has just begun: no sample yet is no gap
-    return UsageSeries(time_range, start, end, step, bins, sorted(devices))
+        bins.pop()
+    return bins
 
 
 def together(name: str, values: list[float]) -> float:

@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from usage import fleet_views, oversized_views, saved_report_views, team_views, views
+from usage import device_views, fleet_views, oversized_views, saved_report_views, team_views, views
 from usage.alerts import views as alerts
 from usage.idle import views as idle
 
@@ -17,6 +17,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("waste/oversized/", oversized_views.oversized, name="oversized"),
     path("waste/policy/", idle.policy, name="idle_policy"),
     path("claims/<uuid:claim_id>/snooze/", idle.snooze, name="snooze"),
+    path("claims/<uuid:claim_id>/remind/", idle.remind, name="remind"),
+    path("devices/<uuid:device_id>/usage/", device_views.device_usage, name="device"),
     path("report/", fleet_views.report, name="report"),
     path("report/save/", saved_report_views.save, name="report_save"),
     path("report/saved/", saved_report_views.saved_reports, name="reports_saved"),

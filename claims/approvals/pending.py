@@ -32,8 +32,11 @@ from core.models import RowDifferences
 from teams.models import Membership, User
 
 Kind = PendingDecision.Kind
-COLUMNS = tuple(column.attname for column in PendingDecision._meta.concrete_fields if not column.primary_key)
-FIELDS = tuple(column.name for column in PendingDecision._meta.concrete_fields if not column.primary_key)
+COMPUTED = [
+    column for column in PendingDecision._meta.concrete_fields if column.name not in ("id", "reminded_at")
+]
+COLUMNS = tuple(column.attname for column in COMPUTED)
+FIELDS = tuple(column.name for column in COMPUTED)
 # Columns that do not matter for who decides; they are most of the bytes of a row.
 DEFERRED = ("spec", "original_request", "reason", "decision_note", "profile_version__spec")
 NOTHING = Q(pk__in=())

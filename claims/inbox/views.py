@@ -13,8 +13,9 @@ from django.db.models import QuerySet
 from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
@@ -29,6 +30,7 @@ from claims.approvals.authority import (
     reason_not_to_decide,
 )
 from claims.approvals.forms import ApproveForm, DenyForm
+from claims.approvals.reminders import decision_address, remind_deciders
 from claims.approvals.services import reasons_for
 from claims.budgets.extra import approve_extra, extra_effect
 from claims.budgets.forms import ExtraGrantForm
@@ -37,7 +39,15 @@ from claims.inbox.comments import comment_on_claim, comment_on_quota_request, op
 from claims.inbox.impact import claim_impact
 from claims.inbox.inbox import TABS, DecidedItems, Inbox, InboxSearch, Item, Tab
 from claims.lifecycle.services import approve_extension, deny_extension
-from claims.models import Claim, Extension, PendingRequest, Profile, QuotaRequest, RequestStatus
+from claims.models import (
+    Claim,
+    Extension,
+    PendingDecision,
+    PendingRequest,
+    Profile,
+    QuotaRequest,
+    RequestStatus,
+)
 from claims.plans.changes import current_parts, request_again_url
 from claims.quotas.forms import QuotaGrantForm
 from claims.quotas.quota_requests import request_impact, request_kind
@@ -347,6 +357,26 @@ def quota_request_comment(request: HttpRequest, request_id: UUID) -> HttpRespons
 
 def comment_fields(request: HttpRequest) -> dict[str, str]:
     return {"text": request.POST.get("text", ""), "key": request.POST.get("key", "")}
+
+
+@require_POST
+def remind(request: HttpRequest, request_id: UUID) -> HttpResponse:
+    """Remind those who decide on a request; htmx gets the words that take the place of the button."""
+    requests = PendingDecision.objects.visible_to(request.user)
+    related = ("team", "claim", "extension", "quota_request", "requester")
+    pending = get_object_or_404(requests.select_related(*related), pk=request_id)
+    in_place = bool(request.headers.get("HX-Request"))
+    try:
+        people = remind_deciders(request=pending, by=user_of(request), now=timezone.now())
+    except Conflict as refusal:
+        if in_place:
+            raise
+        messages.error(request, refusal.message)
+    else:
+        if in_place:
+            return render(request, "claims/inbox/_reminded.html", {"people": people})
+        messages.success(request, f"Reminded: {', '.join(person.label for person in people)}.")
+    return redirect(return_url(request, decision_address(PendingDecision.Kind(pending.kind), pending.pk)))
 
 
 def return_url(request: HttpRequest, default: str) -> str:

@@ -266,6 +266,7 @@ class Migration(migrations.Migration):
                 ('for_admins', models.BooleanField()),
                 ('two_approvals', models.BooleanField(default=False)),
                 ('self_approval', models.BooleanField(default=False)),
+                ('reminded_at', models.DateTimeField(null=True)),
             ],
             options={
                 'ordering': ('requested_at', 'pk'),

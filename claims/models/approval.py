@@ -109,7 +109,8 @@ class PendingDecision(models.Model):
 
     `for_leads`: leads of the team and their delegates decide. `for_admins`: platform admins decide, because a
     rule says so, leads took too long, or no lead can. `two_approvals`: a lead decides first, then an admin
-    other than `first_approver`. `self_approval`: the requester may decide too.
+    other than `first_approver`. `self_approval`: the requester may decide too. `claims.approvals.reminders`
+    writes `reminded_at`, when these people were last reminded.
     """
 
     class Kind(models.TextChoices):
@@ -132,6 +133,7 @@ class PendingDecision(models.Model):
     two_approvals = models.BooleanField(default=False)
     self_approval = models.BooleanField(default=False)
     first_approver = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    reminded_at = models.DateTimeField(null=True)
 
     objects = PendingDecisionQuerySet.as_manager()
 

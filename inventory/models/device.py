@@ -197,6 +197,11 @@ class Device(models.Model):
     def look(self) -> DeviceStateStyle:
         return LOOKS[getattr(self, "use", "") or self.state]
 
+    @property
+    def short_partition(self) -> str:
+        """Return the part of a partition's name that tells its size: "2g" of "2g.20gb"."""
+        return self.partition.partition(".")[0]
+
 
 class NodeCount(models.Model):
     """

@@ -101,6 +101,7 @@ REMARKS = {
     "Transferred from ": ("user-check", "transferred"),
     "First approval": ("check", "gave the first approval"),
     "Idle for ": ("zzz", "notified"),
+    "Reminded ": ("bell-ringing", "sent a reminder"),
     "Idle; snoozed ": ("clock-pause", "snoozed"),
 }
 EXTRA_BUDGET = ": extra budget"  # the end of the name of a quota request for a budget

@@ -1,4 +1,4 @@
-"""Pages of a device and of a node say what Free partitions of from a GPU."""
+"""Pages of a device and of a node say what can still be cut from a GPU."""
 
 import pytest
 from django.db import connection
@@ -13,7 +13,7 @@ from tests.inventory.conftest import node, resource_claim
 
 pytestmark = pytest.mark.django_db
 
-TITLE = "Free partitions of gpu-0"
+TITLE = "What can still be cut from gpu-0"
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_whole_gpu_shows_no_free_partitions(client, cut):
         device = Device.objects.get(pool=pool, name="gpu-0")
         of_device = client.get(reverse("inventory:device", args=[device.pk])).text
         of_node = client.get(reverse("inventory:node", args=["fra-1", pool])).text
-        pages[pool] = ["Free partitions of" in text for text in (of_device, of_node)]
+        pages[pool] = ["What can still be cut from" in text for text in (of_device, of_node)]
     assert pages == {"node-a": [False, False], "node-c": [True, True]}
 
 
@@ -66,7 +66,7 @@ def test_free_partitions_of_two_gpus_need_no_more_queries(client, cut, fake, run
         more["spec"]["pool"]["generation"] = 2
         fake.put(RESOURCE_SLICE, more)
     run_session("resourceslices")
-    assert client.get(address).text.count("Free partitions of") == 2
+    assert client.get(address).text.count("What can still be cut from") == 2
     with CaptureQueriesContext(connection) as two:
         client.get(address)
     assert len(two) == len(one)

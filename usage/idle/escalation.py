@@ -68,7 +68,8 @@ def _take(due: QuerySet[IdlePeriod], step: Step, policy: IdlePolicy, now: dateti
                     step(claim, period, policy, now)
 
 
-def _fact(claim: Claim, period: IdlePeriod) -> str:
+def idle_fact(claim: Claim, period: IdlePeriod) -> str:
+    """Return since when its devices have been below which utilization."""
     which = "its device was" if period.devices == 1 else f"its {counted(period.devices, 'device')} were"
     below = claim.profile_version.idle_percent or IDLE_PERCENT
     return f"Since {utc_moment(period.since)} {which} below {below} % utilization."
@@ -93,7 +94,7 @@ def _notify_owner(claim: Claim, period: IdlePeriod, policy: IdlePolicy, now: dat
         team_id=claim.team_id,
         title=f"{claim} has been idle for {idle_for}",
         body=(
-            f"{_fact(claim, period)} Nobody else can use what it holds{until}. Release it if its work is "
+            f"{idle_fact(claim, period)} Nobody else can use what it holds{until}. Release it if its work is "
             f"done.{' '.join(then)}"
         ),
         url=reverse("claims:detail", args=[claim.pk]),
@@ -119,7 +120,7 @@ def _notify_leads(claim: Claim, period: IdlePeriod, policy: IdlePolicy, now: dat
         team_id=claim.team_id if leads else None,
         title=f"{claim} of {claim.requested_by.label} has been idle for {idle_for}",
         body=(
-            f"{_fact(claim, period)} {claim.requested_by.label} was notified. Ask whether its work is "
+            f"{idle_fact(claim, period)} {claim.requested_by.label} was notified. Ask whether its work is "
             f"done, or release it.{then}"
         ),
         url=reverse("claims:detail", args=[claim.pk]),
@@ -138,7 +139,7 @@ def _release(claim: Claim, period: IdlePeriod, policy: IdlePolicy, now: datetime
         key=f"idle-released:{claim.pk}:{period.since.isoformat()}",
         team_id=claim.team_id,
         title=f"{claim} was released: it was idle for {idle_for}",
-        body=f"{_fact(claim, period)} You can request the same again from its page.",
+        body=f"{idle_fact(claim, period)} You can request the same again from its page.",
         url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )

@@ -18,12 +18,14 @@ from django.db.models.functions import Extract
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_filters import FilterSet
 
 from claims.access import reason_not_to_release
 from claims.claim_list.views import profiles_of_reader, teams_of_reader
+from claims.inbox.views import return_url
 from claims.models import Claim, Profile
 from core.errors import Conflict, PortalError
 from core.filters import RowFilter
@@ -36,7 +38,7 @@ from teams.access import is_platform_admin, reader_roles, require_admin, user_of
 from teams.models import Role, Team
 from usage.cost import CURRENCY_UNIT, rounded
 from usage.daily import utc_day
-from usage.idle import services
+from usage.idle import reminders, services
 from usage.models import DailySum, IdlePeriod, IdlePeriodQuerySet, IdlePolicy, SizeCheck
 from usage.waste import amounts_text, waste_of
 
@@ -237,6 +239,25 @@ def snooze(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     else:
         messages.success(request, f"{claim} is snoozed until {moment(until)}.")
     return redirect("usage:waste")
+
+
+@require_POST
+def remind(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    """Remind the owner of a claim; htmx gets the words that take the place of the button."""
+    claims = Claim.objects.visible_to(request.user).select_related("team", "requested_by")
+    claim = get_object_or_404(claims, pk=claim_id)
+    in_place, owner = bool(request.headers.get("HX-Request")), claim.requested_by.label
+    try:
+        reminders.remind_owner(claim=claim, by=user_of(request), now=timezone.now())
+    except Conflict as refusal:
+        if in_place:
+            raise
+        messages.error(request, refusal.message)
+    else:
+        if in_place:
+            return render(request, "usage/_reminded.html", {"who": owner})
+        messages.success(request, f"{owner} was reminded of {claim}.")
+    return redirect(return_url(request, reverse("claims:detail", args=[claim.pk])))
 
 
 class PolicyForm(forms.Form):

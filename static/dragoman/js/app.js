@@ -72,7 +72,8 @@ document.addEventListener("click", (event) => {
   for (const menu of document.querySelectorAll("details.dg-menu[open]")) if (!menu.contains(event.target)) menu.open = false;
 });
 
-// The palette. Arrows choose a result, Enter opens it, with Ctrl or Cmd in a new tab; the links of kinds load into it.
+// The palette. Arrows choose a result, Enter opens it, with Ctrl or Cmd in a new tab; Tab goes to the next kind, with Shift to
+// the one before: the links of kinds load into it.
 const palette = document.getElementById("palette");
 const typed = palette?.querySelector("[role=combobox]");
 const options = () => [...palette.querySelectorAll("[role=option]")];
@@ -108,7 +109,11 @@ document.addEventListener("click", (event) => {
 typed?.addEventListener("keydown", (event) => {
   const all = options();
   const now = all.findIndex((option) => option.getAttribute("aria-selected") === "true");
-  if (event.key === "ArrowDown" || event.key === "ArrowUp") choose((now + (event.key === "ArrowDown" ? 1 : all.length - 1)) % (all.length || 1));
+  const kinds = [...palette.querySelectorAll(".dg-kinds a")];
+  if (event.key === "Tab" && kinds.length) {
+    const current = kinds.findIndex((kind) => kind.hasAttribute("aria-current"));
+    htmx.ajax("GET", kinds[(current + (event.shiftKey ? kinds.length - 1 : 1)) % kinds.length].href, "#palette-body");
+  } else if (event.key === "ArrowDown" || event.key === "ArrowUp") choose((now + (event.key === "ArrowDown" ? 1 : all.length - 1)) % (all.length || 1));
   else if (event.key === "Enter" && now >= 0) {
     if (event.ctrlKey || event.metaKey) window.open(all[now].href, "_blank", "noopener");
     else location.assign(all[now].href);

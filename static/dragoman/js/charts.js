@@ -2,6 +2,7 @@
 // The JSON has x (Unix seconds), step (seconds), and under the name of the plot either values or a list of
 // {label, values, dash}; null is a gap: hatched, no line across it. `lines` of the JSON has constants to compare with by
 // plot, {label, value, kind}; [data-lines] of the page may add one per plot. `units` overrides the unit of a plot.
+// `spans` of the JSON are shaded and named, {from, to, kind, label}: where no value is expected, and where one is idle.
 const root = document.documentElement;
 const DEFAULTS = { activity: { unit: "%", top: 100 }, compute: { unit: "%", top: 100 }, memory: { unit: "GiB" }, power: { unit: "W" }, traffic: { unit: "GB/s" } };
 const LINE_COLORS = { idle: "--dg-wait", size: "--dg-held" };
@@ -29,11 +30,11 @@ const hatch = (color) => {
   return tile;
 };
 
-// [first, last] indices of the ranges without a value in any series.
-const gapsIn = (columns) => {
-  const gaps = [];
+// [first, last] indices of the ranges without a value in any series, where one is expected.
+const gapsIn = (columns, x, spans) => {
+  const gaps = [], empty = spans.filter(isEmpty);
   columns[0]?.forEach((_, index) => {
-    if (columns.some((values) => values[index] !== null)) return;
+    if (columns.some((values) => values[index] !== null) || empty.some(({ from, to }) => from <= x[index] && x[index] < to)) return;
     const last = gaps.at(-1);
     if (last && last[1] === index - 1) last[1] = index;
     else gaps.push([index, index]);
@@ -49,6 +50,34 @@ const paintGaps = (gaps, x, step) => (plot) => {
     const left = Math.max(plot.valToPos(x[first] - step / 2, "x", true), bbox.left);
     const right = Math.min(plot.valToPos(x[last] + step / 2, "x", true), bbox.left + bbox.width);
     if (right > left) ctx.fillRect(left, bbox.top, right - left, bbox.height);
+  }
+  ctx.restore();
+};
+
+// A span has its name at the top, if there is room; a dashed line is between it and its neighbours. Only idle has values.
+const isEmpty = ({ kind }) => kind !== "idle";
+const SPAN_COLORS = { idle: "--dg-wait-bg", unmanaged: "--dg-over-bg" };
+const paintSpans = (spans) => (plot) => {
+  const { ctx, bbox } = plot, ratio = devicePixelRatio, right = bbox.left + bbox.width;
+  ctx.save();
+  ctx.font = `${11 * ratio}px ${getComputedStyle(document.body).fontFamily}`;
+  ctx.textBaseline = "top";
+  ctx.textAlign = "center";
+  ctx.strokeStyle = token("--dg-line-2");
+  ctx.lineWidth = ratio;
+  ctx.setLineDash([3 * ratio, 3 * ratio]);
+  for (const { from, to, kind, label } of spans) {
+    const start = Math.max(plot.valToPos(from, "x", true), bbox.left), end = Math.min(plot.valToPos(to, "x", true), right);
+    if (end <= start) continue;
+    if (SPAN_COLORS[kind]) {
+      ctx.fillStyle = token(SPAN_COLORS[kind]);
+      ctx.fillRect(start, bbox.top, end - start, bbox.height);
+    }
+    ctx.beginPath();
+    for (const edge of [start, end]) if (edge > bbox.left && edge < right) { ctx.moveTo(edge, bbox.top); ctx.lineTo(edge, bbox.top + bbox.height); }
+    ctx.stroke();
+    ctx.fillStyle = token(kind === "idle" ? "--dg-wait-fg" : "--dg-text-3");
+    if (ctx.measureText(label).width + 8 * ratio < end - start) ctx.fillText(label, (start + end) / 2, bbox.top + 4 * ratio);
   }
   ctx.restore();
 };
@@ -301,7 +330,8 @@ const draw = (host) => {
   const lines = typeof series[0] === "object" && series[0] !== null ? series : [{ values: series }];
   const unit = host.dataset.unit ?? data.units?.[host.dataset.plot] ?? defaults.unit ?? "", max = Number(host.dataset.max) || null;
   const constants = constantsOf(host.dataset.plot, data), least = Math.max(0, ...constants.map(({ value }) => value));
-  const columns = lines.map((line) => line.values);
+  const columns = lines.map((line) => line.values), spans = data.spans ?? [];
+  const gaps = gapsIn(columns.slice(0, lines.some((line) => line.dash) ? 1 : undefined), data.x, spans);
   host.replaceChildren();
   byKeyboard(host);
   legend(host, lines);
@@ -314,7 +344,7 @@ const draw = (host) => {
     scales: { y: { range: (_, low, high) => [0, max ?? Math.min(Math.max(high ?? 1, least, 1e-3) * 1.15, defaults.top ?? Infinity)] } },
     axes: axes(unit),
     series: [{}, ...buildSeries(lines, constants)],
-    hooks: { draw: [paintGaps(gapsIn(columns.slice(0, lines.some((line) => line.dash) ? 1 : undefined)), data.x, data.step ?? 0), paintLabels(constants)], setCursor: [follow], setScale: [zoom(host, data.x)] },
+    hooks: { drawClear: [paintSpans(spans)], draw: [paintGaps(gaps, data.x, data.step ?? 0), paintLabels(constants)], setCursor: [follow], setScale: [zoom(host, data.x)] },
   }, [data.x, ...columns, ...constants.map(({ value }) => data.x.map(() => value))], host);
   drawn.get(host)?.destroy();
   drawn.set(host, plot);

@@ -1,0 +1,62 @@
+"""Ask the owner of a claim whether they still need what it holds: what leads do before they release it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+from django.urls import reverse
+
+from claims.access import lock_claim
+from claims.models import Claim
+from claims.states import ClaimState
+from core.errors import Conflict, Forbidden
+from notify.models import NoticeKind
+from notify.services import already_notified, notify
+from teams.access import role_in
+from teams.models import Role, User
+from usage.daily import utc_day
+from usage.idle.escalation import idle_fact
+from usage.models import IdlePeriod
+
+
+def reason_not_to_remind(user: User, claim: Claim) -> str:
+    """Return why a person may not remind the owner of a claim, "" if they may; the state is not checked."""
+    owner = claim.requested_by
+    if user.pk == owner.pk:
+        return f"{claim} is yours."
+    role = None if user.is_superuser else role_in(user, claim.team)
+    if not user.is_superuser and (role is None or role.rank < Role.LEAD.rank):
+        return f"Only leads of {claim.team} and platform admins may remind {owner.label}."
+    return "" if owner.is_active else f"The account of {owner.label} is deactivated."
+
+
+@transaction.atomic(durable=True)
+def remind_owner(*, claim: Claim, by: User, now: datetime) -> None:
+    """
+    Notify the owner of a claim that `by` asks whether it is still needed, once a day (UTC); its history says
+    so.
+
+    Raises Forbidden, and Conflict if it holds no device any more or its owner was reminded today.
+    """
+    if reason := reason_not_to_remind(by, claim):
+        raise Forbidden(reason)
+    claim, owner = lock_claim(claim), claim.requested_by
+    if claim.state not in (ClaimState.ALLOCATED, ClaimState.RELEASING):
+        raise Conflict(f"{claim} holds no device any more.")
+    key = f"remind:{claim.pk}:{utc_day(now)}"
+    if already_notified([key]):
+        raise Conflict(f"{owner.label} was already reminded of {claim} today. Write to them, or release it.")
+    claim.remark(f"Reminded {owner.label} to release it if it is not needed.", by=by)
+    period = IdlePeriod.objects.lasting().filter(claim=claim).first()
+    fact = f"{idle_fact(claim, period)} " if period else ""
+    notify(
+        [owner],
+        kind=NoticeKind.UNUSED,
+        key=key,
+        team_id=claim.team_id,
+        title=f"{by.label} asks whether you still need {claim}",
+        body=f"{fact}Release it if its work is done; nobody else can use what it holds.",
+        url=reverse("claims:detail", args=[claim.pk]),
+        important=True,
+    )
