@@ -48,7 +48,7 @@ def connects_cluster(page, kubeconfig) -> None:
     page.get_by_label("or its file").set_input_files(kubeconfig)
     page.get_by_role("region", name="3. Check").get_by_role("button", name="Check").click()
     expect(page.get_by_text("All passed")).to_be_visible()
-    page.get_by_role("button", name="Add fra-1").click()
+    page.get_by_role("button", name="Add fra-1", exact=True).click()
     expect(page.get_by_role("heading", level=1, name="Settings of fra-1")).to_be_visible()
     expect(page.get_by_text("All passed")).to_be_visible()
     assert from_kubeconfig(kubeconfig.read_text()).token not in page.content()
