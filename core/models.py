@@ -11,6 +11,7 @@ import uuid
 from dataclasses import dataclass
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -58,7 +59,7 @@ class Installation(models.Model):
     What platform admins choose for the whole portal, in one row; none while everything is as it comes.
 
     `timezone` is a name of the IANA database, "" for TIME_ZONE. `logo` is a PNG and `logo_digest` the start
-    of its SHA-256 in hex, both empty without one.
+    of its SHA-256 in hex, both empty without one. `skipped_steps` are the steps of setup that are left out.
     """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
@@ -67,6 +68,7 @@ class Installation(models.Model):
     timezone = models.CharField(max_length=64, blank=True, default="")
     logo = models.BinaryField(blank=True, default=b"")
     logo_digest = models.CharField(max_length=16, blank=True, default="")
+    skipped_steps = ArrayField(models.CharField(max_length=16), default=list, blank=True)
 
     class Meta:
         constraints = (

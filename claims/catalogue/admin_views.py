@@ -9,6 +9,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from claims.catalogue import services
@@ -28,6 +29,7 @@ from dra.manifests import to_yaml
 from dra.objects import Json, Manifest
 from inventory.cluster_snapshot import current_snapshot
 from teams.access import user_of
+from teams.views import redirect_back
 
 
 @require_safe
@@ -104,7 +106,7 @@ def presets_page(request: HttpRequest) -> HttpResponse:
         if selected:
             added = services.add_profiles(by=user_of(request), definitions=selected)
             messages.success(request, f"{counted(len(added), 'profile is', 'profiles are')} added.")
-            return redirect("claims:profiles")
+            return redirect_back(request, reverse("claims:profiles"))
         messages.error(request, "Select the presets that you want to add.")
     rows = [(match, cautions(match.preset.spec)) for match in preset_matches()]
     page = {"rows": rows, "missing": sum(not match.in_catalogue for match, _cautions in rows)}

@@ -1,4 +1,5 @@
 import core.models
+import django.contrib.postgres.fields
 import django.utils.timezone
 from django.db import migrations, models
 import django.db.models.deletion
@@ -32,6 +33,7 @@ class Migration(migrations.Migration):
                 ('timezone', models.CharField(blank=True, default='', max_length=64)),
                 ('logo', models.BinaryField(blank=True, default=b'')),
                 ('logo_digest', models.CharField(blank=True, default='', max_length=16)),
+                ('skipped_steps', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=16), blank=True, default=list, size=None)),
             ],
             options={
                 'constraints': [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -29,16 +29,18 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from claims.catalogue.presets.matches import PresetMatch, preset_matches
 from claims.models import Profile, Quota, TeamNamespace
 from core.models import Installation
 from core.prepared import Prepared
 from core.text import counted
 from core.times import duration
-from inventory.models import Cluster, DeviceClass
+from inventory.models import Cluster, Device, DeviceClass
 from notify.mail import send_now
 from teams.access import require_admin, user_of
 from teams.models import Invitation, Team, User, record_change, recorded_changes
 from teams.sessions import installation_for
+from teams.views import redirect_back
 from teams.zones import zone_choices
 
 CHANGES = 10
@@ -51,14 +53,17 @@ MAX_LOGO, MAX_PIXELS = 64 * 1024, 1024  # bytes, and pixels of a side
 class SetupStep:
     """
     One step. `fact` is what there is, "" while the step is not done; `url` is the page on which it is taken,
-    or changed once it is done.
+    or changed once it is done. `minutes` is how long it takes.
     """
 
+    key: str
     title: str
     text: str
     action: str
     url: str
     fact: str
+    minutes: int
+    skipped: bool = False
 
     @property
     def is_done(self) -> bool:
@@ -74,12 +79,25 @@ class Setup:
         return sum(step.is_done for step in self.steps)
 
     @property
+    def left(self) -> list[SetupStep]:
+        """The steps that are neither done nor skipped."""
+        return [step for step in self.steps if not step.is_done and not step.skipped]
+
+    @property
     def is_done(self) -> bool:
-        return self.done == len(self.steps)
+        return not self.left
+
+    @property
+    def skipped(self) -> int:
+        return sum(step.skipped and not step.is_done for step in self.steps)
+
+    @property
+    def minutes(self) -> int:
+        return sum(step.minutes for step in self.left)
 
     @property
     def next(self) -> SetupStep | None:
-        return next((step for step in self.steps if not step.is_done), None)
+        return next(iter(self.left), None)
 
 
 def _state(person: UUID) -> QuerySet[User, Any]:
@@ -97,6 +115,7 @@ def _state(person: UUID) -> QuerySet[User, Any]:
         number_of(limited),
         number_of(User.objects.filter(is_active=True).exclude(pk=person)),
         number_of(Invitation.objects.open()),
+        Subquery(Installation.objects.values("skipped_steps")[:1]),
     )
 
 
@@ -112,48 +131,59 @@ STATE = Prepared(_state, UUID)
 
 def setup_of(user: User) -> Setup:
     """Return the steps with their state, in one query."""
-    ((names, measured, profiles, team, team_with_namespace, ready_teams, people, invited),) = STATE.rows(
-        user.pk
+    ((names, measured, profiles, team, team_with_namespace, ready_teams, people, invited, skipped),) = (
+        STATE.rows(user.pk)
     )
     return Setup(
         [
-            SetupStep(
-                "Cluster",
-                "Permissions, credentials, and a check of each permission.",
-                "Add a cluster",
-                reverse("inventory:clusters") if names else reverse("setup:cluster_add"),
-                named(names),
-            ),
-            SetupStep(
-                "Telemetry",
-                "Prometheus or dcgm-exporter: without it nobody sees which devices are idle.",
-                "Set the address",
-                reverse("setup:cluster", args=names[:1]) if names else reverse("setup:cluster_add"),
-                named(measured),
-            ),
-            SetupStep(
-                "Profiles",
-                "What people request instead of YAML; presets are compared with your devices.",
-                "Choose presets",
-                reverse("claims:profiles" if profiles else "claims:presets"),
-                counted(profiles, "profile") if profiles else "",
-            ),
-            team_step(team, team_with_namespace, ready_teams or 0),
-            SetupStep(
-                "People",
-                "Invite them by mail; they choose their own password.",
-                "Invite",
-                reverse("setup:people" if people or invited else "setup:person_invite"),
-                ", ".join(
-                    filter(
-                        None,
-                        (
-                            people and counted(people, "other person", "other people"),
-                            invited and f"{invited} invited",
-                        ),
-                    )
+            replace(step, skipped=step.key in (skipped or ()))
+            for step in (
+                SetupStep(
+                    "cluster",
+                    "Cluster",
+                    "Permissions, credentials, and a check of each permission.",
+                    "Add a cluster",
+                    reverse("inventory:clusters") if names else reverse("setup:cluster_add"),
+                    named(names),
+                    3,
                 ),
-            ),
+                SetupStep(
+                    "telemetry",
+                    "Telemetry",
+                    "Prometheus or dcgm-exporter: without it nobody sees which devices are idle.",
+                    "Set the address",
+                    reverse("setup:cluster", args=names[:1]) if names else reverse("setup:cluster_add"),
+                    named(measured),
+                    2,
+                ),
+                SetupStep(
+                    "profiles",
+                    "Profiles",
+                    "What people request instead of YAML; presets are compared with your devices.",
+                    "Choose presets",
+                    reverse("claims:profiles" if profiles else "claims:presets"),
+                    counted(profiles, "profile") if profiles else "",
+                    2,
+                ),
+                team_step(team, team_with_namespace, ready_teams or 0),
+                SetupStep(
+                    "people",
+                    "People",
+                    "Invite them by mail; they choose their own password.",
+                    "Invite",
+                    reverse("setup:people" if people or invited else "setup:person_invite"),
+                    ", ".join(
+                        filter(
+                            None,
+                            (
+                                people and counted(people, "other person", "other people"),
+                                invited and f"{invited} invited",
+                            ),
+                        )
+                    ),
+                    1,
+                ),
+            )
         ]
     )
 
@@ -174,19 +204,69 @@ def team_step(team: str | None, placed: str | None, ready: int) -> SetupStep:
     elif team:
         action, url = "Give it a namespace", reverse("setup:team", args=[team])
     return SetupStep(
+        "team",
         "Team",
         "Its namespace in each cluster, and how many devices it may hold.",
         action,
         url,
         f"{counted(ready, 'team')} with namespace and quota" if ready else "",
+        2,
     )
 
 
 @require_safe
 def setup_page(request: HttpRequest) -> HttpResponse:
+    """Show the steps, one of them open: the next, or that of `?step=`."""
     user = user_of(request)
     require_admin(user)
-    return render(request, "setup/setup.html", {"setup": setup_of(user)})
+    setup, wanted = setup_of(user), request.GET.get("step", "")
+    opened = next((step for step in setup.steps if step.key == wanted), setup.next)
+    page = {
+        "setup": setup,
+        "opened": opened,
+        "presets": preset_choices() if opened and opened.key == "profiles" else None,
+    }
+    return render(request, "setup/setup.html", page)
+
+
+@dataclass(frozen=True, slots=True)
+class PresetChoices:
+    """The presets that match devices, those of most devices first, and how many match nothing."""
+
+    matching: list[tuple[PresetMatch, int]]
+    unmatched: int
+    devices: int
+
+    @property
+    def number(self) -> int:
+        return len(self.matching) + self.unmatched
+
+
+def preset_choices() -> PresetChoices:
+    """Compare the presets with the devices; only for a portal without profiles, so rarely."""
+    matches = [(match, sum(filter(None, match.counts.values()))) for match in preset_matches()]
+    matching = sorted(
+        ((match, count) for match, count in matches if count), key=lambda row: (-row[1], row[0].preset.slug)
+    )
+    devices = Device.objects.present().count()
+    return PresetChoices(matching, len(matches) - len(matching), devices)
+
+
+@require_POST
+def setup_skip(request: HttpRequest) -> HttpResponse:
+    """Leave a step out, or with `skip` "0" take it up again; for all platform admins."""
+    user, step = user_of(request), request.POST.get("step", "")
+    require_admin(user)
+    if step not in {one.key for one in setup_of(user).steps}:
+        raise Http404
+    skips = request.POST.get("skip") != "0"
+    with transaction.atomic():
+        row = _locked_installation()
+        steps = [key for key in row.skipped_steps if key != step] + [step] * skips
+        if sorted(steps) != sorted(row.skipped_steps):
+            Installation.objects.filter(pk=1).update(skipped_steps=steps)
+            record_change(by=user, of=row, change=f"setup: {step} {'skipped' if skips else 'taken up again'}")
+    return redirect_back(request, reverse("setup:setup"))
 
 
 @require_POST

@@ -7,6 +7,7 @@ from portal.setup import cluster_add, clusters, installation, people, team_list,
 app_name = "setup"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("setup/", installation.setup_page, name="setup"),
+    path("setup/skip", installation.setup_skip, name="setup_skip"),
     path("setup/hide", installation.setup_hide, name="setup_hide"),
     path("settings/", installation.settings_page, name="settings"),
     path("settings/mail", installation.send_test_mail, name="test_mail"),

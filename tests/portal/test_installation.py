@@ -10,6 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from core.models import Installation
+from dra.cluster_snapshot import ClusterSnapshot
 from inventory.models import Cluster, DeviceClass
 from notify import mail as notify_mail
 from portal.setup.installation import setup_of
@@ -17,6 +18,7 @@ from teams.invitations import invite
 from teams.models import RecordedChange, User
 from teams.zones import zone_for
 from tests.factories import make_cluster, make_profile, make_quota, make_team, make_user
+from tests.scheduler.hardware import CASES, every_class
 
 pytestmark = pytest.mark.django_db
 
@@ -86,6 +88,44 @@ def test_home_shows_the_steps_until_they_are_done_or_hidden(as_root, root):
         assert as_root.post("/setup/hide").status_code == 302
     assert "Set up Dragoman" not in as_root.get("/").text
     assert "0 of 5 done" in as_root.get("/setup/").text
+
+
+def test_step_is_skipped_by_one_admin_for_all_and_taken_up_again(as_root, root):
+    other = make_user("chief", admin=True)
+    for _attempt in range(2):
+        assert as_root.post("/setup/skip", {"step": "cluster", "next": "/"}).url == "/"
+    assert setup_of(other).next.key == "telemetry"
+    assert "1 skipped" in as_root.get("/setup/").text
+    assert [change.text for change in RecordedChange.objects.all()] == ["setup: cluster skipped"]
+    assert as_root.post("/setup/skip", {"step": "cluster", "skip": "0"}).url == "/setup/"
+    assert setup_of(other).next.key == "cluster"
+    assert as_root.post("/setup/skip", {"step": "nothing"}).status_code == 404
+    assert as_root.get("/setup/skip").status_code == 405
+
+
+def test_setup_is_over_once_each_step_is_done_or_skipped(as_root, root):
+    make_cluster("fra-1", prometheus_url="http://prometheus:9090")
+    for step in ("profiles", "team", "people"):
+        assert not setup_of(root).is_done
+        as_root.post("/setup/skip", {"step": step})
+    assert setup_of(root).is_done
+    assert "Set up Dragoman" not in as_root.get("/").text
+
+
+def test_step_of_profiles_lists_the_presets_that_match_devices(as_root, root, monkeypatch):
+    machine = next(case for case in CASES if case.preset == "mps")
+    seen = ClusterSnapshot(classes=every_class(), slices=[])
+    monkeypatch.setattr("claims.catalogue.presets.matches.current_snapshot", lambda cluster: seen)
+    make_cluster("fra-1", prometheus_url="http://prometheus:9090")
+    assert "None matches yet" in as_root.get("/setup/").text
+    seen = ClusterSnapshot(classes=every_class(), slices=machine.machine(machine.name))
+    page = as_root.get("/setup/").text
+    assert 'name="preset" value="mps"' in page
+    assert "presets compared with the 0 devices" in page
+    added = as_root.post("/profiles/presets/", {"preset": "mps", "next": "/setup/"})
+    step = setup_of(root).next
+    assert (added.url, step and step.key) == ("/setup/", "team")
+    assert 'value="mps"' not in as_root.get("/setup/?step=profiles").text
 
 
 def test_home_shows_no_steps_once_all_are_done(as_root, root):
@@ -211,7 +251,7 @@ def test_only_platform_admins_see_setup_and_settings(client, role):
     assert "Set up Dragoman" not in client.get("/").text
     for address in ("/setup/", "/settings/"):
         assert client.get(address).status_code == 403
-    for address in ("/setup/hide", "/settings/mail", "/settings/"):
+    for address in ("/setup/hide", "/setup/skip", "/settings/mail", "/settings/"):
         assert client.post(address, ABOUT).status_code == 403
     assert not Installation.objects.exists()
     assert not User.objects.filter(hides_setup=True).exists()
