@@ -98,8 +98,8 @@ def test_admin_sees_the_oldest_requests_and_who_decides(home, root, alice, visio
         "third",
         "fourth",
     ]
-    assert "alice vision a lead of vision 9 h Open oldest" in shown
-    assert "alice vision You 5 h Decide second" in shown
+    assert "alice vision — lena 9 h Remind those who decide on oldest" in shown
+    assert "alice vision — You 5 h Decide second" in shown
     assert f'href="{reverse("claims:approvals")}?tab=all"' in text
 
 
