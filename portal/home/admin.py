@@ -56,7 +56,7 @@ from inventory.states import DeviceState, DeviceUse
 from teams.models import User, label_of
 from usage.cost import HOUR, Cost
 from usage.daily import DAY, utc_day
-from usage.fleet_report import HeldParts, Period, allocated_in
+from usage.fleet_report import FleetParts, Period, fleet_days
 from usage.models import Collection
 from usage.rates import PriceGroup, RateCard, device_prices
 from usage.reports import Month
@@ -276,23 +276,29 @@ def cluster_rows(ages: Iterable[Age], platform: Platform) -> list[ClusterRow]:
 
 @dataclass(frozen=True, slots=True)
 class MonthSoFar:
-    """What all claims held on the whole days (UTC) of this month, and what idle devices cost by its end."""
+    """What the fleet was on the whole days (UTC) of this month, and what idle devices cost by its end."""
 
     month: Month
-    parts: HeldParts
+    parts: FleetParts
+    by_day: list[tuple[date, FleetParts]]
     last: date
     idle_forecast: Cost
 
 
 def month_so_far(now: datetime) -> MonthSoFar | None:
-    """Return the month until yesterday, None on its first day or before anything was held; one query."""
+    """Return the month until yesterday, None on its first day or before any day is stored; one query."""
     month, today = Month.current(now), utc_day(now)
-    parts, days = allocated_in(Period(month.first, today)), (today - month.first).days
-    if not parts.allocated.held:
+    by_day, days = fleet_days(Period(month.first, today)), (today - month.first).days
+    parts = FleetParts()
+    for of_day in by_day.values():
+        parts.add(of_day)
+    if not parts.fleet.held:
         return None
     whole = (month.next.first - month.first).days
     amounts = {currency: amount * whole // days for currency, amount in parts.idle.exact.items()}
-    return MonthSoFar(month, parts, today - DAY, Cost(parts.idle.held * whole // days, 0, amounts))
+    return MonthSoFar(
+        month, parts, list(by_day.items()), today - DAY, Cost(parts.idle.held * whole // days, 0, amounts)
+    )
 
 
 # The last 24 hours.
