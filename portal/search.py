@@ -461,5 +461,6 @@ def search_page(request: HttpRequest) -> HttpResponse:
         "groups": groups,
         "count": sum(len(group.rows) for group in groups),
     }
-    template = "search/_results.html" if "HX-Request" in request.headers else "search/search.html"
-    return render(request, template, context)
+    in_palette = "HX-Request" in request.headers
+    template = "search/_results.html" if in_palette else "search/search.html"
+    return render(request, template, context | {"in_palette": in_palette})

@@ -30,6 +30,7 @@ from teams.models import User
 from usage.charts import percent
 from usage.cost import Cost, Interval, UsageInterval, interval_cost
 from usage.idle.reminders import reason_not_to_remind
+from usage.models import IdlePeriod
 from usage.rates import Prices, RateCard, device_prices
 from usage.series import SPANS, Point, Presence, Range, UsageSeries, device_series
 
@@ -85,19 +86,24 @@ def allocations_of(user: User, device: Device) -> QuerySet[Allocation]:
 
 
 def holds_of(user: User, device: Device, card: RateCard, now: datetime) -> list[DeviceHold]:
-    """Return who holds a device now, the longest first; two queries. `utilization` must be loaded."""
+    """Return who holds a device now, the longest first; three queries. `utilization` must be loaded."""
     related = ("claim__team", "claim__requested_by")
     held = allocations_of(user, device).filter(ended_at=None).order_by("started_at").select_related(*related)
     allocations = list(held.defer(*(f"claim__{name}" for name in UNREAD))[:MAX_HOLDS])
     pods = _pods(device, allocations)
-    idle_since = None
+    idle = dict(
+        IdlePeriod.objects.lasting()
+        .filter(claim__in=[row.claim_id for row in allocations])
+        .values_list("claim", "since")
+    )
     measured = getattr(device, "utilization", None)
-    if measured and measured.use == DeviceUse.IDLE and measured.held_by_id == device.held_by_id:
-        idle_since = measured.since
+    is_idle = measured and measured.use == DeviceUse.IDLE and measured.held_by_id == device.held_by_id
     holds = []
     for row in allocations:
+        # Of a claim whose other devices work, only the last half hour of this one is known.
+        idle_since = idle.get(row.claim_id) or (measured.since if is_idle else None)
         interval = UsageInterval.from_allocation(row, device.cluster_id)
-        idle = idle_since and interval_cost(interval, card, until=now, within=Interval(idle_since, now))
+        within = Interval(idle_since, now) if idle_since else None
         holds.append(
             DeviceHold(
                 row.claim,
@@ -105,7 +111,7 @@ def holds_of(user: User, device: Device, card: RateCard, now: datetime) -> list[
                 pods.get((row.claim.namespace, row.object_name), []),
                 interval_cost(interval, card, until=now),
                 idle_since,
-                idle,
+                interval_cost(interval, card, until=now, within=within) if within else None,
                 not reason_not_to_remind(user, row.claim),
             )
         )
@@ -259,20 +265,25 @@ def _is_quiet(point: Point, limit: tuple[float, timedelta] | None) -> bool:
 
 
 def history_with_holders(user: User, device: Device, lines: Sequence[HistoryLine]) -> list[HistoryLine]:
-    """Return the history of a device with its allocations and their ends, newest first; one query."""
+    """
+    Return the history of a device with its allocations, when their claims were idle, and their ends, newest
+    first; two queries.
+    """
     related = ("claim__team", "claim__requested_by")
     held = allocations_of(user, device).order_by("-started_at").select_related(*related)
-    merged = list(lines)
+    merged, urls = list(lines), {}
     for row in held.defer(*(f"claim__{name}" for name in UNREAD))[:MAX_LINES]:
         claim = row.claim
         who = f"{claim.team.slug}, {claim.requested_by.label}"
-        url = reverse("claims:detail", args=[claim.pk])
+        url = urls[claim.pk] = reverse("claims:detail", args=[claim.pk])
         merged.append(HistoryLine(row.started_at, "held", f"Allocated to {claim}", [who], url))
         if row.ended_at is not None:
             after = f"{claim.team.slug}, after {duration(row.ended_at - row.started_at)}"
             merged.append(HistoryLine(row.ended_at, "over", f"Released by {claim}", [after], url))
-    measured = getattr(device, "utilization", None)
-    if measured and measured.held_by_id == device.held_by_id and user.is_superuser:
-        words = DeviceUse(measured.use).label
-        merged.append(HistoryLine(measured.since, "wait", str(words), []))
+    periods = IdlePeriod.objects.filter(claim__in=list(urls)).order_by("-since").select_related("claim")
+    for period in periods.only("since", "devices", "claim__name")[: MAX_LINES if urls else 0]:
+        which = "1 device" if period.devices == 1 else f"all {period.devices} devices"
+        merged.append(
+            HistoryLine(period.since, "wait", "Idle", [f"{period.claim}: {which}"], urls[period.claim_id])
+        )
     return sorted(merged, key=lambda line: line.at, reverse=True)[:MAX_LINES]

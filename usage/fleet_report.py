@@ -15,9 +15,11 @@ from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from itertools import batched
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Count, QuerySet, Sum
 from django.urls import reverse
 
@@ -291,10 +293,46 @@ def _held_in(period: Period, scope: EntryScope) -> dict[DayKind, HeldParts]:
     return {(date.fromisoformat(day), "", ""): _added(sums) for day, sums in rows.items()}
 
 
-def allocated_in(period: Period) -> HeldParts:
-    """Return what all claims held on the stored days of a period; one query."""
-    rows = _sums(period, Dimension.TEAM).values_list("currency").annotate(**TOTALS)
-    return _added(rows)
+# What a fleet had, and what claims held of it, by day, cluster, product and currency, then by day. What nobody
+# held is never below 0, as in `rest`.
+_SUM = "coalesce(sum({0}) FILTER (WHERE {1}), 0) AS {2}"
+_KIND = [_SUM.format(name, "dimension = 'kind'", name) for name in TIMES]
+_USES = [
+    _SUM.format(name, f"dimension = 'fleet' AND partition = '{use}'", f"{use}_{name}".replace("-", "_"))
+    for use in FleetSpan.Use
+    for name in MEASURES
+]
+FLEET_DAYS = f"""
+SELECT day, currency, {", ".join(f"sum({name})" for name in TIMES)},
+       {", ".join(f"sum(unmanaged_{name})" for name in MEASURES)},
+       {", ".join(f"sum(out_of_service_{name})" for name in MEASURES)},
+       {", ".join(f"sum(greatest(available_{name} - {name}, 0))" for name in MEASURES)}
+FROM (
+  SELECT day, cluster, product, currency, {", ".join([*_KIND, *_USES])} FROM usage_dailysum
+  WHERE dimension IN ('kind', 'fleet') AND day >= %s AND day < %s GROUP BY day, cluster, product, currency
+) kinds GROUP BY day, currency ORDER BY day
+"""  # noqa: S608, names of columns and constants
+
+
+def fleet_days(period: Period) -> dict[date, FleetParts]:
+    """Return the parts of the fleet on each stored day of a period; one query, which adds up all kinds."""
+    by_day: dict[date, FleetParts] = {}
+    size = len(MEASURES)
+    with connection.cursor() as cursor:
+        cursor.execute(FLEET_DAYS, [period.first, period.end])
+        for day, currency, *numbers in cursor.fetchall():
+            held = parts_of(currency, *numbers[: len(TIMES)])
+            rests = [
+                Cost(int(time), int(unpriced), {currency: int(amount)} if currency else {})
+                for time, unpriced, amount in batched(numbers[len(TIMES) :], size)
+            ]
+            unmanaged, out_of_service, unallocated = rests
+            parts = FleetParts(
+                held.used, held.idle, held.no_telemetry,
+                unmanaged=unmanaged, out_of_service=out_of_service, unallocated=unallocated,
+            )  # fmt: skip
+            by_day.setdefault(day, FleetParts()).add(parts)
+    return by_day
 
 
 def _added(rows: Iterable[tuple[Any, ...]]) -> HeldParts:

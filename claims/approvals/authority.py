@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
@@ -22,7 +23,7 @@ from claims.models import Approval, ApprovalStep, Claim, Delegation, ProfileVers
 from claims.states import ClaimState
 from core.prepared import Prepared
 from teams.access import USER_FIELDS, roles_by_team
-from teams.models import Membership, Role, Team, User
+from teams.models import Membership, Role, Team, User, label_of
 
 LEADS = tuple(role for role in Role if role.rank >= Role.LEAD.rank)
 MEMBERS = tuple(role for role in Role if role.rank >= Role.MEMBER.rank)
@@ -305,6 +306,19 @@ def _leads_and_delegates(team: UUID, requester: UUID, now: datetime) -> QuerySet
     return members.order_by("user__username").values_list("role", *columns)
 
 
+def names_of_deciders(now: datetime) -> ArraySubquery:
+    """
+    Return an expression for `PendingDecision`: the names of the leads who decide, and of their delegates, at
+    most one more than `MAX_NAMES`; empty if no lead does.
+    """
+    delegations = active_delegations(now).filter(team=OuterRef("team"), to=OuterRef("user"))
+    members = Membership.objects.filter(
+        Q(role__in=LEADS) | Exists(delegations), team=OuterRef("team"), user__is_active=True
+    ).exclude(user=OuterRef("requester"))
+    rows = members.annotate(name=label_of("user")).order_by("user__username").values("name")
+    return ArraySubquery(rows[: MAX_NAMES + 1])
+
+
 LEADS_AND_DELEGATES = Prepared(_leads_and_delegates, UUID, UUID, datetime)
 
 
@@ -352,7 +366,11 @@ def deciders_on(
 
 def join_names(people: Iterable[User]) -> str:
     """Return "Aylin, Noor or Lukas"; for more than three people the first three and the number of others."""
-    labels = [person.label for person in people]
+    return join_labels([person.label for person in people])
+
+
+def join_labels(labels: Sequence[str]) -> str:
+    """Return the same for names."""
     if len(labels) > MAX_NAMES:
         return f"{', '.join(labels[:MAX_NAMES])} or {len(labels) - MAX_NAMES} more"
     return " or ".join(filter(None, (", ".join(labels[:-1]), *labels[-1:])))

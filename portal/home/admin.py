@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,22 +16,38 @@ from django.db.models import (
     Case,
     CharField,
     Count,
+    Exists,
     ExpressionWrapper,
     F,
     Max,
+    OuterRef,
     Q,
     QuerySet,
+    Subquery,
     Value,
     When,
 )
 from django.db.models.functions import Cast, Concat
 from django.urls import reverse
 
+from claims.approvals.authority import join_labels, names_of_deciders
 from claims.approvals.pending import waits_for
+from claims.approvals.reminders import AGAIN_AFTER, decision_address
 from claims.budgets.use import more_budget
-from claims.models import Claim, PendingDecision, ProfileVersion, QuotaRequest, RequestStatus, Transition
+from claims.catalogue.listing import DeviceKind
+from claims.models import (
+    Alternative,
+    Claim,
+    PendingDecision,
+    ProfileAvailability,
+    ProfileVersion,
+    QuotaRequest,
+    RequestStatus,
+    Transition,
+)
 from claims.states import OUTCOMES, ClaimState
 from core.prepared import Prepared, PreparedObjects, Statement
+from core.text import money
 from core.times import duration, moment
 from inventory.counts import device_groups, fleet_counts
 from inventory.freshness import Age
@@ -39,9 +56,9 @@ from inventory.states import DeviceState, DeviceUse
 from teams.models import User, label_of
 from usage.cost import HOUR, Cost
 from usage.daily import DAY, utc_day
-from usage.fleet_report import HeldParts, Period, allocated_in
+from usage.fleet_report import FleetParts, Period, fleet_days
 from usage.models import Collection
-from usage.rates import PriceGroup, RateCard
+from usage.rates import PriceGroup, RateCard, device_prices
 from usage.reports import Month
 
 Kind = PendingDecision.Kind
@@ -49,18 +66,16 @@ Kind = PendingDecision.Kind
 # Requests that wait, in all teams.
 
 SHOWN_REQUESTS = 4
-NO_KEY = UUID(int=0)
-ADDRESSES = {
-    Kind.CLAIM: "claims:approval",
-    Kind.EXTENSION: "claims:extension",
-    Kind.QUOTA: "claims:quota_request_decision",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingRequest:
-    """An undecided request, who decides on it, and how long it has waited."""
+    """
+    An undecided request, who decides on it, and how long it has waited; `cost` is the most that it may cost,
+    "" if that is not known, or it is no claim of one profile.
+    """
 
+    pk: UUID
     title: str
     summary: str
     requester: str
@@ -70,6 +85,9 @@ class WaitingRequest:
     requested_at: datetime
     is_late: bool
     url: str
+    reminded_at: datetime | None
+    remindable: bool  # those who decide
+    cost: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +99,35 @@ class Waiting:
     late: int = 0
 
 
-def waiting_requests(user: User, *, now: datetime, late_after: timedelta) -> Waiting:
+def waiting_requests(user: User, card: RateCard, *, now: datetime, late_after: timedelta) -> Waiting:
     """Return what waits in all teams, oldest first; one query."""
     rows, count, late = [], 0, 0
     for row in WAITING.rows(user.pk, now, now - late_after):
-        kind, pk, requested_at, team, username, first, last, *rest = row
-        for_leads, for_admins, two_approvals, is_yours, *subject, count, late = rest
+        kind, pk, requested_at, reminded_at, team, username, first, last, *rest = row
+        for_leads, for_admins, two_approvals, is_yours, names, *subject, count, late = rest
+        *subject, cluster, kinds, has_alternatives = subject
         title, summary = _subject(Kind(kind), subject)
+        cost = ""
+        if kind == Kind.CLAIM and not has_alternatives:
+            _name, devices, parallel, span, *_rest = subject
+            offered = [DeviceKind.from_json(cluster, stored) for stored in json.loads(kinds or "[]")]
+            most = device_prices(offered, card, at=now).max_cost(devices * parallel, span)
+            cost = " or ".join(money(amount, currency) for currency, amount in most.items())
         rows.append(
             WaitingRequest(
+                pk,
                 title,
                 summary,
                 f"{first} {last}".strip() or username,
                 team,
-                _decided_by(team, is_yours, for_leads, for_admins, two_approvals),
+                _decided_by(team, names, is_yours, for_leads, for_admins, two_approvals),
                 is_yours,
                 requested_at,
                 requested_at < now - late_after,
-                reverse(ADDRESSES[Kind(kind)], args=[pk]),
+                decision_address(Kind(kind), pk),
+                reminded_at,
+                not is_yours and (reminded_at is None or reminded_at <= now - AGAIN_AFTER),
+                cost,
             )
         )
     return Waiting(rows, count, late)
@@ -107,14 +136,19 @@ def waiting_requests(user: User, *, now: datetime, late_after: timedelta) -> Wai
 def _waiting(person: UUID, now: datetime, late: datetime) -> Statement:
     reader = User(pk=person, is_superuser=True)
     yours = ExpressionWrapper(waits_for(reader, now=now), output_field=BooleanField())
+    kinds = ProfileAvailability.objects.filter(
+        computation=OuterRef("claim__cluster"), version=OuterRef("claim__profile_version__profile__current")
+    ).order_by()
     oldest = PendingDecision.objects.order_by("requested_at", "pk").values_list(
-        *("kind", "pk", "requested_at", "team__slug"),
+        *("kind", "pk", "requested_at", "reminded_at", "team__slug"),
         *(f"requester__{name}" for name in ("username", "first_name", "last_name")),
-        *("for_leads", "for_admins", "two_approvals", yours),
+        *("for_leads", "for_admins", "two_approvals", yours, names_of_deciders(now)),
         *(f"claim__{name}" for name in ("name", "devices", "parallel", "duration")),
         *("claim__profile_version__profile__title", "extension__until"),
         *("quota_request__device_class", "quota_request__profile__title", "quota_request__devices"),
         *("quota_request__budget__currency", "quota_request__amount", "quota_request__hours"),
+        *("claim__cluster", Subquery(kinds.values("kinds")[:1])),
+        Exists(Alternative.objects.filter(claim=OuterRef("claim")).order_by()),
     )[:SHOWN_REQUESTS]
     text, values = oldest.query.sql_with_params()
     all_of_them, no_values = PendingDecision.objects.order_by().values("pk").query.sql_with_params()
@@ -142,14 +176,22 @@ def _subject(kind: Kind, columns: Iterable[Any]) -> tuple[str, str]:
     return name, f"{devices * parallel} × {profile}, {duration(span)}"
 
 
-def _decided_by(team: str, is_yours: bool, for_leads: bool, for_admins: bool, two_approvals: bool) -> str:  # noqa: FBT001
+def _decided_by(
+    team: str,
+    names: list[str],
+    is_yours: bool,  # noqa: FBT001
+    for_leads: bool,  # noqa: FBT001
+    for_admins: bool,  # noqa: FBT001
+    two_approvals: bool,  # noqa: FBT001
+) -> str:
+    leads = join_labels(names) or f"a lead of {team}"
     if is_yours:
         return "You"
     if for_leads and two_approvals:
-        return f"a lead of {team}, then a platform admin"
+        return f"{leads}, then a platform admin"
     if for_leads and for_admins:
-        return f"a lead of {team} or a platform admin"
-    return f"a lead of {team}" if for_leads else "another platform admin"
+        return f"{leads} or a platform admin"
+    return leads if for_leads else "another platform admin"
 
 
 # The fleet.
@@ -234,23 +276,29 @@ def cluster_rows(ages: Iterable[Age], platform: Platform) -> list[ClusterRow]:
 
 @dataclass(frozen=True, slots=True)
 class MonthSoFar:
-    """What all claims held on the whole days (UTC) of this month, and what idle devices cost by its end."""
+    """What the fleet was on the whole days (UTC) of this month, and what idle devices cost by its end."""
 
     month: Month
-    parts: HeldParts
+    parts: FleetParts
+    by_day: list[tuple[date, FleetParts]]
     last: date
     idle_forecast: Cost
 
 
 def month_so_far(now: datetime) -> MonthSoFar | None:
-    """Return the month until yesterday, None on its first day or before anything was held; one query."""
+    """Return the month until yesterday, None on its first day or before any day is stored; one query."""
     month, today = Month.current(now), utc_day(now)
-    parts, days = allocated_in(Period(month.first, today)), (today - month.first).days
-    if not parts.allocated.held:
+    by_day, days = fleet_days(Period(month.first, today)), (today - month.first).days
+    parts = FleetParts()
+    for of_day in by_day.values():
+        parts.add(of_day)
+    if not parts.fleet.held:
         return None
     whole = (month.next.first - month.first).days
     amounts = {currency: amount * whole // days for currency, amount in parts.idle.exact.items()}
-    return MonthSoFar(month, parts, today - DAY, Cost(parts.idle.held * whole // days, 0, amounts))
+    return MonthSoFar(
+        month, parts, list(by_day.items()), today - DAY, Cost(parts.idle.held * whole // days, 0, amounts)
+    )
 
 
 # The last 24 hours.

@@ -64,7 +64,7 @@ def home(request: HttpRequest) -> HttpResponse:
         page |= {
             "totals": totals(platform.counts.values(), with_uses=True),
             "clusters": cluster_rows(shell.freshness, platform),
-            "waiting": waiting_requests(user, now=now, late_after=LONG_WAIT),
+            "waiting": waiting_requests(user, card, now=now, late_after=LONG_WAIT),
             "last_day": last_day(now=now),
             "month_so_far": month_so_far(now),
         }

@@ -61,7 +61,7 @@ class Person:
         self.page.get_by_label("Purpose").fill(reason)
         self.asked.append(name)
         with self.page.expect_response(_answers_a_request):
-            self.page.get_by_role("button", name="Send request").click()
+            self.page.locator("#send").click()
 
     def open_claim(self, name: str) -> None:
         self.page.goto(f"/claims/?q={name}")

@@ -63,7 +63,7 @@ def test_two_profiles_become_one_claim_and_are_asked_for_again(engineer):
     with page.expect_response("**/claims/drafts/save/"):
         page.get_by_label("Claim name").fill("big-and-small")
     expect(panel).to_contain_text("big-and-small")
-    page.get_by_role("button", name="Send request").click()
+    page.locator("#send").click()
     expect(page.get_by_role("heading", level=1, name="big-and-small")).to_be_visible()
     expect(page.locator("#claim-top")).to_contain_text(re.compile(r"Requested:\s+1 × .+\s+and\s+2 × "))
     page.get_by_role("link", name="Request again").click()

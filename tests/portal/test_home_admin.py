@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
+from fractions import Fraction
 from html import unescape
 from typing import Any
 
@@ -11,7 +12,16 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from claims.models import Claim, Extension, PendingDecision, QuotaRequest, RequestStatus
+from claims.catalogue.listing import DeviceKind
+from claims.models import (
+    Claim,
+    ClusterAvailability,
+    Extension,
+    PendingDecision,
+    ProfileAvailability,
+    QuotaRequest,
+    RequestStatus,
+)
 from claims.states import ClaimState
 from inventory.counts import store_counts
 from inventory.freshness import OF_DEVICES
@@ -21,8 +31,9 @@ from tests.factories import make_claim, make_cluster, make_profile, make_team, m
 from tests.usage.conftest import hold, measure, price
 from tests.usage.test_collect import mirrored
 from usage.collect import idle_kinds, note_uses
-from usage.cost import UsageInterval, per_hour
-from usage.models import Collection
+from usage.cost import CURRENCY_UNIT, DEVICE_HOUR, UsageInterval, per_hour
+from usage.daily import utc_day
+from usage.models import Collection, DailySum
 from usage.rates import RateCard
 from usage.samples import BUCKET, bucket_start
 
@@ -98,9 +109,43 @@ def test_admin_sees_the_oldest_requests_and_who_decides(home, root, alice, visio
         "third",
         "fourth",
     ]
-    assert "alice vision a lead of vision 9 h Open oldest" in shown
-    assert "alice vision You 5 h Decide second" in shown
+    assert "alice vision — lena 9 h Remind those who decide on oldest" in shown
+    assert "alice vision — You 5 h Decide second" in shown
     assert f'href="{reverse("claims:approvals")}?tab=all"' in text
+
+
+def test_cost_is_the_most_that_a_request_may_cost(home, root, alice, vision, fra):
+    mirrored(fra, "gpu-0", "", held=False)
+    Device.objects.update(product="NVIDIA H100 80GB HBM3")
+    claim = make_claim(vision, by=alice, cluster=fra, name="priced", devices=2, duration=24 * HOUR)
+    version = claim.profile_version
+    kind = DeviceKind(fra.pk, "gpu.nvidia.com", "NVIDIA H100 80GB HBM3", Fraction(1))
+    computation = ClusterAvailability.objects.create(cluster=fra, computed_at=timezone.now())
+    ProfileAvailability.objects.create(version=version, computation=computation, kinds=[kind.as_json()])
+    assert "alice vision — lena" in words(home(root), 'id="waiting-title"')
+    price("2.90", product="H100")
+    assert "alice vision €139.20 lena" in words(home(root), 'id="waiting-title"')
+
+
+def test_month_shows_the_parts_of_the_fleet_that_add_up(home, root, alice, vision, fra):
+    today = utc_day(timezone.now())
+    day = today - timedelta(days=1)
+    sums = dict.fromkeys(("unpriced", "unpriced_measured", "unpriced_used"), 0)
+    hour = DEVICE_HOUR
+    DailySum.objects.create(
+        day=day, dimension="kind", cluster=fra.pk, product="L4", currency="EUR", **sums,
+        held=10 * hour, held_measured=8 * hour, held_used=6 * hour,
+        amount=10 * CURRENCY_UNIT, amount_measured=8 * CURRENCY_UNIT, amount_used=6 * CURRENCY_UNIT,
+    )  # fmt: skip
+    for use, hours in (("available", 40), ("out-of-service", 50)):
+        DailySum.objects.create(
+            day=day, dimension="fleet", cluster=fra.pk, product="L4", partition=use, currency="EUR", **sums,
+            held=hours * hour, held_measured=0, held_used=0,
+            amount=hours * CURRENCY_UNIT, amount_measured=0, amount_used=0,
+        )  # fmt: skip
+    shown = words(home(root), 'id="month-title"')
+    assert "Used €6 7 % Idle while held €2 2 % No telemetry €2 2 %" in shown
+    assert "Out of service €50 56 % Unallocated €30 33 % Whole fleet €90 100 %" in shown
 
 
 def test_each_kind_of_request_says_what_is_requested(home, root, alice, vision, fra):

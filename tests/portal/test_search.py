@@ -151,6 +151,34 @@ def test_more_results_than_shown_lead_to_the_whole_list(mira, claim):
     assert group.more == f"{reverse('claims:list')}?q=mira"
 
 
+def test_each_kind_has_its_number_of_results_up_to_a_limit(mira, claim, monkeypatch):
+    monkeypatch.setattr(search, "MAX_COUNT", 6)
+    client = Client()
+    client.force_login(mira)
+
+    def counts(q="mira", **query):
+        return {key: number for key, _label, number in client.get(SEARCH, {"q": q, **query}).context["kinds"]}
+
+    assert counts() == {"claims": "1", "people": "1", "actions": "1"}
+    for number in range(7):
+        profile = claim.profile_version.profile
+        make_claim(team=claim.team, by=mira, cluster=claim.cluster, profile=profile, name=f"mira-{number}")
+    assert counts()["claims"] == "6+"
+    assert counts(kind="people") == counts()  # of all kinds, whichever is shown
+    assert counts(kind="help") == counts() | {"help": None}
+
+
+def test_count_of_the_newest_claims_is_at_least_that(claim, monkeypatch):
+    monkeypatch.setattr(search, "NEWEST", 2)
+    for name in ("mira-0", "mira-1"):
+        make_claim(team=claim.team, by=claim.requested_by, cluster=claim.cluster, name=name)
+    client = Client()
+    client.force_login(make_user("root", admin=True))
+    (group,) = (row for row in client.get(SEARCH, {"q": "mi"}).context["groups"] if row.key == "claims")
+    assert group.count == "2+"
+    assert group.more == f"{reverse('claims:list')}?q=mi"
+
+
 def test_without_words_it_shows_own_live_claims_pages_and_actions(mira, claim):
     make_claim(
         team=claim.team,

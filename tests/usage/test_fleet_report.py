@@ -21,7 +21,7 @@ from tests.recomputed import failed_check, recompute
 from tests.usage.conftest import H100, NOON, hold, measure, price
 from usage.cost import CENT, DEVICE_HOUR, Cost, Interval, UsageInterval
 from usage.daily import forget_from, midnight, store_days
-from usage.fleet_report import GroupBy, Period, fleet_report, month_of, rest
+from usage.fleet_report import FleetParts, GroupBy, Period, fleet_days, fleet_report, month_of, rest
 from usage.models import DailySum, Rollup
 from usage.rates import PriceGroup, RateCard
 
@@ -50,8 +50,15 @@ def had(
 
 
 def stored(period=WEEK, group_by=GroupBy.TEAM):
+    """Return the report; the days that Home shows have the same parts."""
     store_days(now=NOON)
-    return fleet_report(period, group_by, now=NOON)
+    report = fleet_report(period, group_by, now=NOON)
+    by_day = fleet_days(report.period)
+    for day, parts in report.by_day:
+        for name in PARTS:
+            one, other = getattr(parts, name), getattr(by_day.get(day, FleetParts()), name)
+            assert (one.held, one.unpriced, one.amounts) == (other.held, other.unpriced, other.amounts), name
+    return report
 
 
 def in_hours(report):

@@ -189,9 +189,10 @@ def test_request_panel_shows_the_maximum_cost(client, alice, stock):
     client.force_login(alice)
     assert "No rate for the matching devices." in client.get(PANEL, WISH).text
     price("2.90", product="H100")
-    assert "€2.90 / h per device, 1 d: at most €69.60" in client.get(PANEL, WISH).text
-    most = "€2.90 / h per device, 2 devices for 1 d: at most €139.20"
-    assert most in client.get(PANEL, WISH | {"devices": "2"}).text
+    for devices, most in (("1", "€69.60"), ("2", "€139.20")):
+        panel = client.get(PANEL, WISH | {"devices": devices}).text
+        assert f'<h3>Price for 1 d</h3><b class="dg-fig m">{most}</b>' in panel
+        assert f"{devices} × €2.90 / h" in panel
 
 
 @pytest.mark.django_db

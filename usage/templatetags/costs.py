@@ -127,6 +127,16 @@ def price_of_duration(kinds: Iterable[PricedPart], card: RateCard, duration: tim
 
 
 @register.simple_tag
+def most_cost(kinds: Iterable[PricedPart], card: RateCard, devices: int, duration: timedelta) -> str:
+    """Show the highest cost of a request: "at most €139.20", "€43.20" at one price; "" if it is not known."""
+    prices = device_prices(kinds, card, at=timezone.now())
+    amounts = prices.max_cost(devices, duration)
+    is_one = all(least == most for least, most in prices.spans.values()) and len(amounts) == 1
+    words = " or ".join(money(amount, currency) for currency, amount in amounts.items())
+    return words if is_one or not words else f"at most {words}"
+
+
+@register.simple_tag
 def price_of_request(kinds: Iterable[PricedPart], card: RateCard, devices: int, duration: timedelta) -> str:
     """Show the price of a request: "€2.90 / h per device, 1 d: at most €69.60"."""
     prices = device_prices(kinds, card, at=timezone.now())

@@ -74,6 +74,13 @@ def share_of(cost: Cost, whole: Cost) -> str:
 
 
 @register.filter
+def parts_of_fleet(parts: FleetParts) -> list[tuple[str, str, Cost]]:
+    """Return the parts of the fleet that are not empty: segment, label and cost."""
+    named = [(segment, label, getattr(parts, name)) for segment, label, name in PARTS]
+    return [(segment, label, cost) for segment, label, cost in named if cost.held]
+
+
+@register.filter
 def fleet_parts(report: FleetReport) -> list[tuple[str, str, Cost]]:
     """Return the parts of the fleet, or those that claims of some teams can have."""
     shown = PARTS if report.is_all else PARTS[:3]

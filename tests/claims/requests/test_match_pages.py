@@ -191,7 +191,7 @@ def test_other_profiles_that_fit_become_alternatives_by_a_tick(client, alice, re
     ticked = request_fields | {"alternatives": "any-gpu"}
     page = client.get(PANEL, ticked).text
     assert 'name="alternatives" value="any-gpu" checked' in page
-    assert "Matches now" in page
+    assert "Fits now in fra-1" in page
     assert "firstAvailable" in page
     client.post(FORM, ticked | {"delivery": "claim", "duration": "24h", "key": "k"})
     claim = Claim.objects.get()
