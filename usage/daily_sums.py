@@ -30,6 +30,7 @@ VALUES = (
     *("unpriced", "unpriced_measured", "unpriced_used"),
     *("amount", "amount_measured", "amount_used"),
 )
+ENERGY = ("joules", "joules_estimated", "grams")
 DIMENSIONS = {
     Dimension.TEAM: ("use.team_id", None),
     Dimension.PERSON: ("claim.requested_by_id", None),
@@ -39,7 +40,7 @@ DIMENSIONS = {
 }
 SUMS = """
 SELECT {columns}, use.currency, {sums}
-FROM usage_dailyuse use
+FROM usage_dailyuse use {whole}
 JOIN claims_claim claim ON claim.id = use.claim_id
 JOIN claims_profileversion version ON version.id = claim.profile_version_id
 LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
@@ -59,6 +60,19 @@ SUMMED = {
     "use.amount": USED_AMOUNT,
 }
 
+# The energy of a claim's day is divided among its entries by the time held.
+ENERGY_SHARE = """
+JOIN (
+    SELECT claim_id, day, sum(held) AS held FROM usage_dailyuse WHERE day >= %s AND day < %s
+    GROUP BY claim_id, day
+) whole ON whole.claim_id = use.claim_id AND whole.day = use.day
+"""
+SHARE = "(use.held / NULLIF(whole.held, 0))::float8"
+ENERGY_SUMS = f"""
+sum(activity.joules * {SHARE}), coalesce(sum(activity.joules_estimated * {SHARE}), 0),
+sum(activity.joules * {SHARE} / 3600000 * activity.grams_per_kwh)
+"""
+
 type Sums = dict[tuple[Any, ...], tuple[Any, ...]]  # values by key
 
 
@@ -73,7 +87,8 @@ def _refresh_day(day: date, fleet: Sums, *, check: bool) -> RowDifferences:
     """Write or compare the sums of one day; a month of 40,000 devices has 75,000."""
     expected = dict(_expected(day)) | fleet
     rows = DailySum.objects.filter(day=day)
-    stored = {row[: len(KEY)]: row[len(KEY) :] for row in rows.values_list(*KEY, *VALUES)}
+    columns = (*VALUES, *ENERGY)
+    stored = {row[: len(KEY)]: row[len(KEY) :] for row in rows.values_list(*KEY, *columns)}
     missing = [key for key in expected if key not in stored]
     altered = [key for key in expected if key in stored and not _close(stored[key], expected[key])]
     obsolete = [key for key in stored if key not in expected]
@@ -82,7 +97,7 @@ def _refresh_day(day: date, fleet: Sums, *, check: bool) -> RowDifferences:
             rows.filter(**_conditions(key)).delete()
         DailySum.objects.bulk_create(
             (
-                DailySum(**dict(zip(KEY, key, strict=True)), **dict(zip(VALUES, expected[key], strict=True)))
+                DailySum(**dict(zip(KEY, key, strict=True)), **dict(zip(columns, expected[key], strict=True)))
                 for key in [*missing, *altered]
             ),
             2000,
@@ -93,12 +108,13 @@ def _refresh_day(day: date, fleet: Sums, *, check: bool) -> RowDifferences:
 def _expected(day: date) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """Yield key and values of each sum; a query per dimension."""
     sums = ", ".join(OF_ONE.format(value=value, used=used) for value, used in SUMMED.items())
+    sums = f"{sums}, {ENERGY_SUMS}"
     for dimension, (key, kind) in DIMENSIONS.items():
         columns = ("NULL::uuid", *kind) if kind else (key, "NULL::uuid", "''", "''")
         groups = ", ".join(kind or [str(key)])
-        sql = SUMS.format(columns=", ".join(map(str, columns)), groups=groups, sums=sums)
+        sql = SUMS.format(columns=", ".join(map(str, columns)), groups=groups, sums=sums, whole=ENERGY_SHARE)
         with connection.cursor() as cursor:
-            cursor.execute(sql, [day])
+            cursor.execute(sql, [day, day + timedelta(days=1), day])
             for row in cursor:
                 of_key = (dimension.value, day, *row[:5])
                 yield of_key, tuple(row[5:])
@@ -123,14 +139,16 @@ def _fleet(first: date, end: date) -> dict[date, Sums]:
     days: dict[date, Sums] = defaultdict(dict)
     for key, cost in costs.items():
         values = (cost.held, cost.unpriced_held, sum(cost.exact.values()))
-        days[key[1]][key] = tuple(number for value in values for number in (value, 0, 0))
+        of_time = (number for value in values for number in (value, 0, 0))
+        days[key[1]][key] = (*of_time, None, 0.0, None)
     return days
 
 
 def _close(stored: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
-    """Return whether sums are equal but for the order in which utilizations were added."""
+    """Return whether sums are equal but for the order in which utilizations and energies were added."""
     return all(
-        abs(mine - theirs) <= max(1, theirs // 10**9) for mine, theirs in zip(stored, expected, strict=True)
+        mine == theirs if mine is None or theirs is None else abs(mine - theirs) <= max(1, theirs // 10**9)
+        for mine, theirs in zip(stored, expected, strict=True)
     )
 
 
