@@ -6,6 +6,7 @@ The images are public examples per vendor; people name their own. "" means that 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ VALUE = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 TAINT = re.compile(rf"({QUALIFIED})(?:=({VALUE})?)?:(NoSchedule|NoExecute|PreferNoSchedule)", re.ASCII)
 LABEL = re.compile(rf"({QUALIFIED})=({VALUE})", re.ASCII)
 CUDA = re.compile(r"(\d{1,2})\.(\d{1,2})(?:\.\d{1,3})?", re.ASCII)
+CLAIM_TAG = "dragoman.claim"  # of runs of experiments: the id of the claim that they use
 ASSUMED = "assumed"  # on-demand, because no label says otherwise
 PARTITION_CLASSES = ("mig.", "partition.")
 MAX_NAME_LENGTH, MAX_REFERENCE_LENGTH = 253, 512
@@ -317,8 +319,19 @@ def containers(use: ClaimUse, options: WorkloadOptions, program: ContainerProgra
 
 
 def environment(use: ClaimUse) -> tuple[tuple[str, str], ...]:
-    """Return the claim's variables; "CLAIM_ID" only if the portal knows the claim."""
-    return (*((("CLAIM_ID", use.claim_id),) if use.claim_id else ()), ("CLAIM_NAME", use.name))
+    """
+    Return the claim's variables: its name, and if the portal knows it its id, also as a tag that MLflow
+    (https://mlflow.org/docs/latest/api_reference/python_api/mlflow.environment_variables.html) and Weights &
+    Biases (https://docs.wandb.ai/models/track/environment-variables) put on every run.
+    """
+    if not use.claim_id:
+        return (("CLAIM_NAME", use.name),)
+    return (
+        ("CLAIM_ID", use.claim_id),
+        ("CLAIM_NAME", use.name),
+        ("MLFLOW_RUN_CONTEXT", json.dumps({CLAIM_TAG: use.claim_id})),
+        ("WANDB_TAGS", f"{CLAIM_TAG}={use.claim_id}"),
+    )
 
 
 def resources(use: ClaimUse, options: WorkloadOptions) -> Manifest:

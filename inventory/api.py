@@ -87,6 +87,7 @@ class ClusterOut(serializers.ModelSerializer[Cluster]):
             "simulated",
             "read_only",
             "end_policy",
+            "grams_per_kwh",
             "enabled",
             "halt_reason",
             "missing",

@@ -199,10 +199,10 @@ def renew_credentials(*, name: str, credentials: Credentials, by: User | None = 
     return cluster
 
 
-CHANGEABLE = ("title", "read_only", "end_policy", "prometheus_url", "metrics_url")
+CHANGEABLE = ("title", "read_only", "end_policy", "prometheus_url", "metrics_url", "grams_per_kwh")
 
 
-def change_cluster(*, name: str, by: User | None = None, **fields: str | bool) -> Cluster:
+def change_cluster(*, name: str, by: User | None = None, **fields: str | bool | int | None) -> Cluster:
     """
     Change fields of `CHANGEABLE`; the same values again change nothing. Raises Conflict and ValidationError.
 
@@ -215,7 +215,7 @@ def change_cluster(*, name: str, by: User | None = None, **fields: str | bool) -
     return cluster
 
 
-def change_columns(cluster: Cluster, by: User | None, fields: Mapping[str, str | bool]) -> None:
+def change_columns(cluster: Cluster, by: User | None, fields: Mapping[str, str | bool | int | None]) -> None:
     """Change fields of `CHANGEABLE` and record it, in the transaction of the caller."""
     changed = [key for key in CHANGEABLE if key in fields and getattr(cluster, key) != fields[key]]
     before = {key: getattr(cluster, key) for key in changed}
@@ -239,7 +239,7 @@ def _recorded(value: object) -> str:
     """Return a value for the record; of an address only its host, since the rest may hold a secret."""
     if isinstance(value, bool):
         return "on" if value else "off"
-    text = str(value)
+    text = "" if value is None else str(value)
     return (urlsplit(text).hostname if "://" in text else text) or "–"
 
 

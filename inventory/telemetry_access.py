@@ -15,6 +15,7 @@ from cluster.tls import client_context
 from core.errors import Invalid
 from inventory.clusters import change_columns, find_cluster, record, require_admin_or_command
 from inventory.models import Cluster, TelemetryAccess
+from inventory.signals import secrets_resealed
 from teams.models import User
 
 Kind = TelemetryAccess.Kind
@@ -159,4 +160,4 @@ def reseal_secrets() -> int:
     for pk, sealed in TelemetryAccess.objects.exclude(kind="").values_list("pk", "sealed"):
         unchanged = TelemetryAccess.objects.filter(pk=pk, sealed=sealed)  # not replaced meanwhile
         resealed += unchanged.update(sealed=reseal(sealed))
-    return resealed
+    return resealed + sum(int(found or 0) for _of, found in secrets_resealed.send(sender=TelemetryAccess))

@@ -80,6 +80,7 @@ RESOURCES = (
         "Costs in the shape of OpenCost's /allocation/compute.",
         for_admins=True,
     ),
+    ApiResource("costs/saved-reports", "api-saved-report-list", "Reports that you saved."),
     ApiResource(
         "costs/closed-months",
         "api-closed-month-list",

@@ -29,7 +29,9 @@ from usage.api import (
     RateViewSet,
     ReconciliationView,
 )
-from usage.report_api import ReportView
+from usage.report_api import ReportView, SavedReportViewSet
+from usage.telemetry_api import TelemetryTestView, TelemetryView
+from usage.tracking.api import ClaimRunsView
 from usage.waste_api import IdleViewSet, OversizedViewSet
 
 teams_router = SimpleRouter(use_regex_path=False)
@@ -65,6 +67,7 @@ usage_router.register("alerts", AlertViewSet, "api-alert")
 usage_router.register("rates", RateViewSet, "api-rate")
 usage_router.register("waste/idle", IdleViewSet, "api-idle")
 usage_router.register("waste/oversized", OversizedViewSet, "api-oversized")
+usage_router.register("costs/saved-reports", SavedReportViewSet, "api-saved-report")
 usage_router.register("costs/closed-months", ClosedMonthViewSet, "api-closed-month")
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -86,6 +89,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("match/", MatchView.as_view(), name="api-match"),
     path("claims/<uuid:claim_id>/usage/", ClaimUsageView.as_view(), name="api-claim-usage"),
     path("claims/<uuid:claim_id>/cost/", ClaimCostView.as_view(), name="api-claim-cost"),
+    path("claims/<uuid:claim_id>/runs/", ClaimRunsView.as_view(), name="api-claim-runs"),
+    path("clusters/<slug:name>/telemetry/", TelemetryView.as_view(), name="api-telemetry"),
+    path("clusters/<slug:name>/telemetry/test/", TelemetryTestView.as_view(), name="api-telemetry-test"),
     path("costs/", CostsView.as_view(), name="api-costs"),
     path("costs/reconciliation/", ReconciliationView.as_view(), name="api-reconciliation"),
     path("costs/report/", ReportView.as_view(), name="api-report"),

@@ -47,6 +47,7 @@ app.conf.beat_schedule = {
     "usage.tasks.follow_alerts": {"task": "usage.tasks.follow_alerts", "schedule": 60.0},
     "usage.tasks.mail_reports": {"task": "usage.tasks.mail_reports", "schedule": 3600.0},
     "usage.tasks.check_sizes": {"task": "usage.tasks.check_sizes", "schedule": 6 * 3600.0},
+    "usage.tasks.follow_runs": {"task": "usage.tasks.follow_runs", "schedule": 300.0},
     "usage.tasks.store_days": {"task": "usage.tasks.store_days", "schedule": 3600.0},
 }
 for entry in app.conf.beat_schedule.values():

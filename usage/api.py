@@ -29,6 +29,7 @@ from inventory.models import Cluster
 from teams.access import team_for, user_of
 from teams.models import User
 from usage import focus_parquet
+from usage.claim_use import devices_of, energy_of
 from usage.closing import close_month, require_admin
 from usage.cost import Cost
 from usage.fleet_report import GroupBy, fleet_report, month_of
@@ -67,6 +68,16 @@ class CostOut(serializers.Serializer[Any]):
     )
     hours_without_rate = serializers.DecimalField(max_digits=20, decimal_places=2, source="unpriced")
     amounts = AmountOut(many=True, source="money")
+
+
+class EnergyOut(serializers.Serializer[Any]):
+    kilowatt_hours = serializers.FloatField()
+    estimated_kilowatt_hours = serializers.FloatField(
+        help_text="The part that no counter of a GPU counted: power × time, or the part of a partition"
+    )
+    kilograms_co2 = serializers.FloatField(
+        source="kilograms", allow_null=True, help_text="Null where no cluster says its grams per kWh"
+    )
 
 
 class UtilizationOut(serializers.Serializer[Any]):
@@ -123,6 +134,7 @@ class ClaimCostOut(serializers.Serializer[Any]):
     so_far = CostOut()
     per_hour = CostOut(help_text="Of the devices held now")
     projected = CostOut(allow_null=True, help_text="At its expiry, if it keeps its devices")
+    energy = EnergyOut(allow_null=True, help_text="Over its life; null without telemetry of power")
     lines = LineOut(many=True)
 
 
@@ -173,6 +185,7 @@ class TeamCostOut(serializers.Serializer[Any]):
     closed_at = serializers.DateTimeField(
         source="closed.closed_at", allow_null=True, default=None, help_text="Null while the month is open."
     )
+    energy = EnergyOut(allow_null=True, help_text="Of the stored days; null without telemetry of power")
     by_claim = RowOut(many=True)
     by_person = RowOut(many=True)
     by_product = RowOut(many=True)
@@ -296,8 +309,10 @@ class ClaimCostView(APIView):
     def get(self, request: Request, claim_id: UUID) -> Response:
         """The cost of a claim so far, per hour, and at its expiry."""
         claim = claim_for(request, claim_id)
-        costs = claim_cost(claim, claim_allocations(claim), RateCard.load(), now=timezone.now())
-        return Response(ClaimCostOut(costs).data)
+        allocations = claim_allocations(claim)
+        costs = claim_cost(claim, allocations, RateCard.load(), now=timezone.now())
+        body = {name: getattr(costs, name) for name in ("so_far", "per_hour", "projected", "lines")}
+        return Response(ClaimCostOut(body | {"energy": energy_of(devices_of(claim, allocations))}).data)
 
 
 class CostsView(APIView):
@@ -426,7 +441,11 @@ class OpenCostView(APIView):
     @refuses(403)
     @extend_schema(operation_id="opencost_allocation", parameters=[*OPENCOST], responses=OpenCostOut)
     def get(self, request: Request) -> Response:
-        """Costs of stored days in the shape of OpenCost's /allocation/compute; for platform admins."""
+        """
+        Costs in the shape of OpenCost's /allocation/compute; for platform admins.
+
+        They are those of stored days; with window=today those of today until now.
+        """
         require_admin(user_of(request))
         now, asked_for = timezone.now(), request.query_params
         period = parse_window(asked_for.get("window", "7d"), now=now)

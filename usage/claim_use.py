@@ -8,10 +8,11 @@ rest is idle, and a day without a measurement is neither. So the three parts add
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from django.db import connection
@@ -20,13 +21,12 @@ from django.db.models import Exists, OuterRef, Q
 from claims.models import Allocation, Claim
 from inventory.hardware_events import MAX_LINES, HardwareError, errors_of
 from inventory.models import HardwareEvent
-from usage.cost import CENT, Cost, Ledger, UsageInterval
+from usage.cost import CENT, Cost, Ledger, LedgerEntry, UsageInterval
 from usage.daily import midnight
+from usage.energy import KILOWATT_HOUR, Energy, added
 from usage.hourly import read_sql
 from usage.rates import RateCard
 from usage.samples import EVERY
-
-KILOWATT_HOUR = 3_600_000  # joules
 
 # The 95th percentile of hours is that of their own 95th percentiles: exact for even work, never too low.
 DEVICES = f"""
@@ -36,25 +36,11 @@ SELECT driver, pool, device, sum(samples)::bigint,
        percentile_cont(0.95) WITHIN GROUP (ORDER BY memory_p95), max(memory_bytes), max(memory_total),
        sum(power_watts * samples) / nullif(sum(samples) FILTER (WHERE power_watts IS NOT NULL), 0),
        sum(coalesce(energy_joules, power_watts * samples * %(every)s)),
-       bool_and(energy_joules IS NOT NULL), max(temperature), sum(ecc_corrected), sum(ecc_uncorrected)
+       coalesce(sum(power_watts * samples * %(every)s) FILTER (WHERE energy_joules IS NULL), 0),
+       max(temperature), sum(ecc_corrected), sum(ecc_uncorrected)
 FROM ({read_sql("claim_id = %(claim)s")}) hours
 GROUP BY driver, pool, device ORDER BY driver, pool, device
 """  # noqa: S608, names of columns
-
-
-@dataclass(frozen=True, slots=True)
-class Energy:
-    """
-    Joules; `is_measured` if a counter of the GPU counted all of it, else power × time or the part of a
-    partition in its GPU is in it.
-    """
-
-    joules: float
-    is_measured: bool
-
-    @property
-    def kilowatt_hours(self) -> float:
-        return self.joules / KILOWATT_HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +62,11 @@ class DeviceLife:
     ecc_corrected: int | None
     ecc_uncorrected: int | None
     allocation: Allocation | None
+    cost: Cost | None = None  # None: not divided among devices
+
+    @property
+    def key(self) -> DeviceKey:
+        return self.driver, self.pool, self.device
 
 
 def devices_of(claim: Claim, allocations: Sequence[Allocation]) -> list[DeviceLife]:
@@ -84,15 +75,20 @@ def devices_of(claim: Claim, allocations: Sequence[Allocation]) -> list[DeviceLi
     with connection.cursor() as cursor:
         cursor.execute(DEVICES, {"claim": claim.pk, "every": EVERY.total_seconds()})
         rows = cursor.fetchall()
-    return [_device(row, held.get(tuple(row[:3]))) for row in rows]
+    grams = claim.cluster.grams_per_kwh
+    return [_device(row, held.get(tuple(row[:3])), grams) for row in rows]
 
 
-def _device(row: tuple[Any, ...], allocation: Allocation | None) -> DeviceLife:
+def _device(row: tuple[Any, ...], allocation: Allocation | None, grams_per_kwh: int | None) -> DeviceLife:
     driver, pool, device, samples, activity, activity_p95, memory_p95, peak, total, watts = row[:10]
-    joules, is_measured, temperature, corrected, uncorrected = row[10:]
+    joules, estimated, temperature, corrected, uncorrected = row[10:]
     if total is None and allocation is not None:
         total = allocation.memory_bytes
     part = float(allocation.fraction) if allocation is not None and allocation.fraction < 1 else 1.0
+    energy = None
+    if joules is not None:
+        grams = grams_per_kwh and joules * part / KILOWATT_HOUR * grams_per_kwh
+        energy = Energy(joules * part, estimated if part == 1 else joules * part, grams)
     return DeviceLife(
         driver,
         pool,
@@ -104,7 +100,7 @@ def _device(row: tuple[Any, ...], allocation: Allocation | None) -> DeviceLife:
         peak,
         total,
         watts,
-        None if joules is None else Energy(float(joules) * part, is_measured and part == 1),
+        energy,
         temperature,
         corrected,
         uncorrected,
@@ -114,11 +110,55 @@ def _device(row: tuple[Any, ...], allocation: Allocation | None) -> DeviceLife:
 
 def energy_of(devices: Sequence[DeviceLife]) -> Energy | None:
     """Return the energy of all devices; None if no power was measured."""
-    known = [device.energy for device in devices if device.energy is not None]
-    if not known:
-        return None
-    measured = len(known) == len(devices) and all(energy.is_measured for energy in known)
-    return Energy(sum(energy.joules for energy in known), measured)
+    return added(device.energy for device in devices)
+
+
+type DeviceKey = tuple[str, str, str]  # driver, pool, name
+
+
+def cost_by_device(
+    claim: Claim, allocations: Sequence[Allocation], card: RateCard, *, now: datetime
+) -> dict[DeviceKey, Cost]:
+    """
+    Divide the cost of a claim until now among its devices: of each ledger entry, by the time that a device
+    held. Cents are given to the largest remainders, so that the devices add up to the claim.
+    """
+    entries: dict[Any, LedgerEntry] = {entry.key: entry for entry in _ledger(claim, allocations, card, now)}
+    of_device: dict[DeviceKey, list[Allocation]] = defaultdict(list)
+    for row in allocations:
+        of_device[row.driver, row.pool, row.device].append(row)
+    costs: dict[DeviceKey, Cost] = {}
+    exact: dict[str, dict[DeviceKey, Fraction]] = defaultdict(dict)
+    for device, rows in of_device.items():
+        cost = costs[device] = Cost()
+        for part in _ledger(claim, rows, card, now):
+            whole = entries[part.key]
+            cost.held += part.held
+            if part.rate is None:
+                cost.unpriced_held += part.held
+                continue
+            amount = sum(whole.cost.exact.values())
+            shares = exact[part.rate.currency]
+            shares[device] = shares.get(device, Fraction(0)) + Fraction(amount * part.held, whole.held)
+    for currency, shares in exact.items():
+        for device, amount in whole_cents(shares).items():
+            costs[device].exact[currency] = amount
+    return costs
+
+
+def _ledger(claim: Claim, allocations: Sequence[Allocation], card: RateCard, now: datetime) -> Ledger:
+    ledger = Ledger()
+    for allocation in allocations:
+        ledger.add(UsageInterval.from_allocation(allocation, claim.cluster_id), card, until=now)
+    return ledger
+
+
+def whole_cents[Key](shares: Mapping[Key, Fraction]) -> dict[Key, int]:
+    """Round shares, whose sum is in whole cents, to whole cents: down, then up by the largest remainders."""
+    down = {key: int(share // CENT) for key, share in shares.items()}
+    left = round(sum(shares.values()) / CENT) - sum(down.values())
+    order = sorted(shares, key=lambda key: (down[key] - shares[key] / CENT, str(key)))
+    return {key: (down[key] + (key in order[:left])) * CENT for key in shares}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +195,7 @@ def split_money(
     claim: Claim, allocations: Sequence[Allocation], card: RateCard, *, now: datetime
 ) -> MoneySplit:
     """Divide the cost of a claim until now into used, idle and not measured; one query."""
-    ledger = Ledger()
-    for allocation in allocations:
-        ledger.add(UsageInterval.from_allocation(allocation, claim.cluster_id), card, until=now)
+    ledger = _ledger(claim, allocations, card, now)
     whole, entries = Cost(), list[tuple[date, int]]()
     for entry in ledger:
         cost = entry.cost

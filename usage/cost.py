@@ -174,6 +174,11 @@ class LedgerEntry:
     capacity_type: str = ""
 
     @property
+    def key(self) -> tuple[object, ...]:
+        """Return what makes it one entry: all but the time held."""
+        return self.line, self.driver, self.rate and self.rate.pk, self.day, self.capacity_type
+
+    @property
     def cost(self) -> Cost:
         cost = Cost()
         cost.charge(self.held, *_price(self.rate))

@@ -14,9 +14,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import models, transaction
+from django.db import connection, models, transaction
 from django.db.models import Case, Count, F, Func, Min, Q, QuerySet, Subquery, Sum, Value, When
-from django.db.models.functions import Cast, Coalesce, Greatest, Least, TruncDate
+from django.db.models.functions import Cast, Coalesce, Greatest, Least
 from django.utils import timezone
 
 from claims.models import Allocation, Claim, Transition
@@ -28,6 +28,7 @@ from usage import daily_sums
 from usage.cost import Cost, Interval, Ledger, UsageInterval, millionths
 from usage.models import Correction, DailyActivity, DailyUse, Rollup, StoredDays
 from usage.rates import PriceGroup, RateCard
+from usage.samples import EVERY
 
 DAY = timedelta(days=1)
 SETTLED_AFTER = timedelta(hours=1)  # after midnight: then no transaction of the day before is open
@@ -183,7 +184,7 @@ def mean_activity(claims: Sequence[Claim | UUID], since: datetime, *, now: datet
     span = Interval(since, now)
     first, end = first_day_in(span), utc_day(now)
     keys = [claim if isinstance(claim, UUID) else claim.pk for claim in claims]
-    totals = ACTIVITY.rows(keys, since, first, end, midnight(first), midnight(end))
+    totals = MEAN_ACTIVITY.rows(keys, since, first, end, midnight(first), midnight(end))
     number = sum(count or 0 for _total, count in totals)
     return sum(total or 0.0 for total, _count in totals) / number if number else None
 
@@ -215,7 +216,7 @@ def _activity(
     return of_days.union(of_rollups, all=True)
 
 
-ACTIVITY = Prepared(_activity, UUID, datetime, date, date, datetime, datetime, any_of="claim_id")
+MEAN_ACTIVITY = Prepared(_activity, UUID, datetime, date, date, datetime, datetime, any_of="claim_id")
 
 
 # Writing.
@@ -401,33 +402,71 @@ def _expected_use(first: date, end: date) -> Iterator[DailyUse]:
         )  # fmt: skip
 
 
+ACTIVITY = ("activity", "rollups", "joules", "joules_estimated")
+# A partition gets its part of the energy of its GPU, which is an estimate.
+EXPECTED_ACTIVITY = """
+WITH parts AS (
+    SELECT claim_id, driver, pool, device, max(fraction)::float8 AS part FROM claims_allocation
+    WHERE fraction < 1 AND started_at < %(end)s AND (ended_at IS NULL OR ended_at > %(start)s)
+    GROUP BY claim_id, driver, pool, device
+), measured AS (
+    SELECT claim_id, driver, pool, device, (bucket AT TIME ZONE 'UTC')::date AS day,
+           sum(activity) AS activity, count(activity) AS rollups,
+           sum(coalesce(energy_joules, power_watts * samples * %(every)s)) AS joules,
+           coalesce(sum(power_watts * samples * %(every)s) FILTER (WHERE energy_joules IS NULL), 0)
+             AS estimated
+    FROM usage_rollup WHERE bucket >= %(start)s AND bucket < %(end)s
+    GROUP BY claim_id, driver, pool, device, day
+)
+SELECT claim_id, day, coalesce(sum(activity), 0), sum(rollups)::int, sum(joules * coalesce(part, 1)),
+       coalesce(sum(CASE WHEN part IS NULL THEN estimated ELSE joules * part END), 0)
+FROM measured LEFT JOIN parts USING (claim_id, driver, pool, device)
+GROUP BY claim_id, day HAVING sum(rollups) > 0 OR sum(joules) IS NOT NULL
+"""
+# Days of open months have the grams that their cluster has now.
+STORE_GRAMS = """
+UPDATE usage_dailyactivity activity SET grams_per_kwh = cluster.grams_per_kwh
+FROM claims_claim claim JOIN inventory_cluster cluster ON cluster.id = claim.cluster_id
+WHERE claim.id = activity.claim_id AND activity.day >= %s AND activity.day < %s
+  AND activity.grams_per_kwh IS DISTINCT FROM cluster.grams_per_kwh
+"""
+
+
 def _refresh_activity(first: date, end: date, *, check: bool) -> RowDifferences:
-    measured = Rollup.objects.filter(
-        bucket__gte=midnight(first), bucket__lt=midnight(end), activity__isnull=False
-    )
-    by_day = measured.annotate(day=TruncDate("bucket", tzinfo=UTC)).order_by().values_list("claim_id", "day")
-    expected = {row[:2]: row[2:] for row in by_day.annotate(Sum("activity"), Count("activity"))}
-    columns = ("claim_id", "day", "activity", "rollups")
-    stored = DailyActivity.objects.filter(day__gte=first, day__lt=end).values_list(*columns)
-    rows = {row[:2]: row[2:] for row in stored}
+    span: dict[str, datetime | float] = {
+        "start": midnight(first),
+        "end": midnight(end),
+        "every": EVERY.total_seconds(),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(EXPECTED_ACTIVITY, span)
+        expected = {row[:2]: row[2:] for row in cursor.fetchall()}
+    stored = DailyActivity.objects.filter(day__gte=first, day__lt=end)
+    rows = {row[:2]: row[2:] for row in stored.values_list("claim_id", "day", *ACTIVITY)}
     missing = [key for key in expected if key not in rows]
     altered = [key for key in expected if key in rows and not _close(rows[key], expected[key])]
     if not check:
         DailyActivity.objects.bulk_create(
             (
-                DailyActivity(claim_id=claim_id, day=day, activity=activity, rollups=rollups)
-                for claim_id, day in sorted([*missing, *altered])
-                for activity, rollups in [expected[claim_id, day]]
+                DailyActivity(claim_id=key[0], day=key[1], **dict(zip(ACTIVITY, expected[key], strict=True)))
+                for key in sorted([*missing, *altered])
             ),
             2000,
             update_conflicts=True,
             unique_fields=("claim_id", "day"),
-            update_fields=("activity", "rollups"),
+            update_fields=ACTIVITY,
         )
+        with connection.cursor() as cursor:
+            cursor.execute(STORE_GRAMS, [first, end])
     # Rows without rollups stay: rollups are dropped after `usage.partitions.KEEP`, daily activity is not.
     return RowDifferences(len(missing), len(altered), 0)
 
 
-def _close(stored: tuple[float, int], expected: tuple[float, int]) -> bool:
-    """Return whether two sums are equal but for the order in which they were added."""
-    return stored[1] == expected[1] and abs(stored[0] - expected[0]) <= 1e-9 * max(1.0, expected[0])
+def _close(stored: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
+    """Return whether sums are equal but for the order in which they were added."""
+    return all(
+        mine == theirs
+        if mine is None or theirs is None
+        else abs(mine - theirs) <= 1e-9 * max(1.0, abs(theirs))
+        for mine, theirs in zip(stored, expected, strict=True)
+    )

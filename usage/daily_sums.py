@@ -36,6 +36,7 @@ VALUES = (
     *("unpriced", "unpriced_measured", "unpriced_used"),
     *("amount", "amount_measured", "amount_used"),
 )
+ENERGY = ("joules", "joules_estimated", "grams")
 UTILIZATION = "activity.activity / NULLIF(activity.rollups, 0)"
 USED_AMOUNT = f"round((use.amount * {UTILIZATION})::numeric / {CENT}) * {CENT}"  # of one claim's day
 OF_ONE = """
@@ -49,6 +50,18 @@ SUMMED = {
     "use.amount": USED_AMOUNT,
 }
 
+# The energy of a claim's day is divided among its entries by the time held.
+ENERGY_SHARE = """
+JOIN (
+    SELECT claim_id, day, sum(held) AS held FROM usage_dailyuse WHERE {days} GROUP BY claim_id, day
+) whole ON whole.claim_id = use.claim_id AND whole.day = use.day
+"""
+SHARE = "(use.held / NULLIF(whole.held, 0))::float8"
+ENERGY_SUMS = f"""
+sum(activity.joules * {SHARE}), coalesce(sum(activity.joules_estimated * {SHARE}), 0),
+sum(activity.joules * {SHARE} / 3600000 * activity.grams_per_kwh)
+"""
+
 type Key = tuple[Any, ...]  # values of `KEY`
 type Values = tuple[int, ...]  # of `VALUES`
 
@@ -59,8 +72,8 @@ SELECT CASE GROUPING(use.team_id, claim.requested_by_id, version.profile_id, use
          ELSE 'capacity' END,
        use.day, coalesce(use.team_id, claim.requested_by_id, version.profile_id), claim.cluster_id,
        coalesce(use.product, ''), coalesce(use.partition, use.capacity_type, ''), use.currency,
-       {", ".join(OF_ONE.format(value=value, used=used) for value, used in SUMMED.items())}
-FROM usage_dailyuse use
+       {", ".join(OF_ONE.format(value=value, used=used) for value, used in SUMMED.items())}, {ENERGY_SUMS}
+FROM usage_dailyuse use {ENERGY_SHARE.format(days="day >= %(first)s AND day < %(end)s")}
 JOIN claims_claim claim ON claim.id = use.claim_id
 JOIN claims_profileversion version ON version.id = claim.profile_version_id
 LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
@@ -70,7 +83,8 @@ GROUP BY use.day, use.currency, GROUPING SETS (
   (claim.cluster_id, use.product, use.partition), (claim.cluster_id, use.product, use.capacity_type)
 )
 """  # noqa: S608
-COLUMNS = ", ".join((*KEY, *VALUES))
+STORED = (*VALUES, *ENERGY)
+COLUMNS = ", ".join((*KEY, *STORED))
 OF_FLEET = ", ".join(
     f"%({name})s::{kind}[]" for name, kind in (KEY | dict.fromkeys(VALUES, "numeric")).items()
 )
@@ -81,13 +95,15 @@ SAME = " AND ".join(
     else f"sums.{name} = stored.{name}"
     for name, kind in KEY.items()
 )
-# Equal but for the order in which utilizations were added.
+# Equal but for the order in which utilizations and energies were added.
 CLOSE = " AND ".join(
-    f"abs(sums.{name} - stored.{name}) <= greatest(1, sums.{name} / 1000000000)" for name in VALUES
+    f"(abs(sums.{name} - stored.{name}) <= greatest(1, sums.{name} / 1000000000)"
+    f" OR coalesce(sums.{name}, stored.{name}) IS NULL)"
+    for name in STORED
 )
 COMPARED = f"""
 WITH sums ({COLUMNS}) AS MATERIALIZED (
-  {OF_CLAIMS} UNION ALL SELECT * FROM unnest({OF_FLEET})
+  {OF_CLAIMS} UNION ALL SELECT fleet.*, NULL, 0, NULL FROM unnest({OF_FLEET}) AS fleet
 ), compared AS MATERIALIZED (
   SELECT sums.*, stored.id AS stored
   FROM sums FULL JOIN (SELECT * FROM usage_dailysum WHERE day >= %(first)s AND day < %(end)s) stored ON {SAME}
@@ -97,7 +113,7 @@ WITH sums ({COLUMNS}) AS MATERIALIZED (
 WRITTEN = f""", missing AS (
   INSERT INTO usage_dailysum ({COLUMNS}) SELECT {COLUMNS} FROM compared WHERE stored IS NULL
 ), altered AS (
-  UPDATE usage_dailysum SET ({", ".join(VALUES)}) = ROW ({", ".join(f"compared.{name}" for name in VALUES)})
+  UPDATE usage_dailysum SET ({", ".join(STORED)}) = ROW ({", ".join(f"compared.{name}" for name in STORED)})
   FROM compared WHERE usage_dailysum.id = compared.stored AND compared.day IS NOT NULL
 ), obsolete AS (
   DELETE FROM usage_dailysum WHERE id IN (SELECT stored FROM compared WHERE day IS NULL)

@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
-from decimal import Decimal
 from enum import StrEnum
 from itertools import batched
 from typing import Any, NamedTuple
@@ -29,7 +28,8 @@ from inventory.models import Cluster, FleetSpan
 from teams.models import Team, User
 from usage.cost import Cost, Interval, total
 from usage.daily import DAY, midnight, utc_day
-from usage.daily_sums import MEASURES
+from usage.daily_sums import ENERGY, MEASURES
+from usage.energy import Energy, added, energy_from
 from usage.ledger_sums import EntryScope, Ranking, ranking, sums_by
 from usage.models import Correction, DailySum
 
@@ -101,8 +101,9 @@ ENTRY_KEYS = {  # of the entries that are not summed by day for all teams
 
 
 TIMES = tuple(f"{name}{part}" for part in ("", "_measured", "_used") for name in MEASURES)
-SUMMED = ("currency", *TIMES)
-TOTALS = {f"total_{name}": Sum(name) for name in TIMES}
+SUMMED = ("currency", *TIMES, *ENERGY)
+TOTALS = {f"total_{name}": Sum(name) for name in (*TIMES, *ENERGY)}
+NO_COST = {"corrections", "energy"}  # what is no part of the GPU time
 
 
 @dataclass(slots=True)
@@ -116,10 +117,13 @@ class HeldParts:
     idle: Cost = field(default_factory=Cost)
     no_telemetry: Cost = field(default_factory=Cost)
     corrections: Cost = field(default_factory=Cost)
+    energy: Energy | None = None  # None: no power was measured
 
     def add(self, other: HeldParts) -> None:
         for part in fields(other):
-            getattr(self, part.name).add(getattr(other, part.name))
+            if part.name != "energy":
+                getattr(self, part.name).add(getattr(other, part.name))
+        self.energy = added([self.energy, other.energy])
 
     @property
     def allocated(self) -> Cost:
@@ -147,7 +151,7 @@ class FleetParts(HeldParts):
 
     @property
     def fleet(self) -> Cost:
-        return total(getattr(self, part.name) for part in fields(self) if part.name != "corrections")
+        return total(getattr(self, part.name) for part in fields(self) if part.name not in NO_COST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,8 +297,8 @@ def _held_in(period: Period, scope: EntryScope) -> dict[DayKind, HeldParts]:
     return {(date.fromisoformat(day), "", ""): _added(sums) for day, sums in rows.items()}
 
 
-# What a fleet had, and what claims held of it, by day, cluster, product and currency, then by day. What nobody
-# held is never below 0, as in `rest`.
+# What a fleet had, and what claims held of it, by day, cluster, product and currency, then by day. What
+# nobody held is never below 0, as in `rest`.
 _SUM = "coalesce(sum({0}) FILTER (WHERE {1}), 0) AS {2}"
 _KIND = [_SUM.format(name, "dimension = 'kind'", name) for name in TIMES]
 _USES = [
@@ -427,13 +431,17 @@ def _sums(period: Period, dimension: str) -> QuerySet[DailySum]:
     return days.order_by()
 
 
-def parts_of(currency: str, *numbers: Decimal) -> HeldParts:
+def parts_of(currency: str, *numbers: Any) -> HeldParts:
+    """Return the parts of nine sums of time and money, and of three of energy if they follow."""
+    numbers, energy = numbers[:9], numbers[9:]
     held, measured, used = (
         Cost(int(time), int(unpriced), {currency: int(amount)} if currency else {})
         for time, unpriced, amount in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
     )
     used = rest(measured, rest(measured, used))  # a sum of floats may be a little above the whole
-    return HeldParts(used, rest(measured, used), rest(held, measured))
+    return HeldParts(
+        used, rest(measured, used), rest(held, measured), energy=energy_from(*energy) if energy else None
+    )
 
 
 def _fleet(period: Period) -> dict[DayKind, dict[str, Cost]]:

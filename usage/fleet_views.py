@@ -28,6 +28,7 @@ from teams.models import Membership, Role, Team, User
 from usage.closing import closable, close_month, closed_until, require_admin, why_not
 from usage.cost import Cost
 from usage.daily import DAY, utc_day
+from usage.energy import Energy
 from usage.fleet_report import FleetReport, GroupBy, Period, fleet_report, month_of
 from usage.ledger_sums import LONGEST_OF_ALL, ORDERS, EntryScope
 from usage.models import SavedReport
@@ -240,6 +241,7 @@ CSV_HEADS = (
         "amount_idle",
         "amount_no_telemetry",
     ),
+    *("kwh", "kwh_estimated", "co2_kg"),
 )
 
 
@@ -248,12 +250,14 @@ def csv_rows(found: FleetReport, group_by: GroupBy) -> Iterator[list[object]]:
     Yield a row per group and currency, then those of the rest of the fleet; together they are the fleet. Then
     follow the corrections of closed months that are booked in the period.
 
-    Hours are in the first row of a group only, so that columns add up. An empty amount is "no rate".
+    Hours and energy are in the first row of a group only, so that columns add up. An empty amount is
+    "no rate", an empty energy "no telemetry", empty CO₂ that no cluster says its grams per kWh.
     """
     for row in found.rows:
         parts = row.parts
         yield from _csv_lines(
-            group_by, row.label, found.period, row.cost, [parts.used, parts.idle, parts.no_telemetry]
+            *(group_by, row.label, found.period, row.cost, [parts.used, parts.idle, parts.no_telemetry]),
+            parts.energy,
         )
     rest = found.parts
     for label, cost in (
@@ -267,8 +271,20 @@ def csv_rows(found: FleetReport, group_by: GroupBy) -> Iterator[list[object]]:
             yield from _csv_lines("correction", row.label, found.period, row.parts.corrections, [])
 
 
+def energy_cells(energy: Energy | None) -> list[object]:
+    if energy is None:
+        return ["", "", ""]
+    grams = "" if energy.kilograms is None else f"{energy.kilograms:.6f}"
+    return [f"{energy.kilowatt_hours:.6f}", f"{energy.estimated_kilowatt_hours:.6f}", grams]
+
+
 def _csv_lines(
-    of: str, label: str, period: Period, cost: Cost, parts: Sequence[Cost]
+    of: str,
+    label: str,
+    period: Period,
+    cost: Cost,
+    parts: Sequence[Cost],
+    energy: Energy | None = None,
 ) -> Iterator[list[object]]:
     padding = [""] * (3 - len(parts))
     hours: list[object] = [
@@ -277,7 +293,8 @@ def _csv_lines(
         *padding,
         cost.exact_unpriced,
     ]
+    used = energy_cells(energy)
     for currency, amount in cost.amounts.items() or [("", "")]:
         amounts = [part.amounts.get(currency, "") for part in parts]
-        yield [of, label, period.first, period.last, currency, *hours, amount, *amounts, *padding]
-        hours = [""] * len(hours)
+        yield [of, label, period.first, period.last, currency, *hours, amount, *amounts, *padding, *used]
+        hours, used = [""] * len(hours), [""] * len(used)

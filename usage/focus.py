@@ -7,7 +7,7 @@ team is the sub account, the claim the resource, the product the SKU and its rat
 is the entry in whole cents, so the rows add up to the team's page; `ListUnitPrice × PricingQuantity`, which
 has ten digits, is `ListCost` exactly. A correction of a closed month has `ChargeClass` Correction, the charge
 period of its day and the billing period in which it is booked. Held time without a rate has the cost 0 and
-`x_HasRate` false, as FOCUS knows no unknown cost.
+`x_HasRate` false, as FOCUS knows no unknown cost. Energy and CO₂ stand in rows of stored days.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import FloatField, OuterRef, Q, QuerySet, Subquery, Sum, Value, Window
 
 from claims.models import Allocation
 from core.listing import Echo, escape_formula
@@ -41,8 +41,9 @@ from usage.cost import (
     rounded,
 )
 from usage.daily import DAY, midnight, stored_until
+from usage.energy import KILOWATT_HOUR, Energy
 from usage.fleet_report import Period
-from usage.models import Correction, DailyUse, Rate
+from usage.models import Correction, DailyActivity, DailyUse, Rate
 from usage.rates import PriceGroup, RateCard
 
 SERVICE = "GPU claims"
@@ -62,6 +63,12 @@ CLAIM = (
     "claim__profile_version__profile__slug",
 )
 STORED = ("driver", "product", "partition", "capacity_type", "rate_id", "day", "held", "amount")
+OF_DAY = DailyActivity.objects.filter(claim=OuterRef("claim"), day=OuterRef("day"))
+ENERGY: dict[str, Any] = {
+    "held_that_day": Window(Sum("held"), partition_by=["claim_id", "day"]),
+    **{name: Subquery(OF_DAY.values(name)[:1]) for name in ("joules", "joules_estimated", "grams_per_kwh")},
+}
+NO_ENERGY: dict[str, Any] = {name: Value(None, FloatField()) for name in ENERGY}
 HELD = (
     *("driver", "product", "basis_id", "partition", "capacity_type", "fraction"),
     *("started_at", "ended_at", "claim__cluster_id"),
@@ -82,7 +89,8 @@ class ChargedClaim:
     profile: str
 
 
-type Billed = tuple[ChargedClaim, LedgerEntry, int, bool]  # the amount, and whether it is a correction
+# The amount, whether it is a correction, and the energy of a stored entry.
+type Billed = tuple[ChargedClaim, LedgerEntry, int, bool, Energy | None]
 
 
 def entries(period: Period, *, now: datetime) -> Iterator[Billed]:
@@ -97,22 +105,38 @@ def entries(period: Period, *, now: datetime) -> Iterator[Billed]:
     yield from _of_rows(stored, rates, is_correction=False)
     span = Interval(midnight(until), min(period.span.end, now))
     if span.start < span.end:
-        yield from _since(span, card)
+        yield from entries_since(span, card)
     booked = Correction.objects.filter(booked_on__gte=period.first, booked_on__lt=period.end)
     yield from _of_rows(booked.order_by("claim_id", "day", "pk"), rates, is_correction=True)
 
 
+def _part_of_day(
+    held: int,
+    held_that_day: Decimal | None,
+    joules: float | None,
+    estimated: float,
+    grams_per_kwh: int | None,
+) -> Energy | None:
+    """Return the part of the energy of a claim's day that an entry of it has, by the time held."""
+    if not held_that_day or joules is None:
+        return None
+    share = held / int(held_that_day)
+    grams = grams_per_kwh and joules / KILOWATT_HOUR * grams_per_kwh * share
+    return Energy(joules * share, estimated * share, grams)
+
+
 def _of_rows(rows: QuerySet[Any], rates: Mapping[UUID, Rate], *, is_correction: bool) -> Iterator[Billed]:
-    for row in rows.values_list(*CLAIM, *STORED).iterator(chunk_size=2000):
+    columns = (*CLAIM, *STORED, *ENERGY)
+    for row in rows.annotate(**(NO_ENERGY if is_correction else ENERGY)).values_list(*columns).iterator(2000):
         claim = ChargedClaim(*row[: len(CLAIM)])
-        driver, product, partition, capacity, rate, day, held, amount = row[len(CLAIM) :]
+        driver, product, partition, capacity, rate, day, held, amount, *of_day = row[len(CLAIM) :]
         line = (claim.pk, product, partition)
         entry = LedgerEntry(line, driver, rates.get(rate), day, int(held), capacity)
-        yield claim, entry, int(amount), is_correction
+        yield claim, entry, int(amount), is_correction, _part_of_day(int(held), *of_day)
 
 
-def _since(span: Interval, card: RateCard) -> Iterator[Billed]:
-    """Yield the entries of a span from allocations."""
+def entries_since(span: Interval, card: RateCard) -> Iterator[Billed]:
+    """Yield the entries of a span from allocations, in the memory of one claim."""
     allocations = Allocation.objects.filter(
         Q(ended_at=None) | Q(ended_at__gt=span.start), started_at__lt=span.end
     )
@@ -125,7 +149,7 @@ def _since(span: Interval, card: RateCard) -> Iterator[Billed]:
             usage = UsageInterval(claim.pk, kind, partition, millionths(fraction), start, end, capacity)
             found.add(usage, card, until=span.end, within=span)
         for entry in sorted(found, key=attrgetter("day")):
-            yield claim, entry, sum(entry.cost.exact.values()), False
+            yield claim, entry, sum(entry.cost.exact.values()), False, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +160,7 @@ class Row:
     entry: LedgerEntry
     amount: int
     is_correction: bool
+    energy: Energy | None
     period: Period
     installation: Installation
 
@@ -246,6 +271,11 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "x_MigProfile": lambda row: row.partition,
     "x_CapacityType": lambda row: row.entry.capacity_type,
     "x_HasRate": lambda row: "true" if row.entry.rate else "false",
+    "x_EnergyKWh": lambda row: f"{row.energy.kilowatt_hours:.6f}" if row.energy else NULL,
+    "x_EnergyIsEstimated": lambda row: str(not row.energy.is_measured).lower() if row.energy else NULL,
+    "x_Co2Kg": lambda row: (
+        f"{row.energy.kilograms:.6f}" if row.energy and row.energy.kilograms is not None else NULL
+    ),
 }
 
 

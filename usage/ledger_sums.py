@@ -16,7 +16,7 @@ from uuid import UUID
 from django.db import connection
 
 from usage.cost import Cost
-from usage.daily_sums import OF_ONE, SUMMED, UNPRICED, USED_AMOUNT
+from usage.daily_sums import ENERGY_SHARE, ENERGY_SUMS, OF_ONE, SUMMED, UNPRICED, USED_AMOUNT
 
 LONGEST_OF_ALL = timedelta(days=31)
 
@@ -106,16 +106,20 @@ def sums_by(
     key: str, scope: EntryScope, first: date, end: date, keys: Sequence[str] | None = None
 ) -> dict[str, list[tuple[Any, ...]]]:
     """
-    Return (currency, nine sums) by key, in the order of `usage.fleet_report.parts_of`; one query. With `keys`
-    only of these.
+    Return (currency, nine sums, three of energy) by key, in the order of `usage.fleet_report.parts_of`; one
+    query. With `keys` only of these.
     """
     where, values = scope.conditions()
     if keys is not None:
         where, values = f"{where} AND {key}::text = ANY(%s)", [*values, list(keys)]
-    sql = f"SELECT {key}::text, use.currency, {SPLIT} {ENTRIES} {where} GROUP BY 1, 2"
+    entries = ENTRIES.replace(
+        "usage_dailyuse use", f"usage_dailyuse use {ENERGY_SHARE.format(days='day >= %s AND day < %s')}", 1
+    )
+    sql = f"SELECT {key}::text, use.currency, {SPLIT}, {ENERGY_SUMS} {entries} {where} GROUP BY 1, 2"
     found: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
     with connection.cursor() as cursor:
-        cursor.execute(sql, [first, end, *values])
+        cursor.execute(sql, [first, end, first, end, *values])
         for name, currency, *sums in cursor.fetchall():
-            found[name].append((currency, *sums[::3], *sums[1::3], *sums[2::3]))
+            split, energy = sums[:-3], sums[-3:]
+            found[name].append((currency, *split[::3], *split[1::3], *split[2::3], *energy))
     return found

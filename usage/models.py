@@ -1,4 +1,4 @@
-"""Rates of devices, measurements of held devices, and alerts."""
+"""Rates of devices, measurements of held devices, alerts, and runs of experiments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from django.db.models import F, Q
 
 from claims.models import Claim, Profile
 from core.models import uuid7
-from inventory.models import Cluster, PriceBasis
+from inventory.models import Cluster, PriceBasis, TelemetryAccess
+from inventory.models.cluster import validate_certificates, validate_http_url
 from teams.access import team_rows_where
 from teams.models import Role, Team, User
 
@@ -209,12 +210,19 @@ class DailyUse(models.Model):
 
 
 class DailyActivity(models.Model):
-    """The utilization of a claim on one day (UTC): the sum of `Rollup.activity`, and of how many rollups."""
+    """
+    The utilization of a claim on one day (UTC): the sum of `Rollup.activity`, and of how many rollups; its
+    energy, null without telemetry of power, with the part that is estimated, and the grams of CO₂ per kWh of
+    its cluster, null if none were set (`usage.energy`).
+    """
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="+", db_index=False)
     day = models.DateField()
     activity = models.FloatField()
     rollups = models.PositiveIntegerField()
+    joules = models.FloatField(null=True)
+    joules_estimated = models.FloatField(default=0)
+    grams_per_kwh = models.PositiveIntegerField(null=True)
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["claim", "day"], name="dailyactivity_once"),)
@@ -234,6 +242,8 @@ class DailySum(models.Model):
     three times are those of `DailyUse.held`: all, on claim-days with telemetry, and × utilization; so are the
     three parts of it without a rate and the three amounts. The rows of each of these dimensions add up to all
     claims. Of the fleet, `partition` is the `FleetSpan.Use` and only the first of each three is counted.
+    Energy and grams of CO₂ are null where nothing is known of them; of an entry they are the part of the
+    claim's day that it held.
     """
 
     class Dimension(models.TextChoices):
@@ -260,6 +270,9 @@ class DailySum(models.Model):
     amount = models.DecimalField(max_digits=40, decimal_places=0)
     amount_measured = models.DecimalField(max_digits=40, decimal_places=0)
     amount_used = models.DecimalField(max_digits=40, decimal_places=0)
+    joules = models.FloatField(null=True)
+    joules_estimated = models.FloatField(default=0)
+    grams = models.FloatField(null=True)
 
     class Meta:
         constraints = (
@@ -617,3 +630,81 @@ class SavedReport(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class TrackingServer(models.Model):
+    """
+    An MLflow tracking server: of a team, or of the whole installation if `team` is None.
+
+    `sealed` is an encrypted `inventory.telemetry_access.TelemetrySecret`; it is sent only to `server`, for
+    which it was given. `begun_at` is when the last round began, `swept_at` when the last one looked back over
+    the open months; `error` is empty after a success.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    team = models.OneToOneField(Team, models.CASCADE, null=True, related_name="tracking_server")
+    url = models.CharField("address", max_length=200, validators=[validate_http_url])
+    # Where people open it; empty: at `url`, which may be an address inside of a cluster.
+    page_url = models.CharField(max_length=200, blank=True, default="", validators=[validate_http_url])
+    authority = models.TextField(blank=True, default="", validators=[validate_certificates])
+    kind = models.CharField(max_length=11, choices=TelemetryAccess.Kind, blank=True, default="")
+    server = models.CharField(max_length=200, blank=True, default="", editable=False)
+    sealed = models.BinaryField(default=b"", editable=False)
+    begun_at = models.DateTimeField(null=True)
+    swept_at = models.DateTimeField(null=True)
+    succeeded_at = models.DateTimeField(null=True)
+    failed_at = models.DateTimeField(null=True)
+    error = models.TextField(blank=True, default="")
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                models.Value(1), condition=Q(team=None), name="trackingserver_one_of_installation"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"tracking server of {self.team or 'the installation'}"
+
+    def page_of(self, run: TrackedRun) -> str:
+        """Return the page of a run in MLflow."""
+        base = (self.page_url or self.url).rstrip("/")
+        return f"{base}/#/experiments/{run.experiment_id}/runs/{run.run_id}"
+
+
+class TrackedRun(models.Model):
+    """
+    A run of MLflow that names a claim in its tag `dragoman.claim`. `usage.tracking.runs` is the only writer.
+
+    Its cost is not stored: it is computed from the allocations of the claim, like the cost of the claim.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    tracking_server = models.ForeignKey(TrackingServer, models.CASCADE, related_name="runs", db_index=False)
+    claim = models.ForeignKey(Claim, models.CASCADE, related_name="+", db_index=False)
+    run_id = models.CharField(max_length=64)
+    experiment_id = models.CharField(max_length=64)
+    experiment = models.CharField(max_length=250, blank=True)
+    name = models.CharField(max_length=250, blank=True)
+    status = models.CharField(max_length=16)
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-started_at", "-id")
+        constraints = (models.UniqueConstraint(fields=["tracking_server", "run_id"], name="trackedrun_once"),)
+        indexes = (
+            models.Index(fields=["claim", "-started_at", "-id"], name="trackedrun_of_claim"),
+            models.Index(fields=["tracking_server", "started_at"], name="trackedrun_started"),
+        )
+
+    def __str__(self) -> str:
+        return self.name or self.run_id
+
+    @property
+    def url(self) -> str:
+        return self.tracking_server.page_of(self)
+
+    @property
+    def length(self) -> timedelta | None:
+        return self.ended_at - self.started_at if self.ended_at else None

@@ -2,16 +2,17 @@
 Costs in the shape of OpenCost's `/allocation/compute`, for dashboards that read it.
 
 Names and units are those of OpenCost (`core/pkg/opencost/allocation_json.go`): hours, minutes and one
-currency. Figures are sums of stored days, like the report of the fleet, so they have the same cents; today
-follows tomorrow. Of a claim, only its GPUs are charged: costs of CPU, memory, volumes and network are 0, and
-quantities that the portal does not know are null.
+currency. Figures are sums of stored days, like the report of the fleet, so they have the same cents. The
+window `today` is computed from allocations until now; in longer windows today follows tomorrow. Of a claim,
+only its GPUs are charged: costs of CPU, memory, volumes and network are 0, and quantities that the portal
+does not know are null.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -21,10 +22,12 @@ from django.utils.dateparse import parse_datetime
 
 from core.errors import Invalid
 from core.models import Installation
-from usage.cost import CURRENCY_UNIT, Cost, rounded, six_digits, total
+from usage.cost import CURRENCY_UNIT, Cost, Interval, LedgerEntry, rounded, six_digits, total
 from usage.daily import DAY, stored_until, utc_day
 from usage.daily_sums import UTILIZATION
 from usage.fleet_report import GroupBy, Period, fleet_report, month_of
+from usage.focus import ChargedClaim, entries_since
+from usage.rates import RateCard
 
 MOST = 5_000  # allocations in one answer
 LONGEST = 366  # days
@@ -197,6 +200,8 @@ def allocation_sets(asked: AllocationQuery, *, now: datetime) -> list[dict[str, 
     with idle costs. Raises Invalid for more than MOST allocations.
     """
     currency = Installation.load().currency
+    if asked.period.first == utc_day(now):
+        return [_today(asked, currency, now)]
     period = asked.period.until(min(stored_until() or asked.period.first, utc_day(now)))
     steps = list(_steps(period, asked.step))
     found: list[dict[tuple[str, ...], Aggregated]] = [defaultdict(Aggregated) for _ in steps]
@@ -211,20 +216,55 @@ def allocation_sets(asked: AllocationQuery, *, now: datetime) -> list[dict[str, 
         if money:
             one = found[(day - period.first).days // asked.step][tuple(names)]
             one.corrections.add(Cost(exact={money: int(amount)}))
-    if sum(map(len, found)) > MOST:
-        raise Invalid(
-            f"These are {sum(map(len, found)):,} allocations; at most {MOST:,} are sent at once. Choose a "
-            "shorter window, a longer step, or aggregate by namespace.",
-            field="aggregate",
-        )
+    require_few(sum(map(len, found)))
     sets = []
     for step, of_step in zip(steps, found, strict=True):
         named = {
-            "/".join(names): _document(names, one, asked, step, currency)
+            "/".join(names): _document(names, one, asked, step.span, currency)
             for names, one in sorted(of_step.items())
         }
         sets.append(named | (_rest(asked, step, currency, now) if asked.idle else {}))
     return sets
+
+
+def _today(asked: AllocationQuery, currency: str, now: datetime) -> dict[str, dict[str, Any]]:
+    """
+    Return the set of today until now: the entries that FOCUS has of it. Nothing is known yet of efficiency
+    and of what nobody held.
+    """
+    span = Interval(asked.period.span.start, now)
+    found: dict[tuple[str, ...], Aggregated] = defaultdict(Aggregated)
+    for claim, entry, *_ in entries_since(span, RateCard.load()) if span.start < span.end else ():
+        one = found[tuple(OF_ENTRY[name](claim, entry) for name in asked.aggregate)]
+        one.cost.add(entry.cost)
+        one.products.add(entry.line[1])
+    require_few(len(found))
+    return {
+        "/".join(names): _document(names, one, asked, span, currency) for names, one in sorted(found.items())
+    }
+
+
+# The values of `AGGREGATES` of an entry that is not stored.
+OF_ENTRY: dict[str, Callable[[ChargedClaim, LedgerEntry], str]] = {
+    "cluster": lambda claim, _entry: claim.cluster,
+    "namespace": lambda claim, _entry: claim.namespace,
+    "controller": lambda claim, _entry: f"{KIND}:{claim.name}",
+    "controllerKind": lambda _claim, _entry: KIND,
+    "label:team": lambda claim, _entry: claim.team,
+    "label:owner": lambda claim, _entry: claim.person,
+    "label:profile": lambda claim, _entry: claim.profile,
+    "label:product": lambda _claim, entry: entry.line[1],
+    "label:capacity_type": lambda _claim, entry: entry.capacity_type,
+}
+
+
+def require_few(number: int) -> None:
+    if number > MOST:
+        raise Invalid(
+            f"These are {number:,} allocations; at most {MOST:,} are sent at once. Choose a shorter "
+            "window, a longer step, or aggregate by namespace.",
+            field="aggregate",
+        )
 
 
 def _steps(period: Period, days: int) -> Iterator[Period]:
@@ -247,17 +287,17 @@ def _rest(asked: AllocationQuery, step: Period, currency: str, now: datetime) ->
     idle = total([parts.unallocated, parts.out_of_service])
     rest = {IDLE: Aggregated(idle), UNALLOCATED: Aggregated(parts.unmanaged)}
     return {
-        name: _document((name,), one, asked, step, currency)
+        name: _document((name,), one, asked, step.span, currency)
         for name, one in rest.items()
         if one.cost.held or one.cost.exact
     }
 
 
 def _document(
-    names: tuple[str, ...], one: Aggregated, asked: AllocationQuery, step: Period, currency: str
+    names: tuple[str, ...], one: Aggregated, asked: AllocationQuery, span: Interval, currency: str
 ) -> dict[str, Any]:
-    start, end = (moment.strftime("%Y-%m-%dT%H:%M:%SZ") for moment in (step.span.start, step.span.end))
-    minutes = (step.span.end - step.span.start) / timedelta(minutes=1)
+    start, end = (moment.strftime("%Y-%m-%dT%H:%M:%SZ") for moment in (span.start, span.end))
+    minutes = (span.end - span.start) / timedelta(minutes=1)
     hours = float(six_digits(one.cost.held))
     efficiency = round(one.used / one.measured, 5) if one.measured else None
     cost, corrected = (_amount(part, currency) for part in (one.cost, one.corrections))

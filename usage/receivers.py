@@ -9,10 +9,11 @@ from django.dispatch import receiver
 from django.utils import timezone
 
 from claims.signals import allocations_changed
-from inventory.signals import price_bases_added
+from inventory.signals import price_bases_added, secrets_resealed
 from usage.daily import forget_from
 from usage.models import Rate
 from usage.rate_matches import match_bases, match_rate
+from usage.tracking.servers import reseal_servers
 
 
 @receiver(allocations_changed, dispatch_uid="usage.daily.allocations")
@@ -35,3 +36,8 @@ def match_saved_rate(*, instance: Rate, **_: Any) -> None:
 @receiver(price_bases_added, dispatch_uid="usage.rate_matches.bases")
 def match_added_bases(*, bases: list[UUID], **_: Any) -> None:
     match_bases(bases)
+
+
+@receiver(secrets_resealed, dispatch_uid="usage.tracking.servers")
+def reseal_tracking_servers(**_: Any) -> int:
+    return reseal_servers()

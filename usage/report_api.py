@@ -1,24 +1,32 @@
-"""API of the report: the page's numbers, of the fleet for platform admins, of their teams for leads."""
+"""
+API of the report and of saved reports: the page's numbers, of the fleet for platform admins, of their teams
+for leads.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers
+from rest_framework import mixins, serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core.errors import Invalid
+from core.idempotency import IdempotentWrites
+from core.inputs import Cursor, Input
 from core.schema import refuses
 from teams.access import user_of
-from usage.api import CostOut
+from usage.api import CostOut, EnergyOut
 from usage.daily import utc_day
 from usage.fleet_report import GroupBy, fleet_report
 from usage.fleet_views import SHOWN, SPANS, ReportForm
 from usage.ledger_sums import LONGEST_OF_ALL, ORDERS
+from usage.models import SavedReport
+from usage.saved_reports import MAX_QUERY, save_report, set_monthly
 
 DAYS = {"type": "string", "format": "date"}
 PAGE = {"type": "integer", "minimum": 1}
@@ -44,6 +52,7 @@ class HeldOut(serializers.Serializer[Any]):
     idle = CostOut()
     no_telemetry = CostOut()
     corrections = CostOut(help_text="Of closed months, booked in the period; in none of the others")
+    energy = EnergyOut(allow_null=True, help_text="Null without telemetry of power")
     utilization = serializers.FloatField(allow_null=True, help_text="0 to 1; null without telemetry")
 
 
@@ -89,3 +98,67 @@ class ReportView(APIView):
             scope=form.scope,
         )
         return Response(ReportOut(found).data)
+
+
+class SavedReportOut(serializers.ModelSerializer[SavedReport]):
+    query = serializers.CharField(help_text="Parameters of costs/report/, as in an address", read_only=True)
+
+    class Meta:
+        model = SavedReport
+        fields = ("id", "name", "query", "monthly")
+        read_only_fields = fields
+
+
+class SavedReportIn(Input):
+    name = serializers.CharField(max_length=60)
+    query = serializers.CharField(
+        max_length=MAX_QUERY, allow_blank=True, default="", help_text="Such as by=claim&range=30d"
+    )
+    monthly = serializers.BooleanField(
+        default=False, help_text="Whether the last month is mailed on the first of each month"
+    )
+
+
+class MonthlyIn(Input):
+    monthly = serializers.BooleanField()
+
+
+class SavedReportViewSet(
+    IdempotentWrites,
+    mixins.ListModelMixin,
+    mixins.RetrieveModelMixin,
+    viewsets.GenericViewSet[SavedReport],
+):
+    """Your saved reports; those of others are 404."""
+
+    lookup_value_converter = "uuid"
+    queryset = SavedReport.objects.none()
+    serializer_class = SavedReportOut
+    pagination_class = type("ByName", (Cursor,), {"ordering": ("name", "id")})
+
+    def get_queryset(self) -> QuerySet[SavedReport]:
+        return SavedReport.objects.filter(user=user_of(self.request))
+
+    @refuses(403, 409)
+    @extend_schema(request=SavedReportIn, responses={201: SavedReportOut})
+    def create(self, request: Request) -> Response:
+        """Save a report under a name; the same name again replaces it. 409 if you have saved the most."""
+        body = SavedReportIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        saved = save_report(by=user_of(request), now=timezone.now(), **body.validated_data)
+        return Response(SavedReportOut(saved).data, status=201)
+
+    @extend_schema(request=MonthlyIn, responses=SavedReportOut)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Begin or stop to mail it."""
+        saved = self.get_object()
+        body = MonthlyIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        set_monthly(saved=saved, now=timezone.now(), **body.validated_data)
+        return Response(SavedReportOut(self.get_object()).data)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Delete a saved report."""
+        self.get_object().delete()
+        return Response(status=204)

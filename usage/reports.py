@@ -19,6 +19,7 @@ from core.prepared import PreparedObjects, by_keys, partial_object
 from teams.models import Team, User
 from usage.cost import Cost, CostLine, Interval, UsageInterval, lines, per_hour, total
 from usage.daily import midnight, team_costs, utc_day
+from usage.energy import Energy, team_energy
 from usage.models import ClosedMonth
 from usage.rates import RateCard
 
@@ -173,6 +174,7 @@ class CostReport:
     total: Cost
     corrections: Cost
     closed: ClosedMonth | None
+    energy: Energy | None = None  # of the stored days
 
     @property
     def is_running(self) -> bool:
@@ -238,6 +240,7 @@ def report(team: Team, month: Month, *, now: datetime) -> CostReport:
         total=total(line.cost for line in billed),
         corrections=total(line.cost for line in billed if line.corrects),
         closed=closed_month(month.first),
+        energy=team_energy(team, month.first, month.next.first),
     )
 
 

@@ -17,6 +17,7 @@ from usage import daily, dra_health, hourly, oversized, partitions, saved_report
 from usage.alerts import services as alerts
 from usage.idle import escalation
 from usage.samples import EVERY
+from usage.tracking import runs
 
 
 @shared_task
@@ -91,6 +92,18 @@ def mail_reports() -> None:
 def check_sizes() -> None:
     """Store for each claim that holds devices whether a cheaper profile would have been enough."""
     oversized.check_sizes(timezone.now())
+
+
+@shared_task
+def follow_runs() -> None:
+    """Queue a search of each tracking server, so that a slow one delays no other."""
+    for server_id in runs.servers():
+        follow_runs_of.apply_async((str(server_id),), expires=runs.EVERY.total_seconds())
+
+
+@shared_task
+def follow_runs_of(server_id: str) -> None:
+    runs.follow(UUID(server_id), now=timezone.now())
 
 
 @shared_task

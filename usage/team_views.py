@@ -20,6 +20,7 @@ from core.text import DASH, money
 from teams.access import is_platform_admin, role_in, team_for, user_of
 from teams.models import Role
 from usage.cost import Cost, cost_text
+from usage.energy import team_energy
 from usage.rates import RateCard
 from usage.reports import CostReport, Month, report
 from usage.spend_chart import HOURS, MonthBudget, bar_data, forecast_of, spend_data, unit_of
@@ -75,6 +76,7 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
         ),
         "bars": bar_data(((day, parts_of_day(part)) for day, part in month.days), BARS, month.month, unit),
         "groups": [[shown(month, name) for name in pair] for pair in ((PERSON, PROFILE), (PRODUCT, CLAIM))],
+        "energy": team_energy(chosen, month.month.first, month.month.next.first),
         "may_lead": may_lead,
         "may_set_budget": is_platform_admin(request.user),
     }

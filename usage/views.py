@@ -6,6 +6,7 @@ read rates; platform admins change them.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -30,8 +31,9 @@ from core.times import FIRST_YEAR, LAST_YEAR
 from teams.access import is_platform_admin, user_of
 from teams.sessions import installation_for
 from usage.charts import COMPUTE, GIGABYTE, TRAFFIC, chart_data, cost_plot
-from usage.claim_use import claim_errors, devices_of, energy_of, split_money
+from usage.claim_use import claim_errors, cost_by_device, devices_of, energy_of, split_money
 from usage.closing import require_admin
+from usage.cost import total
 from usage.coverage import coverage
 from usage.examples import CURRENCY, EXAMPLES, add_examples, missing_examples
 from usage.forms import RateForm, RetireForm
@@ -43,6 +45,7 @@ from usage.right_size import right_size
 from usage.series import Bounds, Range, UsageSeries, claim_series
 from usage.services import remove_rate, retire_rate, save_rate
 from usage.telemetry import current_utilization
+from usage.tracking.views import runs_of
 
 MAX_DEVICES = 50  # of a claim in its table; a template may have had thousands
 MAX_OBJECTS = 20  # ResourceClaims of a template in a link to Grafana
@@ -95,7 +98,7 @@ def fragment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 
 
 def usage_context(claim: Claim, time_range: Range, form: OwnRange | None = None) -> dict[str, Any]:
-    """Return the context of the panel, in seven queries for any number of devices and days."""
+    """Return the context of the panel, in a fixed number of queries for any devices, days and runs."""
     now = timezone.now()
     allocations = claim_allocations(claim)
     form = form or OwnRange()
@@ -108,15 +111,22 @@ def usage_context(claim: Claim, time_range: Range, form: OwnRange | None = None)
     card = RateCard.load()
     chart = chart_data(series, allocations, idle_percent=claim.profile_version.idle_percent or IDLE_PERCENT)
     devices = devices_of(claim, allocations)
+    few = len(allocations) <= MAX_DEVICES
+    by_device = cost_by_device(claim, allocations, card, now=now) if few else {}
     return {
         "claim": claim,
         "series": series,
         "chart": chart | cost_plot(claim, series, allocations, card),
-        "devices": devices[:MAX_DEVICES],
+        "devices": [
+            replace(device, cost=by_device.pop(device.key, None)) for device in devices[:MAX_DEVICES]
+        ],
+        "has_device_costs": few,
+        "unmeasured_cost": total(by_device.values()),
         "more_devices": max(len(devices) - MAX_DEVICES, 0),
         "energy": energy_of(devices),
         "money_split": split_money(claim, allocations, card, now=now),
         "errors": claim_errors(claim),
+        "runs": runs_of(claim, now=now),
         "rows": table_rows(series),
         "more_columns": more_columns(series).values(),
         "width": 3 + (len(series.devices) if len(series.devices) > 1 else 0) + len(more_columns(series)),

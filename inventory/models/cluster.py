@@ -89,6 +89,10 @@ class Cluster(models.Model):
     prometheus_url = models.CharField(max_length=200, blank=True, default="", validators=[validate_http_url])
     # Of a dcgm-exporter, where there is no Prometheus.
     metrics_url = models.CharField(max_length=200, blank=True, default="", validators=[validate_http_url])
+    # Grams of CO₂ per kWh of its site, with cooling if that counts; None: not known, no CO₂ is shown.
+    grams_per_kwh = models.PositiveIntegerField(
+        null=True, blank=True, validators=[MinValueValidator(1), MaxValueValidator(5000)]
+    )
     halt_reason = models.TextField(blank=True, default="", editable=False)
     checked_at = models.DateTimeField(null=True, editable=False)  # of version, discovery and `missing`
     missing = models.JSONField(default=list, editable=False)  # permissions, as "watch nodes"

@@ -56,7 +56,7 @@ ACTIONS = {
     "profile": Action("Profiles", kinds=("profile",)),
     "rate": Action("Rates and closed months", kinds=("rate", "closedmonth")),
     "cluster": Action("Clusters", kinds=("cluster",)),
-    "settings": Action("Settings", kinds=("installation", "idlepolicy")),
+    "settings": Action("Settings", kinds=("installation", "idlepolicy", "trackingserver")),
 }
 OF_PLATFORM = frozenset({"token", "profile", "rate", "cluster", "settings"})  # they belong to no team
 
@@ -89,6 +89,7 @@ KINDS = {
     "rate": ("receipt-euro", "a rate"),
     "closedmonth": ("lock", "a month"),
     "cluster": ("sitemap", "a cluster"),
+    "trackingserver": ("activity", "a tracking server"),
     "installation": ("settings", "the settings"),
 }
 # How the remark on a claim that stays in its state may begin → (icon, verb); any other is "changed".

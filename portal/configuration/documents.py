@@ -155,6 +155,7 @@ class ClusterDocument(ConfigDocument):
     keys = frozenset(
         (
             *("name", "title", "readOnly", "writeQuotas", "endPolicy", "prometheus", "exporter"),
+            "gramsPerKwh",
             *("telemetryAuthority", "telemetryTenant", "telemetryMatchers", "telemetryTimeout"),
         )
     )
@@ -172,7 +173,7 @@ class ClusterDocument(ConfigDocument):
                 "again"
             )
             return change
-        wanted: dict[str, str | bool] = {}
+        wanted: dict[str, str | bool | int | None] = {}
         for key, column in (
             ("title", "title"),
             ("prometheus", "prometheus_url"),
@@ -185,6 +186,7 @@ class ClusterDocument(ConfigDocument):
         if "endPolicy" in values:
             named = self.choices(("endPolicy",), [values["endPolicy"]], EndPolicy.values)
             wanted["end_policy"] = next(iter(named), cluster.end_policy)
+        wanted |= self._grams()
         different = {column: value for column, value in wanted.items() if getattr(cluster, column) != value}
         if "writeQuotas" in values:
             write = self.flag(("writeQuotas",), values["writeQuotas"])
@@ -198,6 +200,13 @@ class ClusterDocument(ConfigDocument):
                 change.steps.append(lambda by: change_cluster(name=name, by=by, **different))
         self._telemetry(change, cluster)
         return change
+
+    def _grams(self) -> dict[str, int | None]:
+        """Return the grams of CO₂ per kWh, null to show none; nothing if the file does not say it."""
+        grams = self.content.get("gramsPerKwh")
+        if grams is not None:
+            return {"grams_per_kwh": self.number(("gramsPerKwh",), grams, 1, 5000)}
+        return {"grams_per_kwh": None} if "gramsPerKwh" in self.content else {}
 
     def _telemetry(self, change: Change, cluster: Cluster) -> None:
         """How the source is read. Its secret is no part of the file, and stays."""

@@ -78,6 +78,7 @@ def cluster_document(cluster: Cluster) -> dict[str, Any]:
         endPolicy=cluster.end_policy,
         prometheus=cluster.prometheus_url,
         exporter=cluster.metrics_url,
+        **filled(gramsPerKwh=cluster.grams_per_kwh),
         **filled(telemetryAuthority=access.authority, telemetryTenant=access.tenant),
         **filled(telemetryMatchers=access.matchers),
         telemetryTimeout=access.timeout_seconds,

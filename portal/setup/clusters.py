@@ -204,10 +204,18 @@ class AboutForm(forms.Form):
         help_text="What happens to pods that still hold devices when their claim ends. A profile may say "
         "otherwise. Evicting needs a permission that the checks show.",
     )
+    grams_per_kwh = forms.IntegerField(
+        label="Grams of CO₂ per kWh",
+        required=False,
+        min_value=1,
+        max_value=5000,
+        help_text="Of its electricity, with cooling if you count it. Empty: no CO₂ is shown. A change counts "
+        "for months that are open.",
+    )
 
 
 def about_form(cluster: Cluster, data: QueryDict | None = None) -> AboutForm:
-    names = ("title", "read_only", "end_policy")
+    names = ("title", "read_only", "end_policy", "grams_per_kwh")
     return AboutForm(data, initial={name: getattr(cluster, name) for name in names})
 
 

@@ -11,8 +11,8 @@ from django.utils import timezone
 from tests.usage.conftest import NOON, hold, measure, price
 from usage import daily, views
 from usage.charts import chart_data, cost_plot
-from usage.claim_use import devices_of, energy_of, split_money
-from usage.cost import CURRENCY_UNIT, rounded
+from usage.claim_use import cost_by_device, devices_of, energy_of, split_money
+from usage.cost import CURRENCY_UNIT, rounded, total
 from usage.models import DailySum, HourlyRollup, Rate, Rollup, StoredHour
 from usage.rates import RateCard
 from usage.reports import claim_cost
@@ -230,3 +230,34 @@ def test_hours_answer_for_a_claim_whose_five_minutes_are_gone(client, alice, cla
     life = page(client, alice, claim, range="life").context
     assert life["series"].mean_activity == pytest.approx(0.4)
     assert life["devices"][0].activity_p95 == pytest.approx(0.5)
+
+
+def test_cost_of_devices_adds_up_to_the_cost_of_the_claim_to_the_cent(claim):
+    price("1.00", product="H100")
+    price("0.37", product="L4", currency="USD")
+    held = [hold(claim, NOON - timedelta(hours=7, minutes=number), NOON) for number in range(3)]
+    held += [hold(claim, NOON - timedelta(minutes=20), NOON, product="NVIDIA L4") for _ in range(3)]
+    card = RateCard.load()
+    costs = cost_by_device(claim, held, card, now=NOON)
+    assert list(costs) == [(row.driver, row.pool, row.device) for row in held]
+    whole = claim_cost(claim, held, card, now=NOON).so_far
+    assert total(costs.values()) == whole
+    assert whole.amounts == {"EUR": Decimal("21.05"), "USD": Decimal("0.37")}
+    dollars = [cost.amounts.get("USD") for cost in costs.values()]
+    assert dollars == [None, None, None, Decimal("0.13"), Decimal("0.12"), Decimal("0.12")]
+
+
+def test_device_without_a_rate_has_hours_and_no_amount(claim):
+    held = hold(claim, NOON - timedelta(hours=2), NOON)
+    (cost,) = cost_by_device(claim, [held], RateCard.load(), now=NOON).values()
+    assert (cost.is_unknown, cost.hours, cost.amounts) == (True, Decimal("2.00"), {})
+
+
+def test_page_of_a_claim_says_what_each_device_cost(client, alice, claim):
+    price("2.80")
+    measured, silent = (hold(claim, NOON - timedelta(hours=hours), NOON) for hours in (2, 1))
+    measure(measured, NOON - timedelta(hours=2), [0.5])
+    client.force_login(alice)
+    page = client.get(reverse("usage:claim_fragment", args=[claim.pk])).content.decode()
+    assert "€5.60" in page
+    assert "Devices without telemetry: €2.80." in page

@@ -4,6 +4,7 @@ import datetime
 import core.models
 import django.contrib.postgres.fields
 import django.db.models.deletion
+import inventory.models.cluster
 import usage.models
 from django.conf import settings
 from django.db import migrations, models
@@ -149,6 +150,9 @@ class Migration(migrations.Migration):
                 ('day', models.DateField()),
                 ('activity', models.FloatField()),
                 ('rollups', models.PositiveIntegerField()),
+                ('joules', models.FloatField(null=True)),
+                ('joules_estimated', models.FloatField(default=0)),
+                ('grams_per_kwh', models.PositiveIntegerField(null=True)),
                 ('claim', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='claims.claim')),
             ],
             options={
@@ -176,6 +180,9 @@ class Migration(migrations.Migration):
                 ('amount', models.DecimalField(decimal_places=0, max_digits=40)),
                 ('amount_measured', models.DecimalField(decimal_places=0, max_digits=40)),
                 ('amount_used', models.DecimalField(decimal_places=0, max_digits=40)),
+                ('joules', models.FloatField(null=True)),
+                ('joules_estimated', models.FloatField(default=0)),
+                ('grams', models.FloatField(null=True)),
             ],
             options={
                 'constraints': [models.UniqueConstraint(fields=('dimension', 'day', 'key', 'cluster', 'product', 'partition', 'currency'), name='dailysum_once', nulls_distinct=False)],
@@ -386,6 +393,50 @@ class Migration(migrations.Migration):
                 'ordering': ('name',),
                 'indexes': [models.Index(condition=models.Q(('monthly', True)), fields=['mailed_for'], name='savedreport_monthly')],
                 'constraints': [models.UniqueConstraint(fields=('user', 'name'), name='savedreport_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='TrackingServer',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('url', models.CharField(max_length=200, validators=[inventory.models.cluster.validate_http_url], verbose_name='address')),
+                ('page_url', models.CharField(blank=True, default='', max_length=200, validators=[inventory.models.cluster.validate_http_url])),
+                ('authority', models.TextField(blank=True, default='', validators=[inventory.models.cluster.validate_certificates])),
+                ('kind', models.CharField(blank=True, choices=[('', 'No authentication'), ('token', 'Bearer token'), ('password', 'User and password'), ('certificate', 'Client certificate')], default='', max_length=11)),
+                ('server', models.CharField(blank=True, default='', editable=False, max_length=200)),
+                ('sealed', models.BinaryField(default=b'')),
+                ('begun_at', models.DateTimeField(null=True)),
+                ('swept_at', models.DateTimeField(null=True)),
+                ('succeeded_at', models.DateTimeField(null=True)),
+                ('failed_at', models.DateTimeField(null=True)),
+                ('error', models.TextField(blank=True, default='')),
+                ('team', models.OneToOneField(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='tracking_server', to='teams.team')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(models.Value(1), condition=models.Q(('team', None)), name='trackingserver_one_of_installation')],
+            },
+        ),
+        migrations.CreateModel(
+            name='TrackedRun',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('run_id', models.CharField(max_length=64)),
+                ('experiment_id', models.CharField(max_length=64)),
+                ('experiment', models.CharField(blank=True, max_length=250)),
+                ('name', models.CharField(blank=True, max_length=250)),
+                ('status', models.CharField(max_length=16)),
+                ('started_at', models.DateTimeField()),
+                ('ended_at', models.DateTimeField(null=True)),
+                ('claim', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='claims.claim')),
+                ('tracking_server', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='runs', to='usage.trackingserver')),
+            ],
+            options={
+                'ordering': ('-started_at', '-id'),
+                'indexes': [
+                    models.Index(fields=['claim', '-started_at', '-id'], name='trackedrun_of_claim'),
+                    models.Index(fields=['tracking_server', 'started_at'], name='trackedrun_started'),
+                ],
+                'constraints': [models.UniqueConstraint(fields=('tracking_server', 'run_id'), name='trackedrun_once')],
             },
         ),
     ]

@@ -145,8 +145,8 @@ class Command(BaseCommand):
     def do_reseal(self, _options: dict[str, Any]) -> None:
         clusters, secrets = counted(reseal_credentials(), "cluster"), counted(reseal_secrets(), "secret")
         self.stdout.write(
-            f"Credentials of {clusters} and {secrets} of telemetry encrypted with the newest key. "
-            "Older keys are needed for older backups only."
+            f"Credentials of {clusters} and {secrets} of telemetry and tracking encrypted with the newest "
+            "key. Older keys are needed for older backups only."
         )
 
     def do_remove(self, options: dict[str, Any]) -> None:
