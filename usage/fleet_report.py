@@ -14,12 +14,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
 from enum import StrEnum
-from itertools import batched
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import connection
-from django.db.models import Count, QuerySet, Sum
+from django.db.models import QuerySet, Sum
 from django.urls import reverse
 
 from claims.models import Claim, Profile
@@ -30,7 +28,7 @@ from usage.cost import Cost, Interval, total
 from usage.daily import DAY, midnight, utc_day
 from usage.daily_sums import ENERGY, MEASURES
 from usage.energy import Energy, added, energy_from
-from usage.ledger_sums import EntryScope, Ranking, ranking, sums_by
+from usage.ledger_sums import EntryScope, Ranking, ranking, ranking_of_sums, sums_by
 from usage.models import Correction, DailySum
 
 Dimension = DailySum.Dimension
@@ -225,22 +223,13 @@ def fleet_report(
     corrections = _corrections(period, group_by, scope)
     ((until, known_since),) = KNOWN.rows()
     period = period.until(min(until or period.first, utc_day(now)))
-    held = _held(period) if scope.is_all else _held_in(period, scope)
+    by_day = fleet_days(period) if scope.is_all else _held_days(period, scope)
     page = _page(period, group_by, scope, order, offset, most)
     by_key = _held_by(period, group_by, scope, page.keys if page else None)
     before = _held_by(period.previous, group_by, scope, page.keys if page else None)
     for key, cost in corrections.items():
         if page is None or key in by_key or not offset:
             by_key.setdefault(key, HeldParts()).corrections = cost
-    by_day: dict[date, FleetParts] = {day: FleetParts() for day in period.days}
-    for (day, _cluster, _product), parts in held.items():
-        by_day[day].add(parts)
-    for (day, cluster, product), spans in (_fleet(period) if scope.is_all else {}).items():
-        allocated = held.get((day, cluster, product), HeldParts()).allocated
-        parts = by_day[day]
-        parts.unmanaged.add(spans[FleetSpan.Use.UNMANAGED])
-        parts.out_of_service.add(spans[FleetSpan.Use.OUT_OF_SERVICE])
-        parts.unallocated.add(rest(spans[FleetSpan.Use.AVAILABLE], allocated))
     parts = FleetParts()
     for of_day in by_day.values():
         parts.add(of_day)
@@ -283,59 +272,28 @@ def rest(whole: Cost, part: Cost) -> Cost:
     )
 
 
-def _held(period: Period) -> dict[DayKind, HeldParts]:
-    """Return what claims held by day, cluster and product; one query."""
-    parts: dict[DayKind, HeldParts] = defaultdict(HeldParts)
-    for row in _sums(period, Dimension.KIND).values_list("day", "cluster", "product", *SUMMED):
-        parts[row[:3]].add(parts_of(*row[3:]))
-    return parts
-
-
-def _held_in(period: Period, scope: EntryScope) -> dict[DayKind, HeldParts]:
-    """Return what the claims of a scope held by day; one query."""
-    rows = sums_by("use.day", scope, period.first, period.end)
-    return {(date.fromisoformat(day), "", ""): _added(sums) for day, sums in rows.items()}
-
-
-# What a fleet had, and what claims held of it, by day, cluster, product and currency, then by day. What
-# nobody held is never below 0, as in `rest`.
-_SUM = "coalesce(sum({0}) FILTER (WHERE {1}), 0) AS {2}"
-_KIND = [_SUM.format(name, "dimension = 'kind'", name) for name in TIMES]
-_USES = [
-    _SUM.format(name, f"dimension = 'fleet' AND partition = '{use}'", f"{use}_{name}".replace("-", "_"))
-    for use in FleetSpan.Use
-    for name in MEASURES
-]
-FLEET_DAYS = f"""
-SELECT day, currency, {", ".join(f"sum({name})" for name in TIMES)},
-       {", ".join(f"sum(unmanaged_{name})" for name in MEASURES)},
-       {", ".join(f"sum(out_of_service_{name})" for name in MEASURES)},
-       {", ".join(f"sum(greatest(available_{name} - {name}, 0))" for name in MEASURES)}
-FROM (
-  SELECT day, cluster, product, currency, {", ".join([*_KIND, *_USES])} FROM usage_dailysum
-  WHERE dimension IN ('kind', 'fleet') AND day >= %s AND day < %s GROUP BY day, cluster, product, currency
-) kinds GROUP BY day, currency ORDER BY day
-"""  # noqa: S608, names of columns and constants
-
-
 def fleet_days(period: Period) -> dict[date, FleetParts]:
-    """Return the parts of the fleet on each stored day of a period; one query, which adds up all kinds."""
-    by_day: dict[date, FleetParts] = {}
-    size = len(MEASURES)
-    with connection.cursor() as cursor:
-        cursor.execute(FLEET_DAYS, [period.first, period.end])
-        for day, currency, *numbers in cursor.fetchall():
-            held = parts_of(currency, *numbers[: len(TIMES)])
-            rests = [
-                Cost(int(time), int(unpriced), {currency: int(amount)} if currency else {})
-                for time, unpriced, amount in batched(numbers[len(TIMES) :], size)
-            ]
-            unmanaged, out_of_service, unallocated = rests
-            parts = FleetParts(
-                held.used, held.idle, held.no_telemetry,
-                unmanaged=unmanaged, out_of_service=out_of_service, unallocated=unallocated,
-            )  # fmt: skip
-            by_day.setdefault(day, FleetParts()).add(parts)
+    """Return the parts of the fleet on each day of a period; two queries."""
+    held: dict[DayKind, HeldParts] = defaultdict(HeldParts)
+    for row in _sums(period, Dimension.KIND).values_list("day", "cluster", "product", *SUMMED):
+        held[row[:3]].add(parts_of(*row[3:]))
+    by_day = {day: FleetParts() for day in period.days}
+    for (day, _cluster, _product), of_kind in held.items():
+        by_day[day].add(of_kind)
+    for kind, spans in _fleet(period).items():
+        parts = by_day[kind[0]]
+        parts.unmanaged.add(spans[FleetSpan.Use.UNMANAGED])
+        parts.out_of_service.add(spans[FleetSpan.Use.OUT_OF_SERVICE])
+        allocated = held[kind].allocated if kind in held else Cost()
+        parts.unallocated.add(rest(spans[FleetSpan.Use.AVAILABLE], allocated))
+    return by_day
+
+
+def _held_days(period: Period, scope: EntryScope) -> dict[date, FleetParts]:
+    """Return what the claims of a scope held on each day of a period; one query."""
+    by_day = {day: FleetParts() for day in period.days}
+    for day, sums in sums_by("use.day", scope, period.first, period.end).items():
+        by_day[date.fromisoformat(day)].add(_added(sums))
     return by_day
 
 
@@ -350,28 +308,15 @@ def _page(
     period: Period, group_by: GroupBy, scope: EntryScope, order: str, offset: int, most: int | None
 ) -> Ranking | None:
     """
-    Return the keys of the rows that are shown, and the sum of all, in two queries at most; None if these are
-    all rows, which then are added up.
+    Return the keys of the rows that are shown, and the sum of all, in one query; None if these are all rows,
+    which then are added up.
     """
     if most is None or (group_by in OF_KIND and scope.is_all):
         return None
     if not scope.is_all or group_by is GroupBy.CLAIM:
         span = (period.first, period.end)
         return ranking(ENTRY_KEYS[group_by], scope, *span, order=order, offset=offset, most=most)
-    sums = _sums(period, group_by.value)
-    idle = Sum("amount_measured") - Sum("amount_used")
-    keys = sums.values_list("key").annotate(cost=Sum("amount"), hours=Sum("held"), idle=idle)
-    rows = keys.order_by(f"-{order}", "-cost", "-hours", "key")[offset : offset + most]
-    added = sums.values_list("currency").annotate(
-        Sum("held"), Sum("unpriced"), Sum("amount"), Count("key", distinct=True)
-    )
-    whole, count = Cost(), 0
-    for currency, held, unpriced, amount, number in added:
-        whole.add(Cost(int(held), int(unpriced), {currency: int(amount)} if currency else {}))
-        count = max(count, number)
-    if whole.unpriced_held or len(whole.exact) > 1:  # keys with rows of several currencies
-        count = sums.values("key").distinct().count()
-    return Ranking([str(row[0]) for row in rows], count, whole)
+    return ranking_of_sums(group_by.value, period.first, period.end, order=order, offset=offset, most=most)
 
 
 def _held_by(

@@ -71,12 +71,26 @@ def ranking(
     """Return the keys of a page in an order of `ORDERS`; one query. `key` is an SQL expression."""
     where, values = scope.conditions()
     idle = f"sum({IDLE})" if order == "idle" else "0"
+    sums = f"""
+        SELECT {key}::text AS key, use.currency, sum(use.held) AS hours, sum({UNPRICED}) AS unpriced,
+               sum(use.amount) AS cost, {idle} AS idle
+        {ENTRIES} {where} GROUP BY 1, 2"""
+    return _ranking(sums, [first, end, *values], order, offset, most)
+
+
+def ranking_of_sums(dimension: str, first: date, end: date, *, order: str, offset: int, most: int) -> Ranking:
+    """Return the keys of a page from the sums of a dimension of `DailySum`; one query."""
+    sums = """
+        SELECT key::text, currency, sum(held) AS hours, sum(unpriced) AS unpriced, sum(amount) AS cost,
+               sum(amount_measured) - sum(amount_used) AS idle
+        FROM usage_dailysum WHERE dimension = %s AND day >= %s AND day < %s GROUP BY 1, 2"""
+    return _ranking(sums, [dimension, first, end], order, offset, most)
+
+
+def _ranking(sums: str, values: Sequence[Any], order: str, offset: int, most: int) -> Ranking:
+    """`sums` is a query of key, currency, hours, unpriced, cost and idle."""
     sql = f"""
-        WITH sums AS (
-            SELECT {key}::text AS key, use.currency, sum(use.held) AS hours, sum({UNPRICED}) AS unpriced,
-                   sum(use.amount) AS cost, {idle} AS idle
-            {ENTRIES} {where} GROUP BY 1, 2
-        ), keys AS (
+        WITH sums AS ({sums}), keys AS (
             SELECT key, sum(cost) AS cost, sum(hours) AS hours, sum(idle) AS idle FROM sums GROUP BY key
         )
         SELECT place, key, NULL, 0, 0, 0 FROM (
@@ -88,7 +102,7 @@ def ranking(
         SELECT NULL, NULL, currency, sum(hours), sum(unpriced), sum(cost) FROM sums GROUP BY currency
         UNION ALL SELECT NULL, NULL, NULL, count(*), 0, 0 FROM keys"""  # noqa: S608
     with connection.cursor() as cursor:
-        cursor.execute(sql, [first, end, *values, offset, most])
+        cursor.execute(sql, [*values, offset, most])
         rows = cursor.fetchall()
     places: list[tuple[int, str]] = []
     count, total = 0, Cost()

@@ -278,6 +278,7 @@ class DailySum(models.Model):
         constraints = (
             models.UniqueConstraint(
                 fields=["dimension", "day", "key", "cluster", "product", "partition", "currency"],
+                include=["held", "unpriced", "amount", "amount_measured", "amount_used"],
                 nulls_distinct=False,
                 name="dailysum_once",
             ),

@@ -284,6 +284,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ('title',),
+                'indexes': [models.Index(fields=['title'], name='profile_title')],
             },
         ),
         migrations.CreateModel(

@@ -55,6 +55,7 @@ class Profile(models.Model):
 
     class Meta:
         ordering = ("title",)
+        indexes = (models.Index(fields=["title"], name="profile_title"),)  # claims are sorted by it
 
     def __str__(self) -> str:
         return self.slug

@@ -185,7 +185,7 @@ class Migration(migrations.Migration):
                 ('grams', models.FloatField(null=True)),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('dimension', 'day', 'key', 'cluster', 'product', 'partition', 'currency'), name='dailysum_once', nulls_distinct=False)],
+                'constraints': [models.UniqueConstraint(fields=('dimension', 'day', 'key', 'cluster', 'product', 'partition', 'currency'), include=('held', 'unpriced', 'amount', 'amount_measured', 'amount_used'), name='dailysum_once', nulls_distinct=False)],
             },
         ),
         migrations.CreateModel(
