@@ -293,8 +293,8 @@ def _held_in(period: Period, scope: EntryScope) -> dict[DayKind, HeldParts]:
     return {(date.fromisoformat(day), "", ""): _added(sums) for day, sums in rows.items()}
 
 
-# What a fleet had, and what claims held of it, by day, cluster, product and currency, then by day. What nobody
-# held is never below 0, as in `rest`.
+# What the fleet had, and what claims held of it, by day, cluster, product and currency, then by day. What
+# nobody held is never below 0, as in `rest`.
 _SUM = "coalesce(sum({0}) FILTER (WHERE {1}), 0) AS {2}"
 _KIND = [_SUM.format(name, "dimension = 'kind'", name) for name in TIMES]
 _USES = [

@@ -120,7 +120,7 @@ def test_cost_is_the_most_that_a_request_may_cost(home, root, alice, vision, fra
     claim = make_claim(vision, by=alice, cluster=fra, name="priced", devices=2, duration=24 * HOUR)
     version = claim.profile_version
     kind = DeviceKind(fra.pk, "gpu.nvidia.com", "NVIDIA H100 80GB HBM3", Fraction(1))
-    computation = ClusterAvailability.objects.create(cluster=fra, computed_at=timezone.now())
+    computation = ClusterAvailability.objects.create(cluster=fra, revision=1, computed_at=timezone.now())
     ProfileAvailability.objects.create(version=version, computation=computation, kinds=[kind.as_json()])
     assert "alice vision — lena" in words(home(root), 'id="waiting-title"')
     price("2.90", product="H100")
