@@ -191,9 +191,7 @@ def test_drawer_gets_the_device_alone_and_the_first_lines_of_its_history(client,
     address = reverse("inventory:device", args=[device.pk])
     drawer = client.get(address, headers={"HX-Request": "true"}).content.decode()
     assert "<html" not in drawer
-    assert (
-        drawer.count("by sam2-finetune") + drawer.count("to sam2-finetune") == 5
-    )  # and when it was first seen
+    assert drawer.count("by sam2-finetune") + drawer.count("to sam2-finetune") == 5
     assert f'href="{address}#history">All 11</a>' in drawer
     page = client.get(address).content.decode()
     assert page.count("by sam2-finetune") + page.count("to sam2-finetune") == 10
