@@ -11,10 +11,11 @@ from django.urls import reverse
 from claims.access import lock_claim
 from claims.approvals.authority import deciders, join_names
 from claims.models import Approval, PendingDecision
-from core.errors import Conflict, Forbidden
+from core.errors import Conflict
 from core.times import duration, moment, utc_moment
 from notify.models import NoticeKind
 from notify.services import notify
+from teams.access import require_admin
 from teams.models import User
 
 Kind = PendingDecision.Kind
@@ -48,11 +49,10 @@ def remind_deciders(*, request: PendingDecision, by: User, now: datetime) -> lis
     Notify the people who decide on a request that it still waits, and return them; the history of a
     claim says so.
 
-    Raises Forbidden for everybody but the requester and platform admins, and Conflict if they were reminded
-    within `AGAIN_AFTER`, if the request was decided meanwhile, or if only `by` can decide.
+    Raises Forbidden for everybody but platform admins, and Conflict if they were reminded within
+    `AGAIN_AFTER`, if the request was decided meanwhile, or if only `by` can decide.
     """
-    if not by.is_superuser and by.pk != request.requester_id:
-        raise Forbidden("Only the requester and platform admins may remind those who decide.")
+    require_admin(by)
     people = [person for person in deciders_of(request) if person.pk != by.pk]
     if not people:
         raise Conflict("Nobody but you can decide on this request now.")

@@ -190,6 +190,8 @@ POST_ONLY = {
     "usage:tracking_remove",
     "usage:rate_retire",
     "usage:snooze",
+    "usage:remind",
+    "claims:remind",
     "usage:report_save",
     "usage:report_change",
 }
@@ -203,6 +205,7 @@ PART_OF_ANOTHER_PAGE = {
     "claims:snippet_options": "the options of that tab",
     "claims:quota_parts": "opens below a row of the quotas",
     "usage:claim_fragment": "the utilization on the page of a claim",
+    "usage:device": "the utilization on the page of a device",
     "usage:right_size": "the advice on the page of a claim",
     "teams:choose": "the teams in the menu of a platform admin, who may have hundreds",
     "notify:bell": "the number in the frame of every page",

@@ -24,6 +24,7 @@ from claims.catalogue import availability
 from claims.catalogue.lint import catalogue_report
 from claims.catalogue.yaml_export import catalogue_file, exported
 from claims.models import (
+    Allocation,
     ApprovalRule,
     Claim,
     Comment,
@@ -259,6 +260,8 @@ def fill_unmanaged(names: dict[str, Any], cluster: Any) -> None:
     names["device"] = Device.objects.create(
         cluster=cluster, slice=piece, driver="gpu.nvidia.com", pool="node-a", name="gpu-0", node_name="node-a"
     ).pk
+    held = Allocation.objects.filter(claim=names["held"])
+    held.update(driver="gpu.nvidia.com", pool="node-a", device="gpu-0")
 
 
 def fill_own(names: dict[str, Any], team: Any, lead: User, member: User, user_of: User) -> None:

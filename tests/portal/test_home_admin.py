@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from html import unescape
 from typing import Any
 
 import pytest
+import time_machine
 from django.urls import reverse
 from django.utils import timezone
 
@@ -120,16 +121,16 @@ def test_cost_is_the_most_that_a_request_may_cost(home, root, alice, vision, fra
     claim = make_claim(vision, by=alice, cluster=fra, name="priced", devices=2, duration=24 * HOUR)
     version = claim.profile_version
     kind = DeviceKind(fra.pk, "gpu.nvidia.com", "NVIDIA H100 80GB HBM3", Fraction(1))
-    computation = ClusterAvailability.objects.create(cluster=fra, computed_at=timezone.now())
+    computation = ClusterAvailability.objects.create(cluster=fra, revision=1, computed_at=timezone.now())
     ProfileAvailability.objects.create(version=version, computation=computation, kinds=[kind.as_json()])
     assert "alice vision — lena" in words(home(root), 'id="waiting-title"')
     price("2.90", product="H100")
     assert "alice vision €139.20 lena" in words(home(root), 'id="waiting-title"')
 
 
-def test_month_shows_the_parts_of_the_fleet_that_add_up(home, root, alice, vision, fra):
-    today = utc_day(timezone.now())
-    day = today - timedelta(days=1)
+@time_machine.travel(datetime(2026, 11, 17, 12, tzinfo=UTC), tick=False)
+def test_month_shows_the_parts_of_the_fleet_that_add_up(home, root, fra):
+    day = utc_day(timezone.now()) - timedelta(days=1)
     sums = dict.fromkeys(("unpriced", "unpriced_measured", "unpriced_used"), 0)
     hour = DEVICE_HOUR
     DailySum.objects.create(

@@ -169,7 +169,7 @@ def test_each_kind_has_its_number_of_results_up_to_a_limit(mira, claim, monkeypa
 
 
 def test_count_of_the_newest_claims_is_at_least_that(claim, monkeypatch):
-    monkeypatch.setattr(search, "NEWEST", 2)
+    monkeypatch.setattr(search, "NEWEST", 1)
     for name in ("mira-0", "mira-1"):
         make_claim(team=claim.team, by=claim.requested_by, cluster=claim.cluster, name=name)
     client = Client()

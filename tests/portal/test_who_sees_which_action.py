@@ -55,8 +55,9 @@ TABLE: dict[str, Row] = {
         "request_like_last": ASKER | LEAD,  # who has requested before
         **{"extend": ASKER, "shorten": ASKER, "transfer": ASKER, "release": ASKER},
         "withdraw": LEAD,  # of their own request
-        **{"lint": ADMIN, "approval": ADMIN},  # what waits in all teams
+        **{"lint": ADMIN, "approval": ADMIN, "remind": ADMIN},  # what waits in all teams
         **{"setup:cluster": ADMIN, "profiles": ADMIN, "setup:setup_hide": ADMIN},  # the steps of setup
+        "setup:cluster_add": ADMIN,
     },
     # Claims
     "claims:list": CLAIMS,
@@ -96,7 +97,8 @@ TABLE: dict[str, Row] = {
     "claims:bulk_actions?claim={held}&action=release": {"bulk_actions": THEIRS},
     "claims:request?profile=train-80&team=vision&cluster=fra-1&devices=200": {
         **{"request": MEMBERS | OUTSIDER, "draft_save": MEMBERS | OUTSIDER, "quota_request_new": MEMBERS},
-        **{"request_import": MEMBERS | OUTSIDER, "drafts": ASKER, 403: VIEWER},
+        **{"request_import": MEMBERS | OUTSIDER, "request_like_last": MEMBERS | OUTSIDER},
+        **{"drafts": ASKER, 403: VIEWER},
     },
     "claims:request_import": {"request_import": MEMBERS | OUTSIDER, 403: VIEWER},
     "after claims:request_import": {
@@ -207,7 +209,7 @@ TABLE: dict[str, Row] = {
     # Fleet
     "inventory:fleet": {},
     "inventory:devices": {},
-    "inventory:device device": {},
+    "inventory:device device": {"usage:remind": DECIDERS},
     "inventory:nodes": {},
     "inventory:node fra-1 node-a": {},
     "inventory:clusters": {"setup:cluster_add": ADMIN},
@@ -340,7 +342,14 @@ READ_ONLY = {
         "usage:right_size",
         "api-focus",
     ),
-    *("usage:claim_fragment", "teams:people", "teams:profile", "notify:notice"),
+    *(
+        "usage:claim_fragment",
+        "usage:device",
+        "activity:platform",
+        "teams:people",
+        "teams:profile",
+        "notify:notice",
+    ),
     *("inventory:fleet", "inventory:devices", "inventory:device", "inventory:nodes", "inventory:node"),
     *("inventory:cluster", "inventory:clusters", "setup:cluster_checks", "api-schema"),
     *("help", "help_page", "help_terms", "help_reference", "help_resource"),

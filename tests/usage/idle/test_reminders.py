@@ -46,7 +46,7 @@ def test_neither_the_owner_nor_a_viewer_reminds(claim, request, name):
 
 @pytest.mark.parametrize("state", [ClaimState.REQUESTED, ClaimState.PROVISIONED, ClaimState.RELEASED])
 def test_claim_without_devices_needs_no_reminder(claim, lena, state):
-    Claim.objects.filter(pk=claim.pk).update(state=state, released_at=None)
+    Claim.objects.filter(pk=claim.pk).update(state=state)
     with pytest.raises(Conflict, match="holds no device any more"):
         remind_owner(claim=claim, by=lena, now=NOON)
 
