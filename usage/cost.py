@@ -144,9 +144,19 @@ class Cost:
         return [CostAmount(currency, amount) for currency, amount in self.amounts.items()]
 
     @property
+    def prices(self) -> dict[str, Decimal]:
+        """Return the amount per currency to four digits, as rates have: what `per_hour` costs an hour."""
+        digits = Decimal("0.0001")
+        return {
+            currency: (Decimal(amount) / CURRENCY_UNIT).quantize(digits, ROUND_HALF_UP)
+            for currency, amount in sorted(self.exact.items())
+        }
+
+    @property
     def is_unknown(self) -> bool:
         """Return whether devices were held and none of them has a rate."""
-        return bool(self.unpriced_held) and not self.exact
+        is_unpriced = bool(self.unpriced_held) and self.unpriced_held == self.held
+        return is_unpriced and not any(self.exact.values())
 
 
 def hundredths(value: int, unit: int) -> int:

@@ -176,9 +176,9 @@ def compare(
     """Compare what devices of one kind were used for with these profiles; None without a rate."""
     device = devices[0]
     hourly = per_hour([UsageInterval.from_allocation(device, claim.cluster_id)], card, at=now)
-    if len(hourly.amounts) != 1 or hourly.unpriced_held:
+    if len(hourly.prices) != 1 or hourly.unpriced_held:
         return None
-    ((currency, price),) = hourly.amounts.items()
+    ((currency, price),) = hourly.prices.items()
     if device.memory_bytes and seen.memory_bytes and seen.memory_bytes > RESERVED * device.memory_bytes:
         taken = percent(seen.memory_bytes / device.memory_bytes)
         return RightSize(
@@ -188,7 +188,7 @@ def compare(
         option_of(entry, claim, device, seen, price, len(devices))
         for entry in offers
         if entry.price is not None
-        and entry.price < price
+        and entry.price.quantize(price) < price
         and entry.profile.pk != claim.profile_version.profile_id
     ]
     options.sort(key=lambda option: (bool(option.lacks), option.price))

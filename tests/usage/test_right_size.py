@@ -40,6 +40,13 @@ def test_a_partition_with_the_memory_and_compute_that_were_used_is_enough(claim,
     assert found.best.url.endswith(f"?replaces={claim.pk}&profile=slice-20&devices=1")
 
 
+def test_the_price_of_a_device_has_the_four_digits_of_its_rate(claim, alice, used, offered):
+    offered(slice_20=SMALL)
+    Rate.objects.filter(product="H100").update(per_hour="2.8044")
+    used(0.12, 14)
+    assert advice(claim, alice).price == Decimal("2.8044")
+
+
 @pytest.mark.parametrize(
     ("activity", "gib", "lacks"),
     [

@@ -1,234 +1,502 @@
 """
-Three days with an outage, played through a real Prometheus and the tasks of the portal.
+Three days through a real Prometheus, a real Celery worker and a PostgreSQL of their own, each of them killed.
 
-What pages, API and files say afterwards is compared with sums of this test, made from the curves that were
-written into Prometheus and from when claims held devices.
+What pages, API and files say afterwards is compared, figure by figure, with the sums of
+`tests.usage.three_days.history`, which knows nothing of the portal, nor of anything that was killed.
 """
 
 import csv
 import io
-import math
-import signal
-from collections import defaultdict
-from dataclasses import dataclass
+import json
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
+from fractions import Fraction
 
+import pyarrow.parquet
 import pytest
 import time_machine
-from django.urls import reverse
+from django.db import connection
 
-from claims.models import Claim
-from claims.states import ClaimState
-from inventory.models import Cluster
-from tests.factories import make_claim
-from tests.prometheus import RealPrometheus
-from tests.usage.conftest import H100, hold, price
-from tests.usage.test_collect import mirrored
-from usage import tasks
+from claims.models import Budget
+from teams.models import User
+from tests import postgres
+from tests.crawl.tree import parse
+from tests.usage.three_days import history
+from tests.usage.three_days.figures import figures_of, share
+from tests.usage.three_days.history import (
+    ALL,
+    CLAIMS,
+    FORGOTTEN,
+    NOW,
+    WORKS,
+    Sum,
+    half_up,
+    of_claim,
+    of_team,
+    works_of,
+)
+from tests.usage.three_days.pages import (
+    BUDGET,
+    BUDGET_HOURS,
+    GROUPS,
+    IDLE_SINCE,
+    budget_hours,
+    budget_money,
+    gib,
+    idle_cost,
+    pages,
+)
+from tests.usage.three_days.play import three_days
 from usage.models import Collection, Rollup
 
-HOUR, EVERY, BUCKET = timedelta(hours=1), timedelta(seconds=30), timedelta(minutes=5)
-MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
-END = MONDAY + 72 * HOUR
-RATE = Decimal("2.4999")
-# Prometheus itself was down; its first minutes repeat the last sample, as Prometheus does.
-HOLE = MONDAY + 26 * HOUR, MONDAY + 27 * HOUR
-WORKER_AWAY = MONDAY + 34 * HOUR, MONDAY + 41 * HOUR
-PROMETHEUS_AWAY = MONDAY + 50 * HOUR, MONDAY + 53 * HOUR  # it had scraped, and cannot be reached
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@dataclass(frozen=True)
-class Work:
-    """One device that a claim holds for a time, and what is measured of it."""
-
-    name: str
-    device: str
-    start: datetime
-    end: datetime
-    fraction: Decimal
-    labels: str
-    period: float  # of its curve, in seconds
-    product: str = H100
-
-    def activity(self, at: datetime) -> float:
-        return round(0.5 + 0.45 * math.sin(at.timestamp() / self.period), 6)
-
-    def memory(self, at: datetime) -> int:
-        return 2000 + int(at.timestamp()) // 300 % 900
-
-    def is_held(self, at: datetime) -> bool:
-        return self.start <= at < self.end
-
-
-def dra(claim: str, device: str) -> str:
-    return (
-        f'UUID="GPU-{device}",hostname="n",dra_claim_name="{claim}",dra_claim_namespace="vision",'
-        f'dra_driver_name="gpu.nvidia.com",dra_pool_name="fra1-h100-03",dra_device_name="{device}"'
-    )
-
-
-WORKS = (
-    # by its DRA labels, over both midnights
-    Work("train", "gpu-0", MONDAY + 10 * HOUR, MONDAY + 62 * HOUR, Decimal(1), dra("train", "gpu-0"), 5000),
-    Work("train", "gpu-1", MONDAY + 10 * HOUR, MONDAY + 62 * HOUR, Decimal(1), dra("train", "gpu-1"), 7000),
-    # by its UUID, from within a bucket, and it ends in the outage of the worker
-    Work(
-        "notebook",
-        "gpu-2",
-        MONDAY + 31 * HOUR + timedelta(minutes=3, seconds=20),
-        MONDAY + 36 * HOUR + timedelta(minutes=17),
-        Decimal(1),
-        'UUID="GPU-gpu-2",Hostname="n"',
-        900,
-    ),
-    # a partition of a GPU, by GPU and profile
-    Work(
-        "small",
-        "gpu-3-mig-0",
-        MONDAY + 20 * HOUR,
-        MONDAY + 54 * HOUR,
-        Decimal("0.142857"),
-        'UUID="GPU-gpu-3",GPU_I_ID="7",GPU_I_PROFILE="1g.10gb",Hostname="n"',
-        3000,
-    ),
-)
-
-
-def exposition():
-    """Yield what Prometheus has scraped in three days: every device, held or not."""
-    instants = [MONDAY + number * EVERY for number in range(int((END - MONDAY) / EVERY))]
-    instants = [at for at in instants if not HOLE[0] <= at < HOLE[1]]
-    for metric, value in (
-        ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", Work.activity),
-        ("DCGM_FI_DEV_FB_USED", Work.memory),
-        ("DCGM_FI_DEV_POWER_USAGE", lambda _work, _at: 300),
-    ):
-        yield f"# TYPE {metric} gauge"
-        for work in WORKS:
-            for at in instants:
-                yield f"{metric}{{{work.labels}}} {value(work, at)} {int(at.timestamp())}"
-
-
-def expected_buckets(work: Work) -> dict[datetime, float]:
-    """Return the mean activity of each bucket that can be known: from its instants while it was held."""
-    means: dict[datetime, list[float]] = defaultdict(list)
-    at = MONDAY
-    while at < END:
-        since_hole = at - HOLE[0]
-        known = not HOLE[0] <= at < HOLE[1] or since_hole < BUCKET - EVERY
-        if work.is_held(at) and known:
-            said = at if not HOLE[0] <= at < HOLE[1] else HOLE[0] - EVERY
-            means[MONDAY + (at - MONDAY) // BUCKET * BUCKET].append(work.activity(said))
-        at += EVERY
-    return {bucket: sum(values) / len(values) for bucket, values in means.items()}
-
-
-def cents(amount: Decimal) -> Decimal:
-    return amount.quantize(Decimal("0.01"), rounding=ROUND_HALF_EVEN)
-
-
-def expected_money(name: str | None = None) -> Decimal:
-    """Return the cost: of each claim and day its hours × fraction × rate, rounded to cents, added up."""
-    total = Decimal(0)
-    for claim in {work.name for work in WORKS} if name is None else {name}:
-        for day in range(3):
-            start, end = MONDAY + day * 24 * HOUR, MONDAY + (day + 1) * 24 * HOUR
-            mine = [work for work in WORKS if work.name == claim]
-            seconds = [
-                max(0, int((min(work.end, end) - max(work.start, start)).total_seconds())) for work in mine
-            ]
-            held = sum(
-                (second * work.fraction for second, work in zip(seconds, mine, strict=True)), Decimal(0)
-            )
-            total += cents(held / 3600 * RATE)
-    return total
+@pytest.fixture(scope="module")
+def played(tmp_path_factory, django_db_setup, django_db_blocker):
+    """The claims by name, after the three days; the tests read them, each in a transaction."""
+    template = postgres.url(connection.settings_dict["NAME"])
+    with ExitStack() as stack:
+        with django_db_blocker.unblock():
+            claims = stack.enter_context(three_days(tmp_path_factory.mktemp("days"), template))
+        yield claims
+        with django_db_blocker.unblock():
+            stack.close()
 
 
 @pytest.fixture
-def played(tmp_path, vision, alice, fra):
-    """The portal after the three days: each hour one collection, and what its tasks make of it."""
-    prometheus = RealPrometheus(tmp_path)
-    prometheus.backfill(exposition())
-    prometheus.start()
-    Cluster.objects.filter(pk=fra.pk).update(prometheus_url=prometheus.url)
-    price(str(RATE), product="H100", since=MONDAY - 240 * HOUR)
-    claims = {
-        name: make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False, name=name)
-        for name in ("train", "notebook", "small")
-    }
-    mirrored(fra, "gpu-3-mig-0", "GPU-gpu-3")
-    open_now = {}
-    now = MONDAY
-    try:
-        while now <= END + 3 * HOUR:
-            with time_machine.travel(now + timedelta(minutes=1), tick=False):
-                for work in WORKS:
-                    if work.device not in open_now and work.start <= now:
-                        open_now[work.device] = hold(
-                            claims[work.name],
-                            work.start,
-                            device=work.device,
-                            uuid="" if "mig" in work.device else f"GPU-{work.device}",
-                            partition="1g.10gb" if "mig" in work.device else "",
-                            fraction=work.fraction,
-                            product=work.product,
-                        )
-                    if work.end <= now and open_now[work.device].ended_at is None:
-                        open_now[work.device].ended_at = work.end
-                        open_now[work.device].save(update_fields=["ended_at"])
-                if now == PROMETHEUS_AWAY[0]:
-                    prometheus.stop(signal.SIGKILL)
-                if now == PROMETHEUS_AWAY[1]:
-                    prometheus.start()
-                if not WORKER_AWAY[0] <= now < WORKER_AWAY[1]:
-                    tasks.collect.delay()
-                    for _message in range(8):  # a beat each minute; some are lost, some come twice
-                        tasks.catch_up.delay()
-                    tasks.store_days.delay()
-            now += HOUR
-    finally:
-        prometheus.stop(signal.SIGKILL)
-    Claim.objects.filter(team=vision).update(state=ClaimState.RELEASED)
-    with time_machine.travel(END + 4 * HOUR, tick=False):
-        tasks.store_days.delay()
-        yield claims
+def days(played, db):
+    """The claims by name, as of the minute in which everything is read."""
+    with time_machine.travel(NOW, tick=False):
+        yield played
 
 
-def test_every_figure_is_that_of_an_independent_computation(played, client, lena, vision, root):
+@pytest.fixture
+def reader(days, client):
+    """Return a client of a person by name."""
+
+    def of(name):
+        client.force_login(User.objects.get(username=name))
+        return client
+
+    return of
+
+
+def amounts(cost):
+    return [Decimal(one["amount"]) for one in cost["amounts"]]
+
+
+def test_each_bucket_has_what_prometheus_had_of_it(days):
     assert Collection.objects.get().error == ""
     for work in WORKS:
-        expected = expected_buckets(work)
-        rows = Rollup.objects.filter(claim=played[work.name], device=work.device)
-        stored = dict(rows.values_list("bucket", "activity"))
+        expected = {bucket.start: bucket for bucket in history.buckets_of(work)}
+        rows = Rollup.objects.filter(claim=days[work.claim.name], device=work.device)
+        stored = {row.bucket: row for row in rows}
         assert sorted(stored) == sorted(expected)
-        assert max(abs(stored[bucket] - expected[bucket]) for bucket in expected) < 0.005
-        whole = sum(expected.values()) / len(expected)
-        assert sum(stored.values()) / len(stored) == pytest.approx(whole, rel=0.005)
+        for start, bucket in expected.items():
+            assert stored[start].activity == pytest.approx(bucket.activity, rel=0.005), (work, start)
+            assert stored[start].memory_bytes == bucket.memory
+            assert stored[start].samples == bucket.samples
 
-    total = expected_money()
-    client.force_login(lena)
-    for name, claim in played.items():
-        body = client.get(f"/api/v1/claims/{claim.pk}/cost/").json()
-        assert [Decimal(one["amount"]) for one in body["so_far"]["amounts"]] == [expected_money(name)]
-        used = client.get(f"/api/v1/claims/{claim.pk}/usage/?range=life").json()
-        buckets = [value for work in WORKS if work.name == name for value in expected_buckets(work).values()]
-        seen = [point["activity"] for point in used["points"] if point["activity"] is not None]
-        assert sum(seen) / len(seen) == pytest.approx(sum(buckets) / len(buckets), abs=0.005)
 
-    month = client.get("/api/v1/costs/?team=vision&month=2026-11").json()
-    assert [Decimal(one["amount"]) for one in month["total"]["amounts"]] == [total]
-    file = client.get(reverse("usage:team_csv", args=["vision"]), {"month": "2026-11"})
-    lines = list(csv.DictReader(io.StringIO(file.getvalue().decode())))
-    assert sum(Decimal(line["amount"]) for line in lines if line["amount"]) == total
-    page = client.get(reverse("usage:team", args=["vision"]), {"month": "2026-11"})
-    assert f"{total:.2f}" in page.text
+# The API and files.
 
-    client.force_login(root)
-    focus = client.get("/api/v1/costs/focus/?month=2026-11")
-    charges = list(csv.DictReader(io.StringIO(focus.getvalue().decode())))
-    assert sum(Decimal(row["BilledCost"]) for row in charges) == total
-    hours = sum((work.end - work.start) / HOUR * float(work.fraction) for work in WORKS)
-    assert float(sum(Decimal(row["ConsumedQuantity"]) for row in charges)) == pytest.approx(hours, abs=1e-6)
+
+def cost(hours, unpriced=0, amount=None):
+    """Return what the API says of a cost; None is no amount."""
+    return {
+        "device_hours": f"{half_up(hours)}",
+        "hours_without_rate": f"{half_up(unpriced)}",
+        "amounts": [] if amount is None else [{"currency": "EUR", "amount": f"{amount:.2f}"}],
+    }
+
+
+def whole(of):
+    return cost(of.hours, of.unpriced, None if of.is_unpriced else of.amount)
+
+
+def parts(of):
+    """Return what the report says of the parts of the stored days."""
+    of = of.stored
+    priced, free = of.where(lambda entry: entry.rate), of.where(lambda entry: not entry.rate)
+
+    def part(hours, unpriced, amount):
+        return cost(hours, unpriced, amount if priced.of else None)
+
+    return {
+        "allocated": part(of.hours, of.unpriced, of.amount),
+        "used": part(of.used_hours, free.used_hours, priced.used),
+        "idle": part(of.idle_hours, free.idle_hours, priced.idle),
+        "no_telemetry": part(of.no_telemetry.hours, free.no_telemetry.hours, of.no_telemetry.amount),
+    }
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
+def test_the_api_says_what_a_claim_has_cost_and_used(reader, days, claim):
+    client, address = reader("root"), f"/api/v1/claims/{days[claim.name].pk}"
+    of, open_now = of_claim(claim), any(work.end is None for work in works_of(claim))
+    assert client.get(f"{address}/cost/").json() == {
+        "so_far": whole(of),
+        "per_hour": cost(len(works_of(claim)), 0, half_up(Fraction(history.price_now(claim))))
+        if open_now
+        else cost(0),
+        "projected": whole(Sum(history.entries(claim.expires_at)).where(lambda entry: entry.claim is claim))
+        if open_now
+        else None,
+        "lines": [{"product": claim.product, "partition": claim.partition, "cost": whole(of)}],
+    }
+    used = client.get(f"{address}/usage/", {"range": "life"}).json()
+    step = history.step_of_life(claim)
+    expected = history.points_of(claim, step)
+    assert used["step_seconds"] == step.total_seconds()
+    points = {datetime.fromisoformat(point["at"]): point for point in used["points"]}
+    assert [at for at, point in points.items() if point["presence"] == "measured"] == sorted(expected)
+    for at, point in expected.items():
+        assert points[at]["activity"] == pytest.approx(point.activity, rel=0.005)
+        assert points[at]["by_device"] == pytest.approx(point.by_device, rel=0.005)
+        assert (points[at]["samples"], points[at]["memory_bytes"]) == (point.samples, point.memory)
+        assert points[at]["power_watts"] == history.POWER * len(point.by_device)
+    assert {point["presence"] for at, point in points.items() if at not in expected} <= {"no-telemetry"}
+    assert used["unmeasured_seconds"] == step.total_seconds() * (len(points) - len(expected))
+    samples = sum(point.samples for point in expected.values())
+    mean = sum(point.activity * point.samples for point in expected.values()) / samples if samples else None
+    assert used["mean_activity"] == pytest.approx(mean, rel=0.005)
+    assert used["peak_memory_bytes"] == max((point.memory for point in expected.values()), default=None)
+
+
+@pytest.mark.parametrize("team", ["vision", "nlp"])
+def test_the_api_says_what_a_team_has_cost(reader, days, team):
+    body = reader("root").get(f"/api/v1/costs/?team={team}&month=2026-11").json()
+    of = of_team(team)
+    assert (body["total"], body["corrections"]) == (whole(of), cost(0))
+    for name, key in (
+        ("by_claim", lambda entry: entry.claim.name),
+        ("by_person", lambda entry: entry.claim.person),
+        ("by_product", lambda entry: entry.claim.model),
+    ):
+        groups = of.groups(key)
+        assert {row["label"]: row["cost"] for row in body[name]} == {
+            label: whole(group) for label, group in groups.items()
+        }
+
+
+SCOPES = {"root": ALL.stored, "lena": of_team("vision").stored}
+
+
+@pytest.mark.parametrize("by", GROUPS)
+@pytest.mark.parametrize("person", SCOPES)
+def test_the_report_of_the_api_and_its_file_add_up(reader, person, by):
+    client, of = reader(person), SCOPES[person]
+    body = client.get(f"/api/v1/costs/report/?month=2026-11&by={by}").json()
+    nothing = {"corrections": cost(0)}
+    groups = of.groups(GROUPS[by])
+    assert body["parts"] == parts(of) | nothing | {"utilization": close(of.utilization)}
+    assert {row["label"]: row["parts"] for row in body["rows"]} == {
+        label: parts(group) | nothing | {"utilization": close(group.utilization)}
+        for label, group in groups.items()
+    }
+    file = client.get(f"/report/?month=2026-11&by={by}&format=csv").getvalue().decode("utf-8-sig")
+    lines = [line for line in csv.DictReader(io.StringIO(file)) if line["group"] == by]
+    for label, group in groups.items():
+        mine = [line for line in lines if line["name"] == label]
+        for column, hours in (
+            ("hours", group.hours),
+            ("hours_used", group.used_hours),
+            ("hours_idle", group.idle_hours),
+            ("hours_no_telemetry", group.no_telemetry.hours),
+            ("hours_without_rate", group.unpriced),
+        ):
+            assert float(added(mine, column)) == pytest.approx(float(hours), abs=2e-6)
+        assert added(mine, "amount") == group.amount
+        assert added(mine, "amount_used") == group.used
+        assert added(mine, "amount_idle") == group.idle
+        assert added(mine, "amount_no_telemetry") == group.no_telemetry.amount
+    assert added(lines, "amount") == of.amount
+
+
+def close(value):
+    return None if value is None else pytest.approx(value, rel=1e-6)
+
+
+def added(lines, column):
+    return sum((Decimal(line[column]) for line in lines if line[column]), Decimal(0))
+
+
+def test_the_reconciliation_has_the_whole_fleet(reader):
+    body = reader("root").get("/api/v1/costs/reconciliation/?month=2026-11").json()
+    mine = parts(ALL)
+    rest = {
+        name: cost(history.fleet_hours(use), history.fleet_unpriced(use), history.fleet_money(use))
+        for name, use in (
+            ("unmanaged", "unmanaged"),
+            ("out_of_service", "out"),
+            ("unallocated", "unallocated"),
+        )
+    }
+    assert body == {
+        "first": "2026-11-01",
+        "last": "2026-11-18",
+        "recorded_since": "2026-11-16T00:00:00Z",
+        "allocated": mine.pop("allocated"),
+        "parts": mine | rest,
+        "fleet": cost(
+            ALL.stored.hours + sum(map(history.fleet_hours, USES)),
+            ALL.stored.unpriced + sum(map(history.fleet_unpriced, USES)),
+            ALL.stored.amount + sum(map(history.fleet_money, USES)),
+        ),
+        "corrections": cost(0),
+    }
+
+
+USES = ("unallocated", "out", "unmanaged")
+
+
+def focus_row(entry):
+    """Return what FOCUS says of an entry, by column."""
+    price = entry.rate.per_hour if entry.rate else Decimal(0)
+    hours = half_up(entry.hours, 10)
+    return {
+        "BilledCost": entry.amount,
+        "EffectiveCost": entry.amount,
+        "PricingCurrencyEffectiveCost": entry.amount,
+        "ListCost": hours * price,
+        "ContractedCost": hours * price,
+        "ListUnitPrice": price,
+        "ContractedUnitPrice": price,
+        "PricingCurrencyListUnitPrice": price,
+        "PricingCurrencyContractedUnitPrice": price,
+        "ConsumedQuantity": hours,
+        "PricingQuantity": hours,
+    }
+
+
+def focus_key(row):
+    return (
+        row["ResourceName"],
+        str(row["ChargePeriodStart"])[:10],
+        row["SkuMeter"],
+        Decimal(row["ListUnitPrice"]),
+    )
+
+
+def test_focus_has_each_entry_as_csv_and_as_parquet(reader):
+    client = reader("root")
+    expected = {
+        (entry.claim.name, str(entry.day), "Device hours", focus_row(entry)["ListUnitPrice"]): focus_row(
+            entry
+        )
+        for entry in ALL.of
+    }
+    file = client.get("/api/v1/costs/focus/?month=2026-11").getvalue().decode()
+    rows = list(csv.DictReader(io.StringIO(file)))
+    table = pyarrow.parquet.read_table(
+        io.BytesIO(client.get("/api/v1/costs/focus/?month=2026-11&format=parquet").getvalue())
+    ).to_pylist()
+    numbers = {name for name in rows[0] if name.endswith(("Cost", "UnitPrice", "Quantity"))}
+    empty = {"CommitmentDiscountQuantity"}
+    for found in (rows, table):
+        assert len(found) == len(expected)
+        assert {
+            focus_key(row): {name: Decimal(row[name]) for name in numbers - empty} for row in found
+        } == expected
+        assert {row[name] or None for row in found for name in empty} == {None}
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "key"),
+    [
+        ("cluster", lambda entry: entry.claim.cluster),
+        ("namespace", lambda entry: entry.claim.team),
+        ("controller", lambda entry: f"resourceclaim:{entry.claim.name}"),
+        ("label:team", lambda entry: entry.claim.team),
+        ("label:owner", lambda entry: entry.claim.person),
+        ("label:profile", lambda entry: entry.claim.profile),
+        ("label:product", lambda entry: entry.claim.product),
+        ("label:capacity_type", lambda entry: entry.claim.capacity),
+    ],
+)
+def test_opencost_has_each_day(reader, aggregate, key):
+    window = "2026-11-16T00:00:00Z,2026-11-19T00:00:00Z"
+    body = (
+        reader("root")
+        .get(
+            "/api/v1/costs/allocation/",
+            {"window": window, "aggregate": aggregate, "step": "1d", "includeIdle": "true"},
+        )
+        .json()
+    )
+    for day, found in zip(history.DAYS, body["data"], strict=True):
+        groups = Sum([entry for entry in ALL.of if entry.day == day]).groups(key)
+        idle, unmanaged = found.pop("__idle__"), found.pop("__unallocated__")
+        assert found.keys() == groups.keys()
+        for name, of in groups.items():
+            one = found[name]
+            assert one["gpuHours"] == float(half_up(of.hours, 6))
+            assert one["gpuCost"] == one["totalCost"] == (None if of.is_unpriced else float(of.amount))
+            assert one["gpuEfficiency"] == one["totalEfficiency"] == close_to(of.utilization)
+            assert one["gpuCount"] == one["gpuAllocation"]["gpuRequestAverage"] == close_to(of.hours / 24)
+            assert one["x_hoursWithoutRate"] == float(half_up(of.unpriced, 6))
+            assert one["x_amounts"] == ({} if of.is_unpriced else {"EUR": f"{of.amount:.2f}"})
+        fleet = history.fleet_day(day)
+        assert idle["gpuHours"] == float(half_up(fleet.hours["unallocated"] + fleet.hours["out"], 6))
+        assert idle["gpuCost"] == float(fleet.amounts["unallocated"] + fleet.amounts["out"])
+        assert unmanaged["gpuHours"] == float(fleet.hours["unmanaged"])
+        assert unmanaged["gpuCost"] == float(fleet.amounts["unmanaged"])
+
+
+def close_to(value):
+    """Return what equals a value that is sent with five digits."""
+    return None if value is None else pytest.approx(float(value), abs=1e-5)
+
+
+def test_the_file_of_a_team_adds_up(reader):
+    for team in ("vision", "nlp"):
+        file = reader("root").get(f"/teams/{team}/cost.csv?month=2026-11").getvalue().decode()
+        lines = list(csv.DictReader(io.StringIO(file)))
+        found = {
+            (line["claim"], line["person"], line["product"], line["partition"], line["cluster"]): (
+                Decimal(line["device_hours"]), Decimal(line["hours_without_rate"]), line["amount"]
+            )
+            for line in lines
+        }  # fmt: skip
+        assert len(lines) == len(found)
+        assert found == {
+            (claim.name, claim.person, claim.product, claim.partition, claim.cluster): (
+                half_up(of.hours, 6), half_up(of.unpriced, 6), "" if of.is_unpriced else f"{of.amount:.2f}"
+            )
+            for claim in CLAIMS
+            if claim.team == team
+            for of in [of_claim(claim)]
+        }  # fmt: skip
+
+
+# What is idle now, and budgets.
+
+
+def test_what_is_idle_has_its_price_and_what_it_has_cost(reader):
+    client = reader("lena")
+    (row,) = client.get("/api/v1/waste/idle/").json()["results"]
+    assert (row["name"], row["devices"], row["currency"]) == ("forgotten", 1, "EUR")
+    assert datetime.fromisoformat(row["since"]) == IDLE_SINCE
+    assert Decimal(row["per_hour"]) == history.price_now(FORGOTTEN)
+    assert Decimal(row["idle_cost"]) == idle_cost()
+    file = client.get("/waste/?format=csv&col=cost&col=price").getvalue().decode("utf-8-sig")
+    (line,) = csv.DictReader(io.StringIO(file))
+    assert Decimal(line["Per hour"]) == history.price_now(FORGOTTEN)
+    assert Decimal(line["Idle cost"]) == idle_cost()
+
+
+def test_the_budget_has_what_was_spent_and_where_that_leads(reader):
+    money, hours = budget_money(), budget_hours()
+    (budget,) = reader("lena").get("/api/v1/budgets/").json()["results"]
+    use = budget["use"]
+    assert [Decimal(use[name]) for name in ("used_amount", "amount_rate", "forecast_amount")] == list(money)
+    assert [Decimal(use[name]) for name in ("used_hours", "hours_rate", "forecast_hours")] == list(hours)
+    assert Decimal(use["unpriced_hours"]) == 0
+    assert use["share"] == pytest.approx(max(float(money[0] / BUDGET), float(hours[0] / BUDGET_HOURS)))
+    lasts = min((BUDGET - money[0]) / money[1], (BUDGET_HOURS - hours[0]) / hours[1])
+    runs_out = NOW + timedelta(hours=float(lasts))
+    assert abs(datetime.fromisoformat(use["runs_out_at"]) - runs_out) < timedelta(seconds=10)
+    file = (
+        reader("root")
+        .get("/budgets/?format=csv&col=used&col=used_hours&col=forecast&col=rate")
+        .getvalue()
+        .decode("utf-8-sig")
+    )
+    (line,) = csv.DictReader(io.StringIO(file))
+    assert (line["Used"], line["Forecast"], line["Run rate, 7 d"]) == tuple(
+        map(str, (money[0], money[2], money[1]))
+    )
+    assert Decimal(line["GPU-hours used"]) == hours[0]
+
+
+@pytest.mark.parametrize("page", list(pages()), ids=str)
+def test_every_figure_of_a_page_is_as_expected_and_no_other_stands_there(reader, days, page):
+    ids = {name: claim.pk for name, claim in days.items()} | {"budget": Budget.objects.get().pk}
+    response = reader(page.reader).get(page.address.format(**ids))
+    assert response.status_code == 200
+    found = figures_of(response.text, without=page.without)
+    if page.only:
+        found = {figure for figure in found if set(figure[1]) & set(page.only)}
+    expected = page.figures()
+    assert sorted(found - expected) == sorted(expected - found) == []
+
+
+def drawn(page, name):
+    """Return what a graph of a page draws."""
+    data = parse(page.text).first("script", id=name)
+    return json.loads("".join(map(str, data.children)))
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
+def test_the_graphs_of_a_claim_and_their_table_show_what_was_measured(reader, days, claim):
+    page = reader("root").get(f"/claims/{days[claim.name].pk}/usage/?range=life")
+    step = history.step_of_life(claim)
+    points = history.points_of(claim, step)
+    if not points:
+        assert "No measurements of its devices" in page.text or "No exporter or Prometheus" in page.text
+        return
+    data = drawn(page, "usage-data")
+    starts = [datetime.fromtimestamp(x, UTC) for x in data["x"]]
+    shown = [points.get(start) for start in starts]
+    assert points.keys() <= set(starts)
+    for line in data["activity"]:
+        expected = [point and 100 * point.by_device.get(line["label"], point.activity) for point in shown]
+        assert line["values"] == pytest.approx(expected, abs=0.051)
+    assert data["memory"] == pytest.approx([point and point.memory / 2**30 for point in shown], abs=0.0051)
+    assert data["power"] == [point and history.POWER * len(point.by_device) for point in shown]
+    if claim.product != history.L4:
+        allocated = [history.price_of(claim, start, start + step) for start in starts]
+        used = [point and cost * point.activity for point, cost in zip(shown, allocated, strict=True)]
+        lines = {line["label"]: line["values"] for line in data["cost"]}
+        assert lines == {
+            "allocated": pytest.approx(allocated, abs=1e-4),
+            "used": pytest.approx(used, abs=1e-4),
+        }
+
+    table = parse(page.text).first(**{"aria-label": "Measurements as a table"})
+    for row, point in zip(table.all("tr")[1:], reversed(shown), strict=True):
+        cells = [cell.text for cell in row.all("td")]
+        if point is None:
+            assert cells[1:] == ["no telemetry"]
+            continue
+        devices = [share(value) for value in point.by_device.values()] if len(point.by_device) > 1 else []
+        power = f"{history.POWER * len(point.by_device)} W"
+        assert cells[1:] == [share(point.activity), *devices, gib(point.memory), power]
+
+
+@pytest.mark.parametrize("unit", ["money", "hours"])
+@pytest.mark.parametrize("team", ["vision", "nlp"])
+def test_the_graphs_of_a_team_show_each_day(reader, team, unit):
+    of, is_hours = of_team(team), unit == "hours"
+    page = reader("root").get(f"/teams/{team}/cost/?month=2026-11{'&unit=hours' if is_hours else ''}")
+    by_day = of.groups(lambda entry: str(entry.day))
+    bars = {line["label"]: line["values"] for line in drawn(page, "day-data")["bars"]}
+    expected = {
+        "used": [day.used_hours if is_hours else day.used for day in by_day.values()],
+        "idle": [day.idle_hours if is_hours else day.idle for day in by_day.values()],
+        "no telemetry": [both(day.no_telemetry, is_hours) for day in by_day.values()],
+        "today": [both(day.today, is_hours) for day in by_day.values()],
+    }
+    assert bars == {
+        label: pytest.approx(list(map(float, values)), abs=1e-5)
+        for label, values in expected.items()
+        if any(values)
+    }
+    graphs = [page] if is_hours else [page, reader("lena" if team == "vision" else "dan").get("/")]
+    for graph in graphs:
+        spend = drawn(graph, "spend-data")
+        spent, *ahead = spend["spend"]
+        sums, added_up = {}, 0.0
+        for day in [*history.DAYS, history.TODAY]:
+            added_up += float(both(by_day.get(str(day), Sum()), is_hours))
+            sums[min(history.midnight(day) + history.DAY, NOW).timestamp()] = added_up
+        seen = dict(zip(spend["x"], spent["values"], strict=True))
+        assert {x: seen[x] for x in sums} == pytest.approx(sums, abs=1e-6)
+        if team == "vision":
+            limit, end = (BUDGET_HOURS, budget_hours()[2]) if is_hours else (BUDGET, budget_money()[2])
+            assert spend["level"]["value"] == float(limit)
+            assert ahead[0]["values"][-1] == float(end)
+
+
+def both(of, is_hours):
+    return of.hours if is_hours else of.amount

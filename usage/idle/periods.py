@@ -116,7 +116,7 @@ def prices_per_hour(
     claims: Iterable[UUID], card: RateCard, now: datetime
 ) -> dict[UUID, tuple[Decimal | None, str]]:
     """
-    Return what the devices of each claim cost per hour, and in which currency; one query.
+    Return what the devices of each claim cost per hour, to four digits, and in which currency; one query.
 
     The price is None without a rate for one of them, and with rates in several currencies.
     """
@@ -127,7 +127,7 @@ def prices_per_hour(
     prices: dict[UUID, tuple[Decimal | None, str]] = {}
     for claim, intervals in held.items():
         cost = per_hour(intervals, card, at=now)
-        amounts = list(cost.amounts.items())
-        if len(amounts) == 1 and not cost.unpriced_held:
-            prices[claim] = amounts[0][1], amounts[0][0]
+        if len(cost.prices) == 1 and not cost.unpriced_held:
+            ((currency, price),) = cost.prices.items()
+            prices[claim] = price, currency
     return prices

@@ -46,6 +46,14 @@ def test_an_idle_claim_shows_since_when_what_it_cost_and_what_was_done(client, i
     assert "2 × 1 d" in page  # the policy
 
 
+def test_idle_hours_cost_the_whole_price_not_one_in_cents(client, idles, claim, alice):
+    Rate.objects.create(title="All", per_hour=Decimal("0.0142"), valid_from=NOON - 9 * HOUR)
+    idles(claim, "gpu-0")
+    follow(NOON + 5 * HOUR)
+    assert IdlePeriod.objects.get().per_hour == Decimal("0.0142")
+    assert "€0.07</b>" in page_of(client, alice)
+
+
 def test_other_teams_see_nothing_of_it(client, idle, eve):
     make_team("nlp", leads=(eve,))
     page = page_of(client, eve)
