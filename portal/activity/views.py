@@ -166,14 +166,9 @@ def _counted(
     days: list[Day], *, before: Position | None, more: bool
 ) -> list[tuple[date, list[ActivityEntry], str]]:
     """Return each day with its entries and their number, with a "+" if other pages have some of the day."""
-    last = len(days) - 1
+    cut = {*([0] if before else []), *([len(days) - 1] if more else [])}
     return [
-        (
-            day,
-            rows,
-            f"{len(rows)}+" if (more and place == last) or (before and place == 0) else str(len(rows)),
-        )
-        for place, (day, rows) in enumerate(days)
+        (day, rows, f"{len(rows)}{'+' if place in cut else ''}") for place, (day, rows) in enumerate(days)
     ]
 
 
