@@ -139,7 +139,7 @@ def _activity(request: HttpRequest, team: Team | None) -> HttpResponseBase:
     page = {
         "team": team,
         "form": form,
-        "days": [(day, list(rows)) for day, rows in days],
+        "days": _counted([(day, list(rows)) for day, rows in days], before=before, more=len(read) > PER_PAGE),
         "count": len(entries),
         "open": only or request.GET.get("open", ""),
         "only": bool(only),
@@ -157,6 +157,19 @@ def _activity(request: HttpRequest, team: Team | None) -> HttpResponseBase:
         else "",
     }
     return render(request, "activity/activity.html", page)
+
+
+type Day = tuple[date, list[ActivityEntry]]
+
+
+def _counted(
+    days: list[Day], *, before: Position | None, more: bool
+) -> list[tuple[date, list[ActivityEntry], str]]:
+    """Return each day with its entries and their number, with a "+" if other pages have some of the day."""
+    cut = {*([0] if before else []), *([len(days) - 1] if more else [])}
+    return [
+        (day, rows, f"{len(rows)}{'+' if place in cut else ''}") for place, (day, rows) in enumerate(days)
+    ]
 
 
 def _address(request: HttpRequest, *drop: str, **changes: str) -> str:

@@ -189,9 +189,9 @@ def test_a_partition_opens_in_the_drawer_and_leads_to_the_others_of_its_gpu(peop
     page.goto("/fleet/")
     page.locator(".dg-mig [data-device]").first.click()
     drawer = page.get_by_role("dialog", name="Device")
-    others = drawer.get_by_role("region", name="Other partitions of the same GPU").get_by_role("link")
-    name = others.first.inner_text()
-    others.first.click()
+    other = drawer.get_by_role("region", name="Partitions of the same GPU").get_by_role("link").nth(1)
+    name = other.get_attribute("title").partition(":")[0]
+    other.click()
     expect(drawer.get_by_role("heading", level=1, name=name)).to_be_visible()
     assert page.url.endswith("/fleet/")
 

@@ -43,6 +43,20 @@ def test_kind_restricts_the_palette_until_it_opens_again(people):
     expect(page.get_by_role("dialog").get_by_role("group", name="Claims")).to_be_visible()
 
 
+def test_tab_goes_to_the_next_kind_and_back(people):
+    page = people("engineer").page
+    page.goto("/")
+    page.keyboard.press("/")
+    page.keyboard.type("mira")
+    kinds = page.get_by_role("navigation", name="Kinds of results")
+    expect(kinds.get_by_role("link", name=re.compile(r"^Claims \d+"))).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(kinds.locator("[aria-current]")).to_have_text(re.compile("^Claims"))
+    expect(page.get_by_role("combobox", name="Search")).to_be_focused()
+    page.keyboard.press("Shift+Tab")
+    expect(kinds.locator("[aria-current]")).to_have_text("All")
+
+
 def test_question_mark_shows_the_keys_but_not_while_one_types(people):
     page = people("engineer").page
     page.goto("/claims/")

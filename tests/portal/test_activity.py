@@ -56,7 +56,7 @@ def reads(client):
 
 
 def rows(page):
-    return [entry for _day, entries in page.context["days"] for entry in entries]
+    return [entry for _day, entries, _number in page.context["days"] for entry in entries]
 
 
 def words(page):
@@ -64,6 +64,18 @@ def words(page):
 
 
 # Who reads it.
+
+
+def test_each_day_says_how_many_entries_it_has(reads, alice, vision, monkeypatch):
+    for number in range(3):
+        record_change(by=alice, of=vision, change=f"changed {number}")
+
+    def numbers():
+        return [(len(entries), number) for _day, entries, number in reads(alice).context["days"]]
+
+    assert numbers() == [(3, "3")]
+    monkeypatch.setattr("portal.activity.views.PER_PAGE", 2)
+    assert numbers() == [(2, "2+")]
 
 
 def test_every_member_reads_the_activity_of_the_team(reads, vision, alice):
