@@ -56,7 +56,8 @@ TABLE: dict[str, Row] = {
         **{"extend": ASKER, "shorten": ASKER, "transfer": ASKER, "release": ASKER},
         "withdraw": LEAD,  # of their own request
         **{"lint": ADMIN, "approval": ADMIN},  # what waits in all teams
-        **{"setup:cluster": ADMIN, "profiles": ADMIN, "setup:setup_hide": ADMIN},  # the steps of setup
+        # The steps of setup.
+        **{"setup:cluster": ADMIN, "profiles": ADMIN, "setup:setup_hide": ADMIN, "setup:setup_skip": ADMIN},
     },
     # Claims
     "claims:list": CLAIMS,
@@ -263,7 +264,10 @@ TABLE: dict[str, Row] = {
     "usage:rate_edit old_rate": {"usage:rate_new": ADMIN, "usage:rate_retire": ADMIN, **ADMINS_ONLY},
     "usage:rate_edit coming_rate": {"usage:rate_edit": ADMIN, "usage:rate_remove": ADMIN, **ADMINS_ONLY},
     # Installation: telemetry is not set here, so Home shows the steps.
-    "setup:setup": {"profiles": ADMIN, "setup:cluster": ADMIN, **ADMINS_ONLY},
+    "setup:setup": {
+        **{"profiles": ADMIN, "setup:cluster": ADMIN, "setup:setup_skip": ADMIN, "setup:settings": ADMIN},
+        **{"catalogue_import": ADMIN, **ADMINS_ONLY},
+    },
     "setup:settings": {
         **{
             "setup:settings": ADMIN,
@@ -275,11 +279,14 @@ TABLE: dict[str, Row] = {
         **{"admin:index": ADMIN, **ADMINS_ONLY},
     },
     # People
-    "setup:teams": {"setup:team_new": ADMIN, "setup:team": ADMIN, **ADMINS_ONLY},
+    "setup:teams": {
+        **{"setup:team_new": ADMIN, "setup:team": ADMIN, "setup:invitation_resend": ADMIN},
+        **{"setup:invitation_revoke": ADMIN, **ADMINS_ONLY},
+    },
     "setup:team_new": {"setup:team_new": ADMIN, **ADMINS_ONLY},
     "setup:team vision": {
         **{"setup:team": ADMIN, "setup:team_namespace": ADMIN, "setup:team_archive": ADMIN},
-        **{"setup:person_invite": ADMIN, **ADMINS_ONLY},
+        **{"setup:team_invite": ADMIN, "teams:role": ADMIN, "teams:remove": ADMIN, **ADMINS_ONLY},
     },
     "setup:team gone": {"setup:team_restore": ADMIN, **ADMINS_ONLY},
     "setup:team_archive vision": {"setup:team": ADMIN, **ADMINS_ONLY},
@@ -403,6 +410,7 @@ TYPED: dict[str, dict[str, str]] = {
     "setup:cluster_remove": {"name": "old-1"},
     "setup:team_new": {"slug": "new", "title": "New"},
     "setup:person_invite": {"email": "new@helix.example"},
+    "setup:team_invite": {"emails": "new@helix.example"},
     "teams:people": {"username": "noah"},
     "teams:tokens": {"title": "Notebook"},
     "bulk_decisions": {"decision": "approve"},
