@@ -288,6 +288,7 @@ def test_teams_and_unmanaged_claims_add_up_to_the_fleet(as_root, fra):
     }
     assert "2 active, 3 people" in page.text
     assert "add up to the 8 devices" in page.text
+    assert "6 devices held" in as_root.get(SETTINGS).text
     for address in (
         "/teams/vision/settings/",
         "/teams/vision/people/",
