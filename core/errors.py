@@ -48,7 +48,7 @@ class Conflict(PortalError):
     """Another request was first, or the object has changed since it was read: 409."""
 
     code = "conflict"
-    title = "This has changed in the meantime"
+    title = "This is not possible now"
 
 
 class IllegalTransition(Conflict):

@@ -75,7 +75,8 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
             [(day, part.cost) for day, part in month.days], month.month, month.until, drawn, unit
         ),
         "bars": bar_data(((day, parts_of_day(part)) for day, part in month.days), BARS, month.month, unit),
-        "groups": [[shown(month, name) for name in pair] for pair in ((PERSON, PROFILE), (PRODUCT, CLAIM))],
+        "people": shown(month, PERSON),  # below the graph, beside waste and budget
+        "groups": [[shown(month, name) for name in row] for row in ((PROFILE, PRODUCT), (CLAIM,))],
         "energy": team_energy(chosen, month.month.first, month.month.next.first),
         "may_lead": may_lead,
         "may_set_budget": is_platform_admin(request.user),

@@ -66,10 +66,15 @@ def _period_sentence(budget: Budget, use: BudgetUse, *, now: datetime) -> str:
     return f"{budget.team} may use {limit} from {day_words(use.first)} to {day_words(use.last)} (UTC)."
 
 
-def effect_of_ending(budget: Budget, use: BudgetUse, *, now: datetime) -> Sequence[str]:
-    running = counted(running_claims(budget), "running claim")
+def effect_of_ending(budget: Budget, use: BudgetUse, *, now: datetime) -> Sequence[tuple[str, str]]:
+    """Return what ending does, as icons and sentences."""
+    running = running_claims(budget)
+    continued = f"Its {counted(running, 'running claim')} continue{'s' if running == 1 else ''}."
     return [
-        f"{use_sentence(budget, use)} It has {running}, which continue.",
-        "From now on the budget limits nothing: no notices, no approvals and no refusals because of it.",
-        "Its history stays. A new budget can be set at any time.",
+        ("coin-euro", f"{use_sentence(budget, use)} {continued if running else 'None of its claims runs.'}"),
+        (
+            "circle-minus",
+            "From now on the budget limits nothing: no notices, no approvals and no refusals because of it.",
+        ),
+        ("history", "Its history stays. A new budget can be set at any time."),
     ]

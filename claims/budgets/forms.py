@@ -36,7 +36,7 @@ class BudgetForm(forms.Form):
         label="Name",
         max_length=60,
         required=False,
-        help_text="Only of a budget with a last day, such as “cvpr-2027”. Empty: the budget of each month.",
+        help_text="Only for a budget with a last day, such as “cvpr-2027”. Empty: the monthly budget.",
     )
     amount = forms.DecimalField(
         label="Money", min_value=0, max_digits=13, decimal_places=2, required=False, help_text="Per period."
@@ -52,9 +52,9 @@ class BudgetForm(forms.Form):
     first = DayField(
         label="From",
         required=False,
-        help_text="UTC. The budget of each month begins with the month of this day; empty: this month.",
+        help_text="UTC. A monthly budget begins with the month of this day. Empty: this month.",
     )
-    last = DayField(label="Until", required=False, help_text="The last day, included. Empty: each month.")
+    last = DayField(label="Until", required=False, help_text="Last day (UTC), included. Empty: monthly.")
     at_limit = forms.ChoiceField(label="At 100 %", choices=AtLimit, initial=AtLimit.NOTIFY)
     reason = forms.CharField(
         label="Reason",

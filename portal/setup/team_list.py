@@ -123,7 +123,7 @@ def _figures(teams: UUID, first: date, end: date) -> Statement:
 FIGURES = Prepared(_figures, UUID, date, date)
 
 
-def _held_places() -> Counter[Place]:
+def held_places() -> Counter[Place]:
     """Return the devices that are held, by cluster and namespace of the holder; one query."""
     held: Counter[Place] = Counter()
     for cluster, counts in fleet_counts(with_places=True).items():
@@ -156,7 +156,7 @@ class TeamFigures:
     @classmethod
     def read(cls, teams: Iterable[UUID], *, now: datetime) -> TeamFigures:
         """Return the figures, in three queries."""
-        figures = cls(Month.current(now), _held_places())
+        figures = cls(Month.current(now), held_places())
         for team, cluster, name, namespace in PLACES.rows():
             figures.places[team].append((cluster, name, namespace))
         first, end = figures.month.first, figures.month.next.first

@@ -29,6 +29,7 @@ from core.errors import PortalError
 from core.inputs import validate_name
 from inventory.models import Cluster, Freshness, Namespace
 from portal.setup.people import send_link
+from portal.setup.team_list import held_places
 from teams.access import require_admin, user_of
 from teams.invitations import LIFETIME, invite
 from teams.models import Membership, Role, Team, User, recorded_changes
@@ -205,11 +206,14 @@ def team_settings(request: HttpRequest, slug: str) -> HttpResponse:
 def settings_page(
     request: HttpRequest, team: Team, shown: Mapping[str, object], *, status: int = 200
 ) -> HttpResponse:
+    rows = [] if team.archived_at else namespace_rows(team)
+    held = held_places()
     page: dict[str, object] = {
         "team": team,
         "form": TeamSettingsForm(initial={"title": team.title, "efficiency_goal": team.efficiency_goal}),
         "invite": TeamInviteForm(),
-        "rows": [] if team.archived_at else namespace_rows(team),
+        "rows": rows,
+        "held": sum(held[row.cluster.pk, row.namespace] for row in rows if row.namespace),
         "members": (members := by_role(team))[:SHOWN_MEMBERS],
         "more_members": len(members[SHOWN_MEMBERS:]),
         "member_count": len(members),

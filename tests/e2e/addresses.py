@@ -175,6 +175,8 @@ POST_ONLY = {
     "setup:cluster_telemetry",
     "setup:cluster_resume",
     "setup:setup_hide",
+    "setup:setup_skip",
+    "setup:team_invite",
     "setup:test_mail",
     "setup:team_namespace",
     "setup:team_restore",

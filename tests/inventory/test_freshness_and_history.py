@@ -20,6 +20,7 @@ from inventory.history import (
     history_line,
     object_history,
     readable_bytes,
+    recent_changes,
     value_text,
 )
 from inventory.models import (
@@ -290,6 +291,37 @@ def test_history_values_are_readable(value, text):
     assert value_text(value) == text
     event = ObjectEvent(change="changed", detail={"attributes.x": [value, "new"]}, at=NOW)
     assert history_line(event).details == [f"x: {text} → new"]
+
+
+def tainted(pool, device, *, seconds, kind="Device", effect="NoSchedule"):
+    taints = [{"key": "maintenance", "effect": effect}]
+    return ObjectEvent(
+        kind=kind,
+        name=f"gpu.nvidia.com/{pool}/{device}",
+        change="changed",
+        detail={"taints": [[], taints]},
+        at=NOW - timedelta(seconds=seconds),
+    )
+
+
+def test_devices_of_a_pool_that_change_alike_are_one_recent_change():
+    events = [
+        tainted("node-a", "gpu-0", seconds=0),
+        tainted("node-b", "gpu-0", seconds=1),
+        tainted("node-a", "gpu-1", seconds=2),
+        tainted("node-a", "gpu-2", seconds=3, effect="NoExecute"),
+        tainted("node-a", "gpu-3", seconds=61),
+        tainted("node-a", "gpu-4", seconds=62, kind="Node"),
+    ]
+    changes = recent_changes(events)
+    assert [change.what for change in changes] == [
+        "2 devices of gpu.nvidia.com/node-a",
+        "Device gpu.nvidia.com/node-b/gpu-0",
+        "Device gpu.nvidia.com/node-a/gpu-2",
+        "Device gpu.nvidia.com/node-a/gpu-3",
+        "Node gpu.nvidia.com/node-a/gpu-4",
+    ]
+    assert changes[0].line.details == ["taints: none → maintenance (NoSchedule)"]
 
 
 def test_attributes_and_capacities_are_rows_in_order_of_their_names():

@@ -12,7 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from inventory.dra_health import FIGURES, expressions
+from inventory.dra_health import COMPONENTS, FIGURES, expressions, of_cluster
 from inventory.models import Cluster, DraHealth, Pod, TelemetryAccess
 from tests.factories import make_cluster, make_user
 from tests.monitoring.prometheus_server import Exposition, RunningPrometheus, growing, running_prometheus
@@ -95,7 +95,7 @@ def test_the_page_shows_figures_errors_and_what_to_scrape(client, fra):
     assert "ResourceClaims with devices 6" in page
     assert re.search(r"Operations that failed [1-9]", page)
     assert "ResourceClaims that could not be created 0" in page
-    assert "Scheduler No telemetry. Scrape kube-scheduler, port 10259" in page
+    assert "No telemetry from kube-scheduler (port 10259): let Prometheus scrape it." in page
     assert "Allocation attempts" not in page
     assert "Pods that wait for devices 0" in page
 
@@ -184,3 +184,18 @@ def test_the_page_of_a_cluster_reads_one_row_and_asks_nobody(client, fra, monkey
     with CaptureQueriesContext(connection) as after:
         assert client.get("/clusters/fra-1/").status_code == 200
     assert len(after) == len(before) <= 15
+
+
+def test_components_without_telemetry_are_named_in_one_sentence():
+    row = DraHealth(read_at=timezone.now(), figures={})
+    health = of_cluster(row)
+    assert health is not None
+    assert health.missing == (
+        "No telemetry from kube-scheduler (port 10259), kube-controller-manager (port 10257) and "
+        "the kubelets (port 10250, path /metrics): let Prometheus scrape them."
+    )
+    assert health.scraped == []
+    row.figures = {f"scraped_{one.key}": 1.0 for one in COMPONENTS}
+    scraped = of_cluster(row)
+    assert scraped is not None
+    assert (scraped.missing, len(scraped.scraped)) == ("", 3)

@@ -288,6 +288,7 @@ def test_teams_and_unmanaged_claims_add_up_to_the_fleet(as_root, fra):
     }
     assert "2 active, 3 people" in page.text
     assert "add up to the 8 devices" in page.text
+    assert "6 devices held" in as_root.get(SETTINGS).text
     for address in (
         "/teams/vision/settings/",
         "/teams/vision/people/",
@@ -382,6 +383,7 @@ def test_list_costs_the_same_queries_for_any_number_of_teams(as_root, fra, djang
 
 def test_page_of_a_team_costs_the_same_for_any_number_of_members(as_root, fra, django_assert_max_num_queries):
     team = make_team("vision", members=(make_user("mia"),))
+    holds(fra)
     as_root.get(SETTINGS)
     with django_assert_max_num_queries(15) as few:
         as_root.get(SETTINGS)

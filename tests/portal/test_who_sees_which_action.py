@@ -56,8 +56,8 @@ TABLE: dict[str, Row] = {
         **{"extend": ASKER, "shorten": ASKER, "transfer": ASKER, "release": ASKER},
         "withdraw": LEAD,  # of their own request
         **{"lint": ADMIN, "approval": ADMIN, "remind": ADMIN},  # what waits in all teams
-        **{"setup:cluster": ADMIN, "profiles": ADMIN, "setup:setup_hide": ADMIN},  # the steps of setup
-        "setup:cluster_add": ADMIN,
+        # The steps of setup.
+        **{"setup:cluster": ADMIN, "profiles": ADMIN, "setup:setup_hide": ADMIN, "setup:setup_skip": ADMIN},
     },
     # Claims
     "claims:list": CLAIMS,
@@ -265,7 +265,10 @@ TABLE: dict[str, Row] = {
     "usage:rate_edit old_rate": {"usage:rate_new": ADMIN, "usage:rate_retire": ADMIN, **ADMINS_ONLY},
     "usage:rate_edit coming_rate": {"usage:rate_edit": ADMIN, "usage:rate_remove": ADMIN, **ADMINS_ONLY},
     # Installation: telemetry is not set here, so Home shows the steps.
-    "setup:setup": {"profiles": ADMIN, "setup:cluster": ADMIN, **ADMINS_ONLY},
+    "setup:setup": {
+        **{"profiles": ADMIN, "setup:cluster": ADMIN, "setup:setup_skip": ADMIN, "setup:settings": ADMIN},
+        **{"catalogue_import": ADMIN, **ADMINS_ONLY},
+    },
     "setup:settings": {
         **{
             "setup:settings": ADMIN,
@@ -277,11 +280,15 @@ TABLE: dict[str, Row] = {
         **{"admin:index": ADMIN, **ADMINS_ONLY},
     },
     # People
-    "setup:teams": {"setup:team_new": ADMIN, "setup:team": ADMIN, **ADMINS_ONLY},
+    "setup:teams": {
+        **{"setup:team_new": ADMIN, "setup:team": ADMIN, "setup:invitation_resend": ADMIN},
+        **{"setup:invitation_revoke": ADMIN, **ADMINS_ONLY},
+    },
     "setup:team_new": {"setup:team_new": ADMIN, **ADMINS_ONLY},
     "setup:team vision": {
         **{"setup:team": ADMIN, "setup:team_namespace": ADMIN, "setup:team_archive": ADMIN},
-        **{"setup:person_invite": ADMIN, **ADMINS_ONLY},
+        **{"setup:team_invite": ADMIN, "setup:invitation_revoke": ADMIN},
+        **{"teams:role": ADMIN, "teams:remove": ADMIN, **ADMINS_ONLY},
     },
     "setup:team gone": {"setup:team_restore": ADMIN, **ADMINS_ONLY},
     "setup:team_archive vision": {"setup:team": ADMIN, **ADMINS_ONLY},
@@ -319,6 +326,9 @@ TABLE: dict[str, Row] = {
 }
 BESIDE: Row = {"teams:switch": EVERYBODY, "teams:theme": EVERYBODY, "account_logout": EVERYBODY}
 ROW = {"teams:remove": 0}  # whose form is sent: the last member is a viewer, who may leave
+# Who may send a form that this page offers to fewer: to them another page offers it.
+ELSEWHERE = {("setup:team vision", "teams:role"): OWNERS, ("setup:team vision", "teams:remove"): OWNERS}
+OF_AN_EMPTY_PORTAL = {"setup/_steps.html:25"}  # presets that match: tests/portal/test_installation.py
 BY_MAIL = {"usage/unsubscribe.html:10"}  # a signed link leads there: tests/usage/test_saved_reports.py
 SENT_BY_SCRIPT = {"claims/_dropped_page.html:3"}  # pages through what another hx-post has brought
 # Links that only lead somewhere to read.
@@ -412,6 +422,7 @@ TYPED: dict[str, dict[str, str]] = {
     "setup:cluster_remove": {"name": "old-1"},
     "setup:team_new": {"slug": "new", "title": "New"},
     "setup:person_invite": {"email": "new@helix.example"},
+    "setup:team_invite": {"emails": "new@helix.example"},
     "teams:people": {"username": "noah"},
     "teams:tokens": {"title": "Notebook"},
     "bulk_decisions": {"decision": "approve"},
@@ -512,7 +523,8 @@ def test_a_form_does_its_work_for_who_is_offered_it_and_for_nobody_else(page, wo
         if form is None or form.by_script or (offer, who) in sent:
             continue
         sent.add((offer, who))
-        for role in (first, *(role for role in PEOPLE if role not in who)):
+        may_send = who | ELSEWHERE.get((page, str(offer)), frozenset())
+        for role in (first, *(role for role in PEOPLE if role not in may_send)):
             with undone():
                 status = send(world.client(role), form, page, world).status_code
             if status not in ((200, 302) if role == first else (403, 404, 409, 422)):
@@ -526,7 +538,7 @@ def test_every_form_of_the_templates_is_offered_to_somebody(seen):
     for page, row in TABLE.items():
         for role in {role for who in row.values() for role in who}:
             found |= seen(page, role).sources
-    assert offers.sources() - found == SENT_BY_SCRIPT | BY_MAIL
+    assert offers.sources() - found == SENT_BY_SCRIPT | BY_MAIL | OF_AN_EMPTY_PORTAL
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -24,6 +24,7 @@ from usage.daily import forget_from, midnight, store_days
 from usage.fleet_report import FleetParts, GroupBy, Period, fleet_days, fleet_report, month_of, rest
 from usage.models import DailySum, Rollup
 from usage.rates import PriceGroup, RateCard
+from usage.templatetags.report import share_of
 
 pytestmark = pytest.mark.django_db
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -454,3 +455,11 @@ def test_columns_of_the_csv_add_up_to_the_fleet(client, root, claim, fra):
     assert sum(Decimal(row["hours"]) for row in rows) == 72
     assert sum(Decimal(row["amount"] or 0) for row in rows) == Decimal("144.00")
     assert (rows[0]["hours_used"], rows[0]["amount_idle"]) == ("2.500000", "15.00")
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "text"),
+    [(0, 100, "—"), (1, 10_000, "< 0.1 %"), (5, 10_000, "0.1 %"), (99, 1000, "9.9 %"), (46, 100, "46 %")],
+)
+def test_share_of_hours_that_is_not_0_is_never_shown_as_0(part, whole, text):
+    assert share_of(Cost(part), Cost(whole)) == text

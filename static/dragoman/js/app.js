@@ -229,8 +229,8 @@ document.addEventListener("click", (event) => {
 
 // data-drawer="id": a cell of the map, or a[data-row] of a list, opens its page in that <dialog>; with a modifier key, or without
 // JavaScript, as a page, and so does a row on phones. Of a GPU in partitions it is the partition that was clicked on; another
-// partition of the GPU takes its place there. data-part of the dialog is the part of the page that it shows. The address bar has
-// the address of that page while the drawer is open.
+// partition of the GPU takes its place there. data-part of the dialog is the part of the page that it shows. While a row is open,
+// the address is that of its page; when it closes after a change, the list is read again.
 document.addEventListener("click", (event) => {
   const opener = event.target.closest("[data-drawer] :is(a.dg-dev, [data-device], a[data-row]), .drawer [data-partition]");
   if (!opener || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -248,7 +248,7 @@ document.addEventListener("click", (event) => {
     drawer.append(messages);
     drawer.showModal();
     drawer.addEventListener("close", () => {
-      history.replaceState(history.state, "", behind);
+      if (isRow) history.replaceState(history.state, "", behind);
       document.body.append(messages);
       opener.closest("tr")?.classList.remove("sel");
       const list = document.getElementById("listing-form");
@@ -256,8 +256,10 @@ document.addEventListener("click", (event) => {
       delete drawer.dataset.changed;
     }, { once: true });
   }
-  if (isRow) opener.closest("tr").classList.add("sel");
-  history.replaceState(history.state, "", address);
+  if (isRow) {
+    opener.closest("tr").classList.add("sel");
+    history.replaceState(history.state, "", address);
+  }
   htmx.ajax("GET", address, { source: body, target: body, select: drawer.dataset.part || "#device", swap: "innerHTML" });
 });
 document.addEventListener("htmx:afterRequest", ({ detail }) => {
