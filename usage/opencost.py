@@ -4,8 +4,8 @@ Costs in the shape of OpenCost's `/allocation/compute`, for dashboards that read
 Names and units are those of OpenCost (`core/pkg/opencost/allocation_json.go`): hours, minutes and one
 currency. Figures are sums of stored days, like the report of the fleet, so they have the same cents. The
 window `today` is computed from allocations until now; in longer windows today follows tomorrow. Of a claim,
-only its GPUs are charged: costs of CPU, memory, volumes and network are 0, and quantities that the portal does
-not know are null.
+only its GPUs are charged: costs of CPU, memory, volumes and network are 0, and quantities that the portal
+does not know are null.
 """
 
 from __future__ import annotations
