@@ -1,22 +1,24 @@
 """Start the parts of the demo. Each function returns a function that waits until its part is ready."""
 
+import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
-from demo import telemetry
 from demo.supervisor import ROOT, DemoFailure, Supervisor
 
 type Wait = Callable[[], None]
 
 SIMULATED = ("fra-1", "lab-2")
 REAL = ("fra-1",)
+SCRAPE_SECONDS = 15  # of the Prometheus of the demo
+RETENTION = "2d"  # gaps of a day are filled from it
 NAMESPACES = ("vision", "nlp", "speech", "robotics")
 
 
@@ -96,7 +98,7 @@ def simulated_clusters(supervisor: Supervisor, folder: Path) -> Wait:
             write_kubeconfig(folder / f"{name}.people.kubeconfig", port, name, "admin")
         supervisor.wait("The simulator", lambda: is_healthy(f"{url}/healthz"), 60)
         # Afterwards: at the first look of its service discovery the exporters must be there.
-        telemetry.prometheus(supervisor, SIMULATED, free_port(folder / "prometheus.port"))
+        prometheus(supervisor, SIMULATED, free_port(folder / "prometheus.port"))
 
     return wait
 
@@ -194,3 +196,48 @@ def _listing(root: Path) -> str:
     files = [root / "uv.lock", *sorted((root / "static").rglob("*"))]
     stats = [(str(path.relative_to(root)), path.stat()) for path in files if path.is_file()]
     return "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats)
+
+
+def prometheus(supervisor: Supervisor, clusters: Iterable[str], port: int) -> None:
+    """
+    Start the Prometheus of this machine, if it has one: it scrapes each exporter of each simulated cluster.
+    Without it the portal reads the simulator itself. Say which way telemetry goes.
+
+    Nobody waits for it: it is ready before the portal is, and a collection that comes too early is repeated.
+    """
+    program = None if os.environ.get("DEMO_PROMETHEUS") == "0" else shutil.which("prometheus")
+    if program is None:
+        supervisor.say("Telemetry: read from the simulated exporters, without Prometheus")
+        return
+    folder = supervisor.config.home / "prometheus"
+    folder.mkdir(exist_ok=True)
+    config = folder / "prometheus.json"  # JSON is YAML
+    config.write_text(json.dumps(prometheus_settings(clusters, supervisor.environment["DEMO_SIMULATOR"])))
+    supervisor.start("prometheus", program, *prometheus_options(config, folder / "data", port))
+    address = supervisor.environment["DEMO_PROMETHEUS"] = f"http://127.0.0.1:{port}"
+    supervisor.say(f"Telemetry: {Path(program).name} of this machine, {address}")
+
+
+def prometheus_settings(clusters: Iterable[str], simulator: str) -> dict[str, object]:
+    """Return the configuration of Prometheus: a job per cluster, its exporters found by HTTP."""
+    return {
+        "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "scrape_timeout": f"{SCRAPE_SECONDS}s"},
+        "scrape_configs": [
+            {
+                "job_name": f"dcgm-exporter-{name}",
+                "honor_labels": True,
+                "http_sd_configs": [{"url": f"{simulator}/clusters/{name}/exporters"}],
+            }
+            for name in clusters
+        ],
+    }
+
+
+def prometheus_options(config: Path, data: Path, port: int) -> list[str]:
+    return [
+        f"--config.file={config}",
+        f"--storage.tsdb.path={data}",
+        f"--storage.tsdb.retention.time={RETENTION}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--log.level=warn",
+    ]

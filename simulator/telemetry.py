@@ -177,15 +177,19 @@ type MetricSample = tuple[str, Labels, float]
 
 IDLE_MEBIBYTES = 4
 AMD_IDLE_MEGABYTES = 285
+PCIE_BYTES, NVLINK_BYTES = 9e9, 60e9  # per second of a busy GPU: a training that reads and exchanges
 RESERVED = 0.0075  # of the memory, for the driver
 
 
 def dcgm(board: SimulatedGpu, *, watts: float, millijoules: float) -> Iterator[MetricSample]:
+    is_sick = (board.node, board.parts[0].device["name"]) == SICK
     of_board = {
         "DCGM_FI_DEV_POWER_USAGE": watts,
         "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": millijoules,
         "DCGM_FI_DEV_GPU_TEMP": round(29 + 45 * board.activity + 5 * fraction(board.key)),
-        "DCGM_FI_DEV_XID_ERRORS": 79.0 if (board.node, board.parts[0].device["name"]) == SICK else 0.0,
+        "DCGM_FI_DEV_XID_ERRORS": 79.0 if is_sick else 0.0,
+        "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 12.0 if is_sick else 0.0,
+        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 1.0 if is_sick else 0.0,
     }
     for instance, part in enumerate(board.parts, start=1):
         values = _dcgm_values(part) | of_board
@@ -225,14 +229,23 @@ def _dcgm_values(part: PublishedDevice) -> dict[str, float]:
     used = max(IDLE_MEBIBYTES, round(load.memory * (memory - reserved)))
     values: dict[str, float] = {
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE": load.activity,
+        "DCGM_FI_PROF_SM_ACTIVE": load.activity * 0.85,
         "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": load.activity * load.tensor,
         "DCGM_FI_PROF_DRAM_ACTIVE": load.activity * 0.6,
         "DCGM_FI_DEV_FB_USED": used,
         "DCGM_FI_DEV_FB_FREE": memory - reserved - used,
         "DCGM_FI_DEV_FB_RESERVED": reserved,
     }
-    # DCGM has no utilization for partitions.
-    return values if part.profile else values | {"DCGM_FI_DEV_GPU_UTIL": round(load.activity * 100)}
+    if part.profile:  # DCGM has no utilization for partitions, and traffic of physical GPUs only
+        return values
+    read, exchanged = load.activity * PCIE_BYTES, load.activity * load.tensor * NVLINK_BYTES
+    return values | {
+        "DCGM_FI_DEV_GPU_UTIL": round(load.activity * 100),
+        "DCGM_FI_PROF_PCIE_TX_BYTES": round(read / 8),
+        "DCGM_FI_PROF_PCIE_RX_BYTES": round(read),
+        "DCGM_FI_PROF_NVLINK_TX_BYTES": round(exchanged),
+        "DCGM_FI_PROF_NVLINK_RX_BYTES": round(exchanged),
+    }
 
 
 def _dcgm_labels(board: SimulatedGpu, part: PublishedDevice, instance: int) -> Iterator[Labels]:
@@ -272,6 +285,13 @@ FULL_LOAD = 0.93  # of a board's limit is what it draws when busy
 
 HELP = {
     "DCGM_FI_PROF_GR_ENGINE_ACTIVE": ("gauge", "Ratio of time the graphics engine is active."),
+    "DCGM_FI_PROF_SM_ACTIVE": ("gauge", "Ratio of cycles an SM has at least 1 warp assigned, simulated."),
+    "DCGM_FI_PROF_PCIE_TX_BYTES": ("gauge", "Bytes per second sent over PCIe, simulated."),
+    "DCGM_FI_PROF_PCIE_RX_BYTES": ("gauge", "Bytes per second received over PCIe, simulated."),
+    "DCGM_FI_PROF_NVLINK_TX_BYTES": ("gauge", "Bytes per second sent over NVLink, simulated."),
+    "DCGM_FI_PROF_NVLINK_RX_BYTES": ("gauge", "Bytes per second received over NVLink, simulated."),
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": ("counter", "Single-bit volatile ECC errors, simulated."),
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": ("counter", "Double-bit volatile ECC errors, simulated."),
     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": ("gauge", "Ratio of cycles the tensor (HMMA) pipe is active."),
     "DCGM_FI_PROF_DRAM_ACTIVE": ("gauge", "Ratio of cycles the device memory interface is active."),
     "DCGM_FI_DEV_GPU_UTIL": ("gauge", "GPU utilization (in %)."),

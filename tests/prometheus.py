@@ -1,18 +1,28 @@
-"""A real Prometheus on a loopback port, as Debian packages it, for tests."""
+"""
+A real Prometheus on a loopback port, as Debian packages it, for tests, and pages of metrics for it to scrape.
+
+`RealPrometheus` is one process, `running_prometheus` one for the length of a block; `Exposition` serves texts
+over HTTP.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
 import ssl
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +57,17 @@ def free_port() -> int:
 @dataclass(slots=True)
 class RealPrometheus:
     """
-    One process with its data in `folder`. It scrapes `targets` (addresses of /metrics) every second.
+    One process with its data in `folder`. It scrapes `targets` (addresses of /metrics) and `jobs`
+    (`scrape_configs`) each `every`, and evaluates `rules` as often.
 
     `web` is what its `--web.config.file` says (https://prometheus.io/docs/prometheus/latest/configuration/https/).
     """
 
     folder: Path
     targets: tuple[str, ...] = ()
+    jobs: Sequence[Mapping[str, Any]] = ()
+    rules: Mapping[str, Any] | None = None
+    every: str = "1s"
     web: Mapping[str, Any] = field(default_factory=dict)
     auth: tuple[str, str] | None = None  # for the test's own requests
     port: int = field(default_factory=free_port)
@@ -63,6 +77,10 @@ class RealPrometheus:
     def url(self) -> str:
         scheme = "https" if "tls_server_config" in self.web else "http"
         return f"{scheme}://127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "prometheus.log"
 
     def backfill(self, lines: Iterable[str]) -> None:
         """Add blocks of samples in the past, in the text format of OpenMetrics without its last line."""
@@ -89,9 +107,17 @@ class RealPrometheus:
             }
             for number, target in enumerate(self.targets)
         ]
-        every = {"scrape_interval": "1s", "scrape_timeout": "1s"}
+        intervals = ("scrape_interval", "scrape_timeout", "evaluation_interval")
+        content: dict[str, Any] = {
+            "global": dict.fromkeys(intervals, self.every),
+            "scrape_configs": [*jobs, *self.jobs],
+        }
+        if self.rules:
+            groups = [{**group, "interval": self.every} for group in self.rules["groups"]]
+            (self.folder / "rules.yml").write_text(yaml.safe_dump({"groups": groups}))
+            content["rule_files"] = ["rules.yml"]
         config, web = self.folder / "prometheus.yml", self.folder / "web.yml"
-        config.write_text(yaml.safe_dump({"global": every, "scrape_configs": jobs}))
+        config.write_text(yaml.safe_dump(content))
         web.write_text(yaml.safe_dump(dict(self.web)))
         self.process = subprocess.Popen(
             [
@@ -104,7 +130,7 @@ class RealPrometheus:
                 "--log.level=error",
             ],
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=self.log.open("wb"),
         )
         self.wait_until(until or (lambda: self.ask("/-/ready").status_code == httpx.codes.OK))
 
@@ -125,8 +151,13 @@ class RealPrometheus:
         result: list[dict[str, Any]] = answer["data"]["result"]
         return result
 
+    def wait_for_samples(self, jobs: int, *, scrapes: int = 3) -> None:
+        """Return when each of the jobs was scraped so often that rates can be computed."""
+        scraped = f"count(count_over_time(up[1h]) >= {scrapes} and up == 1)"
+        self.wait_until(lambda: [row["value"][1] for row in self.series(scraped)] == [str(jobs)])
+
     def wait_until(self, is_true: Callable[[], object]) -> None:
-        deadline = time.monotonic() + patience.EVENT
+        deadline = time.monotonic() + patience.PROGRAM_READY
         while time.monotonic() < deadline:
             try:
                 if is_true():
@@ -134,7 +165,74 @@ class RealPrometheus:
             except httpx.HTTPError:
                 pass
             time.sleep(0.1)
-        pytest.fail("Prometheus did not do what was expected of it in time.")
+        said = self.log.read_text(errors="replace")[-2000:]
+        pytest.fail(f"Prometheus did not do what was expected of it in time. {said}")
+
+
+@contextmanager
+def running_prometheus(
+    folder: Path, scrape_configs: Sequence[Mapping[str, Any]], *, rules: Mapping[str, Any] | None = None
+) -> Iterator[RealPrometheus]:
+    """A Prometheus that scrapes these twice a second, with `rules` evaluated as often."""
+    program = RealPrometheus(folder, jobs=scrape_configs, rules=rules, every="500ms")
+    program.start()
+    try:
+        yield program
+    finally:
+        program.stop(signal.SIGKILL)
+
+
+def run_promtool(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [prometheus_program("promtool"), *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+COUNTED = re.compile(r"^(\w+_(?:bucket|count|sum|total)(?:\{.*\})?) (\S+)$", re.M)
+
+
+def growing(text: str) -> Callable[[], str]:
+    """Return what a program says that goes on counting: with each scrape its counters are larger."""
+    scrapes = count(1)
+
+    def page() -> str:
+        number = next(scrapes)
+        return COUNTED.sub(lambda sample: f"{sample[1]} {float(sample[2]) * number}", text)
+
+    return page
+
+
+class Exposition:
+    """Serves the texts of `pages` by path until the end of the block."""
+
+    def __init__(self, pages: Mapping[str, str | Callable[[], str]]) -> None:
+        self.pages = dict(pages)
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(handler) -> None:
+                page = self.pages.get(handler.path)
+                text = page() if callable(page) else page
+                handler.send_response(404 if text is None else 200)
+                handler.send_header("Content-Type", "text/plain; version=0.0.4")
+                handler.end_headers()
+                handler.wfile.write((text or "").encode())
+
+            def log_message(handler, *_: Any) -> None:
+                return None
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Exposition:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def scrape(self, job: str, path: str) -> dict[str, Any]:
+        """Return the `scrape_configs` entry of a page."""
+        return {"job_name": job, "metrics_path": path, "static_configs": [{"targets": [self.address]}]}
 
 
 @dataclass(frozen=True, slots=True)

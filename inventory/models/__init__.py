@@ -9,7 +9,14 @@ from inventory.models.cluster import (
     ObjectEvent,
     TelemetryAccess,
 )
-from inventory.models.device import Device, DeviceUtilization, HardwareEvent, NodeCount
+from inventory.models.device import (
+    BasisKey,
+    Device,
+    DeviceUtilization,
+    HardwareEvent,
+    NodeCount,
+    PriceBasis,
+)
 from inventory.models.mirror import (
     DeviceClass,
     DeviceTaintRule,
@@ -25,7 +32,6 @@ from inventory.models.mirror import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from inventory.models.price_basis import BasisKey, PriceBasis
 
 __all__ = [
     "BasisKey",

@@ -1,9 +1,10 @@
-"""Devices of the newest complete generation of every pool, one row each."""
+"""Devices of the newest complete generation of every pool, one row each, and what their price depends on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
+from uuid import UUID, uuid5
 
 from django.contrib.postgres.indexes import GinIndex
 from django.core.checks import CheckMessage
@@ -13,6 +14,7 @@ from django.db.models.functions import Concat, Lower
 from django.utils import timezone
 
 from core.models import uuid7
+from dra.price_facts import PriceFacts
 from inventory.models.cluster import Cluster
 from inventory.models.mirror import Node, ResourceClaim, ResourceSlice
 from inventory.states import LOOKS, DeviceState, DeviceStateStyle, DeviceUse, Holder
@@ -270,3 +272,51 @@ class HardwareEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.device} {self.kind} {self.code or self.count}"
+
+
+# Price bases: kept for as long as anything was ever billed by them.
+
+PRICE_BASES = UUID("3c1f6a0e-0c0d-4d5b-8c34-6f5a3f0b7d21")
+
+
+class BasisKey(NamedTuple):
+    """What makes devices of a cluster alike for a price; `labels_key` is that of their node, "" without."""
+
+    cluster: UUID
+    driver: str
+    product: str
+    partition: str
+    labels_key: str
+
+    @property
+    def pk(self) -> UUID:
+        """The id of the row: devices that are alike have it, whether or not the row exists."""
+        return uuid5(PRICE_BASES, "\n".join(map(str, self)))
+
+
+class PriceBasis(models.Model):
+    """
+    Devices of one cluster that are alike for a price: what an expression of a rate reads.
+
+    Never changed, but for `devices`, the number of those that are mirrored now. `inventory.price_bases` is
+    the only writer; `labels_key` is that of `node_labels`.
+    """
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="+")
+    driver = models.CharField(max_length=63)
+    product = models.CharField(max_length=120, blank=True)
+    partition = models.CharField(max_length=64, blank=True)
+    labels_key = models.CharField(max_length=32, blank=True)
+    capacity_type = models.CharField(max_length=9, blank=True)
+    node_labels = models.JSONField(default=dict)
+    devices = models.PositiveIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"{self.product} {self.partition} {self.capacity_type}".strip()
+
+    def facts(self, cluster: str) -> PriceFacts:
+        """Return what expressions read; `cluster` is the name of its cluster."""
+        return PriceFacts(
+            cluster, self.driver, self.product, self.partition, self.capacity_type, self.node_labels
+        )

@@ -26,7 +26,8 @@ from claims.states import ClaimState
 from inventory.models import Cluster, Device, DeviceClass, Node, ResourceClaim
 from teams.models import ApiToken, Team, User
 from tests.factories import make_token
-from usage.models import Alert, Rate
+from usage.models import Alert, Rate, SavedReport
+from usage.saved_reports import save_report
 from usage.services import save_rate
 
 MAX_WORD_LENGTH = 40  # what is longer was made to be too long
@@ -123,6 +124,7 @@ def read(admin: User) -> Story:
     services.delegate(by=lead, team=vision, to=deputy, starts_at=start, ends_at=start + timedelta(days=1))
     coming = timezone.now() + timedelta(days=9)
     save_rate(by=admin, title="Coming", per_hour=Decimal(3), currency="EUR", valid_from=coming)
+    save_report(by=admin, name="Old", query="by=claim", monthly=False, now=timezone.now())
     claims = Claim.objects.order_by("pk")
     live = claims.filter(state__in=(ClaimState.PROVISIONED, ClaimState.ALLOCATED))
     asked = claims.filter(state=ClaimState.REQUESTED)
@@ -153,6 +155,7 @@ def read(admin: User) -> Story:
         "budgets/requests": keys(QuotaRequest.objects.filter(budget__isnull=False)),
         "quotas": keys(Quota.objects.all()),
         "quotas/requests": keys(QuotaRequest.objects.of_quota()),
+        "costs/saved-reports": keys(SavedReport.objects.all()),
         "rates": keys(Rate.objects.all()),
         "teams": ["vision", "nlp"],
         "tokens": keys(ApiToken.objects.all()),

@@ -232,8 +232,9 @@ def test_reseal_encrypts_with_the_newest_key_so_that_older_ones_may_go(run, fra,
     settings.CREDENTIAL_KEYS = [old]
     run("add", "fra-1", kubeconfig=fra)
     settings.CREDENTIAL_KEYS = [new, old]
-    assert "Credentials of 1 cluster and 0 secrets of telemetry and tracking encrypted with the newest key." in run(
-        "reseal"
+    assert (
+        "Credentials of 1 cluster and 0 secrets of telemetry and tracking encrypted with the newest key."
+        in run("reseal")
     )
     settings.CREDENTIAL_KEYS = [new]
     assert unseal(Cluster.objects.get().credentials).token == "simulator-portal"

@@ -18,6 +18,12 @@ EXPECTED = [
         403,
         "the fleet's money",
     ),
+    (
+        "engineer lead emil outsider",
+        r"/api/v1/clusters/[\w-]+/telemetry/",
+        403,
+        "platform admins set where telemetry is read",
+    ),
     ("engineer emil outsider", r"/api/v1/costs/report/(\?.*)?", 403, "it is for leads and platform admins"),
     ("lead", r"/api/v1/costs/report/\?.*", 422, "a lead chooses among what their teams have used"),
     ("engineer lead emil outsider", r"/api/v1/activity/(\?.*)?", 422, "they name a team"),
@@ -71,6 +77,9 @@ UNREACHED = {
     "rates/examples/": "the empty list of rates leads there, and the demo has rates",
     "report/saved/<uuid:saved_id>/": "nobody in the demo has saved a report",
     "report/unsubscribe/<str:token>/": _BY_MAIL,
+    "settings/tracking/<uuid:server_id>/": "the demo has no MLflow",
+    "settings/tracking/<uuid:server_id>/remove": "the demo has no MLflow",
+    "claims/<uuid:claim_id>/runs.csv": "the demo has no MLflow, so no claim has runs",
     "setup/hide": "everything of the demo is set up, so Home has no steps to hide",
     "teams/<slug:slug>/restore": "no team of the demo is archived",
     "rates/<uuid:rate_id>/remove/": "only rates that do not apply yet are removed, and all of the demo do",
@@ -86,7 +95,10 @@ def expected(who: str, path: str) -> int | None:
 
 
 # A path of the API that nobody reads: why.
-UNREAD = {"/api/v1/approval-reasons/{id}/": "nobody in the demo has saved a reason"}
+UNREAD = {
+    "/api/v1/approval-reasons/{id}/": "nobody in the demo has saved a reason",
+    "/api/v1/costs/saved-reports/{id}/": "nobody in the demo has saved a report",
+}
 # What the API has of one team, below these.
 OF_A_TEAM_API = (
     "/api/v1/claims/{",

@@ -244,4 +244,5 @@ WITHOUT_AXE = {  # what shows such a page instead
     "setup:join": "tests/portal/test_people_setup.py",
     "usage:report_unsubscribe": "tests/usage/test_saved_reports.py",
     "usage:rate_edit": "tests/usage",
+    "usage:tracking_edit": "tests/usage/tracking",
 }

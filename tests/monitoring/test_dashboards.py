@@ -20,7 +20,7 @@ from inventory.models import Device, Freshness, ResourceSlice
 from simulator.cluster import SimulatedCluster
 from simulator.world import populate
 from tests.factories import make_budget, make_claim, make_cluster, make_team
-from tests.monitoring.prometheus_server import Exposition, RunningPrometheus, growing, running_prometheus
+from tests.prometheus import Exposition, RealPrometheus, growing, running_prometheus
 
 FOLDER = settings.BASE_DIR / "deploy/monitoring/dashboards"
 EXPOSITIONS = Path(__file__).parent / "expositions"
@@ -101,7 +101,7 @@ def exporter() -> str:
 
 
 @pytest.fixture
-def prometheus(db, client, exporter, tmp_path) -> Iterator[RunningPrometheus]:
+def prometheus(db, client, exporter, tmp_path) -> Iterator[RealPrometheus]:
     """Prometheus with an hour of what exporter, portal and Kubernetes say."""
     vision = make_team("vision")
     fra = make_cluster("fra-1", teams=(vision,))
@@ -131,11 +131,11 @@ def filled(expression: str, variables: dict[str, str]) -> str:
     return re.sub(r"\$(\w+)", lambda match: variables[match[1]], expression)
 
 
-def values_of(running: RunningPrometheus, variable: dict[str, Any], chosen: dict[str, str]) -> set[str]:
+def values_of(running: RealPrometheus, variable: dict[str, Any], chosen: dict[str, str]) -> set[str]:
     """Return the values that Grafana offers for a variable with a query."""
     query = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"])
     assert query, variable["query"]
-    rows = running.query(filled(query[1], chosen))
+    rows = running.series(filled(query[1], chosen))
     return {row["metric"][query[2]] for row in rows if query[2] in row["metric"]}
 
 
@@ -150,7 +150,7 @@ def test_every_query_of_every_dashboard_returns_data(prometheus):
             chosen[variable["name"]] = "|".join(sorted(values)) if variable.get("multi") else min(values)
         for panel in document["panels"]:
             for target in panel["targets"]:
-                rows = prometheus.query(filled(target["expr"], chosen))
+                rows = prometheus.series(filled(target["expr"], chosen))
                 assert rows, f"{name}, {panel['title']}: {target['expr']}"
                 assert any(row["value"][1] != "NaN" for row in rows), f"{name}, {panel['title']}: only NaN"
 
@@ -168,5 +168,5 @@ def test_two_portal_processes_that_are_scraped_do_not_count_twice(db, client, tm
     ):
         running.wait_for_samples(2)
         first = dashboard("fleet")["panels"][0]
-        (row,) = running.query(filled(first["targets"][0]["expr"], {"cluster": ".+"}))
+        (row,) = running.series(filled(first["targets"][0]["expr"], {"cluster": ".+"}))
         assert row["value"][1] == "1"

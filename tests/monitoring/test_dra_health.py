@@ -15,7 +15,7 @@ from django.utils import timezone
 from inventory.dra_health import COMPONENTS, FIGURES, expressions, of_cluster
 from inventory.models import Cluster, DraHealth, Pod, TelemetryAccess
 from tests.factories import make_cluster, make_user
-from tests.monitoring.prometheus_server import Exposition, RunningPrometheus, growing, running_prometheus
+from tests.prometheus import Exposition, RealPrometheus, growing, running_prometheus
 from usage import dra_health
 from usage.tasks import read_dra_health
 
@@ -34,7 +34,7 @@ dra_operations_duration_seconds_count{is_error="true",operation_name="UnprepareR
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory) -> Iterator[RunningPrometheus]:
+def prometheus(tmp_path_factory) -> Iterator[RealPrometheus]:
     """Prometheus with two kubelets, one of which fails, and an old controller manager; no scheduler."""
     pytest_socket.enable_socket()
     pages = {

@@ -19,8 +19,8 @@ from demo.controlplane.client import Client, eventually
 from demo.controlplane.harness import CONTROLLERS, SCHEDULER, ControlPlane
 from inventory.models import Cluster, DraHealth
 from tests.factories import make_cluster, make_spec, make_user
-from tests.monitoring.prometheus_server import RunningPrometheus, running_prometheus
 from tests.patience import SCHEDULER as SCHEDULER_SPEAKS
+from tests.prometheus import RealPrometheus, running_prometheus
 from usage import dra_health
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db]
@@ -54,7 +54,7 @@ def job(name: str, address: str, token: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def prometheus(controlplane: ControlPlane, token: str, tmp_path_factory) -> Iterator[RunningPrometheus]:
+def prometheus(controlplane: ControlPlane, token: str, tmp_path_factory) -> Iterator[RealPrometheus]:
     jobs = [job(name, controlplane.metrics[name], token) for name in (SCHEDULER, CONTROLLERS)]
     with running_prometheus(tmp_path_factory.mktemp("prometheus"), jobs) as running:
         running.wait_for_samples(2)

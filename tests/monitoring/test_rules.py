@@ -11,7 +11,7 @@ from inventory.counts import store_counts
 from inventory.dra_health import expressions
 from inventory.models import Device, Freshness, ResourceSlice
 from tests.factories import make_cluster
-from tests.monitoring.prometheus_server import run_promtool
+from tests.prometheus import run_promtool
 
 RULES = settings.BASE_DIR / "deploy/monitoring"
 # Metrics of others that the rules read: Kubernetes 1.34 to 1.37, dcgm-exporter 4 with DRA labels, and

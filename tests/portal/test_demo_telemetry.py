@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from demo import telemetry
+from demo import services
 from demo.supervisor import Supervisor
 from tests.prometheus import prometheus_program
 
@@ -27,8 +27,8 @@ def supervisor(tmp_path):
 
 
 def begin(supervisor, monkeypatch, program):
-    monkeypatch.setattr(telemetry.shutil, "which", lambda name: program)
-    telemetry.prometheus(cast(Supervisor, supervisor), ("fra-1", "lab-2"), 9090)
+    monkeypatch.setattr(services.shutil, "which", lambda name: program)
+    services.prometheus(cast(Supervisor, supervisor), ("fra-1", "lab-2"), 9090)
 
 
 def test_prometheus_of_the_machine_scrapes_the_exporters_of_each_cluster(supervisor, monkeypatch, tmp_path):

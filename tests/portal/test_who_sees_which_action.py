@@ -259,6 +259,8 @@ TABLE: dict[str, Row] = {
     "claims:budget_end budget": {"budget_end": ADMIN, **ADMINS_ONLY},
     "usage:waste": {"usage:snooze": THEIRS, "release": THEIRS, "usage:idle_policy": ADMIN},
     "usage:idle_policy": {"usage:idle_policy": ADMIN, **ADMINS_ONLY},
+    "usage:tracking": {"usage:tracking_new": ADMIN, **ADMINS_ONLY},
+    "usage:tracking_new": {"usage:tracking_new": ADMIN, **ADMINS_ONLY},
     "usage:rates": {"usage:rate_new": ADMIN, "usage:rate_edit": ADMIN},
     "usage:rate_examples": {"usage:rate_examples": ADMIN, **ADMINS_ONLY},
     "usage:rate_new": {"usage:rate_new": ADMIN, **ADMINS_ONLY},

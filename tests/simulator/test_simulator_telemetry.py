@@ -252,3 +252,17 @@ def test_one_exporter_dies_and_comes_back(fleet, now):
     assert DYING_EXPORTER not in fleet.cluster.metrics()
     now[0] += timedelta(seconds=AWAY_FOR)
     assert DYING_EXPORTER in fleet.cluster.metrics(DYING_EXPORTER)
+
+
+def test_whole_gpus_have_traffic_and_errors_and_partitions_only_activity(lab):
+    text = lab.metrics()
+    of_kind: dict[bool, set[str]] = {True: set(), False: set()}
+    for name, labels, _value in parsed(text):
+        of_kind["GPU_I_PROFILE" in labels].add(name)
+    traffic = {f"DCGM_FI_PROF_{bus}_{way}_BYTES" for bus in ("PCIE", "NVLINK") for way in ("TX", "RX")}
+    both = {"DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"}
+    assert of_kind[False] >= traffic | both
+    assert of_kind[True] >= both
+    assert not of_kind[True] & traffic
+    for name in traffic | both:
+        assert re.search(rf"^# HELP {name} .*simulated", text, re.MULTILINE)

@@ -255,7 +255,7 @@ def test_device_without_a_rate_has_hours_and_no_amount(claim):
 
 def test_page_of_a_claim_says_what_each_device_cost(client, alice, claim):
     price("2.80")
-    measured, silent = (hold(claim, NOON - timedelta(hours=hours), NOON) for hours in (2, 1))
+    measured, _silent = (hold(claim, NOON - timedelta(hours=hours), NOON) for hours in (2, 1))
     measure(measured, NOON - timedelta(hours=2), [0.5])
     client.force_login(alice)
     page = client.get(reverse("usage:claim_fragment", args=[claim.pk])).content.decode()

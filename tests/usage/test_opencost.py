@@ -18,7 +18,8 @@ from usage import opencost
 from usage.closing import close_month
 from usage.cost import CURRENCY_UNIT
 from usage.daily import forget_from, store_days
-from usage.fleet_report import GroupBy, Period, fleet_report
+from usage.fleet_report import GroupBy, Period, fleet_report, month_of
+from usage.focus import COLUMNS, focus_rows
 from usage.opencost import parse_window
 from usage.reports import Month, report
 
@@ -241,3 +242,33 @@ def test_queries_do_not_grow_with_claims(claim, vision, alice, fra, ask):
     forget_from(MIDNIGHT - 5 * DAY, now=NOON)
     store_days(now=NOON)
     assert queries() == before
+
+
+def test_today_is_computed_from_allocations_until_now(claim, vision, ask):
+    price("2.5")
+    hold(claim, MIDNIGHT, None)  # since yesterday
+    store_days(now=NOON)
+    [found] = ask(window="today")
+    [one] = found.values()
+    assert (one["name"], one["minutes"]) == ("fra-1/vision/resourceclaim:sam2-finetune", 720)
+    assert (one["start"], one["end"]) == ("2026-11-17T00:00:00Z", "2026-11-17T12:00:00Z")
+    assert (one["gpuHours"], one["gpuCost"], one["gpuCount"], one["gpuEfficiency"]) == (12, 30, 1, None)
+    at = list(COLUMNS).index
+    rows = focus_rows(month_of(NOON.date()), now=NOON)
+    focus = [row for row in rows if row[at("ChargePeriodStart")] == "2026-11-17T00:00:00Z"]
+    assert sum(Decimal(row[at("BilledCost")]) for row in focus) == cents(one["gpuCost"])
+
+
+@pytest.mark.parametrize("aggregate", opencost.AGGREGATES)
+def test_names_of_today_are_those_of_stored_days(claim, ask, aggregate):
+    hold(claim, MIDNIGHT, None, capacity_type="spot")
+    store_days(now=NOON)
+    [stored], [today] = ask(window="yesterday", aggregate=aggregate), ask(window="today", aggregate=aggregate)
+    assert list(today) == list(stored)
+    assert [one["properties"] for one in today.values()] == [one["properties"] for one in stored.values()]
+
+
+def test_today_at_midnight_has_nothing_yet(claim, ask):
+    hold(claim, MIDNIGHT, None)
+    with time_machine.travel(MIDNIGHT + DAY, tick=False):
+        assert ask(window="today") == [{}]

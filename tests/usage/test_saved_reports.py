@@ -150,3 +150,33 @@ def test_the_link_in_the_mail_stops_it_without_signing_in(client, monthly):
     assert client.get(f"{link[:-2]}x/").status_code == 404
     SavedReport.objects.all().delete()
     assert client.post(link).status_code == 404
+
+
+API = "/api/v1/costs/saved-reports/"
+
+
+def test_api_saves_lists_changes_and_deletes_ones_own_reports(client, monthly, root, lena, vision):
+    client.force_login(lena)
+    assert client.get(API).json()["results"] == []
+    made = client.post(API, {"name": "Mine", "query": "by=claim&range=30d"}, "application/json")
+    assert made.status_code == 201
+    one = f"{API}{made.json()['id']}/"
+    assert client.get(one).json() == {**made.json(), "query": "by=claim&range=30d", "monthly": False}
+    changed = client.patch(one, {"monthly": True}, "application/json").json()
+    assert (changed["monthly"], SavedReport.objects.get(name="Mine").monthly) == (True, True)
+    for method in (client.get, client.delete):
+        assert method(f"{API}{monthly.pk}/").status_code == 404
+    assert client.patch(f"{API}{monthly.pk}/", {"monthly": False}, "application/json").status_code == 404
+    assert client.delete(one).status_code == 204
+    assert list(SavedReport.objects.values_list("name", flat=True)) == ["By team"]
+
+
+def test_api_refuses_what_the_page_refuses(client, root, alice):
+    client.force_login(root)
+    for sent in ({"name": ""}, {"name": "x", "query": "by=nothing"}, {"name": "a\tb"}, {}):
+        assert client.post(API, sent, "application/json").status_code == 422
+    client.force_login(alice)
+    assert client.post(API, {"name": "Mine"}, "application/json").status_code == 403
+    assert client.put(API, {}, "application/json").status_code == 405
+    client.logout()
+    assert client.get(API).status_code == 401

@@ -243,6 +243,7 @@ def test_team_month_has_a_row_per_group(as_alice, claim, alice, vision):
         "until": "2026-11-17T12:00:00Z",
         "total": cost,
         "corrections": nothing,
+        "energy": None,
         "closed_at": None,
         "by_claim": [{"key": str(claim.pk), "label": "sam2-finetune", "cost": cost, "corrects": None}],
         "by_person": [{"key": str(alice.pk), "label": "alice", "cost": cost, "corrects": None}],
