@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from usage.cost import (
     CENT,
+    DEVICE_HOUR,
     Cost,
     Interval,
     UsageInterval,
+    cost_text,
     interval_cost,
     lines,
     millionths,
@@ -294,6 +296,12 @@ def test_cost_is_unknown_only_if_no_held_device_has_a_rate():
     assert not Cost().is_unknown
     partly = interval_cost(held(0, 3), card, until=hours(9))
     assert (partly.hours, partly.unpriced) == (Decimal("3.00"), Decimal("2.00"))
+
+
+def test_hours_of_which_none_has_a_rate_are_not_free_beside_an_amount_of_0():
+    assert cost_text(Cost(DEVICE_HOUR, DEVICE_HOUR, {"EUR": 0})) == "no rate"
+    assert cost_text(Cost(2 * DEVICE_HOUR, DEVICE_HOUR, {"EUR": 0})) == "€0.00"  # the other hour is free
+    assert cost_text(Cost(DEVICE_HOUR, 0, {"EUR": 0})) == "€0.00"
 
 
 def test_device_without_a_rate_has_no_cost_per_hour():
