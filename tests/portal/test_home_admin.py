@@ -267,7 +267,9 @@ def test_the_last_day_names_what_changed_and_counts_claims(home, root, alice, vi
     assert re.search(r"Claims: .*2 failed", shown)
 
 
-def test_an_empty_platform_says_so(home, root):
+def test_an_empty_platform_says_so_once_its_setup_is_hidden(home, root):
+    root.hides_setup = True
+    root.save()
     text = home(root)
     assert "No request waits in any team." in text
     assert "Clusters, profiles and devices need nothing." in text
