@@ -45,7 +45,7 @@ class TrackingForm(forms.Form):
         validators=[validate_http_url],
         help_text="Where links to runs lead. Empty: the same.",
     )
-    kind = forms.ChoiceField(label="Identification", choices=KINDS, required=False)
+    kind = forms.ChoiceField(label="Authentication", choices=KINDS, required=False)
     token = forms.CharField(
         label="Token",
         required=False,
