@@ -177,7 +177,7 @@ type MetricSample = tuple[str, Labels, float]
 
 IDLE_MEBIBYTES = 4
 AMD_IDLE_MEGABYTES = 285
-PCIE_BYTES, NVLINK_BYTES = 9e9, 60e9  # per second of a busy GPU: a training that reads and exchanges
+PCIE_BYTES, NVLINK_BYTES = 5e9, 60e9  # per second of a busy GPU: a training that reads and exchanges
 RESERVED = 0.0075  # of the memory, for the driver
 
 
@@ -229,9 +229,9 @@ def _dcgm_values(part: PublishedDevice) -> dict[str, float]:
     used = max(IDLE_MEBIBYTES, round(load.memory * (memory - reserved)))
     values: dict[str, float] = {
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE": load.activity,
-        "DCGM_FI_PROF_SM_ACTIVE": load.activity * 0.85,
+        "DCGM_FI_PROF_SM_ACTIVE": load.activity * 0.9,
         "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": load.activity * load.tensor,
-        "DCGM_FI_PROF_DRAM_ACTIVE": load.activity * 0.6,
+        "DCGM_FI_PROF_DRAM_ACTIVE": load.activity * 0.35,
         "DCGM_FI_DEV_FB_USED": used,
         "DCGM_FI_DEV_FB_FREE": memory - reserved - used,
         "DCGM_FI_DEV_FB_RESERVED": reserved,

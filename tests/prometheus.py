@@ -119,19 +119,20 @@ class RealPrometheus:
         config, web = self.folder / "prometheus.yml", self.folder / "web.yml"
         config.write_text(yaml.safe_dump(content))
         web.write_text(yaml.safe_dump(dict(self.web)))
-        self.process = subprocess.Popen(
-            [
-                prometheus_program(),
-                f"--config.file={config}",
-                f"--web.config.file={web}",
-                f"--web.listen-address=127.0.0.1:{self.port}",
-                f"--storage.tsdb.path={self.folder / 'data'}",
-                "--storage.tsdb.retention.time=100y",
-                "--log.level=error",
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=self.log.open("wb"),
-        )
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [
+                    prometheus_program(),
+                    f"--config.file={config}",
+                    f"--web.config.file={web}",
+                    f"--web.listen-address=127.0.0.1:{self.port}",
+                    f"--storage.tsdb.path={self.folder / 'data'}",
+                    "--storage.tsdb.retention.time=100y",
+                    "--log.level=error",
+                ],
+                stdout=subprocess.DEVNULL,
+                stderr=output,
+            )
         self.wait_until(until or (lambda: self.ask("/-/ready").status_code == httpx.codes.OK))
 
     def stop(self, how: int = signal.SIGTERM) -> None:
