@@ -97,13 +97,12 @@ def holds_of(user: User, device: Device, card: RateCard, now: datetime) -> list[
         .values_list("claim", "since")
     )
     measured = getattr(device, "utilization", None)
-    idle_here = None  # since when this device is idle, if its holder is still that of the measurement
+    quiet_since = None  # of a claim whose other devices work, only the last half hour is known
     if measured and measured.use == DeviceUse.IDLE and measured.held_by_id == device.held_by_id:
-        idle_here = measured.since
+        quiet_since = measured.since
     holds = []
     for row in allocations:
-        # Of a claim whose other devices work, only the last half hour of this one is known.
-        idle_since = idle.get(row.claim_id) or idle_here
+        idle_since = idle.get(row.claim_id) or quiet_since
         interval = UsageInterval.from_allocation(row, device.cluster_id)
         within = Interval(idle_since, now) if idle_since else None
         holds.append(

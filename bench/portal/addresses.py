@@ -227,6 +227,7 @@ def _fleet() -> Iterator[Address]:
     yield Address("devices, last page", url_of("inventory:devices", page="last"))
     yield Address("devices, CSV begins", url_of("inventory:devices", format="csv"), budget=CSV_BEGINS)
     yield Address("device", url_of("inventory:device", device.pk))
+    yield Address("device, utilization of a week", url_of("usage:device", device.pk, range="7d"))
     yield Address("nodes", url_of("inventory:nodes"))
     yield Address("nodes, by free", url_of("inventory:nodes", sort="-free"))
     yield Address("nodes, last page", url_of("inventory:nodes", page="last"))

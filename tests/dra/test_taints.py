@@ -1,7 +1,10 @@
 """Taints and tolerations: all combinations that the API allows, and which rules concern which device."""
 
+import re
+
 import pytest
 
+from dra.manifests import device_taint_rule
 from dra.pools import gather_pools
 from dra.taints import Taint, rule_taints, tolerates, untolerated
 from tests.dra.clusters import gpu, resource_slice
@@ -133,3 +136,14 @@ def test_every_rule_that_selects_a_device_adds_its_taint():
         Taint("d", "None", "", "four"),
         Taint("", "", "", ""),
     ]
+
+
+@pytest.mark.parametrize("pool_name", ["node-a", "region/Rack-1"])
+def test_rule_for_one_device_concerns_that_device_alone(pool_name):
+    pieces = [resource_slice(pool=pool_name, devices=[gpu(0), gpu(1)])]
+    (pool,) = gather_pools(pieces)
+    rule = device_taint_rule(pool.devices[0].driver, pool_name, "gpu-0", version="v1beta2")
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", rule["metadata"]["name"])
+    (taint,) = rule_taints(pool.devices[0], [rule])
+    assert (taint.effect, taint.source) == ("NoSchedule", rule["metadata"]["name"])
+    assert rule_taints(pool.devices[1], [rule]) == []
