@@ -155,12 +155,17 @@ def test_the_api_says_what_a_claim_has_cost_and_used(reader, days, claim):
         assert points[at]["by_device"] == pytest.approx(point.by_device, rel=0.005)
         assert (points[at]["samples"], points[at]["memory_bytes"]) == (point.samples, point.memory)
         assert points[at]["power_watts"] == history.POWER * len(point.by_device)
-    assert {point["presence"] for at, point in points.items() if at not in expected} <= {"no-telemetry"}
-    assert used["unmeasured_seconds"] == step.total_seconds() * (len(points) - len(expected))
+    gaps = [at for at in points if at not in expected and is_held(claim, at, at + step)]
+    assert [at for at, point in points.items() if point["presence"] == "no-telemetry"] == gaps
+    assert used["unmeasured_seconds"] == step.total_seconds() * len(gaps)
     samples = sum(point.samples for point in expected.values())
     mean = sum(point.activity * point.samples for point in expected.values()) / samples if samples else None
     assert used["mean_activity"] == pytest.approx(mean, rel=0.005)
     assert used["peak_memory_bytes"] == max((point.memory for point in expected.values()), default=None)
+
+
+def is_held(claim, start, end):
+    return any(work.overlaps(start, end) for work in works_of(claim))
 
 
 @pytest.mark.parametrize("team", ["vision", "nlp"])
@@ -439,8 +444,13 @@ def test_the_graphs_of_a_claim_and_their_table_show_what_was_measured(reader, da
     starts = [datetime.fromtimestamp(x, UTC) for x in data["x"]]
     shown = [points.get(start) for start in starts]
     assert points.keys() <= set(starts)
+    devices = sorted({device for point in points.values() for device in point.by_device})
     for line in data["activity"]:
-        expected = [point and 100 * point.by_device.get(line["label"], point.activity) for point in shown]
+        device = line["label"] if line["label"] in devices else ""
+        values = [
+            point.by_device.get(device, 0 if device else point.activity) if point else None for point in shown
+        ]
+        expected = [None if not value else 100 * value for value in values]
         assert line["values"] == pytest.approx(expected, abs=0.051)
     assert data["memory"] == pytest.approx([point and point.memory / 2**30 for point in shown], abs=0.0051)
     assert data["power"] == [point and history.POWER * len(point.by_device) for point in shown]
@@ -454,14 +464,15 @@ def test_the_graphs_of_a_claim_and_their_table_show_what_was_measured(reader, da
         }
 
     table = parse(page.text).first(**{"aria-label": "Measurements as a table"})
-    for row, point in zip(table.all("tr")[1:], reversed(shown), strict=True):
+    rows = reversed(list(zip(starts, shown, strict=True)))
+    for row, (start, point) in zip(table.all("tr")[1:], rows, strict=True):
         cells = [cell.text for cell in row.all("td")]
         if point is None:
-            assert cells[1:] == ["no telemetry"]
+            assert cells[1:] == ["no telemetry" if is_held(claim, start, start + step) else "no device held"]
             continue
-        devices = [share(value) for value in point.by_device.values()] if len(point.by_device) > 1 else []
+        columns = [share(point.by_device.get(device)) for device in devices] if len(devices) > 1 else []
         power = f"{history.POWER * len(point.by_device)} W"
-        assert cells[1:] == [share(point.activity), *devices, gib(point.memory), power]
+        assert cells[1:] == [share(point.activity), *columns, gib(point.memory), power]
 
 
 @pytest.mark.parametrize("unit", ["money", "hours"])

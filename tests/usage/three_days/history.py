@@ -31,10 +31,7 @@ def at(hours: float) -> datetime:
 
 
 # What went wrong.
-NO_SCRAPES = (
-    at(26),
-    at(27),
-)  # Prometheus itself was down; its first minutes repeat the last sample, as it does
+NO_SCRAPES = at(26), at(27)  # by Prometheus, which repeats the last sample for five minutes
 WORKER_KILLED, WORKER_BACK = at(36), at(44)
 DATABASE_CRASHED, DATABASE_CRASHED_AGAIN = at(24), at(28)
 PROMETHEUS_KILLED, PROMETHEUS_BACK = at(48), at(52)
@@ -115,7 +112,7 @@ def wave(instant: datetime) -> float:
 
 
 def until_wednesday_night(instant: datetime) -> float:
-    return by_step(4000)(instant) / 2 + 0.3 if instant < at(71) else 0.02
+    return by_step(4000)(instant) / 2 + 0.3 if instant < at(73) else 0.02
 
 
 @dataclass(frozen=True)
@@ -132,6 +129,9 @@ class Work:
 
     def is_held(self, instant: datetime) -> bool:
         return self.start <= instant < (self.end or NOW)
+
+    def overlaps(self, start: datetime, end: datetime) -> bool:
+        return self.start < end and (self.end or NOW) > start
 
     def memory(self, instant: datetime) -> int:
         """Return MiB in use."""
@@ -151,21 +151,22 @@ def dra(claim: str, device: str) -> str:
 
 NOTEBOOK_START = at(31) + 3 * MINUTE + timedelta(seconds=20)
 WORKS = (
-    # by its DRA labels, over both midnights
-    Work(TRAIN, "gpu-0", at(20), at(52), dra("train", "gpu-0"), by_step(5000)),
-    Work(TRAIN, "gpu-1", at(20), at(52), dra("train", "gpu-1"), by_step(7000)),
+    # by their DRA labels; another device after a break, over the next midnight
+    Work(TRAIN, "gpu-0", at(22), at(38), dra("train", "gpu-0"), by_step(5000)),
+    Work(TRAIN, "gpu-1", at(22), at(38), dra("train", "gpu-1"), by_step(7000)),
+    Work(TRAIN, "gpu-6", at(46), at(50), dra("train", "gpu-6"), by_step(6000)),
     # a partition of a GPU, by GPU and profile
     Work(
         SMALL,
         "gpu-3-mig-0",
-        at(22),
-        at(38),
+        at(23),
+        at(33),
         'UUID="GPU-gpu-3",GPU_I_ID="7",GPU_I_PROFILE="1g.10gb",Hostname="n"',
         by_step(3000),
     ),
     # by its UUID, from within a bucket, and it ends while no worker runs
     Work(NOTEBOOK, "gpu-2", NOTEBOOK_START, at(36) + 17 * MINUTE, 'UUID="GPU-gpu-2",Hostname="n"', wave),
-    Work(FORGOTTEN, "gpu-4", at(68), None, dra("forgotten", "gpu-4"), until_wednesday_night),
+    Work(FORGOTTEN, "gpu-4", at(70), None, dra("forgotten", "gpu-4"), until_wednesday_night),
     # in a cluster without telemetry, and one that has no rate
     Work(EVAL, "gpu-0", at(6.5), at(42.75), pool="ber1-a100-01"),
     Work(PROBE, "gpu-5", at(25), at(29), 'UUID="GPU-gpu-5",Hostname="n"', by_step(1000)),
@@ -174,7 +175,7 @@ POWER = 300  # W
 
 # The fleet: how many whole GPUs of a product a cluster has had since Monday, and how many of them were out of
 # service or held outside the portal.
-FLEET = {("fra-1", H100): (6, 1, 0), ("fra-1", L4): (1, 0, 0), ("ber-1", A100): (2, 0, 1)}
+FLEET = {("fra-1", H100): (7, 1, 0), ("fra-1", L4): (1, 0, 0), ("ber-1", A100): (2, 0, 1)}
 
 
 def works_of(claim: Claim) -> list[Work]:

@@ -240,9 +240,9 @@ class Worker:
         wait_until(lambda: self.ended("ready") > before, "a worker starts")
 
     def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait(patience.EXIT)
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(patience.EXIT)
 
     def ended(self, line: str) -> int:
         return self.done.read_text().splitlines().count(line)

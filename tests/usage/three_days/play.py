@@ -94,7 +94,7 @@ def mirror(cluster):
         cluster=cluster, uid=f"slice-{cluster}", name="s", raw={}, driver="gpu.nvidia.com", generation=1,
         pool_slices=1,
     )  # fmt: skip
-    _ours, others = (
+    _ours, others = (  # the first holds what claims of the portal hold
         ResourceClaim.objects.create(
             cluster=cluster, uid=f"{name}-{cluster}", name=name, namespace="vision", raw={}, ownership=owner
         )
@@ -176,9 +176,9 @@ class Days:
 
     def show(self, work, *, held):
         """Let the mirror show whether a device is held."""
-        holder = ResourceClaim.objects.get(cluster__name=work.claim.cluster, name="ours") if held else None
         device = Device.objects.get(cluster__name=work.claim.cluster, pool=work.pool, name=work.device)
-        Device.objects.filter(pk=device.pk).update(held_by=holder)
+        device.held_by = ResourceClaim.objects.get(cluster=device.cluster, name="ours") if held else None
+        device.save(update_fields=["held_by"])
 
     def collect(self, at):
         self.worker.run(COLLECT, at, until=COLLECTED)
@@ -241,7 +241,6 @@ class Days:
         self.collect(now)
         with self.gate.held("/query_range", lambda: self.worker.send(CATCH_UP, now)):
             self.prometheus.stop(signal.SIGKILL)
-        self.worker.wait_for(f"{CAUGHT_UP} SUCCESS")
         self.store(now)
 
     def with_prometheus_back(self, now):
