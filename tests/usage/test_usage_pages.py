@@ -499,7 +499,7 @@ def test_cost_page_links_adjacent_months_but_not_the_future(as_alice, claim):
 def test_groups_of_a_month_are_shown_with_their_rows(as_alice, claim):
     hold(claim, NOON - timedelta(hours=2))
     context = as_alice.get(cost()).context
-    groups = [group for pair in context["groups"] for group in pair]
+    groups = [context["people"], *(group for row in context["groups"] for group in row)]
     assert [(name, [row.label for row in rows]) for name, _head, rows, _count in groups] == [
         ("person", ["alice"]),
         ("profile", [claim.profile_version.profile.title]),
