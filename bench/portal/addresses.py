@@ -211,6 +211,7 @@ def _quota_and_cost() -> Iterator[Address]:
     yield Address("alerts", url_of("usage:alerts"))
     yield Address("waste, oversized", url_of("usage:oversized"))
     yield Address("rates", url_of("usage:rates"), (ADMIN,))
+    yield Address("tracking servers", url_of("usage:tracking"), (ADMIN,))
     yield Address("budgets", url_of("claims:budgets"), (ADMIN,))
 
 
@@ -252,6 +253,8 @@ def _people() -> Iterator[Address]:
     yield Address("bell", url_of("notify:bell"), fragment=True)
     yield Address("bell, unchanged", url_of("notify:bell"), fragment=True, poll=True, budget=UNCHANGED)
     yield Address("teams", url_of("setup:teams"), (ADMIN,))
+    yield Address("settings of a team", url_of("setup:team", TEAM), (ADMIN,))
+    yield Address("add a cluster", url_of("setup:cluster_add"), (ADMIN,))
     yield Address("page of a team", url_of("team", TEAM), budget=COMPUTED)
     yield Address("people of a team", url_of("teams:people", TEAM))
     activity = url_of("activity:team", TEAM)
@@ -287,9 +290,12 @@ def _api() -> Iterator[Address]:
     yield Address("API approvals, decided", "/api/v1/approvals/?tab=decided")
     yield Address("API devices, free", "/api/v1/devices/?state=free")
     yield Address("API costs", f"/api/v1/costs/?team={TEAM}")
+    yield Address(
+        "API allocation of OpenCost", "/api/v1/costs/allocation/?window=7d", (ADMIN,), budget=COMPUTED
+    )
     claim = Claim.objects.filter(requested_by__username=ENGINEER, state=ClaimState.ALLOCATED).first()
     if claim is not None:
-        for name in ("", "history/", "explain/", "manifest/", "usage/", "cost/", "consumers/"):
+        for name in ("", "history/", "explain/", "manifest/", "usage/", "cost/", "consumers/", "runs/"):
             yield Address(f"API claim {name.strip('/')}".strip(), f"/api/v1/claims/{claim.pk}/{name}")
     yield Address("API match", "/api/v1/match/", body=REQUEST, budget=COMPUTED)
 
