@@ -59,8 +59,6 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("claims:quotas", "/quotas/"),
         ("inventory:fleet", "/fleet/"),
         ("inventory:devices", "/devices/"),
-        ("usage:tracking", "/settings/tracking/"),
-        ("usage:tracking_new", "/settings/tracking/new/"),
         ("usage:rates", "/rates/"),
         ("usage:team", "/teams/vision/cost/"),
         ("usage:oversized", "/waste/oversized/"),
@@ -144,6 +142,8 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("usage:rates", "/rates/"),
         ("usage:rate_examples", "/rates/examples/"),
         ("usage:rate_new", "/rates/new/"),
+        ("usage:tracking", "/settings/tracking/"),
+        ("usage:tracking_new", "/settings/tracking/new/"),
     ],
 }
 
