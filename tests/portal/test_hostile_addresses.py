@@ -32,7 +32,7 @@ from tests.factories import (
     make_team,
     make_user,
 )
-from usage.models import Rate
+from usage.models import Rate, SavedReport, TrackingServer
 
 pytestmark = pytest.mark.django_db
 # What no column keeps, and the end of the calendar.
@@ -157,6 +157,8 @@ def known():
     budget = set_budget(by=root, team=vision, amount=Decimal(100))
     extra = request_extra(budget=budget, by=alice, amount=Decimal(5), reason="A paper.", key="b")
     notice, draft = Notice.objects.create(user=root, key="n"), Draft.objects.create(by=root, key="d")
+    server = TrackingServer.objects.create(url="http://mlflow.example")
+    saved = SavedReport.objects.create(user=root, name="Mine", query="by=person")
     return {
         "claim_id": running.pk, "claims": running.pk, "draft_id": draft.pk, "notice_id": notice.pk,
         "extension_id": extension.pk, "extensions": extension.pk, "request_id": asked.pk,
@@ -168,6 +170,7 @@ def known():
         "budgets": budget.pk, "budgets/requests": extra.pk, "device-classes": "uid-d",
         "person_id": alice.pk, "invitation_id": invite(by=root, email="ana@x.example", team=vision).pk,
         "name": "fra-1", "cluster": "fra-1", "slug": "train-80", "teams": "vision", "key": "pod",
+        "server_id": server.pk, "saved-reports": saved.pk,
     }  # fmt: skip
 
 
