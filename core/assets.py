@@ -41,6 +41,7 @@ CLASS_SOURCES = (
         "core/glossary.py",
         "portal/help/pages.py",
         "portal/help/reference.py",
+        "portal/setup/team_list.py",
         "portal/setup/teams.py",
     ),
     *(f"{app}/templatetags/*.py" for app in ("core", "usage")),

@@ -120,7 +120,7 @@ class SavedReportIn(Input):
 
 
 class MonthlyIn(Input):
-    monthly = serializers.BooleanField()
+    monthly = serializers.BooleanField(required=False)
 
 
 class SavedReportViewSet(
@@ -154,7 +154,8 @@ class SavedReportViewSet(
         saved = self.get_object()
         body = MonthlyIn(data=request.data)
         body.is_valid(raise_exception=True)
-        set_monthly(saved=saved, now=timezone.now(), **body.validated_data)
+        if "monthly" in body.validated_data:
+            set_monthly(saved=saved, now=timezone.now(), monthly=body.validated_data["monthly"])
         return Response(SavedReportOut(self.get_object()).data)
 
     @extend_schema(responses={204: None})

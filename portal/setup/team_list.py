@@ -485,11 +485,11 @@ def team_list(request: HttpRequest) -> HttpResponseBase:
         return figures
 
     def rows() -> SafeString:
-        teams = table_rows(listing.page.object_list, listing.shows)
-        return joined("\n", (teams, sum_rows(figures[0], listing.shows)))
+        return table_rows(listing.page.object_list, listing.shows)
 
     context = {
         "rows": rows,
+        "listing_foot": lambda: sum_rows(figures[0], listing.shows),
         "figures": prepared,
         "invitations": open_invitations,
         "empty_icon": "users-group",

@@ -173,7 +173,12 @@ class TeamInviteForm(forms.Form):
         max_length=4000,
         widget=forms.TextInput({"autocomplete": "off", "placeholder": "ana@example.org, ben@example.org"}),
     )
-    role = forms.ChoiceField(label="Role", choices=Role, initial=Role.MEMBER)
+    role = forms.ChoiceField(
+        label="Role",
+        choices=Role,
+        initial=Role.MEMBER,
+        widget=forms.Select({"aria-label": "Role of the invited people"}),
+    )
 
     def clean_emails(self) -> list[str]:
         emails = list(dict.fromkeys(re.split(r"[\s,;]+", self.cleaned_data["emails"].strip(" ,;"))))

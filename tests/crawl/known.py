@@ -81,6 +81,8 @@ UNREACHED = {
     "settings/tracking/<uuid:server_id>/remove": "the demo has no MLflow",
     "claims/<uuid:claim_id>/runs.csv": "the demo has no MLflow, so no claim has runs",
     "setup/hide": "everything of the demo is set up, so Home has no steps to hide",
+    "setup/skip": "everything of the demo is set up, so no step can be skipped",
+    "claims/<uuid:claim_id>/remind/": "on pages of devices that others hold, of which the crawl opens few",
     "teams/<slug:slug>/restore": "no team of the demo is archived",
     "rates/<uuid:rate_id>/remove/": "only rates that do not apply yet are removed, and all of the demo do",
 }

@@ -69,6 +69,7 @@ def test_cluster_is_added_with_discovered_and_given_fields(answer):
         "enabled": True,
         "write_quotas": False,
         "end_policy": "run",
+        "grams_per_kwh": None,
         "prometheus_url": "",
         "metrics_url": "",
         "halt_reason": "",

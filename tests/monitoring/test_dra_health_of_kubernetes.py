@@ -150,7 +150,7 @@ def test_attempts_claims_and_pods_that_wait_are_counted(client, controlplane, fr
     client.force_login(make_user("alice"))
     page = " ".join(re.sub(r"<[^>]*>", " ", client.get("/clusters/fra-1/").text).split())
     assert re.search(r"Pods that no device fits now [1-9]", page)
-    assert "No telemetry. Scrape the kubelets" in page
+    assert "No telemetry from the kubelets" in page
 
 
 def test_nobody_reads_metrics_without_the_right(controlplane, token):

@@ -58,6 +58,7 @@ TABLE: dict[str, Row] = {
         **{"lint": ADMIN, "approval": ADMIN, "remind": ADMIN},  # what waits in all teams
         # The steps of setup.
         **{"setup:cluster": ADMIN, "profiles": ADMIN, "setup:setup_hide": ADMIN, "setup:setup_skip": ADMIN},
+        "setup:cluster_add": ADMIN,
     },
     # Claims
     "claims:list": CLAIMS,
@@ -260,7 +261,7 @@ TABLE: dict[str, Row] = {
     "usage:waste": {"usage:snooze": THEIRS, "release": THEIRS, "usage:idle_policy": ADMIN},
     "usage:idle_policy": {"usage:idle_policy": ADMIN, **ADMINS_ONLY},
     "usage:tracking": {"usage:tracking_new": ADMIN, **ADMINS_ONLY},
-    "usage:tracking_new": {"usage:tracking_new": ADMIN, **ADMINS_ONLY},
+    "usage:tracking_new": {"usage:tracking_new": ADMIN, "usage:tracking": ADMIN, **ADMINS_ONLY},
     "usage:rates": {"usage:rate_new": ADMIN, "usage:rate_edit": ADMIN},
     "usage:rate_examples": {"usage:rate_examples": ADMIN, **ADMINS_ONLY},
     "usage:rate_new": {"usage:rate_new": ADMIN, **ADMINS_ONLY},
@@ -274,6 +275,7 @@ TABLE: dict[str, Row] = {
     "setup:settings": {
         **{
             "setup:settings": ADMIN,
+            "usage:tracking": ADMIN,
             "setup:test_mail": ADMIN,
             "setup:setup": ADMIN,
             "profiles": ADMIN,
@@ -331,6 +333,7 @@ ROW = {"teams:remove": 0}  # whose form is sent: the last member is a viewer, wh
 # Who may send a form that this page offers to fewer: to them another page offers it.
 ELSEWHERE = {("setup:team vision", "teams:role"): OWNERS, ("setup:team vision", "teams:remove"): OWNERS}
 OF_AN_EMPTY_PORTAL = {"setup/_steps.html:25"}  # presets that match: tests/portal/test_installation.py
+OF_A_SERVER = {"usage/tracking_server.html:26"}  # removal: tests/usage/tracking/test_tracking.py
 BY_MAIL = {"usage/unsubscribe.html:10"}  # a signed link leads there: tests/usage/test_saved_reports.py
 SENT_BY_SCRIPT = {"claims/_dropped_page.html:3"}  # pages through what another hx-post has brought
 # Links that only lead somewhere to read.
@@ -388,6 +391,7 @@ spec:
 SOONER = f"{timezone.now() + timedelta(hours=12):%Y-%m-%dT%H:%M}"
 TYPED: dict[str, dict[str, str]] = {
     "shorten": {"until": SOONER},
+    "usage:tracking_new": {"url": "http://mlflow.example:5000"},
     "transfer": {"to": "mia"},
     "comment": {"text": "What for?"},
     "quota_request_comment": {"text": "What for?"},
@@ -540,7 +544,7 @@ def test_every_form_of_the_templates_is_offered_to_somebody(seen):
     for page, row in TABLE.items():
         for role in {role for who in row.values() for role in who}:
             found |= seen(page, role).sources
-    assert offers.sources() - found == SENT_BY_SCRIPT | BY_MAIL | OF_AN_EMPTY_PORTAL
+    assert offers.sources() - found == SENT_BY_SCRIPT | BY_MAIL | OF_AN_EMPTY_PORTAL | OF_A_SERVER
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -76,7 +76,7 @@ def test_the_number_of_queries_is_fixed(vision, alice, fra, django_assert_num_qu
     price("1")
     for _ in range(5):
         hold(make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASED), NOON - timedelta(hours=1))
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(6):
         found = report(vision, NOVEMBER, now=NOON)
         assert len(found.by_claim) == 5
 

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from claims.access import lock_claim
 from claims.models import Claim
-from claims.states import ClaimState
+from claims.states import MAY_HOLD_DEVICES
 from core.errors import Conflict, Forbidden
 from notify.models import NoticeKind
 from notify.services import already_notified, notify
@@ -42,7 +42,7 @@ def remind_owner(*, claim: Claim, by: User, now: datetime) -> None:
     if reason := reason_not_to_remind(by, claim):
         raise Forbidden(reason)
     claim, owner = lock_claim(claim), claim.requested_by
-    if claim.state not in (ClaimState.ALLOCATED, ClaimState.RELEASING):
+    if claim.state not in MAY_HOLD_DEVICES:
         raise Conflict(f"{claim} holds no device any more.")
     key = f"remind:{claim.pk}:{utc_day(now)}"
     if already_notified([key]):

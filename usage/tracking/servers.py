@@ -7,7 +7,7 @@ from datetime import datetime
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.views.decorators.debug import sensitive_variables
 
 from cluster.credentials import reseal, seal_fields, unseal_fields
@@ -42,13 +42,11 @@ def save_server(
         secret.require_sound()
     with transaction.atomic():
         if server is None:
-            if TrackingServer.objects.select_for_update().filter(team=team).exists():
-                raise Conflict(
-                    f"{team or 'The installation'} has a tracking server already. Change that one."
-                )
+            if TrackingServer.objects.filter(team=team).exists():
+                raise second(team)
             saved, changes = TrackingServer(team=team), ["added"]
         else:
-            saved, changes = TrackingServer.objects.select_for_update().get(pk=server.pk), []
+            saved, changes = TrackingServer.objects.get(pk=server.pk), []
         for name, value in fields.items():
             if getattr(saved, name) != value:
                 changes.append(f"{name} changed" if name == "authority" else f"{name} {shown(value)}")
@@ -62,9 +60,17 @@ def save_server(
         require_same_server(saved)
         saved.clean_fields(exclude={field.name for field in saved._meta.fields} - CHECKED)
         if changes:
-            saved.save()
+            try:
+                with transaction.atomic():
+                    saved.save()
+            except IntegrityError as race:  # somebody has added one at this moment
+                raise second(team) from race
             record_change(by=by, of=saved, change=", ".join(changes))
     return saved
+
+
+def second(team: Team | None) -> Conflict:
+    return Conflict(f"{team or 'The installation'} has a tracking server already. Change that one.")
 
 
 def shown(url: str) -> str:
