@@ -111,13 +111,14 @@ def cost(hours, unpriced=0, amount=None):
 
 
 def energy(kilowatt_hours):
-    """
-    Return what the API says of energy: an estimate, since no counter is scraped. No cluster has grams of CO₂.
-    """
+    """Return what the API says of energy, an estimate since no counter is scraped, and of its CO₂."""
     if kilowatt_hours is None:
         return None
-    exact = pytest.approx(float(kilowatt_hours), rel=1e-9)
-    return {"kilowatt_hours": exact, "estimated_kilowatt_hours": exact, "kilograms_co2": None}
+    exact, kilograms = (
+        pytest.approx(float(value), rel=1e-9)
+        for value in (kilowatt_hours, kilowatt_hours * history.GRAMS / 1000)
+    )
+    return {"kilowatt_hours": exact, "estimated_kilowatt_hours": exact, "kilograms_co2": kilograms}
 
 
 def whole(of):
@@ -223,9 +224,10 @@ def test_the_report_of_the_api_and_its_file_add_up(reader, person, by):
         ):
             assert float(added(mine, column)) == pytest.approx(float(hours), abs=2e-6)
         known = group.kilowatt_hours is not None
-        for column in ("kwh", "kwh_estimated"):
+        for column, per_kwh in (("kwh", 1), ("kwh_estimated", 1), ("co2_kg", history.GRAMS / 1000)):
+            exact = float(group.kilowatt_hours or 0) * per_kwh
             assert [line[column] != "" for line in mine] == [known]
-            assert float(added(mine, column)) == pytest.approx(float(group.kilowatt_hours or 0), abs=2e-6)
+            assert float(added(mine, column)) == pytest.approx(exact, abs=2e-6)
         assert added(mine, "amount") == group.amount
         assert added(mine, "amount_used") == group.used
         assert added(mine, "amount_idle") == group.idle
@@ -308,8 +310,8 @@ def focus_key(row):
 
 
 def focus_energy(row):
-    """Return kilowatt-hours, and whether they are an estimate."""
-    return float(row["x_EnergyKWh"]), str(row["x_EnergyIsEstimated"]).lower()
+    """Return kilowatt-hours, kilograms of CO₂, and whether they are an estimate."""
+    return float(row["x_EnergyKWh"]), float(row["x_Co2Kg"]), str(row["x_EnergyIsEstimated"]).lower()
 
 
 def test_focus_has_each_entry_as_csv_and_as_parquet(reader):
@@ -321,6 +323,7 @@ def test_focus_has_each_entry_as_csv_and_as_parquet(reader):
     energies = {
         (entry.claim.name, str(entry.day), "GPU-hours", focus_row(entry)["ListUnitPrice"]): (
             pytest.approx(float(entry.kilowatt_hours), abs=1e-6),
+            pytest.approx(float(entry.kilowatt_hours * history.GRAMS / 1000), abs=1e-6),
             "true",
         )
         for entry in ALL.stored.of

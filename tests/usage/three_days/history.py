@@ -172,6 +172,7 @@ WORKS = (
     Work(PROBE, "gpu-5", at(25), at(29), 'UUID="GPU-gpu-5",Hostname="n"', by_step(1000)),
 )
 POWER = 300  # W
+GRAMS = 381  # of CO₂ per kWh, of the cluster whose devices are measured
 
 # The fleet: how many whole GPUs of a product a cluster has had since Monday, and how many of them were out of
 # service or held outside the portal.

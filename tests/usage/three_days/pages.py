@@ -15,7 +15,17 @@ from functools import partial
 
 from tests.usage.three_days import history
 from tests.usage.three_days.figures import Figure, euros, hours, share, short_hours
-from tests.usage.three_days.history import ALL, FORGOTTEN, NOW, Claim, Sum, of_claim, of_team, works_of
+from tests.usage.three_days.history import (
+    ALL,
+    FORGOTTEN,
+    NOW,
+    Claim,
+    Sum,
+    half_up,
+    of_claim,
+    of_team,
+    works_of,
+)
 
 GIB = 2**30
 
@@ -46,8 +56,11 @@ def money(of: Sum, amount: Decimal | None = None, digits: int = 2) -> list[str]:
 
 
 def energy(kilowatt_hours: Fraction | None, digits: int = 2) -> list[str]:
-    """Return the figure of energy: none where no power was measured."""
-    return [] if kilowatt_hours is None else [f"{history.half_up(kilowatt_hours, digits):,} kWh"]
+    """Return the figures of energy and of its CO₂: none where no power was measured."""
+    if kilowatt_hours is None:
+        return []
+    kilograms = kilowatt_hours * history.GRAMS / 1000
+    return [f"{half_up(kilowatt_hours, digits):,} kWh", f"{half_up(kilograms, digits):,} kg"]
 
 
 def placed(figures: dict[str, list[str]]) -> set[Figure]:
@@ -105,7 +118,8 @@ def claim_page(claim: Claim) -> set[Figure]:
         }  # fmt: skip
     if kilowatt_hours:
         figures["Use by device"] = ["95 %"]
-        figures["Used and idle: Energy"] = energy(kilowatt_hours)
+        consumed, emitted = energy(kilowatt_hours)
+        figures |= {"Used and idle: Energy": [consumed], "Used and idle: CO₂": [emitted]}
     if not of.is_unpriced:
         figures |= split(claim)
     return placed(figures)
@@ -266,8 +280,8 @@ def budget_money() -> tuple[Decimal, Decimal, Decimal]:
 
 
 def budget_hours() -> tuple[Decimal, Decimal, Decimal]:
-    held = history.half_up(of_team("vision").hours)
-    rate = history.half_up(of_team("vision").stored.hours / 72, 4)
+    held = half_up(of_team("vision").hours)
+    rate = half_up(of_team("vision").stored.hours / 72, 4)
     return held, rate, history.forecast(held, rate)
 
 
@@ -280,7 +294,7 @@ def forecast_share() -> float:
 
 
 def used_hours() -> str:
-    return f"{history.half_up(Fraction(budget_hours()[0]), 1)}".removesuffix(".0")
+    return f"{half_up(Fraction(budget_hours()[0]), 1)}".removesuffix(".0")
 
 
 def vision_budget() -> dict[str, list[str]]:
@@ -303,7 +317,7 @@ IDLE_SINCE = history.at(73)
 
 def idle_cost() -> Decimal:
     """Return what the claim that is idle now has cost since then."""
-    return history.half_up(
+    return half_up(
         Fraction(history.price_now(FORGOTTEN)) * Fraction((NOW - IDLE_SINCE) // history.MINUTE, 60)
     )
 
