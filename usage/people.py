@@ -57,8 +57,8 @@ class Use:
     """
     The use of one person, or of all. `devices` is the mean number held on each of the `DAYS`, oldest first.
 
-    `measured` is the part of `cost` on days with telemetry; `idle` is what of its money was not used, and
-    `busy` the held time that was, in the unit of `Cost.held`.
+    `measured` is the part of `cost` on days with telemetry; `idle` is what of it was not used, and `busy`
+    the held time that was, in the unit of `Cost.held`.
     """
 
     cost: Cost = field(default_factory=Cost)
@@ -115,7 +115,8 @@ def team_use(team: Team, *, today: date) -> PeopleUse:
         use.devices[(day - first).days] += held / HELD_ALL_DAY
         if measured or idle:
             use.measured.add(Cost(measured, unpriced_measured))
-            use.idle.add(Cost(measured, unpriced_measured, {currency: idle} if currency else {}))
+            unused = measured - round(busy)  # rows without a currency have no rate
+            use.idle.add(Cost(unused, 0, {currency: idle}) if currency else Cost(unused, unused))
     return PeopleUse(people, summed(people), of_month, first if last else None, last)
 
 

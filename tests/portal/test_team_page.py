@@ -81,7 +81,7 @@ def test_use_is_summed_per_person_from_stored_days(make, vision, people):
     use = team_use(vision, today=NOW.date())
     alice, lena = use.people[people["alice"].pk], use.people[people["lena"].pk]
     assert (alice.cost.hours, alice.cost.amounts, alice.percent) == (Decimal(10), {"EUR": Decimal(20)}, 60)
-    assert alice.idle.amounts == {"EUR": Decimal(8)}
+    assert (alice.idle.hours, alice.idle.amounts) == (Decimal(4), {"EUR": Decimal(8)})
     assert (lena.cost.hours, lena.cost.amounts) == (Decimal(24), {"EUR": Decimal(48)})
     shown: list[object] = [lena.percent, lena.idle.held]
     assert shown == [None, 0]

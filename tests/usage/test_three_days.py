@@ -110,6 +110,17 @@ def cost(hours, unpriced=0, amount=None):
     }
 
 
+def energy(kilowatt_hours):
+    """Return what the API says of energy, an estimate since no counter is scraped, and of its CO₂."""
+    if kilowatt_hours is None:
+        return None
+    exact, kilograms = (
+        pytest.approx(float(value), rel=1e-9)
+        for value in (kilowatt_hours, kilowatt_hours * history.GRAMS / 1000)
+    )
+    return {"kilowatt_hours": exact, "estimated_kilowatt_hours": exact, "kilograms_co2": kilograms}
+
+
 def whole(of):
     return cost(of.hours, of.unpriced, None if of.is_unpriced else of.amount)
 
@@ -134,6 +145,7 @@ def parts(of):
 def test_the_api_says_what_a_claim_has_cost_and_used(reader, days, claim):
     client, address = reader("root"), f"/api/v1/claims/{days[claim.name].pk}"
     of, open_now = of_claim(claim), any(work.end is None for work in works_of(claim))
+    lives = [life.kilowatt_hours for work in works_of(claim) if (life := history.life_of(work))]
     assert client.get(f"{address}/cost/").json() == {
         "so_far": whole(of),
         "per_hour": cost(len(works_of(claim)), 0, half_up(Fraction(history.price_now(claim))))
@@ -143,6 +155,7 @@ def test_the_api_says_what_a_claim_has_cost_and_used(reader, days, claim):
         if open_now
         else None,
         "lines": [{"product": claim.product, "partition": claim.partition, "cost": whole(of)}],
+        "energy": energy(sum(lives) if lives else None),
     }
     used = client.get(f"{address}/usage/", {"range": "life"}).json()
     step = history.step_of_life(claim)
@@ -173,6 +186,7 @@ def test_the_api_says_what_a_team_has_cost(reader, days, team):
     body = reader("root").get(f"/api/v1/costs/?team={team}&month=2026-11").json()
     of = of_team(team)
     assert (body["total"], body["corrections"]) == (whole(of), cost(0))
+    assert body["energy"] == energy(of.kilowatt_hours)
     for name, key in (
         ("by_claim", lambda entry: entry.claim.name),
         ("by_person", lambda entry: entry.claim.person),
@@ -192,12 +206,10 @@ SCOPES = {"root": ALL.stored, "lena": of_team("vision").stored}
 def test_the_report_of_the_api_and_its_file_add_up(reader, person, by):
     client, of = reader(person), SCOPES[person]
     body = client.get(f"/api/v1/costs/report/?month=2026-11&by={by}").json()
-    nothing = {"corrections": cost(0)}
     groups = of.groups(GROUPS[by])
-    assert body["parts"] == parts(of) | nothing | {"utilization": close(of.utilization)}
+    assert body["parts"] == reported(of)
     assert {row["label"]: row["parts"] for row in body["rows"]} == {
-        label: parts(group) | nothing | {"utilization": close(group.utilization)}
-        for label, group in groups.items()
+        label: reported(group) for label, group in groups.items()
     }
     file = client.get(f"/report/?month=2026-11&by={by}&format=csv").getvalue().decode("utf-8-sig")
     lines = [line for line in csv.DictReader(io.StringIO(file)) if line["group"] == by]
@@ -211,11 +223,25 @@ def test_the_report_of_the_api_and_its_file_add_up(reader, person, by):
             ("hours_without_rate", group.unpriced),
         ):
             assert float(added(mine, column)) == pytest.approx(float(hours), abs=2e-6)
+        known = group.kilowatt_hours is not None
+        for column, per_kwh in (("kwh", 1), ("kwh_estimated", 1), ("co2_kg", history.GRAMS / 1000)):
+            exact = float(group.kilowatt_hours or 0) * per_kwh
+            assert [line[column] != "" for line in mine] == [known]
+            assert float(added(mine, column)) == pytest.approx(exact, abs=2e-6)
         assert added(mine, "amount") == group.amount
         assert added(mine, "amount_used") == group.used
         assert added(mine, "amount_idle") == group.idle
         assert added(mine, "amount_no_telemetry") == group.no_telemetry.amount
     assert added(lines, "amount") == of.amount
+
+
+def reported(of):
+    """Return what the report of the API says of a group."""
+    return parts(of) | {
+        "corrections": cost(0),
+        "utilization": close(of.utilization),
+        "energy": energy(of.kilowatt_hours),
+    }
 
 
 def close(value):
@@ -283,13 +309,25 @@ def focus_key(row):
     )
 
 
+def focus_energy(row):
+    """Return kilowatt-hours, kilograms of CO₂, and whether they are an estimate."""
+    return float(row["x_EnergyKWh"]), float(row["x_Co2Kg"]), str(row["x_EnergyIsEstimated"]).lower()
+
+
 def test_focus_has_each_entry_as_csv_and_as_parquet(reader):
     client = reader("root")
     expected = {
-        (entry.claim.name, str(entry.day), "Device hours", focus_row(entry)["ListUnitPrice"]): focus_row(
-            entry
-        )
+        (entry.claim.name, str(entry.day), "GPU-hours", focus_row(entry)["ListUnitPrice"]): focus_row(entry)
         for entry in ALL.of
+    }
+    energies = {
+        (entry.claim.name, str(entry.day), "GPU-hours", focus_row(entry)["ListUnitPrice"]): (
+            pytest.approx(float(entry.kilowatt_hours), abs=1e-6),
+            pytest.approx(float(entry.kilowatt_hours * history.GRAMS / 1000), abs=1e-6),
+            "true",
+        )
+        for entry in ALL.stored.of
+        if entry.kilowatt_hours is not None
     }
     file = client.get("/api/v1/costs/focus/?month=2026-11").getvalue().decode()
     rows = list(csv.DictReader(io.StringIO(file)))
@@ -303,6 +341,7 @@ def test_focus_has_each_entry_as_csv_and_as_parquet(reader):
         assert {
             focus_key(row): {name: Decimal(row[name]) for name in numbers - empty} for row in found
         } == expected
+        assert {focus_key(row): focus_energy(row) for row in found if row["x_EnergyKWh"]} == energies
         assert {row[name] or None for row in found for name in empty} == {None}
 
 

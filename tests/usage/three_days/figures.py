@@ -20,7 +20,7 @@ type Figure = tuple[str, str]  # place and text
 
 NUMBER = r"\d[\d,]*(?:\.\d+)?"
 MONEY = re.compile(rf"−?(?:[€$£]|\b[A-Z]{{3}} ){NUMBER}")
-QUANTITY = re.compile(rf"(?:< )?{NUMBER} (?:%|kWh|GiB|W)(?!\w)")
+QUANTITY = re.compile(rf"(?:< )?{NUMBER} (?:%|kWh|kg|GiB|W)(?!\w)")
 DURATION = re.compile(r"(?<![\d.,])\d{1,2} (?:d|h|min|s)\b")
 HOURS = re.compile(rf"−?({NUMBER}) (?:GPU[ -]hours|device hours|h)\b")
 OF_HOURS = re.compile(rf"({NUMBER}) of (?={NUMBER} GPU-hours)")

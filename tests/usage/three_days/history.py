@@ -172,6 +172,7 @@ WORKS = (
     Work(PROBE, "gpu-5", at(25), at(29), 'UUID="GPU-gpu-5",Hostname="n"', by_step(1000)),
 )
 POWER = 300  # W
+GRAMS = 381  # of CO₂ per kWh, of the cluster whose devices are measured
 
 # The fleet: how many whole GPUs of a product a cluster has had since Monday, and how many of them were out of
 # service or held outside the portal.
@@ -275,7 +276,6 @@ def life_of(work: Work) -> Life | None:
     for bucket in buckets:
         by_hour[bucket.start.replace(minute=0)].append(bucket)
     samples = sum(bucket.samples for bucket in buckets)
-    joules = POWER * samples * EVERY.seconds * Fraction(work.claim.fraction)
     return Life(
         weighted(buckets),
         percentile(
@@ -283,7 +283,7 @@ def life_of(work: Work) -> Life | None:
         ),
         percentile(percentile(bucket.memory for bucket in hour) for hour in by_hour.values()),
         max(bucket.memory for bucket in buckets),
-        joules / 3_600_000,
+        kilowatt_hours(samples, work.claim),
     )
 
 
@@ -345,13 +345,19 @@ def half_up(value: Fraction | float, digits: int = 2) -> Decimal:
 
 @dataclass(frozen=True)
 class Entry:
-    """What a claim held on a day at one rate. `utilization` is that of the claim on this day."""
+    """
+    What a claim held on a day at one rate. `utilization` is that of the claim on this day, `kilowatt_hours`
+    are its part, by hours, of those of the claim on this day; None is not measured.
+    """
 
     claim: Claim
     day: date
     rate: Rate | None
     hours: Fraction
     utilization: float | None
+    kilowatt_hours: (
+        Fraction | None
+    )  # its part, by hours, of those of the claim on this day; None: not measured
 
     @property
     def amount(self) -> Decimal:
@@ -362,17 +368,74 @@ class Entry:
         return half_up(float(self.amount) * self.utilization) if self.utilization is not None else Decimal(0)
 
 
+type Kind = tuple[Claim, date, Rate | None]
+
+
+def held_by(work: Work, until: datetime = NOW) -> dict[Kind, Fraction]:
+    """Return the hours that a device was held, by day and rate; of a partition its fraction of them."""
+    end = min(work.end or until, until)
+    edges = {
+        work.start,
+        end,
+        *(MONDAY + number * DAY for number in range(1, 5)),
+        *(rate.since for rate in RATES),
+    }
+    hours: dict[Kind, Fraction] = defaultdict(Fraction)
+    for since, before in itertools.pairwise(sorted(edge for edge in edges if work.start <= edge <= end)):
+        seconds = Fraction((before - since) // timedelta(seconds=1))
+        key = (work.claim, since.date(), rate_of(work.claim.product, since))
+        hours[key] += seconds / 3600 * Fraction(work.claim.fraction)
+    return hours
+
+
 def entries(until: datetime = NOW) -> list[Entry]:
-    hours: dict[tuple[Claim, date, Rate | None], Fraction] = defaultdict(Fraction)
+    hours: dict[Kind, Fraction] = defaultdict(Fraction)
+    that_day: dict[tuple[Claim, date], Fraction] = defaultdict(Fraction)
     for work in WORKS:
-        edges = {work.start, min(work.end or until, until)}
-        edges |= {MONDAY + number * DAY for number in range(1, 5)} | {rate.since for rate in RATES}
-        inside = sorted(edge for edge in edges if work.start <= edge <= min(work.end or until, until))
-        for start, end in itertools.pairwise(inside):
-            seconds = Fraction((end - start) // timedelta(seconds=1))
-            key = (work.claim, start.date(), rate_of(work.claim.product, start))
-            hours[key] += seconds / 3600 * Fraction(work.claim.fraction)
-    return [Entry(*key, held, utilization(key[0], key[1])) for key, held in hours.items()]
+        for (claim, day, rate), held in held_by(work, until).items():
+            hours[claim, day, rate] += held
+            that_day[claim, day] += held
+    found = []
+    for (claim, day, rate), held in hours.items():
+        energy = energy_of(claim, day)
+        part = None if energy is None else energy * held / that_day[claim, day]
+        found.append(Entry(claim, day, rate, held, utilization(claim, day), part))
+    return found
+
+
+def energy_of(claim: Claim, day: date) -> Fraction | None:
+    """Return the kilowatt-hours of a claim on a day: power × 30 s per sample, of a partition its fraction."""
+    samples = sum(
+        bucket.samples
+        for work in works_of(claim)
+        for bucket in buckets_of(work)
+        if bucket.start.date() == day
+    )
+    return kilowatt_hours(samples, claim) if samples else None
+
+
+def kilowatt_hours(samples: int, claim: Claim) -> Fraction:
+    return POWER * samples * EVERY.seconds * Fraction(claim.fraction) / 3_600_000
+
+
+def cost_by_device(claim: Claim) -> dict[str, tuple[Fraction, Decimal]]:
+    """
+    Return hours and money of each device until now: of each entry its part by hours, rounded down to cents.
+    The cents that are left go to those that lost most, so that all add up to the claim.
+    """
+    of = of_claim(claim).of
+    held: dict[str, Fraction] = defaultdict(Fraction)
+    exact: dict[str, Fraction] = defaultdict(Fraction)  # cents
+    for work in works_of(claim):
+        for (_claim, day, rate), hours in held_by(work).items():
+            (entry,) = [entry for entry in of if (entry.day, entry.rate) == (day, rate)]
+            held[work.device] += hours
+            exact[work.device] += 100 * Fraction(entry.amount) * hours / entry.hours
+    cents = {device: math.floor(amount) for device, amount in exact.items()}
+    left = int(sum(exact.values())) - sum(cents.values())
+    for device in sorted(exact, key=lambda device: (cents[device] - exact[device], device))[:left]:
+        cents[device] += 1
+    return {device: (held[device], Decimal(cents[device]) / 100) for device in exact}
 
 
 def utilization(claim: Claim, day: date) -> float | None:
@@ -459,6 +522,12 @@ class Sum:
     def utilization(self) -> float | None:
         measured = self.measured.hours
         return self.used_hours / float(measured) if measured else None
+
+    @property
+    def kilowatt_hours(self) -> Fraction | None:
+        """Return the energy of the stored days; None if none was measured."""
+        known = [entry.kilowatt_hours for entry in self.stored.of if entry.kilowatt_hours is not None]
+        return sum(known, Fraction(0)) if known else None
 
     def groups(self, key: Callable[[Entry], str]) -> dict[str, Sum]:
         found: dict[str, Sum] = defaultdict(Sum)

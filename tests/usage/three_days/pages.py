@@ -15,7 +15,17 @@ from functools import partial
 
 from tests.usage.three_days import history
 from tests.usage.three_days.figures import Figure, euros, hours, share, short_hours
-from tests.usage.three_days.history import ALL, FORGOTTEN, NOW, Claim, Sum, of_claim, of_team, works_of
+from tests.usage.three_days.history import (
+    ALL,
+    FORGOTTEN,
+    NOW,
+    Claim,
+    Sum,
+    half_up,
+    of_claim,
+    of_team,
+    works_of,
+)
 
 GIB = 2**30
 
@@ -43,6 +53,14 @@ def money(of: Sum, amount: Decimal | None = None, digits: int = 2) -> list[str]:
     if of.is_unpriced:
         return []
     return [euros(of.amount if amount is None else amount, digits)]
+
+
+def energy(kilowatt_hours: Fraction | None, digits: int = 2) -> list[str]:
+    """Return the figures of energy and of its CO₂: none where no power was measured."""
+    if kilowatt_hours is None:
+        return []
+    kilograms = kilowatt_hours * history.GRAMS / 1000
+    return [f"{half_up(kilowatt_hours, digits):,} kWh", f"{half_up(kilograms, digits):,} kg"]
 
 
 def placed(figures: dict[str, list[str]]) -> set[Figure]:
@@ -82,22 +100,26 @@ def claim_page(claim: Claim) -> set[Figure]:
             share(min(samples / expected, 1)),
         ]
     kilowatt_hours = Fraction(0)
+    costs = history.cost_by_device(claim)
     for work in works_of(claim):
         life = history.life_of(work)
         if life is None:
             continue
         kilowatt_hours += life.kilowatt_hours
+        held, amount = costs[work.device]
         figures |= {
+            f"Use by device: {work.device} / Cost": [*money(of, amount), hours(held)],
             f"Use by device: {work.device} / Utilization": [share(life.activity), share(life.activity_p95)],
             f"Use by device: {work.device} / Memory": [
                 gib(life.memory_p95), gib(life.memory_peak), f"{claim.memory} GiB"
             ],
             f"Use by device: {work.device} / Power": [f"{history.POWER} W"],
-            f"Use by device: {work.device} / Energy": [f"{history.half_up(life.kilowatt_hours)} kWh"],
+            f"Use by device: {work.device} / Energy": energy(life.kilowatt_hours),
         }  # fmt: skip
     if kilowatt_hours:
         figures["Use by device"] = ["95 %"]
-        figures["Used and idle: Energy"] = [f"{history.half_up(kilowatt_hours)} kWh"]
+        consumed, emitted = energy(kilowatt_hours)
+        figures |= {"Used and idle: Energy": [consumed], "Used and idle: CO₂": [emitted]}
     if not of.is_unpriced:
         figures |= split(claim)
     return placed(figures)
@@ -211,6 +233,7 @@ def team_cost(slug: str, *, in_hours: bool = False) -> set[Figure]:
     figures = {
         "Totals: So far this month": money(of),
         "Totals: Idle": [*part_money(of, "Idle", 0), *part_share(of, "Idle"), share(of.utilization)],
+        "Totals: Energy": energy(of.kilowatt_hours, 0),
         card: [],
     }
     for label, (held, _amount) in used_parts(of).items():
@@ -257,8 +280,8 @@ def budget_money() -> tuple[Decimal, Decimal, Decimal]:
 
 
 def budget_hours() -> tuple[Decimal, Decimal, Decimal]:
-    held = history.half_up(of_team("vision").hours)
-    rate = history.half_up(of_team("vision").stored.hours / 72, 4)
+    held = half_up(of_team("vision").hours)
+    rate = half_up(of_team("vision").stored.hours / 72, 4)
     return held, rate, history.forecast(held, rate)
 
 
@@ -271,7 +294,7 @@ def forecast_share() -> float:
 
 
 def used_hours() -> str:
-    return f"{history.half_up(Fraction(budget_hours()[0]), 1)}".removesuffix(".0")
+    return f"{half_up(Fraction(budget_hours()[0]), 1)}".removesuffix(".0")
 
 
 def vision_budget() -> dict[str, list[str]]:
@@ -294,43 +317,54 @@ IDLE_SINCE = history.at(73)
 
 def idle_cost() -> Decimal:
     """Return what the claim that is idle now has cost since then."""
-    return history.half_up(
+    return half_up(
         Fraction(history.price_now(FORGOTTEN)) * Fraction((NOW - IDLE_SINCE) // history.MINUTE, 60)
     )
 
 
 # The report.
 
+REST = {"Unmanaged": "unmanaged", "Out of service": "out", "Unallocated": "unallocated"}  # of the fleet
+
+
+def whole_of(of: Sum, rest: dict[str, str]) -> tuple[Fraction, Decimal]:
+    """Return hours and money of what claims held, and of the rest of the fleet."""
+    return (
+        of.hours + sum(map(history.fleet_hours, rest.values()), Fraction(0)),
+        of.amount + sum(map(history.fleet_money, rest.values()), Decimal(0)),
+    )
+
+
+def unpriced_of(of: Sum, rest: dict[str, str]) -> Fraction:
+    return of.unpriced + sum(map(history.fleet_unpriced, rest.values()), Fraction(0))
+
+
+def parts_of(rest: dict[str, str]) -> dict[str, tuple[Fraction | float, Decimal]]:
+    return {label: (history.fleet_hours(use), history.fleet_money(use)) for label, use in rest.items()}
+
 
 def report(of: Sum, by: str, *, is_fleet: bool) -> set[Figure]:
     """Return the report of the stored days, of the whole fleet or of what some teams held."""
-    of = of.stored
-    rest = (
-        {"Unmanaged": "unmanaged", "Out of service": "out", "Unallocated": "unallocated"} if is_fleet else {}
-    )
-    whole_hours = of.hours + sum(map(history.fleet_hours, rest.values()), Fraction(0))
-    whole_money = of.amount + sum(map(history.fleet_money, rest.values()), Decimal(0))
+    of, rest = of.stored, REST if is_fleet else {}
+    whole_hours, whole_money = whole_of(of, rest)
     whole = "Fleet" if is_fleet else "Total"
-    parts: dict[str, tuple[Fraction | float, Decimal]] = used_parts(of) | {
-        label: (history.fleet_hours(use), history.fleet_money(use)) for label, use in rest.items()
-    }
+    parts = used_parts(of) | parts_of(rest)
     shown = ["Used", "Idle", "Unallocated" if is_fleet else "No telemetry"]
     figures = {
         f"Totals: {'Fleet' if is_fleet else 'Allocated'}": [euros(whole_money, 0), short_hours(whole_hours)],
         "Totals: Utilization of allocated": [share(of.utilization)],
         "Reconciliation": ["0.00 h"],
-        f"Reconciliation: GPU hours / {whole}": [short_hours(whole_hours)],
+        f"Reconciliation: GPU-hours / {whole}": [short_hours(whole_hours)],
         f"Reconciliation: Money / {whole}": [euros(whole_money)],
     }
     for label, (held, amount) in parts.items():
         if held:
             part = small_share(float(held) / float(whole_hours))
-            figures[f"Reconciliation: GPU hours / {label}"] = [short_hours(held), part]
+            figures[f"Reconciliation: GPU-hours / {label}"] = [short_hours(held), part]
             figures[f"Reconciliation: Money / {label}"] = [euros(amount)]
             if label in shown:
                 figures[f"Totals: {label}"] = [euros(amount, 0), part]
-    unpriced = of.unpriced + sum(map(history.fleet_unpriced, rest.values()), Fraction(0))
-    if unpriced:
+    if unpriced := unpriced_of(of, rest):
         figures["Reconciliation"].append(hours(unpriced))
     return placed(figures | by_day(of, rest, whole) | rows(of, by, whole_hours, is_fleet=is_fleet))
 
@@ -341,7 +375,7 @@ def small_share(value: float) -> str:
 
 def by_day(of: Sum, rest: dict[str, str], whole: str) -> dict[str, list[str]]:
     """Return the bars, and the same as a table."""
-    figures: dict[str, list[str]] = {"GPU hours by day": []}
+    figures: dict[str, list[str]] = {"GPU-hours by day": []}
     for day in history.DAYS:
         of_day = of.where(lambda entry, day=day: entry.day == day)  # type: ignore[misc]
         parts = {label: held for label, (held, _amount) in used_parts(of_day).items()}
@@ -351,8 +385,8 @@ def by_day(of: Sum, rest: dict[str, str], whole: str) -> dict[str, list[str]]:
         )
         for label, held in parts.items():
             if held:
-                figures[f"GPU hours by day: {day:%a %-d %b} / {label}"] = [short_hours(held)]
-                figures["GPU hours by day"].append(short_hours(held))
+                figures[f"GPU-hours by day: {day:%a %-d %b} / {label}"] = [short_hours(held)]
+                figures["GPU-hours by day"].append(short_hours(held))
     return figures
 
 
@@ -363,9 +397,10 @@ def rows(of: Sum, by: str, whole_hours: Fraction, *, is_fleet: bool) -> dict[str
         row = f"By {'capacity type' if by == 'capacity' else by}: {label}"
         part = "Of fleet" if label == label_of_all else "Share"
         figures |= {
-            f"{row} / GPU hours": [short_hours(group.hours)],
+            f"{row} / GPU-hours": [short_hours(group.hours)],
             f"{row} / Allocated": money(group),
             f"{row} / Utilization": [share(group.utilization)],
+            f"{row} / Energy": energy(group.kilowatt_hours),
             f"{row} / {part}": [small_share(float(group.hours / whole_hours))],
         }
         figures |= {f"{row} / {name}": part_money(group, name) for name in used_parts(group)}
@@ -405,19 +440,23 @@ def own_claim(claim: Claim, card: str) -> dict[str, list[str]]:
 
 
 def home_of_admins() -> set[Figure]:
-    """Return Home of a platform admin: the month of all teams, and the devices that are idle now."""
-    of = ALL.stored
+    """Return Home of a platform admin: the month of the fleet in parts, and the devices that are idle now."""
+    of, card = ALL.stored, "November so far"
+    whole_hours, whole_money = whole_of(of, REST)
     figures = {
-        "November so far: Allocated": [euros(of.amount, 0), short_hours(of.hours)],
-        "November so far: Used": [*part_money(of, "Used", 0), *part_share(of, "Used"), share(of.utilization)],
-        "November so far: Idle": [*part_money(of, "Idle", 0), *part_share(of, "Idle")],
-        "November so far: No telemetry": [
-            *part_money(of, "No telemetry", 0),
-            *part_share(of, "No telemetry"),
-        ],
-        "November so far": [euros(of.idle * 30 / 18, 0)],
         "Needs attention": [euros(history.price_now(FORGOTTEN))],
+        f"{card}: Whole fleet / Cost": [euros(whole_money, 0)],
+        f"{card}: Whole fleet / Share": ["100 %"],
+        card: [
+            *by_day(of, REST, "Fleet")["GPU-hours by day"],
+            *[euros(of.amount, 0), share(float(of.hours / whole_hours)), short_hours(of.hours)],
+            *[share(of.utilization), euros(of.idle * 30 / 18, 0), hours(unpriced_of(of, REST))],
+        ],
     }
+    for label, (part, amount) in (used_parts(of) | parts_of(REST)).items():
+        row = f"{card}: {'Idle while held' if label == 'Idle' else label}"
+        figures[f"{row} / Cost"] = [euros(amount, 0)]
+        figures[f"{row} / Share"] = [share(float(part) / float(whole_hours))]  # some hours have no rate
     gpus = sum(number for number, _out, _unmanaged in history.FLEET.values())
     held = sum(unmanaged for _number, _out, unmanaged in history.FLEET.values())
     out = sum(number for _number, number, _unmanaged in history.FLEET.values())
@@ -487,16 +526,16 @@ def team(slug: str) -> set[Figure]:
     """Return the page of a team: its people on the stored days, live claims, and its budget."""
     of = of_team(slug).stored
     figures = {
-        "The last 30 days: Device hours": [hours(of.hours)],
+        "The last 30 days: GPU-hours": [hours(of.hours)],
         "The last 30 days: Cost": [euros(of.amount, 0), *no_rate(of)],
         "The last 30 days: Utilization": [share(of.utilization)],
-        "The last 30 days: Idle cost": part_money(of, "Idle", 0),
+        "The last 30 days: Idle cost": [*part_money(of, "Idle", 0), *part_share(of, "Idle")],
         "Cost in November": [euros(of.amount, 0), hours(of.hours)],
     }
     for label, group in {**of.groups(GROUPS["person"]), slug.title(): of}.items():
         row = f"Members: {label}"
         figures |= {
-            f"{row} / Device hours": [hours(group.hours)],
+            f"{row} / GPU-hours": [hours(group.hours)],
             f"{row} / Cost": money(group),
             f"{row} / Utilization": [share(group.utilization)],
             f"{row} / Idle cost": part_money(group, "Idle"),
@@ -505,7 +544,7 @@ def team(slug: str) -> set[Figure]:
     figures[f"Members: {slug.title()} / "].append(share(of.utilization))
     if slug == "vision":
         figures |= vision_budget() | own_claim(FORGOTTEN, "Live claims")
-        figures["Members: lena / Device hours"] = ["0.00 h"]
+        figures["Members: lena / GPU-hours"] = ["0.00 h"]
         del figures["Cost"]  # the banner of the page of costs
     return placed(figures)
 

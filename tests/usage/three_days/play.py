@@ -37,7 +37,7 @@ from tests.factories import (
 from tests.prometheus import RealPrometheus
 from tests.usage.conftest import price
 from tests.usage.three_days import history
-from tests.usage.three_days.history import CLAIMS, FLEET, NOW, WORKS, works_of
+from tests.usage.three_days.history import CLAIMS, FLEET, GRAMS, NOW, WORKS, works_of
 from tests.usage.three_days.machines import Database, Gate, Worker, broker
 from tests.usage.three_days.pages import BUDGET, BUDGET_HOURS
 from usage.models import Collection
@@ -59,7 +59,9 @@ def set_up(prometheus_url: str) -> dict[str, ClaimRow]:
     nlp = make_team("nlp", members=(people["dan"],))
     teams = {"vision": vision, "nlp": nlp}
     clusters = {
-        "fra-1": make_cluster("fra-1", teams=(vision, nlp), prometheus_url=prometheus_url),
+        "fra-1": make_cluster(
+            "fra-1", teams=(vision, nlp), prometheus_url=prometheus_url, grams_per_kwh=GRAMS
+        ),
         "ber-1": make_cluster("ber-1", teams=(nlp,)),
     }
     profiles = {slug: make_profile(slug) for slug in ("train-80", "small-10")}
