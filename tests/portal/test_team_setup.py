@@ -258,9 +258,9 @@ def costs(dimension: str, euros: int, *, key=None, partition="") -> None:
 
 
 def listed(text):
-    """Return the cells of each row of the list, by the name of the team."""
+    """Return the cells of each row of the list, and of its sums, by the name of the team."""
     rows = re.findall(
-        r"<tr\b[^>]*>(.*?)</tr>", text[text.index("<tbody") : text.index("</tbody>")], re.DOTALL
+        r"<tr\b[^>]*>(.*?)</tr>", text[text.index("<tbody") : text.index("</table>")], re.DOTALL
     )
     return {row[0]: row[1:] for row in map(cells, rows)}
 
