@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from usage import device_views, fleet_views, oversized_views, saved_report_views, team_views, views
+from usage import fleet_views, oversized_views, saved_report_views, team_views, views
 from usage.alerts import views as alerts
 from usage.idle import views as idle
 from usage.tracking import views as tracking
@@ -20,7 +20,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("waste/policy/", idle.policy, name="idle_policy"),
     path("claims/<uuid:claim_id>/snooze/", idle.snooze, name="snooze"),
     path("claims/<uuid:claim_id>/remind/", idle.remind, name="remind"),
-    path("devices/<uuid:device_id>/usage/", device_views.device_usage, name="device"),
+    path("devices/<uuid:device_id>/usage/", views.device_usage, name="device"),
     path("report/", fleet_views.report, name="report"),
     path("report/save/", saved_report_views.save, name="report_save"),
     path("report/saved/", saved_report_views.saved_reports, name="reports_saved"),

@@ -1,5 +1,5 @@
 """
-Pages: usage and cost of a claim, cost of a team in a month, rates.
+Pages: usage and cost of a claim, utilization of a device, cost of a team in a month, rates.
 
 Usage and cost are a fragment of the claim's page, and a page of their own without JavaScript. Everybody may
 read rates; platform admins change them.
@@ -28,8 +28,10 @@ from core.grafana import Dashboard, dashboard_url
 from core.listing import csv_response, wants_csv
 from core.text import DASH, counted, percent
 from core.times import FIRST_YEAR, LAST_YEAR
+from inventory.models import Device
 from teams.access import is_platform_admin, user_of
 from teams.sessions import installation_for
+from usage import device_use
 from usage.charts import COMPUTE, GIGABYTE, TRAFFIC, chart_data, cost_plot
 from usage.claim_use import claim_errors, cost_by_device, devices_of, energy_of, split_money
 from usage.closing import require_admin
@@ -93,6 +95,24 @@ def fragment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     in_page = bool(request.headers.get("HX-Request"))  # whose head has the cost
     template = "usage/claim.html#panel" if in_page else "usage/claim.html"
     response = render(request, template, usage_context(claim, time_range, form) | {"in_page": in_page})
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
+DEVICE_RANGES = ((Range.HOUR, "1 h"), (Range.DAY, "24 h"), (Range.WEEK, "7 d"))
+
+
+@require_safe
+def device_usage(request: HttpRequest, device_id: UUID) -> HttpResponse:
+    """Return only the panel to htmx, otherwise the page. An unknown range is a day."""
+    devices = Device.objects.select_related("cluster", "held_by").defer("cluster__credentials")
+    device = get_object_or_404(devices, pk=device_id)
+    asked = request.GET.get("range", "")
+    time_range = next((one for one, _label in DEVICE_RANGES if one == asked), Range.DAY)
+    usage = device_use.device_usage(user_of(request), device, time_range, now=timezone.now())
+    page = {"device": device, "usage": usage, "ranges": DEVICE_RANGES}
+    in_page = bool(request.headers.get("HX-Request"))
+    response = render(request, "usage/device.html#panel" if in_page else "usage/device.html", page)
     patch_vary_headers(response, ["HX-Request"])
     return response
 

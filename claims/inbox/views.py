@@ -365,9 +365,18 @@ def remind(request: HttpRequest, request_id: UUID) -> HttpResponse:
     requests = PendingDecision.objects.visible_to(request.user)
     related = ("team", "claim", "extension", "quota_request", "requester")
     pending = get_object_or_404(requests.select_related(*related), pk=request_id)
+    send = partial(remind_deciders, request=pending, by=user_of(request), now=timezone.now())
+    return reminded(request, send, decision_address(PendingDecision.Kind(pending.kind), pending.pk))
+
+
+def reminded(request: HttpRequest, send: Callable[[], list[User]], page: str) -> HttpResponse:
+    """
+    Send a reminder and return to where the button was, else to `page`. htmx gets the words that take the
+    place of the button, and a refusal as an error.
+    """
     in_place = bool(request.headers.get("HX-Request"))
     try:
-        people = remind_deciders(request=pending, by=user_of(request), now=timezone.now())
+        people = send()
     except Conflict as refusal:
         if in_place:
             raise
@@ -376,7 +385,7 @@ def remind(request: HttpRequest, request_id: UUID) -> HttpResponse:
         if in_place:
             return render(request, "claims/inbox/_reminded.html", {"people": people})
         messages.success(request, f"Reminded: {', '.join(person.label for person in people)}.")
-    return redirect(return_url(request, decision_address(PendingDecision.Kind(pending.kind), pending.pk)))
+    return redirect(return_url(request, page))
 
 
 def return_url(request: HttpRequest, default: str) -> str:

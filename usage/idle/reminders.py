@@ -32,10 +32,10 @@ def reason_not_to_remind(user: User, claim: Claim) -> str:
 
 
 @transaction.atomic(durable=True)
-def remind_owner(*, claim: Claim, by: User, now: datetime) -> None:
+def remind_owner(*, claim: Claim, by: User, now: datetime) -> list[User]:
     """
-    Notify the owner of a claim that `by` asks whether it is still needed, once a day (UTC); its history says
-    so.
+    Notify the owner of a claim, who is returned, that `by` asks whether it is still needed, once a day (UTC);
+    its history says so.
 
     Raises Forbidden, and Conflict if it holds no device any more or its owner was reminded today.
     """
@@ -60,3 +60,4 @@ def remind_owner(*, claim: Claim, by: User, now: datetime) -> None:
         url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )
+    return [owner]

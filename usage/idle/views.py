@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from django_filters import FilterSet
 
 from claims.access import reason_not_to_release
 from claims.claim_list.views import profiles_of_reader, teams_of_reader
-from claims.inbox.views import return_url
+from claims.inbox.views import reminded
 from claims.models import Claim, Profile
 from core.errors import Conflict, PortalError
 from core.filters import RowFilter
@@ -246,18 +247,8 @@ def remind(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """Remind the owner of a claim; htmx gets the words that take the place of the button."""
     claims = Claim.objects.visible_to(request.user).select_related("team", "requested_by")
     claim = get_object_or_404(claims, pk=claim_id)
-    in_place, owner = bool(request.headers.get("HX-Request")), claim.requested_by.label
-    try:
-        reminders.remind_owner(claim=claim, by=user_of(request), now=timezone.now())
-    except Conflict as refusal:
-        if in_place:
-            raise
-        messages.error(request, refusal.message)
-    else:
-        if in_place:
-            return render(request, "usage/_reminded.html", {"who": owner})
-        messages.success(request, f"{owner} was reminded of {claim}.")
-    return redirect(return_url(request, reverse("claims:detail", args=[claim.pk])))
+    send = partial(reminders.remind_owner, claim=claim, by=user_of(request), now=timezone.now())
+    return reminded(request, send, reverse("claims:detail", args=[claim.pk]))
 
 
 class PolicyForm(forms.Form):

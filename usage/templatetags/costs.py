@@ -1,6 +1,6 @@
-"""Tags and filters for costs and prices; what has no price is "no rate", never 0."""
+"""Tags and filters for costs and prices, and for who holds a device; no price is "no rate", never 0."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
@@ -20,6 +20,10 @@ from claims.models import Claim, Profile
 from core import times
 from core.templatetags.ui import meter
 from core.text import DASH, money, percent, unit
+from inventory.history import HistoryLine
+from inventory.models import Device
+from teams.access import user_of
+from usage import device_use
 from usage.claim_use import MoneySplit
 from usage.cost import Cost, cost_text
 from usage.rates import PricedPart, Prices, RateCard, device_prices
@@ -216,3 +220,26 @@ def price_text(prices: Prices) -> str:
 def rate(amount: Decimal, currency: str) -> str:
     """Return a price per hour to cents, a small one to four digits, so that it does not look like 0."""
     return money(amount, currency, digits=4 if 0 < amount < SMALL else 2)
+
+
+# What the page of a device shows of claims.
+
+
+@register.simple_tag(takes_context=True)
+def price_of_device(context: Context, device: Device) -> str:
+    """Show "€0.45 / h" or "no rate"."""
+    prices = device_use.price_of(device, rate_card(context), timezone.now())
+    return "no rate" if prices.is_unknown else price_text(prices)
+
+
+@register.simple_tag(takes_context=True)
+def holds_of(context: Context, device: Device) -> list[device_use.DeviceHold]:
+    """Return the claims that hold a device and that the reader may see."""
+    reader = user_of(context["request"])
+    return device_use.holds_of(reader, device, rate_card(context), timezone.now())
+
+
+@register.simple_tag(takes_context=True)
+def with_holders(context: Context, history: Sequence[HistoryLine], device: Device) -> list[HistoryLine]:
+    """Return the history of a device with the claims that held it."""
+    return device_use.history_with_holders(user_of(context["request"]), device, history)

@@ -77,7 +77,7 @@ def test_button_of_home_is_replaced_by_what_was_done(client, request_, root):
     address = reverse("claims:remind", args=[request_.pk])
     assert address in client.get("/").text
     answer = client.post(address, headers={"HX-Request": "true"})
-    assert (answer.status_code, "2 reminded" in answer.text) == (200, True)
+    assert (answer.status_code, "2 people reminded" in answer.text) == (200, True)
     assert client.post(address, headers={"HX-Request": "true"}).status_code == 409
     home = client.get("/").text
     assert address not in home
