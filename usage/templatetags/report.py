@@ -30,7 +30,7 @@ PARTS = (
     ("free", "Unallocated", "unallocated"),
 )
 HEIGHT = 160  # px of the highest bar
-LABELS = 7  # of the axis, at most
+LABELS = 5  # of the axis, at most: a phone has room for no more
 
 LINK = '<a class="dg-link" href="{}">{}</a>'
 MONTH_ROW = (
