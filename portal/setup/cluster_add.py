@@ -34,7 +34,7 @@ from core.text import counted
 from inventory.clusters import ClusterPreview, add_cluster, preview_cluster
 from inventory.models import Cluster
 from portal.setup.clusters import SCOPES, SECRETS, CredentialsForm, title_field
-from portal.setup.telemetry_form import address
+from portal.setup.telemetry_form import source_address
 from teams.access import require_admin, user_of
 from teams.models import Team, User
 
@@ -158,7 +158,9 @@ class ClusterForm(CredentialsForm):
     )
     title = title_field()
     scope = forms.ChoiceField(choices=[(key, scope.label) for key, scope in SCOPES.items()], required=False)
-    prometheus_url = address("Prometheus", "Such as http://prometheus.monitoring:9090. Empty: set it later.")
+    prometheus_url = source_address(
+        "Prometheus", "Such as http://prometheus.monitoring:9090. Empty: set it later."
+    )
 
     def clean_scope(self) -> str:
         return str(self.cleaned_data["scope"]) or "full"

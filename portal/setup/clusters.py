@@ -33,10 +33,11 @@ from inventory.clusters import (
     set_enabled,
 )
 from inventory.models import Cluster, Device, Node
+from inventory.secret_form import SECRETS as TELEMETRY_SECRETS
+from inventory.secret_form import SecretText
 from inventory.states import EndPolicy
 from inventory.telemetry_access import change_telemetry
-from portal.setup.telemetry_form import SECRETS as TELEMETRY_SECRETS
-from portal.setup.telemetry_form import SecretText, TelemetryForm
+from portal.setup.telemetry_form import TelemetryForm
 from teams.access import require_admin, user_of
 from teams.models import recorded_changes
 from usage.models import Collection, Rate

@@ -23,10 +23,11 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from claims.models import Claim
 from core.errors import PortalError
 from core.listing import csv_response
+from inventory.secret_form import SECRETS
 from teams.access import require_admin, user_of
 from usage.cost import Cost
 from usage.models import TrackedRun, TrackingServer
-from usage.tracking.forms import SECRETS, TrackingForm
+from usage.tracking.forms import TrackingForm
 from usage.tracking.runs import OPEN, run_costs
 from usage.tracking.servers import remove_server, save_server, try_server
 
