@@ -20,6 +20,8 @@ from teams.models import User
 
 Kind = TelemetryAccess.Kind
 TOKEN_LIMIT = 16 * 1024  # characters
+ADDRESSES = ("prometheus_url", "metrics_url")  # of a cluster
+PLAIN = ("authority", "tenant", "matchers", "timeout_seconds")  # of its `TelemetryAccess`, no secret
 
 
 @dataclass(frozen=True, slots=True)

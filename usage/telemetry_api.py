@@ -24,14 +24,18 @@ from inventory.models.cluster import (
     validate_matchers,
     validate_tenant,
 )
-from inventory.telemetry_access import NO_SECRET, TOKEN_LIMIT, TelemetrySecret, change_telemetry
+from inventory.secret_form import PEM_LIMIT
+from inventory.telemetry_access import (
+    ADDRESSES,
+    NO_SECRET,
+    PLAIN,
+    TOKEN_LIMIT,
+    TelemetrySecret,
+    change_telemetry,
+)
 from teams.access import require_admin, user_of
 from usage.source_report import check_source
 from usage.sources import source_of
-
-ADDRESSES = ("prometheus_url", "metrics_url")
-PLAIN = ("authority", "tenant", "matchers", "timeout_seconds")
-PEM_LIMIT = 64 * 1024
 
 
 class SecretIn(Input):

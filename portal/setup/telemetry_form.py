@@ -11,10 +11,7 @@ from django.http import QueryDict
 from inventory.models import Cluster, TelemetryAccess
 from inventory.models.cluster import validate_matchers, validate_tenant
 from inventory.secret_form import SecretForm, address, pem
-from inventory.telemetry_access import server_of
-
-ADDRESSES = ("prometheus_url", "metrics_url")
-PLAIN = ("authority", "tenant", "matchers", "timeout_seconds")
+from inventory.telemetry_access import ADDRESSES, PLAIN, server_of
 
 
 class SourceAddress(forms.TextInput):
