@@ -7,6 +7,7 @@ another server is not sent on: it has to be given again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django import forms
@@ -32,10 +33,15 @@ class SecretText(forms.Textarea):
         return ""
 
 
-def address(label: str, help_text: str, **more: Any) -> forms.CharField:
-    return forms.CharField(
-        label=label, max_length=200, validators=[validate_http_url], help_text=help_text, **more
-    )
+def address(
+    label: str,
+    help_text: str,
+    *,
+    limit: int = 200,
+    validator: Callable[[str], None] = validate_http_url,
+    **more: Any,
+) -> forms.CharField:
+    return forms.CharField(label=label, max_length=limit, validators=[validator], help_text=help_text, **more)
 
 
 def secret(label: str, limit: int) -> forms.CharField:

@@ -70,8 +70,12 @@ class TelemetrySecret:
 NO_SECRET = TelemetrySecret()
 
 
-def server_of(url: str) -> str:
-    """Return scheme, host and port: what a secret is given for."""
+def server_of(urls: str) -> str:
+    """Return scheme, host and port: what a secret is given for; of several addresses each, with spaces."""
+    return " ".join(sorted({_server_of(url) for url in urls.split()}))
+
+
+def _server_of(url: str) -> str:
     parts = urlsplit(url)
     port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname

@@ -63,7 +63,7 @@ def collect(cluster_id: UUID) -> int:
     ):
         return 0
     try:
-        series = read_source(cluster)
+        series, problem = read_source(cluster)
     except TelemetryUnavailable as failure:
         Collection.objects.filter(cluster=cluster).update(failed_at=now, error=failure.message)
         note_uses(cluster, now)
@@ -78,7 +78,7 @@ def collect(cluster_id: UUID) -> int:
         attributed = add_samples(now, samples)
         note_bucket(cluster, now, attributed)
         Collection.objects.filter(cluster=cluster).update(
-            succeeded_at=now, devices=len(measured), attributed=attributed, failed_at=None, error=""
+            succeeded_at=now, devices=len(measured), attributed=attributed, failed_at=None, error=problem
         )
     note_uses(cluster, now)
     return attributed

@@ -21,16 +21,16 @@ from usage.attribution import Joined, JoinKey, NotJoined, join, open_allocations
 from usage.catch_up import history
 from usage.samples import ACTIVITY, METRICS, UTILIZATION, Sample, measurements
 from usage.sources import (
+    LONGEST,
     TelemetrySource,
     TelemetryUnavailable,
     ask,
     parse_response,
     queries,
     query,
-    read_exporter,
+    read_exporters,
 )
 
-LONGEST = 25.0  # seconds, less than a web server waits
 HOST_LABELS = ("Hostname", "hostname")
 
 GOOD, NOTE, BAD = CheckupVerdict.GOOD, CheckupVerdict.NOTE, CheckupVerdict.BAD
@@ -87,6 +87,7 @@ class _Reading:
     questions: list[SourceQuery] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     host_labels: list[str] = field(default_factory=list)
+    silent: str = ""  # exporters that cannot be read
 
 
 def check_source(cluster: Cluster, source: TelemetrySource) -> SourceReport:
@@ -109,10 +110,11 @@ def check_source(cluster: Cluster, source: TelemetrySource) -> SourceReport:
 
 def _read_exporter(source: TelemetrySource) -> _Reading:
     started = time.monotonic()
-    samples = read_exporter(replace(source, timeout_seconds=min(source.timeout_seconds, LONGEST)))
+    samples, problem = read_exporters(source)
     labels = {label for sample in samples for label in HOST_LABELS if sample.labels.get(label)}
-    question = SourceQuery("GET of the exporter", len(samples), _since(started))
-    return _Reading(samples, [question], host_labels=sorted(labels))
+    number = 1 if source.exporters is None else len(source.exporters)
+    question = SourceQuery(f"GET of {counted(number, 'exporter')}", len(samples), _since(started))
+    return _Reading(samples, [question], host_labels=sorted(labels), silent=problem)
 
 
 def _read_prometheus(source: TelemetrySource) -> _Reading:
@@ -153,6 +155,13 @@ def _of_source(source: TelemetrySource, reading: _Reading) -> Iterator[CheckupFi
     took = sum(question.milliseconds for question in reading.questions)
     requests = counted(len(reading.questions), "request")
     yield CheckupFinding(GOOD, "Connection", f"{requests} in {took} ms")
+    if reading.silent:
+        yield CheckupFinding(
+            BAD,
+            "Exporters",
+            reading.silent,
+            "Check that an exporter runs on these nodes and that the portal reaches its port.",
+        )
     if source.secret.kind and source.url.startswith("http:"):
         yield CheckupFinding(
             NOTE,

@@ -1,8 +1,9 @@
 """
-Reads a cluster's telemetry: samples of a dcgm-exporter or of Prometheus.
+Reads a cluster's telemetry: samples of its exporters or of Prometheus.
 
-A dcgm-exporter has the text format of Prometheus
-(https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format). Prometheus, or what has its
+Exporters have the text format of Prometheus
+(https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format); one that does not respond
+is named, and the others count. Prometheus, or what has its
 HTTP API (Thanos, Mimir, VictoriaMetrics), gets one instant query per metric for all claims of a cluster.
 `max by` drops pod and container, so that pods that share a device do not count twice; labels that a scrape
 renames (`exported_pod`, `Hostname`) are not used. Prometheus leaves out series without a sample in the last
@@ -19,8 +20,10 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Self
+from functools import partial
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 import httpx
@@ -28,13 +31,18 @@ from django.views.decorators.debug import sensitive_variables
 
 from cluster.tls import client_context
 from core.errors import Invalid, PortalError
+from core.text import counted
 from inventory.models import Cluster, Device, TelemetryAccess
 from inventory.telemetry_access import NO_SECRET, TelemetrySecret, open_secret
 from usage import amd
+from usage.exporters import Exporter, exporters_of
 from usage.samples import KNOWN, METRICS, Sample
 
 CONNECT_SECONDS = 3.0
 MAX_CHARACTERS = 1024 * 1024 * 1024  # 40,000 GPUs have some 300 million
+AT_ONCE = 16  # exporters that are read at the same time
+LONGEST = 25.0  # seconds for all exporters: the next collection begins after 30
+NAMED = 3  # exporters in a sentence
 
 
 class TelemetryUnavailable(PortalError):
@@ -90,9 +98,14 @@ class TelemetryUnavailable(PortalError):
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySource:
-    """A source with all that is needed to read it. `timeout_seconds` is for one response as a whole."""
+    """
+    A source with all that is needed to read it. `timeout_seconds` is for one response as a whole.
+
+    `exporters` are those that `url` names unless it is the address of Prometheus; None is the one at `url`.
+    """
 
     url: str
+    exporters: tuple[Exporter, ...] | None = None
     is_prometheus: bool = False
     tenant: str = ""
     authority: str = field(default="", repr=False)
@@ -119,6 +132,7 @@ def source_of(
     )
     return TelemetrySource(
         cluster.telemetry_url,
+        exporters=None if cluster.prometheus_url else tuple(exporters_of(cluster)),
         is_prometheus=bool(cluster.prometheus_url),
         tenant=access.tenant,
         authority=access.authority,
@@ -141,7 +155,7 @@ def client_of(source: TelemetrySource) -> httpx.Client:
     if secret.token:
         headers["Authorization"] = f"Bearer {secret.token}"
     verify: ssl.SSLContext | bool = True
-    if urlsplit(source.url).scheme == "https":
+    if any(urlsplit(url).scheme == "https" for url in source.url.split()):
         context = client_context(authority=source.authority, certificate=secret.certificate, key=secret.key)
         if context is None:
             raise Invalid("The certificates of the telemetry source are damaged. Give them again.")
@@ -158,9 +172,19 @@ def client_of(source: TelemetrySource) -> httpx.Client:
 @sensitive_variables()
 def ask[Answer](source: TelemetrySource, request: Callable[[httpx.Client], Answer]) -> Answer:
     """Return what `request` reads through a client; raise `TelemetryUnavailable` with a sentence."""
-    try:
+
+    def with_client() -> Answer:
         with client_of(source) as client:
             return request(client)
+
+    return guarded(source, with_client)
+
+
+@sensitive_variables()
+def guarded[Answer](source: TelemetrySource, read: Callable[[], Answer]) -> Answer:
+    """Return what `read` returns; raise `TelemetryUnavailable` with a sentence for what goes wrong."""
+    try:
+        return read()
     except TelemetryUnavailable as failure:
         problem = TelemetryUnavailable(failure.message)
     except Invalid as failure:
@@ -200,16 +224,64 @@ def limited(chunks: Iterable[str], *, until: float = float("inf")) -> Iterator[s
         yield chunk
 
 
-def read_exporter(source: TelemetrySource) -> list[Sample]:
-    """Return the samples of `METRICS` of an exporter; raise `TelemetryUnavailable` with a sentence."""
+class Reading(NamedTuple):
+    """The samples of a source; `problem` is a sentence about the exporters that could not be read."""
 
-    def request(client: httpx.Client) -> list[Sample]:
-        until = time.monotonic() + source.timeout_seconds
-        with client.stream("GET", source.url) as response:
+    samples: list[Sample]
+    problem: str = ""
+
+
+def read_exporters(source: TelemetrySource) -> Reading:
+    """
+    Return the samples of `METRICS` of all exporters, which are read side by side.
+
+    Raises `TelemetryUnavailable` if none can be read, or if nodes stand for exporters and none has devices.
+    """
+    exporters = (Exporter(source.url),) if source.exporters is None else source.exporters
+    total = len(exporters)
+    if not total:
+        raise TelemetryUnavailable("No node publishes devices yet, so there is no exporter to read.")
+    until = time.monotonic() + LONGEST
+
+    def request(client: httpx.Client) -> list[list[Sample] | str]:
+        with ThreadPoolExecutor(min(AT_ONCE, total)) as pool:
+            return list(pool.map(partial(read_exporter, source, client, until), exporters))
+
+    answers = ask(source, request)
+    failed = [
+        (exporter, answer)
+        for exporter, answer in zip(exporters, answers, strict=True)
+        if isinstance(answer, str)
+    ]
+    if len(failed) == total == 1:
+        raise TelemetryUnavailable(failed[0][1])
+    named = " ".join(f"{exporter.title}: {message}" for exporter, message in failed[:NAMED])
+    if len(failed) == total:
+        raise TelemetryUnavailable(f"None of {total} exporters can be read. {named}")
+    samples = [sample for answer in answers if not isinstance(answer, str) for sample in answer]
+    problem = f"{len(failed)} of {counted(total, 'exporter')} cannot be read. {named}" if failed else ""
+    return Reading(samples, problem)
+
+
+@sensitive_variables()
+def read_exporter(
+    source: TelemetrySource, client: httpx.Client, until: float, exporter: Exporter
+) -> list[Sample] | str:
+    """Return the samples of one exporter, or the sentence that says why it cannot be read."""
+
+    def read() -> list[Sample]:
+        latest = min(until, time.monotonic() + source.timeout_seconds)
+        if time.monotonic() > until:
+            raise TimeoutError
+        headers = {"Host": exporter.host} if exporter.host else None
+        with client.stream("GET", exporter.url, headers=headers) as response:
             require_answer(response)
-            return list(parse_exposition(limited(response.iter_lines(), until=until)))
+            return list(parse_exposition(limited(response.iter_lines(), until=latest)))
 
-    return ask(source, request)
+    try:
+        return guarded(source, read)
+    except TelemetryUnavailable as failure:
+        return failure.message
 
 
 LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
@@ -317,7 +389,7 @@ def query(client: httpx.Client, source: TelemetrySource, call: str, **parameters
     return body
 
 
-def read_source(cluster: Cluster) -> list[Sample]:
+def read_source(cluster: Cluster) -> Reading:
     """Return the samples of a cluster's source; raise `TelemetryUnavailable` with a sentence."""
     return read(opened(cluster))
 
@@ -331,8 +403,8 @@ def opened(cluster: Cluster) -> TelemetrySource:
     raise TelemetryUnavailable(problem)
 
 
-def read(source: TelemetrySource) -> list[Sample]:
-    return read_prometheus(source) if source.is_prometheus else read_exporter(source)
+def read(source: TelemetrySource) -> Reading:
+    return Reading(read_prometheus(source)) if source.is_prometheus else read_exporters(source)
 
 
 def parse_response(metric: str, body: dict[str, Any]) -> Iterator[Sample]:

@@ -20,6 +20,7 @@ from core.schema import refuses
 from inventory.models import Cluster, TelemetryAccess
 from inventory.models.cluster import (
     validate_certificates,
+    validate_exporters,
     validate_http_url,
     validate_matchers,
     validate_tenant,
@@ -55,7 +56,11 @@ class TelemetryIn(Input):
         max_length=200, allow_blank=True, required=False, validators=[validate_http_url]
     )
     metrics_url = serializers.CharField(
-        max_length=200, allow_blank=True, required=False, validators=[validate_http_url]
+        max_length=2000,
+        allow_blank=True,
+        required=False,
+        validators=[validate_exporters],
+        help_text="Addresses of exporters with spaces between them; {node} and {address} stand for each node",
     )
     authority = serializers.CharField(
         max_length=PEM_LIMIT,
@@ -97,7 +102,7 @@ class TelemetryIn(Input):
 
 class TelemetryOut(serializers.Serializer[Any]):
     prometheus_url = serializers.CharField()
-    metrics_url = serializers.CharField(help_text="Of a dcgm-exporter, where there is no Prometheus")
+    metrics_url = serializers.CharField(help_text="Of exporters, where there is no Prometheus")
     authority = serializers.CharField()
     tenant = serializers.CharField()
     matchers = serializers.CharField()

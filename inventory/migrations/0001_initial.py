@@ -36,7 +36,7 @@ class Migration(migrations.Migration):
                 ('write_quotas', models.BooleanField(default=False)),
                 ('end_policy', models.CharField(choices=[('run', 'let pods run'), ('ask', 'ask before eviction'), ('evict', 'evict pods')], default='run', max_length=5)),
                 ('prometheus_url', models.CharField(blank=True, default='', max_length=200, validators=[inventory.models.cluster.validate_http_url])),
-                ('metrics_url', models.CharField(blank=True, default='', max_length=200, validators=[inventory.models.cluster.validate_http_url])),
+                ('metrics_url', models.CharField(blank=True, default='', max_length=2000, validators=[inventory.models.cluster.validate_exporters])),
                 ('grams_per_kwh', models.PositiveIntegerField(blank=True, null=True, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(5000)])),
                 ('halt_reason', models.TextField(blank=True, default='', editable=False)),
                 ('checked_at', models.DateTimeField(editable=False, null=True)),

@@ -40,6 +40,23 @@ def validate_http_url(url: str) -> None:
         )
 
 
+NODE_PLACEHOLDERS = {"{node}": "node", "{address}": "192.0.2.1"}  # with what each is validated
+
+
+def validate_exporters(text: str) -> None:
+    """
+    Raise ValidationError unless `text` is addresses of exporters with spaces between them.
+
+    In them `{node}` and `{address}` stand for the name and the InternalIP of each node.
+    """
+    for address in text.split():
+        for placeholder, example in NODE_PLACEHOLDERS.items():
+            address = address.replace(placeholder, example)
+        if "{" in address or "}" in address:
+            raise ValidationError("Of names in braces there are {node} and {address}.", code="invalid")
+        validate_http_url(address)
+
+
 def validate_certificates(text: str) -> None:
     """Raise ValidationError unless `text` is empty or certificates in PEM."""
     try:
@@ -87,8 +104,8 @@ class Cluster(models.Model):
     # Of claims whose profile names none (decision 14).
     end_policy = models.CharField(max_length=5, choices=EndPolicy, default=EndPolicy.RUN)
     prometheus_url = models.CharField(max_length=200, blank=True, default="", validators=[validate_http_url])
-    # Of a dcgm-exporter, where there is no Prometheus.
-    metrics_url = models.CharField(max_length=200, blank=True, default="", validators=[validate_http_url])
+    # Of exporters, where there is no Prometheus: usage.exporters.
+    metrics_url = models.CharField(max_length=2000, blank=True, default="", validators=[validate_exporters])
     # Grams of CO₂ per kWh of its site, with cooling if that counts; None: not known, no CO₂ is shown.
     grams_per_kwh = models.PositiveIntegerField(
         null=True, blank=True, validators=[MinValueValidator(1), MaxValueValidator(5000)]

@@ -9,7 +9,7 @@ from django import forms
 from django.http import QueryDict
 
 from inventory.models import Cluster, TelemetryAccess
-from inventory.models.cluster import validate_matchers, validate_tenant
+from inventory.models.cluster import validate_exporters, validate_matchers, validate_tenant
 from inventory.secret_form import SecretForm, address, pem
 from inventory.telemetry_access import ADDRESSES, PLAIN, server_of
 
@@ -32,7 +32,15 @@ class TelemetryForm(SecretForm):
         "Prometheus",
         "Such as http://prometheus.monitoring:9090; Thanos, Mimir and VictoriaMetrics too. Empty: none.",
     )
-    metrics_url = source_address("dcgm-exporter", "Its /metrics, where there is no Prometheus.")
+    metrics_url = address(
+        "Exporters",
+        "Of sites without Prometheus, such as http://{address}:9400/metrics: {address} and {node} stand for "
+        "each node with devices. Several addresses have spaces between them.",
+        limit=2000,
+        validator=validate_exporters,
+        required=False,
+        widget=SourceAddress,
+    )
     certificate = pem("Client certificate")
     key = pem("Its key")
     tenant = forms.CharField(

@@ -79,18 +79,18 @@ def test_other_metrics_are_not_parsed():
 
 def test_unreachable_exporter_is_reported_without_its_url(serve):
     with pytest.raises(TelemetryUnavailable, match=r"cannot be reached \(ConnectError\)\.$"):
-        sources.read_exporter(TelemetrySource("http://someone:secret@127.0.0.1:1/metrics"))
+        sources.read_exporters(TelemetrySource("http://someone:secret@127.0.0.1:1/metrics"))
     with pytest.raises(TelemetryUnavailable, match="returned status 503"):
-        sources.read_exporter(TelemetrySource(serve(lambda path, body: (503, ""))))
+        sources.read_exporters(TelemetrySource(serve(lambda path, body: (503, ""))))
     with pytest.raises(TelemetryUnavailable, match="returned data in an unknown format"):
-        sources.read_exporter(
+        sources.read_exporters(
             TelemetrySource(serve(lambda path, body: (200, "DCGM_FI_DEV_FB_USED{UUID=} many\n")))
         )
 
 
 def test_an_exporter_is_read_over_http(serve):
     address = serve(lambda path, body: (200, SHARED))
-    assert len(sources.read_exporter(TelemetrySource(f"{address}/metrics"))) == 3
+    assert len(sources.read_exporters(TelemetrySource(f"{address}/metrics")).samples) == 3
 
 
 def test_prometheus_gets_one_query_per_metric(serve):
@@ -129,7 +129,7 @@ def test_oversized_response_is_refused(monkeypatch, serve):
     with pytest.raises(ValueError, match="more than 10 characters"):
         list(sources.limited(["12345", "67890", "1"]))
     with pytest.raises(TelemetryUnavailable, match="in an unknown format: more than 10 characters"):
-        sources.read_exporter(TelemetrySource(serve(lambda path, body: (200, "# a comment that is long\n"))))
+        sources.read_exporters(TelemetrySource(serve(lambda path, body: (200, "# a comment that is long\n"))))
 
 
 def test_prometheus_query_is_sent_to_its_base_path(serve):

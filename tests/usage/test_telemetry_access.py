@@ -26,7 +26,7 @@ from inventory.telemetry_access import (
 from teams.models import RecordedChange
 from usage.collect import collect
 from usage.models import Collection
-from usage.sources import TelemetrySource, TelemetryUnavailable, read_exporter, read_prometheus, read_source
+from usage.sources import TelemetrySource, TelemetryUnavailable, read_exporters, read_prometheus, read_source
 
 TOKEN = "the-very-secret-token"
 AT = "https://prometheus.example:9090"
@@ -95,7 +95,7 @@ def changes():
     ],
     ids=["token", "password", "none"],
 )
-@pytest.mark.parametrize("read", [read_prometheus, read_exporter])
+@pytest.mark.parametrize("read", [read_prometheus, read_exporters])
 def test_secret_and_tenant_go_with_each_request(headers, secret, header, read):
     url, asked = headers()
     read(TelemetrySource(url, secret=secret, tenant="gpu|lab"))
