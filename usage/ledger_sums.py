@@ -16,18 +16,22 @@ from uuid import UUID
 from django.db import connection
 
 from usage.cost import Cost
-from usage.daily_sums import ENERGY_SHARE, ENERGY_SUMS, OF_ONE, SUMMED, UNPRICED, USED_AMOUNT
+from usage.daily_sums import ENERGY_SUMS, OF_ONE, SUMMED, UNPRICED, USED_AMOUNT
 
 LONGEST_OF_ALL = timedelta(days=31)
 
 SPLIT = ", ".join(OF_ONE.format(value=value, used=used) for value, used in SUMMED.items())
-ENTRIES = """
-FROM usage_dailyuse use
-JOIN claims_claim claim ON claim.id = use.claim_id
-JOIN claims_profileversion version ON version.id = claim.profile_version_id
-LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
-WHERE use.day >= %s AND use.day < %s AND use.day < (SELECT until FROM usage_storeddays)
-"""
+# What a query may read beside the entries (`use`), by alias, in this order.
+JOINS = {
+    "claim": "JOIN claims_claim claim ON claim.id = use.claim_id",
+    "version": "JOIN claims_profileversion version ON version.id = claim.profile_version_id",
+    "activity": "LEFT JOIN usage_dailyactivity activity "
+    "ON activity.claim_id = use.claim_id AND activity.day = use.day",
+    "whole": "JOIN LATERAL (SELECT sum(held) AS held FROM usage_dailyuse all_of "
+    "WHERE all_of.claim_id = use.claim_id AND all_of.day = use.day) whole ON true",
+}
+NEEDS = {"version": "claim"}
+STORED = "use.day >= %s AND use.day < %s AND use.day < (SELECT until FROM usage_storeddays)"
 IDLE = f"CASE WHEN activity.rollups > 0 THEN use.amount - {USED_AMOUNT} END"
 ORDERS = ("cost", "hours", "idle")  # of keys, the highest first
 
@@ -74,7 +78,7 @@ def ranking(
     sums = f"""
         SELECT {key}::text AS key, use.currency, sum(use.held) AS hours, sum({UNPRICED}) AS unpriced,
                sum(use.amount) AS cost, {idle} AS idle
-        {ENTRIES} {where} GROUP BY 1, 2"""
+        {_entries(key, idle, where)} {where} GROUP BY {key}, 2"""
     return _ranking(sums, [first, end, *values], order, offset, most)
 
 
@@ -85,6 +89,14 @@ def ranking_of_sums(dimension: str, first: date, end: date, *, order: str, offse
                sum(amount_measured) - sum(amount_used) AS idle
         FROM usage_dailysum WHERE dimension = %s AND day >= %s AND day < %s GROUP BY 1, 2"""
     return _ranking(sums, [dimension, first, end], order, offset, most)
+
+
+def _entries(*texts: str) -> str:
+    """Return FROM and WHERE of the stored entries with what the texts of a query name."""
+    named = {alias for alias in JOINS if any(f"{alias}." in text for text in texts)}
+    named |= {NEEDS[alias] for alias in named if alias in NEEDS}
+    joins = " ".join(join for alias, join in JOINS.items() if alias in named)
+    return f"FROM usage_dailyuse use {joins} WHERE {STORED}"
 
 
 def _ranking(sums: str, values: Sequence[Any], order: str, offset: int, most: int) -> Ranking:
@@ -125,14 +137,13 @@ def sums_by(
     """
     where, values = scope.conditions()
     if keys is not None:
-        where, values = f"{where} AND {key}::text = ANY(%s)", [*values, list(keys)]
-    entries = ENTRIES.replace(
-        "usage_dailyuse use", f"usage_dailyuse use {ENERGY_SHARE.format(days='day >= %s AND day < %s')}", 1
-    )
-    sql = f"SELECT {key}::text, use.currency, {SPLIT}, {ENERGY_SUMS} {entries} {where} GROUP BY 1, 2"
+        kind = "uuid" if key.endswith("_id") else "text"
+        where, values = f"{where} AND {key} = ANY(%s::{kind}[])", [*values, list(keys)]
+    entries = _entries(key, SPLIT, ENERGY_SUMS, where)
+    sql = f"SELECT {key}::text, use.currency, {SPLIT}, {ENERGY_SUMS} {entries} {where} GROUP BY {key}, 2"
     found: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
     with connection.cursor() as cursor:
-        cursor.execute(sql, [first, end, first, end, *values])
+        cursor.execute(sql, [first, end, *values])
         for name, currency, *sums in cursor.fetchall():
             split, energy = sums[:-3], sums[-3:]
             found[name].append((currency, *split[::3], *split[1::3], *split[2::3], *energy))

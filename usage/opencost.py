@@ -54,20 +54,21 @@ JOIN teams_user person ON person.id = claim.requested_by_id
 JOIN claims_profileversion version ON version.id = claim.profile_version_id
 JOIN claims_profile profile ON profile.id = version.profile_id
 """
+# Sums of a name in a step: %(step)s days from %(first)s on.
 HELD = """
-SELECT ARRAY[{columns}], use.day, use.currency, sum(use.held), sum(use.amount),
+SELECT ARRAY[{columns}], (use.day - %(first)s) / %(step)s, use.currency, sum(use.held), sum(use.amount),
     coalesce(sum(use.held) FILTER (WHERE activity.rollups > 0), 0), coalesce(sum(use.held * {used}), 0),
     array_agg(DISTINCT use.product)
 FROM usage_dailyuse use {joins}
 LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
-WHERE use.day >= %s AND use.day < %s
-GROUP BY {columns}, use.day, use.currency
+WHERE use.day >= %(first)s AND use.day < %(end)s
+GROUP BY {columns}, 2, use.currency
 """
 CORRECTED = """
-SELECT ARRAY[{columns}], use.booked_on, use.currency, sum(use.amount)
+SELECT ARRAY[{columns}], (use.booked_on - %(first)s) / %(step)s, use.currency, sum(use.amount)
 FROM usage_correction use {joins}
-WHERE use.booked_on >= %s AND use.booked_on < %s
-GROUP BY {columns}, use.booked_on, use.currency
+WHERE use.booked_on >= %(first)s AND use.booked_on < %(end)s
+GROUP BY {columns}, 2, use.currency
 """
 NO_COST = (
     *("cpuCost", "cpuCostAdjustment", "cpuCostIdle", "ramCost", "ramCostAdjustment", "ramCostIdle"),
@@ -205,25 +206,25 @@ def allocation_sets(asked: AllocationQuery, *, now: datetime) -> list[dict[str, 
     period = asked.period.until(min(stored_until() or asked.period.first, utc_day(now)))
     steps = list(_steps(period, asked.step))
     found: list[dict[tuple[str, ...], Aggregated]] = [defaultdict(Aggregated) for _ in steps]
-    for names, day, money, held, amount, measured, used, products in _rows(HELD, asked, period):
-        one = found[(day - period.first).days // asked.step][tuple(names)]
+    for names, step, money, held, amount, measured, used, products in _rows(HELD, asked, period):
+        one = found[step][tuple(names)]
+        require_few(sum(map(len, found)))
         exact = {money: int(amount)} if money else {}
         one.cost.add(Cost(int(held), 0 if money else int(held), exact))
         one.measured += int(measured)
         one.used += int(used)
         one.products.update(products)
-    for names, day, money, amount in _rows(CORRECTED, asked, period):
+    for names, step, money, amount in _rows(CORRECTED, asked, period):
         if money:
-            one = found[(day - period.first).days // asked.step][tuple(names)]
-            one.corrections.add(Cost(exact={money: int(amount)}))
-    require_few(sum(map(len, found)))
+            found[step][tuple(names)].corrections.add(Cost(exact={money: int(amount)}))
+            require_few(sum(map(len, found)))
     sets = []
-    for step, of_step in zip(steps, found, strict=True):
+    for days, of_step in zip(steps, found, strict=True):
         named = {
-            "/".join(names): _document(names, one, asked, step.span, currency)
+            "/".join(names): _document(names, one, asked, days.span, currency)
             for names, one in sorted(of_step.items())
         }
-        sets.append(named | (_rest(asked, step, currency, now) if asked.idle else {}))
+        sets.append(named | (_rest(asked, days, currency, now) if asked.idle else {}))
     return sets
 
 
@@ -261,8 +262,8 @@ OF_ENTRY: dict[str, Callable[[ChargedClaim, LedgerEntry], str]] = {
 def require_few(number: int) -> None:
     if number > MOST:
         raise Invalid(
-            f"These are {number:,} allocations; at most {MOST:,} are sent at once. Choose a shorter "
-            "window, a longer step, or aggregate by namespace.",
+            f"These are more than {MOST:,} allocations, which is the most that is sent at once. Choose a "
+            "shorter window, a longer step, or aggregate by namespace.",
             field="aggregate",
         )
 
@@ -276,8 +277,9 @@ def _steps(period: Period, days: int) -> Iterator[Period]:
 
 def _rows(sql: str, asked: AllocationQuery, period: Period) -> Iterator[Sequence[Any]]:
     columns = ", ".join(f"({AGGREGATES[name]})::text" for name in asked.aggregate)
+    parameters = {"first": period.first, "end": period.end, "step": asked.step}
     with connection.cursor() as cursor:
-        cursor.execute(sql.format(columns=columns, joins=JOINS, used=UTILIZATION), [period.first, period.end])
+        cursor.execute(sql.format(columns=columns, joins=JOINS, used=UTILIZATION), parameters)
         yield from cursor
 
 

@@ -291,7 +291,10 @@ def _api() -> Iterator[Address]:
     yield Address("API devices, free", "/api/v1/devices/?state=free")
     yield Address("API costs", f"/api/v1/costs/?team={TEAM}")
     yield Address(
-        "API allocation of OpenCost", "/api/v1/costs/allocation/?window=7d", (ADMIN,), budget=COMPUTED
+        "API allocation of OpenCost",
+        "/api/v1/costs/allocation/?window=7d&aggregate=namespace",
+        (ADMIN,),
+        budget=COMPUTED,
     )
     claim = Claim.objects.filter(requested_by__username=ENGINEER, state=ClaimState.ALLOCATED).first()
     if claim is not None:

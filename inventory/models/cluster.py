@@ -49,7 +49,7 @@ def validate_exporters(text: str) -> None:
 
     In them `{node}` and `{address}` stand for the name and the InternalIP of each node.
     """
-    for address in text.split():
+    for address in filter(None, text.split(" ")):  # a line break is refused
         for placeholder, example in NODE_PLACEHOLDERS.items():
             address = address.replace(placeholder, example)
         if "{" in address or "}" in address:

@@ -209,7 +209,7 @@ def test_what_cannot_be_answered_is_refused_with_a_sentence(client, root, query,
     assert message in answer.json()["detail"] or message in str(answer.json())
 
 
-def test_too_many_allocations_are_refused_with_their_number(claim, client, root, monkeypatch):
+def test_too_many_allocations_are_refused(claim, client, root, monkeypatch):
     hold(claim, MIDNIGHT - DAY, MIDNIGHT + DAY)
     store_days(now=NOON)
     monkeypatch.setattr(opencost, "MOST", 1)
@@ -217,7 +217,7 @@ def test_too_many_allocations_are_refused_with_their_number(claim, client, root,
     assert client.get(URL, {"window": "7d"}).status_code == 200
     answer = client.get(URL, {"window": "7d", "step": "1d"})
     assert answer.status_code == 422
-    assert "These are 2 allocations" in str(answer.json())
+    assert "These are more than 1 allocations" in str(answer.json())
 
 
 def test_it_is_for_platform_admins(client, alice):
