@@ -5,13 +5,10 @@ from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Protocol
-from uuid import UUID
 
 from django import template
 from django.template import Context
-from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from claims.catalogue import views
@@ -27,13 +24,10 @@ from usage import device_use
 from usage.claim_use import MoneySplit
 from usage.cost import Cost, cost_text
 from usage.rates import PricedPart, Prices, RateCard, device_prices
-from usage.reports import ClaimCost, CostRow, claim_allocations, claim_cost
+from usage.reports import ClaimCost, claim_allocations, claim_cost
 
 SMALL = Decimal("0.1")  # below it cents are too coarse for a price per hour
 
-CLAIM_LABEL = '<a class="dg-link" href="{}">{}</a> <span class="sub">{}</span>'
-COST_ROW = '<tr><td>{}</td>{}<td class="dg-n">{}</td><td class="dg-n">{}{}</td></tr>'
-NO_CLAIM = UUID(int=0)  # in an address that gets the id of each claim
 
 register = template.Library()
 
@@ -65,25 +59,6 @@ def money_meter(split: MoneySplit) -> SafeString:
 def headline(cost: Cost | None) -> str:
     """Show the same in whole units of money."""
     return cost_text(cost, digits=0)
-
-
-@register.simple_tag
-def cost_rows(rows: Iterable[CostRow], *, with_claims: bool) -> SafeString:
-    """Return a `<tr>` per row of a report: a label, the number of claims unless it is one, hours and cost."""
-    address = reverse("claims:detail", args=[NO_CLAIM])
-    cells = []
-    for row in rows:
-        label: str = conditional_escape(row.label)
-        if row.claim is not None:
-            url = address.replace(str(NO_CLAIM), str(row.claim.pk))
-            sub = f"{row.claim.titles} · {row.claim.requested_by.label}"
-            label = format_html(CLAIM_LABEL, url, row.label, sub)
-        number = format_html('<td class="dg-n">{}</td>', len(row.claims)) if with_claims else ""
-        unpriced = ""
-        if row.cost.unpriced_held and row.cost.exact:
-            unpriced = format_html('<span class="sub">{} h without a rate</span>', row.cost.unpriced)
-        cells.append((label, number, row.cost.hours, cost_text(row.cost), unpriced))
-    return format_html_join("\n", COST_ROW, cells)
 
 
 @register.simple_tag

@@ -177,7 +177,9 @@ def _month_cells(label: SafeString, row: MonthPart, whole: Cost, *, row_class: s
     text = cost_text(cost) if row_class else markup('<b class="dg-b">{}</b>', cost_text(cost))
     share, idle = money_share(cost, whole), cost_text(row.parts.idle)
     bar = utilization_bar(row.parts)
-    return markup(MONTH_ROW, SafeString(row_class), label, cost.hours, text, unpriced, share, bar, idle)
+    return markup(
+        MONTH_ROW, SafeString(row_class), label, f"{cost.hours:,}", text, unpriced, share, bar, idle
+    )
 
 
 @register.simple_tag
