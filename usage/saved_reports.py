@@ -119,7 +119,7 @@ def _send(saved: SavedReport, month: Month, now: datetime) -> None:
     parts = found.parts
     lines = [
         f"{saved.name}: {month.title} by {form.group_by}",
-        f"Allocated: {cost_text(parts.allocated)}, {parts.allocated.hours} GPU-hours",
+        f"Allocated: {cost_text(parts.allocated)}, {parts.allocated.hours:,} GPU-hours",
         f"Used: {cost_text(parts.used)}",
         f"Idle: {cost_text(parts.idle)}",
         f"No telemetry: {cost_text(parts.no_telemetry)}",

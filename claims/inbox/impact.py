@@ -59,7 +59,7 @@ class PastUse:
     def sentence(self) -> str:
         if not self.claims:
             return "No claim in the last 90 days."
-        claims = f"{counted(self.claims, 'claim')} in the last 90 days held {self.gpu_hours:.0f} GPU-hours"
+        claims = f"{counted(self.claims, 'claim')} in the last 90 days held {self.gpu_hours:,.0f} GPU-hours"
         if self.utilization is None:
             return f"{claims}; no telemetry."
         return f"{claims}; mean utilization {round(self.utilization * 100)} %."
