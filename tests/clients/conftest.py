@@ -1,5 +1,10 @@
 """The client as it is installed, with a home of its own for each test."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 
@@ -25,3 +30,41 @@ def no_pauses(monkeypatch):
     monkeypatch.setattr("dragoman._sync.transport.time.sleep", slept.append)
     monkeypatch.setattr("dragoman._async.transport.asyncio.sleep", sleep)
     return slept
+
+
+@pytest.fixture(scope="session")
+def client_of():
+    """Return a function that gives a client of somebody of a running demo; it makes one token for each."""
+    from dragoman import Client
+
+    made = {}
+
+    def client(demo, name):
+        if (demo.url, name) not in made:
+            made[demo.url, name] = Client(demo.url, demo.token(name), timeout=60)
+        return made[demo.url, name]
+
+    yield client
+    for one in made.values():
+        one.close()
+
+
+@pytest.fixture
+def shell(home):
+    """Return a function that runs a line of a shell as it stands in a page, with the installed `dragoman`."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DRAGOMAN_")}
+    environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(home)}
+    folder = home / "work"
+    folder.mkdir()
+
+    def run(line, **more):
+        return subprocess.run(
+            ["bash", "-c", line],
+            env=environment | more,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run

@@ -1,11 +1,10 @@
-"""Portals that answer as a test says, for what a real one does rarely: lost answers, limits, odd documents."""
+"""Portals that answer as a test says, for what a real one does rarely: lost answers, limits."""
 
 import asyncio
 import inspect
 import json
 
 import httpx
-
 from dragoman import AsyncClient, Client
 
 URL = "http://portal.test"

@@ -3,7 +3,6 @@
 import stat
 
 import pytest
-
 from dragoman import ConfigurationError
 from dragoman.config import Context, config_path, find_settings, read_config, remove_context, save_context
 
@@ -46,7 +45,7 @@ def test_a_named_context_is_taken_whole_whatever_the_environment_says(contexts, 
 
 
 def test_an_unknown_context_names_the_known_ones(contexts):
-    with pytest.raises(ConfigurationError, match="no context lab. It has: home, work"):
+    with pytest.raises(ConfigurationError, match=r"no context lab. It has: home, work"):
         find_settings(context="lab")
 
 

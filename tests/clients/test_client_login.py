@@ -2,9 +2,9 @@
 
 import httpx
 import pytest
-
 from dragoman import Conflict
 from dragoman._sync.login import LoginFailed, device_login
+
 from tests.clients.portals import URL, Scripted, answer, problem
 
 CODE = {
@@ -60,7 +60,7 @@ def test_a_denial_is_a_sentence(no_pauses):
 
 
 def test_an_expired_code_says_what_to_do(no_pauses):
-    with pytest.raises(LoginFailed, match="WDJB-MJHT in time. Run the command again"):
+    with pytest.raises(LoginFailed, match=r"WDJB-MJHT in time. Run the command again"):
         login(Scripted(answer(**CODE), not_yet("expired_token")))
 
 

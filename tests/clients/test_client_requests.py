@@ -1,9 +1,9 @@
 """What is sent again, what is not, and what a refusal becomes; with and without `await`."""
 
+import dragoman
 import httpx
 import pytest
 
-import dragoman
 from tests.clients.portals import Asynchronous, Scripted, Synchronous, answer, problem
 
 CLAIM = {"id": "0190c8f4-0000-7000-8000-000000000001", "state": "requested", "version": 1, "name": "train"}
@@ -78,7 +78,7 @@ def test_a_long_wait_is_left_to_the_caller(portal):
 
 def test_it_gives_up_with_a_sentence(portal, no_pauses):
     script = Scripted(REFUSED, REFUSED, REFUSED)
-    with pytest.raises(dragoman.Unavailable, match="http://portal.test does not answer: connection refused"):
+    with pytest.raises(dragoman.Unavailable, match=r"http://portal.test does not answer: connection refused"):
         portal(script, tries=3).call("me")
     assert len(no_pauses) == 2
     assert no_pauses[1] > no_pauses[0] / 2
@@ -101,7 +101,7 @@ def test_it_gives_up_with_a_sentence(portal, no_pauses):
     ],
 )
 def test_a_refusal_has_its_class_and_the_sentence_of_the_portal(portal, status, code, kind):
-    with pytest.raises(kind, match="It is not possible.") as error:
+    with pytest.raises(kind, match=r"It is not possible.") as error:
         portal(Scripted(problem(status, code))).call("me")
     assert type(error.value) is kind
     assert (error.value.status, error.value.code) == (status, code)
@@ -135,7 +135,9 @@ def test_a_name_never_leads_to_another_address(portal, name):
 
 
 class TestWithoutACluster:
-    clusters = answer(results=[{"name": "fra-1"}, {"name": "lab-2"}, {"name": "old", "enabled": False}], next=None)
+    clusters = answer(
+        results=[{"name": "fra-1"}, {"name": "lab-2"}, {"name": "old", "enabled": False}], next=None
+    )
     full = answer(match={"fits": False, "claims_that_fit": 0})
     free = answer(match={"fits": True, "claims_that_fit": 3})
 
@@ -152,14 +154,18 @@ class TestWithoutACluster:
 
 
 def test_the_only_team_is_taken(portal):
-    me = answer(username="mira", teams=[{"team": "vision", "role": "member"}, {"team": "nlp", "role": "viewer"}])
+    me = answer(
+        username="mira", teams=[{"team": "vision", "role": "member"}, {"team": "nlp", "role": "viewer"}]
+    )
     script = Scripted(me, answer(201, **CLAIM))
     portal(script).call("request", "train-80g", cluster="fra-1")
     assert script.asked[-1].read().count(b'"vision"') == 1
 
 
 def test_several_teams_have_to_be_named(portal):
-    me = answer(username="mira", teams=[{"team": "vision", "role": "member"}, {"team": "nlp", "role": "lead"}])
+    me = answer(
+        username="mira", teams=[{"team": "vision", "role": "member"}, {"team": "nlp", "role": "lead"}]
+    )
     with pytest.raises(dragoman.ConfigurationError, match="Name one of: vision, nlp"):
         portal(Scripted(me)).call("request", "train-80g", cluster="fra-1")
 

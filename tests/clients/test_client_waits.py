@@ -4,12 +4,12 @@ import io
 import itertools
 import time
 
+import dragoman
 import httpx
 import pytest
-
-import dragoman
 from dragoman.display import Log, Waiting, html
 from dragoman.results import ClaimInfo, Explanation
+
 from tests.clients.portals import URL, problem
 
 ID = "0190c8f4-0000-7000-8000-000000000001"
@@ -33,7 +33,9 @@ class OneClaim:
         elif request.method == "POST":
             return self.act(path.rstrip("/").rpartition("/")[2])
         elif path.endswith("/explain/"):
-            return httpx.Response(200, json={"headline": "Aylin decides next.", "sentence": f"It is {self.state}."})
+            return httpx.Response(
+                200, json={"headline": "Aylin decides next.", "sentence": f"It is {self.state}."}
+            )
         elif "wait" in request.url.params:
             assert request.url.params["version"] == str(self.version)
             if self.states:
@@ -49,7 +51,15 @@ class OneClaim:
 
     @property
     def claim(self):
-        held = [{"device": "gpu-0", "driver": "gpu.nvidia.com", "uuid": "GPU-1", "product": "H100", "node_name": "n1"}]
+        held = [
+            {
+                "device": "gpu-0",
+                "driver": "gpu.nvidia.com",
+                "uuid": "GPU-1",
+                "product": "H100",
+                "node_name": "n1",
+            }
+        ]
         return {
             "id": ID,
             "name": "train",
@@ -113,7 +123,7 @@ def test_it_is_withdrawn_when_the_wait_is_too_long(monkeypatch):
     moments = itertools.count(step=20)
     monkeypatch.setattr("dragoman._sync.claim.time.monotonic", lambda: next(moments))
     portal = OneClaim("requested")
-    with pytest.raises(dragoman.WaitTimeout, match="train is not ready after 60 s. Aylin decides next"):
+    with pytest.raises(dragoman.WaitTimeout, match=r"train is not ready after 60 s. Aylin decides next"):
         portal.block(timeout=60).__enter__()
     assert portal.actions == ["withdraw"]
     assert issubclass(dragoman.WaitTimeout, TimeoutError)
@@ -121,7 +131,10 @@ def test_it_is_withdrawn_when_the_wait_is_too_long(monkeypatch):
 
 def test_a_denied_request_ends_the_wait_with_the_reason():
     portal = OneClaim("requested", "denied")
-    with pytest.raises(dragoman.ClaimEnded, match="train is denied. Wait until Monday.") as error, portal.block():
+    with (
+        pytest.raises(dragoman.ClaimEnded, match=r"train is denied. Wait until Monday.") as error,
+        portal.block(),
+    ):
         pass
     assert error.value.state == "denied"
     assert portal.actions == []

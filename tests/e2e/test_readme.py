@@ -10,21 +10,10 @@ from tests.demo.running import ROOT
 pytestmark = pytest.mark.browser
 
 
-def token_of(demo, name):
-    """Make a token as a browser does; it is shown once."""
-    with demo.client(name) as client:
-        headers = {"X-CSRFToken": client.cookies["csrftoken"], "Referer": demo.url}
-        answer = client.post("/api/v1/tokens/", json={"title": "README"}, headers=headers)
-        assert answer.status_code == 201, answer.text
-        return next(
-            value for value in answer.json().values() if str(value).startswith("drg_") and len(value) > 20
-        )
-
-
 def test_the_notebook_cell_asks_for_a_gpu_and_waits_for_it(simulated, capsys):
     (cell,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     cell = cell.replace("http://127.0.0.1:8000", simulated.url).replace(
-        "drg_…", token_of(simulated, "engineer")
+        "drg_…", simulated.token("engineer")
     )
     names: dict[str, Any] = {}
     exec(compile(cell, "README.md", "exec"), names)
