@@ -26,7 +26,7 @@ from dragoman.errors import DragomanError
 from dragoman.remember import Remembered
 from dragoman.request import ClaimRequest
 from dragoman.results import LIVE, ClaimCost, Explanation
-from dragoman.text import ago
+from dragoman.text import ago, aligned
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,7 @@ class Rows:
     def __repr__(self) -> str:
         if not self.rows:
             return self.empty
-        lines = [self.titles, *([str(cell) for cell in row] for row in self.rows)]
-        widths = [max(len(line[place]) for line in lines) for place in range(len(self.titles))]
-        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+        return aligned(self.titles, self.rows)
 
     def _repr_html_(self) -> str:
         if not self.rows:

@@ -138,7 +138,7 @@ class Device(Result):
     partition: str = ""
     uuid: str = ""
     memory_bytes: int | None = None
-    fraction: float | str | None = None
+    fraction: Decimal | None = None
     capacity_type: str = ""
     object_name: str = ""
     started_at: datetime | None = None
@@ -443,6 +443,8 @@ class Cost(Result):
     amounts: tuple[Money, ...] = ()
 
     def __str__(self) -> str:
+        if not self.device_hours and not self.amounts:
+            return "0 GPU-hours"
         money = " + ".join(f"{one.amount} {one.currency}" for one in self.amounts)
         without = f", {self.hours_without_rate} h without a rate" if self.hours_without_rate else ""
         return f"{money or 'no rate'} ({self.device_hours} GPU-hours{without})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
 STATES = {
@@ -17,6 +18,13 @@ STATES = {
     "failed": "Failed",
 }
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def aligned(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a table as text, a row on each line, its columns below their titles."""
+    lines = [titles, *(["" if cell is None else str(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(titles))]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
 def state_label(state: str) -> str:

@@ -171,9 +171,9 @@ def why(ctx: click.Context, claim: str, output: str) -> None:
         return
     click.echo(str(found))
     steps = [
-        (step.label, ago(step.at), step.by, step.note or step.next)
+        (step.label, ago(step.at), step.by, step.note)
         for step in found.steps
-        if step.status != "skipped"
+        if step.status in ("done", "now", "bad")
     ]
     write_table(("step", "when", "who", "note"), steps)
     for pods in (*found.pods, *found.lost):
@@ -220,7 +220,9 @@ def extend(
     if (hours is None) == (until is None):
         raise click.UsageError("Give --hours or --until.")
     found = client_of(ctx).get(claim).extend(hours, until=until and until.astimezone(), reason=reason)
-    write_facts(output, found, {"status": found.status, "until": found.until, "note": found.decision_note})
+    write_facts(
+        output, found, {"status": found.status, "until": moment(found.until), "note": found.decision_note}
+    )
 
 
 @dragoman.command()
@@ -339,6 +341,10 @@ def completion(shell: str) -> None:
     click.echo(kind(dragoman, {}, "dragoman", "_DRAGOMAN_COMPLETE").source())
 
 
+def moment(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M %Z} ({ago(at)})" if at else ""
+
+
 def show(output: str, claim: ClaimInfo) -> None:
     """Print a claim."""
     facts = {
@@ -347,7 +353,7 @@ def show(output: str, claim: ClaimInfo) -> None:
         "state": f"{claim.state} ({state_label(claim.state)})",
         "cluster": f"{claim.cluster}, namespace {claim.namespace}",
         "profile": ", ".join(claim.profiles) or claim.profile,
-        "ends": claim.expires_at and f"{claim.expires_at:%Y-%m-%d %H:%M %Z} ({ago(claim.expires_at)})",
+        "ends": moment(claim.expires_at),
         "problem": claim.problem,
         "devices": "\n         ".join(map(str, claim.allocations)),
     }

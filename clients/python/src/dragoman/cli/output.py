@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dragoman.results import Result
+from dragoman.text import aligned
 
 FORMATS = ("table", "json", "yaml")
 Columns = Mapping[str, Callable[[Any], object]]
@@ -27,7 +28,7 @@ def write(output: str, found: Result | Sequence[Result], columns: Columns) -> No
     """Print results: in a table the columns of each, otherwise all that the portal has sent."""
     if output == "table":
         rows = [found] if isinstance(found, Result) else found
-        write_table(columns, ([cell(row) for cell in columns.values()] for row in rows))
+        write_table(list(columns), [[cell(row) for cell in columns.values()] for row in rows])
     else:
         write_document(output, documents(found))
 
@@ -39,16 +40,16 @@ def write_document(output: str, document: Any) -> None:
         click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
 
 
-def write_table(titles: Iterable[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows below titles, each on one line: in a pipe no cell is cut."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        table.add_column(title.upper(), no_wrap=not sys.stdout.isatty())
+def write_table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print rows below titles: wrapped to a terminal; in a pipe each row on a line, and no cell cut."""
+    upper = [title.upper() for title in titles]
+    if not sys.stdout.isatty():
+        click.echo(aligned(upper, rows))
+        return
+    table = Table(*upper, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*("" if cell is None else str(cell) for cell in row))
-    width = None if sys.stdout.isatty() else 100_000
-    console = Console(width=width, highlight=False, markup=False, soft_wrap=width is not None)
-    console.print(table)
+    Console(highlight=False, markup=False).print(table)
 
 
 def write_facts(output: str, found: Result, facts: Mapping[str, object]) -> None:
@@ -56,7 +57,7 @@ def write_facts(output: str, found: Result, facts: Mapping[str, object]) -> None
     if output != "table":
         write_document(output, documents(found))
         return
-    known = {name: str(value) for name, value in facts.items() if value not in (None, "", ())}
+    known = {name: str(value) for name, value in facts.items() if value not in (None, "", 0, ())}
     width = max(map(len, known), default=0)
     for name, value in known.items():
         click.echo(f"{name:<{width}}  {value}")
