@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 
 import pytest
 import yaml
@@ -94,6 +95,17 @@ def test_the_shell_completes_commands_and_names(signed_in):
     assert "plain,release" in complete("rel")
     assert "plain,notebook-24g" in complete("request", "note")
     assert "plain,sam2-finetune" in complete("why", "sam")
+
+
+def test_a_terminal_shows_one_line_that_moves_and_keeps_what_was_reached(signed_in):
+    request = "dragoman request notebook-24g --cluster fra-1 --hours 1 --name in-a-terminal --wait"
+    with_a_terminal = "import pty, shlex, sys; sys.exit(pty.spawn(shlex.split(sys.argv[1])) >> 8)"
+    line = f"python -c {shlex.quote(with_a_terminal)} {shlex.quote(request)} < /dev/null"
+    done = signed_in(line, TERM="xterm", COLUMNS="300")
+    assert signed_in("dragoman release in-a-terminal").returncode == 0
+    assert done.returncode == 0, done.stdout
+    assert "✓ in-a-terminal: Ready for a pod. You act next." in done.stdout
+    assert "\x1b[?25h" in done.stdout  # the cursor is back
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])

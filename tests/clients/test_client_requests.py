@@ -119,6 +119,18 @@ def test_an_answer_of_something_else_is_no_crash(portal):
         portal(Scripted(httpx.Response(404, text="<html>nginx</html>"))).call("me")
 
 
+def test_another_address_of_the_portal_is_named(portal):
+    moved = httpx.Response(301, headers={"Location": "https://portal.test/api/v1/me/"})
+    with pytest.raises(dragoman.Refused, match="redirects to https://portal"):
+        portal(Scripted(moved)).call("me")
+
+
+def test_a_page_instead_of_an_answer_is_a_sentence(portal):
+    page = httpx.Response(200, text="<html>Sign in</html>")
+    with pytest.raises(dragoman.Refused, match="something other than JSON"):
+        portal(Scripted(page)).call("me")
+
+
 def test_lists_follow_their_pages(portal):
     first = {"results": [{"name": "fra-1"}], "next": "http://inside:8000/api/v1/clusters/?cursor=abc"}
     script = Scripted(answer(**first), answer(results=[{"name": "lab-2"}], next=None))

@@ -10,7 +10,7 @@ from datetime import datetime
 
 import httpx
 
-from dragoman._async.transport import AsyncTransport
+from dragoman._async.transport import AsyncTransport, document
 from dragoman.config import Settings, normalized
 from dragoman.errors import DragomanError, Refused
 from dragoman.results import parse_time
@@ -55,7 +55,7 @@ async def device_login(
     transport = AsyncTransport(Settings(normalized(url)), http=http)
     try:
         body = {"client": client_name, "scopes": list(scopes)}
-        answer = (await transport.send("POST", "login/device/", json=body, signed=False)).json()
+        answer = document(await transport.send("POST", "login/device/", json=body, signed=False))
         code = DeviceCode(
             answer["user_code"],
             answer["verification_uri"],
@@ -88,7 +88,7 @@ async def _approved(transport: AsyncTransport, device_code: str, interval: float
                 case "expired_token":
                     break
             raise
-        answer = sent.json()
+        answer = document(sent)
         expires_at = answer.get("expires_at")
         return Token(
             answer["access_token"],

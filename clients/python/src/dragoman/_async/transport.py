@@ -52,12 +52,12 @@ class AsyncTransport:
 
     async def get(self, path: str, *, wait: float = 0.0, params: Parameters = None) -> Any:
         """Return the JSON at `path`, which is below /api/v1/. `wait` seconds are added to the time limit."""
-        return (await self.send("GET", path, params=without_empty(params), wait=wait)).json()
+        return document(await self.send("GET", path, params=without_empty(params), wait=wait))
 
     async def post(self, path: str, body: Mapping[str, Any] | None = None, *, key: str = "") -> Any:
         """Write once, however often it has to be sent: under `key`, or a new one."""
         answer = await self.send("POST", path, json=dict(body or {}), key=key or uuid.uuid4().hex)
-        return answer.json() if answer.content else None
+        return document(answer) if answer.content else None
 
     async def pages(self, path: str, *, params: Parameters = None) -> AsyncIterator[Any]:
         """Yield the rows of a list, page by page."""
@@ -144,7 +144,7 @@ class AsyncTransport:
             raise ConfigurationError(f"The token of this pod cannot be read: {error}") from error
         body = {"cluster": self.settings.cluster_login, "token": token}
         answer = await self.send("POST", "login/kubernetes/", json=body, signed=False, key=uuid.uuid4().hex)
-        return str(answer.json()["access_token"])
+        return str(document(answer)["access_token"])
 
     @asynccontextmanager
     async def stream(self, path: str, *, params: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -167,7 +167,21 @@ def without_empty(params: Parameters) -> Parameters:
     return {name: value for name, value in params.items() if value not in (None, "", [], ())}
 
 
+def document(answer: httpx.Response) -> Any:
+    """Return the JSON of an answer. Raises Refused for a page, such as that of a proxy that wants a sign-in."""
+    try:
+        return answer.json()
+    except ValueError:
+        sentence = (
+            f"{answer.request.url} answered with something other than JSON. Is it the portal?"
+        )
+        raise Refused(sentence, status=answer.status_code) from None
+
+
 def refusal_of(answer: httpx.Response) -> Refused:
+    if answer.is_redirect:
+        sentence = f"{answer.request.url} redirects to {answer.headers.get('Location')}. Use that address."
+        return Refused(sentence, status=answer.status_code)
     try:
         problem = answer.json()
     except ValueError:
