@@ -22,7 +22,7 @@ class Kernel:
 
     def read(self, request, *, until=None):
         """Return the text and HTML that a cell shows, until it ends or one has `until`."""
-        shown = []
+        shown: list[str] = []
         while True:
             try:
                 message = self.client.get_iopub_msg(timeout=patience.COMMAND)

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 from dragoman import Conflict
-from dragoman._sync.login import LoginFailed, device_login
+from dragoman._sync.login import DeviceCode, LoginFailed, device_login
 
 from tests.clients.portals import URL, Scripted, answer, problem
 
@@ -29,13 +29,15 @@ def not_yet(error):
 
 def login(script, shown=None):
     http = httpx.Client(transport=httpx.MockTransport(script))
-    shown = [] if shown is None else shown
-    return device_login(URL, shown.append, client_name="dragoman CLI on here", http=http)
+    return device_login(
+        URL, shown.append if shown is not None else print, client_name="dragoman CLI on here", http=http
+    )
 
 
 def test_the_token_comes_once_a_person_has_approved(no_pauses):
-    script, shown = Scripted(answer(**CODE), not_yet("authorization_pending"), answer(**TOKEN)), []
-    token = login(script, shown)
+    script = Scripted(answer(**CODE), not_yet("authorization_pending"), answer(**TOKEN))
+    shown: list[DeviceCode] = []
+    token = login(script, shown.append)
     assert (token.access_token, token.scopes) == ("drg_new", ("read", "request"))
     assert token.expires_at.year == 2026
     assert shown[0].user_code == "WDJB-MJHT"

@@ -8,8 +8,10 @@ import re
 import shlex
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import jsonschema
 import pytest
@@ -60,15 +62,12 @@ def argo_schema():
 
 def test_github_accepts_the_workflow(tmp_path):
     file = tmp_path / "evaluate.yaml"
-    command = [
-        Path(sys.executable).parent / "check-jsonschema",
-        "--builtin-schema",
-        "vendor.github-workflows",
-    ]
+    program = str(Path(sys.executable).parent / "check-jsonschema")
 
     def check(text):
         file.write_text(text)
-        return subprocess.run([*command, file], capture_output=True, text=True)
+        command = [program, "--builtin-schema", "vendor.github-workflows", str(file)]
+        return subprocess.run(command, capture_output=True, text=True)
 
     text = block("GitHub Actions", "yaml")
     assert (done := check(text)).returncode == 0, done.stdout
@@ -117,8 +116,9 @@ class Task:
     def __init__(self, function):
         self.function, self.results = function, []
 
-    def __call__(self, *args, **kwargs):
-        self.results.append(Result(self.function(*args, **kwargs)))
+    def __call__(self, *args, **fields):
+        rendered = {name: value.replace("{{ run_id }}", uuid.uuid4().hex) for name, value in fields.items()}
+        self.results.append(Result(self.function(*args, **rendered)))
         return self.results[-1]
 
 
@@ -142,7 +142,7 @@ class Result(str):
 @pytest.fixture
 def airflow(monkeypatch):
     """Modules named as those of Airflow 3, which run tasks at once; what they were given."""
-    seen = {}
+    seen: dict[str, Any] = {}
 
     class Pod(Result):
         def __new__(cls, **fields):

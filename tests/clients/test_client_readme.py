@@ -1,6 +1,7 @@
 """The README of the client is executed as written: its Python, and its session in a terminal."""
 
 import re
+from typing import Any
 
 import pytest
 from dragoman.cli.shared import EXIT_CODES
@@ -26,7 +27,7 @@ def mira(client_of, simulated):
 def test_its_python_runs(mira, monkeypatch, capsys):
     monkeypatch.setenv("DRAGOMAN_URL", mira.settings.url)
     monkeypatch.setenv("DRAGOMAN_TOKEN", mira.settings.token)
-    names = {}
+    names: dict[str, Any] = {}
     blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len(blocks) == 3
     for code in blocks:

@@ -140,16 +140,17 @@ def test_a_denied_request_ends_the_wait_with_the_reason():
     assert portal.actions == []
 
 
-def test_a_request_that_is_approved_while_it_is_withdrawn_is_released():
+def test_a_request_that_is_approved_while_it_is_withdrawn_is_released(monkeypatch):
     portal = OneClaim("requested")
     claim = portal.client().request("train-80g", team="vision", cluster="fra-1")
     act = portal.act
 
     def approved_first(action):
-        portal.state, portal.act = "provisioned", act
+        portal.state = "provisioned"
+        monkeypatch.setattr(portal, "act", act)
         return act(action)
 
-    portal.act = approved_first
+    monkeypatch.setattr(portal, "act", approved_first)
     claim.release()
     assert portal.actions == ["withdraw", "release"]
     assert claim.state == "releasing"

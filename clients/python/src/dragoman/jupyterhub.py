@@ -99,7 +99,7 @@ class GpuProfiles:
         spawner.dragoman_claim = None
         options = await self.profile_list(spawner)
         default = next((one for one in options if one.get("default")), options[0] if options else {})
-        slug = spawner.user_options.get("profile") or default.get("slug")
+        slug = str(spawner.user_options.get("profile") or default.get("slug") or "")
         if not any(is_gpu_option(option) and option["slug"] == slug for option in options):
             return
         await self.post_stop_hook(spawner)  # of a server whose end this hub did not see

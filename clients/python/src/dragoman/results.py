@@ -64,7 +64,7 @@ class Result:
     @classmethod
     def of(cls: type[R], raw: Mapping[str, Any]) -> R:
         """Read an answer. A null for a field with a default of another type has that default."""
-        known = field_types(cls)
+        known = field_types(cls)  # type: ignore[arg-type]  # classes are hashable
         values = {name: convert(known[name], raw[name]) for name in known if raw.get(name) is not None}
         return cls(raw=raw, **values)
 

@@ -168,13 +168,11 @@ def without_empty(params: Parameters) -> Parameters:
 
 
 def document(answer: httpx.Response) -> Any:
-    """Return the JSON of an answer. Raises Refused for a page, such as that of a proxy that wants a sign-in."""
+    """Return the JSON of an answer. Raises Refused for a page, such as the sign-in of a proxy."""
     try:
         return answer.json()
     except ValueError:
-        sentence = (
-            f"{answer.request.url} answered with something other than JSON. Is it the portal?"
-        )
+        sentence = f"{answer.request.url} answered with something other than JSON. Is it the portal?"
         raise Refused(sentence, status=answer.status_code) from None
 
 

@@ -166,7 +166,8 @@ class Claim:
         finally:
             shown.close()
         if not self.info.is_live:
-            reason = self.info.decision_note or self.info.problem or why.sentence
+            denied = self.info.state == "denied" and self.info.decision_note
+            reason = denied or self.info.problem or why.sentence
             label = state_label(self.info.state).lower()
             raise ClaimEnded(f"{self.name} is {label}. {reason}".strip(), state=self.info.state)
         return self.info

@@ -169,7 +169,7 @@ def without_empty(params: Parameters) -> Parameters:
 
 
 def document(answer: httpx.Response) -> Any:
-    """Return the JSON of an answer. Raises Refused for a page, such as that of a proxy that wants a sign-in."""
+    """Return the JSON of an answer. Raises Refused for a page, such as the sign-in of a proxy."""
     try:
         return answer.json()
     except ValueError:

@@ -73,7 +73,7 @@ def sent(options: dict[str, Any]) -> dict[str, Any]:
 @click.option("--memory", type=int, metavar="GB", help="At least this memory per device.")
 @output_option
 @click.pass_context
-def profiles(ctx: click.Context, words: tuple[str, ...], output: str, **filters: Any) -> None:
+def profiles(ctx: click.Context, /, words: tuple[str, ...], output: str, **filters: Any) -> None:
     """List the catalogue."""
     found = client_of(ctx).profiles(" ".join(words), **filters)
     columns = {
@@ -92,7 +92,7 @@ def profiles(ctx: click.Context, words: tuple[str, ...], output: str, **filters:
 @request_options
 @output_option
 @click.pass_context
-def match(ctx: click.Context, profile: str, output: str, **options: Any) -> None:
+def match(ctx: click.Context, /, profile: str, output: str, **options: Any) -> None:
     """Preview a request: what is free, the quota, who approves. Nothing is reserved."""
     found = client_of(ctx).match(profile, **sent(options))
     if output != "table":
@@ -117,7 +117,7 @@ def match(ctx: click.Context, profile: str, output: str, **options: Any) -> None
 @output_option
 @click.pass_context
 def request(
-    ctx: click.Context, profile: str, output: str, *, waits: bool, timeout: float | None, **options: Any
+    ctx: click.Context, /, profile: str, output: str, *, waits: bool, timeout: float | None, **options: Any
 ) -> None:
     """Request a claim. It lives until it is released or expires."""
     claim = client_of(ctx).request(profile, **sent(options))
