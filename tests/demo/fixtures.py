@@ -1,5 +1,5 @@
 """
-The demo, told once and shared by every test that needs its story.
+The demo, told once and shared by every test that needs its story or a running portal.
 
 `told` starts the demo once in a run, also where several processes run the tests, and stops it when it has
 told its story. What stays, a folder and a database, is never changed again: who needs the story takes a copy.
@@ -69,6 +69,34 @@ def _tell(told: Told) -> None:
     assert demo.stop() == []
     with postgres.connect() as server:
         server.execute(f'ALTER DATABASE "{told.database}" ALLOW_CONNECTIONS false')
+
+
+@pytest.fixture(scope="session")
+def simulated(told: Told, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDemo]:
+    """
+    `make demo`, one for all tests of a running portal that make no claim about Kubernetes.
+
+    A test leaves the story as it found it: it makes claims of its own, which are given back when it ends, and
+    what it changes otherwise is named by no other test.
+    """
+    pytest_socket.enable_socket()
+    database = postgres.own("simulated")
+    demo = told.copy(tmp_path_factory.mktemp("demo") / "home", database)
+    demo.environment["DJANGO_SETTINGS_MODULE"] = "tests.demo.settings"
+    demo.start()
+    yield demo
+    assert demo.stop() == []
+    postgres.drop(database)
+
+
+@pytest.fixture(scope="session")
+def real(controlplane_ready: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDemo]:
+    """`make demo CLUSTER=real`, one for all tests of a running portal on a real control plane."""
+    pytest_socket.enable_socket()
+    demo = RunningDemo(tmp_path_factory.mktemp("demo"), "real")
+    demo.start()
+    yield demo
+    assert demo.stop() == []
 
 
 @pytest.fixture(scope="module")

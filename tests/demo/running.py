@@ -108,6 +108,14 @@ class RunningDemo:
             client.post("/accounts/login/", data=said)
             yield client
 
+    def token(self, name: str) -> str:
+        """Return a new API token of somebody, made as a browser makes it."""
+        with self.client(name) as client:
+            headers = {"X-CSRFToken": client.cookies["csrftoken"], "Referer": self.url}
+            answer = client.post("/api/v1/tokens/", json={"title": "Test"}, headers=headers)
+            assert answer.status_code == 201, answer.text
+            return str(answer.json()["token"])
+
     def kubeconfig(self, user: str, cluster: str = "fra-1") -> str:
         return (self.home / self.cluster / "clusters" / f"{cluster}.{user}.kubeconfig").read_text()
 

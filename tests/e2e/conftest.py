@@ -1,11 +1,9 @@
-"""A browser, a running demo, and people who sit in front of them."""
+"""A browser, and people who sit in front of it."""
 
 import pytest
 import pytest_socket
 from playwright.sync_api import expect, sync_playwright
 
-from tests import postgres
-from tests.demo.running import RunningDemo
 from tests.e2e.chromium import ARGUMENTS, executable
 from tests.e2e.person import WAIT, Person
 
@@ -25,34 +23,6 @@ def browser():
         chromium = playwright.chromium.launch(executable_path=executable(), args=ARGUMENTS)
         yield chromium
         chromium.close()
-
-
-@pytest.fixture(scope="package")
-def simulated(told, tmp_path_factory):
-    """
-    `make demo`, one for all browser tests that make no claim about Kubernetes.
-
-    A test leaves the story as it found it: it makes claims of its own, which are given back when it ends, and
-    what it changes otherwise is named by no other test.
-    """
-    pytest_socket.enable_socket()
-    database = postgres.own("simulated")
-    demo = told.copy(tmp_path_factory.mktemp("demo") / "home", database)
-    demo.environment["DJANGO_SETTINGS_MODULE"] = "tests.demo.settings"
-    demo.start()
-    yield demo
-    assert demo.stop() == []
-    postgres.drop(database)
-
-
-@pytest.fixture(scope="module")
-def real(controlplane_ready, tmp_path_factory):
-    """`make demo CLUSTER=real`."""
-    pytest_socket.enable_socket()
-    demo = RunningDemo(tmp_path_factory.mktemp("demo"), "real")
-    demo.start()
-    yield demo
-    assert demo.stop() == []
 
 
 @pytest.fixture(scope="package")

@@ -1,0 +1,204 @@
+"""Requests to the portal: who is calling, when to send again, and refusals as exceptions."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import random
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from dragoman.config import API, Settings
+from dragoman.errors import ConfigurationError, Conflict, Refused, TooManyRequests, Unavailable, refusal
+from dragoman.version import VERSION
+
+TRIES = 5
+LONGEST_PAUSE = 8.0  # seconds between tries
+LONGEST_RETRY_AFTER = 60.0  # seconds; a portal that wants more gets an exception
+AGAIN = frozenset((429, 502, 503, 504))
+# The request did not reach the portal, so even a write without a key may be sent again.
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+Parameters = Mapping[str, Any] | httpx.QueryParams | None
+USER_AGENT = f"dragoman-client/{VERSION} Python/{platform.python_version()}"
+
+
+class AsyncTransport:
+    """
+    Sends requests to one portal as one person.
+
+    Connection errors, 429 and 502 to 504 are tried again with growing pauses: reads, and writes that carry an
+    Idempotency-Key, which the portal executes once.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        timeout: float = 30.0,
+        tries: int = TRIES,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        self.settings, self.tries = settings, max(1, tries)
+        self._token = settings.token
+        self._http = http or httpx.AsyncClient(timeout=timeout)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def get(self, path: str, *, wait: float = 0.0, params: Parameters = None) -> Any:
+        """Return the JSON at `path`, which is below /api/v1/. `wait` seconds are added to the time limit."""
+        return document(await self.send("GET", path, params=without_empty(params), wait=wait))
+
+    async def post(self, path: str, body: Mapping[str, Any] | None = None, *, key: str = "") -> Any:
+        """Write once, however often it has to be sent: under `key`, or a new one."""
+        answer = await self.send("POST", path, json=dict(body or {}), key=key or uuid.uuid4().hex)
+        return document(answer) if answer.content else None
+
+    async def pages(self, path: str, *, params: Parameters = None) -> AsyncIterator[Any]:
+        """Yield the rows of a list, page by page."""
+        while True:
+            answer = await self.get(path, params=params)
+            for row in answer["results"]:
+                yield row
+            if not answer.get("next"):
+                return
+            params = httpx.URL(answer["next"]).params  # its host may be one that only proxies know
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        key: str = "",
+        signed: bool = True,
+        wait: float = 0.0,
+        **content: Any,
+    ) -> httpx.Response:
+        """
+        Return the answer of the portal. Without `signed` it is sent without a token.
+
+        Raises a `Refused`; `Unavailable` if no answer came.
+        """
+        address = f"{self.settings.url}{API}/{path}"
+        may_repeat, was_lost = method == "GET" or bool(key), False
+        renewed = False
+        for number in range(1, self.tries + 1):
+            is_last = number == self.tries
+            request = self._http.build_request(
+                method, address, headers=await self._headers(key, signed=signed), **content
+            )
+            if wait:
+                limits = httpx.Timeout(self._http.timeout)
+                request.extensions["timeout"] = limits.as_dict() | {"read": (limits.read or 30.0) + wait}
+            try:
+                answer = await self._http.send(request)
+            except httpx.TransportError as error:
+                if is_last or not (may_repeat or isinstance(error, NOT_SENT)):
+                    sentence = f"{self.settings.url} does not answer: {str(error) or type(error).__name__}"
+                    raise Unavailable(sentence, code="no-answer") from error
+                was_lost = True
+                await asyncio.sleep(pause(number))
+                continue
+            if answer.is_success:
+                return answer
+            failure = refusal_of(answer)
+            if is_last:
+                raise failure
+            if answer.status_code == 401 and signed and self.settings.cluster_login and not renewed:
+                renewed, self._token = True, ""  # the token of the pod has expired: sign in again
+                continue
+            if not self._again(answer, failure, may_repeat=may_repeat, was_lost=was_lost):
+                raise failure
+            await asyncio.sleep(pause(number, retry_after(answer)))
+        raise AssertionError("The last try returns or raises.")
+
+    def _again(self, answer: httpx.Response, failure: Refused, *, may_repeat: bool, was_lost: bool) -> bool:
+        """Return whether to send a refused request again."""
+        if answer.status_code in AGAIN:
+            seconds = retry_after(answer)
+            may_repeat = may_repeat or answer.status_code == 429  # refused before anything was done
+            return may_repeat and (seconds is None or seconds <= LONGEST_RETRY_AFTER)
+        # The request whose answer was lost is still in progress.
+        return was_lost and isinstance(failure, Conflict) and failure.code == "conflict"
+
+    async def _headers(self, key: str, *, signed: bool) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": USER_AGENT}
+        if key:
+            headers["Idempotency-Key"] = key
+        if signed:
+            if not self._token:
+                self._token = await self._kubernetes_login()
+            headers["Authorization"] = f"Bearer {self._token}"
+        return headers
+
+    async def _kubernetes_login(self) -> str:
+        """Exchange the service account token of this pod for a token of the portal."""
+        try:
+            token = Path(self.settings.token_file).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ConfigurationError(f"The token of this pod cannot be read: {error}") from error
+        body = {"cluster": self.settings.cluster_login, "token": token}
+        answer = await self.send("POST", "login/kubernetes/", json=body, signed=False, key=uuid.uuid4().hex)
+        return str(document(answer)["access_token"])
+
+    @asynccontextmanager
+    async def stream(self, path: str, *, params: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Read a file in pieces. Raises a `Refused`."""
+        headers = await self._headers("", signed=True) | {"Accept": "*/*"}
+        address = f"{self.settings.url}{API}/{path}"
+        try:
+            async with self._http.stream("GET", address, params=dict(params), headers=headers) as answer:
+                if not answer.is_success:
+                    await answer.aread()
+                    raise refusal_of(answer)
+                yield answer.aiter_bytes()
+        except httpx.TransportError as error:
+            raise Unavailable(f"{self.settings.url} does not answer: {error}", code="no-answer") from error
+
+
+def without_empty(params: Parameters) -> Parameters:
+    if params is None or isinstance(params, httpx.QueryParams):
+        return params
+    return {name: value for name, value in params.items() if value not in (None, "", [], ())}
+
+
+def document(answer: httpx.Response) -> Any:
+    """Return the JSON of an answer. Raises Refused for a page, such as the sign-in of a proxy."""
+    try:
+        return answer.json()
+    except ValueError:
+        sentence = f"{answer.request.url} answered with something other than JSON. Is it the portal?"
+        raise Refused(sentence, status=answer.status_code) from None
+
+
+def refusal_of(answer: httpx.Response) -> Refused:
+    if answer.is_redirect:
+        sentence = f"{answer.request.url} redirects to {answer.headers.get('Location')}. Use that address."
+        return Refused(sentence, status=answer.status_code)
+    try:
+        problem = answer.json()
+    except ValueError:
+        problem = None
+    failure = refusal(
+        answer.status_code, problem if isinstance(problem, dict) else None, address=str(answer.request.url)
+    )
+    if isinstance(failure, TooManyRequests):
+        failure.retry_after = retry_after(answer)
+    return failure
+
+
+def retry_after(answer: httpx.Response) -> float | None:
+    """Return the seconds of Retry-After; its other form, a date, is not used by the portal."""
+    text = answer.headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() else None
+
+
+def pause(number: int, wanted: float | None = None) -> float:
+    """Return the seconds before the next try: they double, and differ between clients."""
+    least = wanted or 0.0
+    return float(least + min(LONGEST_PAUSE, 0.25 * 2**number) * random.uniform(0.5, 1.0))  # noqa: S311

@@ -1,0 +1,1 @@
+"""The client without `await`, made from `dragoman/_async`."""

@@ -1,0 +1,409 @@
+# Made from dragoman/_async/client.py by make_sync.py. Change that file.
+"""The portal as one person sees it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Literal
+
+import httpx
+
+from dragoman._sync.claim import Claim, PendingClaim
+from dragoman._sync.transport import Transport
+from dragoman.config import Settings, find_settings
+from dragoman.display import Display, DisplayName
+from dragoman.errors import ConfigurationError, Invalid, NotFound
+from dragoman.remember import Remembered, remember
+from dragoman.request import ClaimRequest, Delivery, Until
+from dragoman.results import (
+    LIVE,
+    ClaimCost,
+    ClaimInfo,
+    Cluster,
+    Explanation,
+    Extension,
+    Manifest,
+    Match,
+    Me,
+    Pending,
+    Profile,
+    TeamCost,
+    Usage,
+)
+
+LARGE_PAGE = 500
+
+
+class Client:
+    """
+    A client of the portal. Each write has an Idempotency-Key, so it may be sent again and acts once.
+
+    Without arguments, DRAGOMAN_URL and DRAGOMAN_TOKEN or ~/.config/dragoman/config.toml say where and who.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        context: str | None = None,
+        timeout: float = 30.0,
+        tries: int = 5,
+        http: httpx.Client | None = None,
+    ) -> None:
+        self.settings: Settings = find_settings(url, token, context)
+        self._transport = Transport(self.settings, timeout=timeout, tries=tries, http=http)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    # Who and what there is
+
+    def me(self) -> Me:
+        return Me.of(self._transport.get("me/"))
+
+    def clusters(self) -> list[Cluster]:
+        return [Cluster.of(row) for row in self._transport.pages("clusters/")]
+
+    def profiles(
+        self,
+        words: str = "",
+        *,
+        memory: int | None = None,
+        model: str = "",
+        sharing: str = "",
+        price: float | None = None,
+        free: bool = False,
+        mine: bool = False,
+        automatic: bool = False,
+    ) -> list[Profile]:
+        """
+        Return the profiles of the catalogue that meet all conditions.
+
+        `memory` is the least of each device in GB, `price` the highest per device and hour. `free`: a device
+        is free now; `mine`: you may request it; `automatic`: some requests need no approval.
+        """
+        params: dict[str, Any] = {
+            "q": words,
+            "memory": memory,
+            "model": model,
+            "sharing": sharing,
+            "price": price,
+        }
+        params |= {
+            name: "true"
+            for name, chosen in (("free", free), ("mine", mine), ("automatic", automatic))
+            if chosen
+        }
+        return [Profile.of(row) for row in self._transport.pages("profiles/", params=params)]
+
+    def profile(self, slug: str) -> Profile:
+        return Profile.of(self._transport.get(f"profiles/{part(slug)}/"))
+
+    # Requests
+
+    def claim(  # noqa: PLR0913 (a request, and how to wait for it)
+        self,
+        profile: str,
+        *,
+        team: str | None = None,
+        cluster: str | None = None,
+        hours: float | None = None,
+        duration: str | timedelta | None = None,
+        devices: int = 1,
+        alternatives: Sequence[str] = (),
+        together: Mapping[str, int] | None = None,
+        parallel: int = 1,
+        delivery: Delivery = "claim",
+        name: str = "",
+        reason: str = "",
+        key: str = "",
+        until: Until = "usable",
+        timeout: float | None = None,
+        keep: bool = False,
+        display: DisplayName | Display = "auto",
+    ) -> PendingClaim:
+        """
+        Use a claim for the time of a block:
+
+            with client.claim("notebook-24g", hours=4, team="vision") as claim:
+                print(claim.name, claim.devices)
+
+        Requests it, waits until it is usable and says why it waits, releases it at the end, also after an
+        exception. With `until="allocated"` it waits until a pod holds the devices. `keep` does not release
+        it. `timeout` is the longest wait in seconds. The same `key` finds the same claim again.
+        """
+        request = ClaimRequest(
+            profile,
+            team,
+            cluster,
+            hours,
+            duration,
+            devices,
+            alternatives,
+            together,
+            parallel,
+            delivery,
+            name,
+            reason,
+        )
+        return PendingClaim(self, request, key=key, until=until, timeout=timeout, keep=keep, display=display)
+
+    def request(
+        self,
+        profile: str,
+        *,
+        team: str | None = None,
+        cluster: str | None = None,
+        hours: float | None = None,
+        duration: str | timedelta | None = None,
+        devices: int = 1,
+        alternatives: Sequence[str] = (),
+        together: Mapping[str, int] | None = None,
+        parallel: int = 1,
+        delivery: Delivery = "claim",
+        name: str = "",
+        reason: str = "",
+        key: str = "",
+    ) -> Claim:
+        """Request a claim and return it at once. It lives until it is released or expires."""
+        request = ClaimRequest(
+            profile,
+            team,
+            cluster,
+            hours,
+            duration,
+            devices,
+            alternatives,
+            together,
+            parallel,
+            delivery,
+            name,
+            reason,
+        )
+        return self.request_claim(request, key=key)
+
+    def match(
+        self,
+        profile: str,
+        *,
+        team: str | None = None,
+        cluster: str | None = None,
+        hours: float | None = None,
+        duration: str | timedelta | None = None,
+        devices: int = 1,
+        alternatives: Sequence[str] = (),
+        together: Mapping[str, int] | None = None,
+        parallel: int = 1,
+        delivery: Delivery = "claim",
+        help: bool = False,
+    ) -> Match:
+        """
+        Preview a request: what matches and is free now, quota, who approves. Nothing is reserved.
+
+        With `help`, what would help and other profiles are included also if it fits.
+        """
+        request = ClaimRequest(
+            profile, team, cluster, hours, duration, devices, alternatives, together, parallel, delivery
+        )
+        team_slug = self._team(team)
+        clusters = self._clusters_for(request, team_slug)
+        if not clusters:
+            raise ConfigurationError("The portal has no cluster that takes requests.")
+        body = request.body(team=team_slug, cluster=clusters[0])
+        return self._match(body | {"help": True} if help else body)
+
+    def request_claim(self, request: ClaimRequest, *, key: str = "") -> Claim:
+        """
+        Request a claim in its cluster, or in the one where it fits best now.
+
+        A request that was sent before with this key is found again where it went then.
+        """
+        key, team = key or uuid.uuid4().hex, self._team(request.team)
+        first_refusal: Invalid | None = None
+        for cluster in self._clusters_for(request, team):
+            body = request.body(team=team, cluster=cluster)
+            if request.reason:
+                body["reason"] = request.reason
+            try:
+                return Claim(self, ClaimInfo.of(self._transport.post("claims/", body, key=key)))
+            except Invalid as refusal:
+                if refusal.fields:
+                    raise
+                first_refusal = first_refusal or refusal  # of this cluster, or the key was sent to another
+        raise first_refusal or ConfigurationError("The portal has no cluster that takes requests.")
+
+    def request_remembered(self, request: ClaimRequest) -> tuple[Claim, Remembered]:
+        """Request a claim, or find the one that this notebook requested and did not release."""
+        remembered = remember(self.settings.url, vars(request))
+        claim = self.request_claim(request, key=remembered.key)
+        if remembered.file is not None and not claim.info.is_live:
+            remembered.renew()  # the claim of the last time has ended meanwhile
+            claim = self.request_claim(request, key=remembered.key)
+        return claim, remembered
+
+    def _team(self, team: str | None) -> str:
+        return team or self.settings.team or self._only_team()
+
+    def _only_team(self) -> str:
+        teams = [membership.team for membership in (self.me()).teams if membership.role != "viewer"]
+        if len(teams) != 1:
+            raise ConfigurationError(
+                f"Which team? Name one of: {', '.join(teams)}."
+                if teams
+                else "You are a member of no team that may request."
+            )
+        return teams[0]
+
+    def _clusters_for(self, request: ClaimRequest, team: str) -> list[str]:
+        """Return the cluster of a request; if it names none, those that take requests, the best first."""
+        if request.cluster:
+            return [request.cluster]
+        names = [cluster.name for cluster in self.clusters() if cluster.enabled and not cluster.read_only]
+        if len(names) < 2:
+            return names
+        ranks = {}
+        for name in names:
+            try:
+                match = self._match(request.body(team=team, cluster=name))
+            except Invalid:
+                ranks[name] = (False, False, -1)  # a rule of this cluster does not allow it
+            else:
+                ranks[name] = (match.fits, match.match.fits, match.match.claims_that_fit or 0)
+        return sorted(names, key=lambda name: ranks[name], reverse=True)
+
+    def _match(self, body: Mapping[str, Any]) -> Match:
+        return Match.of(self._transport.post("match/", body))
+
+    # Claims
+
+    def claims(
+        self,
+        *,
+        state: Iterable[str] = (),
+        team: str = "",
+        cluster: str = "",
+        profile: str = "",
+        mine: bool = False,
+    ) -> Iterator[Claim]:
+        """Yield the claims that you may see, newest first."""
+        params: dict[str, Any] = {"state": list(state), "team": team, "cluster": cluster, "profile": profile}
+        params |= {"limit": LARGE_PAGE, "mine": "true" if mine else ""}
+        for row in self._transport.pages("claims/", params=params):
+            yield Claim(self, ClaimInfo.of(row))
+
+    def get(self, claim: str) -> Claim:
+        """
+        Return a claim by its id, or a live one by its name: your own first.
+
+        Raises NotFound.
+        """
+        if is_id(claim):
+            return Claim(self, self.info(claim))
+        for mine in (True, False):
+            for found in self.claims(state=(*LIVE, "releasing"), mine=mine):
+                if found.name == claim:
+                    found.refresh()
+                    return found
+        raise NotFound(
+            f"There is no live claim {claim} that you may see. An ended claim is found by its id.", status=404
+        )
+
+    def info(self, claim: str, *, wait: int = 0, version: int | None = None) -> ClaimInfo:
+        """Return a claim; with `wait` seconds and `version`, as soon as it is another version."""
+        params = {"wait": wait, "version": version} if wait else None
+        return ClaimInfo.of(self._transport.get(f"claims/{part(claim)}/", params=params, wait=wait))
+
+    def why(self, claim: str | Claim) -> Explanation:
+        """Return who acts next on a claim, and why."""
+        return Explanation.of(self._transport.get(f"claims/{self._id(claim)}/explain/"))
+
+    def manifest(self, claim: str | Claim, **options: str | int | list[str]) -> Manifest:
+        return Manifest.of(self._transport.get(f"claims/{self._id(claim)}/manifest/", params=options))
+
+    def usage(self, claim: str | Claim, *, range: str = "24h") -> Usage:
+        """Return the utilization of a claim over time; `.frame()` is a DataFrame."""
+        return Usage.of(self._transport.get(f"claims/{self._id(claim)}/usage/", params={"range": range}))
+
+    def cost(self, claim: str | Claim) -> ClaimCost:
+        return ClaimCost.of(self._transport.get(f"claims/{self._id(claim)}/cost/"))
+
+    def costs(self, team: str | None = None, month: str = "") -> TeamCost:
+        """Return GPU-hours and cost of a team in a month such as 2026-11 (UTC); this month by default."""
+        params = {"team": self._team(team), "month": month}
+        return TeamCost.of(self._transport.get("costs/", params=params))
+
+    def extend(self, claim: str | Claim, *, until: datetime, reason: str = "", key: str = "") -> Extension:
+        """Ask for a later end of a claim. `until` needs a time zone: raises ValueError without one."""
+        if until.tzinfo is None:
+            raise ValueError("The end needs a time zone: datetime(…, tzinfo=timezone.utc).")
+        body = {"until": until.isoformat(), "reason": reason}
+        return Extension.of(self._transport.post(f"claims/{self._id(claim)}/extend/", body, key=key))
+
+    def release(self, claim: str | Claim, reason: str = "") -> ClaimInfo:
+        found = claim if isinstance(claim, Claim) else self.get(claim)
+        return found.release(reason)
+
+    def approve(self, claim: str | Claim, *, note: str = "") -> ClaimInfo:
+        """Approve what the claim requests now; a request that changes meanwhile is not approved."""
+        info = self.info(self._id(claim))
+        return self.act(info.id, "approve", {"spec_hash": info.spec_hash, "note": note})
+
+    def deny(self, claim: str | Claim, reason: str) -> ClaimInfo:
+        return self.act(self._id(claim), "deny", {"reason": reason})
+
+    def act(self, claim: str, action: str, body: Mapping[str, Any]) -> ClaimInfo:
+        return ClaimInfo.of(self._transport.post(f"claims/{part(claim)}/{action}/", body))
+
+    def approvals(self, tab: Literal["mine", "team", "all", "decided"] = "mine") -> Iterator[Pending]:
+        """Yield the requests of the inbox: `mine` wait for you."""
+        number = 1
+        while True:
+            answer = self._transport.get("approvals/", params={"tab": tab, "page": number})
+            for row in answer["results"]:
+                yield Pending.of(row)
+            if not answer.get("next"):
+                return
+            number += 1
+
+    def focus(
+        self,
+        month: str = "",
+        *,
+        format: Literal["csv", "parquet"] = "csv",
+    ) -> AbstractContextManager[Iterator[bytes]]:
+        """Read the cost of all claims in a month in the format of FOCUS, in pieces; for platform admins."""
+        params = {"format": format} | ({"month": month} if month else {})
+        return self._transport.stream("costs/focus/", params=params)
+
+    def _id(self, claim: str | Claim) -> str:
+        if isinstance(claim, Claim):
+            return claim.id
+        return claim if is_id(claim) else (self.get(claim)).id
+
+
+def is_id(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def part(text: str) -> str:
+    """Return a name for use in an address. Raises NotFound for a text that would lead elsewhere."""
+    if not text or not all(letter.isalnum() or letter in "-_." for letter in text) or text.strip(".") == "":
+        raise NotFound(f"There is nothing called “{text}”.", status=404, code="not-found")
+    return text

@@ -1,0 +1,70 @@
+"""The client as it is installed, with a home of its own for each test."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """No test reads the configuration of the person who runs it."""
+    for name in ("URL", "TOKEN", "CONTEXT", "CONFIG", "TEAM", "CLUSTER", "TOKEN_FILE"):
+        monkeypatch.delenv(f"DRAGOMAN_{name}", raising=False)
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+@pytest.fixture
+def no_pauses(monkeypatch):
+    """Return the pauses that were asked for; none is slept."""
+    slept = []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    monkeypatch.setattr("dragoman._sync.transport.time.sleep", slept.append)
+    monkeypatch.setattr("dragoman._async.transport.asyncio.sleep", sleep)
+    return slept
+
+
+@pytest.fixture(scope="session")
+def client_of():
+    """Return a function that gives a client of somebody of a running demo; it makes one token for each."""
+    from dragoman import Client
+
+    made = {}
+
+    def client(demo, name):
+        if (demo.url, name) not in made:
+            made[demo.url, name] = Client(demo.url, demo.token(name), timeout=60)
+        return made[demo.url, name]
+
+    yield client
+    for one in made.values():
+        one.close()
+
+
+@pytest.fixture
+def shell(home):
+    """Return a function that runs a line of a shell as it stands in a page, with the installed `dragoman`."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DRAGOMAN_")}
+    environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(home)}
+    folder = home / "work"
+    folder.mkdir()
+
+    def run(line, **more):
+        return subprocess.run(
+            ["bash", "-c", line],
+            env=environment | more,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run

@@ -1,0 +1,121 @@
+"""The command `dragoman` as it is installed: output for people and programs, and its exit codes."""
+
+import json
+import re
+import shlex
+
+import pytest
+import yaml
+
+
+@pytest.fixture
+def signed_in(shell, simulated, client_of):
+    """Return a function that runs a command as an engineer who has signed in."""
+    token = client_of(simulated, "engineer").settings.token
+    done = shell(f"dragoman login {simulated.url} --token-stdin <<< {token}")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith(f"Signed in to {simulated.url} as engineer.")
+    return shell
+
+
+def test_a_table_has_a_row_for_each_profile(signed_in):
+    lines = signed_in("dragoman profiles --free --mine").stdout.splitlines()
+    assert lines[0].split()[:2] == ["PROFILE", "TITLE"]
+    assert any(line.startswith("notebook-24g ") for line in lines)
+    assert not any("…" in line for line in lines)  # in a pipe nothing is cut
+
+
+def test_json_and_yaml_have_all_that_the_portal_sent(signed_in):
+    as_json = json.loads(signed_in("dragoman profiles notebook -o json").stdout)
+    as_yaml = yaml.safe_load(signed_in("dragoman profiles notebook -o yaml").stdout)
+    assert [one["slug"] for one in as_json] == [one["slug"] for one in as_yaml]
+    assert "approval_of_teams" in as_json[0]
+
+
+def test_why_says_who_acts(signed_in):
+    first, titles, *steps = signed_in("dragoman why lidar-seg-2").stdout.splitlines()
+    assert re.search("(decides|act) next", first)
+    assert titles.split() == ["STEP", "WHEN", "WHO", "NOTE"]
+    assert steps[0].startswith("Requested ")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "sentence"),
+    [
+        ("dragoman nothing", 2, "No such command"),
+        ("DRAGOMAN_URL=http://127.0.0.1:9 DRAGOMAN_TOKEN= dragoman --context none me", 3, "no context none"),
+        ("dragoman export", 4, "platform admin"),
+        ("dragoman why nothing-of-this-name", 5, "no live claim"),
+        ("dragoman request train-80g --cluster fra-1 --devices 8 --template --parallel 8", 6, "needs 64"),
+        ("dragoman request train-80g --cluster fra-1 --devices 0", 7, "devices: "),
+        ("dragoman approve sam2-finetune", 4, ""),
+        ("dragoman extend sam2-finetune", 2, "--hours or --until"),
+    ],
+)
+def test_the_exit_code_says_what_kind_of_failure_it_is(signed_in, line, code, sentence):
+    done = signed_in(line)
+    assert done.returncode == code, done.stderr
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_portal_that_does_not_answer_has_a_code_of_its_own(shell):
+    done = shell("dragoman me", DRAGOMAN_URL="http://127.0.0.1:9", DRAGOMAN_TOKEN="drg_x")
+    assert done.returncode == 8
+    assert done.stderr.startswith("Error: http://127.0.0.1:9 does not answer")
+
+
+def test_without_a_portal_it_says_how_to_sign_in(shell):
+    done = shell("dragoman me")
+    assert done.returncode == 3
+    assert "dragoman login URL" in done.stderr
+
+
+def test_a_token_that_does_not_work_is_not_stored(shell, simulated):
+    done = shell(f"dragoman login {simulated.url} --token-stdin <<< drg_wrong")
+    assert done.returncode == 3
+    assert shell("dragoman contexts").stdout.splitlines()[1:] == []
+
+
+def test_a_wait_that_is_too_long_and_a_denial_have_codes(signed_in, simulated, client_of):
+    requested = json.loads(signed_in("dragoman request train-80g --cluster fra-1 --hours 1 -o json").stdout)
+    name = requested["name"]
+    assert signed_in(f"dragoman wait {name} --timeout 1").returncode == 10
+    client_of(simulated, "lead").deny(requested["id"], "Not today.")
+    done = signed_in(f"dragoman wait {requested['id']}")
+    assert done.returncode == 9
+    assert "Not today." in done.stderr
+
+
+def test_the_shell_completes_commands_and_names(signed_in):
+    def complete(*words):
+        line = f"COMP_WORDS='dragoman {' '.join(words)}' COMP_CWORD={len(words)} dragoman"
+        return signed_in(f"_DRAGOMAN_COMPLETE=bash_complete {line}").stdout.split()
+
+    assert "plain,release" in complete("rel")
+    assert "plain,notebook-24g" in complete("request", "note")
+    assert "plain,sam2-finetune" in complete("why", "sam")
+
+
+def test_a_terminal_shows_one_line_that_moves_and_keeps_what_was_reached(signed_in):
+    request = "dragoman request notebook-24g --cluster fra-1 --hours 1 --name in-a-terminal --wait"
+    with_a_terminal = "import pty, shlex, sys; sys.exit(pty.spawn(shlex.split(sys.argv[1])) >> 8)"
+    line = f"python -c {shlex.quote(with_a_terminal)} {shlex.quote(request)} < /dev/null"
+    done = signed_in(line, TERM="xterm", COLUMNS="300")
+    assert signed_in("dragoman release in-a-terminal").returncode == 0
+    assert done.returncode == 0, done.stdout
+    assert "✓ in-a-terminal: Ready for a pod. You act next." in done.stdout
+    assert "\x1b[?25h" in done.stdout  # the cursor is back
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_completion_is_printed_for_each_shell(shell, name):
+    done = shell(f"dragoman completion {name}")
+    assert done.returncode == 0
+    assert "_DRAGOMAN_COMPLETE" in done.stdout
+
+
+def test_signing_out_removes_the_token(signed_in, home):
+    assert "drg_" in (home / "config" / "dragoman" / "config.toml").read_text()
+    assert signed_in("dragoman logout").returncode == 0
+    assert "drg_" not in (home / "config" / "dragoman" / "config.toml").read_text()

@@ -1,0 +1,104 @@
+"""The client without `await` is made from the one with it, and runs on every Python that it promises."""
+
+import ast
+import hashlib
+import importlib.util
+import inspect
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import dragoman
+import pytest
+
+from tests import patience
+from tests.demo.running import ROOT
+
+CLIENT = ROOT / "clients" / "python"
+
+
+@pytest.fixture(scope="module")
+def make_sync():
+    spec = importlib.util.spec_from_file_location("make_sync", CLIENT / "make_sync.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_committed_files_are_what_the_source_makes(make_sync):
+    made = make_sync.made_files()
+    assert {file.name for file in make_sync.TARGET.glob("*.py")} == set(made)
+    for name, text in made.items():
+        assert (make_sync.TARGET / name).read_text() == text, (
+            f"Run python clients/python/make_sync.py ({name})"
+        )
+
+
+def test_nothing_of_asyncio_is_left(make_sync):
+    for text in make_sync.made_files().values():
+        tree = ast.walk(ast.parse(text))
+        assert not [
+            node for node in tree if isinstance(node, ast.Await | ast.AsyncFunctionDef | ast.AsyncWith)
+        ]
+        assert "asyncio" not in text
+        assert "Async" not in text
+
+
+@pytest.mark.parametrize("name", ["Client", "Claim", "PendingClaim"])
+def test_both_have_the_same_methods_with_the_same_parameters(name):
+    def signatures(cls):
+        members = inspect.getmembers(cls, inspect.isfunction)
+        public = {key: member for key, member in members if not key.startswith("_")}
+        return {
+            key.replace("aclose", "close"): list(inspect.signature(one).parameters)
+            for key, one in public.items()
+        }
+
+    assert signatures(getattr(dragoman, name)) == signatures(getattr(dragoman, f"Async{name}"))
+
+
+def test_the_core_needs_httpx_alone():
+    """It can be imported where no extra is installed: a None in `sys.modules` makes an import fail."""
+    extras = ("django", "pandas", "IPython", "rich", "click", "yaml", "jupyterhub", "kubespawner")
+    code = f"import sys; sys.modules |= dict.fromkeys({extras}); import dragoman; dragoman.Client"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def interpreters():
+    """Return the other versions of Python on this machine that the client promises to run on."""
+    found = {}
+    for version in ("3.10", "3.11", "3.13"):
+        candidates = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+        if candidates:
+            found[version] = candidates[-1]
+    return found
+
+
+FILES = ("requests", "config", "login", "results", "waits")
+
+
+@pytest.mark.parametrize("version", interpreters())
+def test_it_passes_its_tests_on_other_versions(version):
+    """In an environment of that version with the client, its command and pytest; made once."""
+    uv = shutil.which("uv") or ROOT / ".tools" / "uv" / "bin" / "uv"
+    wanted = hashlib.sha256((CLIENT / "pyproject.toml").read_bytes()).hexdigest()[:12]
+    folder = Path.home() / ".cache" / "dragoman" / f"client-{version}-{wanted}"
+    python = folder / "bin" / "python"
+    if not (folder / "ready").exists():
+        subprocess.run([uv, "venv", "-q", "--clear", "--python", interpreters()[version], folder], check=True)
+        packages = ["-e", f"{CLIENT}[cli]", "pytest"]
+        subprocess.run([uv, "pip", "install", "-q", "--python", python, *packages], check=True)
+        (folder / "ready").touch()
+    files = [f"tests/clients/test_client_{name}.py" for name in FILES]
+    options = ["-q", "-c", "/dev/null", "--rootdir=.", "--import-mode=importlib", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [python, "-m", "pytest", *options, "--noconftest", "-p", "tests.clients.conftest", *files],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "PYTHONPATH": str(CLIENT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=patience.COMMAND,
+    )
+    assert done.returncode == 0, done.stdout
