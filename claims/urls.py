@@ -47,7 +47,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="workloads",
     ),
     path(
-        "teams/<slug:slug>/service-accounts/<uuid:account_id>/pods/<int:identity_id>/remove",
+        "teams/<slug:slug>/service-accounts/<uuid:account_id>/pods/<uuid:identity_id>/remove",
         workloads_views.disallow,
         name="workload_disallow",
     ),

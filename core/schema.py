@@ -97,7 +97,7 @@ class Schema(AutoSchema):
         if operation is not None:
             for status in sorted({*self._refusals(operation)}):
                 operation["responses"][str(status)] = self._problem(status)
-            if operation.get("security"):
+            if self.view.authentication_classes:
                 needed = declared_scope(self.view, self.method) or Scope.ADMIN
                 operation["x-required-scope"] = needed.value
                 described = operation.get("description", "")
@@ -107,7 +107,7 @@ class Schema(AutoSchema):
     def _refusals(self, operation: dict[str, Any]) -> Iterator[int]:
         parameters = operation.get("parameters", [])
         yield from (406, 422)  # of every operation: an unknown parameter
-        if operation.get("security"):
+        if self.view.authentication_classes:
             yield 401
         if self.view.throttle_classes:
             yield 429

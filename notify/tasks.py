@@ -18,14 +18,6 @@ def mail_notices() -> None:
 
 
 @shared_task
-def remind_of_token_expiry() -> None:
-    """Remind owners of API tokens that expire soon."""
-    from notify.token_expiry import remind_of_expiry  # which imports this module
-
-    remind_of_expiry(timezone.now())
-
-
-@shared_task
 def forget_notices() -> None:
     """Delete read notices after 90 days and all others after a year."""
     now = timezone.now()

@@ -107,7 +107,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="api-workload-list",
     ),
     path(
-        "teams/<slug:slug>/service-accounts/<slug:name>/workloads/<int:pk>/",
+        "teams/<slug:slug>/service-accounts/<slug:name>/workloads/<uuid:pk>/",
         WorkloadIdentityViewSet.as_view({"delete": "destroy"}),
         name="api-workload",
     ),

@@ -21,8 +21,8 @@ app.conf.beat_schedule = {
     "inventory.tasks.count_fleet": {"task": "inventory.tasks.count_fleet", "schedule": 20.0},
     "inventory.tasks.prune": {"task": "inventory.tasks.prune", "schedule": 3600.0},
     "notify.tasks.mail_notices": {"task": "notify.tasks.mail_notices", "schedule": 60.0},
-    "notify.tasks.remind_of_token_expiry": {
-        "task": "notify.tasks.remind_of_token_expiry",
+    "portal.tasks.remind_of_token_expiry": {
+        "task": "portal.tasks.remind_of_token_expiry",
         "schedule": 3600.0,
     },
     "notify.tasks.forget_notices": {"task": "notify.tasks.forget_notices", "schedule": 86400.0},

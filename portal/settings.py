@@ -241,6 +241,9 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
         "Scope": "core.scopes.Scope",
+        "AccountScope": "teams.account_api.ACCOUNT_SCOPES",
+        "Role": "teams.models.Role",
+        "AccountRole": "teams.account_api.ACCOUNT_ROLES",
         "ClaimState": "claims.states.ClaimState",
         "DeviceState": "inventory.states.DeviceState",
         "Delivery": "claims.models.Delivery",

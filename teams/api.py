@@ -105,10 +105,15 @@ class TeamDetailOut(TeamOut):
         fields = (*TeamOut.Meta.fields, "people")
 
 
-class NewTokenOut(serializers.ModelSerializer[ApiToken]):
+class NewTokenOut(TokenOut):
     token = serializers.CharField(read_only=True, help_text="The token. It is returned only once.")
 
     class Meta:
+        model = ApiToken
+        fields = (*TokenOut.Meta.fields, "token")
+
+
+class Meta:
         model = ApiToken
         fields = (*TokenOut.Meta.fields, "token")
 

@@ -43,14 +43,14 @@ class LoginView(APIView):
         return response
 
 
-class DeviceIn(Input):
+class DeviceLoginIn(Input):
     client = serializers.CharField(max_length=80, help_text="What asks, for example: dragoman CLI on mira-01")
     scopes = serializers.ListField(
         child=serializers.ChoiceField(choices=Scope.choices), default=list(DEFAULT_SCOPES)
     )
 
 
-class DeviceOut(serializers.Serializer[Any]):
+class DeviceCodesOut(serializers.Serializer[Any]):
     device_code = serializers.CharField(help_text="For the program, which keeps it secret.")
     user_code = serializers.CharField(help_text="For the person, who types it at `verification_uri`.")
     verification_uri = serializers.URLField()
@@ -82,13 +82,16 @@ def granted(token: ApiToken, text: str) -> Response:
 
 
 class DeviceLoginView(LoginView):
-    @extend_schema(operation_id="device_login", tags=["login"], request=DeviceIn, responses=DeviceOut)
+    @extend_schema(
+        operation_id="device_login", tags=["login"], request=DeviceLoginIn, responses=DeviceCodesOut
+    )
     def post(self, request: Request) -> Response:
         """Begin a login: show `user_code` to the person, and ask for the token with `device_code`."""
-        body = DeviceIn(data=request.data)
+        body = DeviceLoginIn(data=request.data)
         body.is_valid(raise_exception=True)
         started = device_login.start(**body.validated_data, address=client_address(request._request))
-        page = (settings.PORTAL_URL or request.build_absolute_uri("/").rstrip("/")) + reverse("teams:device")
+        portal = settings.PORTAL_URL or request.build_absolute_uri("/").rstrip("/")
+        page = portal + reverse("teams:device")
         shown = {
             "device_code": started.device_code,
             "user_code": started.user_code,
@@ -97,7 +100,7 @@ class DeviceLoginView(LoginView):
             "expires_in": int(device_login.LIFETIME.total_seconds()),
             "interval": started.row.interval,
         }
-        return Response(DeviceOut(shown).data)
+        return Response(DeviceCodesOut(shown).data)
 
 
 class DeviceTokenView(LoginView):

@@ -25,7 +25,7 @@ from teams.service_accounts import service_accounts_of
 from teams.zones import zone_choices
 
 
-class ProfileForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic while it runs
+class PersonForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic while it runs
     marks_required = True
     timezone = forms.ChoiceField(
         label="Time zone",
@@ -145,7 +145,7 @@ def remove_member(request: HttpRequest, slug: str, user_id: UUID) -> HttpRespons
 @require_http_methods(["GET", "HEAD", "POST"])
 def profile(request: HttpRequest) -> HttpResponse:
     person = user_of(request)
-    form = ProfileForm(request.POST or None, instance=person)
+    form = PersonForm(request.POST or None, instance=person)
     if request.method == "POST" and form.is_valid():
         person.save(update_fields=list(form.cleaned_data))
         messages.success(request, "Profile saved.")

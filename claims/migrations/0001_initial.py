@@ -971,7 +971,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='WorkloadIdentity',
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('service_account', models.CharField(max_length=253)),
                 ('account', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='workload_identities', to=settings.AUTH_USER_MODEL)),
                 ('place', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='workload_identities', to='claims.teamnamespace')),

@@ -38,6 +38,7 @@ class TeamNamespace(models.Model):
 class WorkloadIdentity(models.Model):
     """A Kubernetes service account in the namespace of a team, whose pods may act as `account`."""
 
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     place = models.ForeignKey(TeamNamespace, models.CASCADE, related_name="workload_identities")
     service_account = models.CharField(max_length=253)  # in the cluster
     account = models.ForeignKey(User, models.CASCADE, related_name="workload_identities")

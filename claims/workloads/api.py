@@ -89,7 +89,7 @@ class WorkloadIdentityViewSet(IdempotentWrites, viewsets.GenericViewSet[Workload
         return Response(WorkloadIdentityOut(row).data, status=201)
 
     @extend_schema(responses={204: None})
-    def destroy(self, request: Request, slug: str, name: str, pk: int) -> Response:
+    def destroy(self, request: Request, slug: str, name: str, pk: str) -> Response:
         """End it. Tokens that pods have work up to an hour on."""
         identities = services.identities_of(self._account(at_least=Role.OWNER))
         row = get_object_or_404(identities.select_related("account__service_of"), pk=pk)

@@ -60,7 +60,7 @@ def workloads(request: HttpRequest, slug: str, account_id: UUID) -> HttpResponse
 
 
 @require_POST
-def disallow(request: HttpRequest, slug: str, account_id: UUID, identity_id: int) -> HttpResponse:
+def disallow(request: HttpRequest, slug: str, account_id: UUID, identity_id: UUID) -> HttpResponse:
     team, account = account_for(request, slug, account_id)
     team_for(request.user, slug, at_least=Role.OWNER)
     rows = services.identities_of(account).select_related("place__cluster", "account__service_of")

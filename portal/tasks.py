@@ -1,10 +1,12 @@
-"""Owners of API tokens are reminded 7 days and 1 day before a token expires."""
+"""Celery tasks of the portal: owners of API tokens are reminded 7 days and 1 day before a token expires."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from celery import shared_task
 from django.urls import reverse
+from django.utils import timezone
 
 from core.times import utc_moment
 from notify.models import NoticeKind
@@ -12,6 +14,12 @@ from notify.services import notify
 from teams.models import ApiToken
 
 BEFORE = (timedelta(days=1), timedelta(days=7))
+
+
+@shared_task
+def remind_of_token_expiry() -> None:
+    """Remind owners of API tokens that expire soon."""
+    remind_of_expiry(timezone.now())
 
 
 def remind_of_expiry(now: datetime) -> None:
