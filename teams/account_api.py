@@ -1,7 +1,5 @@
 """API of the service accounts of a team and their tokens."""
 
-from typing import Any
-
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
@@ -124,7 +122,7 @@ class AccountTokenViewSet(IdempotentWrites, viewsets.GenericViewSet[ApiToken]):
         team = team_for(user_of(self.request), self.kwargs["slug"], at_least=Role.LEAD)
         return get_object_or_404(service_accounts_of(team), first_name=self.kwargs["name"])
 
-    def _token(self, account: User) -> Any:
+    def _token(self, account: User) -> ApiToken:
         return get_object_or_404(tokens_of(account), pk=self.kwargs["pk"])
 
     @extend_schema(responses=TokenOut(many=True))

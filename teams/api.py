@@ -114,8 +114,8 @@ class NewTokenOut(TokenOut):
 
 
 class Meta:
-        model = ApiToken
-        fields = (*TokenOut.Meta.fields, "token")
+    model = ApiToken
+    fields = (*TokenOut.Meta.fields, "token")
 
 
 class TokenIn(Input):

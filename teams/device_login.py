@@ -139,18 +139,25 @@ def answer(device_code: str) -> tuple[ApiToken, str]:
         refusal = _refusal(login, now)
         if refusal is None and login is not None and login.decided_by is not None:
             DeviceLogin.objects.filter(pk=login.pk).update(used_at=now)
-            return create_token(
-                by=login.decided_by,
-                title=login.client,
-                scopes=login.scopes,
-                team=login.limited_to,
-                expires_at=None if login.lifetime is None else now + login.lifetime,
-            )
+            return _token_for(login, login.decided_by, now)
         if login is not None and login.allowed is None:
             too_fast = refusal is not None and refusal.code == "slow_down"
             interval = login.interval + (INTERVAL if too_fast else 0)
             DeviceLogin.objects.filter(pk=login.pk).update(asked_at=now, interval=min(interval, 60))
     raise refusal or NotAllowed("expired_token", "This code is unknown. Start the login again.")
+
+
+def _token_for(login: DeviceLogin, person: User, now: datetime) -> tuple[ApiToken, str]:
+    try:
+        return create_token(
+            by=person,
+            title=login.client,
+            scopes=login.scopes,
+            team=login.limited_to,
+            expires_at=None if login.lifetime is None else now + login.lifetime,
+        )
+    except PortalError as refusal:  # who allowed it has left the team since
+        raise NotAllowed("access_denied", refusal.message) from refusal
 
 
 def _refusal(login: DeviceLogin | None, now: datetime) -> NotAllowed | None:

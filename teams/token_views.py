@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django import forms
 from django.contrib import messages
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -87,7 +88,7 @@ class RotateForm(forms.Form):
     )
 
 
-def tokens_of(user: User) -> Any:
+def tokens_of(user: User) -> QuerySet[ApiToken]:
     """Return the tokens that were not revoked, newest first, with what their rows show."""
     return ApiToken.objects.filter(user=user, revoked_at=None).select_related("limited_to")
 

@@ -91,7 +91,7 @@ def create_token(
 ) -> tuple[ApiToken, str]:
     """
     Create a token of `by`, or of the service account `account`; return its row and its text, which is not
-    stored.
+    stored. One that an account gets itself is not recorded: a pod gets one every hour.
 
     With `team` it is limited to that team of its user. A token made with another one never has more scopes,
     teams or time. Raises Invalid for an expiry in the past, after a year or after that of `made_with`, for an
@@ -122,7 +122,8 @@ def create_token(
         )
         where = team.slug if team else "all teams"
         values = [("May", "–", f"{', '.join(chosen)} in {where}")]
-        record_token_change(by=by, token=row, change="created", values=values)
+        if by != account:
+            record_token_change(by=by, token=row, change="created", values=values)
     return row, text
 
 
