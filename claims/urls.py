@@ -16,6 +16,7 @@ from claims.quotas import views as quotas_views
 from claims.requests import draft_views
 from claims.requests import views as requests_views
 from claims.unmanaged import views as unmanaged_views
+from claims.workloads import views as workloads_views
 
 app_name = "claims"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -40,6 +41,16 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/unmanaged/templates/<str:uid>/", unmanaged_views.template, name="unmanaged_template"),
     path("claims/unmanaged/<str:uid>/", unmanaged_views.claim, name="unmanaged_claim"),
     path("claims/unmanaged/<str:uid>/adopt/", unmanaged_views.adopt, name="adopt"),
+    path(
+        "teams/<slug:slug>/service-accounts/<uuid:account_id>/pods/",
+        workloads_views.workloads,
+        name="workloads",
+    ),
+    path(
+        "teams/<slug:slug>/service-accounts/<uuid:account_id>/pods/<uuid:identity_id>/remove",
+        workloads_views.disallow,
+        name="workload_disallow",
+    ),
     path("claims/<uuid:claim_id>/", claim_page_views.detail, name="detail"),
     path("claims/<uuid:claim_id>/live/", claim_page_views.detail_live, name="detail_live"),
     path("claims/<uuid:claim_id>/snippets/", claim_page_views.options, name="snippet_options"),

@@ -33,6 +33,7 @@ WRITE = ("create", "patch", "delete")
 CLAIMS = (DRA, ("resourceclaims", "resourceclaimtemplates"))
 QUOTAS = ("", ("resourcequotas",))
 EVICTIONS = ("", ("pods/eviction",))
+TOKEN_REVIEWS = ("authentication.k8s.io", ("tokenreviews",))
 QUOTA_NAME = "dragoman"  # of the ResourceQuota in each namespace of a team
 
 # (group, resources) that every portal reads.
@@ -63,12 +64,21 @@ class RbacRule(NamedTuple):
 
 
 def permissions(
-    *, read_only: bool = False, write_quotas: bool = False, evict_pods: bool = False
+    *,
+    read_only: bool = False,
+    write_quotas: bool = False,
+    evict_pods: bool = False,
+    review_tokens: bool = False,
 ) -> list[Permission]:
     """Return the permissions that `manifest` grants, in every namespace."""
     return [
         Permission(verb, resource, rule.group, subresource=subresource, name=name)
-        for rule in _rules(read_only=read_only, write_quotas=write_quotas, evict_pods=evict_pods)
+        for rule in _rules(
+            read_only=read_only,
+            write_quotas=write_quotas,
+            evict_pods=evict_pods,
+            review_tokens=review_tokens,
+        )
         for resource, _slash, subresource in (path.partition("/") for path in rule.resources)
         for verb in rule.verbs
         for name in rule.names or ("",)
@@ -80,6 +90,7 @@ def manifest(
     read_only: bool = False,
     write_quotas: bool = False,
     evict_pods: bool = False,
+    review_tokens: bool = False,
     name: str = "dragoman",
     namespace: str = "dragoman",
 ) -> str:
@@ -89,7 +100,13 @@ def manifest(
     scope = "read-only: inventory" if read_only else "full: also creates and deletes claims"
     scope += " and writes quotas" if write_quotas and not read_only else ""
     scope += " and evicts pods" if evict_pods and not read_only else ""
-    rules = _rules(read_only=read_only, write_quotas=write_quotas, evict_pods=evict_pods)
+    scope += " and reviews tokens of pods" if review_tokens else ""
+    rules = _rules(
+        read_only=read_only,
+        write_quotas=write_quotas,
+        evict_pods=evict_pods,
+        review_tokens=review_tokens,
+    )
     head = HEAD.format(what=scope, name=name, namespace=namespace)
     return head + yaml.safe_dump_all(
         [
@@ -106,7 +123,7 @@ def manifest(
     )
 
 
-def _rules(*, read_only: bool, write_quotas: bool, evict_pods: bool) -> list[RbacRule]:
+def _rules(*, read_only: bool, write_quotas: bool, evict_pods: bool, review_tokens: bool) -> list[RbacRule]:
     """Return the rules. Kubernetes cannot limit "create" to names: they are not known yet."""
     rules = [
         RbacRule(*resources, READ + WRITE if resources == CLAIMS and not read_only else READ)
@@ -119,6 +136,8 @@ def _rules(*, read_only: bool, write_quotas: bool, evict_pods: bool) -> list[Rba
         ]
     if evict_pods and not read_only:
         rules.append(RbacRule(*EVICTIONS, ("create",)))
+    if review_tokens:
+        rules.append(RbacRule(*TOKEN_REVIEWS, ("create",)))
     return rules
 
 
@@ -167,13 +186,15 @@ def checkup(
     read_only: bool = False,
     write_quotas: bool = True,
     evict_pods: bool = True,
+    review_tokens: bool = False,
 ) -> Iterator[CheckupFinding]:
     """
     Yield findings, the way there first. Ends early where nothing more can be known. Raises nothing.
 
-    Without `write_quotas` it is only noted that the portal may not write quotas; with `evict_pods` alike.
+    Without `write_quotas` it is only noted that the portal may not write quotas; with `evict_pods` and
+    `review_tokens` alike.
     """
-    opted_in = {"write_quotas": write_quotas, "evict_pods": evict_pods}
+    opted_in = {"write_quotas": write_quotas, "evict_pods": evict_pods, "review_tokens": review_tokens}
     yield from _way(credentials)
     yield from _validity(credentials)
     try:
@@ -193,7 +214,9 @@ def needed_permissions(discovery: Discovery, *, read_only: bool) -> list[Permiss
     """Return the permissions that the portal needs, without kinds that the cluster does not serve."""
     return [
         permission
-        for permission in permissions(read_only=read_only, write_quotas=True, evict_pods=True)
+        for permission in permissions(
+            read_only=read_only, write_quotas=True, evict_pods=True, review_tokens=True
+        )
         if permission.resource != "devicetaintrules" or discovery.taint_rules is not None
     ]
 
@@ -265,11 +288,14 @@ class RbacOption(NamedTuple):
 
 WRITE_QUOTAS = RbacOption("write_quotas", "quotas are written to the cluster")
 EVICT_PODS = RbacOption("evict_pods", "the end policy is to evict pods, or to ask before")
+REVIEW_TOKENS = RbacOption("review_tokens", "pods get API tokens with their service account")
 
 
 def _option_of(permission: Permission) -> RbacOption | None:
     if permission.subresource == "eviction":
         return EVICT_PODS
+    if permission.resource == "tokenreviews":
+        return REVIEW_TOKENS
     writes_quotas = permission.resource == "resourcequotas" and permission.verb not in READ
     return WRITE_QUOTAS if writes_quotas else None
 

@@ -7,6 +7,7 @@ Objects are plain dictionaries, unknown fields included. Error responses become 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -14,7 +15,8 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, get_args
 
 import urllib3
@@ -40,6 +42,7 @@ from cluster.protocol import (
     Page,
     Permission,
     Refused,
+    ReviewedToken,
     Unreachable,
 )
 from cluster.transport import Transport, sentence
@@ -50,6 +53,9 @@ GRACE_SECONDS = 15.0  # how late a server may end a watch
 REVIEWS = Kind(
     "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
 )
+TOKEN_REVIEWS = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
+SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:([^:]+):([^:]+)")
+POD_NAME = "authentication.kubernetes.io/pod-name"
 
 
 class KubeGateway:
@@ -182,6 +188,19 @@ class KubeGateway:
         answer = self._json("POST", REVIEWS.path(), ApiCall("create", REVIEWS), body=review)
         return bool(answer["status"]["allowed"])
 
+    def review_token(self, token: str, *, audience: str) -> ReviewedToken | None:
+        review = {
+            "apiVersion": TOKEN_REVIEWS.api_version,
+            "kind": TOKEN_REVIEWS.kind,
+            "spec": {"token": token, "audiences": [audience]},
+        }
+        call = ApiCall("create", TOKEN_REVIEWS)
+        status = self._json("POST", TOKEN_REVIEWS.path(), call, body=review)["status"]
+        # A server that knows no audiences answers none; its tokens are for itself.
+        if not status.get("authenticated") or audience not in status.get("audiences", ()):
+            return None
+        return reviewed_token(token, status["user"])
+
     def _json(self, method: str, path: str, call: ApiCall, **options: Any) -> Manifest:
         return _checked(*self._ask(method, path, **options), call)
 
@@ -203,6 +222,31 @@ class KubeGateway:
             problem = sentence(self._transport.address, failure)
         if problem:
             raise Unreachable(problem)
+
+
+def reviewed_token(token: str, user: Mapping[str, Any]) -> ReviewedToken | None:
+    """
+    Return whose token it is, of the user of a TokenReview; None if that is no service account.
+
+    A TokenReview does not say when a token ends. The cluster has just checked its signature, so the part that
+    says it (RFC 7519, section 4.1.4) can be read as it stands.
+    """
+    account = SERVICE_ACCOUNT.fullmatch(str(user.get("username", "")))
+    expires_at = _expiry(token)
+    if account is None or expires_at is None:
+        return None
+    (pod, *_more) = (user.get("extra") or {}).get(POD_NAME) or ("",)
+    return ReviewedToken(account[1], account[2], expires_at, pod)
+
+
+def _expiry(token: str) -> datetime | None:
+    """Return `exp` of a JSON Web Token that was verified; None without one, as in tokens of a Secret."""
+    try:
+        payload = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return datetime.fromtimestamp(claims["exp"], UTC)
+    except (IndexError, KeyError, TypeError, ValueError, OverflowError, OSError):
+        return None
 
 
 def _checked(code: int, body: bytes, call: ApiCall, *, key: str = "kind") -> Manifest:

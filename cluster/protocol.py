@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from core.errors import PortalError
@@ -181,6 +182,20 @@ class Permission:
     name: str = ""  # "" is all objects
 
 
+@dataclass(frozen=True, slots=True)
+class ReviewedToken:
+    """
+    Whose token the cluster says it is: a service account, and the pod that it was projected into, if any.
+
+    `expires_at` is when the token itself ends.
+    """
+
+    namespace: str
+    service_account: str
+    expires_at: datetime
+    pod: str = ""
+
+
 class Gateway(Protocol):
     """
     A connection to one cluster.
@@ -243,6 +258,14 @@ class Gateway(Protocol):
 
     def allowed(self, permission: Permission) -> bool:
         """Ask the cluster by SelfSubjectAccessReview."""
+
+    def review_token(self, token: str, *, audience: str) -> ReviewedToken | None:
+        """
+        Ask the cluster by TokenReview whose service account this token is.
+
+        Return None for a token that it does not know, that has expired, that is for another audience, or that
+        is not of a service account.
+        """
 
     def close(self) -> None:
         """Close the connections. Gateways of `cluster.kube.connect` are shared and must stay open."""

@@ -4,6 +4,7 @@ Refusals: one exception, one code, one message with numbers.
 A value that the database cannot store (a NUL in a text, a number out of range) is a refusal too: 422.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -15,12 +16,14 @@ class PortalError(Exception):
     A refusal with a message for people.
 
     `code` is stable and for programs, `status` is the HTTP status of pages and API, `message` is a whole
-    sentence. `extra` has additional members of the problem document (RFC 9457 §3.2).
+    sentence. `extra` has additional members of the problem document (RFC 9457 §3.2), `headers` those of the
+    response of the API.
     """
 
     code = "refused"
     status = 409
     title = "The portal will not do this"
+    headers: Mapping[str, str] = {}
 
     def __init__(self, message: str, **extra: Any) -> None:
         super().__init__(message)

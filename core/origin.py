@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from django.db import models
 from django.http import HttpRequest, HttpResponse
 
+from core.limits import limit_to_team
+
 
 class Source(models.TextChoices):
     WEB = "web", "Web"
@@ -49,7 +51,9 @@ class OriginMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         before = _origin.set(Origin(Source.WEB))
+        limit_to_team(None)
         try:
             return self.get_response(request)
         finally:
             _origin.reset(before)
+            limit_to_team(None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -21,9 +21,13 @@ from django.db.backends.postgresql.psycopg_any import sql as composable
 from django.db.models import Model, QuerySet
 from django.db.models.base import ModelState
 
+from core.limits import limiting_team
+
 type Parameter = type[UUID] | type[datetime] | type[date] | type[int] | type[str]
 type Statement = tuple[str, Sequence[Any]]
 type Maker = Callable[[Sequence[Any]], Any]  # of an object of a row
+
+MAX_STATEMENTS = 32  # of one query: for readers of all their teams, and of one that a token is limited to
 
 
 class Prepared:
@@ -43,10 +47,13 @@ class Prepared:
     ) -> None:
         self.build, self.any_of = build, any_of
         self.placeholders = [placeholder(kind, number) for number, kind in enumerate(types, 1)]
+        self.statement = lru_cache(MAX_STATEMENTS)(self._compile)
 
-    @cached_property
-    def statement(self) -> tuple[str, list[int]]:
-        """The SQL, and for each of its parameters which value it gets."""
+    def _compile(self, _team: UUID | None) -> tuple[str, list[int]]:
+        """
+        Return the SQL, and for each of its parameters which value it gets. It is kept for readers of all
+        their teams, and for each team that a token was limited to lately: conditions of the query read that.
+        """
         query = self.build(*self.placeholders)
         text, values = query.query.sql_with_params() if isinstance(query, QuerySet) else query
         for column in (self.any_of,) if isinstance(self.any_of, str) else self.any_of:
@@ -72,7 +79,7 @@ class Prepared:
         """Run the query with these values; the columns are as psycopg reads them."""
         connection.close_if_health_check_failed()
         connection.ensure_connection()
-        text, order = self.statement
+        text, order = self.statement(limiting_team())
         with cursor_of_server() as cursor:
             cursor.execute(text, [values[number] for number in order])
             rows: list[tuple[Any, ...]] = cursor.fetchall()

@@ -90,7 +90,7 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
             request,
             **exception.extra,
         )
-        return as_response(problem, request)
+        return as_response(problem, request, headers=dict(exception.headers))
     if isinstance(exception, DataError):
         refusal = data_error_refusal(exception)
         return None if refusal is None else exception_handler(refusal, context)

@@ -15,6 +15,7 @@ from drf_spectacular.utils import OpenApiParameter
 
 from core import idempotency
 from core.problems import MEDIA_TYPE
+from core.scopes import Scope, declared_scope
 
 PRINTABLE = "^[ -~\u00a1-\u00ac\u00ae-\u00ff]*$"  # of what a header can hold
 
@@ -52,8 +53,12 @@ PROBLEM = {
     "required": ["type", "title", "status", "detail", "code", "instance"],
 }
 MEANING = {
+    400: "There is no token yet, or none any more; `code` and `error` say which (RFC 8628).",
     401: "Nobody is signed in, or the token is unknown, expired or revoked.",
-    403: "Your role does not allow this, or a write with a session came without its CSRF token.",
+    403: (
+        "Your role or the scopes of your token do not allow this, or a write with a session came without its "
+        "CSRF token."
+    ),
     404: "Not found, or you do not have access.",
     406: "The requested media type is not available.",
     409: "Conflict: already taken, used up, or changed in the meantime.",
@@ -92,12 +97,17 @@ class Schema(AutoSchema):
         if operation is not None:
             for status in sorted({*self._refusals(operation)}):
                 operation["responses"][str(status)] = self._problem(status)
+            if self.view.authentication_classes:
+                needed = declared_scope(self.view, self.method) or Scope.ADMIN
+                operation["x-required-scope"] = needed.value
+                described = operation.get("description", "")
+                operation["description"] = f"{described}\n\nScope of the token: `{needed}`.".strip()
         return operation
 
     def _refusals(self, operation: dict[str, Any]) -> Iterator[int]:
         parameters = operation.get("parameters", [])
         yield from (406, 422)  # of every operation: an unknown parameter
-        if operation.get("security"):
+        if self.view.authentication_classes:
             yield 401
         if self.view.throttle_classes:
             yield 429

@@ -10,6 +10,7 @@ from rest_framework.response import Response
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
+from core.scopes import Scope, needs
 from notify.models import Mail, Notice, NoticeKind
 from notify.preferences import ABOUT, REQUIRED, Preference, kinds_for, preferences_of, store_preferences
 from notify.services import mark_read, notices_of
@@ -48,6 +49,7 @@ class NoticePreferenceIn(Input):
     mail = serializers.ChoiceField(choices=Mail.choices)
 
 
+@needs(Scope.REQUEST)
 class NoticeViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[Notice]):
     """Notices of the user, newest first."""
 

@@ -20,6 +20,7 @@ class NoticeKind(models.TextChoices):
     CHANGE = "change", "Changes by others"
     QUOTA = "quota", "Quota and budget of my teams"
     ALERT = "alert", "Alerts"
+    TOKEN = "token", "API tokens"
     PLATFORM = "platform", "Clusters"
 
 

@@ -1,6 +1,6 @@
 """Notify people. The caller names the event, so that notifying twice adds one notice."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -9,12 +9,13 @@ from django.db.models.signals import post_delete
 from django.dispatch import receiver
 from django.utils import timezone
 
+from core.limits import limiting_team
 from core.transactions import after_commit
 from notify import tasks
 from notify.models import Notice, NoticeKind
 from notify.preferences import channels
-from teams.access import readers_among
-from teams.models import Membership, User
+from teams.access import people_in, readers_among
+from teams.models import Membership, Role, User
 
 
 def notify(
@@ -36,7 +37,7 @@ def notify(
     `url` is a path of the portal; `important` asks the reader to act. A title is cut at 200 characters.
     Moments in title and body are written by `core.times.utc_moment` and shown in the reader's zone.
     """
-    active = list({person.pk: person for person in people if person.is_active}.values())
+    active = list({person.pk: person for person in _readers_instead(people) if person.is_active}.values())
     readers = readers_among(active, team_id) if team_id else active
     text: dict[str, Any] = {"title": title[:200], "body": body, "url": url, "important": important}
     wanted = channels(readers, kind)
@@ -68,9 +69,20 @@ def already_notified(keys: Collection[str]) -> set[tuple[str, UUID]]:
     return set(found)
 
 
+def _readers_instead(people: Iterable[User]) -> Iterator[User]:
+    """Yield the people, and for a service account the leads and owners of its team: it reads nothing."""
+    for person in people:
+        if person.service_of is None:
+            yield person
+        else:
+            yield from people_in(person.service_of, at_least=Role.LEAD)
+
+
 def notices_of(user: User) -> QuerySet[Notice]:
-    """Return the user's notices behind the bell."""
-    return Notice.objects.filter(user=user, in_portal=True)
+    """Return the user's notices behind the bell; with a token of one team only those about that team."""
+    notices = Notice.objects.filter(user=user, in_portal=True)
+    team = limiting_team()
+    return notices if team is None else notices.filter(team=team)
 
 
 def unread_notices(user: User) -> QuerySet[Notice]:

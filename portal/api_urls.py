@@ -13,11 +13,14 @@ from claims.lifecycle.api import ExtensionViewSet
 from claims.quotas.api import QuotaRequestViewSet, QuotaViewSet
 from claims.requests.api import MatchView
 from claims.unmanaged.api import AdoptView, UnmanagedClaimsView
+from claims.workloads.api import KubernetesLoginView, WorkloadIdentityViewSet
 from inventory.api import ClusterViewSet, DeviceClassViewSet, DeviceViewSet, NodeViewSet
 from notify.api import NoticeViewSet
 from portal.activity.api import ActivityView
 from portal.api_root import ApiRootView
+from teams.account_api import AccountTokenViewSet, ServiceAccountViewSet
 from teams.api import Me, TeamViewSet, TokenViewSet
+from teams.login_api import DeviceLoginView, DeviceTokenView
 from usage.alerts.api import AlertViewSet
 from usage.api import (
     ClaimCostView,
@@ -73,6 +76,44 @@ usage_router.register("costs/closed-months", ClosedMonthViewSet, "api-closed-mon
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", ApiRootView.as_view(), name="api-root"),
     path("me/", Me.as_view(), name="api-me"),
+    path(
+        "teams/<slug:slug>/service-accounts/",
+        ServiceAccountViewSet.as_view({"get": "list", "post": "create"}),
+        name="api-service-account-list",
+    ),
+    path(
+        "teams/<slug:slug>/service-accounts/<slug:name>/",
+        ServiceAccountViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
+        name="api-service-account",
+    ),
+    path(
+        "teams/<slug:slug>/service-accounts/<slug:name>/tokens/",
+        AccountTokenViewSet.as_view({"get": "list", "post": "create"}),
+        name="api-account-token-list",
+    ),
+    path(
+        "teams/<slug:slug>/service-accounts/<slug:name>/tokens/<uuid:pk>/",
+        AccountTokenViewSet.as_view({"delete": "destroy"}),
+        name="api-account-token",
+    ),
+    path(
+        "teams/<slug:slug>/service-accounts/<slug:name>/tokens/<uuid:pk>/rotate/",
+        AccountTokenViewSet.as_view({"post": "rotate"}),
+        name="api-account-token-rotate",
+    ),
+    path(
+        "teams/<slug:slug>/service-accounts/<slug:name>/workloads/",
+        WorkloadIdentityViewSet.as_view({"get": "list", "post": "create"}),
+        name="api-workload-list",
+    ),
+    path(
+        "teams/<slug:slug>/service-accounts/<slug:name>/workloads/<uuid:pk>/",
+        WorkloadIdentityViewSet.as_view({"delete": "destroy"}),
+        name="api-workload",
+    ),
+    path("login/kubernetes/", KubernetesLoginView.as_view(), name="api-kubernetes-login"),
+    path("login/device/", DeviceLoginView.as_view(), name="api-device-login"),
+    path("login/device/token/", DeviceTokenView.as_view(), name="api-device-login-token"),
     *teams_router.urls,
     *notify_router.urls,
     *inventory_router.urls,

@@ -21,6 +21,10 @@ app.conf.beat_schedule = {
     "inventory.tasks.count_fleet": {"task": "inventory.tasks.count_fleet", "schedule": 20.0},
     "inventory.tasks.prune": {"task": "inventory.tasks.prune", "schedule": 3600.0},
     "notify.tasks.mail_notices": {"task": "notify.tasks.mail_notices", "schedule": 60.0},
+    "portal.tasks.remind_of_token_expiry": {
+        "task": "portal.tasks.remind_of_token_expiry",
+        "schedule": 3600.0,
+    },
     "notify.tasks.forget_notices": {"task": "notify.tasks.forget_notices", "schedule": 86400.0},
     "claims.delivery.tasks.sweep": {"task": "claims.delivery.tasks.sweep", "schedule": 15.0},
     "claims.tasks.escalate": {"task": "claims.tasks.escalate", "schedule": 300.0},

@@ -262,7 +262,7 @@ def find_people(shell: Shell, text: SearchText, limit: int) -> Found:
     if not text.words:
         return of_teams
     people = User.objects.filter(
-        text.condition("username", "first_name", "last_name", "email"), is_active=True
+        text.condition("username", "first_name", "last_name", "email"), is_active=True, service_of=None
     )
     if not shell.is_admin:
         people = people.filter(memberships__team__in=teams)

@@ -215,6 +215,7 @@ REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["teams.tokens.BearerToken", "teams.tokens.Session"],
     "DEFAULT_PERMISSION_CLASSES": [
         "rest_framework.permissions.IsAuthenticated",
+        "core.scopes.WithinScopes",
         "core.inputs.KnownParameters",
     ],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
@@ -223,7 +224,10 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "core.schema.Schema",
     "EXCEPTION_HANDLER": "core.problems.exception_handler",
     "DEFAULT_THROTTLE_CLASSES": ["rest_framework.throttling.UserRateThrottle"],
-    "DEFAULT_THROTTLE_RATES": {"user": env.str("API_RATE", "600/min")},
+    "DEFAULT_THROTTLE_RATES": {
+        "user": env.str("API_RATE", "600/min"),
+        "login": env.str("LOGIN_RATE", "60/min"),  # from one address, of programs that have no token yet
+    },
 }
 PAGE_RATE = env.str("PAGE_RATE", "600/min")  # requests of one person to pages
 # How many may wait for a change of a claim at once in one process, of its eight threads.
@@ -236,6 +240,10 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
+        "Scope": "core.scopes.Scope",
+        "AccountScope": "teams.account_api.ACCOUNT_SCOPES",
+        "Role": "teams.models.Role",
+        "AccountRole": "teams.account_api.ACCOUNT_ROLES",
         "ClaimState": "claims.states.ClaimState",
         "DeviceState": "inventory.states.DeviceState",
         "Delivery": "claims.models.Delivery",

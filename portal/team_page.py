@@ -108,7 +108,7 @@ def team_page(request: HttpRequest, slug: str) -> HttpResponse:
         "top": max((max(one.use.devices) for one in people), default=0) or 1,
         "people": people[:SHOWN_PEOPLE],
         "more": len(people[SHOWN_PEOPLE:]),
-        "members": sum(one.role is not None for one in people),
+        "members": sum(one.role is not None and not one.user.is_service_account for one in people),
         "counts": [sum(column) for column in zip(*live.values(), strict=True)] or [0, 0, 0],
         "claims": team_claims(team, card, now=now),
         "quotas": team_usage([team]),

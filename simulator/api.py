@@ -77,6 +77,7 @@ IDENTITIES: Mapping[str, Caller] = {
             AccessRule(DRA, ("resourceclaims", "resourceclaimtemplates"), WRITE),
             AccessRule("", ("resourcequotas",), WRITE),
             AccessRule("", ("pods/eviction",), ("create",)),
+            AccessRule("authentication.k8s.io", ("tokenreviews",), ("create",)),
         ),
     ),
     "simulator-viewer": Caller("viewer", (CORE_READ, DRA_READ)),
@@ -227,6 +228,8 @@ async def answer(cluster: SimulatedCluster, path: str, request: Request) -> Resp
             return JSONResponse(described)
         if path == "apis/authorization.k8s.io/v1/selfsubjectaccessreviews" and request.method == "POST":
             return JSONResponse(_review(identity, await _body(request)), 201)
+        if path == "apis/authentication.k8s.io/v1/tokenreviews" and request.method == "POST":
+            return JSONResponse(_token_review(identity), 201)
         return await _serve(cluster, _target(path), identity, request)
     except NotServed:
         return PlainTextResponse("404 page not found\n", 404)
@@ -395,6 +398,23 @@ async def _body(request: Request) -> Any:
         return json.loads(raw)
     except (ValueError, yaml.YAMLError) as problem:
         raise bad_request(f"the object provided is unrecognized: json parse error: {problem}") from problem
+
+
+def _token_review(identity: Caller) -> dict[str, Any]:
+    """Know no token: the pods here do not run, so nothing is projected into them."""
+    if not identity.may("create", "authentication.k8s.io", "tokenreviews"):
+        why = (
+            f'User "{identity.name}" cannot create resource "tokenreviews" in API group '
+            '"authentication.k8s.io" at the cluster scope'
+        )
+        raise ApiError(403, "Forbidden", f"tokenreviews.authentication.k8s.io is forbidden: {why}")
+    return {
+        "kind": "TokenReview",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {},
+        "spec": {},
+        "status": {"user": {}, "error": "invalid bearer token"},
+    }
 
 
 def _review(identity: Caller, body: Any) -> dict[str, Any]:

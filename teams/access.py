@@ -12,6 +12,7 @@ from django.db.models.expressions import Combinable
 from django.http import Http404, HttpRequest
 
 from core.errors import Forbidden
+from core.limits import limiting_team
 from core.prepared import Prepared, PreparedObjects
 from teams.models import Membership, Role, Team, TeamQuerySet, User
 
@@ -81,7 +82,7 @@ def roles_by_team(user: User) -> dict[UUID, Role]:
     """Return the role of `user` in each of their teams, by the id of the team."""
     if user.roles_read is not None:
         return {team.pk: role for team, role in user.roles_read.items()}
-    rows = Membership.objects.filter(user=user).values_list("team", "role")
+    rows = memberships_of(user).values_list("team", "role")
     return {team: Role(role) for team, role in rows}
 
 
@@ -133,7 +134,16 @@ def team_rows_where(user: User | AnonymousUser, *, at_least: Role) -> TeamQueryS
     if not user.is_authenticated or user.is_superuser:
         return Team.objects.visible_to(user).active()
     roles = [role for role in Role if role.rank >= at_least.rank]
-    return Team.objects.filter(memberships__user=user, memberships__role__in=roles)
+    teams = Team.objects.filter(memberships__user=user, memberships__role__in=roles)
+    only = limiting_team()
+    return teams if only is None else teams.filter(pk=only)
+
+
+def memberships_of(user: User | UUID) -> QuerySet[Membership]:
+    """Return the memberships of a reader; in a request with a token of one team only that of it."""
+    rows = Membership.objects.filter(user=user)
+    only = limiting_team()
+    return rows if only is None else rows.filter(team=only)
 
 
 def people_in(team: Team, *, at_least: Role) -> list[User]:
@@ -146,7 +156,9 @@ def _people(at_least: Role) -> PreparedObjects[User]:
     roles = [role for role in Role if role.rank >= at_least.rank]
 
     def build(team: UUID) -> QuerySet[User]:
-        people = User.objects.filter(is_active=True, memberships__team=team, memberships__role__in=roles)
+        people = User.objects.filter(
+            is_active=True, service_of=None, memberships__team=team, memberships__role__in=roles
+        )
         return people.order_by("username")  # a person has one membership of a team
 
     return PreparedObjects(build, UUID)

@@ -1,20 +1,26 @@
 """API of people, teams and tokens. It calls the services that the pages call."""
 
-from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models import Count, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.shortcuts import get_object_or_404
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, viewsets
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
-from teams.access import user_of
+from core.limits import limiting_team
+from core.schema import refuses
+from core.scopes import Scope, needs
+from teams.access import memberships_of, team_for, user_of
 from teams.models import ApiToken, Membership, Team, User
-from teams.tokens import create_token, revoke_token
+from teams.tokens import DEFAULT_SCOPES, OVERLAPS, create_token, revoke_token, rotate_token
+
+OVERLAP_NAMES = dict(zip(("0h", "1h", "1d", "7d"), OVERLAPS, strict=True))
 
 
 class MembershipOut(serializers.ModelSerializer[Membership]):
@@ -26,14 +32,44 @@ class MembershipOut(serializers.ModelSerializer[Membership]):
         fields = ("team", "title", "role")
 
 
+class TokenOut(serializers.ModelSerializer[ApiToken]):
+    """After a rotation the text before it works until `previous_ends_at`."""
+
+    scopes = serializers.ListField(child=serializers.ChoiceField(choices=Scope.choices))
+    team = serializers.SlugRelatedField[Team](
+        source="limited_to",
+        slug_field="slug",
+        read_only=True,
+        allow_null=True,
+        help_text="The only team that it may see; null for all teams of its user.",
+    )
+    last_used_from = serializers.CharField(
+        allow_null=True, help_text="Address of the client that used it last."
+    )
+
+    class Meta:
+        model = ApiToken
+        fields = (
+            "id", "title", "start", "scopes", "team", "created_at", "expires_at", "last_used_at",
+            "last_used_from", "rotated_at", "previous_ends_at",
+        )  # fmt: skip
+
+
 class MeOut(serializers.ModelSerializer[User]):
     name = serializers.CharField(source="label", read_only=True)
-    platform_admin = serializers.BooleanField(source="is_superuser", read_only=True)
-    teams = MembershipOut(source="memberships", many=True, read_only=True)
+    platform_admin = serializers.BooleanField(
+        source="is_superuser", read_only=True, help_text="False with a token without the scope `admin`."
+    )
+    service_account = serializers.BooleanField(source="is_service_account", read_only=True)
+    teams = MembershipOut(source="rows", many=True, read_only=True)
+    token = TokenOut(read_only=True, allow_null=True, help_text="Null for the session of a browser.")
 
     class Meta:
         model = User
-        fields = ("id", "username", "name", "email", "platform_admin", "timezone", "teams")
+        fields = (
+            "id", "username", "name", "email", "platform_admin", "service_account", "timezone", "teams",
+            "token",
+        )  # fmt: skip
 
 
 class TeamOut(serializers.ModelSerializer[Team]):
@@ -69,13 +105,7 @@ class TeamDetailOut(TeamOut):
         fields = (*TeamOut.Meta.fields, "people")
 
 
-class TokenOut(serializers.ModelSerializer[ApiToken]):
-    class Meta:
-        model = ApiToken
-        fields = ("id", "title", "start", "created_at", "expires_at", "last_used_at")
-
-
-class NewTokenOut(serializers.ModelSerializer[ApiToken]):
+class NewTokenOut(TokenOut):
     token = serializers.CharField(read_only=True, help_text="The token. It is returned only once.")
 
     class Meta:
@@ -83,8 +113,24 @@ class NewTokenOut(serializers.ModelSerializer[ApiToken]):
         fields = (*TokenOut.Meta.fields, "token")
 
 
+class Meta:
+    model = ApiToken
+    fields = (*TokenOut.Meta.fields, "token")
+
+
 class TokenIn(Input):
     title = serializers.CharField(max_length=80)
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField(choices=Scope.choices),
+        default=list(DEFAULT_SCOPES),
+        help_text="`read` is always among them. With a token: only scopes that it has.",
+    )
+    team = serializers.CharField(
+        max_length=40,
+        required=False,
+        allow_null=True,
+        help_text="The only team that the token may see; without it all of yours, or that of the token.",
+    )
     expires_at = serializers.DateTimeField(
         required=False,
         help_text="At most a year from now, and not after the expiry of the token that creates it; "
@@ -92,12 +138,23 @@ class TokenIn(Input):
     )
 
 
+class RotateIn(Input):
+    overlap = serializers.ChoiceField(
+        choices=list(OVERLAP_NAMES), default="1d", help_text="How long the text before works on."
+    )
+
+
 class Me(APIView):
     @extend_schema(operation_id="me", responses=MeOut)
     def get(self, request: Request) -> Response:
-        """The user of this request, with a role in each team."""
-        me = User.objects.prefetch_related("memberships__team").get(pk=user_of(request).pk)
-        return Response(MeOut(me).data)
+        """The user of this request, with a role in each team, and the token of this request."""
+        user = user_of(request)
+        user.rows = memberships_of(user).select_related("team").order_by("pk")  # type: ignore[attr-defined]
+        user.token = token_of(request)  # type: ignore[attr-defined]
+        return Response(MeOut(user).data)
+
+
+PEOPLE = Q(memberships__user__service_of=None)
 
 
 class TeamViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Team]):
@@ -109,16 +166,29 @@ class TeamViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
 
     def get_queryset(self) -> QuerySet[Team]:
         user = user_of(self.request)
-        mine = Membership.objects.filter(team=OuterRef("pk"), user=user).values("role")[:1]
+        mine = memberships_of(user).filter(team=OuterRef("pk")).values("role")[:1]
         # A subquery: visible_to joins only the memberships of `user`, and the count needs all.
         visible = Team.objects.filter(pk__in=Team.objects.visible_to(user).values("pk"))
-        teams = visible.annotate(role=Subquery(mine), headcount=Count("memberships"))
-        return teams.prefetch_related("memberships__user") if self.action == "retrieve" else teams
+        teams = visible.annotate(role=Subquery(mine), headcount=Count("memberships", filter=PEOPLE))
+        people = Membership.objects.filter(user__service_of=None).select_related("user").order_by("pk")
+        return teams.prefetch_related(Prefetch("memberships", people)) if self.action == "retrieve" else teams
 
     def get_serializer_class(self) -> type[TeamOut]:
         return TeamDetailOut if self.action == "retrieve" else TeamOut
 
 
+def token_of(request: Request) -> ApiToken | None:
+    """Return the token of a request, None for a session."""
+    return request.auth if isinstance(request.auth, ApiToken) else None
+
+
+def new_token(row: ApiToken, text: str, status: int = 200) -> Response:
+    """Return the response with the text of a token, the only one that has it."""
+    row.refresh_from_db()
+    return Response({**TokenOut(row).data, "token": text}, status=status)
+
+
+@needs(Scope.REQUEST)
 class TokenViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[ApiToken]):
     """Your own tokens. Nobody can read the tokens of others."""
 
@@ -128,17 +198,36 @@ class TokenViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericView
     serializer_class = TokenOut
 
     def get_queryset(self) -> QuerySet[ApiToken]:
-        return ApiToken.objects.filter(user=user_of(self.request), revoked_at=None)
+        tokens = ApiToken.objects.filter(user=user_of(self.request), revoked_at=None)
+        team = limiting_team()
+        return (tokens if team is None else tokens.filter(limited_to=team)).select_related("limited_to")
 
+    @refuses(404)
     @extend_schema(request=TokenIn, responses={201: NewTokenOut})
     def create(self, request: Request) -> Response:
         """Create a token. Only this response contains its text."""
         body = TokenIn(data=request.data)
         body.is_valid(raise_exception=True)
-        made_with = request.auth if isinstance(request.auth, ApiToken) else None
-        row, text = create_token(by=user_of(request), made_with=made_with, **body.validated_data)
-        row.refresh_from_db()
-        return Response({**TokenOut(row).data, "token": text}, status=201)
+        fields, user = body.validated_data, user_of(request)
+        if slug := fields.pop("team", None):
+            fields["team"] = team_for(user, slug)
+        row, text = create_token(by=user, made_with=token_of(request), **fields)
+        return new_token(row, text, status=201)
+
+    @refuses(409)
+    @extend_schema(request=RotateIn, responses=NewTokenOut)
+    @action(detail=True, methods=["post"])
+    def rotate(self, request: Request, pk: str) -> Response:
+        """
+        Give the token a new text and a new expiry after the same time. Only this response contains the text.
+        With a token the expiry is not put off.
+        """
+        body = RotateIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        row = get_object_or_404(self.get_queryset(), pk=pk)
+        overlap = OVERLAP_NAMES[body.validated_data["overlap"]]
+        text = rotate_token(by=user_of(request), token=row, overlap=overlap, made_with=token_of(request))
+        return new_token(row, text)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:

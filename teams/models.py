@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from django.contrib.auth.models import AbstractUser
+from django.contrib.postgres.fields import ArrayField
 from django.db import models, transaction
 from django.db.models import F, Value
 from django.db.models.functions import Coalesce, Concat, Now, NullIf, Trim
 from django.utils import timezone
 
+from core.limits import limiting_team
 from core.models import uuid7
 from core.origin import Source, current_origin
+from core.scopes import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +36,10 @@ class Role(models.TextChoices):
 
 
 class User(AbstractUser):
-    """A person. `is_superuser` marks a platform admin, who may see and do everything."""
+    """
+    A person, or a service account of a team. `is_superuser` marks a platform admin, who may see and do
+    everything; in a request with a token without the scope `admin` nobody is one.
+    """
 
     class Theme(models.TextChoices):
         SYSTEM = "system", "Same as system"
@@ -47,8 +53,12 @@ class User(AbstractUser):
         max_length=64, blank=True, default="", editable=False
     )  # reported by the browser
     hides_setup = models.BooleanField(default=False, editable=False)  # on Home, of a platform admin
+    # The team of a service account, which programs use with tokens and nobody signs in with.
+    service_of = models.ForeignKey(
+        "Team", models.CASCADE, null=True, editable=False, related_name="service_accounts"
+    )
 
-    # The roles by team, if they were read with the session: once in a request.
+    # The roles by team, if they were read with the session or the token: once in a request.
     roles_read: dict[Team, Role] | None = None
 
     def save(self, *args: Any, **kwargs: Any) -> None:
@@ -64,6 +74,10 @@ class User(AbstractUser):
         return self.is_superuser
 
     @property
+    def is_service_account(self) -> bool:
+        return self.service_of_id is not None
+
+    @property
     def label(self) -> str:
         return self.get_full_name() or self.username
 
@@ -76,10 +90,16 @@ def label_of(person: str) -> Coalesce:
 
 class TeamQuerySet(models.QuerySet["Team"]):
     def visible_to(self, user: User | AnonymousUser) -> Self:
-        """Teams that `user` belongs to; all of them for a platform admin."""
+        """
+        Teams that `user` belongs to; all of them for a platform admin. In a request with a token of one team
+        only that team.
+        """
         if not user.is_authenticated:
             return self.none()
-        return self if user.is_superuser else self.filter(members=user)
+        if user.is_superuser:
+            return self
+        team = limiting_team()
+        return self.filter(members=user) if team is None else self.filter(pk=team, members=user)
 
     def active(self) -> Self:
         """Return teams that are not archived."""
@@ -183,26 +203,38 @@ class Invitation(models.Model):
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
     def revoke(self, *, by: User, reason: str = "") -> None:
         """Revoke these tokens and those made with them, and record it. Repeating it keeps the first time."""
-        tokens = list(self.filter(revoked_at=None))
+        tokens = list(self.filter(revoked_at=None).select_related("user__service_of"))
         while tokens:
             ApiToken.objects.filter(pk__in=[token.pk for token in tokens]).update(revoked_at=timezone.now())
             for token in tokens:
-                record_change(by=by, of=token, change=f"revoked: {reason}" if reason else "revoked")
-            tokens = list(ApiToken.objects.filter(made_with__in=tokens, revoked_at=None))
+                record_token_change(by=by, token=token, change=f"revoked: {reason}" if reason else "revoked")
+            made = ApiToken.objects.filter(made_with__in=tokens, revoked_at=None)
+            tokens = list(made.select_related("user__service_of"))
             reason = "the token that made it was revoked"
 
 
 class ApiToken(models.Model):
-    """A bearer token `drg_…`, stored as its SHA-256. Its text is shown once, at creation."""
+    """
+    A bearer token `drg_…`, stored as its SHA-256. Its text is shown once, at creation and at rotation.
+
+    It may do what its `user` may, within its `scopes`, in all teams of the user or only in `limited_to`.
+    After a rotation the text before it, of `previous_digest`, works until `previous_ends_at`.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(User, models.CASCADE, related_name="api_tokens")
     title = models.CharField(max_length=80)
+    scopes = ArrayField(models.CharField(max_length=7, choices=Scope))
+    limited_to = models.ForeignKey(Team, models.CASCADE, null=True, editable=False, related_name="+")
     digest = models.CharField(max_length=64, unique=True, editable=False)
     start = models.CharField(max_length=12, editable=False)  # shown in lists to recognize it
     created_at = models.DateTimeField(db_default=Now(), editable=False)
-    expires_at = models.DateTimeField(null=True, blank=True)
+    expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True, editable=False)
+    last_used_from = models.GenericIPAddressField(null=True, editable=False)
+    rotated_at = models.DateTimeField(null=True, editable=False)
+    previous_digest = models.CharField(max_length=64, null=True, unique=True, editable=False)  # noqa: DJ001
+    previous_ends_at = models.DateTimeField(null=True, editable=False)
     revoked_at = models.DateTimeField(null=True, editable=False)
     made_with = models.ForeignKey("self", models.CASCADE, null=True, editable=False, related_name="+")
 
@@ -210,9 +242,71 @@ class ApiToken(models.Model):
 
     class Meta:
         ordering = ("-created_at",)
+        constraints = (
+            models.CheckConstraint(
+                condition=models.Q(scopes__contains=[Scope.READ.value], scopes__contained_by=Scope.values),
+                name="apitoken_scopes_known",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(previous_digest=None, previous_ends_at=None)
+                | models.Q(previous_digest__isnull=False, previous_ends_at__isnull=False),
+                name="apitoken_previous_ends",
+            ),
+        )
+        indexes = (
+            models.Index(fields=["expires_at"], condition=models.Q(revoked_at=None), name="apitoken_expiry"),
+        )
 
     def __str__(self) -> str:
         return f"{self.start}… {self.title}"
+
+    @property
+    def is_expired(self) -> bool:
+        return self.expires_at <= timezone.now()
+
+    @property
+    def previous_works(self) -> bool:
+        """Whether the text before the last rotation still works."""
+        return self.previous_ends_at is not None and self.previous_ends_at > timezone.now()
+
+
+class DeviceLogin(models.Model):
+    """
+    A program that waits for a person to allow it (RFC 8628); it gets a token once, when it asks after that.
+
+    Both codes are stored as SHA-256. `client` and `address` are what the program says and where it asked
+    from, `lifetime` and `limited_to` what the person chose; `interval` is the time between questions, in s.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    device_digest = models.CharField(max_length=64, unique=True)
+    user_digest = models.CharField(max_length=64, unique=True)
+    client = models.CharField(max_length=80)
+    scopes = ArrayField(models.CharField(max_length=7, choices=Scope))
+    address = models.GenericIPAddressField(null=True)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    asked_at = models.DateTimeField(null=True)
+    interval = models.PositiveSmallIntegerField()
+    decided_by = models.ForeignKey(User, models.CASCADE, null=True, related_name="+")
+    allowed = models.BooleanField(null=True)
+    limited_to = models.ForeignKey(Team, models.CASCADE, null=True, related_name="+")
+    lifetime = models.DurationField(null=True)
+    used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("created_at",)
+        indexes = (models.Index(fields=["expires_at"], name="devicelogin_expiry"),)
+        constraints = (
+            models.CheckConstraint(
+                condition=models.Q(decided_by=None, allowed=None)
+                | models.Q(decided_by__isnull=False, allowed__isnull=False),
+                name="devicelogin_decided_by_somebody",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.client
 
 
 class RecordedChange(models.Model):
@@ -272,6 +366,18 @@ def record_change(
         source=origin.source,
         via=origin.via,
     )
+
+
+def record_token_change(
+    *, by: User | None, token: ApiToken, change: str, values: Sequence[tuple[str, str, str]] = ()
+) -> None:
+    """Record it with the token; for one of a service account with its team, whose members see it."""
+    team = token.user.service_of
+    if team is None:
+        record_change(by=by, of=token, change=change, values=values)
+    else:
+        change = f"service account {token.user.first_name}: token {token}: {change}"
+        record_change(by=by, of=team, change=change, values=values)
 
 
 def recorded_changes(of: models.Model) -> models.QuerySet[RecordedChange]:

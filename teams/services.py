@@ -26,7 +26,7 @@ def add_member(*, by: User, team: Team, username: str, role: Role) -> Membership
     require_role(by, team, at_least=Role.OWNER)
     if team.archived_at:
         raise Conflict(f"{team} is archived. Restore it first.")
-    person = User.objects.filter(username=username, is_active=True).first()
+    person = User.objects.filter(username=username, is_active=True, service_of=None).first()
     if person is None:
         raise Invalid(f"No user has the name “{username}”.", field="username")
     membership, is_new = Membership.objects.get_or_create(user=person, team=team, defaults={"role": role})
@@ -132,6 +132,8 @@ def set_platform_admin(*, by: User, person: User, admin: bool) -> None:
     person, other_admins = _lock_person(person)
     if person.is_superuser == admin:
         return
+    if person.is_service_account:
+        raise Conflict(f"{person.label} is a service account; only people are platform admins.")
     if admin and not person.is_active:
         raise Conflict(f"{person.username} is deactivated. Reactivate the account first.")
     if not admin and not other_admins:

@@ -89,7 +89,9 @@ def request_user(request: HttpRequest) -> User | AnonymousUser:
         and session.get(auth.BACKEND_SESSION_KEY) in settings.AUTHENTICATION_BACKENDS
         and constant_time_compare(session.get(auth.HASH_SESSION_KEY, ""), user.get_session_auth_hash())
     )
-    return user if user is not None and is_valid else auth.get_user(request)
+    found = user if user is not None and is_valid else auth.get_user(request)
+    is_account = isinstance(found, User) and found.is_service_account  # which uses tokens and never signs in
+    return AnonymousUser() if is_account else found
 
 
 def installation_for(request: HttpRequest) -> Installation:

@@ -1,41 +1,197 @@
-"""API authentication: bearer tokens, stored as SHA-256 (256 random bits need no slow hash), and sessions."""
+"""
+API tokens: made, found, rotated and revoked; and the authentication of the API by token or session.
+
+A token is `drg_`, 40 random characters and the CRC32 of these in 6 (base 62), as those of GitHub: a scanner
+finds it, and a mistyped one is refused without a query. It is stored as its SHA-256: 238 random bits need no
+slow hash.
+"""
 
 import hashlib
+import json
+import re
 import secrets
+import string
+import zlib
+from collections.abc import Collection
 from datetime import datetime, timedelta
+from uuid import UUID
 
+from allauth.account.adapter import get_adapter
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.db import transaction
-from django.db.models import Q
+from django.http import HttpRequest
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication, get_authorization_header
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from core.errors import Invalid
+from core.errors import Conflict, Forbidden, Invalid
+from core.limits import limit_to_team
 from core.origin import Source, came_from
+from core.prepared import Prepared, Statement
+from core.scopes import Scope, ScopeMissing
 from core.times import require_date, utc_moment
-from teams.models import ApiToken, User, record_change
+from teams.access import TEAM_FIELDS, USER_FIELDS, role_in, roles_from_rows
+from teams.models import ApiToken, Team, User, record_token_change
 
 PREFIX = "drg_"
-PREFIX_LENGTH = 10  # characters shown in lists
+RANDOM_LENGTH, CHECKSUM_LENGTH = 40, 6
+PATTERN = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{RANDOM_LENGTH + CHECKSUM_LENGTH}}}")  # for secret scanners
+DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
+START_LENGTH = 10  # characters shown in lists
 DEFAULT_LIFETIME = timedelta(days=90)
+DEFAULT_SCOPES = (Scope.READ, Scope.REQUEST)
 MAX_LIFETIME = timedelta(days=365)
 LAST_USED_PRECISION = timedelta(minutes=1)  # at most one write per token and minute
+# How long the text before a rotation works on.
+OVERLAPS = (timedelta(0), timedelta(hours=1), timedelta(days=1), timedelta(days=7))
+DEFAULT_OVERLAP = timedelta(days=1)
+
+
+# Texts.
 
 
 def digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+def new_text() -> str:
+    random = "".join(secrets.choice(DIGITS) for _ in range(RANDOM_LENGTH))
+    return f"{PREFIX}{random}{checksum(random)}"
+
+
+def checksum(random: str) -> str:
+    """Return the CRC32 of the random part in base 62, with leading zeros."""
+    value, digits = zlib.crc32(random.encode()), ""
+    for _ in range(CHECKSUM_LENGTH):
+        value, digit = divmod(value, len(DIGITS))
+        digits = DIGITS[digit] + digits
+    return digits
+
+
+def is_well_formed(text: str) -> bool:
+    """Return whether this can be a token: its prefix, length and checksum."""
+    if PATTERN.fullmatch(text) is None:
+        return False
+    return text[-CHECKSUM_LENGTH:] == checksum(text[len(PREFIX) : -CHECKSUM_LENGTH])
+
+
+# Making, rotating, revoking.
+
+
 def create_token(
-    *, by: User, title: str, expires_at: datetime | None = None, made_with: ApiToken | None = None
+    *,
+    by: User,
+    title: str,
+    scopes: Collection[str] = DEFAULT_SCOPES,
+    team: Team | None = None,
+    expires_at: datetime | None = None,
+    made_with: ApiToken | None = None,
+    account: User | None = None,
 ) -> tuple[ApiToken, str]:
     """
-    Create a token; return its row and its text, which is not stored.
+    Create a token of `by`, or of the service account `account`; return its row and its text, which is not
+    stored. One that an account gets itself is not recorded: a pod gets one every hour.
 
-    A token made with another one ends with it at the latest. Raises Invalid for an expiry in the past, after
-    a year, or after that of `made_with`.
+    With `team` it is limited to that team of its user. A token made with another one never has more scopes,
+    teams or time. Raises Invalid for an expiry in the past, after a year or after that of `made_with`, for an
+    unknown scope and for a team that its user is not in; ScopeMissing, Forbidden for more than `made_with`.
     """
+    owner = account or by
+    chosen = _known(scopes)
+    if account is not None:
+        team = account.service_of
+    elif team is not None and role_in(User(pk=owner.pk), team) is None:
+        raise Invalid(f"{owner.username} is not a member of {team}.", field="team")
+    if made_with is not None:
+        if team is None and made_with.limited_to_id is not None:
+            team = made_with.limited_to
+        _require_within(made_with, chosen, team)
+    expires_at = _expiry(expires_at, made_with)
+    text = new_text()
+    with transaction.atomic():
+        row = ApiToken.objects.create(
+            user=owner,
+            title=title,
+            scopes=chosen,
+            limited_to=team,
+            digest=digest(text),
+            start=text[:START_LENGTH],
+            expires_at=expires_at,
+            made_with=made_with,
+        )
+        where = team.slug if team else "all teams"
+        values = [("May", "–", f"{', '.join(chosen)} in {where}")]
+        if by != account:
+            record_token_change(by=by, token=row, change="created", values=values)
+    return row, text
+
+
+def rotate_token(
+    *, by: User, token: ApiToken, overlap: timedelta = DEFAULT_OVERLAP, made_with: ApiToken | None = None
+) -> str:
+    """
+    Give a token a new text with the lifetime that it had; return the text, which is not stored. The one
+    before works for `overlap`, an earlier one ends now.
+
+    With a token, `made_with`, the rotated one has no more scopes, teams or time than that. Raises Conflict
+    for a token that was revoked, has expired, or was rotated meanwhile; Invalid for another overlap;
+    ScopeMissing, Forbidden.
+    """
+    if overlap not in OVERLAPS:
+        raise Invalid("The token before works for 0, 1 hour, 1 day or 7 days more.", field="overlap")
+    now = timezone.now()
+    if token.revoked_at or token.expires_at <= now:
+        ended = "was revoked" if token.revoked_at else "has expired"
+        raise Conflict(f"“{token.title}” {ended}. Create a new token.")
+    expires_at = min(now + (token.expires_at - (token.rotated_at or token.created_at)), now + MAX_LIFETIME)
+    if made_with is not None:
+        _require_within(made_with, token.scopes, token.limited_to)
+        expires_at = min(expires_at, made_with.expires_at)
+    elif token.made_with is not None:
+        expires_at = min(expires_at, token.made_with.expires_at)
+    text = new_text()
+    with transaction.atomic():
+        same = ApiToken.objects.filter(pk=token.pk, digest=token.digest, revoked_at=None)
+        rotated = same.update(
+            digest=digest(text),
+            start=text[:START_LENGTH],
+            rotated_at=now,
+            expires_at=expires_at,
+            previous_digest=token.digest if overlap else None,
+            previous_ends_at=min(now + overlap, token.expires_at) if overlap else None,
+        )
+        if not rotated:
+            raise Conflict(f"“{token.title}” was rotated or revoked in the meantime. Look again.")
+        ended = f"; the text before works until {utc_moment(now + overlap)}" if overlap else ""
+        record_token_change(by=by, token=token, change=f"rotated{ended}")
+    return text
+
+
+@transaction.atomic
+def revoke_token(*, by: User, token: ApiToken) -> None:
+    """Revoke a token of `by` at once, with those made with it. Repeating it keeps the first time."""
+    ApiToken.objects.filter(pk=token.pk, user=by).revoke(by=by)
+
+
+def _known(scopes: Collection[str]) -> list[str]:
+    if unknown := sorted(set(scopes) - set(Scope.values)):
+        known = ", ".join(Scope.values)
+        raise Invalid(f"Unknown scope {', '.join(unknown)}. Known: {known}.", field="scopes")
+    return [scope.value for scope in Scope if scope in scopes or scope == Scope.READ]
+
+
+def _require_within(maker: ApiToken, scopes: Collection[str], team: Team | None) -> None:
+    """Raise ScopeMissing or Forbidden if a token of these scopes and this team may do more than `maker`."""
+    for scope in Scope:
+        if scope in scopes and scope not in maker.scopes:
+            raise ScopeMissing(scope)
+    if maker.limited_to is not None and (team is None or team.pk != maker.limited_to_id):
+        raise Forbidden(f"The token of this request is limited to {maker.limited_to}.")
+
+
+def _expiry(expires_at: datetime | None, made_with: ApiToken | None) -> datetime:
+    """Return the chosen expiry, or the default one. Raises Invalid."""
     now = timezone.now()
     latest = made_with.expires_at if made_with else None
     if expires_at is None:
@@ -51,36 +207,68 @@ def create_token(
             "last longer.",
             field="expires_at",
         )
-    text = PREFIX + secrets.token_urlsafe(32)
-    with transaction.atomic():
-        row = ApiToken.objects.create(
-            user=by,
-            title=title,
-            digest=digest(text),
-            start=text[:PREFIX_LENGTH],
-            expires_at=expires_at,
-            made_with=made_with,
-        )
-        record_change(by=by, of=row, change="created")
-    return row, text
+    return expires_at
 
 
-@transaction.atomic
-def revoke_token(*, by: User, token: ApiToken) -> None:
-    """Revoke a token of `by` at once, with those made with it. Repeating it keeps the first time."""
-    ApiToken.objects.filter(pk=token.pk, user=by).revoke(by=by)
+# Authentication.
+
+TOKEN_FIELDS = tuple(field.attname for field in ApiToken._meta.concrete_fields)
 
 
-def find_token(text: str) -> ApiToken | None:
-    """Return the valid token with this text and its user, and record its use; None if there is none."""
+def _valid(text: str, now: datetime) -> Statement:
+    """Return the query of a valid token with its user, and with their roles where the token is valid."""
+    token = ", ".join(f'token."{name}"' for name in TOKEN_FIELDS)
+    user = ", ".join(f'"user"."{name}"' for name in USER_FIELDS)
+    team = ", ".join(f'team."{name}"' for name in TEAM_FIELDS)
+    sql = f"""
+        SELECT (
+            SELECT json_agg(json_build_array(role, {team}) ORDER BY slug)::text
+            FROM teams_membership JOIN teams_team team ON team.id = team_id
+            WHERE user_id = "user".id AND (limited_to_id IS NULL OR team_id = limited_to_id)
+        ), {token}, {user}
+        FROM teams_apitoken token JOIN teams_user "user" ON "user".id = token.user_id
+        WHERE (digest = %s OR previous_digest = %s AND previous_ends_at > %s)
+            AND expires_at > %s AND revoked_at IS NULL AND is_active"""  # noqa: S608 - names of columns
+    return sql, (text, text, now, now)
+
+
+VALID = Prepared(_valid, str, datetime)
+
+
+def find_token(text: str, request: HttpRequest | None = None) -> ApiToken | None:
+    """
+    Return the valid token with this text and its user, and record its use; None if there is none.
+
+    The user has the roles that the token leaves them: in its team, and without its scope `admin` not as a
+    platform admin. One query, none for a text that cannot be a token, and a write at most once a minute.
+    """
+    if not is_well_formed(text):
+        return None
     now = timezone.now()
-    valid = ApiToken.objects.select_related("user").filter(
-        Q(expires_at=None) | Q(expires_at__gt=now), digest=digest(text), revoked_at=None, user__is_active=True
-    )
-    token = valid.first() if text.startswith(PREFIX) else None
-    if token and (token.last_used_at is None or now - token.last_used_at >= LAST_USED_PRECISION):
-        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
-    return token
+    for roles, *values in VALID.rows(digest(text), now):
+        split = len(TOKEN_FIELDS)
+        token = ApiToken.from_db("default", TOKEN_FIELDS, values[:split])
+        token.user = user = User.from_db("default", USER_FIELDS, values[split:])
+        rows = json.loads(roles or "[]")
+        user.roles_read = roles_from_rows((role, UUID(pk), *team) for role, pk, *team in rows)
+        if token.limited_to_id is not None:
+            if not user.roles_read:
+                return None  # its user has left the team
+            (token.limited_to,) = user.roles_read
+        user.is_superuser &= Scope.ADMIN in token.scopes and token.limited_to_id is None
+        if token.last_used_at is None or now - token.last_used_at >= LAST_USED_PRECISION:
+            address = client_address(request) if request is not None else None
+            ApiToken.objects.filter(pk=token.pk).update(last_used_at=now, last_used_from=address)
+        return token
+    return None
+
+
+def client_address(request: HttpRequest) -> str | None:
+    """Return the address of the client, behind the proxies that are trusted; None if it is not known."""
+    try:
+        return str(get_adapter().get_client_ip(request)).split("%", 1)[0]
+    except (ImproperlyConfigured, PermissionDenied):
+        return None
 
 
 class BearerToken(BaseAuthentication):
@@ -90,10 +278,11 @@ class BearerToken(BaseAuthentication):
         scheme, _space, text = get_authorization_header(request).partition(b" ")
         if scheme.lower() != b"bearer":
             return None
-        token = find_token(text.strip().decode("latin-1"))
+        token = find_token(text.strip().decode("latin-1"), request._request)
         if token is None:
             raise AuthenticationFailed("The token is unknown, expired or revoked.")
         came_from(Source.TOKEN, token.title)
+        limit_to_team(token.limited_to_id)
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from teams import views
+from teams import account_views, device_views, token_views, views
 
 app_name = "teams"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -10,8 +10,32 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("me/theme", views.theme, name="theme"),
     path("me/team", views.switch_team, name="switch"),
     path("me/team/choose/", views.choose_team, name="choose"),
-    path("me/tokens/", views.tokens, name="tokens"),
-    path("me/tokens/<uuid:token_id>/revoke", views.revoke, name="token-revoke"),
+    path("me/tokens/", token_views.tokens, name="tokens"),
+    path("me/tokens/<uuid:token_id>/rotate", token_views.rotate, name="token-rotate"),
+    path("me/tokens/<uuid:token_id>/revoke", token_views.revoke, name="token-revoke"),
+    path("teams/<slug:slug>/service-accounts/new", account_views.create, name="account-new"),
+    path("teams/<slug:slug>/service-accounts/<uuid:account_id>/", account_views.account, name="account"),
+    path(
+        "teams/<slug:slug>/service-accounts/<uuid:account_id>/switch",
+        account_views.switch,
+        name="account-switch",
+    ),
+    path(
+        "teams/<slug:slug>/service-accounts/<uuid:account_id>/delete/",
+        account_views.delete,
+        name="account-delete",
+    ),
+    path(
+        "teams/<slug:slug>/service-accounts/<uuid:account_id>/tokens/<uuid:token_id>/rotate",
+        account_views.rotate_token,
+        name="account-token-rotate",
+    ),
+    path(
+        "teams/<slug:slug>/service-accounts/<uuid:account_id>/tokens/<uuid:token_id>/revoke",
+        account_views.revoke_token,
+        name="account-token-revoke",
+    ),
+    path("device/", device_views.device, name="device"),
     path("teams/<slug:slug>/people/", views.members, name="people"),
     path("teams/<slug:slug>/people/<uuid:user_id>/role", views.change_role, name="role"),
     path("teams/<slug:slug>/people/<uuid:user_id>/remove", views.remove_member, name="remove"),

@@ -1,6 +1,5 @@
-"""Pages: teams and their members; the reader's profile, theme, current team and API tokens."""
+"""Pages: teams and their members; the reader's profile, theme and current team."""
 
-from datetime import datetime, timedelta
 from typing import cast
 from uuid import UUID
 
@@ -13,21 +12,20 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from core.errors import PortalError
 from core.listing import csv_response, wants_csv
 from teams import services
 from teams.access import role_in, team_for, user_of
-from teams.models import ApiToken, Membership, Role, Team, User, recorded_changes
-from teams.tokens import create_token, revoke_token
+from teams.account_views import AccountForm
+from teams.models import Membership, Role, Team, User, recorded_changes
+from teams.service_accounts import service_accounts_of
 from teams.zones import zone_choices
 
 
-class AccountForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic while it runs
+class PersonForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic while it runs
     marks_required = True
     timezone = forms.ChoiceField(
         label="Time zone",
@@ -57,21 +55,6 @@ class RoleForm(forms.Form):
     role = forms.ChoiceField(label="Role", choices=Role)
 
 
-class TokenForm(forms.Form):
-    LIFETIMES = (
-        (7, "7 days"),
-        (30, "30 days"),
-        (90, "90 days"),
-        (365, "1 year"),
-    )
-
-    title = forms.CharField(label="Purpose", max_length=80, help_text="For example: notebook on mira-01")
-    days = forms.TypedChoiceField(label="Expires after", choices=LIFETIMES, coerce=int, initial=90)
-
-    def expiry(self) -> datetime:
-        return timezone.now() + timedelta(days=self.cleaned_data["days"])
-
-
 CHANGES = 10  # shown of members and roles
 
 
@@ -86,12 +69,16 @@ def members(request: HttpRequest, slug: str) -> HttpResponse:
         team_for(request.user, slug, at_least=Role.OWNER)
         if form.is_valid() and (response := add_member(request, team, form)):
             return response
+    role = role_in(request.user, team)
     page = {
         "team": team,
         "form": form,
         "members": by_role(team),
         "roles": Role,
-        "may_change": (may_change := role_in(request.user, team) == Role.OWNER),
+        "accounts": service_accounts_of(team),
+        "account_form": AccountForm(auto_id="account_%s"),
+        "may_make_accounts": role in (Role.LEAD, Role.OWNER),
+        "may_change": (may_change := role == Role.OWNER),
         "changes": recorded_changes(team)[:CHANGES] if may_change else (),
     }
     return render(request, "teams/people.html", page, status=422 if form.errors else 200)
@@ -99,7 +86,7 @@ def members(request: HttpRequest, slug: str) -> HttpResponse:
 
 def by_role(team: Team) -> list[Membership]:
     """Return the members, those who may do most first."""
-    rows = team.memberships.select_related("user").order_by("user__username")
+    rows = team.memberships.filter(user__service_of=None).select_related("user").order_by("user__username")
     return sorted(rows, key=lambda row: -Role(row.role).rank)
 
 
@@ -158,7 +145,7 @@ def remove_member(request: HttpRequest, slug: str, user_id: UUID) -> HttpRespons
 @require_http_methods(["GET", "HEAD", "POST"])
 def profile(request: HttpRequest) -> HttpResponse:
     person = user_of(request)
-    form = AccountForm(request.POST or None, instance=person)
+    form = PersonForm(request.POST or None, instance=person)
     if request.method == "POST" and form.is_valid():
         person.save(update_fields=list(form.cleaned_data))
         messages.success(request, "Profile saved.")
@@ -219,40 +206,3 @@ def choose_team(request: HttpRequest) -> HttpResponse:
     page = {"teams": Team.objects.visible_to(request.user).active(), "next": request.GET.get("next", "")}
     is_part = request.headers.get("HX-Request") == "true"
     return render(request, "teams/_choices.html" if is_part else "teams/choose.html", page)
-
-
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
-def tokens(request: HttpRequest) -> HttpResponse:
-    person = user_of(request)
-    if request.method == "GET" and wants_csv(request):
-        return tokens_csv(person)
-    form = TokenForm(request.POST or None)
-    new_token, text = None, ""
-    if request.method == "POST" and form.is_valid():
-        new_token, text = create_token(by=person, title=form.cleaned_data["title"], expires_at=form.expiry())
-        form = TokenForm()
-    page = {
-        "tokens": ApiToken.objects.filter(user=person, revoked_at=None),
-        "form": form,
-        "new_token": new_token,
-        "text": text,
-        "now": timezone.now(),
-        "api": request.build_absolute_uri("/api/v1/me"),
-    }
-    return render(request, "teams/tokens.html", page, status=422 if form.errors else 200)
-
-
-def tokens_csv(person: User) -> HttpResponse:
-    heads = ("Token", "Prefix", "Created", "Expires", "Last used")
-    rows = ApiToken.objects.filter(user=person, revoked_at=None)
-    cells = ((row.title, row.start, row.created_at, row.expires_at, row.last_used_at) for row in rows)
-    return csv_response("tokens", heads, cells)
-
-
-@require_POST
-def revoke(request: HttpRequest, token_id: UUID) -> HttpResponse:
-    token = get_object_or_404(ApiToken, pk=token_id, user=user_of(request))
-    revoke_token(by=user_of(request), token=token)
-    messages.success(request, f"Token “{token.title}” revoked.")
-    return redirect("teams:tokens")

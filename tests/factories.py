@@ -38,6 +38,7 @@ from claims.models import (
     TeamNamespace,
 )
 from claims.states import RUNNING, ClaimState
+from core.scopes import Scope
 from core.times import utc_moment
 from dra.manifests import spec_hash, with_count
 from dra.quota import charge
@@ -60,8 +61,8 @@ def want_all_mail(person: User) -> None:
 
 
 def make_token(by: User, title: str = "Notebook", **fields: Any) -> tuple[ApiToken, str]:
-    """Return a token and its text."""
-    return create_token(by=by, title=title, **fields)
+    """Return a token with every scope, and its text."""
+    return create_token(by=by, title=title, **{"scopes": Scope.values, **fields})
 
 
 def make_violation(constraint: str) -> IntegrityError:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Concatenate
 
+from cluster.kube import TOKEN_REVIEWS
 from cluster.protocol import (
     DEVICE_TAINT_RULE_VERSIONS,
     EVICTION,
@@ -32,6 +33,7 @@ from cluster.protocol import (
     Page,
     Permission,
     Refused,
+    ReviewedToken,
 )
 from tests.fake_apply import drop_leaf, fill_defaults, leaves_of, set_leaf
 from tests.fake_schema import check_fields, check_immutable, check_quota, check_required
@@ -67,6 +69,7 @@ class FakeGateway:
         self.calls: list[tuple[str, str, str]] = []
         self.denied: set[tuple[str, str]] = set()
         self.protected: set[str] = set()  # pods by name
+        self.tokens: dict[str, tuple[str, ReviewedToken | None]] = {}  # text → audience, whose it is
         self.oldest = FIRST_VERSION
         self._objects: dict[tuple[str, str, str], Manifest] = {}
         self._applied: dict[str, set[tuple[str, ...]]] = {}  # object uid → leaves that `apply` owns
@@ -245,6 +248,14 @@ class FakeGateway:
         self._asked("allowed")
         resource = "/".join(filter(None, (permission.resource, permission.subresource)))
         return (permission.verb, resource) not in self.denied
+
+    def review_token(self, token: str, *, audience: str) -> ReviewedToken | None:
+        """Know the tokens in `tokens`: those for this audience that have not expired."""
+        self._asked("create", TOKEN_REVIEWS)
+        known, reviewed = self.tokens.get(token, ("", None))
+        if known != audience or reviewed is None or reviewed.expires_at <= datetime.now(UTC):
+            return None
+        return reviewed
 
     def close(self) -> None:
         """Nothing is open."""

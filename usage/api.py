@@ -24,6 +24,7 @@ from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
 from core.models import Installation
 from core.schema import refuses
+from core.scopes import Scope, needs
 from dra.cel.selector import MAX_BYTES
 from inventory.models import Cluster
 from teams.access import team_for, user_of
@@ -354,6 +355,7 @@ class ReconciliationOut(serializers.Serializer[Any]):
     )
 
 
+@needs(Scope.ADMIN, reading=True)
 class ReconciliationView(APIView):
     @refuses(403)
     @extend_schema(operation_id="reconciliation", parameters=[MONTH], responses=ReconciliationOut)
@@ -378,6 +380,7 @@ class AnyFile(BaseContentNegotiation):
         return renderers[0], renderers[0].media_type
 
 
+@needs(Scope.ADMIN, reading=True)
 class FocusView(APIView):
     content_negotiation_class = AnyFile
 
@@ -437,6 +440,7 @@ class OpenCostOut(serializers.Serializer[Any]):
     )
 
 
+@needs(Scope.ADMIN, reading=True)
 class OpenCostView(APIView):
     @refuses(403)
     @extend_schema(operation_id="opencost_allocation", parameters=[*OPENCOST], responses=OpenCostOut)
@@ -486,6 +490,7 @@ class ClosedMonthIn(Input):
     month = serializers.RegexField(r"^[0-9]{4}-(0[1-9]|1[0-2])$", help_text="Such as 2026-10, in UTC.")
 
 
+@needs(Scope.ADMIN, reading=True)
 class ClosedMonthViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[ClosedMonth]):
     """Closed months. Closing a month closes all months before it; for platform admins."""
 
@@ -512,6 +517,7 @@ class ClosedMonthViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.Gener
         return Response(ClosedMonthOut(close_month(by=user_of(request), month=month)).data, status=201)
 
 
+@needs(Scope.ADMIN)
 class RateViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Rate]
 ):

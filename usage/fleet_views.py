@@ -23,8 +23,8 @@ from core.errors import Conflict, Forbidden, Invalid
 from core.listing import csv_response, wants_csv
 from core.saved_filters import saved_query
 from core.times import FIRST_YEAR, LAST_YEAR
-from teams.access import is_platform_admin, user_of
-from teams.models import Membership, Role, Team, User
+from teams.access import is_platform_admin, memberships_of, user_of
+from teams.models import Role, Team, User
 from usage.closing import closable, close_month, closed_until, require_admin, why_not
 from usage.cost import Cost
 from usage.daily import DAY, utc_day
@@ -135,7 +135,7 @@ class ReportForm(forms.Form):
 
 def led_teams(reader: User) -> list[UUID]:
     """Return the teams that the reader leads. Raises Forbidden without one."""
-    leads = Membership.objects.filter(user=reader, role__in=(Role.LEAD, Role.OWNER), team__archived_at=None)
+    leads = memberships_of(reader).filter(role__in=(Role.LEAD, Role.OWNER), team__archived_at=None)
     teams = list(leads.values_list("team", flat=True))
     if not teams:
         raise Forbidden("The report is for platform admins and for leads of teams.")

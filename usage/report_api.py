@@ -19,6 +19,7 @@ from core.errors import Invalid
 from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
 from core.schema import refuses
+from core.scopes import Scope, needs
 from teams.access import user_of
 from usage.api import CostOut, EnergyOut
 from usage.daily import utc_day
@@ -123,6 +124,7 @@ class MonthlyIn(Input):
     monthly = serializers.BooleanField(required=False)
 
 
+@needs(Scope.REQUEST)
 class SavedReportViewSet(
     IdempotentWrites,
     mixins.ListModelMixin,

@@ -17,6 +17,7 @@ from core.errors import Invalid
 from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.schema import refuses
+from core.scopes import Scope, needs
 from inventory.models import Cluster, TelemetryAccess
 from inventory.models.cluster import (
     validate_certificates,
@@ -135,6 +136,7 @@ class TelemetryReportOut(serializers.Serializer[Any]):
     findings = FindingOut(many=True)
 
 
+@needs(Scope.ADMIN, reading=True)
 class TelemetryView(APIView):
     def cluster(self, request: Request, name: str) -> Cluster:
         require_admin(user_of(request))
@@ -164,6 +166,7 @@ class TelemetryView(APIView):
         return shown(changed)
 
 
+@needs(Scope.ADMIN)
 class TelemetryTestView(IdempotentWrites):
     @sensitive_variables()
     @refuses(403, 404)

@@ -267,6 +267,7 @@ def _people() -> Iterator[Address]:
     yield Address("saved filters", url_of("saved_filters"))
     yield Address("own page", url_of("teams:profile"))
     yield Address("API tokens", url_of("teams:tokens"))
+    yield Address("connect a program", url_of("teams:device"))
     yield Address("help", url_of("help"), (ENGINEER,))
     yield Address("help on claims", url_of("help_page", "claims"), (ENGINEER,))
     yield Address("API reference of claims", url_of("help_resource", "claims"), (ENGINEER,))

@@ -15,6 +15,7 @@ from core.errors import Invalid
 from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
 from core.schema import refuses
+from core.scopes import Scope, needs
 from teams.access import people_in, require_admin, team_for, user_of
 from teams.models import Role
 
@@ -49,6 +50,7 @@ class ApprovalRuleOut(serializers.ModelSerializer[ApprovalRule]):
         read_only_fields = fields
 
 
+@needs(Scope.ADMIN, reading=True)
 @refuses(403)
 class ApprovalRuleViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ApprovalRule]
@@ -105,6 +107,7 @@ class DelegationOut(serializers.ModelSerializer[Delegation]):
         read_only_fields = fields
 
 
+@needs(Scope.APPROVE)
 class DelegationViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[Delegation]):
     """The delegations that you gave and those that you received."""
 
@@ -155,6 +158,7 @@ class ReasonOut(serializers.ModelSerializer[ReasonTemplate]):
         read_only_fields = fields
 
 
+@needs(Scope.APPROVE)
 class ReasonViewSet(
     IdempotentWrites,
     mixins.ListModelMixin,

@@ -29,6 +29,7 @@ from claims.models import (
 )
 from claims.states import ClaimState
 from core.models import RowDifferences
+from teams.access import memberships_of
 from teams.models import Membership, User
 
 Kind = PendingDecision.Kind
@@ -56,7 +57,7 @@ def waits_for(user: User, *, now: datetime | None = None) -> Q:
 
     Platform admins may decide on more than waits for them. `ApprovalAuthority` checks a decision itself.
     """
-    led_teams = Membership.objects.filter(user=user, role__in=LEADS).values("team")
+    led_teams = memberships_of(user).filter(role__in=LEADS).values("team")
     delegations = active_delegations(now).filter(to=user)
     delegated = Q(for_leads=True, team__in=delegations.values("team"))
     not_own = ~Q(requester=user)

@@ -39,7 +39,8 @@ def delegate(*, by: User, team: Team, to: User, starts_at: datetime, ends_at: da
     if membership is None:
         raise Forbidden(f"You do not lead {team}, so you cannot delegate its approvals.")
     role = role_in(to, team)
-    if to == by or not to.is_active or role is None or role.rank < Role.MEMBER.rank or to.is_superuser:
+    is_person = to.is_active and not to.is_service_account
+    if to == by or not is_person or role is None or role.rank < Role.MEMBER.rank or to.is_superuser:
         raise Invalid(f"Choose another member of {team} as your delegate.")
     require_date(starts_at)
     require_date(ends_at)

@@ -24,6 +24,7 @@ from core import idempotency
 from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.schema import key, refuses
+from core.scopes import Scope, needs
 from teams.access import team_for, user_of
 
 
@@ -107,6 +108,7 @@ class BudgetIn(TermsIn):
     title = serializers.CharField(max_length=60, allow_blank=True, default="")
 
 
+@needs(Scope.ADMIN)
 class BudgetViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Budget]
 ):
@@ -184,6 +186,7 @@ class BudgetGrantIn(Input):
 KEY = key("The same key asks once.")
 
 
+@needs(Scope.REQUEST)
 class BudgetRequestViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[QuotaRequest]
 ):
@@ -215,6 +218,7 @@ class BudgetRequestViewSet(
         )
         return Response(BudgetRequestOut(sent).data, status=201)
 
+    @needs(Scope.ADMIN)
     @refuses(409)
     @extend_schema(request=BudgetGrantIn, responses=BudgetRequestOut)
     @action(detail=True, methods=["post"])
@@ -224,6 +228,7 @@ class BudgetRequestViewSet(
         decided = approve_extra(quota_request=self.get_object(), by=user_of(request), **fields)
         return Response(BudgetRequestOut(decided).data)
 
+    @needs(Scope.ADMIN)
     @refuses(409)
     @extend_schema(request=DenyIn, responses=BudgetRequestOut)
     @action(detail=True, methods=["post"])

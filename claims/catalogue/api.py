@@ -37,6 +37,7 @@ from claims.models.limits import Choice, Choices, Duration, Number, Text
 from core.idempotency import IdempotentWrites
 from core.inputs import Input, is_true, positive
 from core.schema import refuses
+from core.scopes import Scope, needs
 from dra.lint import LintCode, Severity, Subject
 from teams.access import is_platform_admin, require_admin, roles_by_team, user_of
 from teams.models import Team
@@ -320,6 +321,7 @@ SAVED = PolymorphicProxySerializer(
 )
 
 
+@needs(Scope.ADMIN)
 class ProfileViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Profile]
 ):
@@ -465,6 +467,7 @@ class LintOut(serializers.Serializer[Any]):
     findings = LintFindingOut(many=True)
 
 
+@needs(Scope.ADMIN, reading=True)
 @refuses(403)
 class LintView(APIView):
     """Profiles and device classes that match nothing, fail, or miss devices by rounding. Admins only."""

@@ -14,6 +14,7 @@ from core import idempotency
 from core.errors import Invalid
 from core.inputs import Input
 from core.schema import KEY
+from core.scopes import Scope, needs
 from teams.access import user_of
 from teams.models import User
 
@@ -43,6 +44,7 @@ class OutcomeOut(serializers.Serializer[Any]):
     code = serializers.CharField()
 
 
+@needs(Scope.REQUEST)
 class BulkActionView(APIView):
     """Release, withdraw, extend or transfer up to 200 claims, each independently."""
 

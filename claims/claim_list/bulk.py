@@ -106,8 +106,8 @@ def team_roles(user: User, teams: Collection[Team]) -> dict[UUID, Role]:
 
 
 def eligible_teams_for(person: User) -> list[Team]:
-    """Return the teams in which a person may own claims; none for an inactive account."""
-    if not person.is_active:
+    """Return the teams in which a person may own claims; none for an inactive or a service account."""
+    if not person.is_active or person.is_service_account:
         return []
     roles = [role for role in Role if role.rank >= Role.MEMBER.rank]
     return list(Team.objects.filter(memberships__user=person, memberships__role__in=roles))

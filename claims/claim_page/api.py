@@ -43,6 +43,7 @@ from core import idempotency
 from core.errors import Invalid
 from core.inputs import BooleanFilter, Input
 from core.schema import key, refuses
+from core.scopes import Scope, needs
 from dra import cuda
 from dra.manifests import to_yaml
 from teams.access import team_for, user_of
@@ -404,6 +405,7 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
             claim = self.get_object()
         return Response(api_types.ClaimDetailOut(claim).data)
 
+    @needs(Scope.APPROVE)
     @extend_schema(request=api_types.ApproveIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
@@ -422,6 +424,7 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
             return self.claim_response(approvals_decide.approve(claim=claim, by=user, **fields))
         return self.claim_response(approve_with_changes(claim=claim, by=user, wanted=change, **fields))
 
+    @needs(Scope.APPROVE)
     @extend_schema(request=api_types.DenyIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
     def deny(self, request: Request, pk: str) -> Response:

@@ -22,6 +22,7 @@ from core.errors import Invalid
 from core.idempotency import IdempotentWrites
 from core.inputs import MAX_ROWS, Input, Numbered, positive
 from core.schema import key, refuses
+from core.scopes import Scope, needs
 from teams.access import user_of
 
 TAB = OpenApiParameter(
@@ -139,6 +140,7 @@ class DecisionsOut(serializers.Serializer[Any]):
     )
 
 
+@needs(Scope.APPROVE)
 class DecideView(IdempotentWrites):
     """Approve or deny up to 50 requests, each in its own transaction."""
 
@@ -206,6 +208,7 @@ class CommentOut(serializers.ModelSerializer[Comment]):
         read_only_fields = fields
 
 
+@needs(Scope.REQUEST)
 class CommentsView(APIView):
     """Comments on a claim."""
 

@@ -50,7 +50,8 @@ from core.filters import like_pattern
 from core.listing import MAX_COUNT
 from core.prepared import Prepared, by_keys, partial_object
 from core.times import duration, moment
-from teams.models import Membership, Team, User
+from teams.access import memberships_of
+from teams.models import Team, User
 
 type ItemKind = Literal["claim", "extension", "quota"]
 type Tab = Literal["mine", "team", "all", "decided"]
@@ -192,7 +193,7 @@ class Inbox:
         if tab == "mine":
             return waits_for(self.user, now=self.now)
         if tab == "team":
-            return Q(team__in=Membership.objects.filter(user=self.user).values("team"))
+            return Q(team__in=memberships_of(self.user).values("team"))
         return Q()
 
     def _searched(self) -> QuerySet[PendingDecision]:

@@ -28,6 +28,7 @@ from core.errors import Invalid
 from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
 from core.schema import key
+from core.scopes import Scope, needs
 from teams.access import user_of
 
 KEY = key("Repeating a request with the same key returns the same result.")
@@ -86,6 +87,7 @@ class ApproveExtensionIn(Input):
     note = serializers.CharField(max_length=500, allow_blank=True, default="")
 
 
+@needs(Scope.REQUEST)
 class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     """The actions on a running claim: extend, shorten, transfer, resize; and evict, once it has ended."""
 
@@ -156,6 +158,7 @@ class OldestFirst(Cursor):
     ordering = "id"
 
 
+@needs(Scope.REQUEST)
 @extend_schema_view(list=extend_schema(description="Extension requests that wait for a decision."))
 class ExtensionViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Extension]
@@ -171,6 +174,7 @@ class ExtensionViewSet(
         rows = rows.select_related("claim__team", "requested_by", "decided_by")
         return rows.filter(status=RequestStatus.WAITING) if self.action == "list" else rows
 
+    @needs(Scope.APPROVE)
     @extend_schema(request=ApproveExtensionIn, responses=ExtensionOut)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
@@ -179,6 +183,7 @@ class ExtensionViewSet(
         decided = approve_extension(extension=self.get_object(), by=user_of(request), **fields)
         return Response(ExtensionOut(decided).data)
 
+    @needs(Scope.APPROVE)
     @extend_schema(request=api_types.DenyIn, responses=ExtensionOut)
     @action(detail=True, methods=["post"])
     def deny(self, request: Request, pk: str) -> Response:

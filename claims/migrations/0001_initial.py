@@ -969,6 +969,19 @@ class Migration(migrations.Migration):
             constraint=models.UniqueConstraint(fields=('cluster', 'namespace'), name='teamnamespace_one_team'),
         ),
         migrations.CreateModel(
+            name='WorkloadIdentity',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('service_account', models.CharField(max_length=253)),
+                ('account', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='workload_identities', to=settings.AUTH_USER_MODEL)),
+                ('place', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='workload_identities', to='claims.teamnamespace')),
+            ],
+            options={
+                'ordering': ('place', 'service_account'),
+                'constraints': [models.UniqueConstraint(fields=('place', 'service_account'), name='workloadidentity_one_account')],
+            },
+        ),
+        migrations.CreateModel(
             name='Budget',
             fields=[
                 ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),

@@ -29,7 +29,14 @@ from claims.models.claim import (
 )
 from claims.models.limits import LIMITS, Approval, Delivery, Limit, ProfileLimits
 from claims.models.profile import Profile, ProfileQuerySet, ProfileVersion, Purpose
-from claims.models.quota import Quota, QuotaIncrease, QuotaRequest, TeamNamespace, WrittenQuota
+from claims.models.quota import (
+    Quota,
+    QuotaIncrease,
+    QuotaRequest,
+    TeamNamespace,
+    WorkloadIdentity,
+    WrittenQuota,
+)
 
 __all__ = [
     "LIMITS",
@@ -73,6 +80,7 @@ __all__ = [
     "SweepRound",
     "TeamNamespace",
     "Transition",
+    "WorkloadIdentity",
     "WrittenQuota",
     "join_profiles",
     "names_profile",

@@ -35,6 +35,24 @@ class TeamNamespace(models.Model):
         return f"{self.cluster}/{self.namespace}"
 
 
+class WorkloadIdentity(models.Model):
+    """A Kubernetes service account in the namespace of a team, whose pods may act as `account`."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    place = models.ForeignKey(TeamNamespace, models.CASCADE, related_name="workload_identities")
+    service_account = models.CharField(max_length=253)  # in the cluster
+    account = models.ForeignKey(User, models.CASCADE, related_name="workload_identities")
+
+    class Meta:
+        ordering = ("place", "service_account")
+        constraints = (
+            models.UniqueConstraint(fields=["place", "service_account"], name="workloadidentity_one_account"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.place}/{self.service_account}"
+
+
 class QuotaQuerySet(models.QuerySet["Quota"]):
     def visible_to(self, user: User | AnonymousUser) -> Self:
         return self.filter(team__in=Team.objects.visible_to(user))

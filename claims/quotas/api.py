@@ -17,6 +17,7 @@ from claims.quotas.quota_usage import quota_breakdown, quota_usage
 from core import idempotency
 from core.idempotency import IdempotentWrites
 from core.schema import key, refuses
+from core.scopes import Scope, needs
 from teams.access import team_for, user_of
 from teams.models import Role
 
@@ -91,6 +92,7 @@ class QuotaRequestOut(serializers.Serializer[Any]):
     decision_note = serializers.CharField()
 
 
+@needs(Scope.ADMIN)
 class QuotaViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Quota]
 ):
@@ -138,6 +140,7 @@ class QuotaViewSet(
 KEY = key("The same key asks once.")
 
 
+@needs(Scope.REQUEST)
 class QuotaRequestViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[QuotaRequest]
 ):
@@ -162,6 +165,7 @@ class QuotaRequestViewSet(
         serializer = services.request_quota(by=user, key=idempotency.idempotency_key(request), **fields)
         return Response(QuotaRequestOut(serializer).data, status=status.HTTP_201_CREATED)
 
+    @needs(Scope.ADMIN)
     @extend_schema(request=api_types.QuotaGrantIn, responses=QuotaRequestOut)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
@@ -172,6 +176,7 @@ class QuotaRequestViewSet(
         )
         return Response(QuotaRequestOut(serializer).data)
 
+    @needs(Scope.ADMIN)
     @extend_schema(request=api_types.DenyIn, responses=QuotaRequestOut)
     @action(detail=True, methods=["post"])
     def deny(self, request: Request, pk: str) -> Response:

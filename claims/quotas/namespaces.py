@@ -20,6 +20,7 @@ from core.transactions import after_commit
 from inventory.models import Cluster
 from teams.access import require_admin
 from teams.models import Team, User, record_change
+from teams.service_accounts import end_accounts_of
 
 LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")  # RFC 1123
 
@@ -81,7 +82,7 @@ def archive_team(*, by: User, team: Team) -> None:
     if lock_team(team).archived_at:
         return
     parts = (
-        counted(team.memberships.count(), "member"),
+        counted(team.memberships.filter(user__service_of=None).count(), "member"),
         _remove_quotas(by, team),
         _end_budgets(by, team),
         _remove_namespaces(team),
@@ -90,6 +91,7 @@ def archive_team(*, by: User, team: Team) -> None:
         raise Conflict(reason)
     for membership in team.memberships.select_related("user"):
         membership.delete()  # one by one: each sends its signal
+    end_accounts_of(team, by=by)
     now = timezone.now()
     Delegation.objects.filter(team=team, starts_at__gte=now).delete()
     Delegation.objects.filter(team=team, ends_at__gt=now).update(ends_at=now)

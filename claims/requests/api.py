@@ -17,6 +17,7 @@ from claims.models import AtLimit
 from claims.requests.preview import RequestPreview, preview
 from core.errors import Invalid
 from core.schema import refuses
+from core.scopes import Scope, needs
 from dra.match import Drop, DropCause, dropped
 from dra.relaxations import RelaxationKind
 from teams.access import team_for, user_of
@@ -175,6 +176,7 @@ class PreviewOut(serializers.Serializer[Any]):
     )
 
 
+@needs(Scope.READ)
 class MatchView(APIView):
     """The preview of a request: match, quota, approval, manifest and problems."""
 

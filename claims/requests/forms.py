@@ -29,8 +29,8 @@ from core.inputs import DurationText
 from core.prepared import PreparedObjects
 from core.times import parse_duration, spell_duration
 from inventory.models import Cluster
-from teams.access import team_rows_where, teams_where
-from teams.models import Membership, Role, Team, User
+from teams.access import memberships_of, team_rows_where, teams_where
+from teams.models import Role, Team, User
 
 MAX_DEVICES = 1024
 
@@ -187,7 +187,7 @@ def _profiles(*, is_admin: bool, named: bool = False) -> PreparedObjects[Profile
         # By id: the rows of versions are too long to be compared with each other.
         by_id = Profile.objects.filter(pk__in=visible.order_by().values("pk")).select_related("current")
         allowed = Profile.teams.through._default_manager.filter(profile=OuterRef("pk")).values("team")
-        used = Q(pk__in=own.filter(team__in=Membership.objects.filter(user=person).values("team")))
+        used = Q(pk__in=own.filter(team__in=memberships_of(person).values("team")))
         return by_id.annotate(
             allowed=ArraySubquery(allowed),
             used=ExpressionWrapper(used, output_field=BooleanField()),

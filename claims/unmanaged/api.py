@@ -16,6 +16,7 @@ from claims.unmanaged import services
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
 from core.inputs import Input
+from core.scopes import Scope, needs
 from inventory.models import ResourceClaim
 from teams.access import user_of
 from teams.models import User
@@ -80,6 +81,7 @@ class UnmanagedClaimsView(ListAPIView[ResourceClaim]):
         return self.get_paginated_response(UnmanagedClaimOut(shown, many=True).data)
 
 
+@needs(Scope.ADMIN)
 class AdoptView(IdempotentWrites):
     """Adopt an unmanaged claim. Platform admins only."""
 

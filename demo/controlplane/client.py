@@ -68,7 +68,7 @@ def kubeconfig(who: ClientIdentity, server: str, authority: str, *, name: str = 
 
 def rights(namespaces: Iterable[str]) -> list[dict[str, object]]:
     """Return what gives the portal's accounts exactly the printed roles, and alice hers."""
-    portal = yaml.safe_load_all(manifest(write_quotas=True, evict_pods=True))
+    portal = yaml.safe_load_all(manifest(write_quotas=True, evict_pods=True, review_tokens=True))
     reader = yaml.safe_load_all(manifest(read_only=True, name="dragoman-reader"))
     return [*portal, *reader, *(may_edit(ALICE, namespace) for namespace in namespaces)]
 

@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
             name='Notice',
             fields=[
                 ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('kind', models.CharField(choices=[('decide', 'Requests to decide'), ('decision', 'Decisions on my requests'), ('comment', 'Questions and comments'), ('end', 'End of my claims'), ('unused', 'Unused and idle claims'), ('pods', 'Pods that lose their devices'), ('change', 'Changes by others'), ('quota', 'Quota and budget of my teams'), ('alert', 'Alerts'), ('platform', 'Clusters')], max_length=8)),
+                ('kind', models.CharField(choices=[('decide', 'Requests to decide'), ('decision', 'Decisions on my requests'), ('comment', 'Questions and comments'), ('end', 'End of my claims'), ('unused', 'Unused and idle claims'), ('pods', 'Pods that lose their devices'), ('change', 'Changes by others'), ('quota', 'Quota and budget of my teams'), ('alert', 'Alerts'), ('token', 'API tokens'), ('platform', 'Clusters')], max_length=8)),
                 ('key', models.CharField(max_length=200)),
                 ('title', models.CharField(max_length=200)),
                 ('body', models.TextField(blank=True, default='')),
@@ -61,13 +61,13 @@ class Migration(migrations.Migration):
             name='NoticePreference',
             fields=[
                 ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('kind', models.CharField(choices=[('decide', 'Requests to decide'), ('decision', 'Decisions on my requests'), ('comment', 'Questions and comments'), ('end', 'End of my claims'), ('unused', 'Unused and idle claims'), ('pods', 'Pods that lose their devices'), ('change', 'Changes by others'), ('quota', 'Quota and budget of my teams'), ('alert', 'Alerts'), ('platform', 'Clusters')], max_length=8)),
+                ('kind', models.CharField(choices=[('decide', 'Requests to decide'), ('decision', 'Decisions on my requests'), ('comment', 'Questions and comments'), ('end', 'End of my claims'), ('unused', 'Unused and idle claims'), ('pods', 'Pods that lose their devices'), ('change', 'Changes by others'), ('quota', 'Quota and budget of my teams'), ('alert', 'Alerts'), ('token', 'API tokens'), ('platform', 'Clusters')], max_length=8)),
                 ('in_portal', models.BooleanField()),
                 ('mail', models.CharField(choices=[('all', 'All'), ('important', 'Needs my action'), ('none', 'Off')], max_length=9)),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('user', 'kind'), name='notice_preference_once'), models.CheckConstraint(condition=models.Q(('kind__in', ['decide', 'decision', 'comment', 'end', 'unused', 'pods', 'change', 'quota', 'alert', 'platform'])), name='notice_kind_known'), models.CheckConstraint(condition=models.Q(('mail__in', ['all', 'important', 'none'])), name='notice_mail_known')],
+                'constraints': [models.UniqueConstraint(fields=('user', 'kind'), name='notice_preference_once'), models.CheckConstraint(condition=models.Q(('kind__in', ['decide', 'decision', 'comment', 'end', 'unused', 'pods', 'change', 'quota', 'alert', 'token', 'platform'])), name='notice_kind_known'), models.CheckConstraint(condition=models.Q(('mail__in', ['all', 'important', 'none'])), name='notice_mail_known')],
             },
         ),
     ]

@@ -305,7 +305,8 @@ class TeamDocument(ConfigDocument):
             for name, given in raw.items()
             for role in self.choices(("members", str(name)), [given], Role.values)
         }
-        rows = team.memberships.select_related("user") if team else Membership.objects.none()
+        people = Membership.objects.filter(team=team, user__service_of=None)
+        rows = people.select_related("user") if team else Membership.objects.none()
         have = {row.user.username: row for row in rows}
         for name, role in sorted(wanted.items(), key=lambda item: (-item[1].rank, item[0])):  # owners first
             if name not in have and name not in known.people:

@@ -86,7 +86,7 @@ def cluster_document(cluster: Cluster) -> dict[str, Any]:
 
 
 def team_document(team: Team) -> dict[str, Any]:
-    members = team.memberships.select_related("user").order_by("user__username")
+    members = team.memberships.filter(user__service_of=None).select_related("user").order_by("user__username")
     namespaces = team.namespaces.select_related("cluster").order_by("cluster__name")
     quotas = team.quotas.select_related("profile").order_by("counts", "device_class", "profile__slug")
     return _document(

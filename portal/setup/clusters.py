@@ -50,7 +50,7 @@ SECRETS = ("kubeconfig", "token")
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ClusterRights:
     """What the portal may do in a cluster."""
 
     label: str
@@ -75,21 +75,23 @@ class Scope:
 
 
 SCOPES = {
-    "full": Scope("Full", "Creates and deletes claims. Reads no secrets, writes no pods."),
-    "quotas": Scope(
+    "full": ClusterRights("Full", "Creates and deletes claims. Reads no secrets, writes no pods."),
+    "quotas": ClusterRights(
         "Full, with quotas",
         "Also writes a ResourceQuota to the namespace of each team, so that the limits hold for kubectl too.",
         write_quotas=True,
     ),
-    "evict": Scope(
+    "evict": ClusterRights(
         "Full, with eviction",
         "Also evicts pods that hold devices after the end of their claim, once an admin has agreed.",
         evict_pods=True,
     ),
-    "quotas-evict": Scope(
+    "quotas-evict": ClusterRights(
         "Full, with both", "Writes quotas and evicts pods.", write_quotas=True, evict_pods=True
     ),
-    "read-only": Scope("Read-only", "Shows devices, claims and cost. Creates nothing.", read_only=True),
+    "read-only": ClusterRights(
+        "Read-only", "Shows devices, claims and cost. Creates nothing.", read_only=True
+    ),
 }
 
 

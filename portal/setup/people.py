@@ -70,7 +70,7 @@ def person_state(person: User) -> str:
 
 def people_for_list() -> QuerySet[User]:
     memberships = Membership.objects.filter(user=OuterRef("pk")).order_by().values("user")
-    return User.objects.annotate(
+    return User.objects.filter(service_of=None).annotate(
         team_count=Subquery(memberships.annotate(number=Count("*")).values("number"))
     )
 
@@ -117,7 +117,7 @@ def person_use(person: User) -> PersonUse:
     delegations = Delegation.objects.filter(Q(lead=person) | Q(to=person), ends_at__gt=now)
     return PersonUse(
         claims=Claim.objects.live().filter(requested_by=person).count(),
-        tokens=person.api_tokens.filter(Q(expires_at=None) | Q(expires_at__gt=now), revoked_at=None).count(),
+        tokens=person.api_tokens.filter(expires_at__gt=now, revoked_at=None).count(),
         delegations=delegations.count(),
         alone=list(owned.exclude(pk__in=others.values("team"))),
         other_admins=User.objects.filter(is_superuser=True, is_active=True).exclude(pk=person.pk).count(),
@@ -127,7 +127,7 @@ def person_use(person: User) -> PersonUse:
 def person_for(request: HttpRequest, person_id: UUID) -> User:
     """Return the person; 403 for anybody but platform admins."""
     require_admin(user_of(request))
-    return get_object_or_404(User, pk=person_id)
+    return get_object_or_404(User, pk=person_id, service_of=None)
 
 
 @require_safe

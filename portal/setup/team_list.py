@@ -71,7 +71,7 @@ class TeamSummary:
 
 MEMBERS = Prepared(
     lambda team: (
-        Membership.objects.filter(team=team)
+        Membership.objects.filter(team=team, user__service_of=None)
         .order_by("user__username")
         .values_list("team", label_of("user"), "role")
     ),

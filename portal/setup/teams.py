@@ -297,9 +297,10 @@ class TeamUse:
 
 def team_use(team: Team) -> TeamUse:
     elsewhere = Membership.objects.exclude(team=team).values("user")
+    people = team.memberships.filter(user__service_of=None)
     return TeamUse(
-        people=team.memberships.count(),
-        only_here=team.memberships.filter(user__is_superuser=False).exclude(user__in=elsewhere).count(),
+        people=people.count(),
+        only_here=people.filter(user__is_superuser=False).exclude(user__in=elsewhere).count(),
         quotas=Quota.objects.filter(team=team).count(),
         budgets=Budget.objects.open().filter(team=team).count(),
         namespaces=TeamNamespace.objects.filter(team=team).count(),

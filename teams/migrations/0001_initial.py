@@ -1,5 +1,6 @@
 
 import core.models
+import django.contrib.postgres.fields
 import django.contrib.auth.models
 import django.contrib.auth.validators
 import django.db.models.deletion
@@ -49,24 +50,6 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name='ApiToken',
-            fields=[
-                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('title', models.CharField(max_length=80)),
-                ('digest', models.CharField(editable=False, max_length=64, unique=True)),
-                ('start', models.CharField(editable=False, max_length=12)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('last_used_at', models.DateTimeField(editable=False, null=True)),
-                ('revoked_at', models.DateTimeField(editable=False, null=True)),
-                ('made_with', models.ForeignKey(editable=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='teams.apitoken')),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='api_tokens', to=settings.AUTH_USER_MODEL)),
-            ],
-            options={
-                'ordering': ('-created_at',),
-            },
-        ),
-        migrations.CreateModel(
             name='Membership',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -88,6 +71,62 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ('slug',),
                 'constraints': [models.CheckConstraint(condition=models.Q(('efficiency_goal__range', (1, 100))), name='team_efficiency_goal_percent')],
+            },
+        ),
+        migrations.AddField(
+            model_name='user',
+            name='service_of',
+            field=models.ForeignKey(editable=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='service_accounts', to='teams.team'),
+        ),
+        migrations.CreateModel(
+            name='ApiToken',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('title', models.CharField(max_length=80)),
+                ('scopes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('read', 'Read'), ('request', 'Request'), ('approve', 'Approve'), ('admin', 'Administer')], max_length=7), size=None)),
+                ('digest', models.CharField(editable=False, max_length=64, unique=True)),
+                ('start', models.CharField(editable=False, max_length=12)),
+                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('expires_at', models.DateTimeField()),
+                ('last_used_at', models.DateTimeField(editable=False, null=True)),
+                ('last_used_from', models.GenericIPAddressField(editable=False, null=True)),
+                ('rotated_at', models.DateTimeField(editable=False, null=True)),
+                ('previous_digest', models.CharField(editable=False, max_length=64, null=True, unique=True)),
+                ('previous_ends_at', models.DateTimeField(editable=False, null=True)),
+                ('revoked_at', models.DateTimeField(editable=False, null=True)),
+                ('limited_to', models.ForeignKey(editable=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='teams.team')),
+                ('made_with', models.ForeignKey(editable=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='teams.apitoken')),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='api_tokens', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ('-created_at',),
+                'constraints': [models.CheckConstraint(condition=models.Q(('scopes__contains', ['read']), ('scopes__contained_by', ['read', 'request', 'approve', 'admin'])), name='apitoken_scopes_known'), models.CheckConstraint(condition=models.Q(models.Q(('previous_digest', None), ('previous_ends_at', None)), models.Q(('previous_digest__isnull', False), ('previous_ends_at__isnull', False)), _connector='OR'), name='apitoken_previous_ends')],
+                'indexes': [models.Index(condition=models.Q(('revoked_at', None)), fields=['expires_at'], name='apitoken_expiry')],
+            },
+        ),
+        migrations.CreateModel(
+            name='DeviceLogin',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('device_digest', models.CharField(max_length=64, unique=True)),
+                ('user_digest', models.CharField(max_length=64, unique=True)),
+                ('client', models.CharField(max_length=80)),
+                ('scopes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('read', 'Read'), ('request', 'Request'), ('approve', 'Approve'), ('admin', 'Administer')], max_length=7), size=None)),
+                ('address', models.GenericIPAddressField(null=True)),
+                ('created_at', models.DateTimeField()),
+                ('expires_at', models.DateTimeField()),
+                ('asked_at', models.DateTimeField(null=True)),
+                ('interval', models.PositiveSmallIntegerField()),
+                ('allowed', models.BooleanField(null=True)),
+                ('lifetime', models.DurationField(null=True)),
+                ('used_at', models.DateTimeField(null=True)),
+                ('decided_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('limited_to', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='teams.team')),
+            ],
+            options={
+                'ordering': ('created_at',),
+                'indexes': [models.Index(fields=['expires_at'], name='devicelogin_expiry')],
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('allowed', None), ('decided_by', None)), models.Q(('allowed__isnull', False), ('decided_by__isnull', False)), _connector='OR'), name='devicelogin_decided_by_somebody')],
             },
         ),
         migrations.CreateModel(

@@ -11,7 +11,7 @@ from claims.models import Budget, Claim, Delegation, ProfileVersion
 from claims.states import ClaimState
 from inventory.models import Cluster
 from inventory.states import EndPolicy
-from tests.api.story import LATER, SOON
+from tests.api.story import LATER, SOON, allowed_login, pod_login
 
 ANY: dict[str, Any] = {}
 
@@ -155,6 +155,20 @@ WRITES = {
     "POST /api/v1/rates/{id}/retire/": Wish("admin", {"until": SOON}),
     "DELETE /api/v1/rates/{id}/": Wish("admin"),
     "POST /api/v1/tokens/": Wish("engineer", {"title": "For a notebook"}),
+    "POST /api/v1/tokens/{id}/rotate/": Wish("admin", {"overlap": "1h"}),
+    "POST /api/v1/login/device/": Wish("engineer", {"client": "CLI on mira-01"}),
+    "POST /api/v1/login/device/token/": Wish("engineer", lambda _new: allowed_login()),
+    "POST /api/v1/login/kubernetes/": Wish("engineer", lambda _new: pod_login()),
+    "POST /api/v1/teams/{slug}/service-accounts/": Wish("lead", {"name": "made-by-a-test"}),
+    "PATCH /api/v1/teams/{slug}/service-accounts/{name}/": Wish("lead", {"enabled": False}),
+    "DELETE /api/v1/teams/{slug}/service-accounts/{name}/": Wish("lead"),
+    "POST /api/v1/teams/{slug}/service-accounts/{name}/tokens/": Wish("lead", {"title": "Nightly"}),
+    "POST /api/v1/teams/{slug}/service-accounts/{name}/tokens/{id}/rotate/": Wish("lead", ANY),
+    "DELETE /api/v1/teams/{slug}/service-accounts/{name}/tokens/{id}/": Wish("lead"),
+    "POST /api/v1/teams/{slug}/service-accounts/{name}/workloads/": Wish(
+        "admin", {"cluster": "fra-1", "service_account": "other"}
+    ),
+    "DELETE /api/v1/teams/{slug}/service-accounts/{name}/workloads/{id}/": Wish("admin"),
     "DELETE /api/v1/tokens/{id}/": Wish("admin"),
 }
 

@@ -1,5 +1,7 @@
 """What stands in the demo's database, for tests of the API: ids for addresses, words for bodies."""
 
+import base64
+import json
 import re
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,10 +22,13 @@ from claims.models import (
     Quota,
     QuotaRequest,
     ReasonTemplate,
+    WorkloadIdentity,
 )
 from claims.observation.unmanaged import UnmanagedClaim, unmanaged_objects
 from claims.states import ClaimState
+from cluster.protocol import ReviewedToken
 from inventory.models import Cluster, Device, DeviceClass, Node, ResourceClaim
+from teams import device_login, service_accounts
 from teams.models import ApiToken, Team, User
 from tests.factories import make_token
 from usage.models import Alert, Rate, SavedReport
@@ -78,12 +83,16 @@ class Story:
     ids: dict[str, list[str]]
     words: dict[str, tuple[str, ...]]
     lists: dict[str, tuple[str, ...]]
+    nested: dict[str, list[tuple[str, ...]]]  # where an address has several places
 
     def places(self, path: str) -> list[dict[str, str]]:
         """Return what may stand in the place of an address: every object that the operation is about."""
         collection, name = collection_of(path)
         if not name:
             return [{}]
+        if collection in self.nested:
+            names = re.findall(r"\{(\w+)\}", path)
+            return [dict(zip(names, values, strict=True)) for values in self.nested[collection]]
         action = path.rstrip("/").rpartition("/")[2]
         return [{name: one} for one in self.ids.get(f"{collection}/{action}") or self.ids[collection]]
 
@@ -170,7 +179,41 @@ def read(admin: User) -> Story:
         "alternatives": tuple(slugs),
         "claims": tuple(ids["claims"]),
     }
-    return Story({name: found for name, found in ids.items() if found}, words, lists)
+    return Story({name: found for name, found in ids.items() if found}, words, lists, accounts(lead, vision))
+
+
+def accounts(lead: User, vision: Team) -> dict[str, list[tuple[str, ...]]]:
+    """Make a service account with a token, as which pods may act; return where it stands in the API."""
+    account = service_accounts.create_service_account(by=lead, team=vision, name="ci")
+    token, _text = service_accounts.create_account_token(by=lead, account=account, title="Nightly")
+    place = vision.namespaces.order_by("cluster__name").first()
+    row = WorkloadIdentity.objects.create(place=place, service_account="trainer", account=account)
+    base, of = "teams/{slug}/service-accounts", ("vision", "ci")
+    return {
+        base: [of],
+        f"{base}/{{name}}/tokens": [(*of, str(token.pk))],
+        f"{base}/{{name}}/workloads": [(*of, str(row.pk))],
+    }
+
+
+POD_TOKENS: dict[str, tuple[str, ReviewedToken | None]] = {}  # of the cluster in memory
+
+
+def pod_login() -> dict[str, str]:
+    """Return the body with which a pod gets a token."""
+    place = WorkloadIdentity.objects.select_related("place__cluster").get().place
+    claims = {"sub": f"system:serviceaccount:{place.namespace}:trainer"}
+    payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
+    text, ends = f"head.{payload}.signature", timezone.now() + timedelta(minutes=30)
+    POD_TOKENS[text] = ("dragoman", ReviewedToken(place.namespace, "trainer", ends))
+    return {"cluster": place.cluster.name, "token": text}
+
+
+def allowed_login() -> dict[str, str]:
+    """Return the body with which a program gets the token that somebody has allowed."""
+    started = device_login.start(client="CLI", scopes=["read"], address=None)
+    device_login.decide(by=User.objects.get(username="engineer"), login=started.row, allow=True)
+    return {"device_code": started.device_code}
 
 
 def keys(rows: Any) -> list[str]:

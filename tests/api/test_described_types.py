@@ -1,6 +1,9 @@
 """What is sent to the API has the type that is described: anything else is 422 and changes nothing."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from teams.models import ApiToken
 from tests.factories import make_claim, make_team, make_user
@@ -41,7 +44,14 @@ def test_a_page_beyond_the_last_is_404(root):
 
 def test_a_page_has_as_many_rows_as_were_asked_for(root):
     for number in range(3):
-        ApiToken.objects.create(user=root.user, title=str(number), digest=str(number), start="drg_")
+        ApiToken.objects.create(
+            user=root.user,
+            title=str(number),
+            scopes=["read"],
+            digest=str(number),
+            start="drg_",
+            expires_at=timezone.now() + timedelta(days=1),
+        )
     found = root.get("/api/v1/tokens/?limit=2").json()
     assert len(found["results"]) == 2
     assert len(root.get(found["next"]).json()["results"]) == 1

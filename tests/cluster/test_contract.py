@@ -301,6 +301,16 @@ def test_evicting_a_pod_that_is_not_there_is_false(bench):
     assert bench.portal.evict("nobody", namespace=bench.namespace, uid="any") is False
 
 
+def test_what_is_no_token_of_a_service_account_is_nobodys(bench):
+    assert bench.portal.review_token("not a token", audience="dragoman") is None
+
+
+def test_only_who_may_review_tokens_learns_whose_they_are(bench):
+    with pytest.raises(Refused) as refusal:
+        bench.someone.review_token("not a token", audience="dragoman")
+    assert (refusal.value.verb, refusal.value.resource) == ("create", "tokenreviews")
+
+
 def test_user_without_permissions_is_refused(bench):
     with pytest.raises(Refused):
         list(bench.someone.list(DEVICE_CLASS))

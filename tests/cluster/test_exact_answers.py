@@ -496,6 +496,7 @@ def test_a_checkup_of_a_sound_cluster_finds_everything_good():
         "pods/eviction",
         "events",
         "resourcequotas",
+        "tokenreviews",
     }
     assert found(Cluster())[2] == CheckupFinding(CheckupVerdict.GOOD, "Identity", "u-1")
     reads = [one.subject for one in found(Cluster(), read_only=True)]

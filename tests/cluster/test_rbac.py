@@ -30,8 +30,12 @@ ROLES: list[dict[str, Any]] = [
     {"read_only": False},
     {"write_quotas": True},
     {"evict_pods": True},
+    {"review_tokens": True},
 ]
-FILES = ("rbac-read-only.yaml", "rbac.yaml", "rbac-write-quotas.yaml", "rbac-evict-pods.yaml")
+FILES = (
+    *("rbac-read-only.yaml", "rbac.yaml", "rbac-write-quotas.yaml", "rbac-evict-pods.yaml"),
+    "rbac-review-tokens.yaml",
+)
 
 
 @pytest.mark.parametrize("role", [*ROLES, {"read_only": True, "write_quotas": True, "evict_pods": True}])
@@ -67,6 +71,11 @@ def test_pods_are_evicted_on_request_only_and_never_deleted():
     assert both == set(permissions(write_quotas=True)) | more
     deleted = {permission.resource for permission in both if permission.verb == "delete"}
     assert "pods" not in deleted
+
+
+def test_tokens_are_reviewed_on_request_only():
+    more = set(permissions(review_tokens=True)) - set(permissions())
+    assert more == {Permission("create", "tokenreviews", "authentication.k8s.io")}
 
 
 def test_the_suggested_token_lasts_90_days_and_is_renewed_with_a_command():

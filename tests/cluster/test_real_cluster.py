@@ -76,7 +76,10 @@ def test_the_printed_role_is_enough_to_deliver_and_to_take_back(portal):
 
 @pytest.mark.parametrize(
     ("user", "role"),
-    [("portal", {"write_quotas": True, "evict_pods": True}), ("reader", {"read_only": True})],
+    [
+        ("portal", {"write_quotas": True, "evict_pods": True, "review_tokens": True}),
+        ("reader", {"read_only": True}),
+    ],
 )
 def test_the_cluster_confirms_every_permission_of_the_printed_role(controlplane, user, role):
     asking = gateway(controlplane, user)

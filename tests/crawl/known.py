@@ -69,6 +69,15 @@ UNREACHED = {
     "join/<str:token>/": _BY_MAIL,
     "logo.png": "the demo has the logo of Dragoman",
     "me/tokens/<uuid:token_id>/revoke": "nobody in the demo has a token",
+    "me/tokens/<uuid:token_id>/rotate": "nobody in the demo has a token",
+    "device/": "a program leads there",
+    **{
+        f"teams/<slug:slug>/service-accounts/<uuid:account_id>/{rest}": "no team of the demo has an account"
+        for rest in (
+            *("", "switch", "delete/", "pods/", "pods/<uuid:identity_id>/remove"),
+            *("tokens/<uuid:token_id>/rotate", "tokens/<uuid:token_id>/revoke"),
+        )
+    },
     "me/filters/": "nobody in the demo has saved filters",
     "me/filters/<uuid:saved_id>": "nobody in the demo has saved filters",
     "people/<uuid:person_id>/reactivate": "nobody in the demo is deactivated",
@@ -98,6 +107,10 @@ def expected(who: str, path: str) -> int | None:
 
 # A path of the API that nobody reads: why.
 UNREAD = {
+    **{
+        f"/api/v1/teams/{{slug}}/service-accounts/{{name}}/{rest}": "no team of the demo has an account"
+        for rest in ("", "tokens/", "workloads/")
+    },
     "/api/v1/approval-reasons/{id}/": "nobody in the demo has saved a reason",
     "/api/v1/costs/saved-reports/{id}/": "nobody in the demo has saved a report",
 }

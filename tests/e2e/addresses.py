@@ -66,6 +66,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("teams:people", "/teams/vision/people/"),
         ("activity:team", "/teams/vision/activity/"),
         ("teams:tokens", "/me/tokens/"),
+        ("teams:device", "/device/"),
         ("saved_filters", "/me/filters/"),
     ],
     "lead": [

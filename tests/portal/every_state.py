@@ -34,6 +34,8 @@ from claims.models import (
     Quota,
     QuotaRequest,
     ReasonTemplate,
+    TeamNamespace,
+    WorkloadIdentity,
 )
 from claims.states import ClaimState
 from core.models import SavedFilter
@@ -41,6 +43,7 @@ from inventory.models import Device, Node, ResourceClaim, ResourceClaimTemplate,
 from notify.models import Notice
 from teams.invitations import invite
 from teams.models import User
+from teams.service_accounts import create_account_token, create_service_account
 from teams.tokens import create_token
 from tests.claims.catalogue.test_lint import MEMORY, publish
 from tests.claims.mirror import Mirror
@@ -272,6 +275,11 @@ def fill_own(names: dict[str, Any], team: Any, lead: User, member: User, user_of
     SavedFilter.objects.create(user=user_of, path="/claims/", title="Claims", name="Mine", query="q=held")
     token, _text = create_token(by=user_of, title="Notebook", expires_at=now + DAY)
     names["token"] = token.pk
+    account = create_service_account(by=lead, team=team, name="ci")
+    create_account_token(by=lead, account=account, title="Nightly")
+    place = TeamNamespace.objects.filter(team=team).first()
+    WorkloadIdentity.objects.create(place=place, service_account="default", account=account)
+    names["account"] = account.pk
     names["draft"] = Draft.objects.create(by=user_of, key="draft", fields={"profile": ["train-80"]}).pk
     for person in User.objects.all():
         Notice.objects.create(user=person, key="notice", title="Something happened")

@@ -42,6 +42,10 @@ def test_a_bearer_token_is_the_way_in(schema):
     assert any(scheme.get("scheme") == "bearer" for scheme in schemes)
 
 
+# Whoever asks, 401 is not what they are told.
+NO_LOGIN = {"/api/v1/login/device/": (401,), "/api/v1/login/device/token/": (401,)}
+
+
 def refusals(schema, method, path):
     return {int(code) for code in schema["paths"][path][method]["responses"] if code >= "400"}
 
@@ -51,7 +55,7 @@ def test_every_operation_says_what_it_refuses_with(schema):
         (method, path)
         for path, methods in schema["paths"].items()
         for method in methods
-        if not refusals(schema, method, path) >= {401, 406, 422, 429}
+        if not refusals(schema, method, path) >= ({406, 422, 429} | ({401} - {*NO_LOGIN.get(path, ())}))
     ]
     assert silent == []
 
@@ -123,3 +127,19 @@ def test_format_and_described_filters_are_no_unknown_parameters(client, db):
     assert client.get("/api/v1/claims/?format=json&team=x&state=released&limit=5").status_code == 200
     assert client.head("/api/v1/claims/?team=x").status_code == 200
     assert client.options("/api/v1/claims/?team=x").status_code in (200, 422)
+
+
+def test_every_operation_names_the_scope_that_a_token_needs(schema):
+    scopes = {
+        f"{method} {path.removeprefix('/api/v1')}": operation.get("x-required-scope")
+        for path, methods in schema["paths"].items()
+        for method, operation in methods.items()
+    }
+    without = {name for name, scope in scopes.items() if scope is None}
+    assert without == {"post /login/device/", "post /login/device/token/", "post /login/kubernetes/"}
+    assert scopes["get /claims/"] == "read"
+    assert scopes["post /claims/"] == "request"
+    assert scopes["post /claims/{id}/approve/"] == "approve"
+    assert scopes["get /costs/focus/"] == "admin"
+    described = schema["paths"]["/api/v1/claims/"]["post"]["description"]
+    assert described.endswith("Scope of the token: `request`.")

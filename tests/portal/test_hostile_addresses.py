@@ -14,11 +14,12 @@ from django.utils import timezone
 
 from claims.budgets.extra import request_extra
 from claims.budgets.services import set_budget
-from claims.models import ApprovalRule, Comment, Delegation, Draft, ReasonTemplate
+from claims.models import ApprovalRule, Comment, Delegation, Draft, ReasonTemplate, WorkloadIdentity
 from claims.states import ClaimState
 from inventory.models import Device, DeviceClass, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from notify.models import Notice
 from teams.invitations import invite
+from teams.service_accounts import create_service_account
 from teams.tokens import create_token
 from tests.factories import (
     make_alert,
@@ -150,6 +151,10 @@ def known():
     asked = make_quota_request(vision, by=alice)
     Comment.objects.create(claim=claim, by=root, key="k", text="Why?", question=True)
     token, _text = create_token(by=alice, title="t", expires_at=soon)
+    account = create_service_account(by=root, team=vision, name="ci")
+    identity = WorkloadIdentity.objects.create(
+        place=vision.namespaces.get(), service_account="default", account=account
+    )
     quota, rule = make_quota(vision, 8), ApprovalRule.objects.create(team=vision)
     row = Delegation.objects.create(team=vision, lead=root, to=alice, **span)
     rate = Rate.objects.create(title="r", per_hour=1, valid_from=soon)
@@ -170,7 +175,8 @@ def known():
         "budgets": budget.pk, "budgets/requests": extra.pk, "device-classes": "uid-d",
         "person_id": alice.pk, "invitation_id": invite(by=root, email="ana@x.example", team=vision).pk,
         "name": "fra-1", "cluster": "fra-1", "slug": "train-80", "teams": "vision", "key": "pod",
-        "server_id": server.pk, "saved-reports": saved.pk,
+        "server_id": server.pk, "saved-reports": saved.pk, "account_id": account.pk,
+        "identity_id": identity.pk, "service-accounts": "ci", "workloads": identity.pk,
     }  # fmt: skip
 
 

@@ -317,15 +317,31 @@ TABLE: dict[str, Row] = {
     },
     "teams:people vision": {
         **{"teams:people": OWNERS, "teams:role": OWNERS, "teams:remove": OWNERS},
+        **{"teams:account-new": DECIDERS, "teams:account": DECIDERS},
         **{"setup:person_invite": ADMIN, "setup:team": ADMIN, **HIDDEN},
     },
+    "teams:account vision account": {
+        **{"teams:account": DECIDERS, "teams:account-switch": DECIDERS, "teams:account-delete": DECIDERS},
+        **{"teams:account-token-rotate": DECIDERS, "teams:account-token-revoke": DECIDERS},
+        **{"workloads": DECIDERS, 403: TEAM - DECIDERS, **HIDDEN},
+    },
+    "teams:account-delete vision account": {
+        **{"teams:account-delete": DECIDERS, "teams:account": DECIDERS, 403: TEAM - DECIDERS, **HIDDEN}
+    },
+    "claims:workloads vision account": {
+        **{"workloads": OWNERS, "workload_disallow": OWNERS, "teams:account": DECIDERS},
+        **{403: TEAM - DECIDERS, **HIDDEN},
+    },
+    "teams:device": {"teams:device": EVERYBODY},
     "teams:profile": {
         **{"teams:profile": EVERYBODY, "teams:tokens": EVERYBODY, "notify:preferences": EVERYBODY},
         **{"account_change_password": EVERYBODY, "mfa_index": EVERYBODY},
     },
     "teams:choose": {"teams:switch": EVERYBODY},
     "saved_filters": {"saved_filter": ASKER},
-    "teams:tokens": {"teams:tokens": EVERYBODY, "teams:token-revoke": ASKER},
+    "teams:tokens": {
+        **{"teams:tokens": EVERYBODY, "teams:token-rotate": ASKER, "teams:token-revoke": ASKER}
+    },
     "notify:list": {"notify:read": EVERYBODY},
 }
 BESIDE: Row = {"teams:switch": EVERYBODY, "teams:theme": EVERYBODY, "account_logout": EVERYBODY}
@@ -431,6 +447,9 @@ TYPED: dict[str, dict[str, str]] = {
     "setup:team_invite": {"emails": "new@helix.example"},
     "teams:people": {"username": "noah"},
     "teams:tokens": {"title": "Notebook"},
+    "teams:account": {"title": "Nightly"},
+    "teams:account-new": {"name": "new"},
+    "workloads": {"service_account": "other"},
     "bulk_decisions": {"decision": "approve"},
     "saved_filter_new": {"name": "Mine"},
     "usage:report_save": {"name": "Mine too"},

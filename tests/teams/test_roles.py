@@ -317,7 +317,10 @@ def test_active_tokens_are_listed_newest_first(everybody, browse, api):
     assert [line.split(",")[0] for line in lines] == ["Token", "new", "old"]
     rows = api(lead).get("/api/v1/tokens/").json()["results"]
     assert {row["title"] for row in rows} == {"new", "old"}
-    assert set(rows[0]) == {"id", "title", "start", "created_at", "expires_at", "last_used_at"}
+    assert set(rows[0]) == {
+        *("id", "title", "start", "scopes", "team", "created_at", "expires_at", "last_used_at"),
+        *("last_used_from", "rotated_at", "previous_ends_at"),
+    }
     revoked = ApiToken.objects.get(title="revoked")
     assert api(lead).delete(f"/api/v1/tokens/{revoked.pk}").status_code == 404
     assert browse(lead).post(f"/me/tokens/{uuid.uuid4()}/revoke").status_code == 404

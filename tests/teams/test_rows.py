@@ -31,15 +31,21 @@ def test_token_row_has_digest_prefix_and_expiry(alice):
         "id": token.pk,
         "user_id": alice.pk,
         "title": "Notebook",
+        "scopes": ["read", "request"],
+        "limited_to_id": None,
         "digest": hashlib.sha256(text.encode()).hexdigest(),
         "start": text[:10],
         "expires_at": NOW + SECOND,
         "last_used_at": None,
+        "last_used_from": None,
+        "rotated_at": None,
+        "previous_digest": None,
+        "previous_ends_at": None,
         "revoked_at": None,
         "made_with_id": None,
     }
     assert text.startswith("drg_")
-    assert len(text) == 47
+    assert len(text) == 50
     assert make_token(alice, "Other")[1] != text
 
 
@@ -127,7 +133,12 @@ def test_token_works_until_its_expiry(alice):
 def test_token_without_prefix_is_refused(alice):
     text = "other_" + "x" * 43
     ApiToken.objects.create(
-        user=alice, title="t", digest=hashlib.sha256(text.encode()).hexdigest(), start="other_"
+        user=alice,
+        title="t",
+        scopes=["read"],
+        digest=hashlib.sha256(text.encode()).hexdigest(),
+        start="other_",
+        expires_at=timezone.now() + timedelta(days=1),
     )
     assert find_token(text) is None
 

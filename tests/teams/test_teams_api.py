@@ -15,8 +15,10 @@ def test_me_lists_the_user_and_roles(api, vision, alice):
         "name": "Alice Ames",
         "email": "",
         "platform_admin": False,
+        "service_account": False,
         "timezone": "",
         "teams": [{"team": "vision", "title": "Vision", "role": "member"}],
+        "token": None,
     }
 
 

@@ -73,16 +73,7 @@ class Command(BaseCommand):
         remove = actions.add_parser("remove", help="forget a cluster and its mirror")
         remove.add_argument("name")
         remove.add_argument("--yes", action="store_true", help="do not ask")
-        rbac = actions.add_parser("rbac", help="print what a cluster admin applies")
-        rights = rbac.add_mutually_exclusive_group()
-        rights.add_argument("--read-only", action="store_true", help="to show what there is")
-        rights.add_argument("--full", action="store_true", help="to deliver claims as well; the default")
-        rbac.add_argument("--write-quotas", action="store_true", help="to write ResourceQuotas as well")
-        rbac.add_argument(
-            "--evict-pods", action="store_true", help="to evict pods at the end of a claim as well"
-        )
-        rbac.add_argument("--name", default="dragoman", help="of the service account and its role")
-        rbac.add_argument("--namespace", default="dragoman")
+        self.add_rbac(actions.add_parser("rbac", help="print what a cluster admin applies"))
         change = actions.add_parser("set", help="change how the portal treats a cluster")
         change.add_argument("name")
         change.add_argument("--write-quotas", action=BooleanOptionalAction)
@@ -105,6 +96,22 @@ class Command(BaseCommand):
         policies.add_argument("--only", action="append", choices=list(POLICIES), help="some of them")
         policies.add_argument("--warn", action="store_true", help="warn and let pass, to try them out")
         policies.add_argument("--account", default=ACCOUNT, help="user name of the portal in the cluster")
+
+    def add_rbac(self, rbac: CommandParser) -> None:
+        rights = rbac.add_mutually_exclusive_group()
+        rights.add_argument("--read-only", action="store_true", help="to show what there is")
+        rights.add_argument("--full", action="store_true", help="to deliver claims as well; the default")
+        rbac.add_argument("--write-quotas", action="store_true", help="to write ResourceQuotas as well")
+        rbac.add_argument(
+            "--evict-pods", action="store_true", help="to evict pods at the end of a claim as well"
+        )
+        rbac.add_argument(
+            "--review-tokens",
+            action="store_true",
+            help="so that pods get API tokens with their service account",
+        )
+        rbac.add_argument("--name", default="dragoman", help="of the service account and its role")
+        rbac.add_argument("--namespace", default="dragoman")
 
     def handle(self, *args: Any, **options: Any) -> None:
         problem = ""
@@ -158,7 +165,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{name} is forgotten. Nothing was changed in the cluster itself.")
 
     def do_rbac(self, options: dict[str, Any]) -> None:
-        wanted = ("read_only", "write_quotas", "evict_pods", "name", "namespace")
+        wanted = ("read_only", "write_quotas", "evict_pods", "review_tokens", "name", "namespace")
         self.stdout.write(manifest(**{key: options[key] for key in wanted}), ending="")
 
     def do_set(self, options: dict[str, Any]) -> None:

@@ -1,0 +1,90 @@
+"""
+Scopes of API tokens: what a token may do of what its owner may.
+
+Every operation of the API needs one scope. Reading needs `read`; a view or a handler that writes says what
+it needs with `@needs(Scope.REQUEST)`. An operation that says nothing needs `admin`, and a test refuses it.
+Who is signed in with a session has no scopes and is not limited by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db import models
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.request import Request
+
+from core.errors import Forbidden
+
+
+class Scope(models.TextChoices):
+    """In the order in which pages and answers list them. Every token may read."""
+
+    READ = "read", "Read"
+    REQUEST = "request", "Request"
+    APPROVE = "approve", "Approve"
+    ADMIN = "admin", "Administer"
+
+
+MEANING = {
+    Scope.READ: "See what you may see.",
+    Scope.REQUEST: "Request, extend, release and comment on claims; ask for quota; your own tokens.",
+    Scope.APPROVE: "Decide on requests, and delegate that.",
+    Scope.ADMIN: "Everything else that changes something; all that only platform admins may.",
+}
+
+
+class ScopeMissing(Forbidden):
+    """The token has not the scope that the operation needs: 403, as in RFC 6750, section 3.1."""
+
+    code = "scope_missing"
+    title = "The token does not allow this"
+
+    def __init__(self, scope: Scope) -> None:
+        sentence = f"This needs a token with the scope “{scope}”. Create one under API tokens."
+        super().__init__(sentence, scope=scope.value)
+        challenge = f'Bearer realm="Dragoman", error="insufficient_scope", scope="{scope}"'
+        self.headers = {"WWW-Authenticate": challenge}
+
+
+def needs[T: Callable[..., Any]](scope: Scope, *, reading: bool = False) -> Callable[[T], T]:
+    """
+    Declare the scope of an operation, or of all operations of a view that write and declare none themselves;
+    with `reading`, of those that read too.
+    """
+
+    def declared(of: T) -> T:
+        of.needs_scope = scope  # type: ignore[attr-defined]
+        if reading:
+            of.reading_needs = scope  # type: ignore[attr-defined]
+        return of
+
+    return declared
+
+
+def declared_scope(view: Any, method: str) -> Scope | None:
+    """Return the scope that an operation of a view needs; None if it writes and declares none."""
+    handler = getattr(view, getattr(view, "action", None) or method.lower(), None)
+    if (scope := getattr(handler, "needs_scope", None)) is not None:
+        return Scope(scope)
+    if method in SAFE_METHODS:
+        return Scope(getattr(view, "reading_needs", Scope.READ))
+    scope = getattr(view, "needs_scope", None)
+    return None if scope is None else Scope(scope)
+
+
+class WithinScopes(BasePermission):
+    """Refuse what the token of a request does not allow, before anything is looked up."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        token: Any = request.auth
+        if token is None:
+            return True
+        method = request.method or ""
+        if getattr(view, "action", "") is None or method not in view.allowed_methods:
+            return True  # 405
+        needed = declared_scope(view, method) or Scope.ADMIN
+        if needed not in token.scopes:
+            raise ScopeMissing(needed)
+        return True

@@ -1,0 +1,50 @@
+"""Celery tasks of the portal: owners of API tokens are reminded 7 days and 1 day before a token expires."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from celery import shared_task
+from django.urls import reverse
+from django.utils import timezone
+
+from core.times import utc_moment
+from notify.models import NoticeKind
+from notify.services import notify
+from teams.models import ApiToken
+
+BEFORE = (timedelta(days=1), timedelta(days=7))
+
+
+@shared_task
+def remind_of_token_expiry() -> None:
+    """Remind owners of API tokens that expire soon."""
+    remind_of_expiry(timezone.now())
+
+
+def remind_of_expiry(now: datetime) -> None:
+    """
+    Notify the owners of tokens that expire soon, those of service accounts their leads; never twice.
+
+    A token that lives no longer than twice the time of a reminder gets none: who made it knows.
+    """
+    tokens = ApiToken.objects.filter(revoked_at=None, expires_at__gt=now, expires_at__lte=now + max(BEFORE))
+    for token in tokens.select_related("user__service_of"):
+        before = next(span for span in BEFORE if token.expires_at <= now + span)
+        if token.expires_at - (token.rotated_at or token.created_at) <= 2 * before:
+            continue
+        team = token.user.service_of
+        whose = f"“{token.title}”" if team is None else f"“{token.title}” of {token.user.label}"
+        page = reverse("teams:tokens")
+        if team is not None:
+            page = reverse("teams:account", args=[team.slug, token.user_id])
+        notify(
+            [token.user],
+            kind=NoticeKind.TOKEN,
+            key=f"token-{token.pk}-{token.expires_at:%Y-%m-%dT%H:%M}-{before.days}",
+            team_id=None if team is None else team.pk,
+            title=f"The API token {whose} expires on {utc_moment(token.expires_at)}",
+            body="Rotate it: the new text lasts as long as this one did, which works for a day more.",
+            url=page,
+            important=True,
+        )

@@ -1,0 +1,148 @@
+"""A rotated token: a new text with the same settings, and the old one for a while."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import time_machine
+
+from core.errors import Conflict
+from teams.models import ApiToken, recorded_changes
+from teams.tokens import find_token, revoke_token, rotate_token
+from tests.factories import make_token
+
+NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def clock():
+    with time_machine.travel(NOW, tick=False) as moved:
+        yield moved
+
+
+def test_both_texts_work_until_the_overlap_ends(alice, clock):
+    row, old = make_token(alice, expires_at=NOW + 30 * DAY)
+    ApiToken.objects.update(created_at=NOW)
+    row.refresh_from_db()
+    clock.move_to(NOW + 10 * DAY)
+    new = rotate_token(by=alice, token=row, overlap=DAY)
+    found = find_token(new)
+    assert found == find_token(old) == row
+    assert found is not None
+    assert found.expires_at == NOW + 40 * DAY  # as long as before
+    clock.move_to(NOW + 11 * DAY - timedelta(seconds=1))
+    assert find_token(old) == row
+    clock.move_to(NOW + 11 * DAY)
+    assert find_token(old) is None
+    assert find_token(new) == row
+    assert recorded_changes(row)[0].text.startswith("rotated; the text before works until Thu 3 Dec 2026")
+
+
+def test_without_an_overlap_the_old_text_ends_at_once(alice):
+    row, old = make_token(alice)
+    row.refresh_from_db()
+    new = rotate_token(by=alice, token=row, overlap=timedelta(0))
+    assert (find_token(old), find_token(new)) == (None, row)
+
+
+def test_a_second_rotation_ends_the_first_text(alice):
+    row, first = make_token(alice)
+    row.refresh_from_db()
+    second = rotate_token(by=alice, token=row)
+    row.refresh_from_db()
+    third = rotate_token(by=alice, token=row)
+    assert [find_token(text) for text in (first, second, third)] == [None, row, row]
+
+
+def test_the_old_text_never_lasts_longer_than_it_would_have(alice, clock):
+    row, old = make_token(alice, expires_at=NOW + timedelta(hours=2))
+    ApiToken.objects.update(created_at=NOW)
+    row.refresh_from_db()
+    rotate_token(by=alice, token=row, overlap=7 * DAY)
+    clock.move_to(NOW + timedelta(hours=2))
+    assert find_token(old) is None
+
+
+def test_two_rotations_at_once_make_one_text(alice):
+    row, _old = make_token(alice)
+    row.refresh_from_db()
+    same = ApiToken.objects.get()
+    text = rotate_token(by=alice, token=row)
+    with pytest.raises(Conflict, match="was rotated or revoked in the meantime"):
+        rotate_token(by=alice, token=same)
+    assert find_token(text) == row
+
+
+def test_revoking_ends_both_texts(alice):
+    row, old = make_token(alice)
+    row.refresh_from_db()
+    new = rotate_token(by=alice, token=row)
+    revoke_token(by=alice, token=row)
+    assert (find_token(old), find_token(new)) == (None, None)
+    row.refresh_from_db()
+    with pytest.raises(Conflict, match="was revoked"):
+        rotate_token(by=alice, token=row)
+
+
+def test_an_expired_token_is_not_rotated(alice, clock):
+    row, _old = make_token(alice, expires_at=NOW + DAY)
+    row.refresh_from_db()
+    clock.move_to(NOW + DAY)
+    with pytest.raises(Conflict, match="has expired"):
+        rotate_token(by=alice, token=row)
+
+
+def test_a_token_rotates_itself_but_does_not_put_off_its_end(api, alice, clock):
+    row, text = make_token(alice, expires_at=NOW + 30 * DAY)
+    ApiToken.objects.update(created_at=NOW)
+    clock.move_to(NOW + 10 * DAY)
+    answer = api(token=text).post(f"/api/v1/tokens/{row.pk}/rotate/", {"overlap": "1h"}, format="json")
+    assert answer.status_code == 200
+    body = answer.json()
+    assert body["expires_at"] == "2026-12-22T09:00:00Z"
+    assert body["previous_ends_at"] == "2026-12-02T10:00:00Z"
+    assert api(token=body["token"]).get("/api/v1/me/").status_code == 200
+
+
+def test_a_token_rotates_none_that_may_more(api, alice):
+    strong, _text = make_token(alice, "strong", scopes=["admin"])
+    _weak, text = make_token(alice, "weak", scopes=["request"])
+    answer = api(token=text).post(f"/api/v1/tokens/{strong.pk}/rotate/", {}, format="json")
+    assert (answer.status_code, answer.json()["code"]) == (403, "scope_missing")
+
+
+def test_a_repeated_rotation_with_one_key_makes_one_text(api, alice):
+    row, _text = make_token(alice)
+    person, address = api(alice), f"/api/v1/tokens/{row.pk}/rotate/"
+    first = person.post(address, {}, format="json", headers={"Idempotency-Key": "k"})
+    again = person.post(address, {}, format="json", headers={"Idempotency-Key": "k"})
+    assert (first.status_code, again.status_code) == (200, 409)
+    assert find_token(first.json()["token"]) == row
+
+
+@pytest.mark.parametrize("overlap", ["2d", "", 5])
+def test_another_overlap_is_malformed(api, alice, overlap):
+    row, _text = make_token(alice)
+    answer = api(alice).post(f"/api/v1/tokens/{row.pk}/rotate/", {"overlap": overlap}, format="json")
+    assert answer.status_code == 422
+
+
+def test_the_token_of_somebody_else_is_404(api, browse, alice, eve):
+    row, _text = make_token(alice)
+    assert api(eve).post(f"/api/v1/tokens/{row.pk}/rotate/", {}, format="json").status_code == 404
+    assert browse(eve).post(f"/me/tokens/{row.pk}/rotate", {"overlap": "0"}).status_code == 404
+
+
+def test_the_page_rotates_shows_the_text_once_and_says_when_the_old_one_ends(browse, alice):
+    row, old = make_token(alice)
+    person = browse(alice)
+    page = person.post(f"/me/tokens/{row.pk}/rotate", {"overlap": "86400"})
+    (new,) = set(re.findall(r"drg_\w{46}", page.text))
+    assert new != old
+    assert find_token(new) == find_token(old) == row
+    again = person.get("/me/tokens/").text
+    assert new not in again
+    assert "rotated, the old one ends" in again
+    assert person.post(f"/me/tokens/{row.pk}/rotate", {"overlap": "5"}).status_code == 422
+    assert person.get(f"/me/tokens/{row.pk}/rotate").status_code == 405
