@@ -93,7 +93,7 @@ class BearerToken(BaseAuthentication):
         token = find_token(text.strip().decode("latin-1"))
         if token is None:
             raise AuthenticationFailed("The token is unknown, expired or revoked.")
-        came_from(Source.TOKEN, token.title)
+        came_from(Source.TOKEN, token.title, token.start)
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

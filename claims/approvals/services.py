@@ -58,7 +58,8 @@ def delegate(*, by: User, team: Team, to: User, starts_at: datetime, ends_at: da
         raise Conflict(f"{row.to.label} is already your delegate from {start} to {end}.")
     delegation = Delegation.objects.create(team=team, lead=by, to=to, starts_at=starts_at, ends_at=ends_at)
     period = f"{utc_moment(starts_at)} to {utc_moment(ends_at)}"
-    record_change(by=by, of=delegation, change=f"delegated approvals to {to.label}, {period}")
+    change, values = f"delegated approvals to {to.label}, {period}", [("Delegate", "–", to.username)]
+    record_change(by=by, of=delegation, change=change, values=values)
     notices.notify_delegate(delegation)
     return delegation
 
@@ -83,7 +84,8 @@ def end_delegation(*, by: User, delegation: Delegation) -> Delegation:
     if row.ends_at > now:
         row.starts_at, row.ends_at = min(row.starts_at, now), now
         row.save(update_fields=["starts_at", "ends_at"])
-        record_change(by=by, of=delegation, change=f"ended the delegation to {delegation.to.label}")
+        change = f"ended the delegation to {delegation.to.label}"
+        record_change(by=by, of=delegation, change=change, values=[("Delegate", delegation.to.username, "–")])
     return row
 
 
