@@ -23,7 +23,7 @@ def may_change_log() -> bool:
     """Return whether the role of this connection may change or delete entries."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT bool_or(has_table_privilege(name, privilege)) FROM unnest(%s) name,"
+            "SELECT bool_or(has_table_privilege(name, privilege)) FROM unnest(%s::text[]) name,"
             " unnest(ARRAY['UPDATE', 'DELETE', 'TRUNCATE']) privilege",
             [[AuditEntry._meta.db_table, AuditSeal._meta.db_table]],
         )
