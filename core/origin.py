@@ -14,9 +14,11 @@ from pathlib import Path
 
 import structlog
 from celery import current_task
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.db import models
 from django.http import HttpRequest, HttpResponse
+from django.utils.module_loading import import_string
 
 
 class Source(models.TextChoices):
@@ -42,12 +44,10 @@ class Origin:
 
         None outside a request, and where a proxy does not say it.
         """
-        from allauth.account.adapter import get_adapter
-
         if self.request is None:
             return None
         try:
-            return get_adapter().get_client_ip(self.request)
+            return str(import_string(settings.ACCOUNT_ADAPTER)(self.request).get_client_ip(self.request))
         except (ImproperlyConfigured, PermissionDenied):
             return None
 

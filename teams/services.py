@@ -7,6 +7,8 @@ packages above; `claims.quotas.namespaces` archives a team.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.dispatch import Signal
@@ -133,6 +135,15 @@ def set_efficiency_goal(*, by: User, team: Team, percent: int | None) -> None:
         old, new = ("none" if goal is None else f"{goal} %" for goal in (before, percent))
         values = [("Efficiency goal", old, new)]
         record_change(by=by, of=team, change=f"efficiency goal {old} → {new}", values=values)
+
+
+@transaction.atomic(durable=True)
+def save_profile(*, person: User, fields: Sequence[str], changed: Sequence[tuple[str, str, str]]) -> None:
+    """Save these fields of one's own account; `changed` has what, before and after for the audit log."""
+    person.save(update_fields=fields)
+    if changed:
+        what = ", ".join(label for label, _before, _after in changed)
+        record_change(by=person, of=person, change=f"changed {what}", values=changed, in_activity=False)
 
 
 @transaction.atomic(durable=True)

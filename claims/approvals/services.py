@@ -235,6 +235,7 @@ def save_reason(
             return existing
         raise _title_exists(title, team)
     saved = reason or ReasonTemplate()
+    before = f"{saved.title}: {saved.text}" if reason else DASH
     saved.title, saved.text, saved.team = title, text, team
     try:
         saved.save()
@@ -242,6 +243,7 @@ def save_reason(
         if violated_constraint(error) != "reason_title_once":
             raise
         raise _title_exists(title, team) from None
+    _record_reason(by, saved, "changed" if reason else "added", before, f"{title}: {text}")
     return saved
 
 
@@ -256,7 +258,16 @@ def _title_exists(title: str, team: Team | None) -> Invalid:
 def remove_reason(*, by: User, reason: ReasonTemplate) -> None:
     """Delete the reason; past decisions keep its text. Raises as `save_reason`."""
     _require_may_edit(by, reason.team)
-    ReasonTemplate.objects.filter(pk=reason.pk).delete()
+    deleted, _of_kinds = ReasonTemplate.objects.filter(pk=reason.pk).delete()
+    if deleted:
+        _record_reason(by, reason, "removed", f"{reason.title}: {reason.text}", DASH)
+
+
+def _record_reason(by: User, reason: ReasonTemplate, change: str, before: str, after: str) -> None:
+    """Record it, though not in Activity: a saved reason decides nothing."""
+    if before != after:
+        values = [("Reason", before, after)]
+        record_change(by=by, of=reason, change=change, values=values, in_activity=False)
 
 
 def _require_may_edit(by: User, team: Team | None) -> None:

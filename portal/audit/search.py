@@ -33,6 +33,7 @@ KINDS = {
     "quota": "quota",
     "quotarequest": "quota request",
     "rate": "rate",
+    "reasontemplate": "saved reason",
     "team": "team",
     "trackingserver": "tracking server",
     "user": "person",

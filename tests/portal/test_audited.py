@@ -390,3 +390,24 @@ def test_activity_has_neither_addresses_nor_sign_ins(alice, vision, lena):
     assert "signed in" not in page
     assert "downloaded" not in page
     assert "signed in" not in browser(make_user("root", admin=True)).get("/activity/").text
+
+
+def test_a_changed_account(alice):
+    person = browser(alice)
+    form = {
+        "first_name": "Alice",
+        "last_name": "",
+        "email": "mallory@example.org",
+        "timezone": "",
+        "theme": "dark",
+    }
+    assert person.post("/me/", form).status_code == 302
+    one = entry("person.changed")
+    assert any(after == "mallory@example.org" for _what, _before, after in one.values)
+    assert who_and_where(one) == ("alice", "person", ADDRESS, "web")
+
+
+def test_a_saved_reason(root):
+    admin = browser(root)
+    admin.post("/approvals/reasons/new/", {"title": "Too long", "text": "Too long for a test."})
+    assert entry("reason.added").values == [["Reason", "—", "Too long: Too long for a test."]]
