@@ -231,6 +231,7 @@ class AuditEntry(models.Model):
 
     class Actor(models.TextChoices):
         PERSON = "person", "person"
+        SERVICE = "service", "service account"
         PORTAL = "portal", "the portal"
         NOBODY = "nobody", "not signed in"
 
@@ -343,9 +344,12 @@ def record(
     is not signed in. Nothing secret may stand in it.
     """
     origin = current_origin(by=by)
-    actor_kind = AuditEntry.Actor.PORTAL
-    if by is not None:
-        actor_kind = AuditEntry.Actor.PERSON if by.is_authenticated else AuditEntry.Actor.NOBODY
+    kinds = AuditEntry.Actor
+    actor_kind = kinds.PORTAL
+    if by is not None and getattr(by, "is_service_account", False):
+        actor_kind = kinds.SERVICE
+    elif by is not None:
+        actor_kind = kinds.PERSON if by.is_authenticated else kinds.NOBODY
     AuditEntry.objects.create(
         action=action,
         by_id=by.pk if by else None,

@@ -303,7 +303,7 @@ TRANSITION_FIELDS = (
 )
 CHANGE_FIELDS = (
     *("pk", "at", "source", "via", "values", *PERSON),
-    *("kind", "object_id", "name", "text", "reason", "team__slug"),
+    *("kind", "object_id", "name", "text", "reason", "team__slug", "actor"),
 )
 
 
@@ -360,7 +360,7 @@ def _changes(condition: Q, limit: int) -> list[ActivityEntry]:
     return [_of_change(*row) for row in rows[:limit]]
 
 
-def _of_change(
+def _of_change(  # noqa: PLR0913 - the fields of a row
     pk: UUID,
     at: datetime,
     source: str,
@@ -375,6 +375,7 @@ def _of_change(
     text: str,
     reason: str,
     team: str | None,
+    actor: str,
 ) -> ActivityEntry:
     icon, thing = KINDS.get(kind, ("edit", "an object"))
     if kind == "quotarequest" and name.endswith(EXTRA_BUDGET):
@@ -382,7 +383,7 @@ def _of_change(
     verb = verb_of(text)
     return ActivityEntry(
         position=Position(at, CHANGE, pk),
-        by=_label(username, first_name, last_name),
+        by=_label(username, first_name, last_name) or actor,  # whose account may be gone
         icon=icon,
         verb=WHOLE_VERBS.get((verb, kind)) or f"{verb} {thing}",
         name=name,

@@ -24,9 +24,10 @@ from django.utils import timezone
 from teams.models import AuditEntry, AuditSeal, AuditState
 
 LOCK: Final = 3_301_001  # of `pg_advisory_xact_lock`
-# How long before the last seal an entry may begin that is sealed after it: longer than any transaction lasts.
+# How much older than the last sealed entry one may be that is sealed after it: longer than any transaction.
 LATE: Final = timedelta(hours=1)
 BATCH: Final = 1_000
+EPOCH: Final = datetime(1970, 1, 2, tzinfo=UTC)
 START: Final = "0" * 64  # what stands for the hash before the first entry
 COLUMNS = tuple(field.attname for field in AuditEntry._meta.concrete_fields)
 
@@ -60,7 +61,8 @@ def seal(*, everything: bool = False) -> int:
     """
     Seal the committed entries that have no seal, and return how many.
 
-    Those that began more than LATE before the last seal are looked for with `everything`: a whole comparison.
+    Those more than LATE older than the last sealed entry are looked for with `everything`: a comparison of
+    all, which takes seconds for a million.
     """
     sealed = 0
     while number := _seal_batch(everything=everything):
@@ -73,8 +75,10 @@ def _seal_batch(*, everything: bool) -> int:
     lock_chain()
     head, now = head_of_chain(), timezone.now()
     entries = unsealed()
-    if head and not everything:
-        entries = entries.filter(at__gte=min(head.at, now) - LATE)
+    if everything:
+        without_time_limit()
+    elif head:
+        entries = entries.filter(at__gte=sealed_until(head) - LATE)
     last, previous = (head.number, head.hash) if head else (0, START)
     seals = []
     for number, entry in enumerate(entries.order_by("at", "pk").values(*COLUMNS)[:BATCH], last + 1):
@@ -87,6 +91,18 @@ def _seal_batch(*, everything: bool) -> int:
 def head_of_chain() -> AuditSeal | None:
     """Return the last seal: its number and hash, noted elsewhere, prove all entries up to it."""
     return AuditSeal.objects.order_by("-number").first()
+
+
+def sealed_until(head: AuditSeal) -> datetime:
+    """Return the time of the last sealed entry: entries are sealed in the order of their times."""
+    at = AuditEntry.objects.filter(pk=head.entry_id).values_list("at", flat=True).first()
+    return min(at or head.at, head.at)
+
+
+def without_time_limit() -> None:
+    """Let the statements of this transaction take as long as they need."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL statement_timeout = 0")
 
 
 def unsealed() -> Any:
@@ -142,7 +158,7 @@ def _verify_seals(since: int, noted: dict[int, str]) -> Verification:
         return _failed(verified, gap, first.entry_id)
     if before or is_rest:  # trusted, or what stands for the removed entries up to it
         verified = Verification(first.number + 1, first.number, first.hash)
-    last_at = first.at
+    newest = EPOCH if is_rest else sealed_until(first)
     for number, entry_id, stored, at, entry in _sealed_after(verified.number):
         wanted = verified.number + 1
         if number != wanted:
@@ -152,13 +168,13 @@ def _verify_seals(since: int, noted: dict[int, str]) -> Verification:
         if stored != hash_of(verified.hash, number, at, entry):
             what = f"Number {number}: entry {entry_id} of {instant(entry['at'])} or its seal was changed."
             return _failed(verified, what, entry_id)
-        if entry["at"] < last_at - LATE and at > last_at:
-            what = f"Number {number}: entry {entry_id} says {instant(entry['at'])}, but was added later."
-            return _failed(verified, what, entry_id)
+        if not newest - LATE <= entry["at"] <= at + LATE:
+            what = f"Number {number}: entry {entry_id} says {instant(entry['at'])}, but was added later"
+            return _failed(verified, f"{what}: it was sealed on {instant(at)}.", entry_id)
         if noted.get(number, stored) != stored:
             what = f"Number {number} has another hash than was noted: the chain was computed anew."
             return _failed(verified, what, entry_id)
-        last_at = max(last_at, at)
+        newest = max(newest, entry["at"])
         verified = Verification(verified.first, number, stored)
     return verified
 
@@ -181,10 +197,13 @@ def _gap(first: AuditSeal) -> str:
     return f"The chain begins with number {first.number}, and no entry says why."
 
 
+@transaction.atomic
 def _without_backdated(verified: Verification) -> Verification:
     """Fail for an entry without a seal that says to be older than sealed ones: it was added later."""
     head = head_of_chain()
-    late = unsealed().filter(at__lt=head.at - LATE).order_by("at", "pk").first() if head else None
+    without_time_limit()
+    older = unsealed().filter(at__lt=sealed_until(head) - LATE) if head else AuditEntry.objects.none()
+    late = older.order_by("at", "pk").first()
     if late is None:
         return verified
     return _failed(verified, f"Entry {late.pk} says {instant(late.at)}, but was never sealed.", late.pk)

@@ -157,7 +157,7 @@ class Migration(migrations.Migration):
                 ('at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('action', models.CharField(max_length=40)),
                 ('actor', models.CharField(blank=True, default='', max_length=150)),
-                ('actor_kind', models.CharField(choices=[('person', 'person'), ('portal', 'the portal'), ('nobody', 'not signed in')], default='portal', max_length=7)),
+                ('actor_kind', models.CharField(choices=[('person', 'person'), ('service', 'service account'), ('portal', 'the portal'), ('nobody', 'not signed in')], default='portal', max_length=7)),
                 ('kind', models.CharField(max_length=40)),
                 ('object_id', models.CharField(max_length=40)),
                 ('name', models.CharField(max_length=200)),

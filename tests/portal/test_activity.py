@@ -443,3 +443,10 @@ def test_api_shows_before_and_after_and_refuses_what_it_does_not_know(client, ro
     ):
         assert client.get(API, query).status_code == 422, query
     assert client.get(API, {"before": "x"}).status_code == 404
+
+
+def test_an_entry_outlives_the_account_of_its_author(reads, root, vision, alice):
+    gone = make_user("gone", admin=True)
+    add_member(by=gone, team=vision, username=root.username, role=Role.MEMBER)
+    gone.delete()
+    assert rows(reads(alice))[0].who == "gone"

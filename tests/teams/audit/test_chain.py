@@ -187,6 +187,24 @@ def test_entries_that_waited_for_a_worker_are_sealed_and_no_fault(sealed):
     assert verify().problem == ""
 
 
+def test_entries_that_waited_are_all_sealed_though_they_are_more_than_a_batch(db, monkeypatch):
+    monkeypatch.setattr(chain, "BATCH", 2)
+    write(7)
+    with changing_the_log():
+        AuditEntry.objects.update(at=timezone.now() - timedelta(days=2))
+    assert chain._seal_batch(everything=False) == 2  # and the worker dies
+    assert seal() == 5
+    assert verify().problem == ""
+
+
+def test_an_entry_of_the_future_is_named(sealed):
+    AuditEntry.objects.create(
+        action="team.changed", kind="team", name="early", at=timezone.now() + timedelta(days=1)
+    )
+    seal()
+    assert "was added later: it was sealed on" in verify().problem
+
+
 def test_a_verification_since_a_number_trusts_what_stands_before_it(sealed):
     with changing_the_log():
         AuditEntry.objects.filter(pk=sealed[1].entry_id).update(name="other")
