@@ -6,12 +6,19 @@ The middleware and the authentication of tokens say it once per request; what is
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+import structlog
+from celery import current_task
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.db import models
 from django.http import HttpRequest, HttpResponse
+from django.utils.module_loading import import_string
 
 from core.limits import limit_to_team
 
@@ -25,10 +32,44 @@ class Source(models.TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """`via` is the title of an API token, "" for all else."""
+    """`via` is the title of an API token and `token` its first characters, both "" for all else."""
 
     source: Source
     via: str = ""
+    token: str = ""
+    request: HttpRequest | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def address(self) -> str | None:
+        """
+        The address of the client, behind as many proxies as `TRUSTED_PROXY_COUNT` says.
+
+        None outside a request, and where a proxy does not say it.
+        """
+        if self.request is None:
+            return None
+        try:
+            return str(import_string(settings.ACCOUNT_ADAPTER)(self.request).get_client_ip(self.request))
+        except (ImproperlyConfigured, PermissionDenied):
+            return None
+
+    @property
+    def place(self) -> str:
+        """
+        The name of the address ("POST claims:approval"), the task ("claims.tasks.expire") or the command
+        ("manage.py config"). An address itself may have a secret, such as the link of an invitation.
+        """
+        if self.request is not None:
+            match = self.request.resolver_match
+            return f"{self.request.method} {match.view_name if match else ''}".strip()
+        if current_task:
+            return str(current_task.name)
+        return f"{Path(sys.argv[0]).name} {' '.join(sys.argv[1:2])}".strip()
+
+    @property
+    def request_id(self) -> str:
+        """The id that every line of the log of this request has, "" outside one."""
+        return str(structlog.contextvars.get_contextvars().get("request_id", ""))
 
 
 SYSTEM = Origin(Source.SYSTEM)
@@ -37,12 +78,13 @@ _origin: ContextVar[Origin] = ContextVar("origin", default=SYSTEM)
 
 def current_origin(*, by: object) -> Origin:
     """Return from where `by` acts now; what nobody did comes from the system, in a request too."""
-    return SYSTEM if by is None else _origin.get()
+    origin = _origin.get()
+    return replace(SYSTEM, request=origin.request) if by is None else origin
 
 
-def came_from(source: Source, via: str = "") -> None:
+def came_from(source: Source, via: str = "", token: str = "") -> None:
     """Say from where this request, or this program, acts: until the request ends."""
-    _origin.set(Origin(source, via))
+    _origin.set(replace(_origin.get(), source=source, via=via, token=token))
 
 
 class OriginMiddleware:
@@ -50,7 +92,7 @@ class OriginMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        before = _origin.set(Origin(Source.WEB))
+        before = _origin.set(Origin(Source.WEB, request=request))
         limit_to_team(None)
         try:
             return self.get_response(request)

@@ -194,7 +194,8 @@ def renew_credentials(*, name: str, credentials: Credentials, by: User | None = 
     with transaction.atomic(durable=True):
         columns = _credential_columns(credentials) | facts
         Cluster.objects.filter(pk=cluster.pk).update(halt_reason="", **columns)
-        record(by, cluster, f"credentials replaced: {credentials.address}")
+        change = f"credentials replaced: {credentials.address}"
+        record(by, cluster, change, action="cluster.credentials_replaced")
     cluster.refresh_from_db()
     return cluster
 
@@ -251,7 +252,8 @@ def set_enabled(*, name: str, enabled: bool, by: User | None = None) -> Cluster:
         if Cluster.objects.filter(pk=cluster.pk, enabled=not enabled).update(enabled=enabled):
             cluster.enabled = enabled
             cluster.save(update_fields=["enabled"])  # its signal counts the availability of the cluster
-            record(by, cluster, "resumed" if enabled else "paused")
+            values = [("Paused", *("yes no" if enabled else "no yes").split())]
+            record(by, cluster, "resumed" if enabled else "paused", values)
     return cluster
 
 
@@ -291,11 +293,15 @@ def require_admin_or_command(by: User | None) -> None:
 
 
 def record(
-    by: User | None, cluster: Cluster, change: str, values: Sequence[tuple[str, str, str]] = ()
+    by: User | None,
+    cluster: Cluster,
+    change: str,
+    values: Sequence[tuple[str, str, str]] = (),
+    action: str = "",
 ) -> None:
     """Record a change with its author, None for a command."""
     log.info("cluster_changed", cluster=cluster.name, change=change, by=by.username if by else "command")
-    record_change(by=by, of=cluster, change=change, values=values)
+    record_change(by=by, of=cluster, change=change, values=values, action=action)
 
 
 def find_cluster(name: str) -> Cluster:

@@ -55,6 +55,9 @@ RESOURCES = (
     ApiResource("budgets/requests", "api-budget-request-list", "Requests for extra budget of your teams."),
     ApiResource("alerts", "api-alert-list", "Conditions of your claims and teams that need attention."),
     ApiResource("activity", "api-activity", "Who did what in your teams, newest first."),
+    ApiResource(
+        "audit", "api-audit", "The audit log: who did what, from which address and token.", for_admins=True
+    ),
     ApiResource("costs", "api-costs", "GPU-hours and cost of a team in a month."),
     ApiResource(
         "costs/report",

@@ -18,6 +18,7 @@ from inventory.api import ClusterViewSet, DeviceClassViewSet, DeviceViewSet, Nod
 from notify.api import NoticeViewSet
 from portal.activity.api import ActivityView
 from portal.api_root import ApiRootView
+from portal.audit.api import AuditView
 from teams.account_api import AccountTokenViewSet, ServiceAccountViewSet
 from teams.api import Me, TeamViewSet, TokenViewSet
 from teams.login_api import DeviceLoginView, DeviceTokenView
@@ -127,6 +128,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *claims_router.urls,
     *budgets_router.urls,
     path("activity/", ActivityView.as_view(), name="api-activity"),
+    path("audit/", AuditView.as_view(), name="api-audit"),
     path("match/", MatchView.as_view(), name="api-match"),
     path("claims/<uuid:claim_id>/usage/", ClaimUsageView.as_view(), name="api-claim-usage"),
     path("claims/<uuid:claim_id>/cost/", ClaimCostView.as_view(), name="api-claim-cost"),

@@ -20,6 +20,12 @@ app.conf.beat_schedule = {
     "inventory.tasks.sync_all": {"task": "inventory.tasks.sync_all", "schedule": 20.0},
     "inventory.tasks.count_fleet": {"task": "inventory.tasks.count_fleet", "schedule": 20.0},
     "inventory.tasks.prune": {"task": "inventory.tasks.prune", "schedule": 3600.0},
+    "teams.tasks.seal_audit_log": {"task": "teams.tasks.seal_audit_log", "schedule": 5.0},
+    "teams.tasks.verify_audit_log": {"task": "teams.tasks.verify_audit_log", "schedule": 86400.0},
+    "teams.tasks.remove_old_audit_entries": {
+        "task": "teams.tasks.remove_old_audit_entries",
+        "schedule": 86400.0,
+    },
     "notify.tasks.mail_notices": {"task": "notify.tasks.mail_notices", "schedule": 60.0},
     "portal.tasks.remind_of_token_expiry": {
         "task": "portal.tasks.remind_of_token_expiry",

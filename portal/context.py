@@ -293,6 +293,7 @@ def platform_items(*, has_team: bool) -> list[NavItem]:
         NavItem("Teams", "users-group", reverse("setup:teams")),
         NavItem("People", "user-cog", reverse("setup:people")),
         NavItem("Activity", "history", reverse("activity:platform")),
+        NavItem("Audit log", "shield-check", reverse("audit:log")),
         NavItem("Settings", "settings", reverse("setup:settings")),
     ]
 

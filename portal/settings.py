@@ -70,6 +70,7 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     "django_structlog.middlewares.RequestMiddleware",
     "core.origin.OriginMiddleware",
+    "teams.audit.middleware.AuditMiddleware",
     "core.middleware.PageRateMiddleware",
     "core.middleware.PortalErrorMiddleware",
     "teams.zones.TimezoneMiddleware",
@@ -287,3 +288,7 @@ REQUEST_TTL = timedelta(days=env.int("REQUEST_TTL_DAYS", 7))
 EVICTION_NOTICE = timedelta(minutes=env.int("EVICTION_NOTICE_MINUTES", 10))
 # A mirror whose cluster has said nothing for so long is shown as stale.
 STALE_AFTER = timedelta(seconds=env.int("STALE_AFTER_SECONDS", 90))
+# How long entries of the audit log are kept.
+AUDIT_RETENTION = timedelta(days=env.int("AUDIT_RETENTION_DAYS", 730))
+# A file, or "-" for standard output of the worker, to which sealed entries are written as JSON lines.
+AUDIT_LOG = env.str("AUDIT_LOG", "")

@@ -31,6 +31,7 @@ urlpatterns = [
     path("accounts/", include("allauth.urls")),
     path("", include("portal.setup.urls")),
     path("", include("portal.activity.urls")),
+    path("", include("portal.audit.urls")),
     path("", include("teams.urls")),
     path("", include("notify.urls")),
     path("", include("inventory.urls")),

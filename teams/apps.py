@@ -8,3 +8,4 @@ class TeamsConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("teams.zones")  # connects to user_logged_in
+        import_module("teams.audit.receivers")

@@ -53,7 +53,7 @@ def invite(*, by: User, email: str, team: Team | None = None, role: Role = Role.
         invitation, _is_new = Invitation.objects.open().update_or_create(
             email=email, team=team, defaults=values
         )
-        _record(by, invitation, f"{email}: invited as {role.label}")
+        _record(by, invitation, f"{email}: invited as {role.label}", action="invitation.sent")
     return invitation
 
 
@@ -85,7 +85,7 @@ def revoke_invitation(*, by: User, invitation: Invitation) -> None:
     """End the link. Repeating it changes nothing."""
     require_admin(by)
     if Invitation.objects.open().filter(pk=invitation.pk).update(revoked_at=timezone.now()):
-        _record(by, invitation, f"{invitation.email}: invitation withdrawn")
+        _record(by, invitation, f"{invitation.email}: invitation withdrawn", action="invitation.withdrawn")
 
 
 @transaction.atomic(durable=True)
@@ -138,9 +138,10 @@ def _accept(invitation: Invitation, person: User) -> None:
             raise Conflict(f"{team} was archived meanwhile.")
         Membership.objects.get_or_create(user=person, team=team, defaults={"role": invitation.role})
     inviter = invitation.invited_by.username
-    _record(person, invitation, f"{person.username}: accepted the invitation of {inviter}")
+    change = f"{person.username}: accepted the invitation of {inviter}"
+    _record(person, invitation, change, action="invitation.accepted")
 
 
-def _record(by: User, invitation: Invitation, change: str) -> None:
+def _record(by: User, invitation: Invitation, change: str, *, action: str) -> None:
     """Record it with the team, whose owners see it, or with the invitation."""
-    record_change(by=by, of=invitation.team or invitation, change=change)
+    record_change(by=by, of=invitation.team or invitation, change=change, action=action)

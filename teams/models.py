@@ -1,4 +1,4 @@
-"""People, teams, roles, API tokens, and the record of who changed what."""
+"""People, teams, roles, API tokens, and the audit log."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from core.limits import limiting_team
 from core.models import uuid7
 from core.origin import Source, current_origin
 from core.scopes import Scope
+from teams.audit.actions import action_of
 
 if TYPE_CHECKING:
+    import uuid
     from collections.abc import Sequence
 
     from django.contrib.auth.models import AnonymousUser
@@ -309,19 +311,35 @@ class DeviceLogin(models.Model):
         return self.client
 
 
-class RecordedChange(models.Model):
+class AuditEntry(models.Model):
     """
-    Who changed what, from where: an entry of the record, which is only ever added to.
+    Who did what to what, from where: an entry of the audit log, which is only ever added to.
 
-    `kind` and `object_id` are the model and key of what was changed, which may be gone; `name` was its name
-    then. `text` says the change in words, `values` in rows of (what, before, after). `team` is None for what
-    belongs to none, which platform admins read; `by` None for the portal.
+    `action` is a code of `teams.audit.actions`. `kind` and `object_id` are the model and key of what it was
+    done to, which may be gone; `name` was its name then. `text` says it in words, `values` in rows of (what,
+    before, after). `team` is None for what belongs to none; `by` None for the portal, and for whoever could
+    not sign in. People and teams are plain keys: a row that is removed changes no entry. `via` and `token`
+    are title and start of an API token, `place` is an address by its name, a task or a command. Activity
+    shows the entries that are `in_activity`.
     """
+
+    class Actor(models.TextChoices):
+        PERSON = "person", "person"
+        SERVICE = "service", "service account"
+        PORTAL = "portal", "the portal"
+        NOBODY = "nobody", "not signed in"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     at = models.DateTimeField(default=timezone.now)
-    by = models.ForeignKey(User, models.SET_NULL, null=True, db_index=False, related_name="+")
-    team = models.ForeignKey(Team, models.SET_NULL, null=True, db_index=False, related_name="+")
+    action = models.CharField(max_length=40)
+    by = models.ForeignKey(
+        User, models.DO_NOTHING, null=True, db_index=False, db_constraint=False, related_name="+"
+    )
+    actor = models.CharField(max_length=150, blank=True, default="")  # the user name
+    actor_kind = models.CharField(max_length=7, choices=Actor, default=Actor.PORTAL)
+    team = models.ForeignKey(
+        Team, models.DO_NOTHING, null=True, db_index=False, db_constraint=False, related_name="+"
+    )
     kind = models.CharField(max_length=40)
     object_id = models.CharField(max_length=40)
     name = models.CharField(max_length=200)
@@ -330,18 +348,122 @@ class RecordedChange(models.Model):
     reason = models.TextField(blank=True, default="")
     source = models.CharField(max_length=7, choices=Source, default=Source.SYSTEM)
     via = models.CharField(max_length=80, blank=True, default="")
+    token = models.CharField(max_length=12, blank=True, default="")
+    address = models.GenericIPAddressField(null=True)
+    place = models.CharField(max_length=120, blank=True, default="")
+    request_id = models.CharField(max_length=64, blank=True, default="")
+    in_activity = models.BooleanField(default=True)
 
     class Meta:
         ordering = ("at", "pk")
         indexes = (
-            models.Index(fields=["at", "id"], name="change_at"),
-            models.Index(fields=["team", "at", "id"], name="change_of_team"),
-            models.Index(fields=["by", "at", "id"], name="change_by"),
-            models.Index(fields=["kind", "object_id", "at"], name="change_of_object"),
+            models.Index(fields=["at", "id"], name="audit_at"),
+            models.Index(fields=["action", "at", "id"], name="audit_action"),
+            models.Index(fields=["by", "at", "id"], name="audit_by"),
+            models.Index(fields=["team", "at", "id"], name="audit_of_team"),
+            models.Index(fields=["kind", "object_id", "at"], name="audit_of_object"),
+            models.Index(
+                fields=["address", "at", "id"],
+                condition=models.Q(address__isnull=False),
+                name="audit_address",
+            ),
+            models.Index(fields=["token", "at", "id"], condition=~models.Q(token=""), name="audit_token"),
+            models.Index(fields=["at", "id"], condition=models.Q(in_activity=True), name="change_at"),
+            models.Index(
+                fields=["team", "at", "id"], condition=models.Q(in_activity=True), name="change_of_team"
+            ),
         )
 
     def __str__(self) -> str:
         return f"{self.name}: {self.text}"
+
+
+class AuditSeal(models.Model):
+    """
+    The place of an entry in the hash chain: 1, 2, 3 …; only `teams.audit.chain.seal` adds them.
+
+    `hash` is computed from that of the seal before, `number`, `at` and the entry.
+    """
+
+    number = models.BigIntegerField(primary_key=True)
+    entry = models.OneToOneField(AuditEntry, models.DO_NOTHING, db_constraint=False, related_name="seal")
+    hash = models.CharField(max_length=64)
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("number",)
+
+    def __str__(self) -> str:
+        return f"{self.number}:{self.hash}"
+
+
+class AuditState(models.Model):
+    """
+    How far the chain was verified and written as JSON lines, in one row.
+
+    `problem` is what the last verification found, "" for nothing.
+    """
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
+    verified_at = models.DateTimeField(null=True)
+    verified_number = models.BigIntegerField(default=0)
+    verified_hash = models.CharField(max_length=64, blank=True, default="")
+    problem = models.TextField(blank=True, default="")
+    written_number = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = (models.CheckConstraint(condition=models.Q(id=1), name="auditstate_one_row"),)
+
+    def __str__(self) -> str:
+        return f"verified up to {self.verified_number}"
+
+
+def record(
+    *,
+    by: User | AnonymousUser | None,
+    action: str,
+    kind: str,
+    object_id: str = "",
+    name: str = "",
+    text: str = "",
+    values: Sequence[tuple[str, str, str]] = (),
+    reason: str = "",
+    team_id: uuid.UUID | None = None,
+    in_activity: bool = False,
+) -> None:
+    """
+    Add an entry to the audit log, in the transaction of what it records.
+
+    `action` is a code of `teams.audit.actions`; `by` is None for the portal, an anonymous user for whoever
+    is not signed in. Nothing secret may stand in it.
+    """
+    origin = current_origin(by=by)
+    kinds = AuditEntry.Actor
+    actor_kind = kinds.PORTAL
+    if by is not None and getattr(by, "is_service_account", False):
+        actor_kind = kinds.SERVICE
+    elif by is not None:
+        actor_kind = kinds.PERSON if by.is_authenticated else kinds.NOBODY
+    AuditEntry.objects.create(
+        action=action,
+        by_id=by.pk if by else None,
+        actor=by.get_username() if by else "",
+        actor_kind=actor_kind,
+        team_id=team_id,
+        kind=kind,
+        object_id=object_id,
+        name=name[:200],
+        text=text or name,
+        values=list(values),
+        reason=reason,
+        source=origin.source,
+        via=origin.via,
+        token=origin.token,
+        address=origin.address if by else None,
+        place=origin.place[:120],
+        request_id=origin.request_id[:64],
+        in_activity=in_activity,
+    )
 
 
 def record_change(
@@ -351,20 +473,26 @@ def record_change(
     change: str,
     values: Sequence[tuple[str, str, str]] = (),
     reason: str = "",
+    action: str = "",
+    in_activity: bool = True,
 ) -> None:
-    """Record who changed an object and what, "limit 8 → 12", with `values` of (what, before, after)."""
-    origin = current_origin(by=by)
-    RecordedChange.objects.create(
-        by_id=by.pk if by else None,
-        team_id=of.pk if isinstance(of, Team) else getattr(of, "team_id", None),
-        kind=of._meta.model_name or "",
+    """
+    Record who changed an object and what, "limit 8 → 12", with `values` of (what, before, after).
+
+    Without `action`, its code follows from the model and the first word of `change` ("removed", "added: …").
+    """
+    kind = of._meta.model_name or ""
+    record(
+        by=by,
+        action=action or action_of(kind, change),
+        kind=kind,
         object_id=str(of.pk),
-        name=str(of)[:200],
+        name=str(of),
         text=change,
-        values=list(values),
+        values=values,
         reason=reason,
-        source=origin.source,
-        via=origin.via,
+        team_id=of.pk if isinstance(of, Team) else getattr(of, "team_id", None),
+        in_activity=in_activity,
     )
 
 
@@ -380,7 +508,7 @@ def record_token_change(
         record_change(by=by, of=team, change=change, values=values)
 
 
-def recorded_changes(of: models.Model) -> models.QuerySet[RecordedChange]:
+def recorded_changes(of: models.Model) -> models.QuerySet[AuditEntry]:
     """Return the changes of an object with their authors, newest first."""
-    entries = RecordedChange.objects.filter(kind=of._meta.model_name, object_id=str(of.pk))
+    entries = AuditEntry.objects.filter(kind=of._meta.model_name, object_id=str(of.pk), in_activity=True)
     return entries.select_related("by").order_by("-at", "-pk")

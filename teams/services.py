@@ -7,6 +7,8 @@ packages above; `claims.quotas.namespaces` archives a team.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.dispatch import Signal
@@ -32,8 +34,15 @@ def add_member(*, by: User, team: Team, username: str, role: Role) -> Membership
     membership, is_new = Membership.objects.get_or_create(user=person, team=team, defaults={"role": role})
     if not is_new:
         raise Conflict(f"{username} is already {Role(membership.role).label} of {team.slug}.")
-    record_change(by=by, of=team, change=f"{username}: added as {role.label}")
+    _record_added(by, team, username, role)
     return membership
+
+
+def _record_added(by: User, team: Team, name: str, role: Role) -> None:
+    values = [(f"Role of {name}", "–", role.label)]
+    record_change(
+        by=by, of=team, change=f"{name}: added as {role.label}", values=values, action="member.added"
+    )
 
 
 @transaction.atomic(durable=True)
@@ -48,7 +57,8 @@ def change_role(*, by: User, team: Team, member: Membership, role: Role) -> None
         raise Conflict(f"The role of {member.user.username} has changed in the meantime. Look again.")
     name, old = member.user.username, Role(before).label
     values = [(f"Role of {name}", old, role.label)]
-    record_change(by=by, of=team, change=f"{name}: {old} → {role.label}", values=values)
+    change = f"{name}: {old} → {role.label}"
+    record_change(by=by, of=team, change=change, values=values, action="member.role_changed")
     role_changed.send(Membership, team_id=team.pk)
 
 
@@ -60,8 +70,10 @@ def remove_member(*, by: User, team: Team, member: Membership) -> None:
     require_another_owner(team, without=member)
     deleted, _of_kinds = Membership.objects.filter(pk=member.pk).delete()
     if deleted:
-        change = f"{member.user.username}: removed, was {Role(member.role).label}"
-        record_change(by=by, of=team, change=change)
+        name, old = member.user.username, Role(member.role).label
+        values = [(f"Role of {name}", old, "–")]
+        change = f"{name}: removed, was {old}"
+        record_change(by=by, of=team, change=change, values=values, action="member.removed")
 
 
 def require_another_owner(team: Team, *, without: Membership) -> None:
@@ -88,7 +100,7 @@ def create_team(*, by: User, slug: str, title: str, owner: User | None = None) -
             record_change(by=by, of=team, change=f"created: {title}")
             if owner is not None:
                 Membership.objects.create(user=owner, team=team, role=Role.OWNER)
-                record_change(by=by, of=team, change=f"{owner.username}: added as {Role.OWNER.label}")
+                _record_added(by, team, owner.username, Role.OWNER)
     except IntegrityError:
         is_taken = True
     if is_taken:
@@ -126,6 +138,15 @@ def set_efficiency_goal(*, by: User, team: Team, percent: int | None) -> None:
 
 
 @transaction.atomic(durable=True)
+def save_profile(*, person: User, fields: Sequence[str], changed: Sequence[tuple[str, str, str]]) -> None:
+    """Save these fields of one's own account; `changed` has what, before and after for the audit log."""
+    person.save(update_fields=fields)
+    if changed:
+        what = ", ".join(label for label, _before, _after in changed)
+        record_change(by=person, of=person, change=f"changed {what}", values=changed, in_activity=False)
+
+
+@transaction.atomic(durable=True)
 def set_platform_admin(*, by: User, person: User, admin: bool) -> None:
     """Make a person platform admin, or end that. Raises Conflict for the last one."""
     require_admin(by)
@@ -140,7 +161,13 @@ def set_platform_admin(*, by: User, person: User, admin: bool) -> None:
         raise _last_admin(person)
     person.is_superuser = person.is_staff = admin
     person.save(update_fields=["is_superuser", "is_staff"])
-    record_change(by=by, of=person, change="platform admin" if admin else "no longer platform admin")
+    record_change(
+        by=by,
+        of=person,
+        change="platform admin" if admin else "no longer platform admin",
+        values=[("Platform admin", *("no yes" if admin else "yes no").split())],
+        action="person.admin_granted" if admin else "person.admin_ended",
+    )
 
 
 @transaction.atomic(durable=True)
@@ -155,7 +182,7 @@ def deactivate_person(*, by: User, person: User) -> None:
     person.is_active = False
     person.save(update_fields=["is_active"])
     person.api_tokens.all().revoke(by=by, reason="the account was deactivated")
-    record_change(by=by, of=person, change="deactivated")
+    record_change(by=by, of=person, change="deactivated", values=[("Active", "yes", "no")])
 
 
 @transaction.atomic(durable=True)
@@ -167,7 +194,7 @@ def reactivate_person(*, by: User, person: User) -> None:
         return
     person.is_active = True
     person.save(update_fields=["is_active"])
-    record_change(by=by, of=person, change="reactivated")
+    record_change(by=by, of=person, change="reactivated", values=[("Active", "no", "yes")])
 
 
 def _lock_person(person: User) -> tuple[User, int]:

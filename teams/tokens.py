@@ -281,7 +281,7 @@ class BearerToken(BaseAuthentication):
         token = find_token(text.strip().decode("latin-1"), request._request)
         if token is None:
             raise AuthenticationFailed("The token is unknown, expired or revoked.")
-        came_from(Source.TOKEN, token.title)
+        came_from(Source.TOKEN, token.title, token.start)
         limit_to_team(token.limited_to_id)
         return token.user, token
 

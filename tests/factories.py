@@ -4,7 +4,8 @@ typed.
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
 from math import ceil
@@ -12,7 +13,7 @@ from typing import Any
 
 import psycopg
 from django.conf import settings
-from django.db import IntegrityError
+from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from claims.approvals import pending
@@ -63,6 +64,15 @@ def want_all_mail(person: User) -> None:
 def make_token(by: User, title: str = "Notebook", **fields: Any) -> tuple[ApiToken, str]:
     """Return a token with every scope, and its text."""
     return create_token(by=by, title=title, **{"scopes": Scope.values, **fields})
+
+
+@contextmanager
+def changing_the_log() -> Iterator[None]:
+    """Change entries of the audit log, as an intruder who may do everything in the database could."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        yield
+        cursor.execute("SET LOCAL session_replication_role = origin")
 
 
 def make_violation(constraint: str) -> IntegrityError:

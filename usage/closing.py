@@ -50,7 +50,7 @@ def close_month(*, by: User, month: Month) -> ClosedMonth:
     _require_next(month, lock_days() if StoredDays.objects.exists() else None)
     closed = ClosedMonth.objects.create(month=month.first, by=by)
     StoredDays.objects.update(closed_until=month.next.first)
-    record_change(by=by, of=closed, change="closed")
+    record_change(by=by, of=closed, change="closed", values=[("Month", "open", "closed")])
     return closed
 
 

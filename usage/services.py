@@ -66,7 +66,8 @@ def save_rate(
     }
     if rate is None:
         added = Rate.objects.create(**fields)
-        record_change(by=by, of=added, change=f"added, from {utc_moment(valid_from)}")
+        values = [("Rate", "–", _recorded(added))]
+        record_change(by=by, of=added, change=f"added, from {utc_moment(valid_from)}", values=values)
         return added
     current = lock_pending(rate)
     before = _recorded(current)
@@ -89,7 +90,7 @@ def _recorded(rate: Rate) -> str:
 def remove_rate(*, by: User, rate: Rate) -> None:
     """Remove a rate that does not apply yet."""
     require_admin(by)
-    record_change(by=by, of=rate, change="removed")
+    record_change(by=by, of=rate, change="removed", values=[("Rate", _recorded(rate), "–")])
     lock_pending(rate).delete()
 
 
@@ -114,7 +115,8 @@ def retire_rate(*, by: User, rate: Rate, until: datetime | None = None) -> Rate:
         if current and current.valid_from > now:
             raise Conflict(f"“{current.title}” does not apply yet. Change or remove it instead.")
         raise Conflict(f"“{rate.title}” has ended already.")
-    record_change(by=by, of=rate, change=f"retired, from {utc_moment(end)}")
+    values = [("End", "–", utc_moment(end))]
+    record_change(by=by, of=rate, change=f"retired, from {utc_moment(end)}", values=values)
     return Rate.objects.get(pk=rate.pk)
 
 

@@ -263,6 +263,7 @@ def _people() -> Iterator[Address]:
     yield Address("activity of a team, searched", f"{activity}?q=run&range=30d")
     yield Address("activity", url_of("activity:platform"), (ADMIN,))
     long_ago = (timezone.localdate() - timedelta(days=300)).isoformat()
+    yield Address("audit log", url_of("audit:log", range="30d"), (ADMIN,))
     yield Address("activity, 300 days ago", url_of("activity:platform", until=long_ago), (ADMIN,))
     yield Address("saved filters", url_of("saved_filters"))
     yield Address("own page", url_of("teams:profile"))

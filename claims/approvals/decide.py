@@ -166,7 +166,7 @@ def record_first_approval(claim: Claim, by: User, delegator: User | None, note: 
     claim.steps.all().delete()  # of an earlier spec, or from before the request came back
     claim.steps.create(role=Approval.LEAD, by=by, at=Now(), note=note.strip(), spec_hash=claim.spec_hash)
     why = with_delegator("First approval, by a lead.", delegator)
-    claim.remark(" ".join(filter(None, [why, note.strip()])), by=by)
+    claim.remark(" ".join(filter(None, [why, note.strip()])), by=by, action="claim.consented")
     pending.refresh(claims=[claim.pk])
     notices.notify_deciders(claim)
     return claim

@@ -67,7 +67,9 @@ def remind_deciders(*, request: PendingDecision, by: User, now: datetime) -> lis
             f"one is possible on {moment(row.reminded_at + AGAIN_AFTER)}."
         )
     if request.kind == Kind.CLAIM and request.claim is not None:
-        lock_claim(request.claim).remark(f"Reminded {join_names(people)} to decide.", by=by)
+        lock_claim(request.claim).remark(
+            f"Reminded {join_names(people)} to decide.", by=by, action="claim.reminded"
+        )
     waited = duration(now - request.requested_at)
     notify(
         people,

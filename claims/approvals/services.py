@@ -59,7 +59,8 @@ def delegate(*, by: User, team: Team, to: User, starts_at: datetime, ends_at: da
         raise Conflict(f"{row.to.label} is already your delegate from {start} to {end}.")
     delegation = Delegation.objects.create(team=team, lead=by, to=to, starts_at=starts_at, ends_at=ends_at)
     period = f"{utc_moment(starts_at)} to {utc_moment(ends_at)}"
-    record_change(by=by, of=delegation, change=f"delegated approvals to {to.label}, {period}")
+    change, values = f"delegated approvals to {to.label}, {period}", [("Delegate", "–", to.username)]
+    record_change(by=by, of=delegation, change=change, values=values)
     notices.notify_delegate(delegation)
     return delegation
 
@@ -84,7 +85,8 @@ def end_delegation(*, by: User, delegation: Delegation) -> Delegation:
     if row.ends_at > now:
         row.starts_at, row.ends_at = min(row.starts_at, now), now
         row.save(update_fields=["starts_at", "ends_at"])
-        record_change(by=by, of=delegation, change=f"ended the delegation to {delegation.to.label}")
+        change = f"ended the delegation to {delegation.to.label}"
+        record_change(by=by, of=delegation, change=change, values=[("Delegate", delegation.to.username, "–")])
     return row
 
 
@@ -234,6 +236,7 @@ def save_reason(
             return existing
         raise _title_exists(title, team)
     saved = reason or ReasonTemplate()
+    before = f"{saved.title}: {saved.text}" if reason else DASH
     saved.title, saved.text, saved.team = title, text, team
     try:
         saved.save()
@@ -241,6 +244,7 @@ def save_reason(
         if violated_constraint(error) != "reason_title_once":
             raise
         raise _title_exists(title, team) from None
+    _record_reason(by, saved, "changed" if reason else "added", before, f"{title}: {text}")
     return saved
 
 
@@ -255,7 +259,16 @@ def _title_exists(title: str, team: Team | None) -> Invalid:
 def remove_reason(*, by: User, reason: ReasonTemplate) -> None:
     """Delete the reason; past decisions keep its text. Raises as `save_reason`."""
     _require_may_edit(by, reason.team)
-    ReasonTemplate.objects.filter(pk=reason.pk).delete()
+    deleted, _of_kinds = ReasonTemplate.objects.filter(pk=reason.pk).delete()
+    if deleted:
+        _record_reason(by, reason, "removed", f"{reason.title}: {reason.text}", DASH)
+
+
+def _record_reason(by: User, reason: ReasonTemplate, change: str, before: str, after: str) -> None:
+    """Record it, though not in Activity: a saved reason decides nothing."""
+    if before != after:
+        values = [("Reason", before, after)]
+        record_change(by=by, of=reason, change=change, values=values, in_activity=False)
 
 
 def _require_may_edit(by: User, team: Team | None) -> None:

@@ -19,7 +19,13 @@ from claims.budgets.cards import BudgetCard, card_of
 from claims.budgets.services import add_extra, extra_words, require_extra
 from claims.budgets.use import NO_EXTRA, compute_with, day_words, utc_day
 from claims.models import Budget, QuotaRequest, RequestStatus
-from claims.quotas.services import decided_already, earlier_request, lock_team, to_decide
+from claims.quotas.services import (
+    decided_already,
+    earlier_request,
+    lock_team,
+    record_decision,
+    to_decide,
+)
 from core.errors import Conflict, Invalid
 from notify.models import NoticeKind
 from notify.services import notify
@@ -78,7 +84,9 @@ def request_extra(
             )
             words = extra_words(budget, amount, hours)
             change = f"requested {words} more until {day_words(last)}"
-            record_change(by=by, of=budget, change=change, reason=reason.strip())
+            record_change(
+                by=by, of=budget, change=change, values=[("Extra", "–", words)], reason=reason.strip()
+            )
             _notify_admins(quota_request, words)
     except IntegrityError:
         if earlier := earlier_request(by, key):  # the same request was sent twice at the same time
@@ -115,6 +123,7 @@ def approve_extra(
     if not pending.decide(RequestStatus.APPROVED, by=by, note=note.strip()):
         return decided_already(pending, by, RequestStatus.APPROVED)
     pending.save(update_fields=["amount", "hours"])
+    record_decision(by, pending, "approved", RequestStatus.APPROVED)
     requested = f"Requested by {pending.requested_by.label}. {pending.decision_note}".strip()
     budget.team = pending.team
     add_extra(

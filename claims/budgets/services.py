@@ -150,9 +150,9 @@ def add_extra(
         budget=current, first=first, amount=amount, hours=hours, by=by, reason=reason.strip()
     )
     words = extra_words(current, amount, hours)
-    record_change(
-        by=by, of=current, change=f"added {words} for the period from {first}", reason=reason.strip()
-    )
+    change, values = f"added {words} for the period from {first}", [("Extra", "–", words)]
+    action = "budget.extra_added"
+    record_change(by=by, of=current, change=change, values=values, reason=reason.strip(), action=action)
     refresh([current], now=timezone.now())
     return extra
 

@@ -90,7 +90,7 @@ def retire_profile(*, by: User, profile: Profile) -> Profile:
     """Remove a profile from the catalogue. Its claims keep it. Retiring twice is retiring once."""
     require_admin(by)
     if Profile.objects.filter(pk=profile.pk, retired_at=None).update(retired_at=Now()):
-        record_change(by=by, of=profile, change="retired")
+        record_change(by=by, of=profile, change="retired", values=[("In the catalogue", "yes", "no")])
     catalogue_has_changed()
     profile.refresh_from_db(fields=["retired_at"])
     return profile
@@ -101,7 +101,7 @@ def restore_profile(*, by: User, profile: Profile) -> Profile:
     """Restore a retired profile with its current version. Restoring twice is restoring once."""
     require_admin(by)
     if Profile.objects.filter(pk=profile.pk, retired_at__isnull=False).update(retired_at=None):
-        record_change(by=by, of=profile, change="restored")
+        record_change(by=by, of=profile, change="restored", values=[("In the catalogue", "no", "yes")])
     catalogue_has_changed()
     profile.refresh_from_db(fields=["retired_at"])
     return profile
@@ -185,7 +185,9 @@ def _save_version(
     )
     profile.current = version
     profile.save(update_fields=["current"])
-    record_change(by=by, of=profile, change=f"version {version.number}" if current else "added")
+    values = [("Version", str(current.number) if current else "–", str(version.number))]
+    change = f"version {version.number}" if current else "added"
+    record_change(by=by, of=profile, change=change, values=values)
     return version
 
 

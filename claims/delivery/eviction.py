@@ -24,7 +24,7 @@ from inventory.states import EndPolicy
 from notify.models import NoticeKind
 from notify.services import notify
 from teams.access import people_in
-from teams.models import Role, User
+from teams.models import Role, User, record_change
 
 BATCH_SIZE = 200  # claims that are observed at once
 NAMED_PODS = 3
@@ -89,7 +89,9 @@ def announce(claim: Claim, seen: Observation) -> bool:
         if not unannounced.update(evict_at=evict_at, version=F("version") + 1):
             return False
         at = utc_moment(evict_at)
-        claim.history.create(old=claim.state, new=claim.state, reason=f"Evicts {names} on {at}.")
+        line = f"Evicts {names} on {at}."
+        claim.history.create(old=claim.state, new=claim.state, reason=line)
+        record_change(by=None, of=claim, change=line, action="claim.evicted", in_activity=False)
         notify_team(
             claim,
             key=f"evict:{claim.pk}",
@@ -104,7 +106,7 @@ def announce(claim: Claim, seen: Observation) -> bool:
 def evict_now(claim: Claim, pods: Sequence[Pod], *, by: User, why: str = "") -> None:
     """Let these pods be evicted at once. Call it while the row is locked."""
     line = f"Evicts {pods_named(pod.name for pod in pods)} now. {why}".strip()
-    claim.remark(line, by=by, evict_at=timezone.now())
+    claim.remark(line, by=by, action="claim.evicted", evict_at=timezone.now())
 
 
 def is_due(claim: Claim) -> bool:

@@ -162,7 +162,9 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     if option.at_once:
         _move_end(claim, until, why=option.why, by=by)
     else:
-        claim.remark(f"Extension until {utc_moment(until)} requested.", by=by)
+        claim.remark(
+            f"Extension until {utc_moment(until)} requested.", by=by, action="claim.extension_requested"
+        )
         _notify_approvers(extension)
     return extension
 
@@ -194,7 +196,8 @@ def deny_extension(*, extension: Extension, by: User, reason: str) -> Extension:
     if not reason.strip():
         raise Invalid(f"{extension.requested_by.label} needs to know why: give a reason.")
     if extension.decide(RequestStatus.DENIED, by=by, note=reason.strip()):
-        claim.remark(f"Not extended until {utc_moment(extension.until)}: {reason.strip()}", by=by)
+        why = f"Not extended until {utc_moment(extension.until)}: {reason.strip()}"
+        claim.remark(why, by=by, action="claim.extension_denied")
         _notify_requester(extension, by)
         return extension
     return _decided_already(extension, by, RequestStatus.DENIED)
@@ -206,7 +209,7 @@ def withdraw_extension(*, extension: Extension, by: User) -> Extension:
     claim = lock_owned_claim(extension.claim, by)
     extension = Extension.objects.select_related("requested_by", "decided_by").get(pk=extension.pk)
     if extension.decide(RequestStatus.WITHDRAWN, by=by):
-        claim.remark("Extension request withdrawn.", by=by)
+        claim.remark("Extension request withdrawn.", by=by, action="claim.extension_withdrawn")
         return extension
     return _decided_already(extension, by, RequestStatus.WITHDRAWN)
 
@@ -260,7 +263,7 @@ def _move_end(claim: Claim, until: datetime, *, why: str, by: User) -> None:
     if end is not None and until <= end:
         return
     message = f"Extended by {in_words(until - end) if end else ''}, until {utc_moment(until)}. {why}"
-    claim.remark(message.strip(), by=by, expires_at=until)
+    claim.remark(message.strip(), by=by, action="claim.extended", expires_at=until)
 
 
 def _notify_approvers(extension: Extension) -> None:
@@ -316,7 +319,7 @@ def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
     if until > end:
         raise Invalid(f"{claim} ends on {moment(end)} already; to keep it longer, extend it.")
     message = f"Shortened by {in_words(end - until)}, until {utc_moment(until)}."
-    claim.remark(message, by=by, expires_at=until)
+    claim.remark(message, by=by, action="claim.shortened", expires_at=until)
     if claim.requested_by != by:
         notify(
             [claim.requested_by],
@@ -358,7 +361,8 @@ def transfer(*, claim: Claim, by: User, to: User) -> Claim:
     # Keys are unique per requester; the new owner may have used the same one.
     key_in_use = Claim.objects.filter(requested_by=to, key=claim.key).exists()
     key = f"handed-over-{claim.pk}" if key_in_use else claim.key
-    claim.remark(f"Transferred from {old.label} to {to.label}.", by=by, requested_by=to, key=key)
+    why = f"Transferred from {old.label} to {to.label}."
+    claim.remark(why, by=by, action="claim.transferred", requested_by=to, key=key)
     _notify_transfer(claim, by, old, to)
     return claim
 

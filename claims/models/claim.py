@@ -25,7 +25,7 @@ from core.text import gib
 from core.times import moment, utc_moment
 from inventory.models import Cluster, PriceBasis
 from inventory.states import EndPolicy
-from teams.models import Team, User
+from teams.models import Team, User, record_change
 
 
 class ClaimQuerySet(models.QuerySet["Claim"]):
@@ -244,7 +244,11 @@ class Claim(models.Model):
         by: User | None,
         source: Source | None = None,
         values: Sequence[tuple[str, str, str]] = (),
+        action: str = "",
     ) -> None:
+        """
+        Write an entry of the history, and one of the audit log unless the cluster did it: that has its own.
+        """
         origin = current_origin(by=by)
         self.history.create(
             old=old,
@@ -254,6 +258,18 @@ class Claim(models.Model):
             source=source or origin.source,
             via="" if source else origin.via,
             values=list(values),
+        )
+        if source == Source.CLUSTER:
+            return
+        if old != new:
+            values = [("State", ClaimState(old).label if old else "–", ClaimState(new).label), *values]
+        record_change(
+            by=by,
+            of=self,
+            change=why,
+            values=values,
+            action=action or _action(old, new),
+            in_activity=False,
         )
 
     def advance(
@@ -293,16 +309,18 @@ class Claim(models.Model):
                 setattr(self, name, value)
         return True
 
-    def remark(self, why: str, *, by: User | None = None, **fields: object) -> None:
+    def remark(
+        self, why: str, *, by: User | None = None, action: str = "claim.changed", **fields: object
+    ) -> None:
         """
         Write an entry of the history without a change of state, and set the columns that changed with it.
 
-        Call it while the row is locked.
+        `action` is its code in the audit log. Call it while the row is locked.
         """
         values = _before_and_after(self, fields)
         fields = {"reconcile_at": Now(), **fields}
         Claim.objects.filter(pk=self.pk).update(version=F("version") + 1, **fields)
-        self._record(self.state, self.state, why, by, values=values)
+        self._record(self.state, self.state, why, by, values=values, action=action)
         self.refresh_from_db(fields=["version", *fields])
 
     def _end_carrying(self) -> None:
@@ -315,6 +333,13 @@ class Claim(models.Model):
         live = self.successors.live()
         live.update(carried=0, version=F("version") + 1)
         ClaimCharge.objects.filter(claim__in=live, carried__gt=0).update(carried=0)
+
+
+def _action(old: str, new: str) -> str:
+    """Return the code of a transition in the audit log."""
+    if not old and new != ClaimState.REQUESTED:
+        return "claim.adopted"
+    return "claim.returned" if old and new == ClaimState.REQUESTED else f"claim.{new}"
 
 
 def _before_and_after(claim: Claim, fields: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -103,7 +103,8 @@ def archive_team(*, by: User, team: Team) -> None:
 def _remove_quotas(by: User, team: Team) -> str:
     quotas = list(Quota.objects.filter(team=team))
     for quota in quotas:
-        record_change(by=by, of=quota, change=f"removed with {team}, limit was {quota.devices}")
+        change = f"removed with {team}, limit was {quota.devices}"
+        record_change(by=by, of=quota, change=change, values=[("limit", str(quota.devices), "–")])
     Quota.objects.filter(team=team).delete()
     return counted(len(quotas), "quota")
 

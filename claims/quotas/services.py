@@ -70,7 +70,8 @@ def remove_quota(*, by: User, quota: Quota) -> None:
     lock_team(quota.team)
     deleted, _of_kinds = Quota.objects.filter(pk=quota.pk).delete()
     if deleted:
-        record_change(by=by, of=quota, change=f"removed, limit was {quota.devices}")
+        change, values = f"removed, limit was {quota.devices}", [("limit", str(quota.devices), "–")]
+        record_change(by=by, of=quota, change=change, values=values)
         tasks.queue_team(quota.team_id)
 
 
@@ -174,7 +175,8 @@ def request_quota(
             )
             until_text = until_words(until, utc_moment)
             asked = f"requested {devices} × {quota_words(quota_request)} {until_text}"
-            record_change(by=by, of=quota_request, change=asked, reason=reason.strip())
+            values = [("limit", "–", str(devices))]
+            record_change(by=by, of=quota_request, change=asked, values=values, reason=reason.strip())
             _notify_admins(quota_request)
     except IntegrityError:
         if earlier := earlier_request(by, key):  # the same request was sent twice at the same time
@@ -211,6 +213,7 @@ def approve_quota_request(
     if not pending.decide(RequestStatus.APPROVED, by=by, note=note.strip()):
         return decided_already(pending, by, RequestStatus.APPROVED)
     pending.save(update_fields=["devices", "until"])
+    record_decision(by, pending, "approved", RequestStatus.APPROVED)
     named: dict[str, Any] = {
         "device_class": pending.device_class,
         "profile": pending.profile,
@@ -246,7 +249,7 @@ def deny_quota_request(*, quota_request: QuotaRequest, by: User, reason: str) ->
     if not reason.strip():
         raise Invalid(f"{pending.requested_by.label} needs to know why: give a reason.")
     if pending.decide(RequestStatus.DENIED, by=by, note=reason.strip()):
-        record_change(by=by, of=pending, change="denied", reason=reason.strip())
+        record_decision(by, pending, "denied", RequestStatus.DENIED)
         _notify_requester(pending)
         return pending
     return decided_already(pending, by, RequestStatus.DENIED)
@@ -264,9 +267,23 @@ def withdraw_quota_request(*, quota_request: QuotaRequest, by: User) -> QuotaReq
     if reason := reason_not_to_withdraw(by, pending, role):
         raise Forbidden(reason)
     if pending.decide(RequestStatus.WITHDRAWN, by=by):
-        record_change(by=by, of=pending, change="withdrew")
+        record_decision(by, pending, "withdrew", RequestStatus.WITHDRAWN)
         return pending
     return decided_already(pending, by, RequestStatus.WITHDRAWN)
+
+
+def record_decision(by: User, pending: QuotaRequest, change: str, status: RequestStatus) -> None:
+    """Record how a request was decided, in the transaction that decides it."""
+    values = [("State", RequestStatus.WAITING.label, status.label)]
+    record_change(
+        by=by,
+        of=pending,
+        change=change,
+        values=values,
+        reason=pending.decision_note,
+        action=f"quota_request.{status}",
+        in_activity=status != RequestStatus.APPROVED,  # that shows as the change of the quota
+    )
 
 
 def reason_not_to_withdraw(user: User, quota_request: QuotaRequest, role: Role | None) -> str:

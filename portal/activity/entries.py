@@ -1,5 +1,6 @@
 """
-Entries of the record, newest first: histories of claims (`Transition`), and all else (`RecordedChange`).
+Entries of the record, newest first: histories of claims (`Transition`), and changes of all else, which are
+entries of the audit log (`AuditEntry`).
 
 Both tables are only ever added to, and each has an index by team and time. A page reads as many rows of each
 as it shows, beginning where the page before it ended, and merges them; no row is counted or sorted over all
@@ -22,7 +23,8 @@ from claims.models import Transition
 from claims.states import LOOK, ClaimState
 from core.errors import Invalid
 from core.origin import Source
-from teams.models import RecordedChange, Team, User
+from teams.audit.actions import verb_of
+from teams.models import AuditEntry, Team, User
 
 S = ClaimState
 CLAIM, CHANGE = "t", "c"  # how ids of entries begin; of entries at the same time those of claims come first
@@ -112,24 +114,6 @@ WHOLE_VERBS = {
     ("requested", "budget"): "requested extra budget",
     ("delegated", "delegation"): "delegated approvals",
 }
-# How the text of a change may begin; any other is "changed".
-DOING = frozenset(
-    {
-        *(
-            "added",
-            "archived",
-            "closed",
-            "created",
-            "deactivated",
-            "delegated",
-            "denied",
-            "ended",
-            "paused",
-            "reactivated",
-        ),
-        *("removed", "requested", "restored", "resumed", "retired", "revoked", "withdrew"),
-    }
-)
 
 
 class Position(NamedTuple):
@@ -263,14 +247,14 @@ class Filter:
         return found
 
     def changes(self) -> Q | None:
-        """Return the condition on `RecordedChange`, None for none of them."""
+        """Return the condition on `AuditEntry`, None for none of them."""
         action = ACTIONS.get(self.action)
         if self.entry:
             table, key = parse_id(self.entry) or (None, None)
-            return self._common() & Q(pk=key) if table == CHANGE else None
+            return self._common() & Q(pk=key, in_activity=True) if table == CHANGE else None
         if action and not action.kinds:
             return None
-        found = self._common() & (Q(kind__in=action.kinds) if action else Q())
+        found = self._common() & Q(in_activity=True) & (Q(kind__in=action.kinds) if action else Q())
         for word in self.q.split():
             found &= Q(text__icontains=word) | Q(name__icontains=word) | Q(reason__icontains=word)
         return found
@@ -319,7 +303,7 @@ TRANSITION_FIELDS = (
 )
 CHANGE_FIELDS = (
     *("pk", "at", "source", "via", "values", *PERSON),
-    *("kind", "object_id", "name", "text", "reason", "team__slug"),
+    *("kind", "object_id", "name", "text", "reason", "team__slug", "actor"),
 )
 
 
@@ -372,11 +356,11 @@ def _of_claim(  # noqa: PLR0913 - the fields of a row
 
 
 def _changes(condition: Q, limit: int) -> list[ActivityEntry]:
-    rows = RecordedChange.objects.filter(condition).order_by("-at", "-pk").values_list(*CHANGE_FIELDS)
+    rows = AuditEntry.objects.filter(condition).order_by("-at", "-pk").values_list(*CHANGE_FIELDS)
     return [_of_change(*row) for row in rows[:limit]]
 
 
-def _of_change(
+def _of_change(  # noqa: PLR0913 - the fields of a row
     pk: UUID,
     at: datetime,
     source: str,
@@ -391,20 +375,20 @@ def _of_change(
     text: str,
     reason: str,
     team: str | None,
+    actor: str,
 ) -> ActivityEntry:
     icon, thing = KINDS.get(kind, ("edit", "an object"))
     if kind == "quotarequest" and name.endswith(EXTRA_BUDGET):
         icon, thing = "target", "a request for extra budget"
-    begin = text.partition(" ")[0].rstrip(":,")
-    verb = begin if begin in DOING else "changed"
+    verb = verb_of(text)
     return ActivityEntry(
         position=Position(at, CHANGE, pk),
-        by=_label(username, first_name, last_name),
+        by=_label(username, first_name, last_name) or actor,  # whose account may be gone
         icon=icon,
         verb=WHOLE_VERBS.get((verb, kind)) or f"{verb} {thing}",
         name=name,
         url="",
-        text="" if text == begin else text,
+        text="" if text == verb else text,
         team=team or "",
         source=Source(source),
         place=via,

@@ -133,6 +133,7 @@ HELP = {
     "notify:list": "account#notices",
     "activity:team": "activity",
     "activity:platform": "activity",
+    "audit:log": "activity#the-audit-log",
     "saved_filters": "claims#saved-filters",
 }
 SIGN_IN = ("account_", "mfa_")  # pages of allauth

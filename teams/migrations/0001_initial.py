@@ -10,6 +10,27 @@ from django.conf import settings
 from django.db import migrations, models
 
 
+# Nobody changes the audit log, its owner included; only `manage.py audit remove` deletes, which sets this.
+REFUSE_CHANGES = """
+CREATE FUNCTION refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP IN ('DELETE', 'TRUNCATE') AND current_setting('dragoman.audit_removal', true) = 'on' THEN
+        RETURN OLD;
+    END IF;
+    RAISE EXCEPTION 'The audit log is only added to: % of % is refused.', lower(TG_OP), TG_TABLE_NAME
+        USING ERRCODE = 'insufficient_privilege';
+END $$;
+CREATE TRIGGER audit_entry_stays BEFORE UPDATE OR DELETE ON teams_auditentry
+    FOR EACH ROW EXECUTE FUNCTION refuse_audit_change();
+CREATE TRIGGER audit_entries_stay BEFORE TRUNCATE ON teams_auditentry
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change();
+CREATE TRIGGER audit_seal_stays BEFORE UPDATE OR DELETE ON teams_auditseal
+    FOR EACH ROW EXECUTE FUNCTION refuse_audit_change();
+CREATE TRIGGER audit_seals_stay BEFORE TRUNCATE ON teams_auditseal
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change();
+"""
+
+
 class Migration(migrations.Migration):
 
     initial = True
@@ -169,10 +190,13 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'member', 'lead', 'owner'])), name='membership_role_known'),
         ),
         migrations.CreateModel(
-            name='RecordedChange',
+            name='AuditEntry',
             fields=[
                 ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('action', models.CharField(max_length=40)),
+                ('actor', models.CharField(blank=True, default='', max_length=150)),
+                ('actor_kind', models.CharField(choices=[('person', 'person'), ('service', 'service account'), ('portal', 'the portal'), ('nobody', 'not signed in')], default='portal', max_length=7)),
                 ('kind', models.CharField(max_length=40)),
                 ('object_id', models.CharField(max_length=40)),
                 ('name', models.CharField(max_length=200)),
@@ -181,12 +205,44 @@ class Migration(migrations.Migration):
                 ('reason', models.TextField(blank=True, default='')),
                 ('source', models.CharField(choices=[('web', 'Web'), ('token', 'API token'), ('cluster', 'Cluster'), ('system', 'System')], default='system', max_length=7)),
                 ('via', models.CharField(blank=True, default='', max_length=80)),
-                ('by', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('team', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='teams.team')),
+                ('token', models.CharField(blank=True, default='', max_length=12)),
+                ('address', models.GenericIPAddressField(null=True)),
+                ('place', models.CharField(blank=True, default='', max_length=120)),
+                ('request_id', models.CharField(blank=True, default='', max_length=64)),
+                ('in_activity', models.BooleanField(default=True)),
+                ('by', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('team', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='teams.team')),
             ],
             options={
                 'ordering': ('at', 'pk'),
-                'indexes': [models.Index(fields=['at', 'id'], name='change_at'), models.Index(fields=['team', 'at', 'id'], name='change_of_team'), models.Index(fields=['by', 'at', 'id'], name='change_by'), models.Index(fields=['kind', 'object_id', 'at'], name='change_of_object')],
+                'indexes': [models.Index(fields=['at', 'id'], name='audit_at'), models.Index(fields=['action', 'at', 'id'], name='audit_action'), models.Index(fields=['by', 'at', 'id'], name='audit_by'), models.Index(fields=['team', 'at', 'id'], name='audit_of_team'), models.Index(fields=['kind', 'object_id', 'at'], name='audit_of_object'), models.Index(condition=models.Q(('address__isnull', False)), fields=['address', 'at', 'id'], name='audit_address'), models.Index(condition=models.Q(('token', ''), _negated=True), fields=['token', 'at', 'id'], name='audit_token'), models.Index(condition=models.Q(('in_activity', True)), fields=['at', 'id'], name='change_at'), models.Index(condition=models.Q(('in_activity', True)), fields=['team', 'at', 'id'], name='change_of_team')],
             },
         ),
+        migrations.CreateModel(
+            name='AuditSeal',
+            fields=[
+                ('number', models.BigIntegerField(primary_key=True, serialize=False)),
+                ('hash', models.CharField(max_length=64)),
+                ('at', models.DateTimeField()),
+                ('entry', models.OneToOneField(db_constraint=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='seal', to='teams.auditentry')),
+            ],
+            options={
+                'ordering': ('number',),
+            },
+        ),
+        migrations.CreateModel(
+            name='AuditState',
+            fields=[
+                ('id', models.PositiveSmallIntegerField(default=1, editable=False, primary_key=True, serialize=False)),
+                ('verified_at', models.DateTimeField(null=True)),
+                ('verified_number', models.BigIntegerField(default=0)),
+                ('verified_hash', models.CharField(blank=True, default='', max_length=64)),
+                ('problem', models.TextField(blank=True, default='')),
+                ('written_number', models.BigIntegerField(default=0)),
+            ],
+            options={
+                'constraints': [models.CheckConstraint(condition=models.Q(('id', 1)), name='auditstate_one_row')],
+            },
+        ),
+        migrations.RunSQL(REFUSE_CHANGES, 'DROP FUNCTION refuse_audit_change CASCADE'),
     ]

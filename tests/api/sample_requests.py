@@ -85,6 +85,7 @@ DENIED = {"reason": "Request again on Monday."}
 READS = {
     "/api/v1/": Wish("outsider"),
     "/api/v1/activity/": Wish("engineer", query={"team": "vision"}),
+    "/api/v1/audit/": Wish("admin", query={"limit": "5"}),
     "/api/v1/match/": Wish("engineer", query=WISHED),
     "/api/v1/costs/": Wish("engineer", query={"team": "vision"}),
     "/api/v1/costs/reconciliation/": Wish("admin"),

@@ -112,6 +112,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("setup:team_archive", "/teams/vision/archive/"),
         ("setup:people", "/people/"),
         ("activity:platform", "/activity/"),
+        ("audit:log", "/audit/"),
         ("setup:person_invite", "/people/invite/?team=vision"),
         ("setup:person", Way("/people/?q=engineer", "engineer")),
         ("setup:person_admin", Way("/people/?q=engineer", "engineer", "admin/")),

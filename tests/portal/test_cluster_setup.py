@@ -17,7 +17,7 @@ from cluster.credentials import Credentials, seal, unseal
 from cluster.protocol import NAMESPACE, NODE, Unreachable
 from inventory import clusters
 from inventory.models import Cluster, TelemetryAccess
-from teams.models import RecordedChange
+from teams.models import AuditEntry
 from tests.factories import make_claim, make_cluster, make_team, make_user
 from tests.fakes import FakeGateway
 from usage.source_report import SourceReport
@@ -65,7 +65,11 @@ def fra(gateway):
 
 
 def changes():
-    return list(RecordedChange.objects.order_by("-at").values_list("by__username", "name", "text"))
+    return list(
+        AuditEntry.objects.filter(in_activity=True)
+        .order_by("-at")
+        .values_list("by__username", "name", "text")
+    )
 
 
 def everything_stored() -> str:

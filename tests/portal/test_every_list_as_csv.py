@@ -62,6 +62,7 @@ LISTS = (
     "/teams/vision/people/",
     "/teams/vision/activity/",
     "/activity/",
+    "/audit/",
     "/people/",
     "/teams/vision/cost/",
     "/me/tokens/",

@@ -15,7 +15,7 @@ from inventory.models import Cluster, DeviceClass
 from notify import mail as notify_mail
 from portal.setup.installation import setup_of
 from teams.invitations import invite
-from teams.models import RecordedChange, User
+from teams.models import AuditEntry, User
 from teams.zones import zone_for
 from tests.factories import make_cluster, make_profile, make_quota, make_team, make_user
 from tests.scheduler.hardware import CASES, every_class
@@ -96,7 +96,9 @@ def test_step_is_skipped_by_one_admin_for_all_and_taken_up_again(as_root, root):
         assert as_root.post("/setup/skip", {"step": "cluster", "next": "/"}).url == "/"
     assert setup_of(other).next.key == "telemetry"
     assert "1 skipped" in as_root.get("/setup/").text
-    assert [change.text for change in RecordedChange.objects.all()] == ["setup: cluster skipped"]
+    assert [change.text for change in AuditEntry.objects.filter(in_activity=True)] == [
+        "setup: cluster skipped"
+    ]
     assert as_root.post("/setup/skip", {"step": "cluster", "skip": "0"}).url == "/setup/"
     assert setup_of(other).next.key == "cluster"
     assert as_root.post("/setup/skip", {"step": "nothing"}).status_code == 404
@@ -163,7 +165,7 @@ def test_name_and_logo_are_shown_on_every_page_and_at_sign_in(as_root, client, r
     client.force_login(root)
     page = client.get("/settings/")
     assert "name Dragoman → Helix GPU, currency EUR → USD, timezone none → Asia/Tokyo, logo" in page.text
-    assert RecordedChange.objects.count() == 1  # the second time nothing changed
+    assert AuditEntry.objects.filter(in_activity=True).count() == 1  # the second time nothing changed
     client.post("/settings/", {**ABOUT, "removes_logo": "on"})
     assert client.get(address).status_code == 404
     assert "/logo.png" not in client.get("/me/").text

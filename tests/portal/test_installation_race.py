@@ -6,7 +6,7 @@ import pytest
 
 from core.models import Installation
 from portal.setup import installation
-from teams.models import RecordedChange
+from teams.models import AuditEntry
 from tests.factories import make_user
 from tests.threads import Race, without_lock
 
@@ -23,5 +23,5 @@ def test_second_of_two_changes_records_what_the_first_has_saved(monkeypatch, loc
     save = partial(installation.save_installation, currency="EUR", timezone="UTC", logo=None)
     race.run(partial(save, by=ruth, name="First"), partial(save, by=rosa, name="Second"))
     assert race.waited is locked
-    (change,) = RecordedChange.objects.filter(by=rosa)
+    (change,) = AuditEntry.objects.filter(by=rosa, in_activity=True)
     assert ("First → Second" in change.text) is locked

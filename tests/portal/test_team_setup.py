@@ -22,7 +22,7 @@ from inventory.models import FleetCount, FleetSpan, Freshness, Namespace
 from inventory.states import DeviceState
 from portal.setup.team_list import COLUMNS
 from teams.invitations import invite
-from teams.models import Membership, RecordedChange, Role, Team, User
+from teams.models import AuditEntry, Membership, Role, Team, User
 from teams.services import add_member, set_efficiency_goal
 from tests.factories import make_claim, make_cluster, make_quota, make_team, make_user
 from usage.cost import CURRENCY_UNIT, DEVICE_HOUR
@@ -53,7 +53,7 @@ def fra():
 
 
 def changes():
-    return list(RecordedChange.objects.order_by("at").values_list("name", "text"))
+    return list(AuditEntry.objects.filter(in_activity=True).order_by("at").values_list("name", "text"))
 
 
 def test_team_is_created_with_owner_and_namespace(as_root, fra):
@@ -451,7 +451,7 @@ def test_an_efficiency_goal_is_set_recorded_and_removed(as_root):
     as_root.post(SETTINGS, {"title": team.title, "efficiency_goal": "70"})
     team.refresh_from_db()
     assert team.efficiency_goal == 70
-    assert "efficiency goal none → 70 %" in RecordedChange.objects.latest("pk").text
+    assert "efficiency goal none → 70 %" in AuditEntry.objects.filter(in_activity=True).latest("pk").text
     as_root.post(SETTINGS, {"title": team.title, "efficiency_goal": ""})
     team.refresh_from_db()
     assert team.efficiency_goal is None

@@ -15,7 +15,7 @@ from claims.models import Allocation
 from claims.signals import allocations_changed
 from core.errors import Conflict, Forbidden
 from inventory.models import FleetSpan
-from teams.models import RecordedChange
+from teams.models import AuditEntry
 from tests.factories import make_allocation
 from tests.recomputed import recompute
 from tests.usage.conftest import H100, hold, measure, price
@@ -257,7 +257,7 @@ def test_admin_closes_a_month_on_its_page(client, october, root, alice):
     again = client.post("/report/close/", {"month": "2026-10"})
     assert again.status_code == 409
     assert "was closed on" in again.content.decode()
-    [change] = RecordedChange.objects.filter(kind="closedmonth")
+    [change] = AuditEntry.objects.filter(kind="closedmonth")
     assert (change.by, change.name, change.text) == (root, "October 2026", "closed")
     assert "October 2026" in client.get("/activity/").content.decode()
 

@@ -9,7 +9,7 @@ import time_machine
 from django.utils.dateparse import parse_datetime
 
 from core.errors import Conflict, Forbidden, Invalid
-from teams.models import RecordedChange
+from teams.models import AuditEntry
 from tests.usage.conftest import H100, NOON, hold, price
 from usage import daily
 from usage.models import Rate
@@ -56,7 +56,7 @@ def test_hours_before_its_end_keep_their_price_and_their_rows(claim, root):
     assert retire_rate(by=root, rate=rate, until=NOON + DAY).valid_until == NOON + DAY
     assert daily.stored_until() == NOON.date()
     assert daily.refresh_all(check=True).total == 0
-    [change] = RecordedChange.objects.filter(kind="rate")
+    [change] = AuditEntry.objects.filter(kind="rate")
     assert change.text.startswith("retired, from Wed 18 Nov 2026")
 
 

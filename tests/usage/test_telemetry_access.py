@@ -23,7 +23,7 @@ from inventory.telemetry_access import (
     reseal_secrets,
     server_of,
 )
-from teams.models import RecordedChange
+from teams.models import AuditEntry
 from usage.collect import collect
 from usage.models import Collection
 from usage.sources import TelemetrySource, TelemetryUnavailable, read_exporters, read_prometheus, read_source
@@ -80,7 +80,7 @@ def access_of(cluster):
 
 
 def changes():
-    return list(RecordedChange.objects.order_by("at").values_list("text", flat=True))
+    return list(AuditEntry.objects.filter(in_activity=True).order_by("at").values_list("text", flat=True))
 
 
 @pytest.mark.parametrize(

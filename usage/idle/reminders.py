@@ -47,7 +47,8 @@ def remind_owner(*, claim: Claim, by: User, now: datetime) -> list[User]:
     key = f"remind:{claim.pk}:{utc_day(now)}"
     if already_notified([key]):
         raise Conflict(f"{owner.label} was already reminded of {claim} today. Write to them, or release it.")
-    claim.remark(f"Reminded {owner.label} to release it if it is not needed.", by=by)
+    why = f"Reminded {owner.label} to release it if it is not needed."
+    claim.remark(why, by=by, action="claim.reminded")
     period = IdlePeriod.objects.lasting().filter(claim=claim).first()
     fact = f"{idle_fact(claim, period)} " if period else ""
     notify(

@@ -44,7 +44,7 @@ def snooze(*, claim: Claim, by: User, now: datetime) -> datetime:
     same = IdlePeriod.objects.lasting().filter(pk=period.pk, snoozes=period.snoozes)
     if not same.update(snoozed_until=until, snoozes=F("snoozes") + 1):
         raise Conflict(f"{claim} has changed in the meantime; look at it again.")
-    claim.remark(f"Idle; snoozed until {utc_moment(until)}.", by=by)
+    claim.remark(f"Idle; snoozed until {utc_moment(until)}.", by=by, action="claim.snoozed")
     return until
 
 

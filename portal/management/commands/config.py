@@ -17,6 +17,7 @@ from core.text import counted
 from portal.configuration.documents import Change
 from portal.configuration.export import config_file, exported
 from portal.configuration.plan import Plan, apply_plan, read_plan
+from teams.models import record
 
 
 class Command(BaseCommand):
@@ -40,6 +41,8 @@ class Command(BaseCommand):
         with refusals():
             if options["action"] == "export":
                 write_file(options["out"], config_file(exported()), self.stdout)
+                name = "configuration"
+                record(by=None, action="configuration.exported", kind="installation", name=name)
             else:
                 self.compare(options)
 

@@ -14,7 +14,7 @@ from core.errors import Conflict, Forbidden, Invalid
 from inventory.models import DeviceUtilization
 from inventory.states import DeviceUse
 from notify.models import Notice
-from teams.models import RecordedChange
+from teams.models import AuditEntry
 from tests.factories import make_claim
 from tests.usage.conftest import H100, NOON
 from usage.idle.escalation import follow
@@ -195,5 +195,5 @@ def test_policy_is_changed_by_platform_admins_and_recorded(root, lena):
         change_policy(by=lena, **RELEASES)
     change_policy(by=root, **RELEASES)
     change_policy(by=root, **RELEASES)
-    entry = RecordedChange.objects.get()
+    entry = AuditEntry.objects.filter(in_activity=True).get()
     assert (entry.kind, entry.values) == ("idlepolicy", [["Release", "off", "after 3 d"]])

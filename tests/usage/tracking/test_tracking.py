@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from core.errors import Conflict, Forbidden, Invalid
 from inventory.telemetry_access import NO_SECRET, TelemetrySecret, reseal_secrets
-from teams.models import RecordedChange
+from teams.models import AuditEntry
 from tests.factories import make_claim, make_team
 from tests.usage.conftest import NOON, hold, price
 from usage.models import TrackedRun, TrackingServer
@@ -112,7 +112,7 @@ def test_admin_adds_changes_and_removes_a_server_on_its_pages(client, root, visi
     assert (server.page_url, source_of(server).secret.token) == ("https://mlflow.example.org", TOKEN)
     client.post(reverse("usage:tracking_remove", args=[server.pk]))
     assert not TrackingServer.objects.exists()
-    texts = list(RecordedChange.objects.order_by("at").values_list("text", flat=True))
+    texts = list(AuditEntry.objects.filter(in_activity=True).order_by("at").values_list("text", flat=True))
     assert texts == [
         "added, url mlflow.example.org, access given: bearer token",
         "page_url mlflow.example.org",

@@ -1,0 +1,161 @@
+"""The page of the audit log: search, filters, before and after, CSV, and whether the chain is whole."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.http import Http404, HttpRequest
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from core.listing import csv_stream, wants_csv
+from core.times import local_text
+from portal.activity.entries import Position, parse_id
+from portal.activity.ranges import RANGE_LABELS, RangeForm, address, by_day
+from portal.audit.search import KINDS, AuditFilter, all_rows, position_of, read_rows
+from teams.access import is_platform_admin
+from teams.audit.actions import ACTIONS
+from teams.audit.chain import head_of_chain
+from teams.audit.retention import may_change_log
+from teams.models import AuditEntry, AuditState
+
+PER_PAGE = 50
+
+
+class AuditForm(RangeForm):
+    action = forms.CharField(
+        label="Action",
+        required=False,
+        max_length=40,
+        widget=forms.TextInput({"list": "audit-actions", "placeholder": "Action: any"}),
+    )
+    kind = forms.ChoiceField(label="Object", required=False, choices=[("", "Any object"), *KINDS.items()])
+    team = forms.CharField(
+        label="Team", required=False, max_length=40, widget=forms.TextInput({"placeholder": "Team: any"})
+    )
+    address = forms.GenericIPAddressField(
+        label="Address", required=False, widget=forms.TextInput({"placeholder": "Address: any"})
+    )
+    token = forms.CharField(
+        label="Token", required=False, max_length=12, widget=forms.TextInput({"placeholder": "Token: drg_…"})
+    )
+    object = forms.CharField(required=False, max_length=40, widget=forms.HiddenInput)
+
+    def chosen(self, now: datetime) -> AuditFilter:
+        """Return the filter. Call it after `is_valid`."""
+        since, until = self.span(now)
+        names = ("q", "who", "action", "kind", "object", "team", "token", "address")
+        return AuditFilter(since=since, until=until, **self.texts(*names))
+
+
+@require_safe
+def audit_log(request: HttpRequest) -> HttpResponseBase:
+    """Show the log; 404 for everybody but platform admins."""
+    if not is_platform_admin(request.user):
+        raise Http404
+    form = AuditForm(request.GET)
+    form.is_valid()
+    chosen, only = form.chosen(timezone.now()), request.GET.get("entry", "")
+    if only:
+        if parse_id(only) is None:
+            raise Http404
+        chosen = AuditFilter(entry=only)
+    if wants_csv(request):
+        return csv_stream("audit", CSV_HEADS, (csv_cells(entry) for entry in all_rows(chosen)))
+    text = request.GET.get("before", "")
+    before = Position.parse(text) if text else None
+    rows = read_rows(chosen, limit=PER_PAGE + 1, before=before)
+    more = len(rows) > PER_PAGE
+    entries = [Row(entry) for entry in rows[:PER_PAGE]]
+    if only and not entries:
+        raise Http404
+    page = {
+        "form": form,
+        "days": by_day(entries, cut_before=before is not None, cut_after=more),
+        "count": len(entries),
+        "open": only or request.GET.get("open", ""),
+        "only": bool(only),
+        "today": timezone.localdate(),
+        "ranges": RANGE_LABELS,
+        "range_words": form.range_words,
+        "is_filtered": any(request.GET.get(name) for name in form.fields),
+        "actions": ACTIONS,
+        "here": address(request, "open"),
+        "csv_url": f"?{address(request, 'open', 'before', format='csv')}",
+        "range_url": f"?{address(request, 'open', 'before', 'entry', 'range', 'since', 'until', 'format')}",
+        "newest_url": f"?{address(request, 'open', 'before')}" if before else "",
+        "older_url": f"?{address(request, 'open', before=str(entries[-1].position))}" if more else "",
+        "head": head_of_chain(),
+        "state": AuditState.objects.first(),
+        "may_change": may_change_log(),
+    }
+    return render(request, "audit/audit.html", page)
+
+
+class Row:
+    """One entry as the page shows it."""
+
+    def __init__(self, entry: AuditEntry) -> None:
+        self.entry = entry
+        self.position = position_of(entry)
+        self.id, self.at = self.position.id, entry.at
+        self.seal = getattr(entry, "seal", None)
+
+    @property
+    def who(self) -> str:
+        if self.entry.by_id is None:
+            return "Not signed in" if self.entry.actor_kind == AuditEntry.Actor.NOBODY else "The portal"
+        return self.entry.by.label if self.entry.by else self.entry.actor
+
+    @property
+    def done(self) -> str:
+        return ACTIONS.get(self.entry.action, self.entry.action)
+
+    @property
+    def url(self) -> str:
+        """The claim; of anything else the entries lead there by name."""
+        return reverse("claims:detail", args=[self.entry.object_id]) if self.entry.kind == "claim" else ""
+
+    @property
+    def of_object(self) -> str:
+        """The query that finds all entries of the same object, "" for what has none."""
+        has_object = self.entry.object_id and self.entry.kind
+        return f"kind={self.entry.kind}&object={self.entry.object_id}&range=30d" if has_object else ""
+
+
+CSV_HEADS = (
+    *("Time", "Action", "Who", "Kind of actor", "Object", "Object id", "Name", "Team", "Text", "Changes"),
+    *("Reason", "From where", "Address", "Token", "Token title", "Place", "Request", "Entry", "Number"),
+    "Hash",
+)
+
+
+def csv_cells(entry: AuditEntry) -> list[Any]:
+    seal = getattr(entry, "seal", None)
+    return [
+        timezone.localtime(entry.at).isoformat(timespec="milliseconds"),
+        entry.action,
+        entry.actor,
+        entry.get_actor_kind_display(),
+        entry.kind,
+        entry.object_id,
+        entry.name,
+        entry.team.slug if entry.team else "",
+        local_text(entry.text),
+        "; ".join(f"{what}: {before} → {after}" for what, before, after in entry.values),
+        entry.reason,
+        entry.get_source_display(),
+        entry.address,
+        entry.token,
+        entry.via,
+        entry.place,
+        entry.request_id,
+        position_of(entry).id,
+        seal.number if seal else None,
+        seal.hash if seal else None,
+    ]
