@@ -75,6 +75,13 @@ def require_another_owner(team: Team, *, without: Membership) -> None:
         )
 
 
+@transaction.atomic(durable=True)
+def change_profile(*, by: User, **fields: str) -> None:
+    """Change one's own account: `first_name`, `last_name`, `email`, `timezone`, `theme`."""
+    if fields:
+        User.objects.filter(pk=by.pk).update(**fields)
+
+
 SERIES = 5  # chart colors
 
 

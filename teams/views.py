@@ -160,7 +160,7 @@ def profile(request: HttpRequest) -> HttpResponse:
     person = user_of(request)
     form = AccountForm(request.POST or None, instance=person)
     if request.method == "POST" and form.is_valid():
-        person.save(update_fields=list(form.cleaned_data))
+        services.change_profile(by=person, **form.cleaned_data)
         messages.success(request, "Profile saved.")
         return store_preference(request, redirect("teams:profile"), "theme", person.theme)
     memberships = Membership.objects.filter(user=person).select_related("team").order_by("team__slug")
