@@ -35,6 +35,9 @@ RESOURCES = (
     ApiResource("notices", "api-notice-list", "Your notices, newest first."),
     ApiResource("notices/preferences", "api-notice-preferences", "Which notices you want, and where."),
     ApiResource(
+        "webhooks", "api-webhook-list", "Where events of the teams that you lead are sent.", for_leads=True
+    ),
+    ApiResource(
         "profiles", "api-profile-list", "The catalogue: what may be requested, free devices and price."
     ),
     ApiResource("match", "api-match", "Preview of a request: match, quota, price and who approves."),

@@ -25,6 +25,7 @@ from core.saved_filters_api import SavedFilterViewSet
 from inventory.api import DeviceClassViewSet, DeviceViewSet, NodeViewSet
 from inventory.cluster_api import ClusterViewSet
 from notify.api import NoticeViewSet
+from notify.webhooks.api import DeliveryViewSet, WebhookViewSet
 from portal.activity.api import ActivityView
 from portal.api_root import ApiRootView
 from portal.setup.installation_api import SettingsView
@@ -59,6 +60,7 @@ teams_router.register("me/filters", SavedFilterViewSet, "api-saved-filter")
 
 notify_router = SimpleRouter(use_regex_path=False)
 notify_router.register("notices", NoticeViewSet, "api-notice")
+notify_router.register("webhooks", WebhookViewSet, "api-webhook")
 
 inventory_router = SimpleRouter()
 inventory_router.register("clusters", ClusterViewSet, "api-cluster")
@@ -110,6 +112,21 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("teams/<slug:slug>/namespaces/<slug:cluster>/", NamespaceView.as_view(), name="api-team-namespace"),
     path("settings/", SettingsView.as_view(), name="api-settings"),
     *notify_router.urls,
+    path(
+        "webhooks/<uuid:webhook_id>/deliveries/",
+        DeliveryViewSet.as_view({"get": "list"}),
+        name="api-deliveries",
+    ),
+    path(
+        "webhooks/<uuid:webhook_id>/deliveries/<uuid:pk>/",
+        DeliveryViewSet.as_view({"get": "retrieve"}),
+        name="api-delivery",
+    ),
+    path(
+        "webhooks/<uuid:webhook_id>/deliveries/<uuid:pk>/replay/",
+        DeliveryViewSet.as_view({"post": "replay"}),
+        name="api-delivery-replay",
+    ),
     *inventory_router.urls,
     path("profiles/lint/", LintView.as_view(), name="api-lint"),  # before the profile of that name
     path("profiles/import/", ImportView.as_view(), name="api-catalogue-import"),

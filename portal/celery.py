@@ -16,11 +16,20 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 app = Celery("dragoman")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+app.autodiscover_tasks(["notify.webhooks"])
 app.conf.beat_schedule = {
     "inventory.tasks.sync_all": {"task": "inventory.tasks.sync_all", "schedule": 20.0},
     "inventory.tasks.count_fleet": {"task": "inventory.tasks.count_fleet", "schedule": 20.0},
     "inventory.tasks.prune": {"task": "inventory.tasks.prune", "schedule": 3600.0},
     "notify.tasks.mail_notices": {"task": "notify.tasks.mail_notices", "schedule": 60.0},
+    "notify.webhooks.tasks.deliver_webhooks": {
+        "task": "notify.webhooks.tasks.deliver_webhooks",
+        "schedule": 10.0,
+    },
+    "notify.webhooks.tasks.forget_webhook_events": {
+        "task": "notify.webhooks.tasks.forget_webhook_events",
+        "schedule": 86400.0,
+    },
     "notify.tasks.forget_notices": {"task": "notify.tasks.forget_notices", "schedule": 86400.0},
     "claims.delivery.tasks.sweep": {"task": "claims.delivery.tasks.sweep", "schedule": 15.0},
     "claims.tasks.escalate": {"task": "claims.tasks.escalate", "schedule": 300.0},

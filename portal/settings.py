@@ -131,6 +131,8 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "default"
 CELERY_TASK_ROUTES = {
     "inventory.tasks.*": {"queue": "sync"},
+    # Receivers of webhooks may be slow: beside the watches, in threads.
+    "notify.webhooks.tasks.deliver_webhooks": {"queue": "webhooks"},
     # One process has the snapshots of the clusters.
     "claims.catalogue.tasks.refresh_availability": {"queue": "sync"},
     "claims.tasks.repair_availability": {"queue": "sync"},
