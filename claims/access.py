@@ -27,6 +27,7 @@ from django.urls import reverse
 
 from claims.models import Alternative, Claim, ClaimCharge, Comment, Extension, TeamNamespace
 from claims.states import RUNNING
+from core.conditional import require_expected
 from core.errors import Conflict, Forbidden
 from core.inputs import valid_ids
 from core.prepared import Prepared, PreparedObjects
@@ -42,8 +43,14 @@ RELATED = ("team", "cluster", "requested_by", "profile_version__profile")
 
 
 def lock_claim(claim: Claim) -> Claim:
-    """Read the claim again and lock its row until the transaction ends."""
-    return lock_row(Claim.objects.select_related(*RELATED), claim.pk)
+    """
+    Read the claim again and lock its row until the transaction ends.
+
+    Raises Changed if the request expects another version of it.
+    """
+    claim = lock_row(Claim.objects.select_related(*RELATED), claim.pk)
+    require_expected(claim.pk, claim.version)
+    return claim
 
 
 def lock_owned_claim(claim: Claim, by: User) -> Claim:

@@ -6,6 +6,7 @@ from uuid import UUID
 from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
 
+from claims import webhook_events
 from claims.approvals import notices, pending
 from claims.approvals.authority import LEADS
 from claims.catalogue.tasks import mirror_has_changed, refresh_availability
@@ -17,7 +18,8 @@ from claims.signals import claim_state_changed, pending_request_decided, request
 from claims.states import FINAL, ClaimState
 from core.transactions import after_commit
 from inventory.models import Cluster
-from inventory.signals import mirror_changed
+from inventory.signals import mirror_changed, secrets_resealed
+from notify.webhooks.services import reseal_webhooks
 from teams.models import Membership, User
 from teams.services import role_changed
 
@@ -50,6 +52,29 @@ def queue_quota_sync(*, claim: Claim, **_: Any) -> None:
     message.
     """
     queue_team(claim.team_id)
+
+
+@receiver(claim_state_changed, dispatch_uid="claims.webhook_events.claim")
+def tell_webhooks_of_state(*, claim: Claim, old: str, new: str, **_: Any) -> None:
+    webhook_events.tell_of_state(claim, old, new)
+
+
+@receiver(pending_request_decided, dispatch_uid="claims.webhook_events.decided")
+def tell_webhooks_of_decision(*, request: Extension | QuotaRequest, **_: Any) -> None:
+    webhook_events.tell_of_request(request, decided=True)
+
+
+@receiver(post_save, sender=Extension, dispatch_uid="claims.webhook_events.extension")
+@receiver(post_save, sender=QuotaRequest, dispatch_uid="claims.webhook_events.quota_request")
+def tell_webhooks_of_request(*, instance: Extension | QuotaRequest, created: bool, **_: Any) -> None:
+    if created:
+        webhook_events.tell_of_request(instance, decided=False)
+
+
+@receiver(secrets_resealed, dispatch_uid="notify.webhooks")
+def reseal_secrets_of_webhooks(**_: Any) -> int:
+    """`notify` and `inventory`, which sends it, do not import each other."""
+    return reseal_webhooks()
 
 
 @receiver(claim_state_changed, dispatch_uid="claims.observation.ownership")

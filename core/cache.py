@@ -9,7 +9,7 @@ back, instead of each waiting for it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -64,6 +64,18 @@ class RedisCache(redis.RedisCache):
 
     def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
         return self._ask(lambda: super(RedisCache, self).incr(key, delta, version), default=delta)
+
+    def increment(self, keys: Mapping[str, int]) -> list[int]:
+        """Add 1 to each key, which lasts so many seconds, in one round trip; return the sums, 1 if away."""
+
+        def counted() -> list[int]:
+            with self._cache.get_client(write=True).pipeline(transaction=False) as pipeline:
+                for key, timeout in keys.items():
+                    name = self.make_and_validate_key(key)
+                    pipeline.incr(name).expire(name, timeout)
+                return [int(number) for number in pipeline.execute()[::2]]
+
+        return self._ask(counted, default=[1] * len(keys))
 
     def set_many(self, data: Any, *args: Any, **kwargs: Any) -> list[Any]:
         return self._ask(lambda: super(RedisCache, self).set_many(data, *args, **kwargs), default=list(data))

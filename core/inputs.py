@@ -26,6 +26,7 @@ from rest_framework.pagination import CursorPagination, PageNumberPagination
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from core import sparse
 from core.errors import Invalid
 from core.times import parse_duration, spell_duration
 
@@ -156,8 +157,48 @@ class Bounded:
         return parameters
 
 
+ORDER = "order"
+
+
 class Cursor(Bounded, CursorPagination):
+    """
+    Pages by cursor. `orders` are the orders that a request may choose, by name; each also runs backwards, as
+    "-name". Without it there is one: that of `ordering`, whose first field names it.
+    """
+
     ordering = "-id"
+    orders: Mapping[str, tuple[str, ...]] = {}
+
+    def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
+        """Return the order of a request, by fields that are never null. Raises Invalid for an unknown one."""
+        chosen, known = request.query_params.get(ORDER), self.known_orders()
+        if chosen is None:
+            return tuple([self.ordering] if isinstance(self.ordering, str) else self.ordering)
+        if chosen not in known:
+            names = ", ".join(known)
+            raise Invalid(f"Unknown order {chosen[:40]}. Known: {names}.", field=ORDER)
+        return known[chosen]
+
+    def known_orders(self) -> dict[str, tuple[str, ...]]:
+        fields = (self.ordering,) if isinstance(self.ordering, str) else tuple(self.ordering)
+        if fields[0].startswith("-"):
+            fields = backwards(fields)
+        name = fields[0].rpartition("__")[2]
+        upwards = dict(self.orders) or {"created" if name in ("id", "pk") else name: fields}
+        found = {}
+        for each, columns in upwards.items():
+            found |= {each: columns, f"-{each}": backwards(columns)}
+        return found
+
+    def get_schema_operation_parameters(self, view: object) -> list[dict[str, Any]]:
+        order = {
+            "name": ORDER,
+            "in": "query",
+            "required": False,
+            "description": "A name with “-” runs backwards.",
+            "schema": {"type": "string", "enum": list(self.known_orders())},
+        }
+        return [*super().get_schema_operation_parameters(view), order]
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any] | None:
         try:
@@ -167,6 +208,10 @@ class Cursor(Bounded, CursorPagination):
                 raise
             sentence = "This is not a cursor of this list. Use the one of `next` or `previous`."
             raise Invalid(sentence, field="cursor") from None
+
+
+def backwards(fields: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name.removeprefix("-") if name.startswith("-") else f"-{name}" for name in fields)
 
 
 class Numbered(Bounded, PageNumberPagination):
@@ -199,6 +244,8 @@ class KnownParameters(BasePermission):
         if unknown := sorted(set(request.query_params) - known - {FORMAT}):
             names = ", ".join(sorted(known)) or "none"
             raise Invalid(f"Unknown parameter {', '.join(unknown)}. Known: {names}.", field=unknown[0])
+        if sparse.NAME in known:
+            sparse.require_known(view, operation, request)
         return True
 
 

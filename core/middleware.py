@@ -6,7 +6,6 @@ caches keep users and fragments apart.
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import cast
 
 from django.conf import settings
 from django.core.cache import cache
@@ -14,9 +13,9 @@ from django.db import DataError
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
-from rest_framework.throttling import UserRateThrottle
 
 from core.errors import PortalError, data_error_refusal
+from core.rates import parse_rate
 
 
 class PortalErrorMiddleware:
@@ -61,8 +60,7 @@ class PageRateMiddleware:
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
-        rate = UserRateThrottle().parse_rate(settings.PAGE_RATE)
-        self.most, self.seconds = cast(tuple[int, int], rate)
+        self.most, self.seconds = parse_rate(settings.PAGE_RATE)
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         return self.get_response(request)

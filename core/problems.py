@@ -1,8 +1,9 @@
 """
 Problem documents (RFC 9457): every error of the API as application/problem+json.
 
-`code` is stable and for programs, `detail` is the message, as on pages, `errors` names the fields of a
-malformed request, `instance` is the address. Other members come from `PortalError.extra`.
+`code` is stable and for programs, `type` is the section of the help about it, `detail` is the message, as on
+pages, `errors` names the fields of a malformed request, `instance` is the path, `request_id` finds it in the
+log. Other members come from `PortalError.extra`.
 """
 
 import sys
@@ -19,6 +20,7 @@ from django.core.exceptions import ValidationError as ModelInvalid
 from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.template import loader
+from django.urls import reverse
 from django.views import defaults
 from rest_framework import exceptions
 from rest_framework.exceptions import APIException, ParseError
@@ -30,6 +32,8 @@ from rest_framework.serializers import as_serializer_error
 from rest_framework.views import exception_handler as drf_handler
 
 from core.errors import PortalError, data_error_refusal
+from core.rates import count_refused_sign_in
+from core.request_ids import request_id_of
 
 MAX_LEVELS = 64  # a claim specification has about ten
 
@@ -78,6 +82,31 @@ class ProblemRenderer(JSONRenderer):
     media_type = MEDIA_TYPE
 
 
+# Codes of errors of Django and DRF; docs/user/api.md has a section for each, as for those of PortalErrors.
+CODES = {
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "not-found",
+    405: "method-not-allowed",
+    406: "not-acceptable",
+    413: "request-entity-too-large",
+    415: "unsupported-media-type",
+    422: "invalid",
+    429: "too-often",
+    500: "internal",
+    503: "unavailable",
+}
+NO_SIGN_IN = (exceptions.NotAuthenticated, exceptions.AuthenticationFailed)
+HELP = "help_page", "api"  # has a section for each code
+
+
+def problem_type(code: str, request: Request | HttpRequest) -> str:
+    """Return the address of the help about a code."""
+    name, page = HELP
+    path = f"{reverse(name, args=[page])}#{code}"
+    return f"{settings.PORTAL_URL}{path}" if settings.PORTAL_URL else request.build_absolute_uri(path)
+
+
 def exception_handler(exception: Exception, context: dict[str, Any]) -> Response | None:
     """Return the problem document; None for an error of the portal, for which Django returns 500."""
     request: Request = context["request"]
@@ -96,6 +125,8 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
         return None if refusal is None else exception_handler(refusal, context)
     if isinstance(exception, RequestDataTooBig):  # if the body was read before the parser
         exception = TooLarge()
+    if isinstance(exception, NO_SIGN_IN) and (wait := count_refused_sign_in(request)):
+        exception = exceptions.Throttled(wait)
     if isinstance(exception, ModelInvalid):
         exception = exceptions.ValidationError(as_serializer_error(exception))
     response = drf_handler(exception, context)
@@ -106,15 +137,16 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
 
 
 def document(
-    status: int, code: str, title: str, detail: str, request: Request, **more: object
+    status: int, code: str, title: str, detail: str, request: Request | HttpRequest, **more: object
 ) -> dict[str, Any]:
     return {
-        "type": "about:blank",
+        "type": problem_type(code, request),
         "title": title,
         "status": status,
         "detail": detail,
         "code": code,
         "instance": request.path,
+        "request_id": request_id_of(request),
         **more,
     }
 
@@ -138,8 +170,9 @@ def framework_problem(exception: Exception, status: int, request: Request) -> di
         wait = {"retry_after": ceil(seconds)} if seconds is not None else {}
         return document(429, "too-often", phrase(429), str(exception.detail), request, **wait)
     detail = getattr(exception, "detail", "")
-    code = {401: "unauthenticated"}.get(status, phrase(status).lower().replace(" ", "-"))
-    return document(status, code, phrase(status), str(detail) or phrase(status), request)
+    return document(
+        status, CODES.get(status, "refused"), phrase(status), str(detail) or phrase(status), request
+    )
 
 
 def phrase(status: int) -> str:
@@ -229,12 +262,5 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def problem(request: HttpRequest, status: HTTPStatus, code: str, detail: str) -> JsonResponse:
-    document = {
-        "type": "about:blank",
-        "title": status.phrase,
-        "status": status,
-        "detail": detail,
-        "code": code,
-        "instance": request.path,
-    }
-    return JsonResponse(document, status=status, content_type=MEDIA_TYPE)
+    content = document(status, code, status.phrase, detail, request)
+    return JsonResponse(content, status=status, content_type=MEDIA_TYPE)

@@ -13,7 +13,8 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ComponentIdentity, ResolvedComponent
 from drf_spectacular.utils import OpenApiParameter
 
-from core import idempotency
+from core import idempotency, sparse
+from core.conditional import IF_MATCH, IF_NONE_MATCH
 from core.problems import MEDIA_TYPE
 from core.scopes import Scope, declared_scope
 
@@ -27,18 +28,29 @@ def key(description: str) -> OpenApiParameter:
 
 
 KEY = key("A repeated request with the same key within a day is executed once and gets the same response.")
+ETAG_HEADER = {"ETag": {"schema": {"type": "string"}, "description": "Names this content"}}
+UNLESS = OpenApiParameter(
+    IF_NONE_MATCH, str, OpenApiParameter.HEADER, description="An ETag: 304 while it is that of the answer."
+)
+ONLY_IF = OpenApiParameter(
+    IF_MATCH,
+    str,
+    OpenApiParameter.HEADER,
+    description="The ETag of the object as you have read it: 412 if it has changed since.",
+)
 WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 TEXT = {"type": "string"}
 PROBLEM = {
     "type": "object",
     "description": "An error (RFC 9457). It may have additional members, such as numbers.",
     "properties": {
-        "type": {"type": "string", "enum": ["about:blank"]},
+        "type": {**TEXT, "format": "uri", "description": "The section of the help about `code`"},
         "title": TEXT,
         "status": {"type": "integer", "minimum": 400, "maximum": 599},
         "detail": {**TEXT, "description": "The message, as on the pages"},
         "code": {**TEXT, "description": "Stable, for programs"},
         "instance": {**TEXT, "description": "The path of the request"},
+        "request_id": {**TEXT, "description": "As in the header X-Request-ID, and in the log of the portal"},
         "errors": {
             "type": "array",
             "description": "The fields of a malformed request",
@@ -50,7 +62,7 @@ PROBLEM = {
         },
         "retry_after": {"type": "integer", "minimum": 0, "description": "Seconds; of 429"},
     },
-    "required": ["type", "title", "status", "detail", "code", "instance"],
+    "required": ["type", "title", "status", "detail", "code", "instance", "request_id"],
 }
 MEANING = {
     400: "There is no token yet, or none any more; `code` and `error` say which (RFC 8628).",
@@ -61,11 +73,14 @@ MEANING = {
     ),
     404: "Not found, or you do not have access.",
     406: "The requested media type is not available.",
+    412: "The object is not as `If-Match` names it: it has changed since.",
     409: "Conflict: already taken, used up, or changed in the meantime.",
     413: "The body is too large.",
     415: "The body has a media type other than application/json.",
     422: "The request is malformed, has an unknown parameter, or refers to something that does not exist.",
     429: "Too many requests; try again after the given seconds.",
+    502: "The cluster refused what the portal asked of it.",
+    503: "The cluster, or the database of the portal, does not respond now.",
 }
 HEADERS = {
     401: {"WWW-Authenticate": {"schema": TEXT, "required": True}},
@@ -90,13 +105,34 @@ class Schema(AutoSchema):
     """`is_keyed` of a view means that its POST honors the Idempotency-Key."""
 
     def get_override_parameters(self) -> list[Any]:
-        return [*super().get_override_parameters(), *([KEY] if self._is_keyed() else [])]
+        return [*super().get_override_parameters(), *self._common_parameters()]
+
+    def _common_parameters(self) -> Iterator[OpenApiParameter]:
+        if self._is_keyed():
+            yield KEY
+        if self.method == "GET":
+            if known := sparse.described_fields(self):
+                yield sparse.parameter(known)
+            yield UNLESS
+        elif self._is_conditional():
+            yield ONLY_IF
+
+    def _is_conditional(self) -> bool:
+        """Whether it writes an object that can be read: at its address, or at that of an action."""
+        view: Any = self.view
+        actions = getattr(view, "action_map", None)
+        reads = "get" in actions if actions else hasattr(view, "get")
+        if self.method in ("PUT", "PATCH", "DELETE"):
+            return bool(reads)
+        handler = getattr(view, getattr(view, "action", None) or "post", None)
+        return bool(getattr(handler, "detail", False)) and hasattr(view, "retrieve")
 
     def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
         operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
         if operation is not None:
             for status in sorted({*self._refusals(operation)}):
                 operation["responses"][str(status)] = self._problem(status)
+            self._describe_conditions(operation)
             if self.view.authentication_classes:
                 needed = declared_scope(self.view, self.method) or Scope.ADMIN
                 operation["x-required-scope"] = needed.value
@@ -119,9 +155,21 @@ class Schema(AutoSchema):
             yield from (413, 415)
         if any(parameter["name"] == idempotency.HEADER for parameter in parameters):
             yield 409
+        if any(parameter["name"] == IF_MATCH for parameter in parameters):
+            yield 412
         handler = getattr(self.view, getattr(self.view, "action", None) or self.method.lower(), None)
         for declared in (handler, self.view):
             yield from getattr(declared, "refuses", ())
+
+    def _describe_conditions(self, operation: dict[str, Any]) -> None:
+        found = operation["responses"].get("200")
+        if self.method == "GET" and found is not None:
+            found.setdefault("headers", {}).update(ETAG_HEADER)
+            operation["responses"]["304"] = self._component(
+                "NotModified",
+                ResolvedComponent.RESPONSE,
+                {"description": "You have this content: its ETag is among those of If-None-Match."},
+            )
 
     def _is_keyed(self) -> bool:
         return bool(self.method == "POST" and getattr(self.view, "is_keyed", False))

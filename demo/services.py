@@ -122,7 +122,7 @@ def portal(supervisor: Supervisor) -> Wait:
     web = ("--workers", "1", "--bind", f"127.0.0.1:{config.port}", "--log-level", "warning")
     supervisor.start("web", sys.executable, "-m", "gunicorn", "-c", "python:portal.serving", *web)
     # An idle watch needs a thread, not a process; deliveries have their own worker.
-    start_worker(supervisor, "sync", queues="sync", threads=32)
+    start_worker(supervisor, "sync", queues="sync,webhooks", threads=32)
     start_worker(supervisor, "worker", queues="delivery,default", threads=4)
 
     def wait() -> None:

@@ -5,7 +5,10 @@ from django.db import models
 from django.utils import timezone
 
 from core.models import uuid7
+from notify.webhooks.models import Webhook, WebhookDelivery, WebhookEvent  # models of this app
 from teams.models import Team
+
+__all__ = ("Mail", "Notice", "NoticeKind", "NoticePreference", "Webhook", "WebhookDelivery", "WebhookEvent")
 
 
 class NoticeKind(models.TextChoices):

@@ -27,9 +27,16 @@ class ApiResource:
 RESOURCES = (
     ApiResource("me", "api-me", "Who you are, with your role in each team."),
     ApiResource("teams", "api-team-list", "Your teams."),
+    ApiResource("people", "api-person-list", "Everybody with an account.", for_admins=True),
+    ApiResource("invitations", "api-invitation-list", "Invitations that are open.", for_admins=True),
+    ApiResource("settings", "api-settings", "Settings of the installation.", for_admins=True),
+    ApiResource("me/filters", "api-saved-filter-list", "Filters of lists that you have saved."),
     ApiResource("tokens", "api-token-list", "Your API tokens, without their text."),
     ApiResource("notices", "api-notice-list", "Your notices, newest first."),
     ApiResource("notices/preferences", "api-notice-preferences", "Which notices you want, and where."),
+    ApiResource(
+        "webhooks", "api-webhook-list", "Where events of the teams that you lead are sent.", for_leads=True
+    ),
     ApiResource(
         "profiles", "api-profile-list", "The catalogue: what may be requested, free devices and price."
     ),
@@ -94,11 +101,22 @@ RESOURCES = (
     ApiResource(
         "waste/oversized", "api-oversized-list", "Claims for which a cheaper profile would have been enough."
     ),
+    ApiResource("waste/policy", "api-idle-policy", "What is done about idle claims."),
+    ApiResource(
+        "tracking-servers",
+        "api-tracking-server-list",
+        "Servers of MLflow whose runs are shown.",
+        for_admins=True,
+    ),
     ApiResource("rates", "api-rate-list", "Prices of devices per hour."),
     ApiResource("clusters", "api-cluster-list", "Clusters with the age of their data."),
     ApiResource("nodes", "api-node-list", "Nodes with their numbers of devices."),
     ApiResource("devices", "api-device-list", "Devices of all clusters with their state and holder."),
     ApiResource("device-classes", "api-device-class-list", "DeviceClasses of all clusters."),
+    ApiResource("profiles/export", "api-catalogue-export", "The catalogue as a file.", for_admins=True),
+    ApiResource(
+        "profiles/presets", "api-presets", "Profiles that are included with Dragoman.", for_admins=True
+    ),
     ApiResource("profiles/lint", "api-lint", "Findings of the catalogue check.", for_admins=True),
     ApiResource("schema", "api-schema", "The description of the API (OpenAPI)."),
 )

@@ -6,22 +6,36 @@ from rest_framework.routers import SimpleRouter
 from claims.approvals.api import ApprovalRuleViewSet, DelegationViewSet, ReasonViewSet
 from claims.budgets.api import BudgetRequestViewSet, BudgetViewSet
 from claims.catalogue.api import LintView, ProfileViewSet
+from claims.catalogue.import_api import ExportView, ImportView, PresetsView
 from claims.claim_list.api import BulkActionView
 from claims.claim_page.api import ClaimViewSet, ConsumersView
-from claims.inbox.api import ApprovalViewSet, CommentsView, DecideView
+from claims.inbox.api import (
+    ApprovalViewSet,
+    CommentsView,
+    DecideView,
+    QuotaCommentsView,
+    RemindDecidersView,
+)
 from claims.lifecycle.api import ExtensionViewSet
-from claims.quotas.api import QuotaRequestViewSet, QuotaViewSet
+from claims.quotas.api import EnforcementView, QuotaRequestViewSet, QuotaViewSet
+from claims.quotas.team_api import ArchiveView, NamespacesView, NamespaceView, RestoreView
 from claims.requests.api import MatchView
 from claims.unmanaged.api import AdoptView, UnmanagedClaimsView
 from claims.workloads.api import KubernetesLoginView, WorkloadIdentityViewSet
-from inventory.api import ClusterViewSet, DeviceClassViewSet, DeviceViewSet, NodeViewSet
+from core.saved_filters_api import SavedFilterViewSet
+from inventory.api import DeviceClassViewSet, DeviceViewSet, NodeViewSet
+from inventory.cluster_api import ClusterViewSet
 from notify.api import NoticeViewSet
+from notify.webhooks.api import DeliveryViewSet, WebhookViewSet
 from portal.activity.api import ActivityView
 from portal.api_root import ApiRootView
 from portal.audit.api import AuditView
+from portal.setup.installation_api import SettingsView
+from portal.setup.people_api import InvitationViewSet, PersonViewSet
 from teams.account_api import AccountTokenViewSet, ServiceAccountViewSet
 from teams.api import Me, TeamViewSet, TokenViewSet
 from teams.login_api import DeviceLoginView, DeviceTokenView
+from teams.members_api import MemberViewSet
 from usage.alerts.api import AlertViewSet
 from usage.api import (
     ClaimCostView,
@@ -30,20 +44,27 @@ from usage.api import (
     CostsView,
     FocusView,
     OpenCostView,
+    RateExamplesView,
     RateViewSet,
     ReconciliationView,
 )
+from usage.idle.api import IdlePolicyView, RemindOwnerView, SnoozeView
 from usage.report_api import ReportView, SavedReportViewSet
 from usage.telemetry_api import TelemetryTestView, TelemetryView
 from usage.tracking.api import ClaimRunsView
+from usage.tracking.server_api import TrackingServerViewSet
 from usage.waste_api import IdleViewSet, OversizedViewSet
 
 teams_router = SimpleRouter(use_regex_path=False)
 teams_router.register("teams", TeamViewSet, "api-team")
 teams_router.register("tokens", TokenViewSet, "api-token")
+teams_router.register("people", PersonViewSet, "api-person")
+teams_router.register("invitations", InvitationViewSet, "api-invitation")
+teams_router.register("me/filters", SavedFilterViewSet, "api-saved-filter")
 
 notify_router = SimpleRouter(use_regex_path=False)
 notify_router.register("notices", NoticeViewSet, "api-notice")
+notify_router.register("webhooks", WebhookViewSet, "api-webhook")
 
 inventory_router = SimpleRouter()
 inventory_router.register("clusters", ClusterViewSet, "api-cluster")
@@ -69,6 +90,7 @@ budgets_router.register("budgets", BudgetViewSet, "api-budget")
 usage_router = SimpleRouter(use_regex_path=False)
 usage_router.register("alerts", AlertViewSet, "api-alert")
 usage_router.register("rates", RateViewSet, "api-rate")
+usage_router.register("tracking-servers", TrackingServerViewSet, "api-tracking-server")
 usage_router.register("waste/idle", IdleViewSet, "api-idle")
 usage_router.register("waste/oversized", OversizedViewSet, "api-oversized")
 usage_router.register("costs/saved-reports", SavedReportViewSet, "api-saved-report")
@@ -116,11 +138,52 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("login/device/", DeviceLoginView.as_view(), name="api-device-login"),
     path("login/device/token/", DeviceTokenView.as_view(), name="api-device-login-token"),
     *teams_router.urls,
+    path(
+        "teams/<slug:slug>/members/",
+        MemberViewSet.as_view({"get": "list", "post": "create"}),
+        name="api-members",
+    ),
+    path(
+        "teams/<slug:slug>/members/<str:username>/",
+        MemberViewSet.as_view({"put": "update", "delete": "destroy"}),
+        name="api-member",
+    ),
+    path("teams/<slug:slug>/archive/", ArchiveView.as_view(), name="api-team-archive"),
+    path("teams/<slug:slug>/restore/", RestoreView.as_view(), name="api-team-restore"),
+    path("teams/<slug:slug>/namespaces/", NamespacesView.as_view(), name="api-team-namespaces"),
+    path("teams/<slug:slug>/namespaces/<slug:cluster>/", NamespaceView.as_view(), name="api-team-namespace"),
+    path("settings/", SettingsView.as_view(), name="api-settings"),
     *notify_router.urls,
+    path(
+        "webhooks/<uuid:webhook_id>/deliveries/",
+        DeliveryViewSet.as_view({"get": "list"}),
+        name="api-deliveries",
+    ),
+    path(
+        "webhooks/<uuid:webhook_id>/deliveries/<uuid:pk>/",
+        DeliveryViewSet.as_view({"get": "retrieve"}),
+        name="api-delivery",
+    ),
+    path(
+        "webhooks/<uuid:webhook_id>/deliveries/<uuid:pk>/replay/",
+        DeliveryViewSet.as_view({"post": "replay"}),
+        name="api-delivery-replay",
+    ),
     *inventory_router.urls,
     path("profiles/lint/", LintView.as_view(), name="api-lint"),  # before the profile of that name
+    path("profiles/import/", ImportView.as_view(), name="api-catalogue-import"),
+    path("profiles/export/", ExportView.as_view(), name="api-catalogue-export"),
+    path("profiles/presets/", PresetsView.as_view(), name="api-presets"),
+    path("claims/<uuid:claim_id>/snooze/", SnoozeView.as_view(), name="api-claim-snooze"),
+    path("claims/<uuid:claim_id>/remind/", RemindOwnerView.as_view(), name="api-claim-remind"),
     path("claims/<uuid:claim_id>/comments/", CommentsView.as_view(), name="api-claim-comments"),
     path("claims/<uuid:claim_id>/consumers/", ConsumersView.as_view(), name="api-claim-consumers"),
+    path("approvals/<uuid:request_id>/remind/", RemindDecidersView.as_view(), name="api-approval-remind"),
+    path(
+        "quotas/requests/<uuid:request_id>/comments/",
+        QuotaCommentsView.as_view(),
+        name="api-quota-request-comments",
+    ),
     path("approvals/decide/", DecideView.as_view(), name="api-decide"),
     path("claims/bulk/", BulkActionView.as_view(), name="api-bulk"),
     path("claims/unmanaged/", UnmanagedClaimsView.as_view(), name="api-unmanaged"),
@@ -133,6 +196,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("claims/<uuid:claim_id>/usage/", ClaimUsageView.as_view(), name="api-claim-usage"),
     path("claims/<uuid:claim_id>/cost/", ClaimCostView.as_view(), name="api-claim-cost"),
     path("claims/<uuid:claim_id>/runs/", ClaimRunsView.as_view(), name="api-claim-runs"),
+    path("clusters/<slug:name>/quotas/", EnforcementView.as_view(), name="api-cluster-quotas"),
     path("clusters/<slug:name>/telemetry/", TelemetryView.as_view(), name="api-telemetry"),
     path("clusters/<slug:name>/telemetry/test/", TelemetryTestView.as_view(), name="api-telemetry-test"),
     path("costs/", CostsView.as_view(), name="api-costs"),
@@ -140,5 +204,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("costs/report/", ReportView.as_view(), name="api-report"),
     path("costs/focus/", FocusView.as_view(), name="api-focus"),
     path("costs/allocation/", OpenCostView.as_view(), name="api-opencost"),
+    path("rates/examples/", RateExamplesView.as_view(), name="api-rate-examples"),
+    path("waste/policy/", IdlePolicyView.as_view(), name="api-idle-policy"),
     *usage_router.urls,
 ]

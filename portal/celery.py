@@ -16,6 +16,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 app = Celery("dragoman")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+app.autodiscover_tasks(["notify.webhooks"])
 app.conf.beat_schedule = {
     "inventory.tasks.sync_all": {"task": "inventory.tasks.sync_all", "schedule": 20.0},
     "inventory.tasks.count_fleet": {"task": "inventory.tasks.count_fleet", "schedule": 20.0},
@@ -30,6 +31,14 @@ app.conf.beat_schedule = {
     "portal.tasks.remind_of_token_expiry": {
         "task": "portal.tasks.remind_of_token_expiry",
         "schedule": 3600.0,
+    },
+    "notify.webhooks.tasks.deliver_webhooks": {
+        "task": "notify.webhooks.tasks.deliver_webhooks",
+        "schedule": 10.0,
+    },
+    "notify.webhooks.tasks.forget_webhook_events": {
+        "task": "notify.webhooks.tasks.forget_webhook_events",
+        "schedule": 86400.0,
     },
     "notify.tasks.forget_notices": {"task": "notify.tasks.forget_notices", "schedule": 86400.0},
     "claims.delivery.tasks.sweep": {"task": "claims.delivery.tasks.sweep", "schedule": 15.0},

@@ -54,6 +54,9 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "portal.health.probes",
+    "core.request_ids.RequestIdMiddleware",
+    "core.rates.RateHeadersMiddleware",
+    "core.conditional.ConditionalMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
@@ -129,6 +132,8 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "default"
 CELERY_TASK_ROUTES = {
     "inventory.tasks.*": {"queue": "sync"},
+    # Receivers of webhooks may be slow: beside the watches, in threads.
+    "notify.webhooks.tasks.deliver_webhooks": {"queue": "webhooks"},
     # One process has the snapshots of the clusters.
     "claims.catalogue.tasks.refresh_availability": {"queue": "sync"},
     "claims.tasks.repair_availability": {"queue": "sync"},
@@ -218,18 +223,19 @@ REST_FRAMEWORK = {
         "rest_framework.permissions.IsAuthenticated",
         "core.scopes.WithinScopes",
         "core.inputs.KnownParameters",
+        "core.conditional.Unchanged",
     ],
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_RENDERER_CLASSES": ["core.sparse.SparseJSON"],
     "DEFAULT_PARSER_CLASSES": ["core.problems.BoundedJSON"],
     "DEFAULT_PAGINATION_CLASS": "core.inputs.Cursor",
     "DEFAULT_SCHEMA_CLASS": "core.schema.Schema",
     "EXCEPTION_HANDLER": "core.problems.exception_handler",
-    "DEFAULT_THROTTLE_CLASSES": ["rest_framework.throttling.UserRateThrottle"],
-    "DEFAULT_THROTTLE_RATES": {
-        "user": env.str("API_RATE", "600/min"),
-        "login": env.str("LOGIN_RATE", "60/min"),  # from one address, of programs that have no token yet
-    },
+    "DEFAULT_THROTTLE_CLASSES": ["core.rates.RateLimit"],
+    "NUM_PROXIES": ALLAUTH_TRUSTED_PROXY_COUNT,
 }
+API_RATE = env.str("API_RATE", "1200/min")  # requests of one person to the API
+API_TOKEN_RATE = env.str("API_TOKEN_RATE", "600/min")  # of them with one token
+API_ANONYMOUS_RATE = env.str("API_ANONYMOUS_RATE", "60/min")  # from one address, without a sound sign-in
 PAGE_RATE = env.str("PAGE_RATE", "600/min")  # requests of one person to pages
 # How many may wait for a change of a claim at once in one process, of its eight threads.
 LONG_POLLS = env.int("LONG_POLLS", 4)

@@ -1,5 +1,7 @@
 """API of people, teams and tokens. It calls the services that the pages call."""
 
+from typing import Any
+
 from django.db.models import Count, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.shortcuts import get_object_or_404
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
@@ -11,14 +13,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor, Input
+from core.inputs import Cursor, Input, validate_name
 from core.limits import limiting_team
 from core.schema import refuses
 from core.scopes import Scope, needs
-from teams.access import memberships_of, team_for, user_of
+from teams import services
+from teams.access import memberships_of, require_admin, team_for, user_of
 from teams.models import ApiToken, Membership, Team, User
 from teams.tokens import DEFAULT_SCOPES, OVERLAPS, create_token, revoke_token, rotate_token
+from teams.zones import parse_zone
 
 OVERLAP_NAMES = dict(zip(("0h", "1h", "1d", "7d"), OVERLAPS, strict=True))
 
@@ -55,6 +60,25 @@ class TokenOut(serializers.ModelSerializer[ApiToken]):
         )  # fmt: skip
 
 
+class MeIn(Input):
+    """What is left out stays. The mail address is changed in a browser: a new password is sent to it."""
+
+    first_name = serializers.CharField(max_length=150, allow_blank=True, required=False)
+    last_name = serializers.CharField(max_length=150, allow_blank=True, required=False)
+    timezone = serializers.CharField(
+        max_length=64,
+        allow_blank=True,
+        required=False,
+        help_text="Of the IANA database, such as Europe/Berlin; empty: that of the browser",
+    )
+    theme = serializers.ChoiceField(choices=User.Theme.choices, allow_blank=True, required=False)
+
+    def validate_timezone(self, name: str) -> str:
+        if name and parse_zone(name) is None:
+            raise serializers.ValidationError("This is no time zone of the IANA database.")
+        return name
+
+
 class MeOut(serializers.ModelSerializer[User]):
     name = serializers.CharField(source="label", read_only=True)
     platform_admin = serializers.BooleanField(
@@ -80,7 +104,7 @@ class TeamOut(serializers.ModelSerializer[Team]):
 
     class Meta:
         model = Team
-        fields = ("id", "slug", "title", "efficiency_goal", "role", "members")
+        fields = ("id", "slug", "title", "efficiency_goal", "archived_at", "role", "members")
 
     def get_role(self, team: Team) -> str | None:
         return getattr(team, "role", None)
@@ -153,11 +177,38 @@ class Me(APIView):
         user.token = token_of(request)  # type: ignore[attr-defined]
         return Response(MeOut(user).data)
 
+    @extend_schema(operation_id="me_change", request=MeIn, responses=MeOut)
+    def patch(self, request: Request) -> Response:
+        """Change your name, time zone and theme."""
+        body = MeIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        services.change_profile(by=user_of(request), **body.validated_data)
+        return self.get(request)
+
 
 PEOPLE = Q(memberships__user__service_of=None)
 
 
-class TeamViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Team]):
+class TeamChangeIn(Input):
+    """What is left out stays. The slug cannot be changed: it is a label on objects in clusters."""
+
+    title = serializers.CharField(max_length=80, required=False)
+    efficiency_goal = serializers.IntegerField(
+        min_value=1, max_value=100, required=False, allow_null=True, help_text="Percent; null: no goal"
+    )
+
+
+class TeamIn(Input):
+    slug = serializers.CharField(max_length=40, validators=[validate_name])
+    title = serializers.CharField(max_length=80)
+    owner = serializers.CharField(
+        max_length=150, allow_blank=True, default="", help_text="User name of who manages the members"
+    )
+
+
+class TeamViewSet(
+    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Team]
+):
     """Your teams; all teams for platform admins."""
 
     queryset = Team.objects.none()
@@ -165,16 +216,55 @@ class TeamViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
     pagination_class = type("BySlug", (Cursor,), {"ordering": "slug"})
 
     def get_queryset(self) -> QuerySet[Team]:
-        user = user_of(self.request)
-        mine = memberships_of(user).filter(team=OuterRef("pk")).values("role")[:1]
-        # A subquery: visible_to joins only the memberships of `user`, and the count needs all.
-        visible = Team.objects.filter(pk__in=Team.objects.visible_to(user).values("pk"))
-        teams = visible.annotate(role=Subquery(mine), headcount=Count("memberships", filter=PEOPLE))
-        people = Membership.objects.filter(user__service_of=None).select_related("user").order_by("pk")
-        return teams.prefetch_related(Prefetch("memberships", people)) if self.action == "retrieve" else teams
+        return teams_for(user_of(self.request), with_people=self.action == "retrieve")
 
     def get_serializer_class(self) -> type[TeamOut]:
         return TeamDetailOut if self.action == "retrieve" else TeamOut
+
+    @extend_schema(request=TeamIn, responses={201: TeamDetailOut})
+    def create(self, request: Request) -> Response:
+        """Create a team, with its first owner. Platform admins only."""
+        user = user_of(request)
+        require_admin(user)
+        body = TeamIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        fields = dict(body.validated_data)
+        name = fields.pop("owner")
+        owner = User.objects.filter(username=name, is_active=True).first() if name else None
+        if name and owner is None:
+            raise Invalid(f"No user has the name “{name}”.", field="owner")
+        services.create_team(by=user, owner=owner, **fields)
+        return Response(team_out(user, fields["slug"]), status=201)
+
+    @refuses(404)
+    @extend_schema(request=TeamChangeIn, responses=TeamDetailOut)
+    def partial_update(self, request: Request, slug: str) -> Response:
+        """Change the title or the efficiency goal. Platform admins only."""
+        user, team = user_of(request), self.get_object()
+        require_admin(user)
+        body = TeamChangeIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        fields = body.validated_data
+        if "title" in fields:
+            services.rename_team(by=user, team=team, title=fields["title"])
+        if "efficiency_goal" in fields:
+            services.set_efficiency_goal(by=user, team=team, percent=fields["efficiency_goal"])
+        return Response(team_out(user, slug))
+
+
+def teams_for(user: User, *, with_people: bool = False) -> QuerySet[Team]:
+    """Return the teams that a person may see, each with their role and the number of its members."""
+    mine = memberships_of(user).filter(team=OuterRef("pk")).values("role")[:1]
+    # A subquery: visible_to joins only the memberships of `user`, and the count needs all.
+    visible = Team.objects.filter(pk__in=Team.objects.visible_to(user).values("pk"))
+    teams = visible.annotate(role=Subquery(mine), headcount=Count("memberships", filter=PEOPLE))
+    people = Membership.objects.filter(user__service_of=None).select_related("user").order_by("pk")
+    return teams.prefetch_related(Prefetch("memberships", people)) if with_people else teams
+
+
+def team_out(user: User, slug: str) -> dict[str, Any]:
+    """Return a team with its members, as `TeamDetailOut` has it."""
+    return dict(TeamDetailOut(teams_for(user, with_people=True).get(slug=slug)).data)
 
 
 def token_of(request: Request) -> ApiToken | None:

@@ -10,7 +10,6 @@ from rest_framework import serializers
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.throttling import SimpleRateThrottle
 from rest_framework.views import APIView
 
 from core.inputs import Input, KnownParameters
@@ -21,21 +20,11 @@ from teams.models import ApiToken
 from teams.tokens import DEFAULT_SCOPES, client_address
 
 
-class LoginThrottle(SimpleRateThrottle):
-    """The rate of requests without a login from one address (`LOGIN_RATE`)."""
-
-    scope = "login"
-
-    def get_cache_key(self, request: Request, view: Any) -> str:
-        return f"login:{client_address(request._request)}"
-
-
 class LoginView(APIView):
-    """A view that anybody may use, at the rate of an address; the responses are never cached."""
+    """A view that anybody may use, at `API_ANONYMOUS_RATE`; the responses are never cached."""
 
     authentication_classes = ()
     permission_classes = (AllowAny, KnownParameters)
-    throttle_classes = (LoginThrottle,)
 
     def finalize_response(self, *args: Any, **kwargs: Any) -> Response:
         response = super().finalize_response(*args, **kwargs)

@@ -7,8 +7,6 @@ packages above; `claims.quotas.namespaces` archives a team.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.dispatch import Signal
@@ -87,6 +85,25 @@ def require_another_owner(team: Team, *, without: Membership) -> None:
         )
 
 
+@transaction.atomic(durable=True)
+@transaction.atomic(durable=True)
+def change_profile(*, by: User, **fields: str) -> None:
+    """Change one's own account: `first_name`, `last_name`, `email`, `timezone`, `theme`."""
+    if not fields:
+        return
+    account = User.objects.filter(pk=by.pk)
+    before = account.values(*fields).get()
+    changed = [
+        (str(User._meta.get_field(name).verbose_name).capitalize(), str(before[name]), str(value))
+        for name, value in fields.items()
+        if value != before[name]
+    ]
+    account.update(**fields)
+    if changed:
+        what = ", ".join(label for label, _before, _after in changed)
+        record_change(by=by, of=by, change=f"changed {what}", values=changed, in_activity=False)
+
+
 SERIES = 5  # chart colors
 
 
@@ -135,15 +152,6 @@ def set_efficiency_goal(*, by: User, team: Team, percent: int | None) -> None:
         old, new = ("none" if goal is None else f"{goal} %" for goal in (before, percent))
         values = [("Efficiency goal", old, new)]
         record_change(by=by, of=team, change=f"efficiency goal {old} → {new}", values=values)
-
-
-@transaction.atomic(durable=True)
-def save_profile(*, person: User, fields: Sequence[str], changed: Sequence[tuple[str, str, str]]) -> None:
-    """Save these fields of one's own account; `changed` has what, before and after for the audit log."""
-    person.save(update_fields=fields)
-    if changed:
-        what = ", ".join(label for label, _before, _after in changed)
-        record_change(by=person, of=person, change=f"changed {what}", values=changed, in_activity=False)
 
 
 @transaction.atomic(durable=True)

@@ -147,11 +147,7 @@ def profile(request: HttpRequest) -> HttpResponse:
     person = user_of(request)
     form = PersonForm(request.POST or None, instance=person)
     if request.method == "POST" and form.is_valid():
-        changed = [
-            (str(form.fields[name].label), str(form.initial[name]), str(form.cleaned_data[name]))
-            for name in form.changed_data
-        ]
-        services.save_profile(person=person, fields=list(form.cleaned_data), changed=changed)
+        services.change_profile(by=person, **form.cleaned_data)
         messages.success(request, "Profile saved.")
         return store_preference(request, redirect("teams:profile"), "theme", person.theme)
     memberships = Membership.objects.filter(user=person).select_related("team").order_by("team__slug")

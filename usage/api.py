@@ -33,6 +33,7 @@ from usage import focus_parquet
 from usage.claim_use import devices_of, energy_of
 from usage.closing import close_month, require_admin
 from usage.cost import Cost
+from usage.examples import add_examples
 from usage.fleet_report import GroupBy, fleet_report, month_of
 from usage.focus import focus_lines
 from usage.models import ClosedMonth, Rate
@@ -578,3 +579,15 @@ class RateViewSet(
         """Remove a rate that does not apply yet; 409 for one that does."""
         remove_rate(by=user_of(request), rate=self.get_object())
         return Response(status=204)
+
+
+class RateExamplesView(IdempotentWrites):
+    @extend_schema(
+        operation_id="rates_examples_add", tags=["rates"], request=None, responses={201: RateOut(many=True)}
+    )
+    def post(self, request: Request) -> Response:
+        """
+        Add list prices of clouds as rates, from the begin of this month (UTC) on, for GPUs that no rate
+        names; for platform admins. 409 if this month is closed.
+        """
+        return Response(RateOut(add_examples(by=user_of(request)), many=True).data, status=201)

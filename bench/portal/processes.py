@@ -57,6 +57,7 @@ def environment(redis_url: str) -> dict[str, str]:
         "REDIS_URL": redis_url,
         "LOG_LEVEL": "ERROR",
         "API_RATE": "1000000/min",
+        "API_TOKEN_RATE": "1000000/min",
         "PAGE_RATE": "1000000/min",
     }
 

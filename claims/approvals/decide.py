@@ -34,6 +34,7 @@ from claims.plans import plan
 from claims.plans.changes import RequestChange, WantedChange, additional_usage, plan_change
 from claims.quotas import quota_usage
 from claims.states import ClaimState
+from core.conditional import require_expected
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from core.prepared import PreparedObjects
 from core.times import duration as in_words
@@ -104,6 +105,7 @@ def load_for_decision(
     alternatives = Alternative.objects.select_related("profile_version__profile")
     prefetch_related_objects(rows, Prefetch("alternatives", alternatives))
     (claim,) = rows
+    require_expected(claim.pk, claim.version)
     effective_rule = authority.rules.for_claim(claim)
     if effective_rule.approval == Approval.BOTH:
         claim = lock_row(Claim.objects.select_related(*RELATED).with_profiles(), claim.pk)

@@ -10,6 +10,7 @@ from django.urls import reverse
 from claims.budgets.effect import AT_LIMIT
 from claims.budgets.use import run_out_sentence, use_sentence, utc_day
 from claims.models import AtLimit, Budget, BudgetUse
+from claims.webhook_events import tell_of_budget
 from core.text import percent
 from notify.models import NoticeKind
 from notify.services import already_notified, notify
@@ -52,3 +53,4 @@ def _notify(key: str, threshold: float, budget: Budget, use: BudgetUse, now: dat
         url=reverse("claims:budget", args=[budget.pk]),
         important=threshold >= 1,
     )
+    tell_of_budget(budget, share=float(use.share), threshold=threshold)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Prefetch, QuerySet, TextChoices
 from django.shortcuts import get_object_or_404
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
@@ -40,10 +40,12 @@ from claims.plans.changes import WantedChange
 from claims.requests.services import request_claim
 from claims.states import ClaimState
 from core import idempotency
+from core.conditional import IF_NONE_MATCH, matches, version_tag
 from core.errors import Invalid
-from core.inputs import BooleanFilter, Input
+from core.inputs import BooleanFilter, Input, valid_ids
 from core.schema import key, refuses
 from core.scopes import Scope, needs
+from core.sparse import only_wanted
 from dra import cuda
 from dra.manifests import to_yaml
 from teams.access import team_for, user_of
@@ -313,18 +315,67 @@ POLL_INTERVAL = 0.5  # seconds
 WAIT_SLOTS = BoundedSemaphore(settings.LONG_POLLS)
 
 
-def wait_for_change(claim: Claim, version: int, seconds: int) -> bool:
+class WokenBy(TextChoices):
+    """Why long polling answers; of several reasons the first in this order."""
+
+    EARLIER = "earlier", "it had another version when the request came"
+    STATE = "state", "its state"
+    DECISION = "decision", "a decision, or a first approval"
+    DEVICES = "devices", "devices that it got or lost"
+    END = "end", "its end"
+    OWNER = "owner", "its owner"
+    PROBLEM = "problem", "a problem, or its end"
+    PODS = "pods", "what its pods do in the cluster"
+    COMMENT = "comment", "a comment"
+    OTHER = "other", "anything else"
+    TIMEOUT = "timeout", "nothing in the given time"
+    BUSY = "busy", "nothing; too many wait, so this did not: ask again in some seconds"
+
+
+# What a claim shows, by the reason that is given if it changes.
+SHOWN = {
+    WokenBy.STATE: ("state",),
+    WokenBy.DECISION: ("decided_by_id", "decided_at", "decision_note"),
+    WokenBy.END: ("expires_at", "duration"),
+    WokenBy.OWNER: ("requested_by_id",),
+    WokenBy.PROBLEM: ("problem",),
+    WokenBy.PODS: ("observation_hash", "object_uid"),
+}
+
+
+def wait_for_change(claim: Claim, version: int, seconds: int) -> WokenBy:
     """
-    Return True as soon as the claim's version differs from `version`, False after `seconds`.
+    Return why, as soon as the claim's version differs from `version`, or after `seconds`.
 
     Waiting holds a thread of the web server, so the number of waits is limited; beyond it, returns at once.
     """
-    has_slot = WAIT_SLOTS.acquire(blocking=False)
+    if claim.version != version:
+        return WokenBy.EARLIER
+    if not WAIT_SLOTS.acquire(blocking=False):
+        return WokenBy.BUSY
     try:
-        return _wait(claim, version, min(seconds, MAX_WAIT) if has_slot else 0)
+        comments = claim.comments.count()
+        if not _wait(claim, version, min(seconds, MAX_WAIT)):
+            return WokenBy.TIMEOUT
     finally:
-        if has_slot:
-            WAIT_SLOTS.release()
+        WAIT_SLOTS.release()
+    return _difference(claim, comments)
+
+
+def _difference(before: Claim, comments: int) -> WokenBy:
+    """Return in what a claim differs from what was read of it before."""
+    after = Claim.objects.get(pk=before.pk)
+    changed = {
+        reason
+        for reason, names in SHOWN.items()
+        if any(getattr(before, name) != getattr(after, name) for name in names)
+    }
+    held = {row.pk for row in before.held_now}  # type: ignore[attr-defined]  # a query has set it
+    if held != set(Allocation.objects.filter(claim=before.pk, ended_at=None).values_list("pk", flat=True)):
+        changed.add(WokenBy.DEVICES)
+    if after.comments.count() != comments:
+        changed.add(WokenBy.COMMENT)
+    return next((reason for reason in WokenBy if reason in changed), WokenBy.OTHER)
 
 
 def _wait(claim: Claim, version: int, seconds: int) -> bool:
@@ -340,11 +391,34 @@ def _wait(claim: Claim, version: int, seconds: int) -> bool:
         time.sleep(min(POLL_INTERVAL, left))
 
 
+class WaitedClaimOut(api_types.ClaimDetailOut):
+    """A claim with its spec and the devices that it holds now, and why long polling has ended."""
+
+    woken_by = serializers.ChoiceField(
+        choices=WokenBy.choices, allow_null=True, read_only=True, help_text="Null without `wait`"
+    )
+
+    class Meta:
+        model = Claim
+        fields = (*api_types.ClaimDetailOut.Meta.fields, "woken_by")
+        read_only_fields = fields
+
+
 KEY = key("Repeating a request with the same key returns the same claim.")
 WAIT = OpenApiParameter(
     "wait", int, description="Seconds to wait, at most 25, for a version other than `version`."
 )
 VERSION = OpenApiParameter("version", int, description="The claim version that you already have.")
+
+
+# What else of a claim's body can change without its version: the defaults of its end policy.
+ALSO_SHOWN = ("cluster__end_policy", "profile_version__end_policy")
+
+
+def _at(row: Any, path: str) -> Any:
+    for name in path.split("__"):
+        row = getattr(row, name)
+    return row
 
 
 class ClaimApiFilter(filters.FilterSet):
@@ -396,14 +470,27 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
         claim = request_claim(by=user, key=idempotency.idempotency_key(request), **fields)
         return self.claim_response(claim, status.HTTP_201_CREATED)
 
-    @extend_schema(responses=api_types.ClaimDetailOut, parameters=[WAIT, VERSION])
+    @extend_schema(responses=WaitedClaimOut, parameters=[WAIT, VERSION])
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Read a claim. With `wait` and `version`, the response is sent as soon as the claim changes."""
-        claim = self.get_object()
         seconds, version = _whole_number(request, "wait"), _whole_number(request, "version")
-        if seconds and version is not None and wait_for_change(claim, version, seconds):
-            claim = self.get_object()
-        return Response(api_types.ClaimDetailOut(claim).data)
+        has_some = not seconds and IF_NONE_MATCH in request.headers
+        if has_some and (etag := self._etag(kwargs["pk"])) and matches(request, etag):
+            return Response(status=status.HTTP_304_NOT_MODIFIED, headers={"ETag": etag})
+        claim, woken_by = self.get_object(), None
+        if seconds and version is not None:
+            woken_by = wait_for_change(claim, version, seconds)
+            if woken_by not in (WokenBy.TIMEOUT, WokenBy.BUSY, WokenBy.EARLIER):
+                claim = self.get_object()
+        claim.woken_by = woken_by
+        etag = version_tag(claim.version, *(_at(claim, name) for name in ALSO_SHOWN))
+        return Response(only_wanted(WaitedClaimOut(claim), request).data, headers={"ETag": etag})
+
+    def _etag(self, key: str) -> str:
+        """Return the ETag of a claim in one query, "" without one that the reader may see."""
+        rows = Claim.objects.visible_to(user_of(self.request)).filter(pk__in=valid_ids([key]))
+        row = rows.values_list("version", *ALSO_SHOWN).first()
+        return version_tag(row[0], *row[1:]) if row else ""
 
     @needs(Scope.APPROVE)
     @extend_schema(request=api_types.ApproveIn, responses=api_types.ClaimDetailOut)

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django.shortcuts import get_object_or_404
+from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers, viewsets
 from rest_framework.request import Request
@@ -12,11 +13,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from claims import api_types
+from claims.approvals.reminders import remind_deciders
 from claims.inbox import bulk
 from claims.inbox.bulk import MAX_REQUESTS, Decision, Selection, preview_decisions, total_effects
-from claims.inbox.comments import comment_on_claim
+from claims.inbox.comments import comment_on_claim, comment_on_quota_request
 from claims.inbox.inbox import TABS, DecidedItems, Inbox, InboxSearch, Item, ItemKind, Tab
-from claims.models import Claim, Comment
+from claims.models import Claim, Comment, PendingDecision, QuotaRequest
 from core import idempotency
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
@@ -234,3 +236,53 @@ class CommentsView(APIView):
             text=data.validated_data["text"],
         )
         return Response(CommentOut(comment).data, status=201)
+
+
+class QuotaCommentsView(APIView):
+    """Comments on a quota request."""
+
+    def quota_request(self, request_id: UUID) -> QuotaRequest:
+        visible = QuotaRequest.objects.visible_to(user_of(self.request))
+        return get_object_or_404(visible.select_related("team", "requested_by"), pk=request_id)
+
+    @extend_schema(operation_id="quotas_requests_comments_list", responses=CommentOut(many=True))
+    def get(self, request: Request, request_id: UUID) -> Response:
+        """All comments, oldest first."""
+        comments = self.quota_request(request_id).comments.select_related("by")
+        return Response(CommentOut(comments, many=True).data)
+
+    @extend_schema(
+        operation_id="quotas_requests_comments_create",
+        request=CommentIn,
+        responses={201: CommentOut},
+        parameters=[KEY],
+    )
+    def post(self, request: Request, request_id: UUID) -> Response:
+        """Comment. From a platform admin on a pending request, it is a question."""
+        data = CommentIn(data=request.data)
+        data.is_valid(raise_exception=True)
+        comment = comment_on_quota_request(
+            quota_request=self.quota_request(request_id),
+            by=user_of(request),
+            key=idempotency.idempotency_key(request),
+            text=data.validated_data["text"],
+        )
+        return Response(CommentOut(comment).data, status=201)
+
+
+class RemindedDecidersOut(serializers.Serializer[Any]):
+    reminded = serializers.ListField(child=serializers.CharField(), help_text="User names")
+
+
+class RemindDecidersView(IdempotentWrites):
+    @extend_schema(operation_id="approvals_remind", request=None, responses=RemindedDecidersOut)
+    def post(self, request: Request, request_id: UUID) -> Response:
+        """
+        Remind the people who decide on a request of the inbox. Platform admins only; 409 within four hours
+        of the last reminder.
+        """
+        related = ("team", "claim", "extension", "quota_request", "requester")
+        visible = PendingDecision.objects.visible_to(user_of(request)).select_related(*related)
+        pending = get_object_or_404(visible, pk=request_id)
+        people = remind_deciders(request=pending, by=user_of(request), now=timezone.now())
+        return Response({"reminded": [person.username for person in people]})

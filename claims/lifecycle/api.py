@@ -12,11 +12,13 @@ from rest_framework.serializers import BaseSerializer
 
 from claims import api_types
 from claims.lifecycle.services import (
+    accept_object,
     approve_extension,
     deny_extension,
     eligible_owners,
     evict,
     extend,
+    label_again,
     shorten,
     transfer,
     withdraw_extension,
@@ -87,6 +89,10 @@ class ApproveExtensionIn(Input):
     note = serializers.CharField(max_length=500, allow_blank=True, default="")
 
 
+class AcceptIn(Input):
+    reason = serializers.CharField(max_length=500, allow_blank=True, default="")
+
+
 @needs(Scope.REQUEST)
 class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     """The actions on a running claim: extend, shorten, transfer, resize; and evict, once it has ended."""
@@ -149,6 +155,20 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         """All extension requests, oldest first."""
         rows = self.get_object().extensions.select_related("requested_by", "decided_by")
         return Response(ExtensionOut(rows, many=True).data)
+
+    @extend_schema(request=AcceptIn, responses=api_types.ClaimDetailOut)
+    @action(detail=True, methods=["post"])
+    def accept(self, request: Request, pk: str) -> Response:
+        """Accept the object that somebody recreated with the approved spec. Platform admins only."""
+        fields = validated_input(request, AcceptIn)
+        return self.claim_response(accept_object(claim=self.get_object(), by=user_of(request), **fields))
+
+    @extend_schema(request=None, responses={202: api_types.ClaimDetailOut})
+    @action(detail=True, methods=["post"])
+    def label(self, request: Request, pk: str) -> Response:
+        """Restore the portal's labels on the object of the claim, in a moment."""
+        claim = label_again(claim=self.get_object(), by=user_of(request))
+        return self.claim_response(claim, status.HTTP_202_ACCEPTED)
 
     def claim_response(self, claim: Claim, code: int = status.HTTP_200_OK) -> Response:
         return Response(api_types.ClaimDetailOut(self.get_queryset().get(pk=claim.pk)).data, status=code)

@@ -17,6 +17,7 @@ from claims.models import Claim, Extension, RequestStatus
 from claims.observation.observations import observe
 from claims.plans.plan import delivery_kind
 from claims.states import RUNNING, ClaimState
+from claims.webhook_events import tell_of_end
 from core.text import counted
 from core.times import duration as in_words
 from core.times import utc_moment
@@ -218,6 +219,7 @@ def _notify_end(claim: Claim, key: str, pods: list[str]) -> None:
         url=reverse("claims:extend", args=[claim.pk]),
         important=True,
     )
+    tell_of_end(claim)
 
 
 def _deletion_sentence(end: datetime, grace: timedelta) -> str:

@@ -23,6 +23,7 @@ from claims.observation import drift
 from claims.observation.observations import observe
 from claims.observation.ownership import refresh_claim
 from claims.states import RELEASE_STARTED, RUNNING, ClaimState
+from core.conditional import require_expected
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
 from core.times import duration as in_words
 from core.times import moment, require_date, utc_moment
@@ -106,6 +107,7 @@ def _lock_owned_claim(claim: Claim, by: User) -> Claim:
     role = require_role(by, claim.team, at_least=Role.MEMBER)
     related = ("team", "cluster", "requested_by", "profile_version")
     claim = lock_row(Claim.objects.select_related(*related), claim.pk)
+    require_expected(claim.pk, claim.version)
     if reason := reason_not_to_release(by, claim, role):
         raise Forbidden(reason)
     return claim

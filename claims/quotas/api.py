@@ -3,22 +3,28 @@
 from typing import Any
 
 from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from claims import api_types
 from claims.api_types import ClaimOut
-from claims.models import Quota, QuotaRequest, RequestStatus
+from claims.models import Quota, QuotaRequest, RequestStatus, WrittenQuota
 from claims.quotas import services
 from claims.quotas.quota_usage import quota_breakdown, quota_usage
+from claims.quotas.tasks import write_cluster
 from core import idempotency
 from core.idempotency import IdempotentWrites
+from core.inputs import Input
 from core.schema import key, refuses
 from core.scopes import Scope, needs
-from teams.access import team_for, user_of
+from inventory.clusters import write_quotas
+from inventory.models import Cluster
+from teams.access import require_admin, team_for, user_of
 from teams.models import Role
 
 
@@ -135,6 +141,63 @@ class QuotaViewSet(
         fields["profile"] = api_types.profile_named(fields["profile"], user) if fields["profile"] else None
         quota = services.set_quota(by=user, **fields)
         return Response(QuotaOut(quota_usage([quota])[0]).data, status=status.HTTP_200_OK)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Remove the limit. Claims go on; new ones of a team without a quota are refused. Admins only."""
+        services.remove_quota(by=user_of(request), quota=self.get_object())
+        return Response(status=204)
+
+
+class EnforcementIn(Input):
+    enforced = serializers.BooleanField(help_text="False removes the portal's ResourceQuotas")
+
+
+class EnforcementOut(serializers.Serializer[Any]):
+    """`problems` are namespaces whose ResourceQuota could not be written, with the reason."""
+
+    enforced = serializers.BooleanField()
+    written = serializers.IntegerField(help_text="Namespaces with a ResourceQuota of the portal")
+    problems = serializers.DictField(child=serializers.CharField())
+
+
+@refuses(403, 404, 409)
+class EnforcementView(APIView):
+    """Whether quotas hold in a cluster for kubectl too, as ResourceQuotas. Platform admins only."""
+
+    def cluster(self, request: Request, name: str) -> Cluster:
+        require_admin(user_of(request))
+        return get_object_or_404(Cluster.objects.defer("credentials"), name=name)
+
+    @extend_schema(operation_id="clusters_quotas", tags=["clusters"], responses=EnforcementOut)
+    def get(self, request: Request, name: str) -> Response:
+        """Read what is written."""
+        return Response(_enforcement(self.cluster(request, name)))
+
+    @extend_schema(
+        operation_id="clusters_quotas_set",
+        tags=["clusters"],
+        request=EnforcementIn,
+        responses={202: EnforcementOut},
+    )
+    def put(self, request: Request, name: str) -> Response:
+        """Write the ResourceQuotas of all teams now, or remove them. The same again repairs drift."""
+        cluster = self.cluster(request, name)
+        body = EnforcementIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        cluster = write_quotas(name=name, write=body.validated_data["enforced"], by=user_of(request))
+        write_cluster.delay(str(cluster.pk))
+        return Response(_enforcement(cluster), status=status.HTTP_202_ACCEPTED)
+
+
+def _enforcement(cluster: Cluster) -> dict[str, Any]:
+    rows = WrittenQuota.objects.filter(team_namespace__cluster=cluster)
+    failing = rows.exclude(problem="").values_list("team_namespace__namespace", "problem")
+    return {
+        "enforced": cluster.write_quotas,
+        "written": rows.exclude(observed_hard={}).count(),
+        "problems": dict(failing),
+    }
 
 
 KEY = key("The same key asks once.")

@@ -1,4 +1,5 @@
 import core.models
+import django.contrib.postgres.fields
 import django.utils.timezone
 from django.db import migrations, models
 import django.db.models.deletion
@@ -68,6 +69,56 @@ class Migration(migrations.Migration):
             ],
             options={
                 'constraints': [models.UniqueConstraint(fields=('user', 'kind'), name='notice_preference_once'), models.CheckConstraint(condition=models.Q(('kind__in', ['decide', 'decision', 'comment', 'end', 'unused', 'pods', 'change', 'quota', 'alert', 'token', 'platform'])), name='notice_kind_known'), models.CheckConstraint(condition=models.Q(('mail__in', ['all', 'important', 'none'])), name='notice_mail_known')],
+            },
+        ),
+        migrations.CreateModel(
+            name='Webhook',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('url', models.CharField(max_length=500)),
+                ('title', models.CharField(blank=True, default='', max_length=80)),
+                ('kinds', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=24))),
+                ('is_internal', models.BooleanField(default=False)),
+                ('sealed', models.BinaryField()),
+                ('earlier', models.BinaryField(default=b'')),
+                ('earlier_until', models.DateTimeField(null=True)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('failing_since', models.DateTimeField(null=True)),
+                ('disabled_at', models.DateTimeField(null=True)),
+                ('disabled_because', models.CharField(blank=True, default='', max_length=300)),
+                ('created_by', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('team', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='webhooks', to='teams.team')),
+            ],
+            options={
+                'ordering': ('id',),
+            },
+        ),
+        migrations.CreateModel(
+            name='WebhookEvent',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('kind', models.CharField(max_length=24)),
+                ('at', models.DateTimeField(db_index=True, default=django.utils.timezone.now)),
+                ('data', models.JSONField()),
+                ('team', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='teams.team')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='WebhookDelivery',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('state', models.CharField(choices=[('waiting', 'Waiting'), ('delivered', 'Delivered'), ('failed', 'Failed')], default='waiting', max_length=9)),
+                ('tries', models.PositiveSmallIntegerField(default=0)),
+                ('due_at', models.DateTimeField(default=django.utils.timezone.now, null=True)),
+                ('taken_until', models.DateTimeField(null=True)),
+                ('attempts', models.JSONField(default=list)),
+                ('webhook', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='deliveries', to='notify.webhook')),
+                ('event', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='deliveries', to='notify.webhookevent')),
+            ],
+            options={
+                'ordering': ('-id',),
+                'indexes': [models.Index(condition=models.Q(('due_at__isnull', False)), fields=['due_at'], name='webhook_due'), models.Index(fields=['webhook', '-id'], name='webhook_log')],
+                'constraints': [models.UniqueConstraint(fields=('webhook', 'event'), name='webhook_event_once'), models.CheckConstraint(condition=models.Q(models.Q(('due_at__isnull', False), ('state', 'waiting')), models.Q(('due_at', None), ('state__in', ('delivered', 'failed'))), _connector='OR'), name='webhook_waiting_is_due')],
             },
         ),
     ]

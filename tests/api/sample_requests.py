@@ -7,11 +7,13 @@ from typing import Any
 
 from django.utils import timezone
 
+from claims.catalogue.yaml_export import catalogue_file, exported
 from claims.models import Budget, Claim, Delegation, ProfileVersion
 from claims.states import ClaimState
 from inventory.models import Cluster
 from inventory.states import EndPolicy
-from tests.api.story import LATER, SOON, allowed_login, pod_login
+from teams.models import Membership, User
+from tests.api.story import LATER, QUIET, SOON, allowed_login, pod_login
 
 ANY: dict[str, Any] = {}
 
@@ -74,6 +76,20 @@ def more_budget(_new: str) -> dict[str, Any]:
     return {"budget": str(budget.pk), "amount": "20.00", "reason": "More work"}
 
 
+def recreated(claim: str) -> dict[str, Any]:
+    """Nobody in the story has recreated an object under the name of a claim: let the portal know another."""
+    Claim.objects.filter(pk=claim).update(object_uid="the-one-before")
+    return ANY
+
+
+def newcomer(team: str) -> dict[str, str]:
+    inside = Membership.objects.filter(team__slug=team).values("user")
+    return {"username": User.objects.exclude(pk__in=inside).latest("username").username, "role": "viewer"}
+
+
+KUBERNETES = {"server": "https://fra.example:6443", "token": "for-a-test"}
+MLFLOW = {"url": "http://mlflow.example:5000"}
+NEVER = {"notify_owner_after": None, "notify_leads_after": None, "release_after": None}
 NEW_PROFILE = {"slug": "made-by-a-test"}
 WISHED = {"team": "vision", "cluster": "fra-1", "profile": "small-16g"}
 RATE = {"title": "Sample", "per_hour": "2.5", "valid_from": SOON}
@@ -155,6 +171,50 @@ WRITES = {
     "PUT /api/v1/rates/{id}/": Wish("admin", RATE),
     "POST /api/v1/rates/{id}/retire/": Wish("admin", {"until": SOON}),
     "DELETE /api/v1/rates/{id}/": Wish("admin"),
+    "PATCH /api/v1/me/": Wish("engineer", {"timezone": "Europe/Berlin"}),
+    "POST /api/v1/me/filters/": Wish(
+        "engineer", {"list": "/claims/", "name": "Held", "query": "state=allocated"}
+    ),
+    "PATCH /api/v1/me/filters/{id}/": Wish("admin", {"name": "Other"}),
+    "DELETE /api/v1/me/filters/{id}/": Wish("admin"),
+    "POST /api/v1/teams/": Wish("admin", {"slug": "made-by-a-test", "title": "Made by a test"}),
+    "PATCH /api/v1/teams/{slug}/": Wish("admin", {"efficiency_goal": 60}),
+    "POST /api/v1/teams/{slug}/archive/": Wish("admin"),
+    "POST /api/v1/teams/{slug}/restore/": Wish("admin"),
+    "POST /api/v1/teams/{slug}/members/": Wish("admin", newcomer),
+    "PUT /api/v1/teams/{slug}/members/{username}/": Wish("admin", {"role": "lead"}),
+    "DELETE /api/v1/teams/{slug}/members/{username}/": Wish("admin"),
+    "PUT /api/v1/teams/{slug}/namespaces/{cluster}/": Wish("admin", {"namespace": QUIET}),
+    "DELETE /api/v1/teams/{slug}/namespaces/{cluster}/": Wish("admin"),
+    "PATCH /api/v1/people/{id}/": Wish("admin", {"active": True}),
+    "POST /api/v1/invitations/": Wish("admin", {"email": "ana@example.org"}),
+    "POST /api/v1/invitations/{id}/resend/": Wish("admin"),
+    "DELETE /api/v1/invitations/{id}/": Wish("admin"),
+    "PATCH /api/v1/settings/": Wish("admin", {"name": "Compute"}),
+    "POST /api/v1/clusters/": Wish("admin", {"name": "made-by-a-test", **KUBERNETES}),
+    "POST /api/v1/clusters/check/": Wish("admin", KUBERNETES),
+    "PATCH /api/v1/clusters/{name}/": Wish("admin", {"title": "Hall 2"}),
+    "DELETE /api/v1/clusters/{name}/": Wish("admin"),
+    "PUT /api/v1/clusters/{name}/credentials/": Wish("admin", KUBERNETES),
+    "POST /api/v1/clusters/{name}/pause/": Wish("admin"),
+    "POST /api/v1/clusters/{name}/resume/": Wish("admin"),
+    "PUT /api/v1/clusters/{name}/quotas/": Wish("admin", {"enforced": True}),
+    "POST /api/v1/profiles/import/": Wish(
+        "admin", lambda _new: {"text": catalogue_file(exported()), "dry_run": True}
+    ),
+    "POST /api/v1/profiles/presets/": Wish("admin", {"slugs": ["notebook"]}),
+    "POST /api/v1/claims/{claim_id}/snooze/": Wish("admin"),
+    "POST /api/v1/claims/{claim_id}/remind/": Wish("admin"),
+    "POST /api/v1/claims/{id}/accept/": Wish("admin", recreated),
+    "POST /api/v1/claims/{id}/label/": Wish("admin"),
+    "POST /api/v1/approvals/{request_id}/remind/": Wish("admin"),
+    "POST /api/v1/quotas/requests/{request_id}/comments/": Wish("lead", {"text": "Why?"}),
+    "DELETE /api/v1/quotas/{id}/": Wish("admin"),
+    "PUT /api/v1/waste/policy/": Wish("admin", {"snoozes": 1, "snooze_for": "24h", **NEVER}),
+    "POST /api/v1/tracking-servers/": Wish("admin", {"team": "nlp", **MLFLOW}),
+    "PATCH /api/v1/tracking-servers/{id}/": Wish("admin", MLFLOW),
+    "DELETE /api/v1/tracking-servers/{id}/": Wish("admin"),
+    "POST /api/v1/rates/examples/": Wish("admin"),
     "POST /api/v1/tokens/": Wish("engineer", {"title": "For a notebook"}),
     "POST /api/v1/tokens/{id}/rotate/": Wish("admin", {"overlap": "1h"}),
     "POST /api/v1/login/device/": Wish("engineer", {"client": "CLI on mira-01"}),

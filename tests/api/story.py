@@ -18,6 +18,7 @@ from claims.models import (
     Claim,
     Delegation,
     Extension,
+    PendingDecision,
     Profile,
     Quota,
     QuotaRequest,
@@ -27,13 +28,18 @@ from claims.models import (
 from claims.observation.unmanaged import UnmanagedClaim, unmanaged_objects
 from claims.states import ClaimState
 from cluster.protocol import ReviewedToken
+from core.models import SavedFilter
+from core.saved_filters import save_filter
 from inventory.models import Cluster, Device, DeviceClass, Node, ResourceClaim
 from teams import device_login, service_accounts
-from teams.models import ApiToken, Team, User
-from tests.factories import make_token
-from usage.models import Alert, Rate, SavedReport
+from teams.invitations import invite
+from teams.models import ApiToken, Invitation, Membership, Role, Team, User
+from teams.services import add_member, create_team
+from tests.factories import make_cluster, make_token
+from usage.models import Alert, IdlePeriod, Rate, SavedReport, TrackingServer
 from usage.saved_reports import save_report
 from usage.services import save_rate
+from usage.tracking.servers import save_server
 
 MAX_WORD_LENGTH = 40  # what is longer was made to be too long
 SOON = (timezone.now() + timedelta(days=2)).isoformat()
@@ -73,6 +79,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "request": ("",),
     "kind": ("pod",),
 }  # fmt: skip
+QUIET = "quiet"  # a team, and a cluster, of which nothing depends
 LISTS: dict[str, tuple[str, ...]] = {"tolerate": ("spot=true:NoSchedule",), "teams": ("vision", "nlp")}
 
 
@@ -83,16 +90,15 @@ class Story:
     ids: dict[str, list[str]]
     words: dict[str, tuple[str, ...]]
     lists: dict[str, tuple[str, ...]]
-    nested: dict[str, list[tuple[str, ...]]]  # where an address has several places
+    pairs: dict[str, list[dict[str, str]]]  # of addresses with two places, by the part before the second
 
     def places(self, path: str) -> list[dict[str, str]]:
         """Return what may stand in the place of an address: every object that the operation is about."""
         collection, name = collection_of(path)
         if not name:
             return [{}]
-        if collection in self.nested:
-            names = re.findall(r"\{(\w+)\}", path)
-            return [dict(zip(names, values, strict=True)) for values in self.nested[collection]]
+        if collection in self.pairs:
+            return self.pairs[collection]
         action = path.rstrip("/").rpartition("/")[2]
         return [{name: one} for one in self.ids.get(f"{collection}/{action}") or self.ids[collection]]
 
@@ -134,6 +140,12 @@ def read(admin: User) -> Story:
     coming = timezone.now() + timedelta(days=9)
     save_rate(by=admin, title="Coming", per_hour=Decimal(3), currency="EUR", valid_from=coming)
     save_report(by=admin, name="Old", query="by=claim", monthly=False, now=timezone.now())
+    quiet = create_team(by=admin, slug=QUIET, title="Quiet")
+    add_member(by=admin, team=quiet, username="jonas", role=Role.MEMBER)
+    make_cluster(QUIET)
+    invite(by=admin, email="invited@example.org")
+    save_server(by=admin, url="http://mlflow.example", page_url="", authority="")
+    save_filter(by=admin, path="/claims/", title="Claims", name="Old", query="q=old", is_default=False)
     claims = Claim.objects.order_by("pk")
     live = claims.filter(state__in=(ClaimState.PROVISIONED, ClaimState.ALLOCATED))
     asked = claims.filter(state=ClaimState.REQUESTED)
@@ -141,7 +153,9 @@ def read(admin: User) -> Story:
     foreign = unmanaged_objects(ResourceClaim, admin).order_by("pk")
     of_claims = {
         **dict.fromkeys(("approve", "deny", "withdraw"), asked),
-        **dict.fromkeys(("release", "extend", "shorten", "transfer", "resize"), live),
+        **dict.fromkeys(("release", "extend", "shorten", "transfer", "resize", "label", "remind"), live),
+        "accept": claims.filter(state=ClaimState.ALLOCATED),
+        "snooze": claims.filter(pk__in=IdlePeriod.objects.lasting().values("claim")),
     }
     slugs = [*Profile.objects.filter(retired_at=None).order_by("slug").values_list("slug", flat=True)]
     ids = {
@@ -151,8 +165,14 @@ def read(admin: User) -> Story:
         "claims/unmanaged/adopt": [row.uid for row in foreign if UnmanagedClaim(row).is_adoptable],
         "alerts": keys(Alert.objects.all()),
         "approval-reasons": keys(ReasonTemplate.objects.all()),
+        "approvals": keys(PendingDecision.objects.all()),
         "approval-rules": keys(ApprovalRule.objects.all()),
-        "clusters": [*Cluster.objects.values_list("name", flat=True)],
+        "clusters": [*Cluster.objects.order_by("pk").values_list("name", flat=True)],
+        "clusters/credentials": [QUIET],
+        "people": keys(User.objects.all()),
+        "invitations": keys(Invitation.objects.open()),
+        "me/filters": keys(SavedFilter.objects.all()),
+        "tracking-servers": keys(TrackingServer.objects.all()),
         "delegations": keys(Delegation.objects.all()),
         "device-classes": [*DeviceClass.objects.filter(gone_at=None).values_list("uid", flat=True)],
         "devices": keys(Device.objects.present())[:5],
@@ -167,6 +187,7 @@ def read(admin: User) -> Story:
         "costs/saved-reports": keys(SavedReport.objects.all()),
         "rates": keys(Rate.objects.all()),
         "teams": ["vision", "nlp"],
+        "teams/archive": [QUIET],
         "tokens": keys(ApiToken.objects.all()),
     }
     words = {
@@ -179,20 +200,31 @@ def read(admin: User) -> Story:
         "alternatives": tuple(slugs),
         "claims": tuple(ids["claims"]),
     }
-    return Story({name: found for name, found in ids.items() if found}, words, lists, accounts(lead, vision))
+    pairs = {
+        "teams/{slug}/members": [
+            {"slug": row.team.slug, "username": row.user.username}
+            for row in Membership.objects.select_related("team", "user").order_by("pk")
+        ],
+        "teams/{slug}/namespaces": [
+            {"slug": QUIET, "cluster": "fra-1"},
+            {"slug": "vision", "cluster": QUIET},
+        ],
+        **accounts(lead, vision),
+    }
+    return Story({name: found for name, found in ids.items() if found}, words, lists, pairs)
 
 
-def accounts(lead: User, vision: Team) -> dict[str, list[tuple[str, ...]]]:
+def accounts(lead: User, vision: Team) -> dict[str, list[dict[str, str]]]:
     """Make a service account with a token, as which pods may act; return where it stands in the API."""
     account = service_accounts.create_service_account(by=lead, team=vision, name="ci")
     token, _text = service_accounts.create_account_token(by=lead, account=account, title="Nightly")
     place = vision.namespaces.order_by("cluster__name").first()
     row = WorkloadIdentity.objects.create(place=place, service_account="trainer", account=account)
-    base, of = "teams/{slug}/service-accounts", ("vision", "ci")
+    base, of = "teams/{slug}/service-accounts", {"slug": "vision", "name": "ci"}
     return {
         base: [of],
-        f"{base}/{{name}}/tokens": [(*of, str(token.pk))],
-        f"{base}/{{name}}/workloads": [(*of, str(row.pk))],
+        f"{base}/{{name}}/tokens": [of | {"id": str(token.pk)}],
+        f"{base}/{{name}}/workloads": [of | {"id": str(row.pk)}],
     }
 
 

@@ -52,7 +52,7 @@ P, N = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
 
 @pytest.fixture
 def api(demo_database, db, monkeypatch):
-    """The portal over the demo's data, with clusters in memory and no limit on how often one asks."""
+    """The portal over the demo's data with clusters in memory."""
     fake = FakeGateway()
     fake.tokens = story.POD_TOKENS
 
@@ -68,8 +68,7 @@ def api(demo_database, db, monkeypatch):
         "inventory.tasks",
     ):
         monkeypatch.setattr(f"{module}.gateway_for", connected)
-    monkeypatch.setattr("rest_framework.throttling.UserRateThrottle.allow_request", lambda *_asked: True)
-    monkeypatch.setattr("teams.login_api.LoginThrottle.allow_request", lambda *_asked: True)
+    monkeypatch.setattr("inventory.clusters.KubeGateway", lambda _credentials: fake)
     monkeypatch.setattr("claims.claim_page.api.MAX_WAIT", 0)
     with in_process() as app:
         yield app
@@ -186,6 +185,22 @@ MEANINGLESS = {
     "PUT /api/v1/rates/{id}/": "a rate ends after it begins; its expression is a condition in CEL",
     "POST /api/v1/rates/{id}/retire/": "a rate ends now or later",
     "POST /api/v1/delegations/": "the deputy has to be a member of the team, the end after the start",
+    "POST /api/v1/clusters/": "credentials are a kubeconfig, or an address with a token",
+    "POST /api/v1/clusters/check/": "credentials are a kubeconfig, or an address with a token",
+    "PUT /api/v1/clusters/{name}/credentials/": "credentials are a kubeconfig, or an address with a token",
+    "PATCH /api/v1/me/": "a time zone has to be one of the IANA database",
+    "PATCH /api/v1/settings/": "a time zone has to be one of the IANA database",
+    "POST /api/v1/me/filters/": "the path has to be that of a list, the name printable",
+    "PATCH /api/v1/me/filters/{id}/": "the name has to be printable",
+    "POST /api/v1/teams/": "the owner has to have an account, the slug is a name of Kubernetes",
+    "POST /api/v1/teams/{slug}/members/": "the person has to have an account",
+    "PUT /api/v1/teams/{slug}/namespaces/{cluster}/": "a namespace is a label of RFC 1123",
+    "POST /api/v1/invitations/": "the address has to be one of mail, the team has to exist",
+    "POST /api/v1/profiles/import/": "the text has to be a file of profiles",
+    "POST /api/v1/profiles/presets/": "the presets have to exist",
+    "POST /api/v1/tracking-servers/": "one secret, for the server that is set; URLs, PEM",
+    "PATCH /api/v1/tracking-servers/{id}/": "one secret, for the server that is set; URLs, PEM",
+    "PUT /api/v1/waste/policy/": "the times have to follow one another",
     "GET /api/v1/claims/{id}/manifest/": "an option may not fit the claim, its devices or another option",
     "POST /api/v1/login/device/token/": "a code has to be one that the portal gave",
     "POST /api/v1/teams/{slug}/service-accounts/{name}/workloads/": "the team has a namespace in the cluster",

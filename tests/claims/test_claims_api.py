@@ -1,3 +1,6 @@
+from datetime import timedelta
+from threading import BoundedSemaphore
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -7,10 +10,11 @@ from rest_framework.test import APIClient
 from claims import api_types
 from claims.approvals.decide import approve
 from claims.claim_page import api
+from claims.inbox.comments import comment_on_claim
 from claims.models import Alternative, Claim
 from claims.states import ClaimState
 from portal import api_urls
-from tests.factories import make_claim, make_cluster, make_profile, make_team
+from tests.factories import make_allocation, make_claim, make_cluster, make_profile, make_team, make_user
 
 pytestmark = pytest.mark.django_db
 CLAIMS = "/api/v1/claims/"
@@ -45,7 +49,7 @@ def test_api_requests_gpus_and_reads_claim(alice, request_fields):
         "train-80",
     )
     assert made["duration"] == 86_400
-    assert client(alice).get(f"{CLAIMS}{made['id']}/").json() == made
+    assert client(alice).get(f"{CLAIMS}{made['id']}/").json() == {**made, "woken_by": None}
 
 
 def test_same_key_creates_one_claim(alice, request_fields):
@@ -280,7 +284,8 @@ def test_the_list_costs_the_same_for_one_and_for_many(
 def test_wait_returns_at_once_for_old_version(alice, claim, monkeypatch):
     monkeypatch.setattr("claims.claim_page.api.time.sleep", lambda _seconds: pytest.fail("It waited."))
     url = f"{CLAIMS}{claim.pk}/?wait=20&version={claim.version - 1}"
-    assert client(alice).get(url).json()["version"] == claim.version
+    answer = client(alice).get(url).json()
+    assert (answer["version"], answer["woken_by"]) == (claim.version, "earlier")
 
 
 def test_wait_returns_when_claim_changes(alice, lena, claim, monkeypatch):
@@ -289,7 +294,47 @@ def test_wait_returns_when_claim_changes(alice, lena, claim, monkeypatch):
 
     monkeypatch.setattr("claims.claim_page.api.time.sleep", approve_meanwhile)
     url = f"{CLAIMS}{claim.pk}/?wait=20&version={claim.version}"
-    assert client(alice).get(url).json()["state"] == "approved"
+    answer = client(alice).get(url).json()
+    assert (answer["state"], answer["woken_by"]) == ("approved", "state")
+
+
+def add_comment(claim):
+    comment_on_claim(claim=claim, by=claim.requested_by, text="Why?", key="k")
+
+
+def get_device(claim):
+    make_allocation(claim, timezone.now())
+    claim.remark("Devices.")
+
+
+MEANWHILE = {
+    "decision": lambda claim: claim.remark("First approval.", decision_note="Fine by me."),
+    "devices": get_device,
+    "end": lambda claim: claim.remark("Longer.", expires_at=timezone.now() + timedelta(days=1)),
+    "owner": lambda claim: claim.remark("Another owner.", requested_by=make_user("next")),
+    "problem": lambda claim: claim.remark("Trouble.", problem="Refused."),
+    "pods": lambda claim: claim.remark("Seen.", observation_hash="other"),
+    "comment": add_comment,
+    "other": lambda claim: claim.remark("Something else."),
+    "timeout": lambda claim: None,
+}
+
+
+@pytest.mark.parametrize("reason", MEANWHILE)
+def test_wait_says_what_has_woken_it(alice, claim, monkeypatch, reason):
+    steps = iter([MEANWHILE[reason], *[lambda _claim: None] * 99])
+    clock = iter(range(10_000))
+    monkeypatch.setattr("claims.claim_page.api.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("claims.claim_page.api.time.sleep", lambda _seconds: next(steps)(claim))
+    url = f"{CLAIMS}{claim.pk}/?wait=20&version={claim.version}"
+    assert client(alice).get(url).json()["woken_by"] == reason
+
+
+def test_wait_that_has_no_room_says_so(alice, claim, monkeypatch):
+    monkeypatch.setattr("claims.claim_page.api.WAIT_SLOTS", BoundedSemaphore(1))
+    assert api.WAIT_SLOTS.acquire(blocking=False)
+    url = f"{CLAIMS}{claim.pk}/?wait=20&version={claim.version}"
+    assert client(alice).get(url).json()["woken_by"] == "busy"
 
 
 def test_wait_is_shorter_than_proxy_timeout(alice, claim, monkeypatch):

@@ -8,6 +8,7 @@ import time
 import pytest
 from celery import Celery
 from django.core.cache import caches
+from redis.client import Pipeline
 
 from core.cache import RedisCache
 from demo.services import redis_server
@@ -103,3 +104,25 @@ def test_portal_that_waits_for_a_hanging_broker_is_unready_and_says_so(server, m
     assert health.broker() == ""
     os.kill(server.pid, signal.SIGSTOP)
     assert health.broker() == "The message broker does not respond."
+
+
+def test_several_counts_are_one_round_trip_and_end_by_themselves(cache, monkeypatch):
+    rounds = []
+    execute = Pipeline.execute
+
+    def counted(self, *args, **kwargs):
+        rounds.append(len(self.command_stack))
+        return execute(self, *args, **kwargs)
+
+    monkeypatch.setattr(Pipeline, "execute", counted)
+    assert [cache.increment({"a": 100, "b": 50}) for _ in range(2)] == [[1, 1], [2, 2]]
+    assert rounds == [4, 4]
+    client = cache._cache.get_client()
+    assert [client.ttl(cache.make_key(key)) for key in ("a", "b")] == [100, 50]
+
+
+def test_counts_begin_anew_while_redis_is_gone(cache, server):
+    cache.increment({"a": 100})
+    server.kill()
+    server.wait()
+    assert [cache.increment({"a": 100, "b": 100}) for _ in range(2)] == [[1, 1], [1, 1]]

@@ -259,12 +259,13 @@ def test_a_body_may_be_as_long_as_the_limit(settings):
 
 # Problem documents.
 
-HERE: Any = SimpleNamespace(path="/api/v1/x/")
+HERE: Any = RequestFactory().get("/api/v1/x/")
 
 
 def said(exception, status):
     document = framework_problem(exception, status, HERE)
-    assert (document.pop("type"), document.pop("instance")) == ("about:blank", "/api/v1/x/")
+    assert document.pop("type") == f"http://testserver/help/api/#{document['code']}"
+    assert (document.pop("request_id"), document.pop("instance")) == ("", "/api/v1/x/")
     return document
 
 

@@ -47,12 +47,13 @@ def test_a_refusal_of_a_service_is_told_with_its_sentence_its_code_and_its_numbe
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert answer.status_code == 409
     assert answer.data == {
-        "type": "about:blank",
+        "type": "http://testserver/help/api/#quota-exceeded",
         "title": "The quota of the team does not allow this",
         "status": 409,
         "detail": sentence,
         "code": "quota-exceeded",
         "instance": "/api/v1/claims",
+        "request_id": "",
         "held": 6,
         "limit": 8,
     }

@@ -34,6 +34,7 @@ BY_SERVICE = {
     ("QuotaRequestViewSet", "create"),
     ("BudgetRequestViewSet", "create"),
     ("CommentsView", "post"),
+    ("QuotaCommentsView", "post"),
     ("BulkActionView", "post"),
 }
 MAKES_NOTHING = {("MatchView", "post")}

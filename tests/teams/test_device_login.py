@@ -157,8 +157,8 @@ def test_wrong_codes_are_limited_by_person_and_by_address(api, browse, alice, bo
     assert guesser.get(PAGE, {"code": started["user_code"]}, REMOTE_ADDR="192.0.2.7").status_code == 429
 
 
-def test_logins_are_limited_by_address(api, db, monkeypatch):
-    monkeypatch.setattr("teams.login_api.LoginThrottle.rate", "2/min", raising=False)
+def test_logins_are_limited_by_address(api, db, settings):
+    settings.API_ANONYMOUS_RATE = "2/min"
     codes = [api().post(START, {"client": "x"}, format="json").status_code for _ in range(3)]
     assert codes == [200, 200, 429]
     answer = api().post(START, {"client": "x"}, format="json", REMOTE_ADDR="192.0.2.7")

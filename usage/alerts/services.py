@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import batched
+from typing import Any
 
 from django.db import transaction
 
 from notify.models import NoticeKind
 from notify.services import already_notified, notify
+from notify.webhooks.kinds import EventKind
+from notify.webhooks.outbox import emit, instant
 from teams.access import people_in
 from teams.models import Role, User
 from usage.alerts.conditions import Finding, findings
@@ -80,6 +84,7 @@ def notify_of(alert: Alert, now: datetime) -> None:
     """Tell the people whom it concerns; about one thing not more than once a day, however often it comes."""
     if not Alert.objects.filter(pk=alert.pk, notified_at=None).update(notified_at=now):
         return  # another run has, at this moment
+    emit(EventKind.ALERT_OPENED, team_id=alert.team_id, data=partial(alert_data, alert))
     if is_known(alert):
         return
     notify(
@@ -92,6 +97,20 @@ def notify_of(alert: Alert, now: datetime) -> None:
         url=alert.url,
         important=True,
     )
+
+
+def alert_data(alert: Alert) -> Mapping[str, Any]:
+    return {
+        "id": str(alert.pk),
+        "condition": alert.condition,
+        "title": alert.get_condition_display(),
+        "text": alert.text,
+        "team": alert.team.slug if alert.team else None,
+        "claim": str(alert.claim_id) if alert.claim_id else None,
+        "cluster": alert.cluster.name if alert.cluster else None,
+        "since": instant(alert.since),
+        "url": alert.url,
+    }
 
 
 def is_known(alert: Alert) -> bool:

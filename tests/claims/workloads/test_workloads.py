@@ -183,8 +183,8 @@ def test_past_tokens_of_pods_are_forgotten_and_others_stay(identity, gateway, ci
     assert ApiToken.objects.count() == 1
 
 
-def test_logins_are_limited_by_address(identity, gateway, monkeypatch):
-    monkeypatch.setattr("teams.login_api.LoginThrottle.rate", "2/min", raising=False)
+def test_logins_are_limited_by_address(identity, gateway, settings):
+    settings.API_ANONYMOUS_RATE = "2/min"
     statuses = [login(token="x").status_code for _ in range(3)]
     assert statuses == [401, 401, 429]
     assert login(token="x", REMOTE_ADDR="192.0.2.7").status_code == 401

@@ -1,0 +1,97 @@
+"""API of teams for platform admins: archive and restore one, and its namespaces in the clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from claims.models import TeamNamespace
+from claims.quotas.namespaces import archive_team, restore_team, set_namespace
+from core.idempotency import IdempotentWrites
+from core.inputs import Input
+from core.schema import refuses
+from inventory.models import Cluster
+from teams.access import require_admin, team_for, user_of
+from teams.api import TeamDetailOut, team_out
+from teams.models import Team
+
+
+def admin_team(request: Request, slug: str) -> Team:
+    require_admin(user_of(request))
+    return get_object_or_404(Team, slug=slug)
+
+
+class ArchiveView(IdempotentWrites):
+    @extend_schema(operation_id="teams_archive", tags=["teams"], request=None, responses=TeamDetailOut)
+    @refuses(404, 409)
+    def post(self, request: Request, slug: str) -> Response:
+        """
+        Archive a team: members, quotas, namespaces and delegations are removed, claims and cost stay. 409
+        while claims or requests are open. Platform admins only.
+        """
+        archive_team(by=user_of(request), team=admin_team(request, slug))
+        return Response(team_out(user_of(request), slug))
+
+
+class RestoreView(IdempotentWrites):
+    @extend_schema(operation_id="teams_restore", tags=["teams"], request=None, responses=TeamDetailOut)
+    @refuses(404, 409)
+    def post(self, request: Request, slug: str) -> Response:
+        """Take an archived team back, without members, namespaces and quotas. Platform admins only."""
+        restore_team(by=user_of(request), team=admin_team(request, slug))
+        return Response(team_out(user_of(request), slug))
+
+
+class NamespaceOut(serializers.ModelSerializer[TeamNamespace]):
+    cluster = serializers.CharField(source="cluster.name")
+
+    class Meta:
+        model = TeamNamespace
+        fields = ("cluster", "namespace")
+        read_only_fields = fields
+
+
+class NamespaceIn(Input):
+    namespace = serializers.CharField(max_length=63, help_text="Name of an RFC 1123 label")
+
+
+@refuses(404)
+class NamespacesView(APIView):
+    @extend_schema(operation_id="teams_namespaces_list", tags=["teams"], responses=NamespaceOut(many=True))
+    def get(self, request: Request, slug: str) -> Response:
+        """The namespaces of a team that you may see, by cluster."""
+        rows = TeamNamespace.objects.filter(team=team_for(user_of(request), slug)).select_related("cluster")
+        return Response(NamespaceOut(rows.order_by("cluster__name"), many=True).data)
+
+
+@refuses(403, 404, 409)
+class NamespaceView(APIView):
+    """The namespace in which the claims of a team live in one cluster. Platform admins only."""
+
+    @extend_schema(
+        operation_id="teams_namespaces_set", tags=["teams"], request=NamespaceIn, responses=NamespaceOut
+    )
+    def put(self, request: Request, slug: str, cluster: str) -> Response:
+        """Set the namespace. 409 if another team has it, or while the team has live claims there."""
+        body = NamespaceIn(data=request.data)
+        team, row = admin_team(request, slug), self._cluster(cluster)
+        body.is_valid(raise_exception=True)
+        namespace = body.validated_data["namespace"]
+        set_namespace(by=user_of(request), team=team, cluster=row, namespace=namespace)
+        return Response({"cluster": row.name, "namespace": namespace})
+
+    @extend_schema(operation_id="teams_namespaces_remove", tags=["teams"], responses={204: None})
+    def delete(self, request: Request, slug: str, cluster: str) -> Response:
+        """Take the namespace away from the team; it stays in the cluster."""
+        team = admin_team(request, slug)
+        set_namespace(by=user_of(request), team=team, cluster=self._cluster(cluster), namespace="")
+        return Response(status=204)
+
+    def _cluster(self, name: str) -> Any:
+        return get_object_or_404(Cluster.objects.defer("credentials"), name=name)

@@ -1,0 +1,159 @@
+"""
+Conditional requests (RFC 9110 §13): ETag and If-None-Match of what is read, If-Match of what is written.
+
+The ETag of a response is the start of the SHA-256 of its body; a view that knows the version of its object
+sets its own before the work is done. `If-Match` compares with the ETag that a GET has now: of the same
+address, or of the object that an action is about. Where an ETag has a version, services compare it again once
+the row is locked (`require_expected`), so nothing changes in between. A weak tag counts as its strong one,
+since proxies that compress weaken tags.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import re
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseNotModified, QueryDict
+from django.http.response import HttpResponseBase
+from django.urls import Resolver404, resolve
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.request import Request
+
+from core.errors import PortalError
+
+IF_MATCH, IF_NONE_MATCH = "If-Match", "If-None-Match"
+TAG = re.compile(r'"[^"\x00-\x20]*"')
+VERSIONED = re.compile(r'"v(\d+)-')
+KEPT = ("Cache-Control", "Content-Location", "ETag", "Expires", "Last-Modified", "Vary")  # RFC 9110 §15.4.5
+
+
+class Changed(PortalError):
+    """The object is not as the client has read it: 412."""
+
+    code = "changed"
+    status = 412
+    title = "It has changed since you read it"
+
+
+_expected: ContextVar[tuple[str, int] | None] = ContextVar("expected", default=None)
+
+
+def require_expected(key: object, version: int) -> None:
+    """Raise Changed if this request expects another version of the object with this key."""
+    expected = _expected.get()
+    if expected is not None and expected[0] == str(key) and expected[1] != version:
+        raise Changed(f"It has changed meanwhile: version {version} instead of {expected[1]}. Read it again.")
+
+
+def tags_in(header: str) -> set[str]:
+    """Return the tags of If-Match or If-None-Match, without W/; "*" is one of them."""
+    return {"*"} if header.strip() == "*" else set(TAG.findall(header))
+
+
+def version_tag(version: int, *parts: object) -> str:
+    """Return the ETag of an object with a version; `parts` are what else its body depends on."""
+    digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+    return f'"v{version}-{digest}"'
+
+
+def body_tag(response: HttpResponse) -> str:
+    return f'"{hashlib.sha256(response.content).hexdigest()[:32]}"'
+
+
+def matches(request: HttpRequest | Request, etag: str) -> bool:
+    """Return whether the client has this representation already."""
+    tags = tags_in(request.headers.get(IF_NONE_MATCH, ""))
+    return bool(tags & {"*", etag})
+
+
+def not_modified(etag: str, like: HttpResponseBase | None = None) -> HttpResponse:
+    answer = HttpResponseNotModified()
+    for name in KEPT:
+        if like is not None and name in like.headers:
+            answer[name] = like[name]
+    answer["ETag"] = etag
+    return answer
+
+
+class ConditionalMiddleware:
+    """Gives each GET of the API its ETag, and answers 304 where the client has it."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if not request.path.startswith("/api/"):
+            return self.get_response(request)
+        before = _expected.set(None)
+        try:
+            response = self.get_response(request)
+        finally:
+            _expected.reset(before)
+        if request.method not in ("GET", "HEAD") or response.status_code != 200 or response.streaming:
+            return response
+        if "ETag" not in response.headers:
+            response["ETag"] = body_tag(response)
+        etag = response["ETag"]
+        return not_modified(etag, response) if matches(request, etag) else response
+
+
+class Unchanged(BasePermission):
+    """Refuses a write whose If-Match names another representation than the present one."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        sent = request.headers.get(IF_MATCH, "")
+        if not sent or request.method in SAFE_METHODS or not request.user.is_authenticated:
+            return True
+        tags = tags_in(sent)
+        response = current(request)
+        if response is None:
+            raise Changed("This address has no ETag. Send the request without If-Match.")
+        if response.status_code != 200 or response.streaming:
+            return True  # the write is refused for the same reason
+        etag = response.headers.get("ETag") or body_tag(response)
+        if not tags & {"*", etag}:
+            raise Changed(
+                "It has changed since you read it. Read it again, and send its new ETag.", etag=etag
+            )
+        if (version := VERSIONED.match(etag)) and "*" not in tags:
+            _expected.set((str(view.kwargs.get("pk", "")), int(version[1])))
+        return True
+
+
+def current(request: Request) -> HttpResponse | None:
+    """Return what a GET of the object of a write answers now; None if there is no such GET."""
+    parent = request.path.rstrip("/").rpartition("/")[0] + "/"
+    for path in (request.path, parent):
+        try:
+            found = resolve(path)
+        except Resolver404:
+            continue
+        view, actions = getattr(found.func, "cls", None), getattr(found.func, "actions", None)
+        if view is None or not ("get" in actions if actions else hasattr(view, "get")):
+            continue
+        response: Any = found.func(_reading(request, path), *found.args, **found.kwargs)
+        if hasattr(response, "render"):
+            response.render()
+        return response
+    return None
+
+
+def _reading(request: Request, path: str) -> HttpRequest:
+    """Return a GET by the same person, which no limit counts."""
+    reading = copy.copy(request._request)
+    without = (
+        "HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH", "HTTP_IDEMPOTENCY_KEY", "CONTENT_TYPE", "CONTENT_LENGTH"
+    )  # fmt: skip
+    reading.META = {name: value for name, value in request._request.META.items() if name not in without}
+    reading.META |= {"REQUEST_METHOD": "GET", "QUERY_STRING": "", "PATH_INFO": path}
+    reading.method, reading.path, reading.path_info = "GET", path, path
+    reading.GET = QueryDict()
+    vars(reading).pop("headers", None)  # a cached property
+    reading._force_auth_user = request.user  # type: ignore[attr-defined]
+    reading._force_auth_token = request.auth  # type: ignore[attr-defined]
+    reading.is_counted = True  # type: ignore[attr-defined]
+    return reading

@@ -1,0 +1,143 @@
+"""
+Limits of requests to the API: of each person, of each token, and of each address that does not sign in.
+
+Counted in windows of fixed length, all counts of a request in one round trip to Redis; nothing is limited
+while it is away. Each response says what is left (draft-ietf-httpapi-ratelimit-headers-10).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from django.conf import settings
+from django.core.cache import cache
+from django.http import HttpRequest, HttpResponse
+from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
+
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most `quota` requests in `window` seconds of whoever `key` names; `name` is that of the policy."""
+
+    name: str
+    quota: int
+    window: int
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What a limit has left, and after how many seconds it begins again."""
+
+    limit: Limit
+    used: int
+    reset: int
+
+    @property
+    def remaining(self) -> int:
+        return max(0, self.limit.quota - self.used)
+
+    @property
+    def is_exceeded(self) -> bool:
+        return self.used > self.limit.quota
+
+
+def parse_rate(rate: str) -> tuple[int, int]:
+    """Return requests and seconds of a rate such as "600/min". Raises ValueError."""
+    number, _slash, period = rate.partition("/")
+    return int(number), SECONDS[period[:1]]
+
+
+def limit(name: str, setting: str, who: str) -> Limit:
+    quota, window = parse_rate(getattr(settings, setting))
+    return Limit(name, quota, window, who)
+
+
+def count(limits: Sequence[Limit]) -> list[Count]:
+    """Count a request against each limit, in one round trip."""
+    now = time.time()
+    keys = {f"rate:{one.name}:{one.key}:{now // one.window:.0f}": 2 * one.window for one in limits}
+    used = (
+        cache.increment(keys)
+        if hasattr(cache, "increment")
+        else [_incremented(*each) for each in keys.items()]
+    )
+    return [
+        Count(one, number, max(1, ceil(one.window - now % one.window)))
+        for one, number in zip(limits, used, strict=True)
+    ]
+
+
+def _incremented(key: str, timeout: int) -> int:
+    """Count in a cache other than that of core.cache, as tests have."""
+    try:
+        return cache.incr(key)
+    except ValueError:  # the first of this key
+        cache.add(key, 1, timeout)
+        return 1
+
+
+class RateLimit(BaseThrottle):
+    """Counts a request for its person and its token; without a person, for its address."""
+
+    def __init__(self) -> None:
+        self.exceeded: Count | None = None
+
+    def allow_request(self, request: Request, view: Any) -> bool:
+        if getattr(request._request, "is_counted", False):  # a part of another request
+            return True
+        counts = count(self.limits(request))
+        request._request.rate_counts = counts  # type: ignore[attr-defined]
+        self.exceeded = max(
+            (one for one in counts if one.is_exceeded), key=lambda one: one.reset, default=None
+        )
+        return self.exceeded is None
+
+    def wait(self) -> float | None:
+        return self.exceeded.reset if self.exceeded else None
+
+    def limits(self, request: Request) -> list[Limit]:
+        if not request.user.is_authenticated:
+            return [address_limit(self.get_ident(request))]
+        found = [limit("person", "API_RATE", str(request.user.pk))]
+        token = getattr(request.auth, "pk", None)
+        return [*found, limit("token", "API_TOKEN_RATE", str(token))] if token else found
+
+
+def address_limit(address: str | None) -> Limit:
+    name = hashlib.sha256((address or "").encode()).hexdigest()[:32]  # no list of addresses in Redis
+    return limit("address", "API_ANONYMOUS_RATE", name)
+
+
+def count_refused_sign_in(request: Request) -> int:
+    """Count a request without a sound sign-in for its address; return after how long to try again, or 0."""
+    (counted,) = count([address_limit(BaseThrottle().get_ident(request))])
+    request._request.rate_counts = [counted]  # type: ignore[attr-defined]
+    return counted.reset if counted.is_exceeded else 0
+
+
+class RateHeadersMiddleware:
+    """Says in each response of the API what the limits are, and what is left of them."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        counts: list[Count] = getattr(request, "rate_counts", [])
+        if counts:
+            response["RateLimit-Policy"] = ", ".join(
+                f'"{one.limit.name}";q={one.limit.quota};w={one.limit.window}' for one in counts
+            )
+            response["RateLimit"] = ", ".join(
+                f'"{one.limit.name}";r={one.remaining};t={one.reset}' for one in counts
+            )
+        return response

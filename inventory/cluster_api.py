@@ -1,0 +1,228 @@
+"""
+API of clusters: what platform admins do on their settings pages, and `manage.py cluster` in a terminal.
+
+Credentials are sent once, as a kubeconfig or as address and token of a service account, and never returned.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.shortcuts import get_object_or_404
+from django.views.decorators.debug import sensitive_variables
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from cluster.checkup import CheckupVerdict
+from cluster.credentials import Credentials, from_kubeconfig, from_token
+from core.errors import Conflict, Invalid
+from core.idempotency import IdempotentWrites
+from core.inputs import Input, validate_name
+from core.schema import refuses
+from core.text import counted
+from inventory import api, clusters
+from inventory.models import Cluster
+from inventory.states import EndPolicy
+from teams.access import require_admin, user_of
+
+MAX_KUBECONFIG = 256 * 1024  # characters
+
+
+class CredentialsIn(Input):
+    """Either `kubeconfig`, or `server` and `token` of a service account."""
+
+    kubeconfig = serializers.CharField(max_length=MAX_KUBECONFIG, required=False, write_only=True)
+    context = serializers.CharField(
+        max_length=253, allow_blank=True, default="", help_text="Of the kubeconfig; empty: its current one"
+    )
+    server = serializers.CharField(max_length=400, required=False)
+    token = serializers.CharField(max_length=16 * 1024, required=False, write_only=True)
+    authority = serializers.CharField(
+        max_length=64 * 1024,
+        allow_blank=True,
+        default="",
+        help_text="Certificate of the CA of the server in PEM or base64; empty: those that the portal trusts",
+    )
+
+    @sensitive_variables()
+    def credentials(self) -> Credentials:
+        """Return what was sent. Raises Invalid."""
+        sent = self.validated_data
+        if ("kubeconfig" in sent) == ("token" in sent):
+            raise Invalid("Send either a kubeconfig, or a server with a token.", field="kubeconfig")
+        if "token" in sent:
+            return from_token(sent.get("server", ""), sent["token"], authority=sent["authority"])
+        return from_kubeconfig(sent["kubeconfig"], context=sent["context"])
+
+
+class ModesIn(Input):
+    read_only = serializers.BooleanField(default=False, help_text="Nothing is created in the cluster")
+    write_quotas = serializers.BooleanField(default=False, help_text="The portal writes ResourceQuotas")
+    end_policy = serializers.ChoiceField(
+        choices=EndPolicy.choices,
+        default=EndPolicy.RUN,
+        help_text="What happens to pods that hold devices when their claim ends",
+    )
+
+
+class NewClusterIn(ModesIn, CredentialsIn):
+    """A cluster with its credentials. It is checked first, and added if no check fails."""
+
+    name = serializers.CharField(max_length=40, validators=[validate_name])
+    title = serializers.CharField(max_length=80, allow_blank=True, default="")
+
+
+class CheckIn(ModesIn, CredentialsIn):
+    """What the portal is to do in the cluster, which decides what it needs."""
+
+
+class ChangeClusterIn(Input):
+    """What is left out stays."""
+
+    title = serializers.CharField(max_length=80, allow_blank=True, required=False)
+    read_only = serializers.BooleanField(required=False)
+    end_policy = serializers.ChoiceField(choices=EndPolicy.choices, required=False)
+    grams_per_kwh = serializers.IntegerField(
+        min_value=1, max_value=5000, required=False, allow_null=True, help_text="CO₂; null: none is shown"
+    )
+
+
+class WriteQuotasIn(Input):
+    write = serializers.BooleanField()
+
+
+class CheckOut(serializers.Serializer[Any]):
+    """One thing that was checked; `remedy` says what to do."""
+
+    verdict = serializers.ChoiceField(choices=list(CheckupVerdict))
+    subject = serializers.CharField()
+    detail = serializers.CharField()
+    remedy = serializers.CharField()
+
+
+class ChecksOut(serializers.Serializer[Any]):
+    failed = serializers.IntegerField()
+    checks = CheckOut(many=True)
+
+
+class ClusterViewSet(IdempotentWrites, api.ClusterViewSet):
+    """Clusters with the age of their data. Platform admins add, change, pause and remove them."""
+
+    @sensitive_variables()
+    @refuses(403, 502, 503)
+    @extend_schema(request=NewClusterIn, responses={201: api.ClusterOut})
+    def create(self, request: Request) -> Response:
+        """Check a cluster and add it. 409 if a check fails, or if it was added already."""
+        require_admin(user_of(request))
+        body = _read(NewClusterIn, request)
+        credentials, sent = body.credentials(), body.validated_data
+        modes = {name: sent[name] for name in ("read_only", "write_quotas", "end_policy")}
+        failed = [row for row in _checks(credentials, modes)["checks"] if row.verdict == CheckupVerdict.BAD]
+        if failed:
+            checks = counted(len(failed), "check")
+            raise Conflict(
+                f"{checks} failed: {failed[0].subject}: {failed[0].detail}",
+                checks=CheckOut(failed, many=True).data,
+            )
+        name = sent["name"]
+        clusters.add_cluster(
+            name=name, credentials=credentials, by=user_of(request), title=sent["title"], **modes
+        )
+        return self._shown(name, status=201)
+
+    @sensitive_variables()
+    @refuses(403, 502, 503)
+    @extend_schema(request=CheckIn, responses=ChecksOut)
+    @action(detail=False, methods=["post"])
+    def check(self, request: Request) -> Response:
+        """Check a cluster that is not added, with these credentials. Nothing is stored."""
+        require_admin(user_of(request))
+        body = _read(CheckIn, request)
+        sent = body.validated_data
+        modes = {name: sent[name] for name in ("read_only", "write_quotas", "end_policy")}
+        return Response(ChecksOut(_checks(body.credentials(), modes)).data)
+
+    @refuses(403, 409)
+    @extend_schema(request=ChangeClusterIn, responses=api.ClusterOut)
+    def partial_update(self, request: Request, name: str) -> Response:
+        """Change title, mode, end policy or CO₂ of the electricity."""
+        self._managed(name)
+        fields = _read(ChangeClusterIn, request).validated_data
+        clusters.change_cluster(name=name, by=user_of(request), **fields)
+        return self._shown(name)
+
+    @refuses(403, 409)
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, name: str) -> Response:
+        """Remove a cluster and its mirror from the portal. 409 if it ever had claims: pause it instead."""
+        self._managed(name)
+        clusters.remove_cluster(name=name, by=user_of(request))
+        return Response(status=204)
+
+    @refuses(403, 502, 503)
+    @extend_schema(responses=ChecksOut)
+    @action(detail=True)
+    def checks(self, request: Request, name: str) -> Response:
+        """Connect to the cluster now, and say what works. Platform admins only."""
+        findings = clusters.check_cluster(self._managed(name, with_credentials=True))
+        return Response(ChecksOut(_counted(findings)).data)
+
+    @sensitive_variables()
+    @refuses(403, 409, 502, 503)
+    @extend_schema(request=CredentialsIn, responses=api.ClusterOut)
+    @action(detail=True, methods=["put"])
+    def credentials(self, request: Request, name: str) -> Response:
+        """Replace the credentials, once the new ones have reached the same cluster."""
+        self._managed(name)
+        credentials = _read(CredentialsIn, request).credentials()
+        clusters.renew_credentials(name=name, credentials=credentials, by=user_of(request))
+        return self._shown(name)
+
+    @extend_schema(request=None, responses=api.ClusterOut)
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, name: str) -> Response:
+        """Neither read nor write the cluster, until it is resumed."""
+        self._managed(name)
+        clusters.set_enabled(name=name, enabled=False, by=user_of(request))
+        return self._shown(name)
+
+    @extend_schema(request=None, responses=api.ClusterOut)
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, name: str) -> Response:
+        """Follow the cluster again, within a minute."""
+        self._managed(name)
+        clusters.set_enabled(name=name, enabled=True, by=user_of(request))
+        return self._shown(name)
+
+    def _managed(self, name: str, *, with_credentials: bool = False) -> Cluster:
+        """Return the cluster; 403 for everybody but platform admins."""
+        require_admin(user_of(self.request))
+        rows = Cluster.objects.all() if with_credentials else Cluster.objects.defer("credentials")
+        return get_object_or_404(rows, name=name)
+
+    def _shown(self, name: str, status: int = 200) -> Response:
+        return Response(api.ClusterOut(self.get_queryset().get(name=name)).data, status=status)
+
+
+@sensitive_variables()
+def _checks(credentials: Credentials, modes: dict[str, Any]) -> dict[str, Any]:
+    findings, _preview = clusters.preview_cluster(
+        credentials,
+        read_only=modes["read_only"],
+        write_quotas=modes["write_quotas"],
+        evict_pods=modes["end_policy"] != EndPolicy.RUN,
+    )
+    return _counted(findings)
+
+
+def _counted(findings: list[Any]) -> dict[str, Any]:
+    return {"failed": sum(row.verdict == CheckupVerdict.BAD for row in findings), "checks": findings}
+
+
+def _read(shape: type[Any], request: Request) -> Any:
+    body = shape(data=request.data)
+    body.is_valid(raise_exception=True)
+    return body

@@ -1,0 +1,61 @@
+"""API of the settings of the installation, for platform admins."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from core.inputs import Input
+from core.models import Installation
+from core.schema import refuses
+from portal.setup.installation import save_installation
+from teams.access import require_admin, user_of
+from teams.zones import parse_zone
+
+
+class SettingsOut(serializers.ModelSerializer[Installation]):
+    """What platform admins choose; everything else comes from the environment of the processes."""
+
+    class Meta:
+        model = Installation
+        fields = ("name", "currency", "timezone")
+        read_only_fields = fields
+
+
+class SettingsIn(Input):
+    """What is left out stays. The logo is uploaded on the settings page."""
+
+    name = serializers.CharField(max_length=40, required=False)
+    currency = serializers.RegexField(r"^[A-Z]{3}\Z", required=False, help_text="ISO 4217, such as EUR")
+    timezone = serializers.CharField(
+        max_length=64, allow_blank=True, required=False, help_text="Of the IANA database; empty: TIME_ZONE"
+    )
+
+    def validate_timezone(self, name: str) -> str:
+        if name and parse_zone(name) is None:
+            raise serializers.ValidationError("This is no time zone of the IANA database.")
+        return name
+
+
+@refuses(403)
+class SettingsView(APIView):
+    """Name, currency and time zone of the installation. Platform admins only."""
+
+    @extend_schema(operation_id="settings", responses=SettingsOut)
+    def get(self, request: Request) -> Response:
+        require_admin(user_of(request))
+        return Response(SettingsOut(Installation.load()).data)
+
+    @extend_schema(operation_id="settings_change", request=SettingsIn, responses=SettingsOut)
+    def patch(self, request: Request) -> Response:
+        """Change some of them."""
+        require_admin(user_of(request))
+        body = SettingsIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        current = Installation.load()
+        values = {name: getattr(current, name) for name in SettingsIn().fields} | body.validated_data
+        save_installation(by=user_of(request), logo=None, **values)
+        return Response(SettingsOut(Installation.load()).data)

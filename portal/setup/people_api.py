@@ -1,0 +1,168 @@
+"""API of people and invitations, for platform admins: what the pages of people do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import mixins, serializers, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from core.errors import Invalid
+from core.filters import has_text
+from core.idempotency import IdempotentWrites
+from core.inputs import Cursor, Input
+from core.schema import refuses
+from portal.setup.people import send_link
+from teams.access import require_admin, user_of
+from teams.api import MembershipOut
+from teams.invitations import invite, revoke_invitation
+from teams.models import Invitation, Role, Team, User
+from teams.services import deactivate_person, reactivate_person, set_platform_admin
+
+SEARCH = OpenApiParameter("q", str, description="Words in user names, names and mail addresses.")
+
+
+class PersonOut(serializers.ModelSerializer[User]):
+    name = serializers.CharField(source="label", read_only=True)
+    platform_admin = serializers.BooleanField(source="is_superuser", read_only=True)
+    active = serializers.BooleanField(source="is_active", read_only=True)
+    teams = MembershipOut(source="memberships", many=True, read_only=True)
+
+    class Meta:
+        model = User
+        fields = ("id", "username", "name", "email", "platform_admin", "active", "last_login", "teams")
+
+
+class PersonIn(Input):
+    """What is left out stays."""
+
+    platform_admin = serializers.BooleanField(required=False)
+    active = serializers.BooleanField(
+        required=False, help_text="False ends the sign-in of the person and revokes their tokens"
+    )
+
+
+@refuses(403)
+class PersonViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[User]):
+    """Everybody with an account. Platform admins only."""
+
+    serializer_class = PersonOut
+    lookup_value_converter = "uuid"
+    pagination_class = type("ByUsername", (Cursor,), {"ordering": ("username", "pk")})
+    queryset = User.objects.none()
+
+    def get_queryset(self) -> QuerySet[User]:
+        require_admin(user_of(self.request))
+        people = User.objects.prefetch_related("memberships__team")
+        for word in self.request.query_params.get("q", "").split() if self.action == "list" else ():
+            people = people.filter(has_text(word, "username", "first_name", "last_name", "email"))
+        return people
+
+    @extend_schema(parameters=[SEARCH])
+    def list(self, request: Request) -> Response:
+        """List people by user name."""
+        return super().list(request)
+
+    @refuses(403, 404, 409)
+    @extend_schema(request=PersonIn, responses=PersonOut)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Make a person platform admin or end that; deactivate or reactivate the account."""
+        by, person = user_of(request), self.get_object()
+        body = PersonIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        fields = body.validated_data
+        if fields.get("active"):
+            reactivate_person(by=by, person=person)
+        if "platform_admin" in fields:
+            set_platform_admin(by=by, person=person, admin=fields["platform_admin"])
+        if fields.get("active") is False:
+            deactivate_person(by=by, person=person)
+        row = User.objects.prefetch_related("memberships__team").get(pk=person.pk)
+        return Response(PersonOut(row).data)
+
+
+class InvitationOut(serializers.ModelSerializer[Invitation]):
+    team = serializers.CharField(source="team.slug", allow_null=True, default=None)
+    invited_by = serializers.CharField(source="invited_by.username")
+
+    class Meta:
+        model = Invitation
+        fields = ("id", "email", "team", "role", "invited_by", "sent_at", "expires_at")
+        read_only_fields = fields
+
+
+class SentInvitationOut(InvitationOut):
+    """`link` is returned only here; hand it on if no mail was sent."""
+
+    link = serializers.CharField(read_only=True)
+    mailed = serializers.BooleanField(read_only=True)
+
+    class Meta:
+        model = Invitation
+        fields = (*InvitationOut.Meta.fields, "link", "mailed")
+        read_only_fields = fields
+
+
+class InvitationIn(Input):
+    email = serializers.EmailField(max_length=254)
+    team = serializers.CharField(max_length=40, allow_blank=True, default="", help_text="Slug of the team")
+    role = serializers.ChoiceField(choices=Role.choices, default=Role.MEMBER)
+
+
+@refuses(403)
+class InvitationViewSet(
+    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Invitation]
+):
+    """Invitations that nobody has accepted or withdrawn. Platform admins only."""
+
+    serializer_class = InvitationOut
+    shown_once = frozenset(("link",))
+    lookup_value_converter = "uuid"
+    pagination_class = type("NewestInvitations", (Cursor,), {"ordering": ("-sent_at", "-pk")})
+    queryset = Invitation.objects.none()
+
+    def get_queryset(self) -> QuerySet[Invitation]:
+        require_admin(user_of(self.request))
+        return Invitation.objects.open().select_related("team", "invited_by")
+
+    @extend_schema(request=InvitationIn, responses={201: SentInvitationOut})
+    def create(self, request: Request) -> Response:
+        """Invite an address by mail. Inviting it again renews the link; the earlier one ends."""
+        require_admin(user_of(request))
+        body = InvitationIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        fields = dict(body.validated_data)
+        slug = fields["team"]
+        fields["team"] = Team.objects.active().filter(slug=slug).first() if slug else None
+        if slug and fields["team"] is None:
+            raise Invalid(f"There is no team {slug}.", field="team")
+        return self._sent(request, invite(by=user_of(request), **fields | {"role": Role(fields["role"])}))
+
+    @extend_schema(request=None, responses={201: SentInvitationOut})
+    @action(detail=True, methods=["post"])
+    def resend(self, request: Request, pk: str) -> Response:
+        """Send a new link; the earlier one ends."""
+        row = self.get_object()
+        again = invite(by=user_of(request), email=row.email, team=row.team, role=Role(row.role))
+        return self._sent(request, again)
+
+    @refuses(403, 404)
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Withdraw an invitation: its link ends."""
+        revoke_invitation(by=user_of(request), invitation=get_object_or_404(self.get_queryset(), pk=pk))
+        return Response(status=204)
+
+    def _sent(self, request: Request, invitation: Invitation) -> Response:
+        sent = send_link(request._request, invitation)
+        content: dict[str, Any] = {
+            **InvitationOut(invitation).data,
+            "link": sent.link,
+            "mailed": not sent.problem,
+        }
+        return Response(content, status=201)

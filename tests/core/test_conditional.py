@@ -1,0 +1,265 @@
+"""ETag, If-None-Match, If-Match, sparse fields and orders of the API."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
+
+from claims.lifecycle import services
+from claims.models import Claim
+from claims.states import ClaimState
+from core.conditional import Changed, _expected, require_expected, tags_in, version_tag
+from core.inputs import Cursor, backwards
+from core.sparse import pruned
+from teams.models import Membership, Role
+from tests.factories import make_claim, make_quota, make_team, make_user
+from usage.models import Rate
+
+pytestmark = pytest.mark.django_db
+
+RATES = "/api/v1/rates/"
+RATE = {"title": "H100", "per_hour": "2.5", "currency": "EUR", "valid_from": "2099-12-01T00:00:00Z"}
+
+
+def as_person(user):
+    api = APIClient()
+    api.force_login(user)
+    return api
+
+
+@pytest.fixture
+def root():
+    return make_user("root", admin=True)
+
+
+@pytest.fixture
+def api(root):
+    return as_person(root)
+
+
+@pytest.fixture
+def rate(api):
+    return RATES + api.post(RATES, RATE, format="json").json()["id"] + "/"
+
+
+@pytest.fixture
+def alice():
+    return make_user("alice")
+
+
+@pytest.fixture
+def claim(alice):
+    team = make_team("vision", members=(alice,))
+    make_quota(team)
+    return make_claim(by=alice, team=team)
+
+
+def address(claim):
+    return f"/api/v1/claims/{claim.pk}/"
+
+
+def test_what_is_unchanged_is_not_sent_again(api, rate):
+    first = api.get(rate)
+    again = api.get(rate, headers={"If-None-Match": first.headers["ETag"]})
+    assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", first.headers["ETag"])
+    api.put(rate, {**RATE, "per_hour": "3"}, format="json")
+    changed = api.get(rate, headers={"If-None-Match": first.headers["ETag"]})
+    assert (changed.status_code, changed.json()["per_hour"]) == (200, "3.0000")
+    assert changed.headers["ETag"] != first.headers["ETag"]
+
+
+def test_lists_have_etags_too(api, rate):
+    first = api.get(RATES)
+    tags = f'"other", W/{first.headers["ETag"]}'
+    assert api.get(RATES, headers={"If-None-Match": tags}).status_code == 304
+    api.delete(rate)
+    assert api.get(RATES, headers={"If-None-Match": tags}).status_code == 200
+
+
+def test_a_write_with_the_etag_that_was_read_happens(api, rate):
+    etag = api.get(rate).headers["ETag"]
+    answer = api.put(rate, {**RATE, "per_hour": "3"}, format="json", headers={"If-Match": etag})
+    assert (answer.status_code, Rate.objects.get().per_hour) == (200, 3)
+
+
+@pytest.mark.parametrize("method", ["put", "delete"])
+def test_a_write_with_an_etag_of_before_is_refused(api, rate, method):
+    etag = api.get(rate).headers["ETag"]
+    api.put(rate, {**RATE, "per_hour": "3"}, format="json")
+    answer = getattr(api, method)(rate, RATE, format="json", headers={"If-Match": etag})
+    assert (answer.status_code, answer.json()["code"]) == (412, "changed")
+    assert answer.json()["etag"] == api.get(rate).headers["ETag"]
+    assert Rate.objects.get().per_hour == 3
+
+
+def test_any_etag_is_one_of_what_there_is(api, rate):
+    assert api.delete(rate, headers={"If-Match": "*"}).status_code == 204
+
+
+def test_if_match_does_not_tell_outsiders_of_an_object(claim):
+    outsider = as_person(make_user("eve"))
+    answer = outsider.post(f"{address(claim)}release/", {}, format="json", headers={"If-Match": '"x"'})
+    assert answer.status_code == 404
+
+
+def test_the_etag_of_a_claim_is_its_version(alice, claim):
+    me = as_person(alice)
+    etag = me.get(address(claim)).headers["ETag"]
+    assert etag.startswith(f'"v{claim.version}-')
+    with CaptureQueriesContext(connection) as whole:
+        me.get(address(claim))
+    with CaptureQueriesContext(connection) as queries:
+        assert me.get(address(claim), headers={"If-None-Match": etag}).status_code == 304
+    assert len(queries) < len(whole)
+    claim.remark("Looked at.", by=alice)
+    assert me.get(address(claim), headers={"If-None-Match": etag}).status_code == 200
+
+
+def test_an_action_on_a_claim_happens_only_to_the_version_that_was_read(alice, claim):
+    me = as_person(alice)
+    etag = me.get(address(claim)).headers["ETag"]
+    claim.remark("Changed.", by=alice)
+    withdraw = f"{address(claim)}withdraw/"
+    answer = me.post(withdraw, {}, format="json", headers={"If-Match": etag})
+    assert (answer.status_code, answer.json()["code"]) == (412, "changed")
+    assert Claim.objects.get().state == ClaimState.REQUESTED
+    now = me.get(address(claim)).headers["ETag"]
+    assert me.post(withdraw, {}, format="json", headers={"If-Match": now}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("service", "lock", "body"),
+    [
+        ("withdraw", "_lock_owned_claim", {}),
+        ("transfer", "lock_claim", {"to": "bob"}),
+    ],
+)
+def test_a_change_between_the_check_and_the_lock_is_refused_too(
+    alice, claim, monkeypatch, service, lock, body
+):
+    Membership.objects.create(user=make_user("bob"), team=claim.team, role=Role.MEMBER)
+    if service == "transfer":
+        claim = make_claim(claim.team, by=alice, state=ClaimState.ALLOCATED)
+    me = as_person(alice)
+    etag = me.get(address(claim)).headers["ETag"]
+    whole = getattr(services, lock)
+
+    def changed_before(claim, *by):
+        Claim.objects.get(pk=claim.pk).remark("Meanwhile.", by=alice)
+        return whole(claim, *by)
+
+    monkeypatch.setattr(services, lock, changed_before)
+    answer = me.post(f"{address(claim)}{service}/", body, format="json", headers={"If-Match": etag})
+    assert (answer.status_code, answer.json().get("code")) == (412, "changed")
+
+
+def test_what_one_request_expects_is_forgotten_with_it(alice, claim):
+    me = as_person(alice)
+    etag = me.get(address(claim)).headers["ETag"]
+    me.post(f"{address(claim)}withdraw/", {}, format="json", headers={"If-Match": etag})
+    assert _expected.get() is None
+    require_expected(claim.pk, 99)
+
+
+def test_only_the_object_of_the_request_is_expected():
+    before = _expected.set(("a", 3))
+    try:
+        require_expected("b", 9)
+        require_expected("a", 3)
+        with pytest.raises(Changed, match="version 4 instead of 3"):
+            require_expected("a", 4)
+    finally:
+        _expected.reset(before)
+
+
+@pytest.mark.parametrize(
+    ("header", "tags"),
+    [("*", {"*"}), ('"a"', {'"a"'}), ('W/"a", "b"', {'"a"', '"b"'}), ("a", set()), ("", set())],
+)
+def test_tags_are_read_from_the_header(header, tags):
+    assert tags_in(header) == tags
+
+
+def test_a_version_with_other_defaults_is_another_tag():
+    assert version_tag(1, "ask") != version_tag(1, "run")
+    assert version_tag(1, "ask") == version_tag(1, "ask")
+
+
+# Sparse fields.
+
+
+def test_only_the_fields_that_are_named_are_sent(api, rate):
+    assert api.get(f"{rate}?fields=title,id").json().keys() == {"id", "title"}
+    page = api.get(f"{RATES}?fields=title").json()
+    assert (page["results"], page["next"]) == ([{"title": "H100"}], None)
+
+
+@pytest.mark.parametrize("names", ["nonsense", "title,nonsense", ""])
+def test_an_unknown_field_is_refused_with_the_known_ones(api, rate, names):
+    answer = api.get(f"{rate}?fields={names}")
+    assert (answer.status_code, answer.json()["field"]) == (422, "fields")
+    assert "Known: " in answer.json()["detail"]
+    assert "per_hour" in answer.json()["detail"]
+
+
+def test_fields_that_are_left_out_are_not_read(alice, claim):
+    Claim.objects.update(problem="Something is wrong.")
+    me = as_person(alice)
+    with CaptureQueriesContext(connection) as all_fields:
+        me.get(address(claim))
+    with CaptureQueriesContext(connection) as few:
+        assert me.get(f"{address(claim)}?fields=id,state").json() == {
+            "id": str(claim.pk),
+            "state": ClaimState.REQUESTED,
+        }
+    assert len(few) < len(all_fields)
+
+
+def test_refusals_are_whole(api):
+    assert "detail" in api.get(f"{RATES}{make_user('x').pk}/?fields=id").json()
+
+
+def test_objects_lists_and_pages_are_pruned():
+    assert pruned({"a": 1, "b": 2}, {"a"}) == {"a": 1}
+    assert pruned([{"a": 1, "b": 2}], {"b"}) == [{"b": 2}]
+    page = {"next": None, "previous": None, "results": [{"a": 1, "b": 2}]}
+    assert pruned(page, {"a"}) == {**page, "results": [{"a": 1}]}
+    assert pruned({"results": [1], "other": 2}, {"other"}) == {"other": 2}
+
+
+# Orders.
+
+
+def test_lists_run_in_both_directions(api):
+    for title in ("b", "a", "c"):
+        api.post(RATES, {**RATE, "title": title}, format="json")
+    titles = {
+        order: [row["title"] for row in api.get(f"{RATES}?order={order}").json()["results"]]
+        for order in ("created", "-created")
+    }
+    assert titles == {"created": ["b", "a", "c"], "-created": ["c", "a", "b"]}
+
+
+def test_pages_of_a_chosen_order_follow_one_another(api):
+    for title in ("b", "a", "c"):
+        api.post(RATES, {**RATE, "title": title}, format="json")
+    page = api.get(f"{RATES}?order=created&limit=2").json()
+    following = api.get(page["next"]).json()
+    assert [row["title"] for row in page["results"] + following["results"]] == ["b", "a", "c"]
+
+
+def test_an_unknown_order_is_refused_with_the_known_ones(api):
+    answer = api.get(f"{RATES}?order=price")
+    assert (answer.status_code, answer.json()["field"]) == (422, "order")
+    assert answer.json()["detail"] == "Unknown order price. Known: created, -created."
+
+
+def test_the_order_is_named_by_its_first_field():
+    class ByPerson(Cursor):
+        ordering = ("-user__username", "id")
+
+    assert ByPerson().known_orders() == {
+        "username": ("user__username", "-id"),
+        "-username": ("-user__username", "id"),
+    }
+    assert backwards(("a", "-b")) == ("-a", "b")

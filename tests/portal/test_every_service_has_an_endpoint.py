@@ -1,0 +1,42 @@
+"""What a page can do, the API can do, by the same services."""
+
+from tests.portal.service_calls import by_api, by_pages, services
+
+# What only pages do: why.
+ONLY_PAGES = {
+    (
+        "claims.catalogue.services",
+        "replace_spec",
+    ): "saves a fix of the check; PUT /profiles/{slug}/ saves any spec",
+    ("claims.requests.services", "save_draft"): "a draft is what stands in a form; a program keeps its own",
+    ("claims.requests.services", "delete_draft"): "a draft is what stands in a form",
+    ("teams.invitations", "accept_as"): "a person accepts in a browser, where the sign-in follows",
+}
+# What only the API and commands do.
+NO_PAGE = {
+    (
+        "claims.quotas.services",
+        "remove_quota",
+    ): "a page sets a limit to 0; configuration as code and API remove it",
+    ("claims.requests.services", "resize"): "the page sends the request form, which replaces the claim",
+    ("portal.configuration.plan", "apply_plan"): "`manage.py config apply`",
+    ("portal.configuration.plan", "read_plan"): "`manage.py config diff`",
+}
+NO_API = {("portal.configuration.plan", "apply_plan"), ("portal.configuration.plan", "read_plan")}
+
+
+def test_services_are_found():
+    assert len(services()) > 80
+    assert ("claims.approvals.decide", "approve") in services() & by_pages() & by_api()
+
+
+def test_the_api_calls_every_service_that_a_page_calls():
+    assert (services() & by_pages()) - by_api() == set(ONLY_PAGES)
+
+
+def test_every_service_is_called_by_a_page_or_has_its_reason():
+    assert services() - by_pages() == set(NO_PAGE)
+
+
+def test_the_api_calls_every_service_or_there_is_a_reason():
+    assert services() - by_api() == set(ONLY_PAGES) | NO_API
