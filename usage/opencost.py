@@ -46,27 +46,27 @@ AGGREGATES = {
     "label:capacity_type": "use.capacity_type",
 }
 ONE_CLAIM = ("cluster", "namespace", "controller")
-JOINS = """
-JOIN claims_claim claim ON claim.id = use.claim_id
-JOIN inventory_cluster cluster ON cluster.id = claim.cluster_id
-JOIN teams_team team ON team.id = claim.team_id
-JOIN teams_user person ON person.id = claim.requested_by_id
-JOIN claims_profileversion version ON version.id = claim.profile_version_id
-JOIN claims_profile profile ON profile.id = version.profile_id
-"""
+# What the columns need beside the claim, by alias.
+JOINS = {
+    "cluster": "JOIN inventory_cluster cluster ON cluster.id = claim.cluster_id",
+    "team": "JOIN teams_team team ON team.id = claim.team_id",
+    "person": "JOIN teams_user person ON person.id = claim.requested_by_id",
+    "profile": "JOIN claims_profileversion version ON version.id = claim.profile_version_id "
+    "JOIN claims_profile profile ON profile.id = version.profile_id",
+}
 # Sums of a name in a step: %(step)s days from %(first)s on.
 HELD = """
 SELECT ARRAY[{columns}], (use.day - %(first)s) / %(step)s, use.currency, sum(use.held), sum(use.amount),
     coalesce(sum(use.held) FILTER (WHERE activity.rollups > 0), 0), coalesce(sum(use.held * {used}), 0),
     array_agg(DISTINCT use.product)
-FROM usage_dailyuse use {joins}
+FROM usage_dailyuse use JOIN claims_claim claim ON claim.id = use.claim_id {joins}
 LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
 WHERE use.day >= %(first)s AND use.day < %(end)s
 GROUP BY {columns}, 2, use.currency
 """
 CORRECTED = """
 SELECT ARRAY[{columns}], (use.booked_on - %(first)s) / %(step)s, use.currency, sum(use.amount)
-FROM usage_correction use {joins}
+FROM usage_correction use JOIN claims_claim claim ON claim.id = use.claim_id {joins}
 WHERE use.booked_on >= %(first)s AND use.booked_on < %(end)s
 GROUP BY {columns}, 2, use.currency
 """
@@ -277,9 +277,10 @@ def _steps(period: Period, days: int) -> Iterator[Period]:
 
 def _rows(sql: str, asked: AllocationQuery, period: Period) -> Iterator[Sequence[Any]]:
     columns = ", ".join(f"({AGGREGATES[name]})::text" for name in asked.aggregate)
+    joins = " ".join(join for alias, join in JOINS.items() if f"{alias}." in columns)
     parameters = {"first": period.first, "end": period.end, "step": asked.step}
     with connection.cursor() as cursor:
-        cursor.execute(sql.format(columns=columns, joins=JOINS, used=UTILIZATION), parameters)
+        cursor.execute(sql.format(columns=columns, joins=joins, used=UTILIZATION), parameters)
         yield from cursor
 
 
