@@ -168,6 +168,7 @@ class RotateIn(Input):
     )
 
 
+@needs(Scope.REQUEST)
 class Me(APIView):
     @extend_schema(operation_id="me", responses=MeOut)
     def get(self, request: Request) -> Response:
@@ -206,6 +207,7 @@ class TeamIn(Input):
     )
 
 
+@needs(Scope.ADMIN)
 class TeamViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Team]
 ):

@@ -17,6 +17,7 @@ from core.filters import has_text
 from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
 from core.schema import refuses
+from core.scopes import Scope, needs
 from portal.setup.people import send_link
 from teams.access import require_admin, user_of
 from teams.api import MembershipOut
@@ -47,6 +48,7 @@ class PersonIn(Input):
     )
 
 
+@needs(Scope.ADMIN, reading=True)
 @refuses(403)
 class PersonViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[User]):
     """Everybody with an account. Platform admins only."""
@@ -114,6 +116,7 @@ class InvitationIn(Input):
     role = serializers.ChoiceField(choices=Role.choices, default=Role.MEMBER)
 
 
+@needs(Scope.ADMIN, reading=True)
 @refuses(403)
 class InvitationViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Invitation]

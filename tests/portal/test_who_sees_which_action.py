@@ -341,9 +341,7 @@ TABLE: dict[str, Row] = {
     },
     "teams:choose": {"teams:switch": EVERYBODY},
     "saved_filters": {"saved_filter": ASKER},
-    "teams:tokens": {
-        **{"teams:tokens": EVERYBODY, "teams:token-rotate": ASKER, "teams:token-revoke": ASKER}
-    },
+    "teams:tokens": {**{"teams:tokens": EVERYBODY, "teams:token-rotate": ASKER, "teams:token-revoke": ASKER}},
     "notify:list": {"notify:read": EVERYBODY},
 }
 BESIDE: Row = {"teams:switch": EVERYBODY, "teams:theme": EVERYBODY, "account_logout": EVERYBODY}
