@@ -93,7 +93,7 @@ def measure(means: dict[UUID, float], now: datetime) -> None:
     """Invent the telemetry of what these claims have held, around their means."""
     kept = midnight(utc_day(now - KEEP) + DAY)
     minutes, hour = timedelta(minutes=5), timedelta(hours=1)
-    parameters = {"claims": list(means), "means": list(means.values()), "now": now}
+    parameters: dict[str, Any] = {"claims": list(means), "means": list(means.values()), "now": now}
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL statement_timeout = '5min'")
         for statement, step, first, end in (

@@ -278,7 +278,7 @@ def _steps(period: Period, days: int) -> Iterator[Period]:
 def _rows(sql: str, asked: AllocationQuery, period: Period) -> Iterator[Sequence[Any]]:
     columns = ", ".join(f"({AGGREGATES[name]})::text" for name in asked.aggregate)
     joins = " ".join(join for alias, join in JOINS.items() if f"{alias}." in columns)
-    parameters = {"first": period.first, "end": period.end, "step": asked.step}
+    parameters: dict[str, Any] = {"first": period.first, "end": period.end, "step": asked.step}
     with connection.cursor() as cursor:
         cursor.execute(sql.format(columns=columns, joins=joins, used=UTILIZATION), parameters)
         yield from cursor

@@ -55,7 +55,7 @@ def scraped(program: RealPrometheus) -> RealPrometheus:
 
 def test_series_that_prometheus_scraped_are_those_of_the_exporter(prometheus, exporter):
     program = scraped(prometheus(exporter))
-    found = measurements(read(TelemetrySource(program.url, is_prometheus=True)))
+    found = measurements(read(TelemetrySource(program.url, is_prometheus=True)).samples)
     assert found == measurements(parse_exposition(SHARED.splitlines()))
 
 
@@ -72,7 +72,7 @@ def test_basic_authentication_over_tls_with_its_own_ca(prometheus, exporter, tmp
     program = scraped(prometheus(exporter, web=web, auth=("reader", PASSWORD)))
     secret = TelemetrySecret(user="reader", password=PASSWORD)
     good = TelemetrySource(program.url, is_prometheus=True, authority=SERVER.certificate, secret=secret)
-    assert len(read(good)) == 2
+    assert len(read(good).samples) == 2
     for source, words in (
         (replace(good, authority=""), "not trusted"),
         (replace(good, authority=CLIENT.certificate), "not trusted"),
@@ -101,7 +101,7 @@ def test_client_certificate_identifies_the_portal(prometheus, exporter, tmp_path
 
     def answers():
         try:
-            return bool(read(source))
+            return bool(read(source).samples)
         except TelemetryUnavailable:
             return False
 
