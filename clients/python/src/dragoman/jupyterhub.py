@@ -130,7 +130,10 @@ class GpuProfiles:
                 raise SpawnRefused(str(error)) from error
             raise
         spawner.dragoman_claim = claim.info
-        spawner.environment.update(claim.environment)
+        # KubeSpawner reads values as templates, in which braces are doubled.
+        spawner.environment.update(
+            {name: value.replace("{", "{{").replace("}", "}}") for name, value in claim.environment.items()}
+        )
 
     async def post_stop_hook(self, spawner: Any) -> None:
         """Release the claim of a server, also after a restart of the hub: it is found by its name."""

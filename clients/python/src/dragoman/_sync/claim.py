@@ -75,7 +75,8 @@ class Claim:
         Runs of MLflow and Weights & Biases that have them are shown on the page of the claim with their cost.
         """
         return {
-            "DRAGOMAN_CLAIM": self.id,
+            "CLAIM_ID": self.id,
+            "CLAIM_NAME": self.name,
             "MLFLOW_RUN_CONTEXT": json.dumps({"dragoman.claim": self.id}),
             "WANDB_TAGS": f"dragoman.claim={self.id}",
             **visible_devices(self.devices),
