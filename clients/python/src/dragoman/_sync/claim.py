@@ -260,10 +260,13 @@ class PendingClaim:
         return claim
 
     def _end(self) -> None:
-        if self._claim is not None and not self._keep:
-            self._claim.release()
-            if self._remembered is not None:
-                self._remembered.forget()
+        remembered = self._remembered or Remembered("")
+        try:
+            if self._claim is not None and not self._keep:
+                self._claim.release()
+                remembered.forget()
+        finally:
+            remembered.leave()
 
 
 def is_reached(info: ClaimInfo, until: Until) -> bool:
