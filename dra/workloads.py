@@ -274,7 +274,7 @@ def _settings(use: ClaimUse, options: WorkloadOptions) -> list[str]:
     lines = [
         _added("extra_pod_config", "update", {"resourceClaims": [claim_source(use)]}),
         _added("extra_container_config", "update", wanted),
-        _added("environment", "update", dict(environment(use))),
+        _added("environment", "update", {name: in_template(value) for name, value in environment(use)}),
     ]
     if options.priority:
         lines.append(_assigned("priority_class_name", options.priority))
@@ -288,6 +288,11 @@ def _settings(use: ClaimUse, options: WorkloadOptions) -> list[str]:
         lines.append(_assigned("pod_security_context", pod_security(jupyter_program(use))))
         lines.append(_assigned("container_security_context", container_security()))
     return lines
+
+
+def in_template(value: str) -> str:
+    """Return a value as KubeSpawner reads it: as a template of `str.format`, in which braces are doubled."""
+    return value.replace("{", "{{").replace("}", "}}")
 
 
 def _assigned(trait: str, value: object) -> str:

@@ -22,6 +22,7 @@ pytest_plugins = ["tests.controlplane.fixtures", "tests.demo.fixtures"]
 # still now and then. The summary names each test that needed it. Nothing else is ever tried again.
 RETRIED = {
     "tests/claims/kubernetes/": "the quota controller and the scheduler back off for up to a minute",
+    "tests/clients/": "the scheduler backs off while a hub waits for its pod",
     "tests/cluster/test_real_cluster.py": "restarts the API server; controllers come back after a back-off",
     "tests/monitoring/test_dra_health_of_kubernetes.py": "the scheduler backs off; scrapes take turns",
     "tests/controlplane/test_controlplane.py": "restarts each program; the scheduler backs off",

@@ -40,6 +40,7 @@ def kubectl(real, tmp_path):
     thread.join()
     for pod in created:
         alice.delete(POD, pod["metadata"]["name"], namespace="vision")
+    alice.close()
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)

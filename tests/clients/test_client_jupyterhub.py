@@ -45,7 +45,7 @@ def hub(real, mira, tmp_path):
                 stderr=self.log,
                 text=True,
             )
-            running.append(self.process)
+            running.append(self)
 
         def reads(self, step):
             for line in self.process.stdout:
@@ -56,15 +56,18 @@ def hub(real, mira, tmp_path):
             raise AssertionError(f"The hub ended before “{step}”:\n{self.log.read()[-4000:]}")
 
     yield Started
-    for process in running:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    for started in running:
+        started.process.kill()
+        started.process.wait()
+        started.process.stdout.close()
+        started.log.close()
 
 
 @pytest.fixture
 def alice(real):
-    return connect(seal(from_kubeconfig(real.kubeconfig("alice"))))
+    gateway = connect(seal(from_kubeconfig(real.kubeconfig("alice"))))
+    yield gateway
+    gateway.close()
 
 
 def test_a_server_holds_a_device_of_its_claim_and_gives_it_back(hub, mira, alice):

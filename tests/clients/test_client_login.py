@@ -27,11 +27,9 @@ def not_yet(error):
     return problem(400, error, error=error)
 
 
-def login(script, shown=None):
+def login(script, show=print):
     http = httpx.Client(transport=httpx.MockTransport(script))
-    return device_login(
-        URL, shown.append if shown is not None else print, client_name="dragoman CLI on here", http=http
-    )
+    return device_login(URL, show, client_name="dragoman CLI on here", http=http)
 
 
 def test_the_token_comes_once_a_person_has_approved(no_pauses):

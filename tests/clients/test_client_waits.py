@@ -7,6 +7,7 @@ import time
 import dragoman
 import httpx
 import pytest
+from dragoman import remember
 from dragoman.display import Log, Waiting, html
 from dragoman.results import ClaimInfo, Explanation
 
@@ -24,12 +25,14 @@ class OneClaim:
 
     def __init__(self, *states):
         self.states, self.keys, self.actions = list(states), [], []
-        self.state, self.version, self.said = self.states.pop(0), 1, ""
+        self.state, self.version, self.refuses = self.states.pop(0), 1, False
 
     def __call__(self, request):
         path = request.url.path.removeprefix("/api/v1/")
         if request.method == "POST" and path == "claims/":
             self.keys.append(request.headers["Idempotency-Key"])
+            if self.refuses:
+                return problem(409, "quota-exceeded", "vision has 8 of 8.")
         elif request.method == "POST":
             return self.act(path.rstrip("/").rpartition("/")[2])
         elif path.endswith("/explain/"):
@@ -180,6 +183,7 @@ class TestInANotebook:
     def killed(self, portal, **options):
         """Enter the block and never leave it, as a killed kernel does."""
         portal.block(**options).__enter__()
+        remember._in_use.clear()  # of the process that is gone
 
     def test_a_killed_kernel_finds_its_claim_again(self):
         portal = OneClaim("provisioned")
@@ -189,6 +193,36 @@ class TestInANotebook:
         assert len(portal.keys) == 2
         assert len(set(portal.keys)) == 1
         assert portal.actions == ["release"]
+
+    def test_two_blocks_at_the_same_time_have_two_claims(self):
+        portal = OneClaim("provisioned")
+        with portal.block(), portal.block():
+            assert len(set(portal.keys)) == 2
+
+    def test_two_blocks_of_a_killed_kernel_are_both_found_again(self):
+        portal = OneClaim("provisioned")
+        portal.block().__enter__()
+        self.killed(portal)
+        with portal.block(), portal.block():
+            assert portal.keys[:2] == portal.keys[2:]
+
+    def test_a_claim_that_is_kept_is_found_by_the_same_cell(self):
+        portal = OneClaim("provisioned")
+        for _run in range(2):
+            with portal.block(keep=True):
+                pass
+        assert len(set(portal.keys)) == 1
+
+    def test_a_refused_request_may_be_sent_again(self, monkeypatch):
+        portal = OneClaim("provisioned")
+        monkeypatch.setattr(portal, "refuses", True)
+        with pytest.raises(dragoman.QuotaExceeded):
+            portal.block().__enter__()
+        monkeypatch.setattr(portal, "refuses", False)
+        with portal.block():
+            pass
+        assert len(portal.keys) == 2
+        assert len(set(portal.keys)) == 1
 
     def test_after_the_end_of_a_block_the_next_request_is_a_new_one(self):
         portal = OneClaim("provisioned")

@@ -1,6 +1,7 @@
 """Workloads that use a claim: what each of them asks for."""
 
 import ast
+import json
 import re
 from dataclasses import replace
 from fractions import Fraction
@@ -15,6 +16,7 @@ from dra.workload_parts import (
     ClaimUse,
     WorkloadOptions,
     container_device_count,
+    environment,
     is_partial,
     is_separate,
     memory_part,
@@ -324,6 +326,17 @@ def test_jupyterhub_is_told_in_python_and_in_values_the_same():
     inside = values["hub"]["extraConfig"]["gpu-claim"]
     assert inside in python
     assert values["singleuser"]["storage"]["extraVolumes"][0]["name"] == "models"
+
+
+def test_kubespawner_reads_the_environment_back_as_it_is_in_other_pods():
+    """It formats each value (`KubeSpawner._expand_env`), and one of them is JSON."""
+    use = replace(NAMED, claim_id="0190c8f4-0000-7000-8000-000000000001")
+    (update,) = re.findall(
+        r"environment\.update\((.*?)^\)", workloads.config(use, WorkloadOptions()), re.S | re.M
+    )
+    read = {name: value.format(username="mira") for name, value in ast.literal_eval(update.strip()).items()}
+    assert read == dict(environment(use))
+    assert json.loads(read["MLFLOW_RUN_CONTEXT"]) == {"dragoman.claim": use.claim_id}
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ class GpuProfiles:
             team=team,
             cluster=called(self._cluster, spawner) if self._cluster else None,
             hours=self._hours,
-            devices=int(spawner.user_options.get("devices") or 1),
+            devices=devices_of(spawner),
             name=claim_name(spawner),
             reason=f"JupyterHub server of {spawner.user.name}",
         )
@@ -130,7 +130,10 @@ class GpuProfiles:
                 raise SpawnRefused(str(error)) from error
             raise
         spawner.dragoman_claim = claim.info
-        spawner.environment.update(claim.environment)
+        # KubeSpawner reads values as templates, in which braces are doubled.
+        spawner.environment.update(
+            {name: value.replace("{", "{{").replace("}", "}}") for name, value in claim.environment.items()}
+        )
 
     async def post_stop_hook(self, spawner: Any) -> None:
         """Release the claim of a server, also after a restart of the hub: it is found by its name."""
@@ -171,6 +174,13 @@ def server_option(profile: Profile) -> dict[str, Any]:
         choices = {str(n): {"display_name": str(n), "default": n == 1} for n in range(1, min(most, 16) + 1)}
         option["profile_options"] = {"devices": {"display_name": "Devices", "choices": choices}}
     return option
+
+
+def devices_of(spawner: Any) -> int:
+    chosen = str(spawner.user_options.get("devices") or 1)
+    if not (chosen.isascii() and chosen.isdigit()):
+        raise SpawnRefused(f"The number of devices is a number, not “{chosen[:20]}”.")
+    return int(chosen)
 
 
 def is_gpu_option(option: Mapping[str, Any]) -> bool:

@@ -113,6 +113,7 @@ class GpuMagics(Magics):  # type: ignore[misc,unused-ignore]  # of traitlets, wi
 
     def _request(self, timeout: float | None, **fields: Any) -> Claim:
         claim, self._remembered = self.client.request_remembered(ClaimRequest(**fields))
+        self._remembered.leave()  # the same line finds the same claim until it is released
         self._claim = claim
         claim.wait(timeout=timeout)
         return claim

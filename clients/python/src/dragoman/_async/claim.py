@@ -75,7 +75,8 @@ class AsyncClaim:
         Runs of MLflow and Weights & Biases that have them are shown on the page of the claim with their cost.
         """
         return {
-            "DRAGOMAN_CLAIM": self.id,
+            "CLAIM_ID": self.id,
+            "CLAIM_NAME": self.name,
             "MLFLOW_RUN_CONTEXT": json.dumps({"dragoman.claim": self.id}),
             "WANDB_TAGS": f"dragoman.claim={self.id}",
             **visible_devices(self.devices),
@@ -259,10 +260,13 @@ class AsyncPendingClaim:
         return claim
 
     async def _end(self) -> None:
-        if self._claim is not None and not self._keep:
-            await self._claim.release()
-            if self._remembered is not None:
-                self._remembered.forget()
+        remembered = self._remembered or Remembered("")
+        try:
+            if self._claim is not None and not self._keep:
+                await self._claim.release()
+                remembered.forget()
+        finally:
+            remembered.leave()
 
 
 def is_reached(info: ClaimInfo, until: Until) -> bool:

@@ -249,10 +249,14 @@ class AsyncClient:
     async def request_remembered(self, request: ClaimRequest) -> tuple[AsyncClaim, Remembered]:
         """Request a claim, or find the one that this notebook requested and did not release."""
         remembered = remember(self.settings.url, vars(request))
-        claim = await self.request_claim(request, key=remembered.key)
-        if remembered.file is not None and not claim.info.is_live:
-            remembered.renew()  # the claim of the last time has ended meanwhile
+        try:
             claim = await self.request_claim(request, key=remembered.key)
+            if remembered.file is not None and not claim.info.is_live:
+                remembered.renew()  # the claim of the last time has ended meanwhile
+                claim = await self.request_claim(request, key=remembered.key)
+        except BaseException:
+            remembered.leave()
+            raise
         return claim, remembered
 
     async def _team(self, team: str | None) -> str:

@@ -248,10 +248,14 @@ class Client:
     def request_remembered(self, request: ClaimRequest) -> tuple[Claim, Remembered]:
         """Request a claim, or find the one that this notebook requested and did not release."""
         remembered = remember(self.settings.url, vars(request))
-        claim = self.request_claim(request, key=remembered.key)
-        if remembered.file is not None and not claim.info.is_live:
-            remembered.renew()  # the claim of the last time has ended meanwhile
+        try:
             claim = self.request_claim(request, key=remembered.key)
+            if remembered.file is not None and not claim.info.is_live:
+                remembered.renew()  # the claim of the last time has ended meanwhile
+                claim = self.request_claim(request, key=remembered.key)
+        except BaseException:
+            remembered.leave()
+            raise
         return claim, remembered
 
     def _team(self, team: str | None) -> str:
