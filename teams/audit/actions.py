@@ -97,7 +97,8 @@ ACTIONS = {
     "token.changed": "changed an API token",
     "token.created": "created an API token",
     "token.revoked": "revoked an API token",
-    "tracking_server.changed": "added or changed a tracking server",
+    "tracking_server.added": "added a tracking server",
+    "tracking_server.changed": "changed a tracking server",
     "tracking_server.removed": "removed a tracking server",
 }
 
