@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import structlog
 from celery import current_task
@@ -80,6 +81,11 @@ def current_origin(*, by: object) -> Origin:
     """Return from where `by` acts now; what nobody did comes from the system, in a request too."""
     origin = _origin.get()
     return replace(SYSTEM, request=origin.request) if by is None else origin
+
+
+def current_person() -> Any:
+    """Return who sent this request, signed in or not; None outside one."""
+    return getattr(_origin.get().request, "user", None)
 
 
 def came_from(source: Source, via: str = "", token: str = "") -> None:

@@ -252,7 +252,7 @@ def set_enabled(*, name: str, enabled: bool, by: User | None = None) -> Cluster:
         if Cluster.objects.filter(pk=cluster.pk, enabled=not enabled).update(enabled=enabled):
             cluster.enabled = enabled
             cluster.save(update_fields=["enabled"])  # its signal counts the availability of the cluster
-            values = [("Paused", *("yes no" if enabled else "no yes").split())]
+            values = [("Paused", "yes", "no") if enabled else ("Paused", "no", "yes")]
             record(by, cluster, "resumed" if enabled else "paused", values)
     return cluster
 

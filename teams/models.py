@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from core.limits import limiting_team
 from core.models import uuid7
-from core.origin import Source, current_origin
+from core.origin import Source, current_origin, current_person
 from core.scopes import Scope
 from teams.audit.actions import action_of
 
@@ -64,12 +64,22 @@ class User(AbstractUser):
     roles_read: dict[Team, Role] | None = None
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save; a new password revokes the API tokens, as it ends the sessions."""
-        has_new_password = getattr(self, "_password", None) is not None and not self._state.adding
+        """Save; a new password revokes the API tokens, as it ends the sessions. Both are in the audit log."""
+        is_new = self._state.adding
+        has_new_password = getattr(self, "_password", None) is not None and not is_new
         with transaction.atomic():
             super().save(*args, **kwargs)
             if has_new_password:
                 self.api_tokens.all().revoke(by=self, reason="the password was changed")
+            if is_new or has_new_password:
+                record(
+                    by=current_person(),
+                    action="person.created" if is_new else "password.changed",
+                    kind="user",
+                    object_id=str(self.pk),
+                    name=self.username,
+                    text="created" if is_new else "set a new password",
+                )
 
     @property
     def is_platform_admin(self) -> bool:

@@ -173,7 +173,7 @@ def set_platform_admin(*, by: User, person: User, admin: bool) -> None:
         by=by,
         of=person,
         change="platform admin" if admin else "no longer platform admin",
-        values=[("Platform admin", *("no yes" if admin else "yes no").split())],
+        values=[("Platform admin", "no", "yes") if admin else ("Platform admin", "yes", "no")],
         action="person.admin_granted" if admin else "person.admin_ended",
     )
 

@@ -73,7 +73,7 @@ def django_db_setup(django_test_environment, django_db_blocker, worker_id):
         statements = empty(self, *args, **kwargs)
         return ["SET LOCAL dragoman.audit_removal = 'on'", *statements] if statements else []
 
-    DatabaseOperations.sql_flush = empty_with_the_log
+    DatabaseOperations.sql_flush = empty_with_the_log  # type: ignore[method-assign]
     with django_db_blocker.unblock():
         template = postgres.template(migrate)
         name = postgres.own(worker_id)

@@ -47,7 +47,7 @@ class ActivityForm(RangeForm):
     def chosen(self, team: Team | None, now: datetime) -> Filter:
         """Return the filter. Call it after `is_valid`."""
         since, until = self.span(now)
-        fields = self.texts("q", "who", "action", "source")
+        fields: dict[str, Any] = {**self.texts("q", "who", "action", "source")}
         return Filter(team=team.pk if team else None, since=since, until=until, **fields)
 
 

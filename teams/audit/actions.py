@@ -59,11 +59,11 @@ ACTIONS = {
     "member.removed": "removed somebody from a team",
     "member.role_changed": "changed the role of a member",
     "month.closed": "closed a month",
-    "password.changed": "changed their password",
-    "password.reset": "set a new password by mail",
+    "password.changed": "set a new password",
     "person.admin_ended": "ended that somebody is platform admin",
     "person.admin_granted": "made somebody platform admin",
     "person.changed": "changed an account",
+    "person.created": "created an account",
     "person.deactivated": "deactivated an account",
     "person.reactivated": "reactivated an account",
     "profile.added": "added a profile",
@@ -97,7 +97,8 @@ ACTIONS = {
     "token.changed": "changed an API token",
     "token.created": "created an API token",
     "token.revoked": "revoked an API token",
-    "tracking_server.changed": "added or changed a tracking server",
+    "tracking_server.added": "added a tracking server",
+    "tracking_server.changed": "changed a tracking server",
     "tracking_server.removed": "removed a tracking server",
 }
 

@@ -1,10 +1,9 @@
-"""What allauth and Django tell of sign-ins, passwords and second factors, for the audit log."""
+"""What allauth and Django tell of sign-ins and second factors, for the audit log."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from allauth.account.signals import password_changed, password_reset, password_set
 from allauth.mfa.models import Authenticator
 from allauth.mfa.signals import (
     authentication_failed,
@@ -65,16 +64,6 @@ def record_failed_sign_in(*, credentials: dict[str, Any], **_: Any) -> None:
 def record_wrong_code(*, user: User, reauthentication: bool = False, **_: Any) -> None:
     by = user if reauthentication else AnonymousUser()
     _record_person("second_factor.failed", user, by=by, text="wrong code of the second factor")
-
-
-@receiver([password_changed, password_set], dispatch_uid="teams.audit.changed")
-def record_new_password(*, user: User, **_: Any) -> None:
-    _record_person("password.changed", user, text="changed the password")
-
-
-@receiver(password_reset, dispatch_uid="teams.audit.reset")
-def record_reset_password(*, user: User, **_: Any) -> None:
-    _record_person("password.reset", user, text="set a new password by mail")
 
 
 SECOND_FACTOR = {

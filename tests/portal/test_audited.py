@@ -17,6 +17,7 @@ from django.test import Client
 from django.utils import timezone
 
 from claims.states import ClaimState
+from teams.invitations import invite, link_token
 from teams.models import AuditEntry, Membership, Role
 from tests.factories import (
     GPU_CLASS,
@@ -135,9 +136,26 @@ def test_a_new_password(alice):
     new = "correct horse battery staple"
     form = {"oldpassword": "alice", "password1": new, "password2": new}
     browser(alice).post("/accounts/password/change/", form)
-    one = entry("password.changed")
+    one = entry("password.changed", place="POST account_change_password")
     assert who_and_where(one) == ("alice", "person", ADDRESS, "web")
     assert new not in str(list(AuditEntry.objects.values()))
+
+
+def test_a_password_that_a_command_sets(alice, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["manage.py", "changepassword"])
+    alice.set_password("correct horse battery staple")
+    alice.save()
+    one = entry("password.changed", place="manage.py changepassword")
+    assert (who_and_where(one), one.name) == (("", "portal", None, "system"), "alice")
+
+
+def test_an_account_is_created_by_an_invitation(root):
+    invitation = invite(by=root, email="noor@example.org")
+    form = {"username": "noor", "password": "correct horse battery staple"}
+    browser().post(f"/join/{link_token(invitation)}/", form)
+    one = entry("person.created", name="noor")
+    assert who_and_where(one) == ("", "nobody", ADDRESS, "web")
+    assert one.place == "POST setup:join"  # without the link, which is a secret
 
 
 def test_a_second_factor_is_added_and_removed_by_an_admin(root, alice):

@@ -15,6 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from inventory import clusters
+from teams.audit.actions import ACTIONS
 from teams.models import AuditEntry
 from tests.portal import offers
 from tests.portal.every_state import PEOPLE, World, made, undone
@@ -570,7 +571,7 @@ def sent() -> set[tuple[str | int, frozenset[str]]]:
 
 @pytest.mark.parametrize("page", FORMS)
 def test_a_form_does_its_work_for_who_is_offered_it_and_for_nobody_else(page, world, seen, sent):
-    wrong, unrecorded = [], []
+    wrong, unrecorded, unlisted = [], [], set()
     for offer, who in TABLE[page].items():
         first = next((role for role in PEOPLE if role in who), None)
         forms = seen(page, first).forms.get(offer, [None]) if first and isinstance(offer, str) else [None]
@@ -585,10 +586,12 @@ def test_a_form_does_its_work_for_who_is_offered_it_and_for_nobody_else(page, wo
                 status = send(world.client(role), form, page, world).status_code
                 if role == first and offer not in UNRECORDED and AuditEntry.objects.count() == entries:
                     unrecorded.append(offer)
+                unlisted |= {*AuditEntry.objects.exclude(action__in=ACTIONS).values_list("action", flat=True)}
             if status not in ((200, 302) if role == first else (403, 404, 409, 422)):
                 wrong.append(f"{offer} as {role}: {status}")
     assert wrong == []
     assert unrecorded == []  # in the audit log
+    assert unlisted == set()  # in teams/audit/actions.py
 
 
 def test_every_form_of_the_templates_is_offered_to_somebody(seen):

@@ -21,7 +21,7 @@ def audit(db, capsys):
         try:
             call_command("audit", *args)
         except SystemExit as ended:
-            status = ended.code
+            status = int(ended.code or 0)
         return capsys.readouterr().out, status
 
     return run

@@ -53,7 +53,7 @@ def test_a_line_has_who_from_where_and_the_slug_of_the_team(target):
     )
     seal()
     write_lines()
-    [line] = read(target)
+    *_account, line = read(target)
     assert (line["actor"], line["actor_kind"], line["team_slug"]) == ("alice", "person", "vision")
     assert (line["action"], line["values"], line["by_id"]) == (
         "quota.changed",
