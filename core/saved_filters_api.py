@@ -15,6 +15,7 @@ from core.inputs import Cursor, Input
 from core.models import SavedFilter
 from core.saved_filters import MAX_QUERY, make_default, rename_filter, save_filter
 from core.schema import refuses
+from core.scopes import Scope, needs
 
 
 class SavedFilterOut(serializers.ModelSerializer[SavedFilter]):
@@ -44,6 +45,7 @@ class ChangeSavedFilterIn(Input):
     is_default = serializers.BooleanField(required=False)
 
 
+@needs(Scope.REQUEST)
 class SavedFilterViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[SavedFilter]
 ):

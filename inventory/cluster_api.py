@@ -22,6 +22,7 @@ from core.errors import Conflict, Invalid
 from core.idempotency import IdempotentWrites
 from core.inputs import Input, validate_name
 from core.schema import refuses
+from core.scopes import Scope, needs
 from core.text import counted
 from inventory import api, clusters
 from inventory.models import Cluster
@@ -108,6 +109,7 @@ class ChecksOut(serializers.Serializer[Any]):
     checks = CheckOut(many=True)
 
 
+@needs(Scope.ADMIN)
 class ClusterViewSet(IdempotentWrites, api.ClusterViewSet):
     """Clusters with the age of their data. Platform admins add, change, pause and remove them."""
 

@@ -168,6 +168,7 @@ class RotateIn(Input):
     )
 
 
+@needs(Scope.REQUEST)
 class Me(APIView):
     @extend_schema(operation_id="me", responses=MeOut)
     def get(self, request: Request) -> Response:
@@ -206,6 +207,7 @@ class TeamIn(Input):
     )
 
 
+@needs(Scope.ADMIN)
 class TeamViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Team]
 ):
@@ -230,7 +232,7 @@ class TeamViewSet(
         body.is_valid(raise_exception=True)
         fields = dict(body.validated_data)
         name = fields.pop("owner")
-        owner = User.objects.filter(username=name, is_active=True).first() if name else None
+        owner = User.objects.filter(username=name, is_active=True, service_of=None).first() if name else None
         if name and owner is None:
             raise Invalid(f"No user has the name “{name}”.", field="owner")
         services.create_team(by=user, owner=owner, **fields)

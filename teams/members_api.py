@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
 from core.schema import refuses
+from core.scopes import Scope, needs
 from teams import services
 from teams.access import team_for, user_of
 from teams.api import MemberOut
@@ -30,6 +31,7 @@ class MemberIn(RoleIn):
     username = serializers.CharField(max_length=150)
 
 
+@needs(Scope.ADMIN)
 @refuses(404)
 class MemberViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[Membership]):
     """Members of a team that you may see. Owners add, change and remove them; everybody may leave."""

@@ -581,6 +581,7 @@ class RateViewSet(
         return Response(status=204)
 
 
+@needs(Scope.ADMIN)
 class RateExamplesView(IdempotentWrites):
     @extend_schema(
         operation_id="rates_examples_add", tags=["rates"], request=None, responses={201: RateOut(many=True)}

@@ -33,6 +33,7 @@ from core.errors import Invalid
 from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.schema import refuses
+from core.scopes import Scope, needs
 from teams.access import require_admin, user_of
 
 MAX_FILE = 1024 * 1024  # characters
@@ -74,6 +75,7 @@ class ImportOut(serializers.Serializer[Any]):
     changes = ProfileChangeOut(many=True)
 
 
+@needs(Scope.ADMIN)
 class ImportView(IdempotentWrites):
     @refuses(409)
     @extend_schema(operation_id="profiles_import", tags=["profiles"], request=ImportIn, responses=ImportOut)
@@ -107,6 +109,7 @@ class YamlRenderer(BaseRenderer):
 
 
 @refuses(403)
+@needs(Scope.ADMIN, reading=True)
 class ExportView(APIView):
     renderer_classes = (YamlRenderer,)
 
@@ -136,6 +139,7 @@ class PresetsIn(Input):
     slugs = serializers.ListField(child=serializers.CharField(max_length=40), min_length=1, max_length=100)
 
 
+@needs(Scope.ADMIN, reading=True)
 class PresetsView(IdempotentWrites):
     """Profiles that are included with Dragoman. Platform admins only."""
 

@@ -238,6 +238,7 @@ class CommentsView(APIView):
         return Response(CommentOut(comment).data, status=201)
 
 
+@needs(Scope.REQUEST)
 class QuotaCommentsView(APIView):
     """Comments on a quota request."""
 
@@ -274,6 +275,7 @@ class RemindedDecidersOut(serializers.Serializer[Any]):
     reminded = serializers.ListField(child=serializers.CharField(), help_text="User names")
 
 
+@needs(Scope.REQUEST)
 class RemindDecidersView(IdempotentWrites):
     @extend_schema(operation_id="approvals_remind", request=None, responses=RemindedDecidersOut)
     def post(self, request: Request, request_id: UUID) -> Response:

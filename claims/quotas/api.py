@@ -161,6 +161,7 @@ class EnforcementOut(serializers.Serializer[Any]):
     problems = serializers.DictField(child=serializers.CharField())
 
 
+@needs(Scope.ADMIN)
 @refuses(403, 404, 409)
 class EnforcementView(APIView):
     """Whether quotas hold in a cluster for kubectl too, as ResourceQuotas. Platform admins only."""

@@ -16,6 +16,7 @@ from claims.quotas.namespaces import archive_team, restore_team, set_namespace
 from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.schema import refuses
+from core.scopes import Scope, needs
 from inventory.models import Cluster
 from teams.access import require_admin, team_for, user_of
 from teams.api import TeamDetailOut, team_out
@@ -27,6 +28,7 @@ def admin_team(request: Request, slug: str) -> Team:
     return get_object_or_404(Team, slug=slug)
 
 
+@needs(Scope.ADMIN)
 class ArchiveView(IdempotentWrites):
     @extend_schema(operation_id="teams_archive", tags=["teams"], request=None, responses=TeamDetailOut)
     @refuses(404, 409)
@@ -39,6 +41,7 @@ class ArchiveView(IdempotentWrites):
         return Response(team_out(user_of(request), slug))
 
 
+@needs(Scope.ADMIN)
 class RestoreView(IdempotentWrites):
     @extend_schema(operation_id="teams_restore", tags=["teams"], request=None, responses=TeamDetailOut)
     @refuses(404, 409)
@@ -70,6 +73,7 @@ class NamespacesView(APIView):
         return Response(NamespaceOut(rows.order_by("cluster__name"), many=True).data)
 
 
+@needs(Scope.ADMIN)
 @refuses(403, 404, 409)
 class NamespaceView(APIView):
     """The namespace in which the claims of a team live in one cluster. Platform admins only."""

@@ -17,6 +17,7 @@ from core.errors import Invalid
 from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
 from core.schema import refuses
+from core.scopes import Scope, needs
 from notify.webhooks import services
 from notify.webhooks.delivery import message_id
 from notify.webhooks.kinds import CHOOSABLE, EventKind
@@ -119,6 +120,7 @@ class ReplayedOut(serializers.Serializer[Any]):
     replayed = serializers.IntegerField()
 
 
+@needs(Scope.ADMIN)
 class WebhookViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Webhook]
 ):

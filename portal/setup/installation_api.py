@@ -11,6 +11,7 @@ from rest_framework.views import APIView
 from core.inputs import Input
 from core.models import Installation
 from core.schema import refuses
+from core.scopes import Scope, needs
 from portal.setup.installation import save_installation
 from teams.access import require_admin, user_of
 from teams.zones import parse_zone
@@ -40,6 +41,7 @@ class SettingsIn(Input):
         return name
 
 
+@needs(Scope.ADMIN, reading=True)
 @refuses(403)
 class SettingsView(APIView):
     """Name, currency and time zone of the installation. Platform admins only."""

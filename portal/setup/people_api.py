@@ -17,6 +17,7 @@ from core.filters import has_text
 from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
 from core.schema import refuses
+from core.scopes import Scope, needs
 from portal.setup.people import send_link
 from teams.access import require_admin, user_of
 from teams.api import MembershipOut
@@ -47,6 +48,7 @@ class PersonIn(Input):
     )
 
 
+@needs(Scope.ADMIN, reading=True)
 @refuses(403)
 class PersonViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[User]):
     """Everybody with an account. Platform admins only."""
@@ -58,7 +60,7 @@ class PersonViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.G
 
     def get_queryset(self) -> QuerySet[User]:
         require_admin(user_of(self.request))
-        people = User.objects.prefetch_related("memberships__team")
+        people = User.objects.filter(service_of=None).prefetch_related("memberships__team")
         for word in self.request.query_params.get("q", "").split() if self.action == "list" else ():
             people = people.filter(has_text(word, "username", "first_name", "last_name", "email"))
         return people
@@ -114,6 +116,7 @@ class InvitationIn(Input):
     role = serializers.ChoiceField(choices=Role.choices, default=Role.MEMBER)
 
 
+@needs(Scope.ADMIN, reading=True)
 @refuses(403)
 class InvitationViewSet(
     IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Invitation]

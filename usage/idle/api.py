@@ -18,6 +18,7 @@ from claims.models import Claim
 from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.schema import refuses
+from core.scopes import Scope, needs
 from teams.access import require_admin, user_of
 from usage.idle.reminders import remind_owner
 from usage.idle.services import MAX_SNOOZES, change_policy, snooze
@@ -37,6 +38,7 @@ def claim_for(request: Request, claim_id: UUID) -> Claim:
     return get_object_or_404(visible, pk=claim_id)
 
 
+@needs(Scope.REQUEST)
 class SnoozeView(IdempotentWrites):
     @extend_schema(operation_id="claims_snooze", tags=["claims"], request=None, responses=SnoozedOut)
     def post(self, request: Request, claim_id: UUID) -> Response:
@@ -45,6 +47,7 @@ class SnoozeView(IdempotentWrites):
         return Response({"snoozed_until": until})
 
 
+@needs(Scope.REQUEST)
 class RemindOwnerView(IdempotentWrites):
     @extend_schema(operation_id="claims_remind", tags=["claims"], request=None, responses=RemindedOut)
     def post(self, request: Request, claim_id: UUID) -> Response:
@@ -77,6 +80,7 @@ class IdlePolicyIn(Input):
     release_after = SpelledDuration(allow_null=True)
 
 
+@needs(Scope.ADMIN)
 class IdlePolicyView(APIView):
     """What is done about idle claims."""
 

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
 from core.schema import refuses
+from core.scopes import Scope, needs
 from inventory.models.cluster import validate_certificates, validate_http_url
 from inventory.secret_form import PEM_LIMIT
 from inventory.telemetry_access import NO_SECRET, TelemetrySecret
@@ -68,6 +69,7 @@ class TrackingServerIn(ChangeTrackingServerIn):
     url = serializers.CharField(max_length=200, validators=[validate_http_url])
 
 
+@needs(Scope.ADMIN, reading=True)
 @refuses(403)
 class TrackingServerViewSet(
     IdempotentWrites,
