@@ -193,6 +193,7 @@ class WebhookViewSet(
         return dict(body.validated_data)
 
 
+@needs(Scope.ADMIN)
 class DeliveryViewSet(
     IdempotentWrites,
     mixins.ListModelMixin,

@@ -331,19 +331,17 @@ TABLE: dict[str, Row] = {
         **{"teams:account-delete": DECIDERS, "teams:account": DECIDERS, 403: TEAM - DECIDERS, **HIDDEN}
     },
     "claims:workloads vision account": {
-        **{"workloads": OWNERS, "workload_disallow": OWNERS, "teams:account": DECIDERS},
+        **{"workloads": OWNERS, "workload_disallow": OWNERS},
         **{403: TEAM - DECIDERS, **HIDDEN},
     },
-    "teams:device": {"teams:device": EVERYBODY},
+    "teams:device?code={code}": {"teams:device": EVERYBODY},
     "teams:profile": {
         **{"teams:profile": EVERYBODY, "teams:tokens": EVERYBODY, "notify:preferences": EVERYBODY},
         **{"account_change_password": EVERYBODY, "mfa_index": EVERYBODY},
     },
     "teams:choose": {"teams:switch": EVERYBODY},
     "saved_filters": {"saved_filter": ASKER},
-    "teams:tokens": {
-        **{"teams:tokens": EVERYBODY, "teams:token-rotate": ASKER, "teams:token-revoke": ASKER}
-    },
+    "teams:tokens": {**{"teams:tokens": EVERYBODY, "teams:token-rotate": ASKER, "teams:token-revoke": ASKER}},
     "notify:list": {"notify:read": EVERYBODY},
 }
 BESIDE: Row = {"teams:switch": EVERYBODY, "teams:theme": EVERYBODY, "account_logout": EVERYBODY}
