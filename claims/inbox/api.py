@@ -275,7 +275,7 @@ class RemindedDecidersOut(serializers.Serializer[Any]):
     reminded = serializers.ListField(child=serializers.CharField(), help_text="User names")
 
 
-@needs(Scope.REQUEST)
+@needs(Scope.ADMIN)
 class RemindDecidersView(IdempotentWrites):
     @extend_schema(operation_id="approvals_remind", request=None, responses=RemindedDecidersOut)
     def post(self, request: Request, request_id: UUID) -> Response:

@@ -11,6 +11,8 @@ ONLY_PAGES = {
     ("claims.requests.services", "save_draft"): "a draft is what stands in a form; a program keeps its own",
     ("claims.requests.services", "delete_draft"): "a draft is what stands in a form",
     ("teams.invitations", "accept_as"): "a person accepts in a browser, where the sign-in follows",
+    ("teams.device_login", "find_waiting"): "a person reads in a browser what a program asks for",
+    ("teams.device_login", "decide"): "a person allows it in a browser; a program must not allow another one",
 }
 # What only the API and commands do.
 NO_PAGE = {
@@ -21,8 +23,13 @@ NO_PAGE = {
     ("claims.requests.services", "resize"): "the page sends the request form, which replaces the claim",
     ("portal.configuration.plan", "apply_plan"): "`manage.py config apply`",
     ("portal.configuration.plan", "read_plan"): "`manage.py config diff`",
+    ("teams.audit.retention", "remove"): "`manage.py audit remove`, which the owner of the tables runs",
 }
-NO_API = {("portal.configuration.plan", "apply_plan"), ("portal.configuration.plan", "read_plan")}
+NO_API = {
+    ("portal.configuration.plan", "apply_plan"),
+    ("portal.configuration.plan", "read_plan"),
+    ("teams.audit.retention", "remove"),
+}
 
 
 def test_services_are_found():

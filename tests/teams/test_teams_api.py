@@ -58,8 +58,8 @@ def test_platform_admin_sees_all_teams(api, vision, root):
     }
 
 
-def test_teams_are_read_only(api, vision, olga):
-    assert api(olga).post("/api/v1/teams/", {"slug": "x"}, format="json").status_code == 405
+def test_only_platform_admins_write_teams_and_nobody_deletes_them(api, vision, olga):
+    assert api(olga).post("/api/v1/teams/", {"slug": "x", "title": "X"}, format="json").status_code == 403
     assert api(olga).delete("/api/v1/teams/vision").status_code == 405
 
 

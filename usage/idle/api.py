@@ -47,7 +47,7 @@ class SnoozeView(IdempotentWrites):
         return Response({"snoozed_until": until})
 
 
-@needs(Scope.REQUEST)
+@needs(Scope.APPROVE)
 class RemindOwnerView(IdempotentWrites):
     @extend_schema(operation_id="claims_remind", tags=["claims"], request=None, responses=RemindedOut)
     def post(self, request: Request, claim_id: UUID) -> Response:
