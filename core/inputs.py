@@ -255,7 +255,8 @@ def query_parameters(view: Any, operation: str, request: Request) -> frozenset[s
     if key not in _query_parameters:
         names = set(_described_parameters(view, getattr(view, operation), request))
         if operation == "list" or (not hasattr(view, "action") and hasattr(view, "list")):
-            names |= {parameter["name"] for parameter in view.paginator.get_schema_operation_parameters(view)}
+            if (paginator := view.paginator) is not None:
+                names |= {parameter["name"] for parameter in paginator.get_schema_operation_parameters(view)}
             names |= set(getattr(getattr(view, "filterset_class", None), "base_filters", ()))
         _query_parameters[key] = frozenset(names)
     return _query_parameters[key]

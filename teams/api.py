@@ -232,7 +232,7 @@ class TeamViewSet(
         body.is_valid(raise_exception=True)
         fields = dict(body.validated_data)
         name = fields.pop("owner")
-        owner = User.objects.filter(username=name, is_active=True).first() if name else None
+        owner = User.objects.filter(username=name, is_active=True, service_of=None).first() if name else None
         if name and owner is None:
             raise Invalid(f"No user has the name “{name}”.", field="owner")
         services.create_team(by=user, owner=owner, **fields)

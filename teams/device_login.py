@@ -32,14 +32,29 @@ MAX_WRONG = 10  # codes in a period of LIFETIME, of one person or from one addre
 
 
 class NotAllowed(PortalError):
-    """The program gets no token, or not yet: 400, with `error` as in RFC 8628, section 3.5."""
+    """The program gets no token, or not yet: 400, with the code as `error` too (RFC 8628, section 3.5)."""
 
     status = 400
     title = "There is no token"
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message, error=code)
-        self.code = code
+    def __init__(self, message: str) -> None:
+        super().__init__(message, error=self.code)
+
+
+class AuthorizationPending(NotAllowed):
+    code = "authorization_pending"
+
+
+class SlowDown(NotAllowed):
+    code = "slow_down"
+
+
+class AccessDenied(NotAllowed):
+    code = "access_denied"
+
+
+class ExpiredToken(NotAllowed):
+    code = "expired_token"
 
 
 class TooManyCodes(PortalError):
@@ -141,10 +156,10 @@ def answer(device_code: str) -> tuple[ApiToken, str]:
             DeviceLogin.objects.filter(pk=login.pk).update(used_at=now)
             return _token_for(login, login.decided_by, now)
         if login is not None and login.allowed is None:
-            too_fast = refusal is not None and refusal.code == "slow_down"
+            too_fast = isinstance(refusal, SlowDown)
             interval = login.interval + (INTERVAL if too_fast else 0)
             DeviceLogin.objects.filter(pk=login.pk).update(asked_at=now, interval=min(interval, 60))
-    raise refusal or NotAllowed("expired_token", "This code is unknown. Start the login again.")
+    raise refusal or ExpiredToken("This code is unknown. Start the login again.")
 
 
 def _token_for(login: DeviceLogin, person: User, now: datetime) -> tuple[ApiToken, str]:
@@ -157,20 +172,20 @@ def _token_for(login: DeviceLogin, person: User, now: datetime) -> tuple[ApiToke
             expires_at=None if login.lifetime is None else now + login.lifetime,
         )
     except PortalError as refusal:  # who allowed it has left the team since
-        raise NotAllowed("access_denied", refusal.message) from refusal
+        raise AccessDenied(refusal.message) from refusal
 
 
 def _refusal(login: DeviceLogin | None, now: datetime) -> NotAllowed | None:
     if login is None or login.used_at is not None or login.expires_at <= now:
-        return NotAllowed("expired_token", "This code is unknown, used or expired. Start the login again.")
+        return ExpiredToken("This code is unknown, used or expired. Start the login again.")
     if login.allowed is False or (login.decided_by is not None and not login.decided_by.is_active):
-        return NotAllowed("access_denied", "The login was denied.")
+        return AccessDenied("The login was denied.")
     if login.allowed:
         return None
     if login.asked_at is not None and now - login.asked_at < timedelta(seconds=login.interval):
         wait = min(login.interval + INTERVAL, 60)
-        return NotAllowed("slow_down", f"Ask every {wait} s.")
-    return NotAllowed("authorization_pending", "Nobody has allowed or denied it yet.")
+        return SlowDown(f"Ask every {wait} s.")
+    return AuthorizationPending("Nobody has allowed or denied it yet.")
 
 
 def _digest(code: str) -> str:

@@ -86,7 +86,6 @@ def require_another_owner(team: Team, *, without: Membership) -> None:
 
 
 @transaction.atomic(durable=True)
-@transaction.atomic
 def change_profile(*, by: User, **fields: str) -> None:
     """Change one's own account: `first_name`, `last_name`, `email`, `timezone`, `theme`."""
     if not fields:

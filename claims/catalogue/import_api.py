@@ -109,6 +109,7 @@ class YamlRenderer(BaseRenderer):
 
 
 @refuses(403)
+@needs(Scope.ADMIN, reading=True)
 class ExportView(APIView):
     renderer_classes = (YamlRenderer,)
 
@@ -138,7 +139,7 @@ class PresetsIn(Input):
     slugs = serializers.ListField(child=serializers.CharField(max_length=40), min_length=1, max_length=100)
 
 
-@needs(Scope.ADMIN)
+@needs(Scope.ADMIN, reading=True)
 class PresetsView(IdempotentWrites):
     """Profiles that are included with Dragoman. Platform admins only."""
 

@@ -14,6 +14,7 @@ from core.errors import Invalid
 from core.inputs import Input
 from core.origin import Source
 from core.schema import refuses
+from core.scopes import Scope, needs
 from core.times import require_date
 from portal.activity.api import ValueOut
 from portal.audit.search import AuditFilter
@@ -85,6 +86,7 @@ class AuditOut(serializers.Serializer[object]):
     results = AuditEntryOut(many=True)
 
 
+@needs(Scope.ADMIN, reading=True)
 class AuditView(APIView):
     @refuses(403)
     @extend_schema(operation_id="audit", parameters=[AuditIn], responses=AuditOut)

@@ -60,7 +60,7 @@ class PersonViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.G
 
     def get_queryset(self) -> QuerySet[User]:
         require_admin(user_of(self.request))
-        people = User.objects.prefetch_related("memberships__team")
+        people = User.objects.filter(service_of=None).prefetch_related("memberships__team")
         for word in self.request.query_params.get("q", "").split() if self.action == "list" else ():
             people = people.filter(has_text(word, "username", "first_name", "last_name", "email"))
         return people

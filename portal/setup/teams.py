@@ -75,7 +75,7 @@ class TeamForm(TitleForm):
 
     def clean_owner(self) -> User | None:
         username = self.cleaned_data["owner"]
-        owner = User.objects.filter(username=username, is_active=True).first()
+        owner = User.objects.filter(username=username, is_active=True, service_of=None).first()
         if username and owner is None:
             raise forms.ValidationError(f"No user has the name “{username}”.")
         return owner

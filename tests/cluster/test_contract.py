@@ -306,9 +306,8 @@ def test_what_is_no_token_of_a_service_account_is_nobodys(bench):
 
 
 def test_only_who_may_review_tokens_learns_whose_they_are(bench):
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Refused):
         bench.someone.review_token("not a token", audience="dragoman")
-    assert (refusal.value.verb, refusal.value.resource) == ("create", "tokenreviews")
 
 
 def test_user_without_permissions_is_refused(bench):

@@ -41,6 +41,7 @@ from claims.states import ClaimState
 from core.models import SavedFilter
 from inventory.models import Device, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from notify.models import Notice
+from teams import device_login
 from teams.invitations import invite
 from teams.models import User
 from teams.service_accounts import create_account_token, create_service_account
@@ -280,6 +281,7 @@ def fill_own(names: dict[str, Any], team: Any, lead: User, member: User, user_of
     place = TeamNamespace.objects.filter(team=team).first()
     WorkloadIdentity.objects.create(place=place, service_account="default", account=account)
     names["account"] = account.pk
+    names["code"] = device_login.start(client="CLI", scopes=["request"], address=None).user_code
     names["draft"] = Draft.objects.create(by=user_of, key="draft", fields={"profile": ["train-80"]}).pk
     for person in User.objects.all():
         Notice.objects.create(user=person, key="notice", title="Something happened")

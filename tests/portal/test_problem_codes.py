@@ -33,7 +33,7 @@ def codes_of_refusals() -> set[str]:
 
 
 def sections() -> set[str]:
-    return set(re.findall(r"^### ([a-z-]+)$", HELP.read_text(), re.MULTILINE))
+    return set(re.findall(r"^### ([a-z_-]+)$", HELP.read_text(), re.MULTILINE))
 
 
 def test_each_code_has_its_section_and_each_section_is_of_a_code():

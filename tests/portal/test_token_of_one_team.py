@@ -69,7 +69,7 @@ def fill(team: Team, alice: User, cluster, train) -> dict[str, str]:
     approvals.save_reason(by=alice, reason=None, title=f"Reason of {team}", text="No.", team=team)
     alert = make_alert(team, claim=held, cluster=cluster)
     Notice.objects.create(user=alice, team=team, key=f"n-{team}", title=f"Notice of {team}")
-    Comment.objects.create(claim=asked, by=mia, key="k", text=f"Comment in {team}")
+    Comment.objects.create(claim=asked, by=mia, key=f"k-{team}", text=f"Comment in {team}")
     IdlePeriod.objects.create(claim=held, team=team, since=now - DAY, noticed_at=now - DAY, devices=1)
     record_change(by=alice, of=team, change="title changed")
     make_token(alice, f"Token of {team}", team=team)

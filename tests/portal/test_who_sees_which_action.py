@@ -332,10 +332,10 @@ TABLE: dict[str, Row] = {
         **{"teams:account-delete": DECIDERS, "teams:account": DECIDERS, 403: TEAM - DECIDERS, **HIDDEN}
     },
     "claims:workloads vision account": {
-        **{"workloads": OWNERS, "workload_disallow": OWNERS, "teams:account": DECIDERS},
+        **{"workloads": OWNERS, "workload_disallow": OWNERS},
         **{403: TEAM - DECIDERS, **HIDDEN},
     },
-    "teams:device": {"teams:device": EVERYBODY},
+    "teams:device?code={code}": {"teams:device": EVERYBODY},
     "teams:profile": {
         **{"teams:profile": EVERYBODY, "teams:tokens": EVERYBODY, "notify:preferences": EVERYBODY},
         **{"account_change_password": EVERYBODY, "mfa_index": EVERYBODY},
