@@ -19,7 +19,9 @@ from core.schema import refuses
 
 class SavedFilterOut(serializers.ModelSerializer[SavedFilter]):
     list = serializers.CharField(source="path", help_text="Path of the page of the list")
-    default_since = serializers.DateTimeField(help_text="The latest of a list is its default; null is none")
+    default_since = serializers.DateTimeField(
+        allow_null=True, help_text="The latest of a list is its default; null is none"
+    )
 
     class Meta:
         model = SavedFilter

@@ -241,6 +241,11 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Dragoman",
     "DESCRIPTION": "Ask for GPUs, follow a claim from request to release, read the fleet, usage and cost.",
     "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "portal.openapi.complete",
+    ],
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
@@ -256,6 +261,8 @@ SPECTACULAR_SETTINGS = {
         "Actor": "claims.claim_page.api.ACTORS",
         "PendingKind": "claims.inbox.api.KIND_CHOICES",
         "NoticeKind": "notify.models.NoticeKind",
+        "EventKind": "notify.webhooks.kinds.EventKind",
+        "ProfileChangeKind": "claims.catalogue.import_api.KINDS",
         "DiagnosisActor": "claims.claim_page.api.DIAGNOSIS_ACTORS",
     },
 }
