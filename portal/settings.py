@@ -262,6 +262,7 @@ SPECTACULAR_SETTINGS = {
         "PendingKind": "claims.inbox.api.KIND_CHOICES",
         "NoticeKind": "notify.models.NoticeKind",
         "EventKind": "notify.webhooks.kinds.EventKind",
+        "AccessKind": "inventory.models.cluster.TelemetryAccess.Kind",
         "ProfileChangeKind": "claims.catalogue.import_api.KINDS",
         "DiagnosisActor": "claims.claim_page.api.DIAGNOSIS_ACTORS",
     },

@@ -93,12 +93,16 @@ class WebhookDelivery(models.Model):
     tries = models.PositiveSmallIntegerField(default=0)  # since it was sent or replayed
     due_at = models.DateTimeField(null=True, default=timezone.now)
     taken_until = models.DateTimeField(null=True)
+    slot = models.PositiveSmallIntegerField(
+        null=True
+    )  # of those in flight at one webhook; null: not in flight
     attempts = models.JSONField(default=list)
 
     class Meta:
         ordering = ("-id",)
         constraints = (
             models.UniqueConstraint(fields=["webhook", "event"], name="webhook_event_once"),
+            models.UniqueConstraint(fields=["webhook", "slot"], name="webhook_slot_once"),
             models.CheckConstraint(
                 condition=Q(state=DeliveryState.WAITING, due_at__isnull=False)
                 | Q(state__in=(DeliveryState.DELIVERED, DeliveryState.FAILED), due_at=None),

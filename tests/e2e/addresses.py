@@ -69,6 +69,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("saved_filters", "/me/filters/"),
     ],
     "lead": [
+        ("notify:team_webhooks", "/teams/vision/webhooks/"),
         ("home", "/"),
         ("claims:approvals", "/approvals/"),
         ("claims:approval", Way(f"{INBOX}occ-pretrain", re.compile("occ-pretrain"))),
@@ -142,6 +143,8 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("usage:rates", "/rates/"),
         ("usage:rate_examples", "/rates/examples/"),
         ("usage:rate_new", "/rates/new/"),
+        ("notify:webhooks", "/settings/webhooks/"),
+        ("notify:webhook_new", "/webhooks/new/"),
         ("usage:tracking", "/settings/tracking/"),
         ("usage:tracking_new", "/settings/tracking/new/"),
     ],
@@ -190,6 +193,8 @@ POST_ONLY = {
     "teams:token-revoke",
     "usage:rate_remove",
     "usage:tracking_remove",
+    "notify:webhook_act",
+    "notify:delivery_replay",
     "usage:rate_retire",
     "usage:snooze",
     "usage:remind",
@@ -245,4 +250,5 @@ WITHOUT_AXE = {  # what shows such a page instead
     "usage:report_unsubscribe": "tests/usage/test_saved_reports.py",
     "usage:rate_edit": "tests/usage",
     "usage:tracking_edit": "tests/usage/tracking",
+    "notify:webhook": "tests/notify/webhooks",
 }

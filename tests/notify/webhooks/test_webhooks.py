@@ -257,11 +257,11 @@ def test_a_slow_receiver_gets_so_many_at_once_and_others_do_not_wait(root, visio
 
 
 def test_of_two_workers_one_takes_it(hook, receiver, vision, monkeypatch):
-    """Fails without the lock of the webhook and the condition on `taken_until`."""
+    """Fails without the condition on `taken_until`; more than `IN_FLIGHT` at once without the slots."""
     monkeypatch.setattr(tasks.deliver_webhooks, "delay", lambda: None)
     for _ in range(6):
         happen(vision)
-    barrier = threading.Barrier(4)
+    barrier, receiver.takes = threading.Barrier(4), 0.05
 
     def work():
         try:
@@ -278,6 +278,7 @@ def test_of_two_workers_one_takes_it(hook, receiver, vision, monkeypatch):
     tasks.deliver_webhooks()
     ids = [one.headers["webhook-id"] for one in receiver.got]
     assert (len(ids), len(set(ids))) == (6, 6)
+    assert 1 <= receiver.most_at_once <= delivery.IN_FLIGHT
 
 
 def test_a_result_of_before_a_replay_does_not_undo_it(hook, receiver, vision, root, monkeypatch):
