@@ -264,7 +264,7 @@ def query_parameters(view: Any, operation: str, request: Request) -> frozenset[s
 def _described_parameters(view: Any, handler: Any, request: Request) -> Iterator[str]:
     """Yield the parameters of `@extend_schema`, the only place that names them."""
     schema = getattr(handler, "kwargs", {}).get("schema", type(view.schema))()
-    schema.view, schema.method = view, request.method
+    schema.view, schema.method = view, sparse.described_method(request)
     for parameter in schema.get_override_parameters():
         if not isinstance(parameter, OpenApiParameter):
             yield from parameter().fields

@@ -15,7 +15,12 @@ from typing import Any
 
 import yaml
 from django.conf import settings
+from django.http import HttpResponse
 from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.utils import extend_schema
+from drf_spectacular.views import SpectacularAPIView
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
 
 FILE: Path = settings.BASE_DIR / "docs" / "openapi.yaml"
 EXAMPLES = Path(__file__).with_name("openapi_examples.json")
@@ -69,6 +74,21 @@ def without_nullable(part: Any) -> Any:
 def description() -> Json:
     made: Json = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     return dict(json.loads(json.dumps(made, default=str)))
+
+
+@cache
+def rendered(renderer: type[BaseRenderer]) -> bytes:
+    """Return the description as a renderer of drf-spectacular writes it, which takes a second: once."""
+    return bytes(renderer().render(description(), renderer_context={}))
+
+
+class DescriptionView(SpectacularAPIView):
+    """The description for programs, as YAML or JSON. Everybody may read it, before they have a token."""
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request, *_args: Any, **_kwargs: Any) -> HttpResponse:
+        renderer = request.accepted_renderer
+        return HttpResponse(rendered(type(renderer)), content_type=renderer.media_type)
 
 
 def as_text(described: Json) -> str:

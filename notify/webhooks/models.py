@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Self
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
@@ -56,7 +57,12 @@ class Webhook(models.Model):
         ordering = ("id",)
 
     def __str__(self) -> str:
-        return self.title or self.url
+        return self.title or self.host
+
+    @property
+    def host(self) -> str:
+        """The name of the server; the rest of an address may be a secret of the receiver."""
+        return urlsplit(self.url).hostname or ""
 
 
 class WebhookEvent(models.Model):

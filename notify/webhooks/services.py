@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 from django.db import transaction
 from django.utils import timezone
@@ -72,7 +73,7 @@ def create_webhook(
             sealed=seal_fields({"secret": secret}),
             created_by=by,
         )
-        record_change(by=by, of=webhook, change=f"added: {url}")
+        record_change(by=by, of=webhook, change=f"added: {webhook.host}")
     return webhook, secret
 
 
@@ -121,9 +122,9 @@ def change_webhook(
         same = Webhook.objects.filter(pk=row.pk, url=row.url, is_internal=row.is_internal)
         if not same.update(**changed):
             raise Conflict(f"Somebody else has just changed {row}. Look again.")
-        record_change(
-            by=by, of=row, change=", ".join(f"{name} {_words(value)}" for name, value in changed.items())
-        )
+        words = {**changed, "url": f"at {urlsplit(address).hostname}"}
+        change = ", ".join(f"{name} {_words(words[name])}" for name in changed)
+        record_change(by=by, of=row, change=change)
     row.refresh_from_db()
     return row
 

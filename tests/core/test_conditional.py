@@ -215,6 +215,13 @@ def test_fields_that_are_left_out_are_not_read(alice, claim):
     assert len(few) < len(all_fields)
 
 
+def test_a_head_that_came_first_takes_nothing_from_a_get(api, rate, monkeypatch):
+    monkeypatch.setattr("core.inputs._query_parameters", {})
+    monkeypatch.setattr("core.sparse._known", {})
+    assert api.head(f"{rate}?fields=title").status_code == 200
+    assert api.get(f"{rate}?fields=title").json() == {"title": "H100"}
+
+
 def test_refusals_are_whole(api):
     assert "detail" in api.get(f"{RATES}{make_user('x').pk}/?fields=id").json()
 

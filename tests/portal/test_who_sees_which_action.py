@@ -339,7 +339,7 @@ ROW = {"teams:remove": 0}  # whose form is sent: the last member is a viewer, wh
 ELSEWHERE = {("setup:team vision", "teams:role"): OWNERS, ("setup:team vision", "teams:remove"): OWNERS}
 OF_AN_EMPTY_PORTAL = {"setup/_steps.html:25"}  # presets that match: tests/portal/test_installation.py
 OF_A_SERVER = {"usage/tracking_server.html:26"}  # removal: tests/usage/tracking/test_tracking.py
-OF_A_WEBHOOK = {f"notify/webhook.html:{line}" for line in (13, 30, 41, 49)}  # tests/notify/webhooks
+OF_A_WEBHOOK = {f"notify/webhook.html:{line}" for line in (13, 31, 42, 50)}  # tests/notify/webhooks
 BY_MAIL = {"usage/unsubscribe.html:10"}  # a signed link leads there: tests/usage/test_saved_reports.py
 SENT_BY_SCRIPT = {"claims/_dropped_page.html:3"}  # pages through what another hx-post has brought
 # Links that only lead somewhere to read.

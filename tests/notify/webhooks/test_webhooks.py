@@ -428,6 +428,16 @@ def test_a_lead_changes_tests_and_removes_it_over_the_api(vision, lea, root, rec
     assert api.get(path).status_code == 404
 
 
+def test_the_record_names_the_server_and_not_the_whole_address(vision, lea):
+    """What follows the server may be a secret of the receiver, and members read the record."""
+    hook, _secret = services.create_webhook(
+        by=lea, team=vision, url="https://hooks.example.org/T00/very-secret", kinds=["claim.denied"]
+    )
+    services.change_webhook(by=lea, webhook=hook, url="https://other.example.org/T00/very-secret")
+    assert "very-secret" not in str(list(RecordedChange.objects.values()))
+    assert str(hook) == "hooks.example.org"
+
+
 def test_a_lead_may_not_lead_an_internal_webhook_elsewhere(vision, lea, root, receiver):
     hook, _secret = add(root, receiver, vision)
     elsewhere = {"url": "http://10.0.0.9/"}
