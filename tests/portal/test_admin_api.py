@@ -324,7 +324,7 @@ def test_a_cluster_is_changed_paused_resumed_and_removed(by, gateway):
 
 
 def test_quotas_are_enforced_in_a_cluster(by, monkeypatch):
-    written = []
+    written: list[str] = []
     monkeypatch.setattr("claims.quotas.api.write_cluster.delay", written.append)
     cluster = make_cluster("fra-1")
     shown = by["root"]("put", "clusters/fra-1/quotas/", {"enforced": True}, 202)

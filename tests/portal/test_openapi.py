@@ -3,7 +3,7 @@
 import re
 from copy import deepcopy
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 from django.core.management import CommandError, call_command
 
