@@ -110,7 +110,7 @@ class ChecksOut(serializers.Serializer[Any]):
     checks = CheckOut(many=True)
 
 
-class ClusterViewSet(IdempotentWrites, api.ClusterViewSet):
+class ClusterAdminViewSet(IdempotentWrites, api.ClusterViewSet):
     """Clusters with the age of their data. Platform admins add, change, pause and remove them."""
 
     volatile = frozenset(("freshness", "version", "halt_reason", "missing", "devices", "devices_held"))

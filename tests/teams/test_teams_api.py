@@ -56,8 +56,8 @@ def test_platform_admin_sees_all_teams(api, vision, root):
     }
 
 
-def test_teams_are_read_only(api, vision, olga):
-    assert api(olga).post("/api/v1/teams/", {"slug": "x"}, format="json").status_code == 405
+def test_only_platform_admins_create_teams(api, vision, olga):
+    assert api(olga).post("/api/v1/teams/", {"slug": "x"}, format="json").status_code == 403
     assert api(olga).delete("/api/v1/teams/vision").status_code == 405
 
 
