@@ -13,7 +13,6 @@ from claims.models import Budget, Claim, Extension, QuotaRequest
 from notify.webhooks.kinds import EventKind
 from notify.webhooks.outbox import emit, instant
 
-
 MAX_TEXT = 1000  # characters of a message of a cluster: bodies stay small
 
 
