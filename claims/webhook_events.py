@@ -13,6 +13,8 @@ from claims.models import Budget, Claim, Extension, QuotaRequest
 from notify.webhooks.kinds import EventKind
 from notify.webhooks.outbox import emit, instant
 
+MAX_TEXT = 1000  # characters of a message of a cluster: bodies stay small
+
 
 def claim_data(key: UUID, **more: object) -> Mapping[str, Any]:
     related = ("team", "cluster", "requested_by", "profile_version__profile")
@@ -30,7 +32,7 @@ def claim_data(key: UUID, **more: object) -> Mapping[str, Any]:
         "state": claim.state,
         "version": claim.version,
         "expires_at": instant(claim.expires_at),
-        "problem": claim.problem,
+        "problem": claim.problem[:MAX_TEXT],
         "url": reverse("claims:detail", args=[claim.pk]),
         **more,
     }

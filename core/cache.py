@@ -72,7 +72,8 @@ class RedisCache(redis.RedisCache):
             with self._cache.get_client(write=True).pipeline(transaction=False) as pipeline:
                 for key, timeout in keys.items():
                     name = self.make_and_validate_key(key)
-                    pipeline.incr(name).expire(name, timeout)
+                    pipeline.incr(name)
+                    pipeline.expire(name, timeout)
                 return [int(number) for number in pipeline.execute()[::2]]
 
         return self._ask(counted, default=[1] * len(keys))

@@ -2,23 +2,27 @@
 Conditional requests (RFC 9110 §13): ETag and If-None-Match of what is read, If-Match of what is written.
 
 The ETag of a response is the start of the SHA-256 of its body; a view that knows the version of its object
-sets its own before the work is done. `If-Match` compares with the ETag that a GET has now: of the same
-address, or of the object that an action is about. Where an ETag has a version, services compare it again once
-the row is locked (`require_expected`), so nothing changes in between. A weak tag counts as its strong one,
-since proxies that compress weaken tags.
+sets its own before the work is done. A view names the members of its objects that change by themselves,
+such as free devices, as `volatile`: its ETags have a part without them, and If-Match compares that part.
+
+`If-Match` compares with the ETag that a GET has now: of the same address, or of the object that an action is
+about. Where an ETag has a version, services compare it again once the row is locked (`require_expected`), so
+nothing changes in between. A weak tag counts as its strong one, since proxies that compress weaken tags.
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified, QueryDict
 from django.http.response import HttpResponseBase
+from django.template.response import SimpleTemplateResponse
 from django.urls import Resolver404, resolve
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
@@ -61,7 +65,20 @@ def version_tag(version: int, *parts: object) -> str:
 
 
 def body_tag(response: HttpResponse) -> str:
-    return f'"{hashlib.sha256(response.content).hexdigest()[:32]}"'
+    """Return the ETag of a body, `"lasting.whole"` where a view names members that change by themselves."""
+    whole = hashlib.sha256(response.content).hexdigest()[:32]
+    context: Mapping[str, Any] = getattr(response, "renderer_context", None) or {}
+    volatile = getattr(context.get("view"), "volatile", frozenset())
+    data = getattr(response, "data", None)
+    if not volatile or not isinstance(data, Mapping):
+        return f'"{whole}"'
+    lasting = {name: value for name, value in data.items() if name not in volatile}
+    text = json.dumps(lasting, sort_keys=True, default=str)
+    return f'"{hashlib.sha256(text.encode()).hexdigest()[:16]}.{whole}"'
+
+
+def lasting_part(tag: str) -> str:
+    return tag.partition(".")[0].strip('"')
 
 
 def matches(request: HttpRequest | Request, etag: str) -> bool:
@@ -115,7 +132,7 @@ class Unchanged(BasePermission):
         if response.status_code != 200 or response.streaming:
             return True  # the write is refused for the same reason
         etag = response.headers.get("ETag") or body_tag(response)
-        if not tags & {"*", etag}:
+        if "*" not in tags and lasting_part(etag) not in {lasting_part(tag) for tag in tags}:
             raise Changed(
                 "It has changed since you read it. Read it again, and send its new ETag.", etag=etag
             )
@@ -135,8 +152,8 @@ def current(request: Request) -> HttpResponse | None:
         view, actions = getattr(found.func, "cls", None), getattr(found.func, "actions", None)
         if view is None or not ("get" in actions if actions else hasattr(view, "get")):
             continue
-        response: Any = found.func(_reading(request, path), *found.args, **found.kwargs)
-        if hasattr(response, "render"):
+        response: HttpResponse = found.func(_reading(request, path), *found.args, **found.kwargs)
+        if isinstance(response, SimpleTemplateResponse):  # as DRF's are
             response.render()
         return response
     return None

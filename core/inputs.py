@@ -180,12 +180,13 @@ class Cursor(Bounded, CursorPagination):
         return known[chosen]
 
     def known_orders(self) -> dict[str, tuple[str, ...]]:
-        fields = (self.ordering,) if isinstance(self.ordering, str) else tuple(self.ordering)
+        ordering: Any = self.ordering
+        fields: tuple[str, ...] = (ordering,) if isinstance(ordering, str) else tuple(ordering)
         if fields[0].startswith("-"):
             fields = backwards(fields)
         name = fields[0].rpartition("__")[2]
         upwards = dict(self.orders) or {"created" if name in ("id", "pk") else name: fields}
-        found = {}
+        found: dict[str, tuple[str, ...]] = {}
         for each, columns in upwards.items():
             found |= {each: columns, f"-{each}": backwards(columns)}
         return found
@@ -265,7 +266,7 @@ def query_parameters(view: Any, operation: str, request: Request) -> frozenset[s
 def _described_parameters(view: Any, handler: Any, request: Request) -> Iterator[str]:
     """Yield the parameters of `@extend_schema`, the only place that names them."""
     schema = getattr(handler, "kwargs", {}).get("schema", type(view.schema))()
-    schema.view, schema.method = view, request.method
+    schema.view, schema.method = view, sparse.described_method(request)
     for parameter in schema.get_override_parameters():
         if not isinstance(parameter, OpenApiParameter):
             yield from parameter().fields

@@ -24,7 +24,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class RequestLimit:
     """At most `quota` requests in `window` seconds of whoever `key` names; `name` is that of the policy."""
 
     name: str
@@ -37,7 +37,7 @@ class Limit:
 class Count:
     """What a limit has left, and after how many seconds it begins again."""
 
-    limit: Limit
+    limit: RequestLimit
     used: int
     reset: int
 
@@ -56,12 +56,12 @@ def parse_rate(rate: str) -> tuple[int, int]:
     return int(number), SECONDS[period[:1]]
 
 
-def limit(name: str, setting: str, who: str) -> Limit:
+def limit(name: str, setting: str, who: str) -> RequestLimit:
     quota, window = parse_rate(getattr(settings, setting))
-    return Limit(name, quota, window, who)
+    return RequestLimit(name, quota, window, who)
 
 
-def count(limits: Sequence[Limit]) -> list[Count]:
+def count(limits: Sequence[RequestLimit]) -> list[Count]:
     """Count a request against each limit, in one round trip."""
     now = time.time()
     keys = {f"rate:{one.name}:{one.key}:{now // one.window:.0f}": 2 * one.window for one in limits}
@@ -104,7 +104,7 @@ class RateLimit(BaseThrottle):
     def wait(self) -> float | None:
         return self.exceeded.reset if self.exceeded else None
 
-    def limits(self, request: Request) -> list[Limit]:
+    def limits(self, request: Request) -> list[RequestLimit]:
         if not request.user.is_authenticated:
             return [address_limit(self.get_ident(request))]
         found = [limit("person", "API_RATE", str(request.user.pk))]
@@ -112,7 +112,7 @@ class RateLimit(BaseThrottle):
         return [*found, limit("token", "API_TOKEN_RATE", str(token))] if token else found
 
 
-def address_limit(address: str | None) -> Limit:
+def address_limit(address: str | None) -> RequestLimit:
     name = hashlib.sha256((address or "").encode()).hexdigest()[:32]  # no list of addresses in Redis
     return limit("address", "API_ANONYMOUS_RATE", name)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, viewsets
@@ -20,7 +21,9 @@ from core.scopes import Scope, needs
 
 class SavedFilterOut(serializers.ModelSerializer[SavedFilter]):
     list = serializers.CharField(source="path", help_text="Path of the page of the list")
-    default_since = serializers.DateTimeField(help_text="The latest of a list is its default; null is none")
+    default_since = serializers.DateTimeField(
+        allow_null=True, help_text="The latest of a list is its default; null is none"
+    )
 
     class Meta:
         model = SavedFilter
@@ -63,7 +66,7 @@ class SavedFilterViewSet(
     def create(self, request: Request) -> Response:
         """Save a filter. 409 beyond 20 of one list."""
         fields = self._fields(SavedFilterIn)
-        saved = save_filter(by=request.user, path=fields.pop("list"), **fields)
+        saved = save_filter(by=cast(AbstractBaseUser, request.user), path=fields.pop("list"), **fields)
         return Response(SavedFilterOut(saved).data, status=201)
 
     @refuses(404, 409)

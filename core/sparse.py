@@ -67,13 +67,18 @@ def described_fields(schema: Any) -> frozenset[str]:
     return frozenset(found.fields)
 
 
+def described_method(request: Request) -> str:
+    """Return the method under which the operation of a request is described: a HEAD is a GET."""
+    return "GET" if request.method == "HEAD" else str(request.method)
+
+
 def fields_of(view: Any, operation: str, request: Request) -> frozenset[str]:
     """Return the names that `?fields=` of an operation may have."""
     key = (type(view), operation)
     if key not in _known:
         handler = getattr(view, operation)
         schema = getattr(handler, "kwargs", {}).get("schema", type(view.schema))()
-        schema.view, schema.method = view, request.method
+        schema.view, schema.method = view, described_method(request)
         _known[key] = described_fields(schema)
     return _known[key]
 

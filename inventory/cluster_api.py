@@ -36,7 +36,7 @@ class CredentialsIn(Input):
     """Either `kubeconfig`, or `server` and `token` of a service account."""
 
     kubeconfig = serializers.CharField(max_length=MAX_KUBECONFIG, required=False, write_only=True)
-    context = serializers.CharField(
+    context = serializers.CharField(  # type: ignore[assignment]  # a field of that name
         max_length=253, allow_blank=True, default="", help_text="Of the kubeconfig; empty: its current one"
     )
     server = serializers.CharField(max_length=400, required=False)
@@ -60,7 +60,9 @@ class CredentialsIn(Input):
 
 
 class ModesIn(Input):
-    read_only = serializers.BooleanField(default=False, help_text="Nothing is created in the cluster")
+    read_only = serializers.BooleanField(  # type: ignore[assignment]  # a field of that name
+        default=False, help_text="Nothing is created in the cluster"
+    )
     write_quotas = serializers.BooleanField(default=False, help_text="The portal writes ResourceQuotas")
     end_policy = serializers.ChoiceField(
         choices=EndPolicy.choices,
@@ -84,7 +86,7 @@ class ChangeClusterIn(Input):
     """What is left out stays."""
 
     title = serializers.CharField(max_length=80, allow_blank=True, required=False)
-    read_only = serializers.BooleanField(required=False)
+    read_only = serializers.BooleanField(required=False)  # type: ignore[assignment]
     end_policy = serializers.ChoiceField(choices=EndPolicy.choices, required=False)
     grams_per_kwh = serializers.IntegerField(
         min_value=1, max_value=5000, required=False, allow_null=True, help_text="CO₂; null: none is shown"
@@ -110,8 +112,10 @@ class ChecksOut(serializers.Serializer[Any]):
 
 
 @needs(Scope.ADMIN)
-class ClusterViewSet(IdempotentWrites, api.ClusterViewSet):
+class ClusterAdminViewSet(IdempotentWrites, api.ClusterViewSet):
     """Clusters with the age of their data. Platform admins add, change, pause and remove them."""
+
+    volatile = frozenset(("freshness", "version", "halt_reason", "missing", "devices", "devices_held"))
 
     @sensitive_variables()
     @refuses(403, 502, 503)

@@ -34,9 +34,7 @@ RESOURCES = (
     ApiResource("tokens", "api-token-list", "Your API tokens, without their text."),
     ApiResource("notices", "api-notice-list", "Your notices, newest first."),
     ApiResource("notices/preferences", "api-notice-preferences", "Which notices you want, and where."),
-    ApiResource(
-        "webhooks", "api-webhook-list", "Where events of the teams that you lead are sent.", for_leads=True
-    ),
+    ApiResource("webhooks", "api-webhook-list", "Where events of the teams that you lead are sent."),
     ApiResource(
         "profiles", "api-profile-list", "The catalogue: what may be requested, free devices and price."
     ),

@@ -24,7 +24,7 @@ from claims.unmanaged.api import AdoptView, UnmanagedClaimsView
 from claims.workloads.api import KubernetesLoginView, WorkloadIdentityViewSet
 from core.saved_filters_api import SavedFilterViewSet
 from inventory.api import DeviceClassViewSet, DeviceViewSet, NodeViewSet
-from inventory.cluster_api import ClusterViewSet
+from inventory.cluster_api import ClusterAdminViewSet
 from notify.api import NoticeViewSet
 from notify.webhooks.api import DeliveryViewSet, WebhookViewSet
 from portal.activity.api import ActivityView
@@ -67,7 +67,7 @@ notify_router.register("notices", NoticeViewSet, "api-notice")
 notify_router.register("webhooks", WebhookViewSet, "api-webhook")
 
 inventory_router = SimpleRouter()
-inventory_router.register("clusters", ClusterViewSet, "api-cluster")
+inventory_router.register("clusters", ClusterAdminViewSet, "api-cluster")
 inventory_router.register("nodes", NodeViewSet, "api-node")
 inventory_router.register("devices", DeviceViewSet, "api-device")
 inventory_router.register("device-classes", DeviceClassViewSet, "api-device-class")

@@ -243,6 +243,11 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Dragoman",
     "DESCRIPTION": "Ask for GPUs, follow a claim from request to release, read the fleet, usage and cost.",
     "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "portal.openapi.complete",
+    ],
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
@@ -262,6 +267,9 @@ SPECTACULAR_SETTINGS = {
         "Actor": "claims.claim_page.api.ACTORS",
         "PendingKind": "claims.inbox.api.KIND_CHOICES",
         "NoticeKind": "notify.models.NoticeKind",
+        "EventKind": "notify.webhooks.kinds.EventKind",
+        "AccessKind": "inventory.models.cluster.TelemetryAccess.Kind",
+        "ProfileChangeKind": "claims.catalogue.import_api.KINDS",
         "DiagnosisActor": "claims.claim_page.api.DIAGNOSIS_ACTORS",
     },
 }

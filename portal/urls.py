@@ -2,12 +2,12 @@
 
 from django.contrib import admin
 from django.urls import include, path
-from drf_spectacular.views import SpectacularAPIView
 
 from core import saved_filters
 from portal import home, search
 from portal.help import reference as help_reference
 from portal.help import views as help_views
+from portal.openapi import DescriptionView
 from portal.team_page import team_page
 from teams.views import password_reset
 
@@ -38,6 +38,6 @@ urlpatterns = [
     path("", include("claims.urls")),
     path("", include("usage.urls")),
     path("api/v1/", include("portal.api_urls")),
-    path("api/v1/schema/", SpectacularAPIView.as_view(), name="api-schema"),
+    path("api/v1/schema/", DescriptionView.as_view(), name="api-schema"),
     path("admin/", admin.site.urls),
 ]

@@ -56,6 +56,7 @@ def commands() -> dict[str, list[str]]:
             "--file",
             os.devnull,
         ],
+        "API description": [sys.executable, "manage.py", "openapi", "--check"],
         "lockfile": [uv(), "lock", "--check"],
         "shellcheck": [tool("shellcheck"), *files(".ci/run", "*.sh")],
         "Dockerfile": [tool("hadolint"), "Dockerfile"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, viewsets
@@ -37,7 +37,7 @@ class MemberViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericVie
     """Members of a team that you may see. Owners add, change and remove them; everybody may leave."""
 
     serializer_class = MemberOut
-    pagination_class = type("ByUsername", (Cursor,), {"ordering": ("user__username", "pk")})
+    pagination_class = type("ByUsername", (Cursor,), {"ordering": ("username", "pk")})
     queryset = Membership.objects.none()
     lookup_field = "username"
 
@@ -45,7 +45,10 @@ class MemberViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericVie
         return team_for(user_of(self.request), self.kwargs["slug"], at_least=at_least)
 
     def get_queryset(self) -> QuerySet[Membership]:
-        return self.team().memberships.select_related("user")
+        return self.team().memberships.select_related("user").annotate(username=F("user__username"))
+
+    def get_object(self) -> Membership:
+        return self.member(self.team())
 
     def member(self, team: Team) -> Membership:
         rows = team.memberships.select_related("user")

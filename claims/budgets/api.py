@@ -115,6 +115,7 @@ class BudgetViewSet(
     """Open budgets of your teams with their use. Platform admins set, change and end them."""
 
     lookup_value_converter = "uuid"
+    volatile = frozenset(("state", "use"))
     serializer_class = BudgetOut
     queryset = Budget.objects.none()
 

@@ -327,6 +327,9 @@ class ProfileViewSet(
 ):
     """Profiles that you may see."""
 
+    volatile = frozenset(
+        ("free", "total", "nodes", "most", "computed_at", "products", "memory", "price", "waits")
+    )
     serializer_class = ProfileOut
     queryset = Profile.objects.none()
     lookup_field = "slug"

@@ -482,7 +482,7 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
             woken_by = wait_for_change(claim, version, seconds)
             if woken_by not in (WokenBy.TIMEOUT, WokenBy.BUSY, WokenBy.EARLIER):
                 claim = self.get_object()
-        claim.woken_by = woken_by
+        claim.woken_by = woken_by  # type: ignore[attr-defined]  # for the serializer
         etag = version_tag(claim.version, *(_at(claim, name) for name in ALSO_SHOWN))
         return Response(only_wanted(WaitedClaimOut(claim), request).data, headers={"ETag": etag})
 

@@ -104,6 +104,20 @@ class QuotaViewSet(
 ):
     """Quotas of your teams."""
 
+    volatile = frozenset(
+        (
+            "held",
+            "reserved",
+            "unmanaged",
+            "free",
+            "over",
+            "contributions",
+            "unmanaged_parts",
+            "raises",
+            "raised",
+        )
+    )
+
     serializer_class = QuotaOut
     queryset = Quota.objects.none()
 

@@ -24,8 +24,10 @@ from teams.models import Team
 
 
 def admin_team(request: Request, slug: str) -> Team:
+    """Return the team; 404 for outsiders, 403 for everybody else but platform admins."""
+    team = team_for(user_of(request), slug)
     require_admin(user_of(request))
-    return get_object_or_404(Team, slug=slug)
+    return team
 
 
 @needs(Scope.ADMIN)

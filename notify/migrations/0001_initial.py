@@ -111,6 +111,7 @@ class Migration(migrations.Migration):
                 ('tries', models.PositiveSmallIntegerField(default=0)),
                 ('due_at', models.DateTimeField(default=django.utils.timezone.now, null=True)),
                 ('taken_until', models.DateTimeField(null=True)),
+                ('slot', models.PositiveSmallIntegerField(null=True)),
                 ('attempts', models.JSONField(default=list)),
                 ('webhook', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='deliveries', to='notify.webhook')),
                 ('event', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='deliveries', to='notify.webhookevent')),
@@ -118,7 +119,7 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ('-id',),
                 'indexes': [models.Index(condition=models.Q(('due_at__isnull', False)), fields=['due_at'], name='webhook_due'), models.Index(fields=['webhook', '-id'], name='webhook_log')],
-                'constraints': [models.UniqueConstraint(fields=('webhook', 'event'), name='webhook_event_once'), models.CheckConstraint(condition=models.Q(models.Q(('due_at__isnull', False), ('state', 'waiting')), models.Q(('due_at', None), ('state__in', ('delivered', 'failed'))), _connector='OR'), name='webhook_waiting_is_due')],
+                'constraints': [models.UniqueConstraint(fields=('webhook', 'event'), name='webhook_event_once'), models.UniqueConstraint(fields=('webhook', 'slot'), name='webhook_slot_once'), models.CheckConstraint(condition=models.Q(models.Q(('due_at__isnull', False), ('state', 'waiting')), models.Q(('due_at', None), ('state__in', ('delivered', 'failed'))), _connector='OR'), name='webhook_waiting_is_due')],
             },
         ),
     ]

@@ -105,7 +105,7 @@ class DeliveryOut(serializers.ModelSerializer[WebhookDelivery]):
     kind = serializers.ChoiceField(choices=EventKind.choices, source="event.kind")
     at = serializers.DateTimeField(source="event.at", help_text="When it happened")
     attempts = AttemptOut(many=True, help_text="The newest last, at most 12")
-    data = serializers.JSONField(source="event.data")
+    data = serializers.JSONField(source="event.data")  # type: ignore[assignment]  # a field of that name
 
     class Meta:
         model = WebhookDelivery
@@ -127,6 +127,7 @@ class WebhookViewSet(
     """Webhooks of the teams that you lead; all of them for platform admins."""
 
     serializer_class = WebhookOut
+    volatile = frozenset(("failing_since",))
     shown_once = frozenset(("secret",))
     lookup_value_converter = "uuid"
     pagination_class = type("OldestWebhooks", (Cursor,), {"ordering": "id"})

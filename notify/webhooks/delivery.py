@@ -1,6 +1,5 @@
 """
-Delivers events at least once: what is due is taken under the lock of its webhook, sent, and its
-result stored.
+Delivers events at least once: what is due is taken, sent, and its result stored.
 
 A failed delivery is due again after the next of `WAITS`, for a day in all. A webhook that has failed for a
 day, or answers 410, is switched off, and the people who manage it are told. What was taken by a worker that
@@ -15,8 +14,8 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 
 import structlog
-from django.db import transaction
-from django.db.models import Count, F, Q
+from django.db import IntegrityError, transaction
+from django.db.models import Count, F
 from django.db.models.functions import Coalesce
 from django.urls import reverse
 from django.utils import timezone
@@ -41,6 +40,7 @@ GIVE_UP_AFTER = timedelta(days=1)
 IN_FLIGHT = 2  # deliveries of one webhook at once
 TAKEN_FOR = timedelta(minutes=1)  # longer than a request may take
 PER_RUN = 100
+CANDIDATES = 20  # that are looked at before nothing is taken
 KEPT_ATTEMPTS = 12
 GONE = 410  # “do not send this any more”
 
@@ -56,23 +56,28 @@ def deliver_due() -> int:
 
 
 def take() -> WebhookDelivery | None:
-    """Take the delivery that has been due for longest, of a webhook with room; None if there is none."""
+    """
+    Take the delivery that has been due for longest, of a webhook with room; None if there is none.
+
+    No lock is needed: of two that take the same one, one updates the row; a slot of a webhook is taken once.
+    """
     now = timezone.now()
-    due = WebhookDelivery.objects.filter(due_at__lte=now, webhook__disabled_at=None)
-    free = due.filter(Q(taken_until=None) | Q(taken_until__lte=now))
-    busy = WebhookDelivery.objects.filter(taken_until__gt=now).values("webhook").annotate(n=Count("pk"))
-    full = [row["webhook"] for row in busy if row["n"] >= IN_FLIGHT]
-    candidates = free.exclude(webhook__in=full).order_by("due_at", "pk").values_list("pk", "webhook")[:20]
-    for key, webhook in candidates:
-        with transaction.atomic():
-            locked = Webhook.objects.filter(pk=webhook).select_for_update(no_key=True, skip_locked=True)
-            if not list(locked.values_list("pk")):
-                continue
-            if WebhookDelivery.objects.filter(webhook=webhook, taken_until__gt=now).count() >= IN_FLIGHT:
-                continue
-            until = timezone.now() + TAKEN_FOR
-            if free.filter(pk=key).update(taken_until=until, tries=F("tries") + 1):
-                return WebhookDelivery.objects.select_related("webhook", "event").get(pk=key)
+    WebhookDelivery.objects.filter(taken_until__lte=now).update(taken_until=None, slot=None)
+    due = WebhookDelivery.objects.filter(due_at__lte=now, taken_until=None, webhook__disabled_at=None)
+    taken = WebhookDelivery.objects.exclude(slot=None).order_by().values("webhook")
+    full = taken.annotate(number=Count("pk")).filter(number__gte=IN_FLIGHT).values("webhook")
+    candidates = due.exclude(webhook__in=full).order_by("due_at", "pk").values_list("pk", flat=True)
+    for key in candidates[:CANDIDATES]:
+        for slot in range(IN_FLIGHT):
+            changes = {"taken_until": timezone.now() + TAKEN_FOR, "slot": slot, "tries": F("tries") + 1}
+            try:
+                with transaction.atomic():
+                    is_mine = bool(due.filter(pk=key).update(**changes))
+            except IntegrityError:
+                continue  # the slot is taken
+            if is_mine:
+                return WebhookDelivery.objects.select_related("webhook__team", "event").get(pk=key)
+            break  # the delivery is
     return None
 
 
@@ -94,7 +99,7 @@ def attempt(delivery: WebhookDelivery) -> None:
         )
     # Not of a delivery that was replayed meanwhile.
     mine = WebhookDelivery.objects.filter(pk=delivery.pk, taken_until=delivery.taken_until)
-    mine.update(taken_until=None, attempts=attempts, **changes)
+    mine.update(taken_until=None, slot=None, attempts=attempts, **changes)
     if not answer.is_success:
         switch_off_if_hopeless(delivery.webhook, answer, sent_at)
 

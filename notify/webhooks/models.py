@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Self
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
@@ -56,7 +57,12 @@ class Webhook(models.Model):
         ordering = ("id",)
 
     def __str__(self) -> str:
-        return self.title or self.url
+        return self.title or self.host
+
+    @property
+    def host(self) -> str:
+        """The name of the server; the rest of an address may be a secret of the receiver."""
+        return urlsplit(self.url).hostname or ""
 
 
 class WebhookEvent(models.Model):
@@ -93,12 +99,16 @@ class WebhookDelivery(models.Model):
     tries = models.PositiveSmallIntegerField(default=0)  # since it was sent or replayed
     due_at = models.DateTimeField(null=True, default=timezone.now)
     taken_until = models.DateTimeField(null=True)
+    slot = models.PositiveSmallIntegerField(
+        null=True
+    )  # of those in flight at one webhook; null: not in flight
     attempts = models.JSONField(default=list)
 
     class Meta:
         ordering = ("-id",)
         constraints = (
             models.UniqueConstraint(fields=["webhook", "event"], name="webhook_event_once"),
+            models.UniqueConstraint(fields=["webhook", "slot"], name="webhook_slot_once"),
             models.CheckConstraint(
                 condition=Q(state=DeliveryState.WAITING, due_at__isnull=False)
                 | Q(state__in=(DeliveryState.DELIVERED, DeliveryState.FAILED), due_at=None),

@@ -25,7 +25,6 @@ from core.errors import Invalid
 
 TIMEOUT = 10.0  # seconds, for a whole request
 KEPT = 500  # bytes of an answer that the log keeps
-MAX_BODY = 64 * 1024  # bytes
 MAX_URL = 500
 AGENT = "Dragoman-Webhook/1"
 
@@ -124,10 +123,13 @@ class _Connection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         address = checked_address(self.name, self.port, is_internal=self.is_internal)
-        self.sock = socket.create_connection(address, timeout=TIMEOUT)
-        if self.context is not None:
-            self.sock = self.context.wrap_socket(self.sock, server_hostname=self.name)
-        self.line = self.sock
+        line = socket.create_connection(address, timeout=TIMEOUT)
+        if self.context is None:
+            self.sock = self.line = line
+        else:  # the handshake may take too long as well
+            secured = self.context.wrap_socket(line, server_hostname=self.name, do_handshake_on_connect=False)
+            self.sock = self.line = secured
+            secured.do_handshake()
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], *, is_internal: bool) -> Answer:

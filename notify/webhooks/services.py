@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 from django.db import transaction
 from django.utils import timezone
@@ -72,7 +73,7 @@ def create_webhook(
             sealed=seal_fields({"secret": secret}),
             created_by=by,
         )
-        record_change(by=by, of=webhook, change=f"added: {url}")
+        record_change(by=by, of=webhook, change=f"added: {webhook.host}")
     return webhook, secret
 
 
@@ -104,7 +105,7 @@ def change_webhook(
     An address is what a secret was given for, and what it signs is not confidential: the secret stays.
     """
     require_manager(by, webhook.team)
-    row = Webhook.objects.select_for_update(no_key=True).get(pk=webhook.pk)
+    row = Webhook.objects.get(pk=webhook.pk)
     internal = row.is_internal if is_internal is None else is_internal
     address = row.url if url is None else url
     if internal and (is_internal or address != row.url) and not is_platform_admin(by):
@@ -118,10 +119,12 @@ def change_webhook(
     }
     changed = {name: value for name, value in values.items() if getattr(row, name) != value}
     if changed:
-        Webhook.objects.filter(pk=row.pk).update(**changed)
-        record_change(
-            by=by, of=row, change=", ".join(f"{name} {_words(value)}" for name, value in changed.items())
-        )
+        same = Webhook.objects.filter(pk=row.pk, url=row.url, is_internal=row.is_internal)
+        if not same.update(**changed):
+            raise Conflict(f"Somebody else has just changed {row}. Look again.")
+        words = {**changed, "url": f"at {urlsplit(address).hostname}"}
+        change = ", ".join(f"{name} {_words(words[name])}" for name in changed)
+        record_change(by=by, of=row, change=change)
     row.refresh_from_db()
     return row
 
@@ -135,11 +138,14 @@ def _words(value: object) -> str:
 def rotate_secret(*, by: User, webhook: Webhook) -> str:
     """Return a new secret. The one before signs too for a day, so that receivers can be changed."""
     require_manager(by, webhook.team)
-    row = Webhook.objects.select_for_update(no_key=True).get(pk=webhook.pk)
-    secret = signing.new_secret()
-    row.earlier, row.earlier_until = bytes(row.sealed), timezone.now() + OVERLAP
-    row.sealed = seal_fields({"secret": secret})
-    row.save(update_fields=["earlier", "earlier_until", "sealed"])
+    row, secret = Webhook.objects.get(pk=webhook.pk), signing.new_secret()
+    same = Webhook.objects.filter(pk=row.pk, sealed=row.sealed)
+    if not same.update(
+        earlier=row.sealed,
+        earlier_until=timezone.now() + OVERLAP,
+        sealed=seal_fields({"secret": secret}),
+    ):
+        raise Conflict(f"Somebody else has just replaced the secret of {row}.")
     record_change(by=by, of=row, change="secret replaced")
     return secret
 
@@ -198,7 +204,7 @@ def replay_failed(*, by: User, webhook: Webhook) -> int:
 
 def _again(rows: object) -> int:
     number: int = rows.update(  # type: ignore[attr-defined]
-        state=DeliveryState.WAITING, due_at=timezone.now(), tries=0, taken_until=None
+        state=DeliveryState.WAITING, due_at=timezone.now(), tries=0, taken_until=None, slot=None
     )
     if number:
         after_commit(tasks.deliver_webhooks)

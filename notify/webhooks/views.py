@@ -156,9 +156,8 @@ def webhook_act(request: HttpRequest, webhook_id: UUID) -> HttpResponse:
                 services.send_test(by=by, webhook=row)
                 messages.success(request, "A test is being sent. Reload to see what it met.")
             case "rotate":
-                return shown(
-                    request, webhook_for(request, row.pk), secret=services.rotate_secret(by=by, webhook=row)
-                )
+                secret = services.rotate_secret(by=by, webhook=row)
+                return shown(request, webhook_for(request, row.pk), secret=secret)
             case "on" | "off" as switch:
                 services.set_webhook_enabled(by=by, webhook=row, enabled=switch == "on")
                 messages.success(request, f"The webhook is switched {switch}.")

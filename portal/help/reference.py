@@ -109,19 +109,32 @@ class Drawing:
             return format_html('<a class="dg-link" href="#{}">{}</a>', name, name)
         schema = self.resolved(schema)
         if parts := [part for key in ("oneOf", "anyOf", "allOf") for part in schema.get(key, ())]:
-            kinds = [self.kind(part) for part in parts if self.resolved(part).get("enum") != [None]]
+            kinds = [self.kind(part) for part in parts if not self.is_null(part)]
             return self._or_null(format_html_join(" or ", "{}", ((kind,) for kind in kinds)), schema)
         if choices := [value for value in schema.get("enum", ()) if value not in ("", None)]:
             return self._or_null(
                 format_html_join(", ", "<code>{}</code>", ((value,) for value in choices)), schema
             )
-        if schema.get("type") == "array":
+        if self.one_type(schema) == "array":
             return self._or_null(format_html("list of {}", self.kind(schema["items"])), schema)
-        key = (schema.get("type", "object"), schema.get("format", ""))
+        key = (self.one_type(schema), schema.get("format", ""))
         return self._or_null(format_html("{}", SIMPLE.get(key) or SIMPLE.get((key[0], ""), "text")), schema)
 
     def _or_null(self, kind: SafeString, schema: Schema) -> SafeString:
-        return format_html("{}, or null", kind) if schema.get("nullable") else kind
+        parts = [*schema.get("oneOf", ()), *schema.get("anyOf", ())]
+        types = schema.get("type")
+        may_be = "null" in types if isinstance(types, list) else any(self.is_null(part) for part in parts)
+        return format_html("{}, or null", kind) if may_be else kind
+
+    def is_null(self, schema: Schema) -> bool:
+        """Return whether a schema is of null alone."""
+        schema = self.resolved(schema)
+        return schema.get("type") == "null" or schema.get("enum") == [None]
+
+    def one_type(self, schema: Schema) -> str:
+        """Return the type of a value other than null."""
+        types = schema.get("type", "object")
+        return next((one for one in types if one != "null"), "null") if isinstance(types, list) else types
 
     def fields(self, schema: Schema) -> list[Field]:
         schema = self.resolved(schema)

@@ -58,6 +58,8 @@ class SettingsView(APIView):
         body = SettingsIn(data=request.data)
         body.is_valid(raise_exception=True)
         current = Installation.load()
-        values = {name: getattr(current, name) for name in SettingsIn().fields} | body.validated_data
+        values = {
+            name: getattr(current, name) for name in ("name", "currency", "timezone")
+        } | body.validated_data
         save_installation(by=user_of(request), logo=None, **values)
         return Response(SettingsOut(Installation.load()).data)

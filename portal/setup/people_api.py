@@ -54,6 +54,7 @@ class PersonViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.G
     """Everybody with an account. Platform admins only."""
 
     serializer_class = PersonOut
+    volatile = frozenset(("last_login",))
     lookup_value_converter = "uuid"
     pagination_class = type("ByUsername", (Cursor,), {"ordering": ("username", "pk")})
     queryset = User.objects.none()

@@ -14,6 +14,7 @@ from inventory.models import Cluster
 from inventory.states import EndPolicy
 from teams.models import Membership, User
 from tests.api.story import LATER, QUIET, SOON, allowed_login, pod_login
+from usage.models import IdlePeriod
 
 ANY: dict[str, Any] = {}
 
@@ -82,12 +83,21 @@ def recreated(claim: str) -> dict[str, Any]:
     return ANY
 
 
+def idle(claim: str) -> dict[str, Any]:
+    """Whether a claim of the story is idle depends on the time: let this one be."""
+    found, now = Claim.objects.get(pk=claim), timezone.now()
+    IdlePeriod.objects.filter(claim=found, ended_at=None).delete()
+    IdlePeriod.objects.create(claim=found, team=found.team, since=now, noticed_at=now, devices=1)
+    return ANY
+
+
 def newcomer(team: str) -> dict[str, str]:
     inside = Membership.objects.filter(team__slug=team).values("user")
     return {"username": User.objects.exclude(pk__in=inside).latest("username").username, "role": "viewer"}
 
 
 KUBERNETES = {"server": "https://fra.example:6443", "token": "for-a-test"}
+HOOK = {"url": "https://hooks.example.org/gpus", "kinds": ["claim.approved", "claim.allocated"]}
 MLFLOW = {"url": "http://mlflow.example:5000"}
 NEVER = {"notify_owner_after": None, "notify_leads_after": None, "release_after": None}
 NEW_PROFILE = {"slug": "made-by-a-test"}
@@ -203,7 +213,7 @@ WRITES = {
         "admin", lambda _new: {"text": catalogue_file(exported()), "dry_run": True}
     ),
     "POST /api/v1/profiles/presets/": Wish("admin", {"slugs": ["notebook"]}),
-    "POST /api/v1/claims/{claim_id}/snooze/": Wish("admin"),
+    "POST /api/v1/claims/{claim_id}/snooze/": Wish("admin", idle),
     "POST /api/v1/claims/{claim_id}/remind/": Wish("admin"),
     "POST /api/v1/claims/{id}/accept/": Wish("admin", recreated),
     "POST /api/v1/claims/{id}/label/": Wish("admin"),
@@ -215,6 +225,13 @@ WRITES = {
     "PATCH /api/v1/tracking-servers/{id}/": Wish("admin", MLFLOW),
     "DELETE /api/v1/tracking-servers/{id}/": Wish("admin"),
     "POST /api/v1/rates/examples/": Wish("admin"),
+    "POST /api/v1/webhooks/": Wish("lead", {"team": "vision", **HOOK}),
+    "PATCH /api/v1/webhooks/{id}/": Wish("admin", {"title": "Builds"}),
+    "DELETE /api/v1/webhooks/{id}/": Wish("admin"),
+    "POST /api/v1/webhooks/{id}/rotate/": Wish("admin"),
+    "POST /api/v1/webhooks/{id}/test/": Wish("admin"),
+    "POST /api/v1/webhooks/{id}/replay-failed/": Wish("admin"),
+    "POST /api/v1/webhooks/{webhook_id}/deliveries/{id}/replay/": Wish("admin"),
     "POST /api/v1/tokens/": Wish("engineer", {"title": "For a notebook"}),
     "POST /api/v1/tokens/{id}/rotate/": Wish("admin", {"overlap": "1h"}),
     "POST /api/v1/login/device/": Wish("engineer", {"client": "CLI on mira-01"}),

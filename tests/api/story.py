@@ -31,12 +31,14 @@ from cluster.protocol import ReviewedToken
 from core.models import SavedFilter
 from core.saved_filters import save_filter
 from inventory.models import Cluster, Device, DeviceClass, Node, ResourceClaim
+from notify.webhooks.models import Webhook, WebhookDelivery
+from notify.webhooks.services import create_webhook, send_test
 from teams import device_login, service_accounts
 from teams.invitations import invite
 from teams.models import ApiToken, Invitation, Membership, Role, Team, User
 from teams.services import add_member, create_team
 from tests.factories import make_cluster, make_token
-from usage.models import Alert, IdlePeriod, Rate, SavedReport, TrackingServer
+from usage.models import Alert, Rate, SavedReport, TrackingServer
 from usage.saved_reports import save_report
 from usage.services import save_rate
 from usage.tracking.servers import save_server
@@ -145,6 +147,10 @@ def read(admin: User) -> Story:
     make_cluster(QUIET)
     invite(by=admin, email="invited@example.org")
     save_server(by=admin, url="http://mlflow.example", page_url="", authority="")
+    hook, _secret = create_webhook(
+        by=admin, team=vision, url="https://hooks.example.org/", kinds=["claim.denied"]
+    )
+    send_test(by=admin, webhook=hook)
     save_filter(by=admin, path="/claims/", title="Claims", name="Old", query="q=old", is_default=False)
     claims = Claim.objects.order_by("pk")
     live = claims.filter(state__in=(ClaimState.PROVISIONED, ClaimState.ALLOCATED))
@@ -153,9 +159,10 @@ def read(admin: User) -> Story:
     foreign = unmanaged_objects(ResourceClaim, admin).order_by("pk")
     of_claims = {
         **dict.fromkeys(("approve", "deny", "withdraw"), asked),
-        **dict.fromkeys(("release", "extend", "shorten", "transfer", "resize", "label", "remind"), live),
+        **dict.fromkeys(
+            ("release", "extend", "shorten", "transfer", "resize", "label", "remind", "snooze"), live
+        ),
         "accept": claims.filter(state=ClaimState.ALLOCATED),
-        "snooze": claims.filter(pk__in=IdlePeriod.objects.lasting().values("claim")),
     }
     slugs = [*Profile.objects.filter(retired_at=None).order_by("slug").values_list("slug", flat=True)]
     ids = {
@@ -169,6 +176,7 @@ def read(admin: User) -> Story:
         "approval-rules": keys(ApprovalRule.objects.all()),
         "clusters": [*Cluster.objects.order_by("pk").values_list("name", flat=True)],
         "clusters/credentials": [QUIET],
+        "webhooks": keys(Webhook.objects.all()),
         "people": keys(User.objects.all()),
         "invitations": keys(Invitation.objects.open()),
         "me/filters": keys(SavedFilter.objects.all()),
@@ -201,6 +209,9 @@ def read(admin: User) -> Story:
         "claims": tuple(ids["claims"]),
     }
     pairs = {
+        "webhooks/{webhook_id}/deliveries": [
+            {"webhook_id": str(row.webhook_id), "id": str(row.pk)} for row in WebhookDelivery.objects.all()
+        ],
         "teams/{slug}/members": [
             {"slug": row.team.slug, "username": row.user.username}
             for row in Membership.objects.select_related("team", "user").order_by("pk")
@@ -265,5 +276,6 @@ def of_others(team: str, outsider: User) -> dict[str, list[str]]:
         "budgets/requests": keys(QuotaRequest.objects.filter(team__slug=team, budget__isnull=False)),
         "quotas/requests": keys(QuotaRequest.objects.of_quota().filter(team__slug=team)),
         "teams": [team],
+        "webhooks": keys(Webhook.objects.filter(team__slug=team)),
         "tokens": keys(ApiToken.objects.exclude(user=outsider)),
     }

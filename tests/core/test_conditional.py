@@ -1,12 +1,15 @@
 """ETag, If-None-Match, If-Match, sparse fields and orders of the API."""
 
+from decimal import Decimal
+from typing import Any
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from claims.lifecycle import services
-from claims.models import Claim
+from claims.models import Claim, Quota
 from claims.states import ClaimState
 from core.conditional import Changed, _expected, require_expected, tags_in, version_tag
 from core.inputs import Cursor, backwards
@@ -79,7 +82,20 @@ def test_lists_have_etags_too(api, rate):
 def test_a_write_with_the_etag_that_was_read_happens(api, rate):
     etag = api.get(rate).headers["ETag"]
     answer = api.put(rate, {**RATE, "per_hour": "3"}, format="json", headers={"If-Match": etag})
-    assert (answer.status_code, Rate.objects.get().per_hour) == (200, 3)
+    assert (answer.status_code, Rate.objects.get().per_hour) == (200, Decimal(3))
+
+
+def test_what_changes_by_itself_counts_for_readers_and_not_for_writers(api, claim):
+    quota = f"/api/v1/quotas/{Quota.objects.get().pk}/"
+    first = api.get(quota).headers["ETag"]
+    make_claim(claim.team, by=claim.requested_by)
+    assert api.get(quota, headers={"If-None-Match": first}).status_code == 200
+    now = api.get(quota).headers["ETag"]
+    assert (first != now, first.partition(".")[0] == now.partition(".")[0]) == (True, True)
+    Quota.objects.update(devices=3)
+    assert api.delete(quota, headers={"If-Match": first}).status_code == 412
+    Quota.objects.update(devices=8)
+    assert api.delete(quota, headers={"If-Match": first}).status_code == 204
 
 
 @pytest.mark.parametrize("method", ["put", "delete"])
@@ -215,6 +231,13 @@ def test_fields_that_are_left_out_are_not_read(alice, claim):
     assert len(few) < len(all_fields)
 
 
+def test_a_head_that_came_first_takes_nothing_from_a_get(api, rate, monkeypatch):
+    monkeypatch.setattr("core.inputs._query_parameters", {})
+    monkeypatch.setattr("core.sparse._known", {})
+    assert api.head(f"{rate}?fields=title").status_code == 200
+    assert api.get(f"{rate}?fields=title").json() == {"title": "H100"}
+
+
 def test_refusals_are_whole(api):
     assert "detail" in api.get(f"{RATES}{make_user('x').pk}/?fields=id").json()
 
@@ -256,7 +279,7 @@ def test_an_unknown_order_is_refused_with_the_known_ones(api):
 
 def test_the_order_is_named_by_its_first_field():
     class ByPerson(Cursor):
-        ordering = ("-user__username", "id")
+        ordering: Any = ("-user__username", "id")
 
     assert ByPerson().known_orders() == {
         "username": ("user__username", "-id"),

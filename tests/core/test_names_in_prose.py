@@ -11,7 +11,7 @@ import pytest
 from scripts.structure import SOURCE
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = {"notify/webhook.py"}  # of CONTRIBUTING: files to add
+EXAMPLES = {"notify/chat.py"}  # of CONTRIBUTING: files to add
 QUOTED = re.compile(r"`([^`\n]+)`")
 DOTTED = re.compile(rf"(?<![\w./])(?:{'|'.join(SOURCE)})(?:\.[A-Za-z_]\w*)+(?![\w/-])")
 FILE = re.compile(rf"(?<![\w/])(?:{'|'.join(SOURCE)}|scripts|bench)/[\w/]+\.py\b")

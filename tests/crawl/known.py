@@ -11,7 +11,24 @@ NOT_CRAWLED = ("/static/", "/api/", "/admin/")  # files; what other tests go thr
 # Who asks for what (a pattern of path and query): the status, and why that is right.
 EXPECTED = [
     ("engineer lead emil outsider", r"/api/v1/approval-rules/(\?.*)?", 403, "platform admins keep the rules"),
-    ("engineer lead emil outsider", r"/api/v1/profiles/lint/", 403, "platform admins check the catalogue"),
+    (
+        "engineer lead emil outsider",
+        r"/api/v1/profiles/lint/(\?.*)?",
+        403,
+        "platform admins check the catalogue",
+    ),
+    (
+        "engineer lead emil outsider",
+        r"/api/v1/(people|invitations|settings|tracking-servers|profiles/(export|presets))/(\?.*)?",
+        403,
+        "platform admins keep them",
+    ),
+    (
+        "engineer lead emil outsider",
+        r"/api/v1/clusters/[\w-]+/(checks|quotas)/(\?.*)?",
+        403,
+        "platform admins manage clusters",
+    ),
     (
         "engineer lead emil outsider",
         r"/api/v1/costs/(focus|allocation|reconciliation|closed-months)/(\?.*)?",
@@ -20,7 +37,7 @@ EXPECTED = [
     ),
     (
         "engineer lead emil outsider",
-        r"/api/v1/clusters/[\w-]+/telemetry/",
+        r"/api/v1/clusters/[\w-]+/telemetry/(\?.*)?",
         403,
         "platform admins set where telemetry is read",
     ),
@@ -87,6 +104,9 @@ UNREACHED = {
     "report/saved/<uuid:saved_id>/": "nobody in the demo has saved a report",
     "report/unsubscribe/<str:token>/": _BY_MAIL,
     "settings/tracking/<uuid:server_id>/": "the demo has no MLflow",
+    "webhooks/<uuid:webhook_id>/": "the demo has no webhook",
+    "webhooks/<uuid:webhook_id>/act": "the demo has no webhook",
+    "webhooks/<uuid:webhook_id>/deliveries/<uuid:delivery_id>/replay": "the demo has no webhook",
     "settings/tracking/<uuid:server_id>/remove": "the demo has no MLflow",
     "claims/<uuid:claim_id>/runs.csv": "the demo has no MLflow, so no claim has runs",
     "setup/hide": "everything of the demo is set up, so Home has no steps to hide",
@@ -113,6 +133,12 @@ UNREAD = {
     },
     "/api/v1/approval-reasons/{id}/": "nobody in the demo has saved a reason",
     "/api/v1/costs/saved-reports/{id}/": "nobody in the demo has saved a report",
+    "/api/v1/invitations/{id}/": "nobody in the demo is invited",
+    "/api/v1/me/filters/{id}/": "nobody in the demo has saved filters",
+    "/api/v1/tracking-servers/{id}/": "the demo has no MLflow",
+    "/api/v1/webhooks/{id}/": "the demo has no webhook",
+    "/api/v1/webhooks/{webhook_id}/deliveries/": "the demo has no webhook",
+    "/api/v1/webhooks/{webhook_id}/deliveries/{id}/": "the demo has no webhook",
 }
 # What the API has of one team, below these.
 OF_A_TEAM_API = (

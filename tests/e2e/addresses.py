@@ -70,6 +70,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("saved_filters", "/me/filters/"),
     ],
     "lead": [
+        ("notify:team_webhooks", "/teams/vision/webhooks/"),
         ("home", "/"),
         ("claims:approvals", "/approvals/"),
         ("claims:approval", Way(f"{INBOX}occ-pretrain", re.compile("occ-pretrain"))),
@@ -144,6 +145,8 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("usage:rates", "/rates/"),
         ("usage:rate_examples", "/rates/examples/"),
         ("usage:rate_new", "/rates/new/"),
+        ("notify:webhooks", "/settings/webhooks/"),
+        ("notify:webhook_new", "/webhooks/new/"),
         ("usage:tracking", "/settings/tracking/"),
         ("usage:tracking_new", "/settings/tracking/new/"),
     ],
@@ -198,6 +201,8 @@ POST_ONLY = {
     "claims:workload_disallow",
     "usage:rate_remove",
     "usage:tracking_remove",
+    "notify:webhook_act",
+    "notify:delivery_replay",
     "usage:rate_retire",
     "usage:snooze",
     "usage:remind",
@@ -256,4 +261,5 @@ WITHOUT_AXE = {  # what shows such a page instead
     "teams:account-delete": "tests/teams/test_service_accounts.py",
     "claims:workloads": "tests/claims/workloads",
     "usage:tracking_edit": "tests/usage/tracking",
+    "notify:webhook": "tests/notify/webhooks",
 }

@@ -77,7 +77,7 @@ def is_service(node: ast.stmt) -> bool:
 @cache
 def services() -> frozenset[Name]:
     return frozenset(
-        (module.name, node.name)  # type: ignore[attr-defined]
+        (module.name, node.name)
         for module in modules().values()
         for node in module.tree.body
         if is_service(node)

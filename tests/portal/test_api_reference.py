@@ -68,12 +68,12 @@ def test_operation_says_parameters_body_answers_and_refusals():
     ("schema", "words"),
     [
         ({"type": "string"}, "text"),
-        ({"type": "string", "format": "date-time", "nullable": True}, "time, or null"),
+        ({"type": ["string", "null"], "format": "date-time"}, "time, or null"),
         ({"type": "integer", "minimum": 1}, "whole number"),
         ({"type": "array", "items": {"$ref": "#/components/schemas/State"}}, "list of new, old"),
         ({"$ref": "#/components/schemas/Claim"}, "Claim"),
-        ({"allOf": [{"$ref": "#/components/schemas/Claim"}], "nullable": True}, "Claim, or null"),
-        ({"oneOf": [{"type": "string"}, {"enum": [None]}]}, "text"),
+        ({"oneOf": [{"$ref": "#/components/schemas/Claim"}, {"type": "null"}]}, "Claim, or null"),
+        ({"oneOf": [{"type": "string"}, {"enum": [None]}]}, "text, or null"),
         ({"additionalProperties": {}}, "object"),
     ],
 )

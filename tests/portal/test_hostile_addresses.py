@@ -18,6 +18,7 @@ from claims.models import ApprovalRule, Comment, Delegation, Draft, ReasonTempla
 from claims.states import ClaimState
 from inventory.models import Device, DeviceClass, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from notify.models import Notice
+from notify.webhooks.services import create_webhook, send_test
 from teams.invitations import invite
 from teams.service_accounts import create_service_account
 from teams.tokens import create_token
@@ -163,6 +164,10 @@ def known():
     extra = request_extra(budget=budget, by=alice, amount=Decimal(5), reason="A paper.", key="b")
     notice, draft = Notice.objects.create(user=root, key="n"), Draft.objects.create(by=root, key="d")
     server = TrackingServer.objects.create(url="http://mlflow.example")
+    hook, _secret = create_webhook(
+        by=root, team=vision, url="https://hooks.example.org/", kinds=["claim.denied"]
+    )
+    delivery = send_test(by=root, webhook=hook)
     saved = SavedReport.objects.create(user=root, name="Mine", query="by=person")
     return {
         "claim_id": running.pk, "claims": running.pk, "draft_id": draft.pk, "notice_id": notice.pk,
@@ -175,7 +180,8 @@ def known():
         "budgets": budget.pk, "budgets/requests": extra.pk, "device-classes": "uid-d",
         "person_id": alice.pk, "invitation_id": invite(by=root, email="ana@x.example", team=vision).pk,
         "name": "fra-1", "cluster": "fra-1", "slug": "train-80", "teams": "vision", "key": "pod",
-        "server_id": server.pk, "saved-reports": saved.pk, "account_id": account.pk,
+        "server_id": server.pk, "webhook_id": hook.pk, "webhooks": hook.pk, "delivery_id": delivery.pk,
+        "deliveries": delivery.pk, "tracking-servers": server.pk, "saved-reports": saved.pk, "account_id": account.pk,
         "identity_id": identity.pk, "service-accounts": "ci", "workloads": identity.pk,
     }  # fmt: skip
 

@@ -264,6 +264,9 @@ TABLE: dict[str, Row] = {
     "usage:idle_policy": {"usage:idle_policy": ADMIN, **ADMINS_ONLY},
     "usage:tracking": {"usage:tracking_new": ADMIN, **ADMINS_ONLY},
     "usage:tracking_new": {"usage:tracking_new": ADMIN, "usage:tracking": ADMIN, **ADMINS_ONLY},
+    "notify:webhooks": {"notify:webhook_new": ADMIN, **ADMINS_ONLY},
+    "notify:webhook_new": {"notify:webhook_new": ADMIN, "notify:webhooks": ADMIN, **ADMINS_ONLY},
+    "notify:team_webhooks vision": {"notify:webhook_new": DECIDERS, 403: TEAM - DECIDERS, **HIDDEN},
     "usage:rates": {"usage:rate_new": ADMIN, "usage:rate_edit": ADMIN},
     "usage:rate_examples": {"usage:rate_examples": ADMIN, **ADMINS_ONLY},
     "usage:rate_new": {"usage:rate_new": ADMIN, **ADMINS_ONLY},
@@ -278,6 +281,7 @@ TABLE: dict[str, Row] = {
         **{
             "setup:settings": ADMIN,
             "usage:tracking": ADMIN,
+            "notify:webhooks": ADMIN,
             "setup:test_mail": ADMIN,
             "setup:setup": ADMIN,
             "profiles": ADMIN,
@@ -316,6 +320,7 @@ TABLE: dict[str, Row] = {
         "quota_request_new": MEMBERS,
         "delegations": DECIDERS,
         "approval_rules": ADMIN,
+        "notify:team_webhooks": DECIDERS,
         **HIDDEN,
     },
     "teams:people vision": {
@@ -351,6 +356,7 @@ ROW = {"teams:remove": 0}  # whose form is sent: the last member is a viewer, wh
 ELSEWHERE = {("setup:team vision", "teams:role"): OWNERS, ("setup:team vision", "teams:remove"): OWNERS}
 OF_AN_EMPTY_PORTAL = {"setup/_steps.html:25"}  # presets that match: tests/portal/test_installation.py
 OF_A_SERVER = {"usage/tracking_server.html:26"}  # removal: tests/usage/tracking/test_tracking.py
+OF_A_WEBHOOK = {f"notify/webhook.html:{line}" for line in (13, 31, 42, 50)}  # tests/notify/webhooks
 BY_MAIL = {"usage/unsubscribe.html:10"}  # a signed link leads there: tests/usage/test_saved_reports.py
 SENT_BY_SCRIPT = {"claims/_dropped_page.html:3"}  # pages through what another hx-post has brought
 # Links that only lead somewhere to read.
@@ -409,6 +415,7 @@ spec:
 SOONER = f"{timezone.now() + timedelta(hours=12):%Y-%m-%dT%H:%M}"
 TYPED: dict[str, dict[str, str]] = {
     "shorten": {"until": SOONER},
+    "notify:webhook_new": {"url": "https://hooks.example.org/", "kinds": "claim.denied"},
     "usage:tracking_new": {"url": "http://mlflow.example:5000"},
     "transfer": {"to": "mia"},
     "comment": {"text": "What for?"},
@@ -600,7 +607,9 @@ def test_every_form_of_the_templates_is_offered_to_somebody(seen):
     for page, row in TABLE.items():
         for role in {role for who in row.values() for role in who}:
             found |= seen(page, role).sources
-    assert offers.sources() - found == SENT_BY_SCRIPT | BY_MAIL | OF_AN_EMPTY_PORTAL | OF_A_SERVER
+    assert (
+        offers.sources() - found == SENT_BY_SCRIPT | BY_MAIL | OF_AN_EMPTY_PORTAL | OF_A_SERVER | OF_A_WEBHOOK
+    )
 
 
 @pytest.mark.parametrize("page", PAGES)

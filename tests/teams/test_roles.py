@@ -240,6 +240,7 @@ def test_api_teams_show_the_readers_role(everybody, api):
         "slug": "nlp",
         "title": "Nlp",
         "efficiency_goal": None,
+        "archived_at": None,
         "role": "owner",
         "members": 2,
     }

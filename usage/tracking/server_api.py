@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.views.decorators.debug import sensitive_variables
@@ -51,7 +53,7 @@ class ChangeTrackingServerIn(Input):
     )
     secret = SecretIn(required=False, allow_null=True, write_only=True)
 
-    def values(self) -> dict[str, str]:
+    def values(self) -> dict[str, Any]:
         return {name: value for name, value in self.validated_data.items() if name not in ("secret", "team")}
 
     @sensitive_variables()

@@ -26,6 +26,9 @@ class Receiver:
     headers: dict[str, str] = field(default_factory=dict)
     answer: bytes = b"thanks"
     drips: bool = False
+    takes: float = 0  # seconds
+    at_once: int = 0
+    most_at_once: int = 0
     got: list[Received] = field(default_factory=list)
 
     @property
@@ -35,13 +38,19 @@ class Receiver:
 
 @contextmanager
 def running() -> Iterator[Receiver]:
-    receiver = Receiver()
+    receiver, counting = Receiver(), threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             named = {name.lower(): value for name, value in self.headers.items()}
             receiver.got.append(Received(self.path, named, body))
+            with counting:
+                receiver.at_once += 1
+                receiver.most_at_once = max(receiver.most_at_once, receiver.at_once)
+            time.sleep(receiver.takes)
+            with counting:
+                receiver.at_once -= 1
             status = receiver.statuses.pop(0) if len(receiver.statuses) > 1 else receiver.statuses[0]
             self.send_response(status)
             for name, value in receiver.headers.items():

@@ -150,6 +150,15 @@ def test_tls_is_checked():
         assert (answer.status, receiver.got) == (None, [])
 
 
+def test_who_never_ends_the_handshake_is_hung_up_on(monkeypatch):
+    monkeypatch.setattr(sending, "TIMEOUT", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
+        answer = post(url, b"{}", {}, is_internal=True)
+    assert (answer.status, answer.ms < 5000) == (None, True)
+    assert "did not answer within" in answer.error
+
+
 def test_the_signature_is_that_of_standard_webhooks():
     """The example of the specification."""
     secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -257,11 +257,11 @@ def test_a_slow_receiver_gets_so_many_at_once_and_others_do_not_wait(root, visio
 
 
 def test_of_two_workers_one_takes_it(hook, receiver, vision, monkeypatch):
-    """Fails without the lock of the webhook and the condition on `taken_until`."""
+    """Fails without the condition on `taken_until`; more than `IN_FLIGHT` at once without the slots."""
     monkeypatch.setattr(tasks.deliver_webhooks, "delay", lambda: None)
     for _ in range(6):
         happen(vision)
-    barrier = threading.Barrier(4)
+    barrier, receiver.takes = threading.Barrier(4), 0.05
 
     def work():
         try:
@@ -278,6 +278,7 @@ def test_of_two_workers_one_takes_it(hook, receiver, vision, monkeypatch):
     tasks.deliver_webhooks()
     ids = [one.headers["webhook-id"] for one in receiver.got]
     assert (len(ids), len(set(ids))) == (6, 6)
+    assert 1 <= receiver.most_at_once <= delivery.IN_FLIGHT
 
 
 def test_a_result_of_before_a_replay_does_not_undo_it(hook, receiver, vision, root, monkeypatch):
@@ -425,6 +426,16 @@ def test_a_lead_changes_tests_and_removes_it_over_the_api(vision, lea, root, rec
     assert api.post(f"{path}replay-failed/").json() == {"replayed": 0}
     assert api.delete(path).status_code == 204
     assert api.get(path).status_code == 404
+
+
+def test_the_record_names_the_server_and_not_the_whole_address(vision, lea):
+    """What follows the server may be a secret of the receiver, and members read the record."""
+    hook, _secret = services.create_webhook(
+        by=lea, team=vision, url="https://hooks.example.org/T00/very-secret", kinds=["claim.denied"]
+    )
+    services.change_webhook(by=lea, webhook=hook, url="https://other.example.org/T00/very-secret")
+    assert "very-secret" not in str(list(RecordedChange.objects.values()))
+    assert str(hook) == "hooks.example.org"
 
 
 def test_a_lead_may_not_lead_an_internal_webhook_elsewhere(vision, lea, root, receiver):

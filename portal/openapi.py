@@ -1,0 +1,224 @@
+"""
+The description of the API as OpenAPI 3.1: what drf-spectacular makes, completed with examples.
+
+docs/openapi.yaml has it for readers and generators of clients. `breaking_changes` says what of an earlier one
+a client could rely on that is gone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from django.conf import settings
+from django.http import HttpResponse
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.utils import extend_schema
+from drf_spectacular.views import SpectacularAPIView
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+FILE: Path = settings.BASE_DIR / "docs" / "openapi.yaml"
+EXAMPLES = Path(__file__).with_name("openapi_examples.json")
+METHODS = ("get", "post", "put", "patch", "delete")
+
+type Json = dict[str, Any]
+
+
+@cache
+def examples() -> Json:
+    """Return a request and a response of each operation, which tests/api has recorded in the demo."""
+    return dict(json.loads(EXAMPLES.read_text())) if EXAMPLES.is_file() else {}
+
+
+def complete(result: Json, **_spectacular: Any) -> Json:
+    """Add the examples, and write what may be null as JSON Schema does; drf-spectacular calls it."""
+    for path, item in result["paths"].items():
+        for method in METHODS:
+            if method in item:
+                _add_example(item[method], examples().get(f"{method.upper()} {path}", {}))
+    completed: Json = without_nullable(result)
+    return completed
+
+
+def _add_example(operation: Json, example: Mapping[str, Any]) -> None:
+    for content in operation.get("requestBody", {}).get("content", {}).values():
+        if "request" in example:
+            content["example"] = example["request"]
+    answer = operation["responses"].get(str(example.get("status")), {})
+    for media_type, content in answer.get("content", {}).items():
+        if "response" in example and media_type == "application/json":
+            content["example"] = example["response"]
+
+
+def without_nullable(part: Any) -> Any:
+    """Return a part of a description in which null is a type, as since OpenAPI 3.1."""
+    if isinstance(part, list):
+        return [without_nullable(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    part = {name: without_nullable(value) if name != "example" else value for name, value in part.items()}
+    if part.get("nullable") is True and not isinstance(part.get("properties"), dict):
+        part.pop("nullable")
+        if isinstance(part.get("type"), str):
+            part["type"] = [part["type"], "null"]
+        elif "$ref" in part:
+            part["oneOf"] = [{"$ref": part.pop("$ref")}, {"type": "null"}]
+    return part
+
+
+def description() -> Json:
+    made: Json = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    return dict(json.loads(json.dumps(made, default=str)))
+
+
+@cache
+def rendered(renderer: type[BaseRenderer]) -> bytes:
+    """Return the description as a renderer of drf-spectacular writes it, which takes a second: once."""
+    return bytes(renderer().render(description(), renderer_context={}))
+
+
+class DescriptionView(SpectacularAPIView):
+    """The description for programs, as YAML or JSON. Everybody may read it, before they have a token."""
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request, *_args: Any, **_kwargs: Any) -> HttpResponse:
+        renderer = request.accepted_renderer
+        return HttpResponse(rendered(type(renderer)), content_type=renderer.media_type)
+
+
+def as_text(described: Json) -> str:
+    head = "# The API of Dragoman. Written by `manage.py openapi`; do not edit.\n"
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return head + yaml.dump(described, Dumper=dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+def stored() -> Json:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return dict(yaml.load(FILE.read_text(), Loader=loader))  # noqa: S506, a safe loader
+
+
+# What a client relies on.
+
+
+def breaking_changes(old: Json, new: Json) -> list[str]:
+    """Return what is in `old` and not in `new`, or asks for more, by operation; empty if clients go on."""
+    return [*_Comparison(old, new).operations()]
+
+
+class _Comparison:
+    def __init__(self, old: Json, new: Json) -> None:
+        self.old, self.new = old, new
+        self.compared: set[tuple[str, str, bool]] = set()
+
+    def operations(self) -> Iterator[str]:
+        for path, item in self.old["paths"].items():
+            for method in METHODS:
+                if method not in item:
+                    continue
+                where, after = f"{method.upper()} {path}", self.new["paths"].get(path, {}).get(method)
+                if after is None:
+                    yield f"{where}: removed"
+                else:
+                    yield from self.operation(where, item[method], after)
+
+    def operation(self, where: str, before: Json, after: Json) -> Iterator[str]:
+        yield from self.parameters(where, before, after)
+        body, now = content(before.get("requestBody")), content(after.get("requestBody"))
+        if now is not None:
+            is_new = body is None and after.get("requestBody", {}).get("required")
+            if is_new:
+                yield f"{where}: needs a body now"
+            if body is not None:
+                yield from self.schemas(f"{where} body", body, now, is_sent=True)
+        elif body is not None:
+            yield f"{where}: takes no body any more"
+        for status, answer in before["responses"].items():
+            if status not in after["responses"]:
+                yield f"{where}: status {status} removed"
+                continue
+            returned, then = content(answer), content(after["responses"][status])
+            if returned is not None and then is None:
+                yield f"{where} {status}: no body any more"
+            elif returned is not None and then is not None:
+                yield from self.schemas(f"{where} {status}", returned, then, is_sent=False)
+
+    def parameters(self, where: str, before: Json, after: Json) -> Iterator[str]:
+        old = {(one["in"], one["name"]): one for one in before.get("parameters", ())}
+        new = {(one["in"], one["name"]): one for one in after.get("parameters", ())}
+        for key in old.keys() - new.keys():
+            yield f"{where}: parameter {key[1]} removed"
+        for key, one in new.items():
+            if one.get("required") and not old.get(key, {}).get("required"):
+                yield f"{where}: parameter {key[1]} is required now"
+            if key in old:
+                yield from self.schemas(f"{where} ?{key[1]}", old[key]["schema"], one["schema"], is_sent=True)
+
+    def schemas(self, where: str, before: Json, after: Json, *, is_sent: bool) -> Iterator[str]:
+        """Yield what narrows a value that is sent, or widens one that is returned."""
+        key = (json.dumps(before, sort_keys=True), json.dumps(after, sort_keys=True), is_sent)
+        if key in self.compared:
+            return
+        self.compared.add(key)
+        before, after = resolved(self.old, before), resolved(self.new, after)
+        yield from self._types(where, before, after, is_sent=is_sent)
+        old, new = before.get("properties", {}), after.get("properties", {})
+        for name in old.keys() - new.keys():
+            yield f"{where}: field {name} removed"
+        required, was = set(after.get("required", ())), set(before.get("required", ()))
+        if is_sent:
+            yield from (f"{where}: field {name} is required now" for name in sorted(required - was))
+        else:
+            gone = sorted((was - required) & set(new))
+            yield from (f"{where}: field {name} may be missing now" for name in gone)
+        for name in old.keys() & new.keys():
+            yield from self.schemas(f"{where}.{name}", old[name], new[name], is_sent=is_sent)
+        if "items" in before and "items" in after:
+            yield from self.schemas(f"{where}[]", before["items"], after["items"], is_sent=is_sent)
+
+    def _types(self, where: str, before: Json, after: Json, *, is_sent: bool) -> Iterator[str]:
+        old, new = kinds(self.old, before), kinds(self.new, after)
+        if old and new:
+            lost = old - new if is_sent else new - old
+            lost -= {"integer"} if is_sent and "number" in new else set()
+            if lost:
+                yield f"{where}: {'no longer takes' if is_sent else 'may be'} {', '.join(sorted(lost))}"
+        if is_sent and "enum" in before and "enum" in after:
+            gone = [value for value in before["enum"] if value not in after["enum"]]
+            yield from (f"{where}: value {value!r} removed" for value in gone)
+        for limit, narrower in (("maxLength", min), ("maximum", min), ("minLength", max), ("minimum", max)):
+            was, now = before.get(limit), after.get(limit)
+            if is_sent and now is not None and (was is None or (now != was and narrower(now, was) == now)):
+                yield f"{where}: {limit} {was} → {now}"
+
+
+def content(part: Json | None) -> Json | None:
+    """Return the schema of a body, None without one."""
+    bodies = list((part or {}).get("content", {}).values())
+    return bodies[0].get("schema", {}) if bodies else None
+
+
+def resolved(described: Json, schema: Json) -> Json:
+    while "$ref" in schema:
+        part: Any = described
+        for name in schema["$ref"].removeprefix("#/").split("/"):
+            part = part[name]
+        schema = part
+    return schema
+
+
+def kinds(described: Json, schema: Json) -> set[str]:
+    """Return the types that a value may have; none if anything is allowed."""
+    found = schema.get("type")
+    if isinstance(found, str):
+        return {found}
+    if isinstance(found, list):
+        return set(found)
+    parts = [
+        resolved(described, part) for name in ("oneOf", "anyOf", "allOf") for part in schema.get(name, ())
+    ]
+    return {kind for part in parts for kind in kinds(described, part)}

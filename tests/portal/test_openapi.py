@@ -1,0 +1,195 @@
+"""docs/openapi.yaml: up to date, valid, with examples, and nothing that clients rely on goes away."""
+
+import re
+from copy import deepcopy
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+from django.core.management import CommandError, call_command
+
+from portal import openapi
+from portal.openapi import METHODS, breaking_changes, description, resolved, stored, without_nullable
+
+
+@pytest.fixture(scope="module")
+def described():
+    return description()
+
+
+def test_the_file_is_as_the_code_says(described):
+    assert openapi.FILE.read_text() == openapi.as_text(described), "Run manage.py openapi."
+
+
+def test_nothing_that_clients_rely_on_is_gone(described):
+    assert breaking_changes(stored(), described) == []
+
+
+def test_it_is_openapi_31(described):
+    assert described["openapi"] == "3.1.0"
+    assert "nullable" not in str(described["components"]["schemas"])
+
+
+def operations(described):
+    for path, item in described["paths"].items():
+        for method in METHODS:
+            if method in item:
+                yield f"{method.upper()} {path}", item[method]
+
+
+# Answers that are no JSON, or that need what the demo does not have.
+WITHOUT_EXAMPLE = {
+    "DELETE": "an answer without a body",
+    "GET /api/v1/costs/focus/": "a file",
+    "GET /api/v1/profiles/export/": "a file",
+}
+
+
+def test_every_operation_has_an_example_that_is_as_described(described):
+    missing, wrong = [], []
+    for label, operation in operations(described):
+        contents = [operation.get("requestBody", {})]
+        contents += [answer for status, answer in operation["responses"].items() if status < "300"]
+        found = 0
+        for part in contents:
+            for media_type, content in part.get("content", {}).items():
+                if media_type == "application/json" and "example" in content:
+                    found += 1
+                    schema = {**content["schema"], "components": described["components"]}
+                    try:
+                        jsonschema.Draft202012Validator(schema).validate(content["example"])
+                    except jsonschema.ValidationError as error:
+                        wrong.append((label, error.message[:200], list(error.path)))
+        if not found and label not in WITHOUT_EXAMPLE and label.split()[0] not in WITHOUT_EXAMPLE:
+            missing.append(label)
+    assert (missing, wrong) == ([], [])
+
+
+def test_examples_have_no_secret():
+    assert re.findall(r"(?:drg_|whsec_)(?!…)", openapi.EXAMPLES.read_text()) == []
+
+
+def changed(described, change):
+    copy = deepcopy(described)
+    change(copy)
+    return breaking_changes(described, copy)
+
+
+CLAIMS = "/api/v1/claims/"
+
+
+def body_of(described, path, method):
+    schema = described["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"]
+    return resolved(described, schema)
+
+
+def drop_operation(described):
+    del described["paths"][CLAIMS]["post"]
+
+
+def drop_parameter(described):
+    operation = described["paths"][CLAIMS]["get"]
+    operation["parameters"] = [one for one in operation["parameters"] if one["name"] != "team"]
+
+
+def need_parameter(described):
+    for one in described["paths"][CLAIMS]["get"]["parameters"]:
+        one["required"] = one["name"] == "team"
+
+
+def drop_status(described):
+    del described["paths"][CLAIMS]["post"]["responses"]["409"]
+
+
+def drop_field(described):
+    del described["components"]["schemas"]["ClaimOut"]["properties"]["state"]
+
+
+def need_field(described):
+    body = body_of(described, CLAIMS, "post")
+    body["required"] = [*body["required"], "reason"]
+
+
+def narrow_type(described):
+    body_of(described, CLAIMS, "post")["properties"]["devices"]["type"] = "string"
+
+
+def shorten(described):
+    body_of(described, CLAIMS, "post")["properties"]["team"]["maxLength"] = 5
+
+
+def return_null(described):
+    described["components"]["schemas"]["ClaimOut"]["properties"]["name"]["type"] = ["string", "null"]
+
+
+def drop_value(described):
+    for one in described["paths"][CLAIMS]["get"]["parameters"]:
+        if one["name"] == "state":
+            one["schema"]["items"]["enum"].pop()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (drop_operation, "POST /api/v1/claims/: removed"),
+        (drop_parameter, "parameter team removed"),
+        (need_parameter, "parameter team is required now"),
+        (drop_status, "status 409 removed"),
+        (drop_field, "field state removed"),
+        (need_field, "field reason is required now"),
+        (narrow_type, "devices: no longer takes integer"),
+        (shorten, "team: maxLength 40 → 5"),
+        (return_null, "name: may be null"),
+        (drop_value, "removed"),
+    ],
+    ids=lambda part: getattr(part, "__name__", ""),
+)
+def test_what_breaks_clients_is_found(described, change, words):
+    found = changed(described, change)
+    assert any(words in one for one in found), found
+
+
+def add_operation(described):
+    described["paths"]["/api/v1/new/"] = {"get": described["paths"][CLAIMS]["get"]}
+
+
+def add_field(described):
+    described["components"]["schemas"]["ClaimOut"]["properties"]["new"] = {"type": "string"}
+
+
+def add_optional(described):
+    body_of(described, CLAIMS, "post")["properties"]["new"] = {"type": "string"}
+
+
+def lengthen(described):
+    body_of(described, CLAIMS, "post")["properties"]["team"]["maxLength"] = 500
+
+
+@pytest.mark.parametrize("change", [add_operation, add_field, add_optional, lengthen, lambda _same: None])
+def test_what_is_added_breaks_nobody(described, change):
+    assert changed(described, change) == []
+
+
+def test_the_command_refuses_to_write_a_breaking_change(described, tmp_path, monkeypatch):
+    copy = deepcopy(described)
+    copy["paths"]["/api/v1/gone/"] = {"get": copy["paths"][CLAIMS]["get"]}
+    file = tmp_path / "openapi.yaml"
+    file.write_text(openapi.as_text(copy))
+    for module in ("portal.openapi", "portal.management.commands.openapi"):
+        monkeypatch.setattr(f"{module}.FILE", file)
+    monkeypatch.setattr("portal.management.commands.openapi.description", lambda: described)
+    with pytest.raises(CommandError, match="GET /api/v1/gone/: removed"):
+        call_command("openapi")
+    call_command("openapi", "--breaking")
+    call_command("openapi", "--check")
+    file.write_text("# older\n" + file.read_text())
+    with pytest.raises(CommandError, match="not up to date"):
+        call_command("openapi", "--check")
+
+
+def test_null_is_a_type():
+    assert without_nullable({"type": "string", "nullable": True}) == {"type": ["string", "null"]}
+    assert without_nullable({"$ref": "#/x", "nullable": True}) == {
+        "oneOf": [{"$ref": "#/x"}, {"type": "null"}]
+    }
+    named = {"properties": {"nullable": {"type": "boolean"}}}
+    assert without_nullable(named) == named
