@@ -68,7 +68,7 @@ def body_tag(response: HttpResponse) -> str:
     """Return the ETag of a body, `"lasting.whole"` where a view names members that change by themselves."""
     whole = hashlib.sha256(response.content).hexdigest()[:32]
     context: Mapping[str, Any] = getattr(response, "renderer_context", None) or {}
-    volatile = getattr(context.get("view"), "volatile", frozenset())
+    volatile: frozenset[str] = getattr(context.get("view"), "volatile", frozenset())
     data = getattr(response, "data", None)
     if not volatile or not isinstance(data, Mapping):
         return f'"{whole}"'

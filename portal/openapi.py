@@ -79,7 +79,8 @@ def description() -> Json:
 @cache
 def rendered(renderer: type[BaseRenderer]) -> bytes:
     """Return the description as a renderer of drf-spectacular writes it, which takes a second: once."""
-    return bytes(renderer().render(description(), renderer_context={}))
+    text: str | bytes = renderer().render(description(), renderer_context={})
+    return text.encode() if isinstance(text, str) else text
 
 
 class DescriptionView(SpectacularAPIView):
@@ -88,7 +89,8 @@ class DescriptionView(SpectacularAPIView):
     @extend_schema(exclude=True)
     def get(self, request: Request, *_args: Any, **_kwargs: Any) -> HttpResponse:
         renderer = request.accepted_renderer
-        return HttpResponse(rendered(type(renderer)), content_type=renderer.media_type)
+        kind: Any = type(renderer)
+        return HttpResponse(rendered(kind), content_type=renderer.media_type)
 
 
 def as_text(described: Json) -> str:

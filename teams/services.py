@@ -85,7 +85,16 @@ def require_another_owner(team: Team, *, without: Membership) -> None:
         )
 
 
-@transaction.atomic(durable=True)
+FIELD_NAMES = {
+    "first_name": "First name",
+    "last_name": "Last name",
+    "email": "Email address",
+    "timezone": "Time zone",
+    "theme": "Theme",
+}
+
+
+@transaction.atomic
 def change_profile(*, by: User, **fields: str) -> None:
     """Change one's own account: `first_name`, `last_name`, `email`, `timezone`, `theme`."""
     if not fields:
@@ -93,7 +102,7 @@ def change_profile(*, by: User, **fields: str) -> None:
     account = User.objects.filter(pk=by.pk)
     before = account.values(*fields).get()
     changed = [
-        (str(User._meta.get_field(name).verbose_name).capitalize(), str(before[name]), str(value))
+        (FIELD_NAMES[name], str(before[name]), str(value))
         for name, value in fields.items()
         if value != before[name]
     ]

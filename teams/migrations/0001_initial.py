@@ -121,7 +121,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ('-created_at',),
-                'constraints': [models.CheckConstraint(condition=models.Q(('scopes__contains', ['read']), ('scopes__contained_by', ['read', 'request', 'approve', 'admin'])), name='apitoken_scopes_known'), models.CheckConstraint(condition=models.Q(models.Q(('previous_digest', None), ('previous_ends_at', None)), models.Q(('previous_digest__isnull', False), ('previous_ends_at__isnull', False)), _connector='OR'), name='apitoken_previous_ends')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('scopes__contained_by', ['read', 'request', 'approve', 'admin']), ('scopes__contains', ['read'])), name='apitoken_scopes_known'), models.CheckConstraint(condition=models.Q(models.Q(('previous_digest', None), ('previous_ends_at', None)), models.Q(('previous_digest__isnull', False), ('previous_ends_at__isnull', False)), _connector='OR'), name='apitoken_previous_ends')],
                 'indexes': [models.Index(condition=models.Q(('revoked_at', None)), fields=['expires_at'], name='apitoken_expiry')],
             },
         ),

@@ -181,8 +181,9 @@ def known():
         "person_id": alice.pk, "invitation_id": invite(by=root, email="ana@x.example", team=vision).pk,
         "name": "fra-1", "cluster": "fra-1", "slug": "train-80", "teams": "vision", "key": "pod",
         "server_id": server.pk, "webhook_id": hook.pk, "webhooks": hook.pk, "delivery_id": delivery.pk,
-        "deliveries": delivery.pk, "tracking-servers": server.pk, "saved-reports": saved.pk, "account_id": account.pk,
-        "identity_id": identity.pk, "service-accounts": "ci", "workloads": identity.pk,
+        "deliveries": delivery.pk, "tracking-servers": server.pk, "saved-reports": saved.pk,
+        "account_id": account.pk, "identity_id": identity.pk, "service-accounts": "ci",
+        "workloads": identity.pk,
     }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 import re
 from copy import deepcopy
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import pytest
 from django.core.management import CommandError, call_command
 

@@ -79,6 +79,7 @@ def test_without_its_scope_every_operation_is_refused_before_anything_is_looked_
     client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
     wrong = []
     for pattern in urlpatterns:
+        assert not isinstance(pattern, URLResolver)
         for name, method, view in of_pattern(pattern):
             if isinstance(view, LoginView):
                 continue
