@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from core.errors import Conflict, Invalid, PortalError
 from core.scopes import Scope
-from teams.models import ApiToken, DeviceLogin, Team, User
+from teams.models import ApiToken, DeviceLogin, Team, User, record_change
 from teams.tokens import MAX_LIFETIME, create_token
 
 LETTERS = "BCDFGHJKLMNPQRSTVWXZ"  # of RFC 8628, section 6.1: no vowels, so no words, and no digits
@@ -114,6 +114,7 @@ def find_waiting(user_code: str, *, by: User, address: str | None) -> DeviceLogi
     return row
 
 
+@transaction.atomic(durable=True)
 def decide(
     *,
     by: User,
@@ -136,6 +137,14 @@ def decide(
         decided_by=by, allowed=allow, scopes=granted, limited_to=team, lifetime=lifetime if allow else None
     ):
         raise Conflict("This login was decided or has expired in the meantime. Start it again.")
+    verb = "allowed" if allow else "denied"
+    values = [
+        ("Asked from", "–", login.address or "unknown"),
+        ("Scopes", ", ".join(login.scopes), ", ".join(granted) if allow else "–"),
+    ]
+    record_change(
+        by=by, of=login, change=verb, values=values, action=f"device_login.{verb}", in_activity=False
+    )
 
 
 def answer(device_code: str) -> tuple[ApiToken, str]:

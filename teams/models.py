@@ -515,7 +515,8 @@ def record_token_change(
         record_change(by=by, of=token, change=change, values=values)
     else:
         change = f"service account {token.user.first_name}: token {token}: {change}"
-        record_change(by=by, of=team, change=change, values=values)
+        action = "service_account.changed"
+        record_change(by=by, of=team, change=change, values=values, action=action)
 
 
 def recorded_changes(of: models.Model) -> models.QuerySet[AuditEntry]:

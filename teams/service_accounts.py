@@ -64,7 +64,8 @@ def create_service_account(*, by: User, team: Team, name: str, role: Role = Role
         with transaction.atomic(durable=True):
             account.save(force_insert=True)
             Membership.objects.create(user=account, team=team, role=role)
-            record_change(by=by, of=team, change=f"service account {name}: created as {role.label}")
+            change = f"service account {name}: created as {role.label}"
+            record_change(by=by, of=team, change=change, action="service_account.created")
     except IntegrityError:
         is_taken = True
     if is_taken:
@@ -81,7 +82,8 @@ def set_enabled(*, by: User, account: User, enabled: bool) -> None:
         is_active=enabled
     ):
         word = "enabled" if enabled else "disabled"
-        record_change(by=by, of=team, change=f"service account {account.first_name}: {word}")
+        change = f"service account {account.first_name}: {word}"
+        record_change(by=by, of=team, change=change, action="service_account.changed")
 
 
 @transaction.atomic(durable=True)
@@ -97,7 +99,8 @@ def delete_service_account(*, by: User, account: User) -> None:
         return
     membership.delete()
     _end(by, account, "the service account was deleted")
-    record_change(by=by, of=team, change=f"service account {account.first_name}: deleted")
+    change = f"service account {account.first_name}: deleted"
+    record_change(by=by, of=team, change=change, action="service_account.deleted")
 
 
 def end_accounts_of(team: Team, *, by: User) -> None:

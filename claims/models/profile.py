@@ -10,6 +10,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from claims.models.limits import LIMITS, Approval, ProfileEndPolicy, ProfileLimits
+from core.limits import limiting_team
 from core.models import uuid7
 from inventory.models import Cluster
 from inventory.states import EndPolicy
@@ -33,7 +34,9 @@ class ProfileQuerySet(models.QuerySet["Profile"]):
             return self.none()
         if user.is_superuser:
             return self
-        return self.filter(retired_at=None).filter(Q(teams=None) | Q(teams__members=user)).distinct()
+        team = limiting_team()
+        own = Q(teams__members=user) if team is None else Q(teams__members=user, teams=team)
+        return self.filter(retired_at=None).filter(Q(teams=None) | own).distinct()
 
     def open_to(self, team: Team) -> Self:
         return self.filter(retired_at=None).filter(Q(teams=None) | Q(teams=team)).distinct()

@@ -85,7 +85,8 @@ def allow(*, by: User, account: User, cluster: str, service_account: str) -> Wor
                 place=place, service_account=service_account, defaults={"account": account}
             )
             if is_new:
-                record_change(by=by, of=team, change=f"service account {account.first_name}: allowed {row}")
+                change = f"service account {account.first_name}: allowed {row}"
+                record_change(by=by, of=team, change=change, action="service_account.changed")
     except IntegrityError:
         row = WorkloadIdentity.objects.select_related("account").get(
             place=place, service_account=service_account
@@ -104,7 +105,7 @@ def disallow(*, by: User, identity: WorkloadIdentity) -> None:
     deleted, _of_kinds = WorkloadIdentity.objects.filter(pk=identity.pk).delete()
     if deleted:
         change = f"service account {account.first_name}: no longer allowed {identity}"
-        record_change(by=by, of=team_of(account), change=change)
+        record_change(by=by, of=team_of(account), change=change, action="service_account.changed")
 
 
 def exchange(*, cluster: str, token: str) -> tuple[ApiToken, str]:

@@ -152,7 +152,7 @@ def known():
     asked = make_quota_request(vision, by=alice)
     Comment.objects.create(claim=claim, by=root, key="k", text="Why?", question=True)
     token, _text = create_token(by=alice, title="t", expires_at=soon)
-    account = create_service_account(by=root, team=vision, name="ci")
+    account = create_service_account(by=root, team=vision, name="fra-1")
     identity = WorkloadIdentity.objects.create(
         place=vision.namespaces.get(), service_account="default", account=account
     )
@@ -182,7 +182,7 @@ def known():
         "name": "fra-1", "cluster": "fra-1", "slug": "train-80", "teams": "vision", "key": "pod",
         "server_id": server.pk, "webhook_id": hook.pk, "webhooks": hook.pk, "delivery_id": delivery.pk,
         "deliveries": delivery.pk, "tracking-servers": server.pk, "saved-reports": saved.pk,
-        "account_id": account.pk, "identity_id": identity.pk, "service-accounts": "ci",
+        "account_id": account.pk, "identity_id": identity.pk,
         "workloads": identity.pk,
     }  # fmt: skip
 
