@@ -19,7 +19,6 @@ from django.http import HttpResponse
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularAPIView
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 FILE: Path = settings.BASE_DIR / "docs" / "openapi.yaml"
@@ -77,9 +76,9 @@ def description() -> Json:
 
 
 @cache
-def rendered(renderer: type[BaseRenderer]) -> bytes:
+def rendered(renderer: Any) -> Any:
     """Return the description as a renderer of drf-spectacular writes it, which takes a second: once."""
-    return bytes(renderer().render(description(), renderer_context={}))
+    return renderer().render(description(), renderer_context={})
 
 
 class DescriptionView(SpectacularAPIView):
