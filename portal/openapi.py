@@ -61,6 +61,8 @@ def without_nullable(part: Any) -> Any:
     if not isinstance(part, dict):
         return part
     part = {name: without_nullable(value) if name != "example" else value for name, value in part.items()}
+    if isinstance(part.get("oneOf"), list):  # drf-spectacular says of some twice that they may be null
+        part["oneOf"] = [one for number, one in enumerate(part["oneOf"]) if one not in part["oneOf"][:number]]
     if part.get("nullable") is True and not isinstance(part.get("properties"), dict):
         part.pop("nullable")
         if isinstance(part.get("type"), str):
