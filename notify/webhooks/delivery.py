@@ -67,7 +67,8 @@ def take() -> WebhookDelivery | None:
     due = WebhookDelivery.objects.filter(due_at__lte=now, taken_until=None)
     taken = WebhookDelivery.objects.exclude(slot=None).order_by().values("webhook")
     full = taken.annotate(number=Count("pk")).filter(number__gte=IN_FLIGHT).values("webhook")
-    candidates = due.filter(webhook__disabled_at=None).exclude(webhook__in=full).order_by("due_at", "pk").values_list("pk", flat=True)
+    wanted = due.filter(webhook__disabled_at=None).exclude(webhook__in=full)
+    candidates = wanted.order_by("due_at", "pk").values_list("pk", flat=True)
     for key in candidates[:CANDIDATES]:
         for slot in range(IN_FLIGHT):
             changes = {"taken_until": timezone.now() + TAKEN_FOR, "slot": slot, "tries": F("tries") + 1}
