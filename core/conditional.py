@@ -16,7 +16,7 @@ import copy
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -68,7 +68,7 @@ def body_tag(response: HttpResponse) -> str:
     """Return the ETag of a body, `"lasting.whole"` where a view names members that change by themselves."""
     whole = hashlib.sha256(response.content).hexdigest()[:32]
     context: Mapping[str, Any] = getattr(response, "renderer_context", None) or {}
-    volatile: frozenset[str] = getattr(context.get("view"), "volatile", frozenset())
+    volatile: Collection[str] = getattr(context.get("view"), "volatile", ())
     data = getattr(response, "data", None)
     if not volatile or not isinstance(data, Mapping):
         return f'"{whole}"'

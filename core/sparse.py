@@ -99,7 +99,7 @@ def parameter(known: Collection[str]) -> OpenApiParameter:
     return OpenApiParameter(
         NAME,
         {"type": "array", "items": {"type": "string", "enum": sorted(known)}, "minItems": 1},
-        description="Only these members, separated by commas.",
+        description="Only these members, separated by commas; the others are missing from the answer.",
         style="form",
         explode=False,
     )

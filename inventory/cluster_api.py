@@ -18,7 +18,7 @@ from rest_framework.response import Response
 
 from cluster.checkup import CheckupVerdict
 from cluster.credentials import Credentials, from_kubeconfig, from_token
-from core.errors import Conflict, Invalid
+from core.errors import Conflict, Invalid, PortalError
 from core.idempotency import IdempotentWrites
 from core.inputs import Input, validate_name
 from core.schema import refuses
@@ -107,6 +107,7 @@ class CheckOut(serializers.Serializer[Any]):
 
 
 class ChecksOut(serializers.Serializer[Any]):
+    problem = serializers.CharField(help_text="Why nothing could be checked; empty if it could")
     failed = serializers.IntegerField()
     checks = CheckOut(many=True)
 
@@ -168,13 +169,17 @@ class ClusterAdminViewSet(IdempotentWrites, api.ClusterViewSet):
         clusters.remove_cluster(name=name, by=user_of(request))
         return Response(status=204)
 
-    @refuses(403, 502, 503)
+    @refuses(403)
     @extend_schema(responses=ChecksOut)
     @action(detail=True)
     def checks(self, request: Request, name: str) -> Response:
         """Connect to the cluster now, and say what works. Platform admins only."""
-        findings = clusters.check_cluster(self._managed(name, with_credentials=True))
-        return Response(ChecksOut(_counted(findings)).data)
+        cluster = self._managed(name, with_credentials=True)
+        try:
+            content = _counted(clusters.check_cluster(cluster))
+        except PortalError as refusal:  # what is wrong is the answer, as on the page
+            content = {"problem": refusal.message, "failed": 1, "checks": []}
+        return Response(ChecksOut(content).data)
 
     @sensitive_variables()
     @refuses(403, 409, 502, 503)
@@ -225,7 +230,11 @@ def _checks(credentials: Credentials, modes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _counted(findings: list[Any]) -> dict[str, Any]:
-    return {"failed": sum(row.verdict == CheckupVerdict.BAD for row in findings), "checks": findings}
+    return {
+        "problem": "",
+        "failed": sum(row.verdict == CheckupVerdict.BAD for row in findings),
+        "checks": findings,
+    }
 
 
 def _read(shape: type[Any], request: Request) -> Any:

@@ -60,13 +60,15 @@ def take() -> WebhookDelivery | None:
     Take the delivery that has been due for longest, of a webhook with room; None if there is none.
 
     No lock is needed: of two that take the same one, one updates the row; a slot of a webhook is taken once.
+    The update has no join: PostgreSQL does not look at a subquery again once it has waited for the row.
     """
     now = timezone.now()
     WebhookDelivery.objects.filter(taken_until__lte=now).update(taken_until=None, slot=None)
-    due = WebhookDelivery.objects.filter(due_at__lte=now, taken_until=None, webhook__disabled_at=None)
+    due = WebhookDelivery.objects.filter(due_at__lte=now, taken_until=None)
     taken = WebhookDelivery.objects.exclude(slot=None).order_by().values("webhook")
     full = taken.annotate(number=Count("pk")).filter(number__gte=IN_FLIGHT).values("webhook")
-    candidates = due.exclude(webhook__in=full).order_by("due_at", "pk").values_list("pk", flat=True)
+    wanted = due.filter(webhook__disabled_at=None).exclude(webhook__in=full)
+    candidates = wanted.order_by("due_at", "pk").values_list("pk", flat=True)
     for key in candidates[:CANDIDATES]:
         for slot in range(IN_FLIGHT):
             changes = {"taken_until": timezone.now() + TAKEN_FOR, "slot": slot, "tries": F("tries") + 1}

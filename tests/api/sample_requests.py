@@ -212,7 +212,7 @@ WRITES = {
     "POST /api/v1/profiles/import/": Wish(
         "admin", lambda _new: {"text": catalogue_file(exported()), "dry_run": True}
     ),
-    "POST /api/v1/profiles/presets/": Wish("admin", {"slugs": ["notebook"]}),
+    "POST /api/v1/profiles/presets/": Wish("admin", {"slugs": ["any-large"]}),
     "POST /api/v1/claims/{claim_id}/snooze/": Wish("admin", idle),
     "POST /api/v1/claims/{claim_id}/remind/": Wish("admin"),
     "POST /api/v1/claims/{id}/accept/": Wish("admin", recreated),

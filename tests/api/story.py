@@ -144,7 +144,7 @@ def read(admin: User) -> Story:
     save_report(by=admin, name="Old", query="by=claim", monthly=False, now=timezone.now())
     quiet = create_team(by=admin, slug=QUIET, title="Quiet")
     add_member(by=admin, team=quiet, username="jonas", role=Role.MEMBER)
-    make_cluster(QUIET)
+    make_cluster(QUIET, uid="")
     invite(by=admin, email="invited@example.org")
     save_server(by=admin, url="http://mlflow.example", page_url="", authority="")
     hook, _secret = create_webhook(

@@ -16,6 +16,7 @@ from claims.budgets.extra import request_extra
 from claims.budgets.services import set_budget
 from claims.models import ApprovalRule, Comment, Delegation, Draft, ReasonTemplate, WorkloadIdentity
 from claims.states import ClaimState
+from core.models import SavedFilter
 from inventory.models import Device, DeviceClass, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from notify.models import Notice
 from notify.webhooks.services import create_webhook, send_test
@@ -168,6 +169,7 @@ def known():
         by=root, team=vision, url="https://hooks.example.org/", kinds=["claim.denied"]
     )
     delivery = send_test(by=root, webhook=hook)
+    kept = SavedFilter.objects.create(user=root, path="/claims/", title="Claims", name="Held", query="q=x")
     saved = SavedReport.objects.create(user=root, name="Mine", query="by=person")
     return {
         "claim_id": running.pk, "claims": running.pk, "draft_id": draft.pk, "notice_id": notice.pk,
@@ -181,7 +183,8 @@ def known():
         "person_id": alice.pk, "invitation_id": invite(by=root, email="ana@x.example", team=vision).pk,
         "name": "fra-1", "cluster": "fra-1", "slug": "train-80", "teams": "vision", "key": "pod",
         "server_id": server.pk, "webhook_id": hook.pk, "webhooks": hook.pk, "delivery_id": delivery.pk,
-        "deliveries": delivery.pk, "tracking-servers": server.pk, "saved-reports": saved.pk,
+        "deliveries": delivery.pk, "tracking-servers": server.pk, "people": alice.pk, "filters": kept.pk,
+        "invitations": invite(by=root, email="ben@x.example").pk, "saved-reports": saved.pk,
         "account_id": account.pk, "identity_id": identity.pk,
         "workloads": identity.pk,
     }  # fmt: skip

@@ -22,7 +22,7 @@ from notify.webhooks import delivery, services, tasks
 from notify.webhooks.kinds import CHOOSABLE, EventKind
 from notify.webhooks.models import DeliveryState, Webhook, WebhookDelivery, WebhookEvent
 from notify.webhooks.outbox import emit
-from teams.models import RecordedChange
+from teams.models import AuditEntry
 from tests.factories import make_claim, make_quota, make_team, make_user
 from tests.notify.webhooks.receiver import running
 from tests.notify.webhooks.test_sending import verification_in
@@ -354,7 +354,7 @@ def test_a_lead_adds_a_webhook_and_the_secret_is_returned_once(vision, lea, root
     path = f"{HOOKS}{made.json()['id']}/"
     for text in (as_person(lea).get(path).content, as_person(root).get(HOOKS).content):
         assert b"whsec_" not in text
-    assert "whsec_" not in str(list(RecordedChange.objects.values()))
+    assert "whsec_" not in str(list(AuditEntry.objects.values()))
 
 
 @pytest.mark.parametrize(
@@ -434,7 +434,7 @@ def test_the_record_names_the_server_and_not_the_whole_address(vision, lea):
         by=lea, team=vision, url="https://hooks.example.org/T00/very-secret", kinds=["claim.denied"]
     )
     services.change_webhook(by=lea, webhook=hook, url="https://other.example.org/T00/very-secret")
-    assert "very-secret" not in str(list(RecordedChange.objects.values()))
+    assert "very-secret" not in str(list(AuditEntry.objects.values()))
     assert str(hook) == "hooks.example.org"
 
 
