@@ -42,7 +42,7 @@ class ServiceAccountIn(Input):
 
 
 class ServiceAccountChangeIn(Input):
-    enabled = serializers.BooleanField()
+    enabled = serializers.BooleanField(required=False)
 
 
 class AccountTokenIn(Input):
@@ -98,7 +98,8 @@ class ServiceAccountViewSet(IdempotentWrites, viewsets.GenericViewSet[User]):
         account = self._account()
         body = ServiceAccountChangeIn(data=request.data)
         body.is_valid(raise_exception=True)
-        service_accounts.set_enabled(by=user_of(request), account=account, **body.validated_data)
+        if "enabled" in body.validated_data:
+            service_accounts.set_enabled(by=user_of(request), account=account, **body.validated_data)
         return Response(ServiceAccountOut(self._account()).data)
 
     @extend_schema(responses={204: None})

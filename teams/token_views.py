@@ -64,7 +64,7 @@ class ScopesField(forms.MultipleChoiceField):
             choices=[(scope.value, f"{scope.label}: {MEANING[scope]}") for scope in offered],
             initial=[Scope.REQUEST.value],
             widget=forms.CheckboxSelectMultiple,
-            help_text="Every token may read what you may see.",
+            help_text="Every token may read.",
         )
 
 
