@@ -78,9 +78,10 @@ def description() -> Json:
 
 
 @cache
-def rendered(renderer: Any) -> Any:
-    """Return the description as a renderer of drf-spectacular writes it, which takes a second: once."""
-    return renderer().render(description(), renderer_context={})
+def rendered(media_type: str) -> Any:
+    """Return the description as drf-spectacular writes it, which takes seconds: once."""
+    renderers = (one for one in SpectacularAPIView.renderer_classes if one.media_type == media_type)
+    return next(renderers)().render(description(), renderer_context={})
 
 
 class DescriptionView(SpectacularAPIView):
@@ -89,8 +90,7 @@ class DescriptionView(SpectacularAPIView):
     @extend_schema(exclude=True)
     def get(self, request: Request, *_args: Any, **_kwargs: Any) -> HttpResponse:
         renderer = request.accepted_renderer
-        kind: Any = type(renderer)
-        return HttpResponse(rendered(kind), content_type=renderer.media_type)
+        return HttpResponse(rendered(renderer.media_type), content_type=renderer.media_type)
 
 
 def as_text(described: Json) -> str:
