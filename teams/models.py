@@ -450,7 +450,7 @@ def record(
     origin = current_origin(by=by)
     kinds = AuditEntry.Actor
     actor_kind = kinds.PORTAL
-    if by is not None and by.is_service_account:
+    if by is not None and getattr(by, "is_service_account", False):
         actor_kind = kinds.SERVICE
     elif by is not None:
         actor_kind = kinds.PERSON if by.is_authenticated else kinds.NOBODY
