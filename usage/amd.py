@@ -1,5 +1,5 @@
 """
-Samples of AMD's device-metrics-exporter in the terms of DCGM.
+Series of AMD's device-metrics-exporter in the terms of DCGM.
 
 Its labels name node, number of the GPU and pod, but no claim, no PCI address and no UUID that a slice has
 (https://github.com/ROCm/device-metrics-exporter, docs). Kubernetes ≥ 1.34 tells it which pod uses a device.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from usage.samples import MEMORY, POWER, UTILIZATION, Sample
+from usage.samples import MEMORY, POWER, UTILIZATION, Series
 
 DRIVER = "gpu.amd.com"
 # By the name without the prefix. Activity in per cent, memory in MB of 2**20 bytes as amd-smi has them, W.
@@ -28,12 +28,12 @@ LABELS = (
 )
 
 
-def translated(name: str, labels: Mapping[str, str], value: float) -> Sample:
-    """Return a sample of `NAMES` as one of `usage.samples.METRICS`."""
+def translated(name: str, labels: Mapping[str, str], value: float) -> Series:
+    """Return a series of `NAMES` as one of `usage.samples.METRICS`."""
     board = "/".join(labels.get(label, "") for label in ("hostname", "gpu_id", "gpu_partition_id"))
     subject = {
         "amd_namespace": labels.get("exported_namespace") or labels.get("namespace", ""),
         "amd_pod": labels.get("exported_pod") or labels.get("pod", ""),
         "amd_board": board,
     }
-    return Sample(METRICS[name.removeprefix("amd_")], subject, value)
+    return Series(subject, {METRICS[name.removeprefix("amd_")]: value})

@@ -37,13 +37,13 @@ from usage.samples import (
     METRICS,
     Measurement,
     RollupDevice,
-    Sample,
+    Series,
     SeriesKey,
     add_samples,
     bucket_start,
     measurements,
 )
-from usage.sources import TelemetrySource, TelemetryUnavailable, ask, opened, queries, query, sample
+from usage.sources import TelemetrySource, TelemetryUnavailable, ask, opened, queries, query, series
 
 REACH = timedelta(days=1)
 AGAIN = timedelta(hours=1)  # until a bucket that Prometheus does not have is asked for again
@@ -219,7 +219,7 @@ def read_history(
         "end": str((end - EVERY).timestamp()),
         "step": f"{EVERY.total_seconds():g}",
     }
-    samples: dict[datetime, list[Sample]] = defaultdict(list)
+    read: dict[datetime, list[Series]] = defaultdict(list)
 
     def request(client: httpx.Client) -> None:
         for metric, promql in queries(source).items():
@@ -227,10 +227,10 @@ def read_history(
             for row in body["data"]["result"]:
                 for at, value in row["values"]:
                     moment = datetime.fromtimestamp(float(at), UTC)
-                    samples[moment].append(sample(metric, row["metric"], float(value)))
+                    read[moment].append(series(metric, row["metric"], float(value)))
 
     ask(source, request)
-    measured = {at: measurements(of_instant) for at, of_instant in samples.items()}
+    measured = {at: measurements(of_instant) for at, of_instant in read.items()}
     for at, of_instant in measured.items():
         earlier = measured.get(at - EVERY, {})
         for key, measurement in of_instant.items():

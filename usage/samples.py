@@ -1,8 +1,8 @@
 """
 From samples of an exporter to measurements of devices, and to the rollups of claims.
 
-Both sources, a dcgm-exporter and Prometheus, return `Sample`s, which are treated alike. Rollups of five
-minutes are written for many devices by one statement.
+Both sources, exporters and Prometheus, return `Series`, which are treated alike. Rollups of five minutes are
+written for many devices by one statement.
 """
 
 from __future__ import annotations
@@ -51,12 +51,11 @@ INT32_BLANK, INT32_LAST = 2147483632, 2147483647
 FP64_BLANK = 140737488355328.0  # DCGM_INT64_BLANK, 9223372036854775792, lies above it
 
 
-class Sample(NamedTuple):
-    """One value of one metric with its labels, as read."""
+class Series(NamedTuple):
+    """What was read with the same labels: values by metric. A device may have several, one for each pod."""
 
-    metric: str
     labels: Mapping[str, str]
-    value: float
+    values: Mapping[str, float]
 
 
 class SeriesKey(NamedTuple):
@@ -136,7 +135,7 @@ def series_key(labels: Mapping[str, str]) -> SeriesKey:
     )
 
 
-def measurements(samples: Iterable[Sample]) -> dict[SeriesKey, Measurement]:
+def measurements(series: Iterable[Series]) -> dict[SeriesKey, Measurement]:
     """
     Gather the metrics of each device.
 
@@ -144,18 +143,13 @@ def measurements(samples: Iterable[Sample]) -> dict[SeriesKey, Measurement]:
     a sum would count twice. Without engine activity, GPU_UTIL replaces it, but only for a physical GPU.
     """
     by_key: dict[SeriesKey, dict[str, float]] = {}
-    # Series of one device have the same labels: the parser shares their mapping, and each is read once.
-    seen: dict[int, tuple[Mapping[str, str], dict[str, float]]] = {}
-    for sample in samples:
-        metric, labels, value = sample
-        if metric not in KNOWN or (not 0 <= value < INT32_BLANK and is_blank(value)):
-            continue
-        of_labels = seen.get(id(labels))
-        if of_labels is None:
-            of_labels = seen[id(labels)] = labels, by_key.setdefault(series_key(labels), {})
-        values = of_labels[1]
-        if value > values.get(metric, -1.0):
-            values[metric] = value
+    for labels, read in series:
+        values = by_key.setdefault(series_key(labels), {})
+        for metric, value in read.items():
+            if metric not in KNOWN or (not 0 <= value < INT32_BLANK and is_blank(value)):
+                continue
+            if value > values.get(metric, -1.0):
+                values[metric] = value
     return {key: measurement_of(values, key) for key, values in by_key.items() if values}
 
 

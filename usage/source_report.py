@@ -19,7 +19,7 @@ from core.text import counted
 from inventory.models import Cluster, Device
 from usage.attribution import Joined, JoinKey, NotJoined, join, open_allocations
 from usage.catch_up import history
-from usage.samples import ACTIVITY, METRICS, UTILIZATION, Sample, measurements
+from usage.samples import ACTIVITY, METRICS, UTILIZATION, Series, measurements
 from usage.sources import (
     LONGEST,
     TelemetrySource,
@@ -83,7 +83,7 @@ class SourceReport:
 
 @dataclass(slots=True)
 class _Reading:
-    samples: list[Sample] = field(default_factory=list)
+    series: list[Series] = field(default_factory=list)
     questions: list[SourceQuery] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     host_labels: list[str] = field(default_factory=list)
@@ -96,7 +96,7 @@ def check_source(cluster: Cluster, source: TelemetrySource) -> SourceReport:
         reading = _read_prometheus(source) if source.is_prometheus else _read_exporter(source)
     except TelemetryUnavailable as failure:
         return SourceReport(problem=failure.message)
-    joined = join(open_allocations(cluster), measurements(reading.samples))
+    joined = join(open_allocations(cluster), measurements(reading.series))
     report = SourceReport(
         questions=reading.questions,
         keys=dict(Counter(one.key for one in joined if one.key)),
@@ -110,11 +110,13 @@ def check_source(cluster: Cluster, source: TelemetrySource) -> SourceReport:
 
 def _read_exporter(source: TelemetrySource) -> _Reading:
     started = time.monotonic()
-    samples, problem = read_exporters(source)
-    labels = {label for sample in samples for label in HOST_LABELS if sample.labels.get(label)}
+    found, problem = read_exporters(source)
+    labels = {label for one in found for label in HOST_LABELS if one.labels.get(label)}
     number = 1 if source.exporters is None else len(source.exporters)
-    question = SourceQuery(f"GET of {counted(number, 'exporter')}", len(samples), _since(started))
-    return _Reading(samples, [question], host_labels=sorted(labels), silent=problem)
+    question = SourceQuery(
+        f"GET of {counted(number, 'exporter')}", sum(len(one.values) for one in found), _since(started)
+    )
+    return _Reading(found, [question], host_labels=sorted(labels), silent=problem)
 
 
 def _read_prometheus(source: TelemetrySource) -> _Reading:
@@ -135,7 +137,7 @@ def _read_prometheus(source: TelemetrySource) -> _Reading:
             return body
 
         for metric, promql in queries(source).items():
-            reading.samples += parse_response(metric, rows(promql))
+            reading.series += parse_response(metric, rows(promql))
         for label in HOST_LABELS:
             names = "|".join(METRICS)
             more = f", {source.matchers}" if source.matchers else ""
@@ -176,7 +178,7 @@ def _of_source(source: TelemetrySource, reading: _Reading) -> Iterator[CheckupFi
 
 
 def _of_series(reading: _Reading) -> Iterator[CheckupFinding]:
-    series = Counter(sample.metric for sample in reading.samples)
+    series = Counter(metric for one in reading.series for metric in one.values)
     if not series:
         yield CheckupFinding(
             BAD,
@@ -209,12 +211,13 @@ def _of_series(reading: _Reading) -> Iterator[CheckupFinding]:
 
 
 def _of_labels(reading: _Reading) -> Iterator[CheckupFinding]:
-    dcgm = [sample for sample in reading.samples if "amd_board" not in sample.labels]
+    dcgm = [one for one in reading.series if "amd_board" not in one.labels]
     if not dcgm:
         return
-    labeled = sum(bool(sample.labels.get("dra_claim_name")) for sample in dcgm)
+    count = sum(len(one.values) for one in dcgm)
+    labeled = sum(len(one.values) for one in dcgm if one.labels.get("dra_claim_name"))
     if labeled:
-        yield CheckupFinding(GOOD, "DRA labels", f"on {labeled} of {counted(len(dcgm), 'series', 'series')}")
+        yield CheckupFinding(GOOD, "DRA labels", f"on {labeled} of {counted(count, 'series', 'series')}")
     else:
         yield CheckupFinding(NOTE, "DRA labels", "none; devices are joined by their UUID", ENABLE_DRA)
     found = reading.host_labels

@@ -7,7 +7,7 @@ from tests.usage.test_samples import series
 from tests.usage.test_sources import SHARED
 from usage import sources
 from usage.attribution import JoinKey, NotJoined, OpenAllocation, attribute, join
-from usage.samples import ACTIVITY, MIB, Measurement, Sample, measurements
+from usage.samples import ACTIVITY, MIB, Measurement, Series, measurements
 
 
 def held(*, pods: tuple[str, ...] = (), **fields: str) -> OpenAllocation:
@@ -60,7 +60,7 @@ def test_a_claim_of_another_namespace_with_the_same_name_gets_nothing():
 
 
 def test_partition_is_identified_by_gpu_and_profile_only_if_unique():
-    def instance(number: str) -> Sample:
+    def instance(number: str) -> Series:
         labels = {"UUID": "GPU-a", "GPU_I_ID": number, "GPU_I_PROFILE": "1g.10gb"}
         return series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.3, **labels)
 
@@ -161,7 +161,7 @@ def test_mig_row_with_the_uuid_of_its_gpu_and_of_its_mig_device_is_joined_by_the
 
 
 def test_twins_and_missing_names_have_their_reason():
-    def instance(number: str) -> Sample:
+    def instance(number: str) -> Series:
         return series(ACTIVITY, 0.3, UUID="GPU-a", GPU_I_ID=number, GPU_I_PROFILE="1g.10gb")
 
     twins = [

@@ -13,7 +13,7 @@ from tests.usage.test_collect import line, mirrored
 from usage.collect import collect
 from usage.counters import advance, difference
 from usage.models import CounterReading, Rollup
-from usage.samples import ENERGY, METRICS, Sample, SeriesKey, measurements
+from usage.samples import ENERGY, METRICS, Series, SeriesKey, measurements
 
 HALF = timedelta(seconds=30)
 ECC, ROWS = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"
@@ -110,7 +110,7 @@ def test_without_dra_labels_an_event_is_of_the_gpu_and_its_partitions(claim, fra
         Device.objects.filter(name=f"part-{number}").update(partition=partition)
 
     def see(code, **labels):
-        found = measurements([Sample(XID, {"UUID": "GPU-9", **labels}, code)])
+        found = measurements([Series({"UUID": "GPU-9", **labels}, {XID: code})])
         advance(fra.pk, found, NOON + code * HALF)
 
     see(0)
@@ -124,7 +124,7 @@ def test_without_dra_labels_an_event_is_of_the_gpu_and_its_partitions(claim, fra
 
 def test_a_gpu_that_is_gone_for_a_week_is_forgotten(fra):
     def see(uuid, at):
-        advance(fra.pk, measurements([Sample(ENERGY, {"UUID": uuid}, 1000.0)]), at)
+        advance(fra.pk, measurements([Series({"UUID": uuid}, {ENERGY: 1000.0})]), at)
 
     see("GPU-a", NOON)
     see("GPU-b", NOON + timedelta(days=7))
@@ -136,7 +136,7 @@ def test_a_gpu_that_is_gone_for_a_week_is_forgotten(fra):
 def test_reading_counters_is_two_queries_for_any_number_of_devices(fra, django_assert_num_queries):
     def see(values, at):
         found = measurements(
-            Sample(ENERGY, {"UUID": f"GPU-{number}"}, value) for number, value in enumerate(values)
+            Series({"UUID": f"GPU-{number}"}, {ENERGY: value}) for number, value in enumerate(values)
         )
         advance(fra.pk, found, at)
         return found
@@ -212,7 +212,7 @@ def test_events_are_kept_for_four_hundred_days(fra):
 
 
 def test_every_metric_that_is_read_has_a_value_of_its_own():
-    found = measurements([Sample(metric, {"UUID": "GPU-a"}, 0.0) for metric in METRICS])
+    found = measurements([Series({"UUID": "GPU-a"}, {metric: 0.0}) for metric in METRICS])
     (measurement,) = found.values()
     assert found.keys() == {SeriesKey(uuid="GPU-a")}
     values = {

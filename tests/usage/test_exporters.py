@@ -117,14 +117,14 @@ class TestReading:
 
     def test_all_are_read(self, exporters):
         texts = [f'DCGM_FI_DEV_FB_USED{{UUID="GPU-{number}"}} {number}\n' for number in range(40)]
-        samples, problem = read_exporters(exporters(*texts))
-        assert [one.value for one in samples] == [*range(40)]
+        found, problem = read_exporters(exporters(*texts))
+        assert [value for one in found for value in one.values.values()] == [*range(40)]
         assert problem == ""
 
     def test_one_that_does_not_respond_is_named_and_the_others_count(self, exporters):
         text = 'DCGM_FI_DEV_FB_USED{UUID="GPU-1"} 7\n'
         found = read_exporters(exporters(text, None, text))
-        assert len(found.samples) == 2
+        assert len(found.series) == 2
         assert found.problem == (
             f"1 of 3 exporters cannot be read. {DEAD}: The telemetry source cannot be reached (ConnectError)."
         )
@@ -133,7 +133,7 @@ class TestReading:
         found = read_exporters(
             exporters('DCGM_FI_DEV_FB_USED{UUID="GPU-1"} 7\n', "DCGM_FI_DEV_FB_USED many\n")
         )
-        assert len(found.samples) == 1
+        assert len(found.series) == 1
         assert "in an unknown format" in found.problem
         assert "secret" not in found.problem
 

@@ -55,7 +55,7 @@ def scraped(program: RealPrometheus) -> RealPrometheus:
 
 def test_series_that_prometheus_scraped_are_those_of_the_exporter(prometheus, exporter):
     program = scraped(prometheus(exporter))
-    found = measurements(read(TelemetrySource(program.url, is_prometheus=True)).samples)
+    found = measurements(read(TelemetrySource(program.url, is_prometheus=True)).series)
     assert found == measurements(parse_exposition(SHARED.splitlines()))
 
 
@@ -72,7 +72,7 @@ def test_basic_authentication_over_tls_with_its_own_ca(prometheus, exporter, tmp
     program = scraped(prometheus(exporter, web=web, auth=("reader", PASSWORD)))
     secret = TelemetrySecret(user="reader", password=PASSWORD)
     good = TelemetrySource(program.url, is_prometheus=True, authority=SERVER.certificate, secret=secret)
-    assert len(read(good).samples) == 2
+    assert len(read(good).series) == 2
     for source, words in (
         (replace(good, authority=""), "not trusted"),
         (replace(good, authority=CLIENT.certificate), "not trusted"),
@@ -101,7 +101,7 @@ def test_client_certificate_identifies_the_portal(prometheus, exporter, tmp_path
 
     def answers():
         try:
-            return bool(read(source).samples)
+            return bool(read(source).series)
         except TelemetryUnavailable:
             return False
 
@@ -164,9 +164,10 @@ def test_collector_reads_what_the_simulated_exporter_says(prometheus, serve, sim
     assert collect(fra.pk) > 0
     expected: dict[tuple[str, str], float] = {}
     for one in parse_exposition(simulated.metrics().splitlines()):
-        if one.metric == "DCGM_FI_PROF_GR_ENGINE_ACTIVE" and one.labels.get("dra_device_name"):
+        activity = one.values.get("DCGM_FI_PROF_GR_ENGINE_ACTIVE")
+        if activity is not None and one.labels.get("dra_device_name"):
             place = one.labels["dra_pool_name"], one.labels["dra_device_name"]
-            expected[place] = max(expected.get(place, 0.0), one.value)
+            expected[place] = max(expected.get(place, 0.0), activity)
     rows = Rollup.objects.filter(driver="gpu.nvidia.com", activity__isnull=False)
     seen = {
         (pool, device): activity for pool, device, activity in rows.values_list("pool", "device", "activity")

@@ -1,10 +1,10 @@
 import pytest
 
-from usage.samples import Measurement, Sample, measurements
+from usage.samples import Measurement, Series, measurements
 
 
-def series(metric: str, value: float, **labels: str) -> Sample:
-    return Sample(metric, labels, value)
+def series(metric: str, value: float, **labels: str) -> Series:
+    return Series(labels, {metric: value})
 
 
 @pytest.mark.parametrize("blank", [9223372036854775792, 1.40737488355328e14, 2147483632, -1, float("nan")])

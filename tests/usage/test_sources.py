@@ -11,7 +11,7 @@ from inventory.models import Device
 from inventory.models.cluster import validate_matchers
 from tests.usage.test_collect import mirrored
 from usage import sources
-from usage.samples import METRICS, Sample
+from usage.samples import METRICS, Series
 from usage.sources import TelemetrySource, TelemetryUnavailable
 
 # As dcgm-exporter 4.6 writes it: two pods share the device, so every value stands there twice.
@@ -53,10 +53,15 @@ def as_text(metric: str, labels: dict[str, str], value: str, at: str) -> str:
     return f"{metric}{{{inside}}} {value}{at}" if inside else f"{metric} {value}{at}"
 
 
-@given(st.lists(written, max_size=5))
+# A series stands once in a text of the format.
+@given(st.lists(written, max_size=5, unique_by=lambda one: (one[0], frozenset(one[1].items()))))
 def test_parser_agrees_with_prometheus_client(series_of_text):
     lines = [as_text(*one) for one in series_of_text]
-    mine = [(one.metric, dict(one.labels), str(one.value)) for one in sources.parse_exposition(lines)]
+    mine = [
+        (metric, dict(one.labels), str(value))
+        for one in sources.parse_exposition(lines)
+        for metric, value in one.values.items()
+    ]
     families = text_string_to_metric_families("\n".join(lines) + "\n")
     theirs = [(one.name, one.labels, str(float(one.value))) for family in families for one in family.samples]
     assert sorted(mine, key=repr) == sorted(theirs, key=repr)
@@ -67,11 +72,11 @@ def test_parser_agrees_with_prometheus_client(series_of_text):
 )
 def test_malformed_line_is_refused(line):
     with pytest.raises(ValueError, match=r"line|float"):
-        list(sources.parse_exposition([line]))
+        sources.parse_exposition([line])
 
 
 def test_other_metrics_are_not_parsed():
-    assert {one.metric for one in sources.parse_exposition(SHARED.splitlines())} == {
+    assert {metric for one in sources.parse_exposition(SHARED.splitlines()) for metric in one.values} == {
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
         "DCGM_FI_DEV_FB_USED",
     }
@@ -90,7 +95,7 @@ def test_unreachable_exporter_is_reported_without_its_url(serve):
 
 def test_an_exporter_is_read_over_http(serve):
     address = serve(lambda path, body: (200, SHARED))
-    assert len(sources.read_exporters(TelemetrySource(f"{address}/metrics")).samples) == 3
+    assert len(sources.read_exporters(TelemetrySource(f"{address}/metrics")).series) == 3
 
 
 def test_prometheus_gets_one_query_per_metric(serve):
@@ -104,7 +109,7 @@ def test_prometheus_gets_one_query_per_metric(serve):
 
     found = sources.read_prometheus(TelemetrySource(serve(answer)))
     assert len(asked) == len(METRICS)
-    assert [one.metric for one in found if one.value == 0.5] == list(METRICS)
+    assert [one.values for one in found] == [{metric: 0.5} for metric in METRICS]
     assert all("max+by" in query for query in asked)
 
 
@@ -120,7 +125,7 @@ def test_rejected_query_has_the_message_of_prometheus(serve):
 
 def test_metric_with_a_longer_name_is_left_out():
     lines = ['DCGM_FI_DEV_FB_USED_PERCENT{UUID="GPU-a"} 0.5', "DCGM_FI_DEV_FB_USED 7", ""]
-    assert list(sources.parse_exposition(lines)) == [Sample("DCGM_FI_DEV_FB_USED", {}, 7.0)]
+    assert sources.parse_exposition(lines) == [Series({}, {"DCGM_FI_DEV_FB_USED": 7.0})]
 
 
 def test_oversized_response_is_refused(monkeypatch, serve):
@@ -163,7 +168,7 @@ def test_every_series_of_an_answer_is_read(serve):
     body = json.dumps({"data": {"result": rows}})
     found = sources.read_prometheus(TelemetrySource(serve(lambda path, query: (200, body))))
     assert found == [
-        Sample(metric, {"UUID": f"GPU-{name}"}, float(number))
+        Series({"UUID": f"GPU-{name}"}, {metric: float(number)})
         for metric in METRICS
         for number, name in enumerate("abc")
     ]
