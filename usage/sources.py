@@ -224,14 +224,14 @@ def limited(chunks: Iterable[str], *, until: float = float("inf")) -> Iterator[s
         yield chunk
 
 
-class Reading(NamedTuple):
+class SourceReading(NamedTuple):
     """The series of a source; `problem` is a sentence about the exporters that could not be read."""
 
     series: list[Series]
     problem: str = ""
 
 
-def read_exporters(source: TelemetrySource) -> Reading:
+def read_exporters(source: TelemetrySource) -> SourceReading:
     """
     Return the series of `METRICS` of all exporters, which are read side by side.
 
@@ -260,7 +260,7 @@ def read_exporters(source: TelemetrySource) -> Reading:
         raise TelemetryUnavailable(f"None of {total} exporters can be read. {named}")
     found = [series for answer in answers if not isinstance(answer, str) for series in answer]
     problem = f"{len(failed)} of {counted(total, 'exporter')} cannot be read. {named}" if failed else ""
-    return Reading(found, problem)
+    return SourceReading(found, problem)
 
 
 @sensitive_variables()
@@ -399,7 +399,7 @@ def query(client: httpx.Client, source: TelemetrySource, call: str, **parameters
     return body
 
 
-def read_source(cluster: Cluster) -> Reading:
+def read_source(cluster: Cluster) -> SourceReading:
     """Return the series of a cluster's source; raise `TelemetryUnavailable` with a sentence."""
     return read(opened(cluster))
 
@@ -413,8 +413,8 @@ def opened(cluster: Cluster) -> TelemetrySource:
     raise TelemetryUnavailable(problem)
 
 
-def read(source: TelemetrySource) -> Reading:
-    return Reading(read_prometheus(source)) if source.is_prometheus else read_exporters(source)
+def read(source: TelemetrySource) -> SourceReading:
+    return SourceReading(read_prometheus(source)) if source.is_prometheus else read_exporters(source)
 
 
 def parse_response(metric: str, body: dict[str, Any]) -> Iterator[Series]:

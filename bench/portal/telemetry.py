@@ -29,7 +29,7 @@ from usage.models import Collection, HourlyRollup, Rollup, StoredHour
 from usage.reports import claim_allocations
 from usage.samples import METRICS, hour_start
 from usage.series import Range, claim_series
-from usage.sources import Reading, parse_exposition
+from usage.sources import SourceReading, parse_exposition
 
 CYCLE = 5_000.0  # ms for 40,000 GPUs
 SAMPLES = 5
@@ -115,7 +115,7 @@ def _collection(devices: int) -> Result:
             collect.collect(cluster.pk)
 
     with mock.patch.object(
-        collect, "read_source", side_effect=lambda _cluster: Reading(parse_exposition(lines))
+        collect, "read_source", side_effect=lambda _cluster: SourceReading(parse_exposition(lines))
     ):
         once()  # the first one inserts the rows, and stores which devices are idle
         walls, processor = sampled(once, SAMPLES)

@@ -71,7 +71,7 @@ def audit_log(request: HttpRequest) -> HttpResponseBase:
     before = Position.parse(text) if text else None
     rows = read_rows(chosen, limit=PER_PAGE + 1, before=before)
     more = len(rows) > PER_PAGE
-    entries = [Row(entry) for entry in rows[:PER_PAGE]]
+    entries = [AuditRow(entry) for entry in rows[:PER_PAGE]]
     if only and not entries:
         raise Http404
     page = {
@@ -97,7 +97,7 @@ def audit_log(request: HttpRequest) -> HttpResponseBase:
     return render(request, "audit/audit.html", page)
 
 
-class Row:
+class AuditRow:
     """One entry as the page shows it."""
 
     def __init__(self, entry: AuditEntry) -> None:

@@ -105,6 +105,9 @@ ACTIONS = {
     "tracking_server.added": "added a tracking server",
     "tracking_server.changed": "changed a tracking server",
     "tracking_server.removed": "removed a tracking server",
+    "webhook.added": "added a webhook",
+    "webhook.changed": "changed a webhook, its secret too",
+    "webhook.removed": "removed a webhook",
 }
 
 # How the text of a change may begin with what was done; any other is "changed".

@@ -109,10 +109,14 @@ class RunningDemo:
             yield client
 
     def token(self, name: str) -> str:
-        """Return a new API token of somebody, made as a browser makes it."""
+        """Return a new API token of somebody that may do all that they may, made as a browser makes it."""
         with self.client(name) as client:
             headers = {"X-CSRFToken": client.cookies["csrftoken"], "Referer": self.url}
-            answer = client.post("/api/v1/tokens/", json={"title": "Test"}, headers=headers)
+            answer = client.post(
+                "/api/v1/tokens/",
+                json={"title": "Test", "scopes": ["read", "request", "approve", "admin"]},
+                headers=headers,
+            )
             assert answer.status_code == 201, answer.text
             return str(answer.json()["token"])
 
