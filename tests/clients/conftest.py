@@ -67,4 +67,10 @@ def shell(home):
             timeout=120,
         )
 
+    def start(line):
+        """Start a command that waits for somebody."""
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(["bash", "-c", f"exec {line}"], env=environment, cwd=folder, **pipes)
+
+    run.start = start
     return run

@@ -7,6 +7,8 @@ import shlex
 import pytest
 import yaml
 
+from tests import patience
+
 
 @pytest.fixture
 def signed_in(shell, simulated, client_of):
@@ -120,3 +122,21 @@ def test_signing_out_removes_the_token(signed_in, home):
     assert "drg_" in (home / "config" / "dragoman" / "config.toml").read_text()
     assert signed_in("dragoman logout").returncode == 0
     assert "drg_" not in (home / "config" / "dragoman" / "config.toml").read_text()
+
+
+def test_a_login_is_allowed_in_a_browser_and_its_token_works(shell, simulated):
+    """Device login (RFC 8628): the command shows a code, a person allows it, the command gets a token."""
+    command = shell.start(f"dragoman login {simulated.url} --no-browser")
+    shown = command.stderr.readline()
+    code = re.search(r"confirm the code (\S+)\.", shown)[1]
+    with simulated.client("engineer") as browser:
+        page = browser.get("/device/", params={"code": code}).text
+        assert "dragoman CLI on" in page
+        fields = dict(re.findall(r'name="(csrfmiddlewaretoken|code)" value="([^"]+)"', page))
+        allowed = {**fields, "scopes": ["request"], "team": "", "days": "7", "decision": "allow"}
+        answer = browser.post("/device/", data=allowed, headers={"Referer": simulated.url})
+        assert "The program has its token in a few seconds" in answer.text
+    assert command.wait(timeout=patience.PAGE) == 0, command.stderr.read()
+    assert "as engineer" in command.stderr.read()
+    assert json.loads(shell("dragoman me -o json").stdout)["username"] == "engineer"
+    assert shell("dragoman approve occ-pretrain").returncode == 4  # without the scope
