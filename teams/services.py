@@ -107,6 +107,8 @@ def change_profile(*, by: User, **fields: str) -> None:
         if value != before[name]
     ]
     account.update(**fields)
+    for name, value in fields.items():
+        setattr(by, name, value)
     if changed:
         what = ", ".join(label for label, _before, _after in changed)
         record_change(by=by, of=by, change=f"changed {what}", values=changed, in_activity=False)
