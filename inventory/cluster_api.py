@@ -25,6 +25,7 @@ from core.schema import refuses
 from core.scopes import Scope, needs
 from core.text import counted
 from inventory import api, clusters
+from inventory.counts import with_device_counts
 from inventory.models import Cluster
 from inventory.states import EndPolicy
 from teams.access import require_admin, user_of
@@ -215,7 +216,8 @@ class ClusterAdminViewSet(IdempotentWrites, api.ClusterViewSet):
         return get_object_or_404(rows, name=name)
 
     def _shown(self, name: str, status: int = 200) -> Response:
-        return Response(api.ClusterOut(self.get_queryset().get(name=name)).data, status=status)
+        (cluster,) = with_device_counts([self.get_queryset().get(name=name)])
+        return Response(api.ClusterOut(cluster).data, status=status)
 
 
 @sensitive_variables()

@@ -81,7 +81,7 @@ class ApiCrawl:
         if not brace:
             return [path]
         name, _, after = rest.partition("}")
-        rows = self._rows.get(before, [])
+        rows = self._rows.get(before, []) if "{" not in after else []  # of rows below rows nothing is known
         return [f"{before}{quote(str(row.get(name, row.get('id'))))}{after}" for row in rows]
 
     def _values(self, name: str, schema: Json) -> list[str]:
@@ -106,7 +106,7 @@ class ApiCrawl:
             return
         if answer["Content-Type"] == PARQUET:
             return
-        if answer["Content-Type"].startswith("text/csv"):
+        if answer["Content-Type"].startswith(("text/csv", "application/yaml")):
             text = b"".join(answer).decode()
             self.faults += [f"{address} {fault}" for fault in checks.leaks_in_text(text)]
             return

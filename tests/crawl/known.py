@@ -11,6 +11,7 @@ NOT_CRAWLED = ("/static/", "/api/", "/admin/")  # files; what other tests go thr
 # Who asks for what (a pattern of path and query): the status, and why that is right.
 EXPECTED = [
     ("engineer lead emil outsider", r"/api/v1/approval-rules/(\?.*)?", 403, "platform admins keep the rules"),
+    ("engineer lead emil outsider", r"/api/v1/audit/(\?.*)?", 403, "platform admins read the audit log"),
     (
         "engineer lead emil outsider",
         r"/api/v1/profiles/lint/(\?.*)?",
