@@ -69,8 +69,9 @@ def shell(home):
 
     def start(line):
         """Start a command that waits for somebody."""
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(["bash", "-c", f"exec {line}"], env=environment, cwd=folder, **pipes)
+        pipe = subprocess.PIPE
+        command = ["bash", "-c", f"exec {line}"]
+        return subprocess.Popen(command, env=environment, cwd=folder, stdout=pipe, stderr=pipe, text=True)
 
     run.start = start
     return run
