@@ -126,17 +126,17 @@ def test_signing_out_removes_the_token(signed_in, home):
 
 def test_a_login_is_allowed_in_a_browser_and_its_token_works(shell, simulated):
     """Device login (RFC 8628): the command shows a code, a person allows it, the command gets a token."""
-    command = shell.start(f"dragoman login {simulated.url} --no-browser")
-    shown = command.stderr.readline()
-    code = re.search(r"confirm the code (\S+)\.", shown)[1]
-    with simulated.client("engineer") as browser:
-        page = browser.get("/device/", params={"code": code}).text
-        assert "dragoman CLI on" in page
-        fields = dict(re.findall(r'name="(csrfmiddlewaretoken|code)" value="([^"]+)"', page))
-        allowed = {**fields, "scopes": ["request"], "team": "", "days": "7", "decision": "allow"}
-        answer = browser.post("/device/", data=allowed, headers={"Referer": simulated.url})
-        assert "The program has its token in a few seconds" in answer.text
-    assert command.wait(timeout=patience.PAGE) == 0, command.stderr.read()
-    assert "as engineer" in command.stderr.read()
+    with shell.start(f"dragoman login {simulated.url} --no-browser") as command:
+        code = re.search(r"confirm the code (\S+)\.", command.stderr.readline())[1]
+        with simulated.client("engineer") as browser:
+            page = browser.get("/device/", params={"code": code}).text
+            assert "dragoman CLI on" in page
+            fields = dict(re.findall(r'name="(csrfmiddlewaretoken|code)" value="([^"]+)"', page))
+            allowed = {**fields, "scopes": ["request"], "team": "", "days": "7", "decision": "allow"}
+            answer = browser.post("/device/", data=allowed, headers={"Referer": simulated.url})
+            assert "The program has its token in a few seconds" in answer.text
+        _shown, said = command.communicate(timeout=patience.PAGE)
+        assert command.returncode == 0, said
+        assert "as engineer" in said
     assert json.loads(shell("dragoman me -o json").stdout)["username"] == "engineer"
     assert shell("dragoman approve occ-pretrain").returncode == 4  # without the scope
