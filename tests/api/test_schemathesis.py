@@ -21,6 +21,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis.config import SchemathesisConfig
 from schemathesis.core import NOT_SET
 from schemathesis.core.failures import FailureGroup
+from schemathesis.core.media_types import YAML_MEDIA_TYPES
 from schemathesis.core.parameters import ParameterLocation
 from schemathesis.engine.recorder import ScenarioRecorder
 from schemathesis.generation import GenerationMode
@@ -78,7 +79,7 @@ def api(demo_database, db, monkeypatch):
         yield app
 
 
-@schemathesis.deserializer("application/yaml")
+@schemathesis.deserializer(*YAML_MEDIA_TYPES)
 def documents(_context: Any, response: Any) -> Any:
     """Several documents in one file, which the portal writes and reads itself, are a text."""
     return response.text
