@@ -1,11 +1,13 @@
 """
-Middleware: refusals become pages, one person's requests are limited, API addresses get their slash, and
-caches keep users and fragments apart.
+Middleware: requests have an id, refusals become pages, one person's requests are limited, API addresses get
+their slash, and caches keep users and fragments apart.
 """
 
+import re
 import time
 from collections.abc import Callable
 from http import HTTPStatus
+from uuid import uuid4
 
 from django.conf import settings
 from django.core.cache import cache
@@ -16,6 +18,31 @@ from django.utils.cache import patch_cache_control, patch_vary_headers
 
 from core.errors import PortalError, data_error_refusal
 from core.rates import parse_rate
+
+REQUEST_ID = "X-Request-ID"
+REQUEST_ID_META = "HTTP_X_REQUEST_ID"  # where django-structlog reads it
+SOUND_ID = re.compile(r"[A-Za-z0-9._=+/-]{1,64}")  # nothing that a log or a header could be misread by
+
+
+class RequestIdMiddleware:
+    """
+    Give each request an id: that of `X-Request-ID` if a proxy or client has sent a sound one, or a new one.
+
+    It stands in every line that is logged meanwhile (by the middleware of django-structlog, which comes
+    later), in the response, and in problem documents.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        sent = request.META.get(REQUEST_ID_META, "")
+        request_id = sent if SOUND_ID.fullmatch(sent) else uuid4().hex
+        request.META[REQUEST_ID_META] = request_id
+        request.request_id = request_id  # type: ignore[attr-defined]
+        response = self.get_response(request)
+        response[REQUEST_ID] = request_id
+        return response
 
 
 class PortalErrorMiddleware:

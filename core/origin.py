@@ -31,6 +31,18 @@ class Source(models.TextChoices):
     SYSTEM = "system", "System"
 
 
+def client_address(request: HttpRequest) -> str | None:
+    """
+    Return the address of the client, behind as many proxies as `TRUSTED_PROXY_COUNT` says; None where a proxy
+    does not say it. A link-local IPv6 address comes without its zone, which the database does not take.
+    """
+    try:
+        found = import_string(settings.ACCOUNT_ADAPTER)(request).get_client_ip(request)
+    except (ImproperlyConfigured, PermissionDenied):
+        return None
+    return str(found).partition("%")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """`via` is the title of an API token and `token` its first characters, both "" for all else."""
@@ -42,17 +54,8 @@ class Origin:
 
     @property
     def address(self) -> str | None:
-        """
-        The address of the client, behind as many proxies as `TRUSTED_PROXY_COUNT` says.
-
-        None outside a request, and where a proxy does not say it.
-        """
-        if self.request is None:
-            return None
-        try:
-            return str(import_string(settings.ACCOUNT_ADAPTER)(self.request).get_client_ip(self.request))
-        except (ImproperlyConfigured, PermissionDenied):
-            return None
+        """The address of the client; None outside a request too."""
+        return None if self.request is None else client_address(self.request)
 
     @property
     def place(self) -> str:

@@ -33,7 +33,6 @@ from rest_framework.views import exception_handler as drf_handler
 
 from core.errors import PortalError, data_error_refusal
 from core.rates import count_refused_sign_in
-from core.request_ids import request_id_of
 
 MAX_LEVELS = 64  # a claim specification has about ten
 
@@ -64,6 +63,11 @@ class BoundedJSON(JSONParser):
         if levels(parsed) > MAX_LEVELS:
             raise too_deep
         return parsed
+
+
+def request_id_of(request: object) -> str:
+    """Return the id of a request of Django or DRF; "" before the middleware has seen it."""
+    return str(getattr(getattr(request, "_request", request), "request_id", ""))
 
 
 def levels(value: Any) -> int:

@@ -29,9 +29,9 @@ class Scope(models.TextChoices):
 
 MEANING = {
     Scope.READ: "See what you may see.",
-    Scope.REQUEST: "Request, extend, release and comment on claims; ask for quota; your own tokens.",
-    Scope.APPROVE: "Decide on requests, and delegate that.",
-    Scope.ADMIN: "Everything else that changes something; all that only platform admins may.",
+    Scope.REQUEST: "Claims: request, extend, release, comment. Quota: request. Its own tokens.",
+    Scope.APPROVE: "Decide on requests, and delegate decisions.",
+    Scope.ADMIN: "All other changes, and what only platform admins may do.",
 }
 
 

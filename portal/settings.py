@@ -54,7 +54,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "portal.health.probes",
-    "core.request_ids.RequestIdMiddleware",
+    "core.middleware.RequestIdMiddleware",
     "core.rates.RateHeadersMiddleware",
     "core.conditional.ConditionalMiddleware",
     "django.middleware.security.SecurityMiddleware",

@@ -12,12 +12,12 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from core.errors import PortalError
+from core.origin import client_address
 from core.scopes import Scope
 from teams import device_login
 from teams.access import user_of
 from teams.models import DeviceLogin, User
 from teams.token_views import ReachForm, ScopesField
-from teams.tokens import client_address
 
 
 class CodeForm(forms.Form):

@@ -13,11 +13,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core.inputs import Input, KnownParameters
+from core.origin import client_address
 from core.schema import refuses
 from core.scopes import Scope
 from teams import device_login
 from teams.models import ApiToken
-from teams.tokens import DEFAULT_SCOPES, client_address
+from teams.tokens import DEFAULT_SCOPES
 
 
 class LoginView(APIView):

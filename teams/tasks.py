@@ -5,6 +5,7 @@ from celery import shared_task
 
 from teams.audit import retention
 from teams.audit.chain import seal, verify_and_store
+from teams.audit.grants import may_change_log
 from teams.audit.lines import write_lines
 
 log = structlog.get_logger(__name__)
@@ -27,5 +28,5 @@ def verify_audit_log() -> None:
 @shared_task
 def remove_old_audit_entries() -> None:
     """Remove what is older than the retention, if this role may; else the owner does (docs/audit.md)."""
-    if retention.may_change_log():
+    if may_change_log():
         retention.remove()

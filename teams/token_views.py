@@ -61,7 +61,7 @@ class ScopesField(forms.MultipleChoiceField):
         super().__init__(
             label="May also",
             required=False,
-            choices=[(scope.value, f"{scope.label}: {MEANING[scope]}") for scope in offered],
+            choices=[(scope.value, f"{scope.value} – {MEANING[scope]}") for scope in offered],
             initial=[Scope.REQUEST.value],
             widget=forms.CheckboxSelectMultiple,
             help_text="Every token may read.",

@@ -16,8 +16,6 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from allauth.account.adapter import get_adapter
-from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
@@ -27,7 +25,7 @@ from rest_framework.request import Request
 
 from core.errors import Conflict, Forbidden, Invalid
 from core.limits import limit_to_team
-from core.origin import Source, came_from
+from core.origin import Source, came_from, client_address
 from core.prepared import Prepared, Statement
 from core.scopes import Scope, ScopeMissing
 from core.times import require_date, utc_moment
@@ -261,14 +259,6 @@ def find_token(text: str, request: HttpRequest | None = None) -> ApiToken | None
             ApiToken.objects.filter(pk=token.pk).update(last_used_at=now, last_used_from=address)
         return token
     return None
-
-
-def client_address(request: HttpRequest) -> str | None:
-    """Return the address of the client, behind the proxies that are trusted; None if it is not known."""
-    try:
-        return str(get_adapter().get_client_ip(request)).split("%", 1)[0]
-    except (ImproperlyConfigured, PermissionDenied):
-        return None
 
 
 class BearerToken(BaseAuthentication):

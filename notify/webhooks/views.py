@@ -32,10 +32,15 @@ class WebhookForm(forms.Form):
         label="Address",
         max_length=MAX_URL,
         widget=forms.TextInput({"autocomplete": "off", "placeholder": "https://hooks.example.org/gpus"}),
-        help_text="Gets a POST for each event. It begins with https://.",
+        help_text="Receives a POST for each event. Begins with https://.",
     )
     title = forms.CharField(label="Title", max_length=80, required=False, help_text="Shown in lists.")
-    kinds = forms.MultipleChoiceField(label="Events", choices=CHOOSABLE, widget=forms.CheckboxSelectMultiple)
+    kinds = forms.MultipleChoiceField(
+        label="Events",
+        choices=CHOOSABLE,
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"required": "Choose at least one event."},
+    )
     is_internal = forms.BooleanField(
         label="Inside the network",
         required=False,

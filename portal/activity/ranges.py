@@ -1,7 +1,11 @@
-"""The filters that Activity and the audit log share: search, person, and a range of time."""
+"""
+What Activity and the audit log share: the filters, a range of time, and the page around their entries, which
+is found by the instant and id of an entry.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from itertools import groupby
 from typing import Any, Protocol
@@ -81,12 +85,15 @@ def _midnight(day: date) -> datetime:
     return timezone.make_aware(datetime.combine(day, time()))
 
 
-class _Dated(Protocol):
+class _Entry(Protocol):
     @property
     def at(self) -> datetime: ...
 
+    @property
+    def position(self) -> object: ...
 
-def by_day[T: _Dated](
+
+def by_day[T: _Entry](
     entries: list[T], *, cut_before: bool, cut_after: bool
 ) -> list[tuple[date, list[T], str]]:
     """Return each day with its entries and their number, with a "+" if other pages have some of the day."""
@@ -104,3 +111,32 @@ def address(request: HttpRequest, *drop: str, **changes: str) -> str:
         name: str(value) for name, value in request.GET.items() if name not in {*drop, *changes} and value
     }
     return urlencode({**kept, **changes})
+
+
+def entries_page(
+    request: HttpRequest,
+    form: RangeForm,
+    entries: Sequence[_Entry],
+    *,
+    only: str,
+    is_first: bool,
+    is_last: bool,
+) -> dict[str, Any]:
+    """Return the context of a page of entries; with `only` it is about that entry."""
+    older = "" if is_last else f"?{address(request, 'open', before=str(entries[-1].position))}"
+    return {
+        "form": form,
+        "days": by_day([*entries], cut_before=not is_first, cut_after=not is_last),
+        "count": len(entries),
+        "open": only or request.GET.get("open", ""),
+        "only": bool(only),
+        "today": timezone.localdate(),
+        "ranges": RANGE_LABELS,
+        "range_words": form.range_words,
+        "is_filtered": any(request.GET.get(name) for name in form.fields),
+        "here": address(request, "open"),
+        "csv_url": f"?{address(request, 'open', 'before', format='csv')}",
+        "range_url": f"?{address(request, 'open', 'before', 'entry', 'range', 'since', 'until', 'format')}",
+        "newest_url": "" if is_first else f"?{address(request, 'open', 'before')}",
+        "older_url": older,
+    }

@@ -26,7 +26,7 @@ from portal.activity.entries import (
     read_entries,
 )
 from portal.activity.links import with_links
-from portal.activity.ranges import RANGE_LABELS, RangeForm, address, by_day
+from portal.activity.ranges import RangeForm, entries_page
 from teams.access import is_platform_admin, people_in, team_for, user_of
 from teams.models import Role, Team
 
@@ -82,27 +82,10 @@ def _activity(request: HttpRequest, team: Team | None) -> HttpResponseBase:
     entries = with_links(read[:PER_PAGE], user_of(request))
     if only and not entries:
         raise Http404
-    page = {
-        "team": team,
-        "form": form,
-        "days": by_day(entries, cut_before=before is not None, cut_after=len(read) > PER_PAGE),
-        "count": len(entries),
-        "open": only or request.GET.get("open", ""),
-        "only": bool(only),
-        "today": timezone.localdate(),
-        "ranges": RANGE_LABELS,
-        "range_words": form.range_words,
-        "is_filtered": any(request.GET.get(name) for name in form.fields),
-        "people": people_in(team, at_least=Role.VIEWER) if team else (),
-        "here": address(request, "open"),
-        "csv_url": f"?{address(request, 'open', 'before', format='csv')}",
-        "range_url": f"?{address(request, 'open', 'before', 'entry', 'range', 'since', 'until', 'format')}",
-        "newest_url": f"?{address(request, 'open', 'before')}" if before else "",
-        "older_url": f"?{address(request, 'open', before=str(entries[-1].position))}"
-        if len(read) > PER_PAGE
-        else "",
-    }
-    return render(request, "activity/activity.html", page)
+    is_last = len(read) <= PER_PAGE
+    page = entries_page(request, form, entries, only=only, is_first=before is None, is_last=is_last)
+    people = people_in(team, at_least=Role.VIEWER) if team else ()
+    return render(request, "activity/activity.html", {**page, "team": team, "people": people})
 
 
 CSV_HEADS = (

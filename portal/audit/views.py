@@ -16,12 +16,12 @@ from django.views.decorators.http import require_safe
 from core.listing import csv_stream, wants_csv
 from core.times import local_text
 from portal.activity.entries import Position, parse_id
-from portal.activity.ranges import RANGE_LABELS, RangeForm, address, by_day
+from portal.activity.ranges import RangeForm, entries_page
 from portal.audit.search import KINDS, AuditFilter, all_rows, position_of, read_rows
 from teams.access import is_platform_admin
 from teams.audit.actions import ACTIONS
 from teams.audit.chain import head_of_chain
-from teams.audit.retention import may_change_log
+from teams.audit.grants import may_change_log
 from teams.models import AuditEntry, AuditState
 
 PER_PAGE = 50
@@ -74,22 +74,9 @@ def audit_log(request: HttpRequest) -> HttpResponseBase:
     entries = [AuditRow(entry) for entry in rows[:PER_PAGE]]
     if only and not entries:
         raise Http404
-    page = {
-        "form": form,
-        "days": by_day(entries, cut_before=before is not None, cut_after=more),
-        "count": len(entries),
-        "open": only or request.GET.get("open", ""),
-        "only": bool(only),
-        "today": timezone.localdate(),
-        "ranges": RANGE_LABELS,
-        "range_words": form.range_words,
-        "is_filtered": any(request.GET.get(name) for name in form.fields),
+    page = entries_page(request, form, entries, only=only, is_first=before is None, is_last=not more)
+    page |= {
         "actions": ACTIONS,
-        "here": address(request, "open"),
-        "csv_url": f"?{address(request, 'open', 'before', format='csv')}",
-        "range_url": f"?{address(request, 'open', 'before', 'entry', 'range', 'since', 'until', 'format')}",
-        "newest_url": f"?{address(request, 'open', 'before')}" if before else "",
-        "older_url": f"?{address(request, 'open', before=str(entries[-1].position))}" if more else "",
         "head": head_of_chain(),
         "state": AuditState.objects.first(),
         "may_change": may_change_log(),

@@ -30,7 +30,7 @@ ACTIONS = {
     "claim.extension_requested": "requested an extension",
     "claim.extension_withdrawn": "withdrew the request for an extension",
     "claim.failed": "a claim failed",
-    "claim.provisioned": "the portal created the object of a claim",
+    "claim.provisioned": "created the object of a claim",
     "claim.released": "the object of a claim is gone",
     "claim.releasing": "began to release a claim",
     "claim.reminded": "sent a reminder",

@@ -11,13 +11,24 @@ from django.db import connection
 
 from teams.models import AuditEntry, AuditSeal
 
-LOG = ", ".join(model._meta.db_table for model in (AuditEntry, AuditSeal))
+LOG = [model._meta.db_table for model in (AuditEntry, AuditSeal)]
 # The portal creates and drops partitions of rollups, for which PostgreSQL wants their owner.
 PARTITIONED = """
 SELECT oid::regclass::text FROM pg_class
 WHERE relnamespace = current_schema()::regnamespace
 AND (relkind = 'p' OR relkind = 'r' AND relispartition) ORDER BY oid
 """
+
+
+def may_change_log() -> bool:
+    """Return whether the role of this connection may change or delete entries."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT bool_or(has_table_privilege(name, privilege)) FROM unnest(%s::text[]) name,"
+            " unnest(ARRAY['UPDATE', 'DELETE', 'TRUNCATE']) privilege",
+            [LOG],
+        )
+        return bool(cursor.fetchone()[0])
 
 
 def grants(role: str) -> Iterator[str]:
@@ -33,7 +44,8 @@ def grants(role: str) -> Iterator[str]:
     for what, rights in (("TABLES", "SELECT, INSERT, UPDATE, DELETE"), ("SEQUENCES", "USAGE, SELECT")):
         yield f"GRANT {rights} ON ALL {what} IN SCHEMA {schema} TO {name}"
         yield f"ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT {rights} ON {what} TO {name}"
-    yield f"REVOKE ALL ON {LOG} FROM {name}"
-    yield f"GRANT SELECT, INSERT ON {LOG} TO {name}"
+    log = ", ".join(LOG)
+    yield f"REVOKE ALL ON {log} FROM {name}"
+    yield f"GRANT SELECT, INSERT ON {log} TO {name}"
     for table in partitioned:
         yield f"ALTER TABLE {table} OWNER TO {name}"

@@ -19,17 +19,6 @@ from teams.models import AuditEntry, AuditSeal, User, record
 BATCH = 10_000  # seals whose entries one statement deletes
 
 
-def may_change_log() -> bool:
-    """Return whether the role of this connection may change or delete entries."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT bool_or(has_table_privilege(name, privilege)) FROM unnest(%s::text[]) name,"
-            " unnest(ARRAY['UPDATE', 'DELETE', 'TRUNCATE']) privilege",
-            [[AuditEntry._meta.db_table, AuditSeal._meta.db_table]],
-        )
-        return bool(cursor.fetchone()[0])
-
-
 def due(before: datetime | None = None) -> AuditSeal | None:
     """Return the last seal of what is to be removed: sealed before this time, else before the retention."""
     before = before or timezone.now() - settings.AUDIT_RETENTION

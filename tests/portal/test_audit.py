@@ -201,7 +201,7 @@ def test_the_page_says_what_a_verification_found(reads):
 def test_the_page_says_whether_the_portal_could_change_the_log(reads, monkeypatch):
     assert "manage.py audit grants" in reads().text
     monkeypatch.setattr("portal.audit.views.may_change_log", lambda: False)
-    assert "may only add to it" in reads().text
+    assert "may only add to the log" in reads().text
 
 
 def test_a_page_takes_the_same_queries_for_any_number_of_entries(

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from teams.audit import retention
 from teams.audit.chain import LATE, head_of_chain, unsealed, verify
-from teams.audit.grants import grants
+from teams.audit.grants import grants, may_change_log
 from teams.audit.lines import lines_after
 
 
@@ -62,7 +62,7 @@ class Command(BaseCommand):
 
     def grants(self, options: dict[str, Any]) -> None:
         if options["check"]:
-            may_change = retention.may_change_log()
+            may_change = may_change_log()
             says = "may change the audit log" if may_change else "may only add to the audit log"
             self.stdout.write(f"The role {_role()} {says}.")
             sys.exit(int(may_change))
@@ -74,7 +74,7 @@ class Command(BaseCommand):
         self.stdout.write("\n".join(f"{statement};" for statement in statements))
 
     def remove(self, options: dict[str, Any]) -> None:
-        if not retention.may_change_log():
+        if not may_change_log():
             raise CommandError(
                 f"The role {_role()} may not remove entries. Set DATABASE_URL to the owner of the tables."
             )

@@ -7,7 +7,7 @@ from django.core.management import call_command
 from django.db import ProgrammingError, connection, transaction
 
 from teams.audit.chain import seal, verify
-from teams.audit.retention import may_change_log
+from teams.audit.grants import may_change_log
 from teams.models import AuditEntry, AuditSeal, Team, record
 from usage import partitions
 
