@@ -65,6 +65,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "teams.sessions.UserMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "teams.second_factor.SecondFactorMiddleware",
     "core.middleware.CachingMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -164,7 +165,16 @@ ACCOUNT_SIGNUP_FIELDS = ["username*", "email*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_ADAPTER = "teams.adapter.AccountAdapter"
 ACCOUNT_RATE_LIMITS = {"login_failed": "10/m/ip,5/5m/key"}
-MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_ADAPTER = "teams.adapter.SecondFactorAdapter"
+MFA_FORMS = {
+    "add_webauthn": "teams.adapter.PasskeyForm",
+    "login_webauthn": "teams.adapter.LoginForm",
+    "authenticate_webauthn": "teams.adapter.SecondFactorForm",
+    "reauthenticate_webauthn": "teams.adapter.ReauthenticationForm",
+}
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_RATE_LIMITS = {"webauthn_login": "20/m/ip"}  # each sign-in with a passkey is two requests
 
 # Mail is sent where EMAIL_URL names a server: smtp+tls://user:password@mail.example.org:587
 MAIL_URL = env.str("EMAIL_URL", "")

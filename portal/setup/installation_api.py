@@ -9,10 +9,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core.inputs import Input
-from core.models import Installation
+from core.models import Installation, SecondFactor
 from core.schema import refuses
 from core.scopes import Scope, needs
-from portal.setup.installation import save_installation
+from portal.setup.installation import CHOSEN, save_installation
 from teams.access import require_admin, user_of
 from teams.zones import parse_zone
 
@@ -22,7 +22,7 @@ class SettingsOut(serializers.ModelSerializer[Installation]):
 
     class Meta:
         model = Installation
-        fields = ("name", "currency", "timezone")
+        fields = CHOSEN
         read_only_fields = fields
 
 
@@ -35,6 +35,13 @@ class SettingsIn(Input):
         max_length=64, allow_blank=True, required=False, help_text="Of the IANA database; empty: TIME_ZONE"
     )
 
+    second_factor = serializers.ChoiceField(
+        choices=SecondFactor.choices,
+        allow_blank=True,
+        required=False,
+        help_text="Who has to have one, of those who sign in with a password of the portal",
+    )
+
     def validate_timezone(self, name: str) -> str:
         if name and parse_zone(name) is None:
             raise serializers.ValidationError("This is no time zone of the IANA database.")
@@ -44,7 +51,7 @@ class SettingsIn(Input):
 @needs(Scope.ADMIN, reading=True)
 @refuses(403)
 class SettingsView(APIView):
-    """Name, currency and time zone of the installation. Platform admins only."""
+    """Name, currency, time zone and required second factor of the installation. Platform admins only."""
 
     @extend_schema(operation_id="settings", responses=SettingsOut)
     def get(self, request: Request) -> Response:
@@ -58,8 +65,6 @@ class SettingsView(APIView):
         body = SettingsIn(data=request.data)
         body.is_valid(raise_exception=True)
         current = Installation.load()
-        values = {
-            name: getattr(current, name) for name in ("name", "currency", "timezone")
-        } | body.validated_data
+        values = {name: getattr(current, name) for name in CHOSEN} | body.validated_data
         save_installation(by=user_of(request), logo=None, **values)
         return Response(SettingsOut(Installation.load()).data)
