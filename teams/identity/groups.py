@@ -15,7 +15,7 @@ from django.db import IntegrityError, transaction
 
 from core.errors import Conflict
 from teams.identity.models import ExternalGroup, IdentityProvider
-from teams.identity.rules import AccessChange, apply, lock_rules
+from teams.identity.rules import AccessChange, apply, lock_people, lock_rules
 from teams.models import User
 
 MAX_GROUPS = 1000  # of one person in one provider
@@ -35,7 +35,7 @@ def set_groups_of(
     """
     lock_rules()
     names = sorted({name for name in groups if 0 < len(name) <= MAX_NAME})[:MAX_GROUPS]
-    User.objects.select_for_update(no_key=True).only("pk").get(pk=user.pk)
+    lock_people([user.pk])
     rows = ExternalGroup.objects.filter(provider=provider, kept_by=ExternalGroup.Keeper.CLAIM)
     have = set(rows.filter(members=user).values_list("name", flat=True))
     if left := have - set(names):

@@ -19,6 +19,7 @@ class IdentityProvider(models.Model):
     `sealed` is the client secret, encrypted as the credentials of clusters are, empty while none was given.
     `groups_claim` names the claim with the groups of a person, "" if the provider tells of none there.
     `trusts_email` takes each address of this provider for verified, although its tokens do not say so.
+    `admits_everybody` creates an account for whoever signs in; else only for whom a rule or invitation names.
     After `failures` in a row it is read again at `retry_at`; `problem` is the last of them.
     """
 
@@ -32,6 +33,7 @@ class IdentityProvider(models.Model):
     scopes = models.CharField(max_length=200, default=DEFAULT_SCOPES)
     groups_claim = models.CharField(max_length=80, blank=True, default="groups")
     trusts_email = models.BooleanField(default=False)
+    admits_everybody = models.BooleanField(default=False)
     enabled = models.BooleanField(default=False)
     position = models.PositiveSmallIntegerField(default=0)  # of its button
     failures = models.PositiveSmallIntegerField(default=0, editable=False)
@@ -52,8 +54,8 @@ class ExternalGroup(models.Model):
     """
     A group of a provider with its members; only `teams.identity.groups` writes it.
 
-    `name` is what the claim or SCIM calls it, `external_id` the provider's own id where SCIM tells it. A group
-    that SCIM keeps is not changed by what a token says.
+    `name` is what the claim or SCIM calls it, `external_id` the provider's own id where SCIM tells it. What a
+    token says does not change a group that SCIM keeps.
     """
 
     class Keeper(models.TextChoices):

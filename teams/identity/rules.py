@@ -1,10 +1,10 @@
 """
 What groups give: a plan of what changes for whom, and carrying it out.
 
-`plan` is a pure function of people, rules and roles. `apply` reads them under locks and writes the difference,
-so that repeating it changes nothing. A role by hand stays by hand: the higher of both roles counts, and whoever
-leaves a group loses only what the group gave. The last owner of a team keeps that role, and the last platform
-admin, or the last one with a password, theirs; the plan says so.
+`plan` is a pure function of people, rules and roles. `apply` reads them under locks and writes the
+difference, so that repeating it changes nothing. A role by hand stays by hand: the higher of both roles
+counts, and whoever leaves a group loses only what the group gave. The last owner of a team keeps that role,
+and the last platform admin, or the last one with a password, theirs; the plan says so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import Exists, Q
 from django.dispatch import Signal
 
 from teams.identity.models import ExternalGroup, GroupRule
@@ -133,9 +133,10 @@ def plan(
                 continue
             if change.old_role == Role.OWNER and change.new_role != Role.OWNER:
                 if owners.get(team, set()) <= {person.id}:
+                    where = (titles or {}).get(team, "the team")
                     change = _refused(
                         change,
-                        f"{person.name} is the only owner of {(titles or {}).get(team, 'the team')} and stays owner. "
+                        f"{person.name} is the only owner of {where} and stays owner. "
                         "Make another member an owner first.",
                     )
                 else:
@@ -225,6 +226,19 @@ def lock_rules(*, exclusive: bool = False) -> None:
         cursor.execute(f"SELECT {kind}(%s)", [ADVISORY_LOCK])
 
 
+def lock_people(people: Collection[UUID]) -> None:
+    """
+    Lock these people; and all active platform admins, if groups made one of them admin and may end that.
+
+    All in the order of their keys: of two admins whose groups end that at once, one stays.
+    """
+    some_admin = User.objects.filter(pk__in=people, admin_from_groups=True)
+    rows = User.objects.filter(
+        Q(pk__in=people) | (Q(is_superuser=True, is_active=True) & Exists(some_admin))
+    ).order_by("pk")
+    list(rows.select_for_update(no_key=True, of=("self",)).only("pk"))
+
+
 @transaction.atomic
 def apply(people: Collection[UUID], *, by: User | None = None) -> list[AccessChange]:
     """
@@ -235,9 +249,7 @@ def apply(people: Collection[UUID], *, by: User | None = None) -> list[AccessCha
     if not people:
         return []
     lock_rules()
-    admins = Q(is_superuser=True, is_active=True)
-    locked = User.objects.filter(Q(pk__in=people) | admins).order_by("pk").select_for_update(no_key=True)
-    list(locked.only("pk"))
+    lock_people(people)
     changes = planned(people, list(GroupRule.objects.all()), lock=True)
     teams = Team.objects.in_bulk([change.team_id for change in changes if change.team_id])
     users = User.objects.in_bulk([change.person for change in changes])

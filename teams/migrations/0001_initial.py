@@ -209,6 +209,7 @@ class Migration(migrations.Migration):
                 ('scopes', models.CharField(default='openid profile email', max_length=200)),
                 ('groups_claim', models.CharField(blank=True, default='groups', max_length=80)),
                 ('trusts_email', models.BooleanField(default=False)),
+                ('admits_everybody', models.BooleanField(default=False)),
                 ('enabled', models.BooleanField(default=False)),
                 ('position', models.PositiveSmallIntegerField(default=0)),
                 ('failures', models.PositiveSmallIntegerField(default=0, editable=False)),
