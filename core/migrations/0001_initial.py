@@ -34,6 +34,7 @@ class Migration(migrations.Migration):
                 ('logo', models.BinaryField(blank=True, default=b'')),
                 ('logo_digest', models.CharField(blank=True, default='', max_length=16)),
                 ('skipped_steps', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=16), blank=True, default=list, size=None)),
+                ('password_sign_in', models.BooleanField(default=True, editable=False)),
             ],
             options={
                 'constraints': [
