@@ -12,7 +12,14 @@ from django.views.decorators.debug import sensitive_variables
 
 from cluster.checkup import CheckupFinding, CheckupVerdict
 from core.text import counted
-from teams.identity.discovery import WELL_KNOWN, ProviderUnavailable, client, metadata, read_keys
+from teams.identity.discovery import (
+    WELL_KNOWN,
+    ProviderUnavailable,
+    client,
+    metadata,
+    post_as_client,
+    read_keys,
+)
 from teams.identity.models import ExternalGroup, IdentityProvider
 from teams.identity.rules import MEMBERS
 from teams.identity.services import secret_of
@@ -110,23 +117,6 @@ def _secret(provider: IdentityProvider, found: dict[str, Any], redirect_uri: str
         )
 
 
-@sensitive_variables("secret", "body")
-def post_as_client(
-    http: httpx.Client,
-    provider: IdentityProvider,
-    found: dict[str, Any],
-    secret: str,
-    url: str,
-    body: dict[str, str],
-) -> httpx.Response:
-    """Send a form with the credentials of the client, as the provider takes them (RFC 6749 §2.3.1)."""
-    methods = found.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
-    if "client_secret_post" in methods:
-        form = {**body, "client_id": provider.client_id, "client_secret": secret}
-        return http.post(url, data=form)
-    return http.post(url, data=body, auth=httpx.BasicAuth(provider.client_id, secret))
-
-
 def _scopes(provider: IdentityProvider, found: dict[str, Any]) -> Iterator[CheckupFinding]:
     supported = found.get("scopes_supported")
     wanted = provider.scopes.split()
@@ -162,7 +152,7 @@ def _groups(provider: IdentityProvider, found: dict[str, Any]) -> Iterator[Check
         "Groups",
         f"nobody has signed in with the claim {claim} yet"
         + ("" if named else ", and the provider does not name it"),
-        f"Add a mapper that puts the groups into the claim {claim} of ID token and userinfo, then sign in once.",
+        f"Put the groups into the claim {claim} of ID token and userinfo, then sign in once.",
     )
 
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 from django.conf import settings
 from django.core.cache import cache
+from django.views.decorators.debug import sensitive_variables
 
 from core.errors import Invalid, PortalError
 from teams.identity.models import IdentityProvider
@@ -102,8 +103,8 @@ def metadata(provider: IdentityProvider, *, fresh: bool = False) -> dict[str, An
     """
     Return the metadata of a provider. Raises ProviderUnavailable, also if it is that of another issuer.
 
-    The issuer must be equal to the character (OpenID Connect Discovery 1.0 §4.3): else a provider could sign
-    for another one.
+    The issuer must be equal, but for a slash at its end (OpenID Connect Discovery 1.0 §4.3): else a provider
+    could sign for another one.
     """
     key = f"identity:metadata:{provider.issuer}"
     found: dict[str, Any] | None = None if fresh else cache.get(key)
@@ -147,3 +148,20 @@ def keys_for(provider: IdentityProvider, kid: str | None) -> list[dict[str, Any]
 
 def _matching(keys: list[dict[str, Any]], kid: str | None) -> list[dict[str, Any]]:
     return [key for key in keys if key.get("use", "sig") == "sig" and kid in (None, key.get("kid"))]
+
+
+@sensitive_variables("secret", "body")
+def post_as_client(
+    http: httpx.Client,
+    provider: IdentityProvider,
+    found: dict[str, Any],
+    secret: str,
+    url: str,
+    body: dict[str, str],
+) -> httpx.Response:
+    """Send a form with the credentials of the client, as the provider takes them (RFC 6749 §2.3.1)."""
+    methods = found.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+    if "client_secret_post" in methods:
+        form = {**body, "client_id": provider.client_id, "client_secret": secret}
+        return http.post(url, data=form)
+    return http.post(url, data=body, auth=httpx.BasicAuth(provider.client_id, secret))
