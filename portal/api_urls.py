@@ -36,6 +36,7 @@ from teams.account_api import AccountTokenViewSet, ServiceAccountViewSet
 from teams.api import Me, TeamViewSet, TokenViewSet
 from teams.login_api import DeviceLoginView, DeviceTokenView
 from teams.members_api import MemberViewSet
+from teams.session_api import SessionViewSet
 from usage.alerts.api import AlertViewSet
 from usage.api import (
     ClaimCostView,
@@ -61,6 +62,7 @@ teams_router.register("tokens", TokenViewSet, "api-token")
 teams_router.register("people", PersonViewSet, "api-person")
 teams_router.register("invitations", InvitationViewSet, "api-invitation")
 teams_router.register("me/filters", SavedFilterViewSet, "api-saved-filter")
+teams_router.register("me/sessions", SessionViewSet, "api-session")
 
 notify_router = SimpleRouter(use_regex_path=False)
 notify_router.register("notices", NoticeViewSet, "api-notice")

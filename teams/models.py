@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from django.contrib.auth.models import AbstractUser
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models, transaction
 from django.db.models import F, Value
 from django.db.models.functions import Coalesce, Concat, Now, NullIf, Trim
@@ -16,6 +17,7 @@ from core.models import uuid7
 from core.origin import Source, current_origin, current_person
 from core.scopes import Scope
 from teams.audit.actions import action_of
+from teams.browsers import browser_in_words
 from teams.identity.models import (  # noqa: F401 - models of this app
     ExternalGroup,
     GroupRule,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from django.contrib.auth.models import AnonymousUser
+    from django.contrib.sessions.backends.base import SessionBase
 
 
 class Role(models.TextChoices):
@@ -72,12 +75,17 @@ class User(AbstractUser):
     roles_read: dict[Team, Role] | None = None
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save; a new password revokes the API tokens, as it ends the sessions. Both are in the audit log."""
+        """
+        Save; a new password ends the sessions and revokes the API tokens. Both are in the audit log.
+
+        Whoever changes their own stays signed in: Django gives their session a new key after this.
+        """
         is_new = self._state.adding
         has_new_password = getattr(self, "_password", None) is not None and not is_new
         with transaction.atomic():
             super().save(*args, **kwargs)
             if has_new_password:
+                self.sessions.all().delete()
                 self.api_tokens.all().revoke(by=self, reason="the password was changed")
             if is_new or has_new_password:
                 record(
@@ -236,6 +244,56 @@ class Invitation(models.Model):
     @property
     def is_expired(self) -> bool:
         return self.expires_at <= timezone.now()
+
+
+class Session(AbstractBaseSession):
+    """
+    A session of a browser, of a person or of a visitor; `teams.sessions` reads and writes it.
+
+    `id` names it on pages: `session_key` is what its cookie has. `signed_in_with` is "password", "passkey" or
+    the slug of an identity provider, "" for anything else; `provider_session` is the `sid` of that provider.
+    `last_seen_at`, with address and browser of that time, is up to an hour old.
+    """
+
+    id = models.UUIDField(default=uuid7, unique=True, editable=False)
+    user = models.ForeignKey(User, models.CASCADE, null=True, related_name="sessions")
+    created_at = models.DateTimeField(default=timezone.now)
+    last_seen_at = models.DateTimeField(default=timezone.now)
+    address = models.GenericIPAddressField(null=True)
+    user_agent = models.CharField(max_length=300, blank=True, default="")
+    signed_in_with = models.CharField(max_length=60, blank=True, default="")
+    provider_session = models.CharField(max_length=255, blank=True, default="")
+
+    class Meta(AbstractBaseSession.Meta):
+        abstract = False
+        indexes = (
+            models.Index(
+                fields=["signed_in_with", "provider_session"],
+                condition=~models.Q(provider_session=""),
+                name="session_of_provider",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.user or 'visitor'} since {self.created_at}"
+
+    @property
+    def browser(self) -> str:
+        """Return "Firefox on Linux"."""
+        return browser_in_words(self.user_agent)
+
+    @property
+    def way(self) -> str:
+        """Return how the person has signed in, in words: "a passkey"."""
+        return {"password": "a password", "passkey": "a passkey"}.get(
+            self.signed_in_with, self.signed_in_with
+        )
+
+    @classmethod
+    def get_session_store_class(cls) -> type[SessionBase]:
+        from teams.sessions import SessionStore
+
+        return SessionStore
 
 
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):

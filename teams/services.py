@@ -14,6 +14,7 @@ from django.dispatch import Signal
 from core.errors import Conflict, Invalid
 from teams.access import require_admin, require_role
 from teams.models import Membership, Role, Team, User, record_change
+from teams.sessions import end_sessions
 
 # team_id: the role of a member changed; sent inside the transaction. Added and removed members send the
 # signals of Django's models.
@@ -190,7 +191,7 @@ def set_platform_admin(*, by: User, person: User, admin: bool) -> None:
 
 @transaction.atomic(durable=True)
 def deactivate_person(*, by: User, person: User) -> None:
-    """End the sign-in of a person and revoke their API tokens. Raises Conflict for the last admin."""
+    """End the sessions of a person and revoke their API tokens. Raises Conflict for the last admin."""
     require_admin(by)
     person, other_admins = _lock_person(person)
     if not person.is_active:
@@ -199,6 +200,7 @@ def deactivate_person(*, by: User, person: User) -> None:
         raise _last_admin(person)
     person.is_active = False
     person.save(update_fields=["is_active"])
+    end_sessions(person)
     person.api_tokens.all().revoke(by=by, reason="the account was deactivated")
     record_change(by=by, of=person, change="deactivated", values=[("Active", "yes", "no")])
 

@@ -1,4 +1,7 @@
-"""Celery tasks of the audit log. Each may run any number of times; the next run repairs a lost message."""
+"""
+Celery tasks of the audit log and of sessions. Each may run any number of times; the next run repairs a lost
+message.
+"""
 
 import structlog
 from celery import shared_task
@@ -7,6 +10,7 @@ from teams.audit import retention
 from teams.audit.chain import seal, verify_and_store
 from teams.audit.grants import may_change_log
 from teams.audit.lines import write_lines
+from teams.sessions import SessionStore
 
 log = structlog.get_logger(__name__)
 
@@ -30,3 +34,9 @@ def remove_old_audit_entries() -> None:
     """Remove what is older than the retention, if this role may; else the owner does (docs/audit.md)."""
     if may_change_log():
         retention.remove()
+
+
+@shared_task
+def clear_sessions() -> None:
+    """Remove the sessions that have expired."""
+    SessionStore.clear_expired()

@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from teams import account_views, device_views, token_views, views
+from teams import account_views, device_views, session_views, token_views, views
 
 app_name = "teams"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -13,6 +13,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("me/tokens/", token_views.tokens, name="tokens"),
     path("me/tokens/<uuid:token_id>/rotate", token_views.rotate, name="token-rotate"),
     path("me/tokens/<uuid:token_id>/revoke", token_views.revoke, name="token-revoke"),
+    path("me/sessions/", session_views.sessions, name="sessions"),
+    path("me/sessions/others/", session_views.end_others, name="sessions-end"),
+    path("me/sessions/<uuid:session_id>/end", session_views.end, name="session-end"),
     path("teams/<slug:slug>/service-accounts/new", account_views.create, name="account-new"),
     path("teams/<slug:slug>/service-accounts/<uuid:account_id>/", account_views.account, name="account"),
     path(

@@ -92,6 +92,7 @@ ACTIONS = {
     "service_account.changed": "changed a service account, or a token of it",
     "service_account.created": "created a service account",
     "service_account.deleted": "deleted a service account",
+    "session.ended": "ended sessions of somebody, or own ones elsewhere",
     "session.failed": "tried to sign in, in vain",
     "session.signed_in": "signed in",
     "session.signed_out": "signed out",

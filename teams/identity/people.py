@@ -165,8 +165,8 @@ def person_of_address(provider: IdentityProvider, identity: Identity) -> User | 
 def _new_person(provider: IdentityProvider, identity: Identity) -> User:
     if not _is_admitted(provider, identity):
         raise SignInRefused(
-            f"{provider.title} knows you, but nobody has given you access to this portal: none of your groups "
-            "has a role here. Ask a platform admin for an invitation."
+            f"{provider.title} knows you, but none of your groups has a role in this portal. "
+            "Ask a platform admin for an invitation."
         )
     email = identity.email if identity.email_verified else ""
     person = User(
@@ -245,7 +245,7 @@ def unlink(*, by: User, provider: IdentityProvider) -> None:
 
 
 def keep_grant(provider: IdentityProvider, person: User, subject: str, refresh_token: str) -> None:
-    """Store the refresh token, sealed, to read the groups again in `READ_AGAIN`; without one nothing is due."""
+    """Store the refresh token, sealed, to read the groups again after `READ_AGAIN`."""
     now = timezone.now()
     sealed = seal_fields({"refresh_token": refresh_token}) if refresh_token else b""
     IdentityGrant.objects.filter(provider=provider, subject=subject).exclude(user=person).delete()

@@ -41,7 +41,7 @@ from teams.identity.people import (
     person_signing_in,
 )
 from teams.identity.services import secret_of
-from teams.identity.tokens import id_token_claims
+from teams.identity.tokens import TokenRefused, id_token_claims
 from teams.models import Team, User, record
 from teams.sessions import PROVIDER_SESSION
 
@@ -82,17 +82,23 @@ class ProviderAdapter(OpenIDConnectOAuth2Adapter):
 
     @sensitive_variables()
     def complete_login(self, request: HttpRequest, app: SocialApp, token: Any, **kwargs: Any) -> SocialLogin:
-        """Return the login with the claims of the ID token and of userinfo, which is about the same person."""
+        """Return the login with the claims of the ID token and of userinfo, both about the same person."""
         id_token = kwargs["response"].get("id_token")
         if not isinstance(id_token, str):
             raise OAuth2Error("The provider sent no ID token. Add the scope openid.")
-        claims = id_token_claims(self.identity_provider, id_token)
-        data: dict[str, Any] = {"id_token": claims}
+        try:
+            claims = id_token_claims(self.identity_provider, id_token)
+        except TokenRefused as refusal:
+            raise OAuth2Error(refusal.message) from refusal
+        userinfo: dict[str, Any] = {}
         if self.openid_config.get("userinfo_endpoint"):
-            data["userinfo"] = self._fetch_user_info(token.token)
-            if data["userinfo"].get("sub") != claims["sub"]:  # OpenID Connect Core 1.0 §5.3.2
+            userinfo = self._fetch_user_info(token.token)
+            if userinfo.get("sub") != claims["sub"]:  # OpenID Connect Core 1.0 §5.3.2
                 raise OAuth2Error("ID token and userinfo are about different people.")
-        return self.get_provider().sociallogin_from_response(request, data)
+        account = SocialAccount(provider=self.identity_provider.slug, uid=claims["sub"])
+        login = SocialLogin(user=User(), account=account, provider=self.get_provider())
+        login.claims = {**claims, **userinfo, "nonce": claims.get("nonce"), "sid": claims.get("sid")}
+        return login
 
 
 class Provider(OpenIDConnectProvider):
@@ -142,10 +148,9 @@ class SocialAdapter(DefaultSocialAccountAdapter):
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
         """Decide whose account it is. Raises ImmediateHttpResponse with a page that says why nobody's."""
         provider: IdentityProvider = sociallogin.provider.app.identity_provider
-        id_token = sociallogin.account.extra_data["id_token"]
-        claims = {**id_token, **sociallogin.account.extra_data.get("userinfo", {})}
+        claims: dict[str, Any] = sociallogin.claims
         refusal: PortalError | None = None
-        if id_token.get("nonce") != sociallogin.state.get("nonce"):
+        if not claims["nonce"] or claims["nonce"] != sociallogin.state.get("nonce"):
             refusal = SignInRefused(BROKEN.format(provider=provider.title))
         else:
             identity = identity_of(provider, claims)
@@ -157,12 +162,11 @@ class SocialAdapter(DefaultSocialAccountAdapter):
                 refusal = error
         if refusal is not None:
             raise ImmediateHttpResponse(refused(request, provider, refusal.message, refusal.status))
-        # Only what this sign-in needs; nothing of it is stored with the account.
         sociallogin.account = SocialAccount.objects.get(provider=provider.slug, uid=identity.subject)
         sociallogin.user = found.person
         refresh_token = sociallogin.token.token_secret if sociallogin.token else ""
         keep_grant(provider, found.person, identity.subject, refresh_token)
-        sociallogin.state["sid"] = str(id_token.get("sid", ""))
+        sociallogin.state["sid"] = str(claims["sid"] or "")
         say_what_changed(request, provider, found)
 
     def connect(self, request: HttpRequest, provider: IdentityProvider, identity: Identity) -> HttpResponse:

@@ -1,5 +1,7 @@
 """Addresses of the sign-in, below /accounts/: allauth includes them, because its provider is ours."""
 
+from collections.abc import Callable
+
 from allauth.socialaccount.models import SocialApp
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView
 from django.contrib.auth.decorators import login_not_required
@@ -10,7 +12,7 @@ from teams.identity.logout import back_channel_logout
 from teams.identity.provider import ProviderAdapter
 
 
-def _view_of(view: type[OAuth2LoginView] | type[OAuth2CallbackView]):
+def _view_of(view: type[OAuth2LoginView | OAuth2CallbackView]) -> Callable[..., HttpResponse]:
     @login_not_required
     def answer(request: HttpRequest, provider_id: str) -> HttpResponse:
         try:

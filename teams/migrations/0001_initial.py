@@ -129,6 +129,28 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='Session',
+            fields=[
+                ('session_key', models.CharField(max_length=40, primary_key=True, serialize=False, verbose_name='session key')),
+                ('session_data', models.TextField(verbose_name='session data')),
+                ('expire_date', models.DateTimeField(db_index=True, verbose_name='expire date')),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, unique=True)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('last_seen_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('address', models.GenericIPAddressField(null=True)),
+                ('user_agent', models.CharField(blank=True, default='', max_length=300)),
+                ('signed_in_with', models.CharField(blank=True, default='', max_length=60)),
+                ('provider_session', models.CharField(blank=True, default='', max_length=255)),
+                ('user', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='sessions', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'verbose_name': 'session',
+                'verbose_name_plural': 'sessions',
+                'abstract': False,
+                'indexes': [models.Index(condition=models.Q(('provider_session', ''), _negated=True), fields=['signed_in_with', 'provider_session'], name='session_of_provider')],
+            },
+        ),
+        migrations.CreateModel(
             name='DeviceLogin',
             fields=[
                 ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
