@@ -122,7 +122,9 @@ class Provider(OpenIDConnectProvider):
         response = super().redirect(request, process, nonce=nonce, **kwargs)
         if isinstance(response, HttpResponseRedirect):
             page = {"url": response.url, "provider": self.app.name}
-            return render(request, "teams/identity/continue.html", page)
+            page_response = render(request, "teams/identity/continue.html", page)
+            page_response["Refresh"] = f"0; url={response.url}"
+            return page_response
         return cast(HttpResponse, response)
 
 
