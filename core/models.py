@@ -68,6 +68,7 @@ class Installation(models.Model):
 
     `timezone` is a name of the IANA database, "" for TIME_ZONE. `logo` is a PNG and `logo_digest` the start
     of its SHA-256 in hex, both empty without one. `skipped_steps` are the steps of setup that are left out.
+    Without `password_sign_in` only platform admins sign in with a password.
     """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
@@ -78,6 +79,7 @@ class Installation(models.Model):
     logo_digest = models.CharField(max_length=16, blank=True, default="")
     second_factor = models.CharField(max_length=8, choices=SecondFactor, blank=True, default="")
     skipped_steps = ArrayField(models.CharField(max_length=16), default=list, blank=True)
+    password_sign_in = models.BooleanField(default=True, editable=False)
 
     class Meta:
         constraints = (

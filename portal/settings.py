@@ -50,6 +50,8 @@ INSTALLED_APPS = [
     "allauth",
     "allauth.account",
     "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
 ]
 MIDDLEWARE = [
     "portal.health.probes",
@@ -164,13 +166,16 @@ ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_ADAPTER = "teams.adapter.AccountAdapter"
+SOCIALACCOUNT_ADAPTER = "teams.identity.provider.SocialAdapter"
+SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"provider_class": "teams.identity.provider.Provider"}}
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_RATE_LIMITS = {"login_failed": "10/m/ip,5/5m/key"}
-MFA_ADAPTER = "teams.adapter.SecondFactorAdapter"
+MFA_ADAPTER = "teams.passkeys.SecondFactorAdapter"
 MFA_FORMS = {
-    "add_webauthn": "teams.adapter.PasskeyForm",
-    "login_webauthn": "teams.adapter.LoginForm",
-    "authenticate_webauthn": "teams.adapter.SecondFactorForm",
-    "reauthenticate_webauthn": "teams.adapter.ReauthenticationForm",
+    "add_webauthn": "teams.passkeys.PasskeyForm",
+    "login_webauthn": "teams.passkeys.LoginForm",
+    "authenticate_webauthn": "teams.passkeys.SecondFactorForm",
+    "reauthenticate_webauthn": "teams.passkeys.ReauthenticationForm",
 }
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True

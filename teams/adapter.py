@@ -1,82 +1,38 @@
-"""How allauth behaves here: who gets an account, and how second factors and passkeys are named."""
+"""How allauth behaves here: an admin or single sign-on creates people; there is no sign-up form."""
 
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
-from allauth.core import context
-from allauth.mfa.adapter import DefaultMFAAdapter, get_adapter
-from allauth.mfa.models import Authenticator
-from allauth.mfa.webauthn.forms import (
-    AddWebAuthnForm,
-    AuthenticateWebAuthnForm,
-    LoginWebAuthnForm,
-    ReauthenticateWebAuthnForm,
-)
-from django.http import HttpRequest
-from fido2.webauthn import AuthenticationResponse, RegistrationResponse
+from django.contrib import messages
+from django.contrib.auth.models import AnonymousUser
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 
-from teams.browsers import browser_in_words
-from teams.models import User
-from teams.sessions import installation_for
+from core.models import Installation
+from teams.models import User, record
+
+ADMINS_ONLY = "Only platform admins sign in with a password here. Choose your identity provider."
 
 
 class AccountAdapter(DefaultAccountAdapter):
-    """An admin or single sign-on creates people; there is no sign-up form."""
-
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False
 
-
-class SecondFactorAdapter(DefaultMFAAdapter):
-    def _get_site_name(self) -> str:
-        """Return what an authenticator shows beside the name of the account."""
-        return installation_for(context.request).name
-
-    def generate_authenticator_name(self, user: User, type: Authenticator.Type) -> str:
-        """Return what a new passkey is called at first: where it was added."""
-        return browser_in_words(context.request.META.get("HTTP_USER_AGENT", ""))
-
-
-class SoundCredential:
-    """
-    Refuses what a browser would not send. `fido2` raises other errors for it than allauth expects, and the
-    answer would be 500.
-    """
-
-    parsed_as: Any = AuthenticationResponse
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.fields["credential"].validators.append(self.require_sound)  # type: ignore[attr-defined]
-
-    def require_sound(self, credential: Any) -> None:
-        try:
-            self.parsed_as.from_dict(credential)
-        except (AttributeError, KeyError, TypeError, ValueError):
-            raise get_adapter().validation_error("incorrect_code") from None
-
-
-class LoginForm(SoundCredential, LoginWebAuthnForm):
-    pass
-
-
-class SecondFactorForm(SoundCredential, AuthenticateWebAuthnForm):
-    pass
-
-
-class ReauthenticationForm(SoundCredential, ReauthenticateWebAuthnForm):
-    pass
-
-
-class PasskeyForm(SoundCredential, AddWebAuthnForm):
-    parsed_as = RegistrationResponse
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        name, alone = self.fields["name"], self.fields["passwordless"]
-        name.label, name.max_length = "Name", 80
-        name.help_text = "To recognize it in the list. For example: YubiKey in the drawer"
-        alone.label, alone.initial = "Sign in with it instead of a password", True
-        alone.help_text = (
-            "It then asks for a PIN, a finger or a face. Without this it is a second factor only."
+    def pre_login(
+        self, request: HttpRequest, user: User, *, signal_kwargs: dict[str, Any] | None = None, **more: Any
+    ) -> HttpResponse | None:
+        """Refuse a local sign-in where only platform admins have one; that of a provider is none."""
+        response: HttpResponse | None = super().pre_login(request, user, signal_kwargs=signal_kwargs, **more)
+        is_local = "sociallogin" not in (signal_kwargs or {})
+        if response or not is_local or user.is_superuser or Installation.load().password_sign_in:
+            return response
+        record(
+            by=AnonymousUser(),
+            action="session.failed",
+            kind="user",
+            object_id=str(user.pk),
+            name=user.username,
+            text="only platform admins sign in with a password",
         )
+        messages.error(request, ADMINS_ONLY)
+        return redirect("account_login")

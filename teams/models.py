@@ -18,6 +18,12 @@ from core.origin import Source, current_origin, current_person
 from core.scopes import Scope
 from teams.audit.actions import action_of
 from teams.browsers import browser_in_words
+from teams.identity.models import (  # noqa: F401 - models of this app
+    ExternalGroup,
+    GroupRule,
+    IdentityGrant,
+    IdentityProvider,
+)
 
 if TYPE_CHECKING:
     import uuid
@@ -58,6 +64,8 @@ class User(AbstractUser):
         max_length=64, blank=True, default="", editable=False
     )  # reported by the browser
     hides_setup = models.BooleanField(default=False, editable=False)  # on Home, of a platform admin
+    # Whether only groups make this person platform admin; False if somebody did by hand.
+    admin_from_groups = models.BooleanField(default=False, editable=False)
     # The team of a service account, which programs use with tokens and nobody signs in with.
     service_of = models.ForeignKey(
         "Team", models.CASCADE, null=True, editable=False, related_name="service_accounts"
@@ -158,20 +166,38 @@ class Team(models.Model):
 
 
 class Membership(models.Model):
-    """One person in one team, with one role."""
+    """
+    One person in one team, with one role.
+
+    Without `group_role` the role was given by hand. With it the role is the higher of what groups of an
+    identity provider give, `group_role`, and what was given by hand, `hand_role`, "" for nothing.
+    """
 
     user = models.ForeignKey(User, models.CASCADE, related_name="memberships")
     team = models.ForeignKey(Team, models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=6, choices=Role, default=Role.MEMBER)
+    group_role = models.CharField(max_length=6, choices=Role, blank=True, default="", editable=False)
+    hand_role = models.CharField(max_length=6, choices=Role, blank=True, default="", editable=False)
 
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["user", "team"], name="membership_once"),
             models.CheckConstraint(condition=models.Q(role__in=Role.values), name="membership_role_known"),
+            models.CheckConstraint(
+                condition=models.Q(group_role="", hand_role="")
+                | models.Q(group_role__in=Role.values, role=models.F("group_role"))
+                | models.Q(group_role__in=Role.values, role=models.F("hand_role")),
+                name="membership_role_has_a_source",
+            ),
         )
 
     def __str__(self) -> str:
         return f"{self.user} in {self.team}: {self.role}"
+
+    @property
+    def from_groups(self) -> bool:
+        """Whether groups give a role, so that the person stays a member until they leave these groups."""
+        return bool(self.group_role)
 
 
 class InvitationQuerySet(models.QuerySet["Invitation"]):

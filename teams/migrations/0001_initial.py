@@ -58,6 +58,7 @@ class Migration(migrations.Migration):
                 ('timezone', models.CharField(blank=True, default='', max_length=64)),
                 ('seen_timezone', models.CharField(blank=True, default='', editable=False, max_length=64)),
                 ('hides_setup', models.BooleanField(default=False, editable=False)),
+                ('admin_from_groups', models.BooleanField(default=False, editable=False)),
                 ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
                 ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
             ],
@@ -75,6 +76,8 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('role', models.CharField(choices=[('viewer', 'viewer'), ('member', 'member'), ('lead', 'lead'), ('owner', 'owner')], default='member', max_length=6)),
+                ('group_role', models.CharField(blank=True, choices=[('viewer', 'viewer'), ('member', 'member'), ('lead', 'lead'), ('owner', 'owner')], default='', editable=False, max_length=6)),
+                ('hand_role', models.CharField(blank=True, choices=[('viewer', 'viewer'), ('member', 'member'), ('lead', 'lead'), ('owner', 'owner')], default='', editable=False, max_length=6)),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to=settings.AUTH_USER_MODEL)),
             ],
         ),
@@ -210,6 +213,81 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='membership',
             constraint=models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'member', 'lead', 'owner'])), name='membership_role_known'),
+        ),
+        migrations.AddConstraint(
+            model_name='membership',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('group_role', ''), ('hand_role', '')), models.Q(('group_role__in', ['viewer', 'member', 'lead', 'owner']), ('role', models.F('group_role'))), models.Q(('group_role__in', ['viewer', 'member', 'lead', 'owner']), ('role', models.F('hand_role'))), _connector='OR'), name='membership_role_has_a_source'),
+        ),
+        migrations.CreateModel(
+            name='IdentityProvider',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('slug', models.SlugField(max_length=40, unique=True)),
+                ('title', models.CharField(max_length=80)),
+                ('issuer', models.CharField(max_length=300)),
+                ('client_id', models.CharField(max_length=200)),
+                ('sealed', models.BinaryField(default=b'')),
+                ('secret_set_at', models.DateTimeField(editable=False, null=True)),
+                ('scopes', models.CharField(default='openid profile email', max_length=200)),
+                ('groups_claim', models.CharField(blank=True, default='groups', max_length=80)),
+                ('trusts_email', models.BooleanField(default=False)),
+                ('admits_everybody', models.BooleanField(default=False)),
+                ('enabled', models.BooleanField(default=False)),
+                ('position', models.PositiveSmallIntegerField(default=0)),
+                ('failures', models.PositiveSmallIntegerField(default=0, editable=False)),
+                ('retry_at', models.DateTimeField(editable=False, null=True)),
+                ('problem', models.TextField(blank=True, default='', editable=False)),
+            ],
+            options={
+                'ordering': ('position', 'slug'),
+                'constraints': [models.UniqueConstraint(fields=('issuer', 'client_id'), name='identityprovider_client_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='ExternalGroup',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('name', models.CharField(max_length=200)),
+                ('external_id', models.CharField(blank=True, default='', max_length=200)),
+                ('kept_by', models.CharField(choices=[('claim', 'tokens of its members'), ('scim', 'SCIM')], default='claim', max_length=5)),
+                ('members', models.ManyToManyField(related_name='external_groups', to=settings.AUTH_USER_MODEL)),
+                ('provider', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='groups', to='teams.identityprovider')),
+            ],
+            options={
+                'ordering': ('name',),
+                'constraints': [models.UniqueConstraint(fields=('provider', 'name'), name='externalgroup_name_once'), models.UniqueConstraint(condition=models.Q(('external_id', ''), _negated=True), fields=('provider', 'external_id'), name='externalgroup_external_id_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='GroupRule',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('pattern', models.CharField(max_length=200)),
+                ('role', models.CharField(blank=True, default='', max_length=6)),
+                ('provider', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rules', to='teams.identityprovider')),
+                ('team', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='group_rules', to='teams.team')),
+            ],
+            options={
+                'ordering': ('provider__position', 'provider__slug', 'pattern', 'team__slug'),
+                'constraints': [models.UniqueConstraint(fields=('provider', 'pattern', 'team'), name='grouprule_once', nulls_distinct=False), models.CheckConstraint(condition=models.Q(models.Q(('role', ''), ('team', None)), models.Q(('role__in', ('viewer', 'member', 'lead', 'owner')), ('team__isnull', False)), _connector='OR'), name='grouprule_gives_one_thing')],
+            },
+        ),
+        migrations.CreateModel(
+            name='IdentityGrant',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('subject', models.CharField(max_length=255)),
+                ('sealed', models.BinaryField(default=b'')),
+                ('signed_in_at', models.DateTimeField()),
+                ('read_at', models.DateTimeField()),
+                ('due_at', models.DateTimeField(null=True)),
+                ('provider', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='grants', to='teams.identityprovider')),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='identity_grants', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('user', 'provider'), name='identitygrant_once'), models.UniqueConstraint(fields=('provider', 'subject'), name='identitygrant_subject_once')],
+                'indexes': [models.Index(condition=models.Q(('due_at__isnull', False)), fields=['due_at'], name='identitygrant_due')],
+            },
         ),
         migrations.CreateModel(
             name='AuditEntry',
