@@ -250,6 +250,7 @@ REST_FRAMEWORK = {
 API_RATE = env.str("API_RATE", "1200/min")  # requests of one person to the API
 API_TOKEN_RATE = env.str("API_TOKEN_RATE", "600/min")  # of them with one token
 API_ANONYMOUS_RATE = env.str("API_ANONYMOUS_RATE", "60/min")  # from one address, without a sound sign-in
+SCIM_RATE = env.str("SCIM_RATE", "1200/min")  # requests of one identity provider to /scim/v2/
 PAGE_RATE = env.str("PAGE_RATE", "600/min")  # requests of one person to pages
 # How many may wait for a change of a claim at once in one process, of its eight threads.
 LONG_POLLS = env.int("LONG_POLLS", 4)

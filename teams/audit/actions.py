@@ -52,6 +52,8 @@ ACTIONS = {
     "device_login.allowed": "allowed a program a token",
     "device_login.denied": "denied a program a token",
     "export.downloaded": "downloaded a list, a report or a file",
+    "identity.deprovisioned": "an identity provider no longer keeps a person through SCIM",
+    "identity.provisioned": "an identity provider keeps a person through SCIM",
     "idle_policy.changed": "changed the policy for idle claims",
     "installation.changed": "changed the settings of the portal",
     "invitation.accepted": "accepted an invitation",
