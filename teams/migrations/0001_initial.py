@@ -364,6 +364,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('user_name', models.CharField(max_length=150)),
                 ('external_id', models.CharField(blank=True, default='', max_length=200)),
+                ('emails', models.JSONField(default=list)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('changed_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('deactivated', models.BooleanField(default=False)),

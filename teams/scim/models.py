@@ -34,7 +34,8 @@ class ScimToken(models.Model):
 
 class ScimUser(models.Model):
     """
-    A person whom a provider keeps; `id` is what it knows them by, `user_name` and `external_id` what it says.
+    A person whom a provider keeps; `id` is what it knows them by, `user_name` and `external_id` what it says,
+    and so does `emails`: rows with value, type and primary.
 
     After its DELETE the row stays, with `deleted_at`. `deactivated` says that the provider ended the account:
     one that a platform admin ended stays ended.
@@ -45,6 +46,7 @@ class ScimUser(models.Model):
     user = models.OneToOneField("teams.User", models.CASCADE, related_name="scim_user")
     user_name = models.CharField(max_length=150)
     external_id = models.CharField(max_length=200, blank=True, default="")
+    emails = models.JSONField(default=list)
     created_at = models.DateTimeField(default=timezone.now)
     changed_at = models.DateTimeField(default=timezone.now)
     deactivated = models.BooleanField(default=False)

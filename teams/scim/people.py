@@ -9,7 +9,10 @@ a platform admin may give back, and what a platform admin ended a provider canno
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from allauth.socialaccount.models import SocialAccount
@@ -29,6 +32,8 @@ from teams.identity.rules import apply, lock_rules
 from teams.models import User, record_change
 from teams.scim.models import ScimUser
 
+MAX_EMAILS = 4_000  # characters as JSON
+
 
 @dataclass(frozen=True, slots=True)
 class Person:
@@ -38,8 +43,14 @@ class Person:
     external_id: str = ""
     first_name: str = ""
     last_name: str = ""
-    email: str = ""
+    emails: tuple[Mapping[str, Any], ...] = ()  # value, type, primary
     active: bool = True
+
+    @property
+    def email(self) -> str:
+        """The address to which mails go: the primary one, else the first; "" without one."""
+        primary = [one for one in self.emails if one.get("primary")]
+        return str(next(iter([*primary, *self.emails]), {}).get("value", ""))
 
     def require_sound(self) -> None:
         """Raise InvalidValueException for what the portal cannot store."""
@@ -54,10 +65,12 @@ class Person:
             allowed = "letters, digits and @ . + - _"
             raise InvalidValueException(detail=f"userName has only {allowed}.") from None
         try:
-            if self.email:
-                validate_email(self.email)
+            for one in self.emails:
+                validate_email(one["value"])
         except ValidationError:
-            raise InvalidValueException(detail="emails: this is no mail address.") from None
+            raise InvalidValueException(detail="emails: there is a value that is no mail address.") from None
+        if len(json.dumps(self.emails)) > MAX_EMAILS:
+            raise InvalidValueException(detail=f"emails has at most {MAX_EMAILS} characters.")
 
 
 def people_of(provider: IdentityProvider) -> QuerySet[ScimUser]:
@@ -96,7 +109,7 @@ def _create(provider: IdentityProvider, person: Person) -> ScimUser:
         row = ScimUser.objects.filter(user=user).first()
     row = row or ScimUser(user=user)
     row.provider, row.user, row.deleted_at = provider, user, None
-    row.user_name, row.external_id = person.user_name, person.external_id
+    row.user_name, row.external_id, row.emails = person.user_name, person.external_id, [*person.emails]
     row.created_at = timezone.now()
     row.save()
     change = f"kept by {provider.title} through SCIM as {person.user_name}"
@@ -174,12 +187,12 @@ def _write(row: ScimUser, person: Person) -> None:
             setattr(user, name, value)
         what = ", ".join(label for label, _before, _after in values)
         record_change(by=None, of=user, change=f"changed {what}", values=values, in_activity=False)
-    said = (row.user_name, row.external_id)
-    row.user_name, row.external_id = person.user_name, person.external_id
+    said = (row.user_name, row.external_id, row.emails)
+    row.user_name, row.external_id, row.emails = person.user_name, person.external_id, [*person.emails]
     is_switched = _switch(row, active=person.active)
-    if values or is_switched or said != (row.user_name, row.external_id):
+    if values or is_switched or said != (row.user_name, row.external_id, row.emails):
         row.changed_at = timezone.now()
-        row.save(update_fields=["user_name", "external_id", "changed_at", "deactivated"])
+        row.save(update_fields=["user_name", "external_id", "emails", "changed_at", "deactivated"])
 
 
 def _switch(row: ScimUser, *, active: bool) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from pydantic import Field
 from scim2_models import (
     URN,
     AuthenticationScheme,
@@ -21,6 +22,7 @@ from scim2_models import (
     Meta,
     Mutability,
     Patch,
+    Reference,
     Required,
     Resource,
     ResourceType,
@@ -44,9 +46,6 @@ POLICY = ScimPolicy(
 
 
 class PersonName(ComplexAttribute):
-    formatted: Annotated[str | None, Mutability.read_only] = None
-    """The given and the family name; the user name without both."""
-
     given_name: str | None = None
     """The first name."""
 
@@ -56,13 +55,13 @@ class PersonName(ComplexAttribute):
 
 class EmailAddress(ComplexAttribute):
     value: str | None = None
-    """The address. Mails go to the primary one, else to the first; the others are not kept."""
+    """The address. Mails of the portal go to the primary one, else to the first."""
 
     type: str | None = None
-    """Not kept: "work" is returned."""
+    """A label, such as "work"."""
 
     primary: bool | None = None
-    """Whether it is the one to keep."""
+    """Whether mails go to it."""
 
 
 class GroupOfUser(ComplexAttribute):
@@ -91,7 +90,7 @@ class User(Resource[Any]):
     """Whether the person may sign in. False ends sessions and revokes API tokens; claims stay."""
 
     emails: list[EmailAddress] | None = None
-    """The address to which mails go."""
+    """Mail addresses."""
 
     groups: Annotated[list[GroupOfUser] | None, Mutability.read_only] = None
     """The groups of the provider of which the person is a member."""
@@ -100,6 +99,11 @@ class User(Resource[Any]):
 class GroupMember(ComplexAttribute):
     value: Annotated[str | None, Mutability.immutable, CaseExact.true, Required.true] = None
     """The id of the user."""
+
+    ref: Annotated[Reference[User] | None, Mutability.immutable] = Field(
+        None, serialization_alias="$ref", validation_alias="$ref"
+    )
+    """The address of the user."""
 
     display: Annotated[str | None, Mutability.read_only] = None
     """The user name."""
@@ -144,12 +148,10 @@ def person_resource(row: ScimUser, base: str, *, groups: list[ExternalGroup] = [
         id=str(row.pk),
         external_id=row.external_id or None,
         user_name=row.user_name,
-        name=PersonName(
-            formatted=user.label, given_name=user.first_name or None, family_name=user.last_name or None
-        ),
+        name=PersonName(given_name=user.first_name or None, family_name=user.last_name or None),
         display_name=user.label,
         active=user.is_active,
-        emails=[EmailAddress(value=user.email, type="work", primary=True)] if user.email else None,
+        emails=[EmailAddress(**one) for one in row.emails] or None,
         groups=[GroupOfUser(value=str(group.pk), display=group.name) for group in groups] or None,
         meta=Meta(
             resource_type="User",
@@ -160,12 +162,16 @@ def person_resource(row: ScimUser, base: str, *, groups: list[ExternalGroup] = [
     )
 
 
+def member(pk: str, name: str, base: str) -> GroupMember:
+    return GroupMember.model_validate({"value": pk, "$ref": f"{base}/Users/{pk}", "display": name})
+
+
 def group_resource(group: ExternalGroup, base: str, members: list[tuple[str, str]]) -> Group:
     """Return a group with (id, user name) of its members."""
     return Group(
         id=str(group.pk),
         external_id=group.external_id or None,
         display_name=group.name,
-        members=[GroupMember(value=pk, display=name) for pk, name in members] or None,
+        members=[member(pk, name, base) for pk, name in members] or None,
         meta=Meta(resource_type="Group", location=f"{base}/Groups/{group.pk}"),
     )

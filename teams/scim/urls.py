@@ -11,9 +11,12 @@ urlpatterns: list[URLPattern] = [
     path("ResourceTypes/<str:key>", views.resource_types, name="resource-type"),
     path("Schemas", views.schemas, name="schemas"),
     path("Schemas/<str:key>", views.schemas, name="schema"),
+    path("Users/.search", views.not_implemented),
+    path("Groups/.search", views.not_implemented),
     path("Users", views.users, name="users"),
     path("Users/<str:key>", views.user, name="user"),
     path("Groups", views.groups, name="groups"),
     path("Groups/<str:key>", views.group, name="group"),
+    *(path(rest, views.not_implemented) for rest in (".search", "Bulk", "Me")),
     path("<path:rest>", views.unknown, name="unknown"),
 ]

@@ -321,6 +321,12 @@ def unknown(request: HttpRequest, provider: IdentityProvider, rest: str) -> Http
     raise Refused(404, f"There is no address /scim/v2/{rest[:60]}.")
 
 
+@scim("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+def not_implemented(request: HttpRequest, provider: IdentityProvider) -> HttpResponse:
+    """Refuse what the RFC leaves to the service: searches by POST, bulk operations, /Me (RFC 7644 §3.11)."""
+    raise Refused(501, "The portal does not do this. /ServiceProviderConfig says what it does.")
+
+
 # People.
 
 
@@ -332,14 +338,13 @@ def _people(request: HttpRequest, rows: Sequence[ScimUser]) -> list[User]:
 def said(resource: User) -> people.Person:
     """Return what a resource says of a person. The name as a whole is read where its parts are missing."""
     name = resource.name
-    emails = [one for one in resource.emails or [] if one.value]
-    kept = next((one for one in emails if one.primary), emails[0] if emails else None)
+    emails = [one.model_dump(scim_ctx=None, exclude_none=True) for one in resource.emails or [] if one.value]
     return people.Person(
         user_name=(resource.user_name or "").strip(),
         external_id=resource.external_id or "",
         first_name=(name.given_name if name else "") or "",
         last_name=(name.family_name if name else "") or "",
-        email=(kept.value or "").strip() if kept else "",
+        emails=tuple(emails),
         active=resource.active is not False,
     )
 
