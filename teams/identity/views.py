@@ -250,9 +250,7 @@ def shown(changes: Iterable[AccessChange]) -> list[ShownChange]:
     teams = Team.objects.in_bulk([change.team_id for change in visible if change.team_id])
     lines = []
     for change in visible:
-        old, new = (
-            Role(name).label if name in Role.values else name for name in (change.old_role, change.new_role)
-        )
+        old, new = change.old_role, change.new_role
         text = f"becomes {new}" if not old else f"loses the role {old}" if not new else f"{old} → {new}"
         icon = "user-plus" if not old else "user-minus" if not new else "arrow-right"
         lines.append(
