@@ -31,7 +31,12 @@ def add_member(*, by: User, team: Team, username: str, role: Role) -> Membership
     if person is None:
         raise Invalid(f"No user has the name “{username}”.", field="username")
     membership, is_new = Membership.objects.get_or_create(user=person, team=team, defaults={"role": role})
-    if not is_new:
+    if not is_new and membership.from_groups and not membership.hand_role:
+        _require_not_below_group(membership, role)
+        Membership.objects.filter(pk=membership.pk).update(role=role, hand_role=role)
+        membership.role = membership.hand_role = role
+        role_changed.send(Membership, team_id=team.pk)
+    elif not is_new:
         raise Conflict(f"{username} is already {Role(membership.role).label} of {team.slug}.")
     _record_added(by, team, username, role)
     return membership

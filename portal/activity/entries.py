@@ -58,7 +58,9 @@ ACTIONS = {
     "profile": Action("Profiles", kinds=("profile",)),
     "rate": Action("Rates and closed months", kinds=("rate", "closedmonth")),
     "cluster": Action("Clusters", kinds=("cluster",)),
-    "settings": Action("Settings", kinds=("installation", "idlepolicy", "trackingserver", "identityprovider", "grouprule")),
+    "settings": Action(
+        "Settings", kinds=("installation", "idlepolicy", "trackingserver", "identityprovider", "grouprule")
+    ),
 }
 OF_PLATFORM = frozenset({"token", "profile", "rate", "cluster", "settings"})  # they belong to no team
 

@@ -117,7 +117,6 @@ class RealKeycloak:
                 f"KC_BOOTSTRAP_ADMIN_USERNAME={ADMIN}",
                 f"KC_BOOTSTRAP_ADMIN_PASSWORD={ADMIN}",
                 "JAVA_OPTS_KC_HEAP=-Xms64m -Xmx384m",
-                "JAVA_OPTS_GC=-XX:+UseSerialGC",  # smaller than the default, and it leaves the other core alone
                 "JAVA_OPTS_APPEND=-XX:TieredStopAtLevel=1",  # starts sooner
                 *(str(HOME / "bin" / "kc.sh"), "start-dev", "--db=dev-mem", "--cache=local"),
                 *("--http-host=127.0.0.1", f"--http-port={port}", "--features-disabled=device-flow,ciba"),

@@ -94,15 +94,14 @@ def test_keycloak_ends_sessions_by_back_channel_logout(portal, sso, company):
     assert not is_out(other, portal.url)
 
 
-def test_a_new_key_of_the_realm_works_for_sign_in_and_logout(portal, sso, company):
-    page = portal.sign_in("mira")
-    is_in(page, "mira")
-    company.rotate_keys()
-    again = portal.sign_in("traveller")
-    is_in(again, "traveller")
+def test_a_new_key_of_the_realm_works_for_logout_and_sign_in(portal, sso, company):
+    page = portal.sign_in("traveller")
+    is_in(page, "traveller")
     company.rotate_keys()
     company.log_out("traveller")
-    until_out(again, portal.url)
+    until_out(page, portal.url)
+    again = portal.sign_in("mira")
+    is_in(again, "mira")
 
 
 def test_a_person_whom_keycloak_disables_is_signed_out_and_stays_out(portal, sso, company):
@@ -176,7 +175,11 @@ def test_the_test_of_a_provider_finds_what_is_right_and_what_is_wrong(portal, ss
     redirect = f"{portal.url}/accounts/oidc/company/login/callback/"
     findings = check_provider(sso, redirect_uri=redirect)
     verdicts = {finding.subject: finding.verdict for finding in findings}
-    assert {subject for subject, verdict in verdicts.items() if verdict != CheckupVerdict.GOOD} == {"Groups"}
+    # Keycloak sends no Date, and nobody has signed in here yet.
+    assert {name for name, verdict in verdicts.items() if verdict != CheckupVerdict.GOOD} == {
+        "Clock",
+        "Groups",
+    }
     set_secret(by=portal.root, provider=sso, secret="wrong")
     sso.refresh_from_db()
     found = {finding.subject: finding for finding in check_provider(sso, redirect_uri=redirect)}
