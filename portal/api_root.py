@@ -29,6 +29,18 @@ RESOURCES = (
     ApiResource("teams", "api-team-list", "Your teams."),
     ApiResource("people", "api-person-list", "Everybody with an account.", for_admins=True),
     ApiResource("invitations", "api-invitation-list", "Invitations that are open.", for_admins=True),
+    ApiResource(
+        "identity-providers",
+        "api-identity-provider-list",
+        "OpenID Connect providers through which people sign in.",
+        for_admins=True,
+    ),
+    ApiResource(
+        "group-rules",
+        "api-group-rule-list",
+        "What members of groups of a provider are given.",
+        for_admins=True,
+    ),
     ApiResource("settings", "api-settings", "Settings of the installation.", for_admins=True),
     ApiResource("me/filters", "api-saved-filter-list", "Filters of lists that you have saved."),
     ApiResource("sessions", "api-session-list", "Where you are signed in with a browser."),

@@ -34,6 +34,7 @@ from portal.setup.installation_api import SettingsView
 from portal.setup.people_api import InvitationViewSet, PersonViewSet
 from teams.account_api import AccountTokenViewSet, ServiceAccountViewSet
 from teams.api import Me, TeamViewSet, TokenViewSet
+from teams.identity.api import GroupRuleViewSet, IdentityProviderViewSet
 from teams.login_api import DeviceLoginView, DeviceTokenView
 from teams.members_api import MemberViewSet
 from teams.session_api import SessionViewSet
@@ -61,6 +62,8 @@ teams_router.register("teams", TeamViewSet, "api-team")
 teams_router.register("tokens", TokenViewSet, "api-token")
 teams_router.register("people", PersonViewSet, "api-person")
 teams_router.register("invitations", InvitationViewSet, "api-invitation")
+teams_router.register("identity-providers", IdentityProviderViewSet, "api-identity-provider")
+teams_router.register("group-rules", GroupRuleViewSet, "api-group-rule")
 teams_router.register("me/filters", SavedFilterViewSet, "api-saved-filter")
 teams_router.register("me/sessions", SessionViewSet, "api-session")
 

@@ -166,6 +166,12 @@ class Team(models.Model):
         return (self.efficiency_goal or 0) / 100
 
 
+class MembershipQuerySet(models.QuerySet["Membership"]):
+    def by_hand(self) -> Self:
+        """Return the people who were given a role by hand, whatever groups give them besides."""
+        return self.filter(user__service_of=None).exclude(models.Q(hand_role="") & ~models.Q(group_role=""))
+
+
 class Membership(models.Model):
     """
     One person in one team, with one role.
@@ -179,6 +185,8 @@ class Membership(models.Model):
     role = models.CharField(max_length=6, choices=Role, default=Role.MEMBER)
     group_role = models.CharField(max_length=6, choices=Role, blank=True, default="", editable=False)
     hand_role = models.CharField(max_length=6, choices=Role, blank=True, default="", editable=False)
+
+    objects = MembershipQuerySet.as_manager()
 
     class Meta:
         constraints = (
@@ -199,6 +207,11 @@ class Membership(models.Model):
     def from_groups(self) -> bool:
         """Whether groups give a role, so that the person stays a member until they leave these groups."""
         return bool(self.group_role)
+
+    @property
+    def role_by_hand(self) -> str:
+        """Return what was given by hand, "" for nothing."""
+        return self.hand_role if self.group_role else self.role
 
 
 class InvitationQuerySet(models.QuerySet["Invitation"]):

@@ -34,7 +34,12 @@ def add_member(*, by: User, team: Team, username: str, role: Role) -> Membership
     if person is None:
         raise Invalid(f"No user has the name “{username}”.", field="username")
     membership, is_new = Membership.objects.get_or_create(user=person, team=team, defaults={"role": role})
-    if not is_new:
+    if not is_new and membership.from_groups and not membership.hand_role:
+        _require_not_below_group(membership, role)
+        Membership.objects.filter(pk=membership.pk).update(role=role, hand_role=role)
+        membership.role = membership.hand_role = role
+        role_changed.send(Membership, team_id=team.pk)
+    elif not is_new:
         raise Conflict(f"{username} is already {Role(membership.role).label} of {team.slug}.")
     _record_added(by, team, username, role)
     return membership
@@ -53,10 +58,18 @@ def change_role(*, by: User, team: Team, member: Membership, role: Role) -> None
     if role != Role.OWNER:
         require_another_owner(team, without=member)
     before = member.role
-    if before == role:
+    columns = {"role": role}
+    if member.from_groups:
+        _require_not_below_group(member, role)
+        columns["hand_role"] = role
+    elif before == role:
         return
-    if not Membership.objects.filter(pk=member.pk, role=before).update(role=role):
+    if not Membership.objects.filter(pk=member.pk, role=before, group_role=member.group_role).update(
+        **columns
+    ):
         raise Conflict(f"The role of {member.user.username} has changed in the meantime. Look again.")
+    if before == role:
+        return  # only where it comes from
     name, old = member.user.username, Role(before).label
     values = [(f"Role of {name}", old, role.label)]
     change = f"{name}: {old} → {role.label}"
@@ -69,6 +82,11 @@ def remove_member(*, by: User, team: Team, member: Membership) -> None:
     """Remove a person from the team. Their claims stay with the team."""
     if by.pk != member.user_id:  # everybody may leave
         require_role(by, team, at_least=Role.OWNER)
+    if member.from_groups:
+        raise Conflict(
+            f"{member.user.username} is {Role(member.group_role).label} of {team.slug} through a group of an "
+            "identity provider. Take them out of the group there."
+        )
     require_another_owner(team, without=member)
     deleted, _of_kinds = Membership.objects.filter(pk=member.pk).delete()
     if deleted:
@@ -76,6 +94,14 @@ def remove_member(*, by: User, team: Team, member: Membership) -> None:
         values = [(f"Role of {name}", old, "–")]
         change = f"{name}: removed, was {old}"
         record_change(by=by, of=team, change=change, values=values, action="member.removed")
+
+
+def _require_not_below_group(member: Membership, role: Role) -> None:
+    if role.rank < Role(member.group_role).rank:
+        raise Conflict(
+            f"{member.user.username} is {Role(member.group_role).label} through a group of an identity "
+            "provider; by hand the role can only be raised. Take them out of the group there."
+        )
 
 
 def require_another_owner(team: Team, *, without: Membership) -> None:
@@ -173,8 +199,16 @@ def set_platform_admin(*, by: User, person: User, admin: bool) -> None:
     """Make a person platform admin, or end that. Raises Conflict for the last one."""
     require_admin(by)
     person, other_admins = _lock_person(person)
+    if person.admin_from_groups and admin:  # stays one whatever becomes of the groups
+        person.admin_from_groups = False
+        person.save(update_fields=["admin_from_groups"])
     if person.is_superuser == admin:
         return
+    if person.admin_from_groups:
+        raise Conflict(
+            f"{person.username} is platform admin through a group of an identity provider. "
+            "Take them out of the group there."
+        )
     if person.is_service_account:
         raise Conflict(f"{person.label} is a service account; only people are platform admins.")
     if admin and not person.is_active:

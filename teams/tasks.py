@@ -10,6 +10,7 @@ from teams.audit import retention
 from teams.audit.chain import seal, verify_and_store
 from teams.audit.grants import may_change_log
 from teams.audit.lines import write_lines
+from teams.identity import sync
 from teams.sessions import SessionStore
 
 log = structlog.get_logger(__name__)
@@ -40,3 +41,10 @@ def remove_old_audit_entries() -> None:
 def clear_sessions() -> None:
     """Remove the sessions that have expired."""
     SessionStore.clear_expired()
+
+
+@shared_task
+def read_groups_again() -> None:
+    """Read the groups of people who signed in through a provider, so that who left one loses access."""
+    if done := sync.read_groups_again():
+        log.info("groups_read", **done)

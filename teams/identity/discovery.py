@@ -23,7 +23,7 @@ from teams.identity.models import IdentityProvider
 TIMEOUT = httpx.Timeout(5, connect=3)  # seconds
 MAX_BYTES = 1024 * 1024  # of a response
 CACHED = 300  # seconds
-KEYS_AGAIN = 20  # seconds between two readings for unknown keys
+KEYS_AGAIN = 5  # seconds between two readings for unknown keys
 WELL_KNOWN = "/.well-known/openid-configuration"
 REQUIRED = ("issuer", "authorization_endpoint", "token_endpoint", "jwks_uri")
 

@@ -13,6 +13,7 @@ from uuid import UUID
 from allauth.socialaccount.models import SocialAccount
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
+from django.core.validators import slug_re
 from django.db.models import Count, OuterRef, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -31,7 +32,7 @@ from teams.identity.checkup import check_provider
 from teams.identity.forms import SECRETS, NameForm, NewProviderForm, ProviderForm, RuleForm, SecretForm
 from teams.identity.models import ExternalGroup, GroupRule, IdentityProvider
 from teams.identity.rules import AccessChange
-from teams.models import Role, Team, recorded_changes
+from teams.models import Team, recorded_changes
 
 CHANGES = 10
 SHOWN = 50  # changes of a preview
@@ -129,7 +130,7 @@ def provider_new(request: HttpRequest) -> HttpResponse:
         "form": form,
         "name_form": name_form,
         "slug": slug,
-        "addresses": addresses_of(request, str(slug)) if slug and not name_form.errors else None,
+        "addresses": addresses_of(request, slug) if slug_re.match(slug) else None,
     }
     return render(request, "teams/identity/provider_new.html", page, status=status)
 
@@ -249,9 +250,7 @@ def shown(changes: Iterable[AccessChange]) -> list[ShownChange]:
     teams = Team.objects.in_bulk([change.team_id for change in visible if change.team_id])
     lines = []
     for change in visible:
-        old, new = (
-            Role(name).label if name in Role.values else name for name in (change.old_role, change.new_role)
-        )
+        old, new = change.old_role, change.new_role
         text = f"becomes {new}" if not old else f"loses the role {old}" if not new else f"{old} → {new}"
         icon = "user-plus" if not old else "user-minus" if not new else "arrow-right"
         lines.append(

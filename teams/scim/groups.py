@@ -23,15 +23,15 @@ def groups_of(provider: IdentityProvider) -> QuerySet[ExternalGroup]:
     return ExternalGroup.objects.filter(provider=provider, kept_by=ExternalGroup.Keeper.SCIM)
 
 
-def members_of(groups: Collection[ExternalGroup]) -> dict[UUID, list[tuple[str, str]]]:
-    """Return (id, user name) of the members of each group whom its provider keeps; one query."""
-    found: dict[UUID, list[tuple[str, str]]] = {group.pk: [] for group in groups}
+def members_of(groups: Collection[ExternalGroup]) -> dict[UUID, list[str]]:
+    """Return the ids of the members of each group whom its provider keeps; one query."""
+    found: dict[UUID, list[str]] = {group.pk: [] for group in groups}
     rows = MEMBERS.objects.filter(
         externalgroup__in=found, user__scim_user__deleted_at=None, user__scim_user__isnull=False
     )
-    columns = ("externalgroup", "user__scim_user__pk", "user__scim_user__user_name")
-    for group, pk, name in rows.order_by("user__scim_user__pk").values_list(*columns):
-        found[group].append((str(pk), name))
+    columns = ("externalgroup", "user__scim_user__pk")
+    for group, pk in rows.order_by("user__scim_user__pk").values_list(*columns):
+        found[group].append(str(pk))
     return found
 
 

@@ -105,9 +105,6 @@ class GroupMember(ComplexAttribute):
     )
     """The address of the user."""
 
-    display: Annotated[str | None, Mutability.read_only] = None
-    """The user name."""
-
 
 class Group(Resource[Any]):
     """A group of the provider; rules of the portal say which roles it gives."""
@@ -162,16 +159,16 @@ def person_resource(row: ScimUser, base: str, *, groups: list[ExternalGroup] = [
     )
 
 
-def member(pk: str, name: str, base: str) -> GroupMember:
-    return GroupMember.model_validate({"value": pk, "$ref": f"{base}/Users/{pk}", "display": name})
+def member(pk: str, base: str) -> GroupMember:
+    return GroupMember.model_validate({"value": pk, "$ref": f"{base}/Users/{pk}"})
 
 
-def group_resource(group: ExternalGroup, base: str, members: list[tuple[str, str]]) -> Group:
-    """Return a group with (id, user name) of its members."""
+def group_resource(group: ExternalGroup, base: str, members: list[str]) -> Group:
+    """Return a group with the ids of its members."""
     return Group(
         id=str(group.pk),
         external_id=group.external_id or None,
         display_name=group.name,
-        members=[member(pk, name, base) for pk, name in members] or None,
+        members=[member(pk, base) for pk in members] or None,
         meta=Meta(resource_type="Group", location=f"{base}/Groups/{group.pk}"),
     )

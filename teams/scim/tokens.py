@@ -57,7 +57,7 @@ def create_scim_token(
     token, is_new = ScimToken.objects.update_or_create(provider=provider, defaults=columns)
     ended = f"; the text before works until {utc_moment(now + overlap)}" if before and overlap else ""
     change = "SCIM token created" if is_new else f"SCIM token rotated{ended}"
-    record_change(by=by, of=provider, change=change, action="identityprovider.changed")
+    record_change(by=by, of=provider, change=change)
     return token, text
 
 
@@ -67,7 +67,7 @@ def remove_scim_token(*, by: User, provider: IdentityProvider) -> None:
     require_admin(by)
     if ScimToken.objects.filter(provider=provider).delete()[0]:
         change = "SCIM token removed"
-        record_change(by=by, of=provider, change=change, action="identityprovider.changed")
+        record_change(by=by, of=provider, change=change)
 
 
 def find_scim_token(text: str, request: HttpRequest) -> ScimToken | None:

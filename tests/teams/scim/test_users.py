@@ -54,7 +54,9 @@ def test_what_is_not_served_cannot_be_set(okta, fields):
     okta.patch(f"Users/{made['id']}", {"op": "replace", "value": fields})
     for name, value in fields.items():
         okta.patch(f"Users/{made['id']}", {"op": "add", "path": name, "value": value})
-    answer = okta.send("PUT", f"Users/{made['id']}", {"schemas": made["schemas"], "userName": "mia", **fields})
+    answer = okta.send(
+        "PUT", f"Users/{made['id']}", {"schemas": made["schemas"], "userName": "mia", **fields}
+    )
     assert answer.status_code == 200
     user = User.objects.get(username="mia")
     assert (user.is_superuser, user.is_staff, user.has_usable_password()) == (False, False, False)
@@ -149,7 +151,10 @@ def test_reactivation_gives_the_account_back_with_its_roles(okta):
     mia = User.objects.get(username="mia")
     make_team("vision", members=(mia,))
     for active in (False, True):
-        assert okta.patch(f"Users/{made['id']}", {"op": "replace", "path": "active", "value": active})["active"] is active
+        assert (
+            okta.patch(f"Users/{made['id']}", {"op": "replace", "path": "active", "value": active})["active"]
+            is active
+        )
     mia.refresh_from_db()
     assert mia.is_active
     assert Membership.objects.filter(user=mia).count() == 1
@@ -205,7 +210,13 @@ def test_patches_as_entra_id_and_okta_send_them(entra):
     )
     mia = User.objects.get(username="mia")
     assert (mia.email, mia.first_name, mia.last_name) == ("mia@corp.example", "Mia", "Maier")
-    entra.patch(path, {"op": "replace", "value": {"name.givenName": "M.", 'emails[type eq "work"].value': "m@corp.example"}})
+    entra.patch(
+        path,
+        {
+            "op": "replace",
+            "value": {"name.givenName": "M.", 'emails[type eq "work"].value': "m@corp.example"},
+        },
+    )
     entra.patch(path, {"op": "Remove", "path": "name.familyName"})
     mia.refresh_from_db()
     assert (mia.email, mia.first_name, mia.last_name) == ("m@corp.example", "M.", "")
@@ -215,7 +226,8 @@ def test_patches_as_entra_id_and_okta_send_them(entra):
 def test_first_address_of_a_user_without_one_is_added_by_entra_id(entra):
     made = entra.add_user("mia")
     entra.patch(
-        f"Users/{made['id']}", {"op": "Add", "path": 'emails[type eq "work"].value', "value": "mia@corp.example"}
+        f"Users/{made['id']}",
+        {"op": "Add", "path": 'emails[type eq "work"].value', "value": "mia@corp.example"},
     )
     assert User.objects.get(username="mia").email == "mia@corp.example"
 
@@ -244,7 +256,9 @@ def test_put_replaces_everything_and_repeating_it_changes_nothing(okta):
 
 def test_list_is_paged_and_filtered(okta):
     for number in range(5):
-        okta.add_user(f"person-{number}", externalId=str(number), emails=[{"value": f"p{number}@corp.example"}])
+        okta.add_user(
+            f"person-{number}", externalId=str(number), emails=[{"value": f"p{number}@corp.example"}]
+        )
     page = okta.get("Users?startIndex=2&count=2").json()
     assert (page["totalResults"], page["startIndex"], page["itemsPerPage"]) == (5, 2, 2)
     assert [one["userName"] for one in page["Resources"]] == ["person-1", "person-2"]
