@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Count
 from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
 from django.urls import reverse
@@ -29,7 +30,7 @@ from teams.access import people_in
 from teams.identity.rules import access_lost
 from teams.identity.services import reseal_secrets
 from teams.models import Membership, Role, Team, User
-from teams.services import role_changed
+from teams.services import account_ended, role_changed
 
 WATCHED = ("ResourceClaim", "ResourceClaimTemplate", "Pod")
 
@@ -111,6 +112,28 @@ def say_what_becomes_of_claims(*, user: User, team: Team, **_: Any) -> None:
         important=bool(count),
         **common,
     )
+
+
+@receiver(account_ended, dispatch_uid="claims.account_ended")
+def tell_leads_of_claims_left(*, person: User, who: User | None, reason: str, **_: Any) -> None:
+    """Tell the leads of each team with live claims of somebody whose account ended that these keep running."""
+    by = f"by {who.label}" if who else reason
+    live = Claim.objects.live().filter(requested_by=person).order_by()
+    counts = dict(live.values_list("team").annotate(Count("pk")))
+    for team in Team.objects.filter(pk__in=counts):
+        number = counts[team.pk]
+        claims = f"{counted(number, 'live claim')} stay{'s' if number == 1 else ''} with {team}"
+        notify(
+            people_in(team, at_least=Role.LEAD),
+            kind=NoticeKind.CHANGE,
+            key=f"account-ended:{team.pk}:{person.pk}:{timezone.now():%Y%m%d%H%M}",
+            title=f"The account of {person.label} has ended",
+            body=f"It was deactivated {by}. {claims} and keep{'s' if number == 1 else ''} running: "
+            "transfer or release.",
+            team_id=team.pk,
+            url=f"{reverse('claims:list')}?team={team}&q={person.username}",
+            important=True,
+        )
 
 
 @receiver(claim_state_changed, dispatch_uid="claims.observation.ownership")

@@ -54,6 +54,14 @@ class RowDifferences:
         return ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
 
 
+class SecondFactor(models.TextChoices):
+    """Who has to have a second factor, of those who sign in with a password of the portal."""
+
+    NOBODY = "", "nobody has to have one"
+    ADMINS = "admins", "platform admins"
+    ALL = "all", "everybody"
+
+
 class Installation(models.Model):
     """
     What platform admins choose for the whole portal, in one row; none while everything is as it comes.
@@ -69,6 +77,7 @@ class Installation(models.Model):
     timezone = models.CharField(max_length=64, blank=True, default="")
     logo = models.BinaryField(blank=True, default=b"")
     logo_digest = models.CharField(max_length=16, blank=True, default="")
+    second_factor = models.CharField(max_length=8, choices=SecondFactor, blank=True, default="")
     skipped_steps = ArrayField(models.CharField(max_length=16), default=list, blank=True)
     password_sign_in = models.BooleanField(default=True, editable=False)
 

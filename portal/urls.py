@@ -41,6 +41,7 @@ urlpatterns = [
     path("", include("inventory.urls")),
     path("", include("claims.urls")),
     path("", include("usage.urls")),
+    path("scim/v2/", include("teams.scim.urls")),
     path("api/v1/", include("portal.api_urls")),
     path("api/v1/schema/", DescriptionView.as_view(), name="api-schema"),
     path("admin/", admin.site.urls),

@@ -24,6 +24,7 @@ from teams.identity.models import (  # noqa: F401 - models of this app
     IdentityGrant,
     IdentityProvider,
 )
+from teams.scim.models import ScimToken, ScimUser  # noqa: F401 - models of this app
 
 if TYPE_CHECKING:
     import uuid
@@ -310,7 +311,7 @@ class Session(AbstractBaseSession):
 
 
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
-    def revoke(self, *, by: User, reason: str = "") -> None:
+    def revoke(self, *, by: User | None, reason: str = "") -> None:
         """Revoke these tokens and those made with them, and record it. Repeating it keeps the first time."""
         tokens = list(self.filter(revoked_at=None).select_related("user__service_of"))
         while tokens:
@@ -424,16 +425,18 @@ class AuditEntry(models.Model):
 
     `action` is a code of `teams.audit.actions`. `kind` and `object_id` are the model and key of what it was
     done to, which may be gone; `name` was its name then. `text` says it in words, `values` in rows of (what,
-    before, after). `team` is None for what belongs to none; `by` None for the portal, and for whoever could
-    not sign in. People and teams are plain keys: a row that is removed changes no entry. `via` and `token`
-    are title and start of an API token, `place` is an address by its name, a task or a command. Activity
-    shows the entries that are `in_activity`.
+    before, after). `team` is None for what belongs to none; `by` None for
+    the portal, for an identity provider, which `actor` names, and for whoever could not sign in. People and
+    teams are plain keys: a row that is removed changes no entry. `via` and `token` are title and start of an
+    API token, `place` is an address by its name, a task or a command. Activity shows the entries that are
+    `in_activity`.
     """
 
     class Actor(models.TextChoices):
         PERSON = "person", "person"
         SERVICE = "service", "service account"
         PORTAL = "portal", "the portal"
+        PROVIDER = "provider", "identity provider"
         NOBODY = "nobody", "not signed in"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -443,7 +446,7 @@ class AuditEntry(models.Model):
         User, models.DO_NOTHING, null=True, db_index=False, db_constraint=False, related_name="+"
     )
     actor = models.CharField(max_length=150, blank=True, default="")  # the user name
-    actor_kind = models.CharField(max_length=7, choices=Actor, default=Actor.PORTAL)
+    actor_kind = models.CharField(max_length=8, choices=Actor, default=Actor.PORTAL)
     team = models.ForeignKey(
         Team, models.DO_NOTHING, null=True, db_index=False, db_constraint=False, related_name="+"
     )
@@ -547,14 +550,17 @@ def record(
     origin = current_origin(by=by)
     kinds = AuditEntry.Actor
     actor_kind = kinds.PORTAL
-    if by is not None and getattr(by, "is_service_account", False):
+    provider = origin.provider if by is None or not by.is_authenticated else ""
+    if provider:
+        by, actor_kind = None, kinds.PROVIDER
+    elif by is not None and getattr(by, "is_service_account", False):
         actor_kind = kinds.SERVICE
     elif by is not None:
         actor_kind = kinds.PERSON if by.is_authenticated else kinds.NOBODY
     AuditEntry.objects.create(
         action=action,
         by_id=by.pk if by else None,
-        actor=by.get_username() if by else "",
+        actor=by.get_username() if by else provider,
         actor_kind=actor_kind,
         team_id=team_id,
         kind=kind,
@@ -566,7 +572,7 @@ def record(
         source=origin.source,
         via=origin.via,
         token=origin.token,
-        address=origin.address if by else None,
+        address=origin.address if by or provider else None,
         place=origin.place[:120],
         request_id=origin.request_id[:64],
         in_activity=in_activity,

@@ -19,6 +19,9 @@ from teams.sessions import end_sessions
 # team_id: the role of a member changed; sent inside the transaction. Added and removed members send the
 # signals of Django's models.
 role_changed = Signal()
+# person, who, reason: an account was ended, by a platform admin or without `who` by an identity provider;
+# sent inside the transaction.
+account_ended = Signal()
 
 
 @transaction.atomic(durable=True)
@@ -227,6 +230,15 @@ def set_platform_admin(*, by: User, person: User, admin: bool) -> None:
 def deactivate_person(*, by: User, person: User) -> None:
     """End the sessions of a person and revoke their API tokens. Raises Conflict for the last admin."""
     require_admin(by)
+    end_account(person=person, who=by)
+
+
+@transaction.atomic
+def end_account(*, person: User, who: User | None = None, reason: str = "") -> None:
+    """
+    What `deactivate_person` does, decided by a platform admin, or without `who` by an identity provider.
+    Tells the packages above with `account_ended`. Raises Conflict for the last admin.
+    """
     person, other_admins = _lock_person(person)
     if not person.is_active:
         return
@@ -235,20 +247,29 @@ def deactivate_person(*, by: User, person: User) -> None:
     person.is_active = False
     person.save(update_fields=["is_active"])
     end_sessions(person)
-    person.api_tokens.all().revoke(by=by, reason="the account was deactivated")
-    record_change(by=by, of=person, change="deactivated", values=[("Active", "yes", "no")])
+    person.api_tokens.all().revoke(by=who, reason="the account was deactivated")
+    values = [("Active", "yes", "no")]
+    record_change(by=who, of=person, change="deactivated", values=values, reason=reason)
+    account_ended.send(User, person=person, who=who, reason=reason)
 
 
 @transaction.atomic(durable=True)
 def reactivate_person(*, by: User, person: User) -> None:
     """Let a person sign in again, with the roles they had. Their tokens stay revoked."""
     require_admin(by)
+    restore_account(person=person, who=by)
+
+
+@transaction.atomic
+def restore_account(*, person: User, who: User | None = None, reason: str = "") -> None:
+    """What `reactivate_person` does, whoever decided it."""
     person, _other_admins = _lock_person(person)
     if person.is_active:
         return
     person.is_active = True
     person.save(update_fields=["is_active"])
-    record_change(by=by, of=person, change="reactivated", values=[("Active", "no", "yes")])
+    values = [("Active", "no", "yes")]
+    record_change(by=who, of=person, change="reactivated", values=values, reason=reason)
 
 
 def _lock_person(person: User) -> tuple[User, int]:

@@ -32,7 +32,7 @@ from core.prepared import Prepared, Statement
 from teams.access import TEAM_FIELDS, USER_FIELDS, roles_from_rows
 from teams.models import Session, User
 
-INSTALLATION_FIELDS = ("name", "currency", "timezone", "logo_digest")
+INSTALLATION_FIELDS = ("name", "currency", "timezone", "logo_digest", "second_factor")
 # Where a sign-in with a provider leaves the provider's own id of the session (`sid` of OpenID Connect).
 PROVIDER_SESSION = "provider_session"
 PASSKEY = "passkey"
@@ -44,7 +44,9 @@ def _session(key: str, now: datetime) -> Statement:
     team = ", ".join(f'team."{name}"' for name in TEAM_FIELDS)
     installation = ", ".join(INSTALLATION_FIELDS)
     sql = f"""
-        SELECT session_data, last_seen_at, (
+        SELECT session_data, last_seen_at, signed_in_with, EXISTS (
+            SELECT FROM mfa_authenticator factor WHERE factor.user_id = "user".id AND type <> 'recovery_codes'
+        ), (
             SELECT json_agg(json_build_array(role, {team}) ORDER BY slug)::text
             FROM teams_membership JOIN teams_team team ON team.id = team_id WHERE user_id = "user".id
         ), (SELECT json_build_array({installation})::text FROM core_installation), {user}
@@ -65,6 +67,8 @@ class SessionStore(db.SessionStore):
     user: User | None = None
     installation: Installation | None = None
     last_seen_at: datetime | None = None
+    signed_in_with = ""
+    has_second_factor = False
     seen: dict[str, Any] | None = None  # columns to save, where they are new
 
     @classmethod
@@ -74,7 +78,8 @@ class SessionStore(db.SessionStore):
     def load(self) -> dict[str, Any]:
         """Return the data of a session, {} if it is unknown or over, and keep what was read with it."""
         found = SESSION.rows(self.session_key, timezone.now())
-        for data, self.last_seen_at, roles, installation, *values in found:
+        for data, self.last_seen_at, self.signed_in_with, has_factor, roles, installation, *values in found:
+            self.has_second_factor = has_factor
             fields = json.loads(installation) if installation else ()
             self.installation = Installation(**dict(zip(INSTALLATION_FIELDS, fields, strict=False)))
             if values[USER_FIELDS.index("id")] is not None:

@@ -9,10 +9,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core.inputs import Input
-from core.models import Installation
+from core.models import Installation, SecondFactor
 from core.schema import refuses
 from core.scopes import Scope, needs
-from portal.setup.installation import save_installation
+from portal.setup.installation import CHOSEN, save_installation
 from teams.access import require_admin, user_of
 from teams.identity.services import set_password_sign_in
 from teams.zones import parse_zone
@@ -23,7 +23,7 @@ class SettingsOut(serializers.ModelSerializer[Installation]):
 
     class Meta:
         model = Installation
-        fields = ("name", "currency", "timezone", "password_sign_in")
+        fields = (*CHOSEN, "password_sign_in")
         read_only_fields = fields
 
 
@@ -36,6 +36,12 @@ class SettingsIn(Input):
         max_length=64, allow_blank=True, required=False, help_text="Of the IANA database; empty: TIME_ZONE"
     )
 
+    second_factor = serializers.ChoiceField(
+        choices=SecondFactor.choices,
+        allow_blank=True,
+        required=False,
+        help_text="Who has to have one, of those who sign in with a password of the portal",
+    )
     password_sign_in = serializers.BooleanField(
         required=False, help_text="False: only platform admins sign in with a password"
     )
@@ -49,7 +55,7 @@ class SettingsIn(Input):
 @needs(Scope.ADMIN, reading=True)
 @refuses(403)
 class SettingsView(APIView):
-    """Name, currency and time zone of the installation, and who has a password. Platform admins only."""
+    """Settings of the installation. Platform admins only."""
 
     @extend_schema(operation_id="settings", responses=SettingsOut)
     def get(self, request: Request) -> Response:
@@ -67,6 +73,6 @@ class SettingsView(APIView):
         fields = dict(body.validated_data)
         if (allowed := fields.pop("password_sign_in", None)) is not None:
             set_password_sign_in(by=user_of(request), allowed=allowed)
-        values = {name: getattr(current, name) for name in ("name", "currency", "timezone")} | fields
+        values = {name: getattr(current, name) for name in CHOSEN} | fields
         save_installation(by=user_of(request), logo=None, **values)
         return Response(SettingsOut(Installation.load()).data)

@@ -52,6 +52,8 @@ ACTIONS = {
     "device_login.allowed": "allowed a program a token",
     "device_login.denied": "denied a program a token",
     "export.downloaded": "downloaded a list, a report or a file",
+    "identity.deprovisioned": "an identity provider no longer keeps a person through SCIM",
+    "identity.provisioned": "an identity provider keeps a person through SCIM",
     "group_rule.added": "added a rule about the roles of a group",
     "group_rule.changed": "changed a rule about the roles of a group",
     "group_rule.removed": "removed a rule about the roles of a group",

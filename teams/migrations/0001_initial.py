@@ -5,6 +5,7 @@ import django.contrib.auth.models
 import django.contrib.auth.validators
 import django.db.models.deletion
 import django.db.models.functions.datetime
+import django.db.models.functions.text
 import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
@@ -296,7 +297,7 @@ class Migration(migrations.Migration):
                 ('at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('action', models.CharField(max_length=40)),
                 ('actor', models.CharField(blank=True, default='', max_length=150)),
-                ('actor_kind', models.CharField(choices=[('person', 'person'), ('service', 'service account'), ('portal', 'the portal'), ('nobody', 'not signed in')], default='portal', max_length=7)),
+                ('actor_kind', models.CharField(choices=[('person', 'person'), ('service', 'service account'), ('portal', 'the portal'), ('provider', 'identity provider'), ('nobody', 'not signed in')], default='portal', max_length=8)),
                 ('kind', models.CharField(max_length=40)),
                 ('object_id', models.CharField(max_length=40)),
                 ('name', models.CharField(max_length=200)),
@@ -342,6 +343,38 @@ class Migration(migrations.Migration):
             ],
             options={
                 'constraints': [models.CheckConstraint(condition=models.Q(('id', 1)), name='auditstate_one_row')],
+            },
+        ),
+        migrations.CreateModel(
+            name='ScimToken',
+            fields=[
+                ('provider', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='scim_token', serialize=False, to='teams.identityprovider')),
+                ('digest', models.CharField(max_length=64, unique=True)),
+                ('start', models.CharField(max_length=12)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('last_used_at', models.DateTimeField(null=True)),
+                ('last_used_from', models.GenericIPAddressField(null=True)),
+                ('previous_digest', models.CharField(max_length=64, null=True, unique=True)),
+                ('previous_ends_at', models.DateTimeField(null=True)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='ScimUser',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('user_name', models.CharField(max_length=150)),
+                ('external_id', models.CharField(blank=True, default='', max_length=200)),
+                ('emails', models.JSONField(default=list)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('changed_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('deactivated', models.BooleanField(default=False)),
+                ('deleted_at', models.DateTimeField(null=True)),
+                ('provider', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='scim_users', to='teams.identityprovider')),
+                ('user', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='scim_user', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ('id',),
+                'constraints': [models.UniqueConstraint(models.F('provider'), django.db.models.functions.text.Lower('user_name'), condition=models.Q(('deleted_at', None)), name='scimuser_name_once'), models.UniqueConstraint(condition=models.Q(('deleted_at', None), models.Q(('external_id', ''), _negated=True)), fields=('provider', 'external_id'), name='scimuser_external_id_once')],
             },
         ),
         migrations.RunSQL(REFUSE_CHANGES, 'DROP FUNCTION refuse_audit_change CASCADE'),
