@@ -198,15 +198,23 @@ def _is_admitted(provider: IdentityProvider, identity: Identity) -> bool:
 
 def free_username(identity: Identity) -> str:
     """Return a user name that nobody has: that of the provider, or the address, with a number if needed."""
-    is_valid = UnicodeUsernameValidator()
+    validate = UnicodeUsernameValidator()
     candidates = (identity.username, identity.email.partition("@")[0], identity.email, "person")
-    wanted = next(name for name in candidates if name and is_valid.regex.match(name))[:140]
+    wanted = next(name for name in candidates if name and _is_valid(validate, name))[:140]
     taken = set(User.objects.filter(username__startswith=wanted).values_list("username", flat=True))
     number = 2
     name = wanted
     while name in taken:
         name, number = f"{wanted}-{number}", number + 1
     return name
+
+
+def _is_valid(validate: UnicodeUsernameValidator, name: str) -> bool:
+    try:
+        validate(name)
+    except ValidationError:
+        return False
+    return True
 
 
 def link(provider: IdentityProvider, subject: str, person: User) -> None:

@@ -115,7 +115,9 @@ def _taken(slug: str) -> Conflict:
 
 
 def shown(value: object) -> str:
-    return {True: "yes", False: "no", "": "none"}.get(value, str(value))  # type: ignore[call-overload, no-any-return]
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value) or "none"
 
 
 def _sound(fields: dict[str, Any]) -> dict[str, Any]:
@@ -172,11 +174,12 @@ def secret_of(provider: IdentityProvider) -> str:
 def reseal_secrets() -> int:
     """Encrypt all client secrets and refresh tokens with the newest key; return their number."""
     resealed = 0
-    for model in (IdentityProvider, IdentityGrant):
-        rows = model._default_manager.exclude(sealed=b"")
-        for pk, sealed in rows.values_list("pk", "sealed"):
-            unchanged = model._default_manager.filter(pk=pk, sealed=sealed)  # not replaced meanwhile
-            resealed += unchanged.update(sealed=reseal(sealed))
+    for pk, sealed in IdentityProvider.objects.exclude(sealed=b"").values_list("pk", "sealed"):
+        unchanged = IdentityProvider.objects.filter(pk=pk, sealed=sealed)  # not replaced meanwhile
+        resealed += unchanged.update(sealed=reseal(sealed))
+    for grant, sealed in IdentityGrant.objects.exclude(sealed=b"").values_list("pk", "sealed"):
+        same = IdentityGrant.objects.filter(pk=grant, sealed=sealed)
+        resealed += same.update(sealed=reseal(sealed))
     return resealed
 
 

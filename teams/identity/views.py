@@ -108,9 +108,8 @@ def provider_new(request: HttpRequest) -> HttpResponse:
     by = user_of(request)
     require_admin(by)
     name_form = NameForm(request.GET if "name" in request.GET else None)
-    slug = request.POST.get("slug") or (
-        name_form.is_bound and name_form.is_valid() and name_form["name"].value()
-    )
+    chosen = name_form.cleaned_data["name"] if name_form.is_bound and name_form.is_valid() else ""
+    slug: str = request.POST.get("slug", "") or chosen
     form, status = None, 422 if name_form.errors else 200
     if request.method == "POST":
         form = NewProviderForm(request.POST)

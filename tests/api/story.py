@@ -34,6 +34,8 @@ from inventory.models import Cluster, Device, DeviceClass, Node, ResourceClaim
 from notify.webhooks.models import Webhook, WebhookDelivery
 from notify.webhooks.services import create_webhook, send_test
 from teams import device_login, service_accounts
+from teams.identity.models import GroupRule
+from teams.identity.services import add_provider, save_rule
 from teams.invitations import invite
 from teams.models import ApiToken, Invitation, Membership, Role, Team, User
 from teams.services import add_member, create_team
@@ -147,6 +149,11 @@ def read(admin: User) -> Story:
     make_cluster(QUIET, uid="")
     invite(by=admin, email="invited@example.org")
     save_server(by=admin, url="http://mlflow.example", page_url="", authority="")
+    sso = add_provider(
+        by=admin, slug="company", title="Company account", issuer="http://127.0.0.1:9/company",
+        client_id="dragoman", secret="of-the-client",
+    )  # fmt: skip
+    save_rule(by=admin, provider=sso, pattern="gpu-vision", team=vision, role="member")
     hook, _secret = create_webhook(
         by=admin, team=vision, url="https://hooks.example.org/", kinds=["claim.denied"]
     )
@@ -181,6 +188,8 @@ def read(admin: User) -> Story:
         "invitations": keys(Invitation.objects.open()),
         "me/filters": keys(SavedFilter.objects.all()),
         "tracking-servers": keys(TrackingServer.objects.all()),
+        "identity-providers": [sso.slug],
+        "group-rules": keys(GroupRule.objects.all()),
         "delegations": keys(Delegation.objects.all()),
         "device-classes": [*DeviceClass.objects.filter(gone_at=None).values_list("uid", flat=True)],
         "devices": keys(Device.objects.present())[:5],

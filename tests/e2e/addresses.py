@@ -149,6 +149,11 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("notify:webhook_new", "/webhooks/new/"),
         ("usage:tracking", "/settings/tracking/"),
         ("usage:tracking_new", "/settings/tracking/new/"),
+        ("teams:identity", "/settings/sign-in/"),
+        ("teams:provider_new", "/settings/sign-in/new/"),
+        ("teams:provider_new", "/settings/sign-in/new/?name=sso"),
+        ("teams:group_rules", "/settings/sign-in/rules/"),
+        ("teams:group_rule_new", "/settings/sign-in/rules/new/"),
     ],
 }
 
@@ -201,6 +206,10 @@ POST_ONLY = {
     "claims:workload_disallow",
     "usage:rate_remove",
     "usage:tracking_remove",
+    "teams:identity_passwords",
+    "teams:provider_secret",
+    "teams:provider_switch",
+    "teams:provider_unlink",
     "notify:webhook_act",
     "notify:delivery_replay",
     "usage:rate_retire",
@@ -261,5 +270,10 @@ WITHOUT_AXE = {  # what shows such a page instead
     "teams:account-delete": "tests/teams/test_service_accounts.py",
     "claims:workloads": "tests/claims/workloads",
     "usage:tracking_edit": "tests/usage/tracking",
+    "teams:provider": "tests/teams/identity",
+    "teams:provider_checks": "tests/teams/identity",
+    "teams:provider_remove": "tests/teams/identity",
+    "teams:group_rule": "tests/teams/identity",
+    "teams:group_rule_remove": "tests/teams/identity",
     "notify:webhook": "tests/notify/webhooks",
 }

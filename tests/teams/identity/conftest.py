@@ -1,5 +1,7 @@
 """A provider that is configured in the portal, and a browser that signs in through it."""
 
+from typing import Any
+
 import pytest
 from django.test import Client
 
@@ -41,7 +43,7 @@ def begin(client: Client, slug: str = "sso", **query) -> str:
     return page.headers["Refresh"].removeprefix("0; url=")
 
 
-def sign_in(client: Client, issuer: Issuer, slug: str = "sso", **claims):
+def sign_in(client: Client, issuer: Issuer, slug: str = "sso", **claims: Any) -> Any:
     """Sign in through the provider, which says `claims`; return the answer to the callback."""
     issuer.claims = claims
     back = issuer.authorize(begin(client, slug))

@@ -1,6 +1,7 @@
 """A provider ends sessions with a logout token (OpenID Connect Back-Channel Logout 1.0)."""
 
 import time
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -67,7 +68,7 @@ def test_a_logout_leaves_the_session_with_a_password(nina, issuer):
 
 
 NOW = int(time.time())
-BAD = {
+BAD: dict[str, Any] = {
     "expired": ({"exp": NOW - 3600}, "expired"),
     "issued long ago": ({"iat": NOW - 4000}, "was issued"),
     "issued in the future": ({"iat": NOW + 4000}, "not valid yet"),

@@ -1,6 +1,7 @@
 """Groups are read again between sign-ins; what a provider ends is ended here."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -13,7 +14,7 @@ from teams.identity.sync import read_groups_again
 from teams.models import AuditEntry, Membership, User
 from tests.teams.identity.conftest import sign_in
 
-NINA = {"sub": "n-1", "preferred_username": "nina", "groups": ["gpu-vision"]}
+NINA: dict[str, Any] = {"sub": "n-1", "preferred_username": "nina", "groups": ["gpu-vision"]}
 
 
 @pytest.fixture

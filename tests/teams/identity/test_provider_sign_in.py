@@ -1,6 +1,7 @@
 """Signing in through a provider: whose account it is, and what is refused."""
 
 import time
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -13,7 +14,7 @@ from tests.factories import make_user
 from tests.teams.identity.conftest import begin, configured, sign_in
 from tests.teams.identity.issuer import KEYS, running
 
-NINA = {
+NINA: dict[str, Any] = {
     "sub": "n-1",
     "preferred_username": "nina",
     "given_name": "Nina",
