@@ -54,12 +54,21 @@ class RowDifferences:
         return ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
 
 
+class SecondFactor(models.TextChoices):
+    """Who has to have a second factor, of those who sign in with a password of the portal."""
+
+    NOBODY = "", "nobody has to have one"
+    ADMINS = "admins", "platform admins"
+    ALL = "all", "everybody"
+
+
 class Installation(models.Model):
     """
     What platform admins choose for the whole portal, in one row; none while everything is as it comes.
 
     `timezone` is a name of the IANA database, "" for TIME_ZONE. `logo` is a PNG and `logo_digest` the start
     of its SHA-256 in hex, both empty without one. `skipped_steps` are the steps of setup that are left out.
+    Without `password_sign_in` only platform admins sign in with a password.
     """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
@@ -68,7 +77,9 @@ class Installation(models.Model):
     timezone = models.CharField(max_length=64, blank=True, default="")
     logo = models.BinaryField(blank=True, default=b"")
     logo_digest = models.CharField(max_length=16, blank=True, default="")
+    second_factor = models.CharField(max_length=8, choices=SecondFactor, blank=True, default="")
     skipped_steps = ArrayField(models.CharField(max_length=16), default=list, blank=True)
+    password_sign_in = models.BooleanField(default=True, editable=False)
 
     class Meta:
         constraints = (

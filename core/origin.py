@@ -45,11 +45,15 @@ def client_address(request: HttpRequest) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """`via` is the title of an API token and `token` its first characters, both "" for all else."""
+    """
+    `via` is the title of an API token and `token` its first characters, both "" for all else; `provider` is
+    the slug of the identity provider that writes with its token.
+    """
 
     source: Source
     via: str = ""
     token: str = ""
+    provider: str = ""
     request: HttpRequest | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -83,7 +87,7 @@ _origin: ContextVar[Origin] = ContextVar("origin", default=SYSTEM)
 def current_origin(*, by: object) -> Origin:
     """Return from where `by` acts now; what nobody did comes from the system, in a request too."""
     origin = _origin.get()
-    return replace(SYSTEM, request=origin.request) if by is None else origin
+    return replace(SYSTEM, request=origin.request) if by is None and not origin.provider else origin
 
 
 def current_person() -> Any:
@@ -91,9 +95,9 @@ def current_person() -> Any:
     return getattr(_origin.get().request, "user", None)
 
 
-def came_from(source: Source, via: str = "", token: str = "") -> None:
+def came_from(source: Source, via: str = "", token: str = "", provider: str = "") -> None:
     """Say from where this request, or this program, acts: until the request ends."""
-    _origin.set(replace(_origin.get(), source=source, via=via, token=token))
+    _origin.set(replace(_origin.get(), source=source, via=via, token=token, provider=provider))
 
 
 class OriginMiddleware:

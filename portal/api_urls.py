@@ -34,8 +34,11 @@ from portal.setup.installation_api import SettingsView
 from portal.setup.people_api import InvitationViewSet, PersonViewSet
 from teams.account_api import AccountTokenViewSet, ServiceAccountViewSet
 from teams.api import Me, TeamViewSet, TokenViewSet
+from teams.identity.api import GroupRuleViewSet, IdentityProviderViewSet
 from teams.login_api import DeviceLoginView, DeviceTokenView
 from teams.members_api import MemberViewSet
+from teams.scim.api import ScimView
+from teams.session_api import SessionViewSet
 from usage.alerts.api import AlertViewSet
 from usage.api import (
     ClaimCostView,
@@ -60,7 +63,10 @@ teams_router.register("teams", TeamViewSet, "api-team")
 teams_router.register("tokens", TokenViewSet, "api-token")
 teams_router.register("people", PersonViewSet, "api-person")
 teams_router.register("invitations", InvitationViewSet, "api-invitation")
+teams_router.register("identity-providers", IdentityProviderViewSet, "api-identity-provider")
+teams_router.register("group-rules", GroupRuleViewSet, "api-group-rule")
 teams_router.register("me/filters", SavedFilterViewSet, "api-saved-filter")
+teams_router.register("me/sessions", SessionViewSet, "api-session")
 
 notify_router = SimpleRouter(use_regex_path=False)
 notify_router.register("notices", NoticeViewSet, "api-notice")
@@ -152,6 +158,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("teams/<slug:slug>/restore/", RestoreView.as_view(), name="api-team-restore"),
     path("teams/<slug:slug>/namespaces/", NamespacesView.as_view(), name="api-team-namespaces"),
     path("teams/<slug:slug>/namespaces/<slug:cluster>/", NamespaceView.as_view(), name="api-team-namespace"),
+    path("identity-providers/<slug:slug>/scim/", ScimView.as_view(), name="api-scim"),
     path("settings/", SettingsView.as_view(), name="api-settings"),
     *notify_router.urls,
     path(

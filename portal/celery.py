@@ -27,6 +27,8 @@ app.conf.beat_schedule = {
         "task": "teams.tasks.remove_old_audit_entries",
         "schedule": 86400.0,
     },
+    "teams.tasks.clear_sessions": {"task": "teams.tasks.clear_sessions", "schedule": 86400.0},
+    "teams.tasks.read_groups_again": {"task": "teams.tasks.read_groups_again", "schedule": 30.0},
     "notify.tasks.mail_notices": {"task": "notify.tasks.mail_notices", "schedule": 60.0},
     "portal.tasks.remind_of_token_expiry": {
         "task": "portal.tasks.remind_of_token_expiry",

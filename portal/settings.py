@@ -38,7 +38,6 @@ INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
-    "django.contrib.sessions",
     "django.contrib.messages",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
@@ -51,6 +50,8 @@ INSTALLED_APPS = [
     "allauth",
     "allauth.account",
     "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
 ]
 MIDDLEWARE = [
     "portal.health.probes",
@@ -66,6 +67,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "teams.sessions.UserMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "teams.second_factor.SecondFactorMiddleware",
     "core.middleware.CachingMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -164,8 +166,20 @@ ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_ADAPTER = "teams.adapter.AccountAdapter"
+SOCIALACCOUNT_ADAPTER = "teams.identity.provider.SocialAdapter"
+SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"provider_class": "teams.identity.provider.Provider"}}
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_RATE_LIMITS = {"login_failed": "10/m/ip,5/5m/key"}
-MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_ADAPTER = "teams.passkeys.SecondFactorAdapter"
+MFA_FORMS = {
+    "add_webauthn": "teams.passkeys.PasskeyForm",
+    "login_webauthn": "teams.passkeys.LoginForm",
+    "authenticate_webauthn": "teams.passkeys.SecondFactorForm",
+    "reauthenticate_webauthn": "teams.passkeys.ReauthenticationForm",
+}
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_RATE_LIMITS = {"webauthn_login": "20/m/ip"}  # each sign-in with a passkey is two requests
 
 # Mail is sent where EMAIL_URL names a server: smtp+tls://user:password@mail.example.org:587
 MAIL_URL = env.str("EMAIL_URL", "")
@@ -236,6 +250,7 @@ REST_FRAMEWORK = {
 API_RATE = env.str("API_RATE", "1200/min")  # requests of one person to the API
 API_TOKEN_RATE = env.str("API_TOKEN_RATE", "600/min")  # of them with one token
 API_ANONYMOUS_RATE = env.str("API_ANONYMOUS_RATE", "60/min")  # from one address, without a sound sign-in
+SCIM_RATE = env.str("SCIM_RATE", "1200/min")  # requests of one identity provider to /scim/v2/
 PAGE_RATE = env.str("PAGE_RATE", "600/min")  # requests of one person to pages
 # How many may wait for a change of a claim at once in one process, of its eight threads.
 LONG_POLLS = env.int("LONG_POLLS", 4)

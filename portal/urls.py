@@ -9,6 +9,7 @@ from portal.help import reference as help_reference
 from portal.help import views as help_views
 from portal.openapi import DescriptionView
 from portal.team_page import team_page
+from teams.identity.views import elsewhere
 from teams.views import password_reset
 
 handler404 = "core.problems.not_found"
@@ -28,6 +29,9 @@ urlpatterns = [
     path("me/filters/new", saved_filters.save, name="saved_filter_new"),
     path("me/filters/<uuid:saved_id>", saved_filters.change, name="saved_filter"),
     path("accounts/password/reset/", password_reset, name="account_reset_password"),  # before allauth's
+    path("accounts/3rdparty/<path:rest>", elsewhere),  # no pages of allauth: one links in the profile
+    path("accounts/3rdparty/", elsewhere),
+    path("accounts/social/<path:rest>", elsewhere),
     path("accounts/", include("allauth.urls")),
     path("", include("portal.setup.urls")),
     path("", include("portal.activity.urls")),
@@ -37,6 +41,7 @@ urlpatterns = [
     path("", include("inventory.urls")),
     path("", include("claims.urls")),
     path("", include("usage.urls")),
+    path("scim/v2/", include("teams.scim.urls")),
     path("api/v1/", include("portal.api_urls")),
     path("api/v1/schema/", DescriptionView.as_view(), name="api-schema"),
     path("admin/", admin.site.urls),

@@ -8,4 +8,5 @@ class TeamsConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("teams.zones")  # connects to user_logged_in
+        import_module("teams.sessions")  # too
         import_module("teams.audit.receivers")

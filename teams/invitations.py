@@ -117,6 +117,25 @@ def accept_as_new(*, token: str, username: str, name: tuple[str, str], password:
     return person
 
 
+def open_invitations_of(email: str) -> list[Invitation]:
+    """Return the invitations of an address that can still be accepted, oldest first."""
+    rows = Invitation.objects.open().filter(email__iexact=email, expires_at__gt=timezone.now())
+    return list(rows.select_related("team", "invited_by").order_by("sent_at"))
+
+
+def accept_verified(invitation: Invitation, person: User) -> None:
+    """
+    Accept for a person whose address an identity provider has verified, so that no link is needed.
+
+    One that somebody else has accepted just now, or whose team was archived, is left out.
+    """
+    try:
+        with transaction.atomic():
+            _accept(invitation, person)
+    except PortalError:
+        return
+
+
 def _require_password(password: str, person: User) -> None:
     try:
         validate_password(password, person)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from django.contrib.auth.models import AbstractUser
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models, transaction
 from django.db.models import F, Value
 from django.db.models.functions import Coalesce, Concat, Now, NullIf, Trim
@@ -16,12 +17,21 @@ from core.models import uuid7
 from core.origin import Source, current_origin, current_person
 from core.scopes import Scope
 from teams.audit.actions import action_of
+from teams.browsers import browser_in_words
+from teams.identity.models import (  # noqa: F401 - models of this app
+    ExternalGroup,
+    GroupRule,
+    IdentityGrant,
+    IdentityProvider,
+)
+from teams.scim.models import ScimToken, ScimUser  # noqa: F401 - models of this app
 
 if TYPE_CHECKING:
     import uuid
     from collections.abc import Sequence
 
     from django.contrib.auth.models import AnonymousUser
+    from django.contrib.sessions.backends.base import SessionBase
 
 
 class Role(models.TextChoices):
@@ -55,6 +65,8 @@ class User(AbstractUser):
         max_length=64, blank=True, default="", editable=False
     )  # reported by the browser
     hides_setup = models.BooleanField(default=False, editable=False)  # on Home, of a platform admin
+    # Whether only groups make this person platform admin; False if somebody did by hand.
+    admin_from_groups = models.BooleanField(default=False, editable=False)
     # The team of a service account, which programs use with tokens and nobody signs in with.
     service_of = models.ForeignKey(
         "Team", models.CASCADE, null=True, editable=False, related_name="service_accounts"
@@ -64,12 +76,17 @@ class User(AbstractUser):
     roles_read: dict[Team, Role] | None = None
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save; a new password revokes the API tokens, as it ends the sessions. Both are in the audit log."""
+        """
+        Save; a new password ends the sessions and revokes the API tokens. Both are in the audit log.
+
+        Whoever changes their own stays signed in: Django gives their session a new key after this.
+        """
         is_new = self._state.adding
         has_new_password = getattr(self, "_password", None) is not None and not is_new
         with transaction.atomic():
             super().save(*args, **kwargs)
             if has_new_password:
+                self.sessions.all().delete()
                 self.api_tokens.all().revoke(by=self, reason="the password was changed")
             if is_new or has_new_password:
                 record(
@@ -149,21 +166,52 @@ class Team(models.Model):
         return (self.efficiency_goal or 0) / 100
 
 
+class MembershipQuerySet(models.QuerySet["Membership"]):
+    def by_hand(self) -> Self:
+        """Return the people who were given a role by hand, whatever groups give them besides."""
+        return self.filter(user__service_of=None).exclude(models.Q(hand_role="") & ~models.Q(group_role=""))
+
+
 class Membership(models.Model):
-    """One person in one team, with one role."""
+    """
+    One person in one team, with one role.
+
+    Without `group_role` the role was given by hand. With it the role is the higher of what groups of an
+    identity provider give, `group_role`, and what was given by hand, `hand_role`, "" for nothing.
+    """
 
     user = models.ForeignKey(User, models.CASCADE, related_name="memberships")
     team = models.ForeignKey(Team, models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=6, choices=Role, default=Role.MEMBER)
+    group_role = models.CharField(max_length=6, choices=Role, blank=True, default="", editable=False)
+    hand_role = models.CharField(max_length=6, choices=Role, blank=True, default="", editable=False)
+
+    objects = MembershipQuerySet.as_manager()
 
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["user", "team"], name="membership_once"),
             models.CheckConstraint(condition=models.Q(role__in=Role.values), name="membership_role_known"),
+            models.CheckConstraint(
+                condition=models.Q(group_role="", hand_role="")
+                | models.Q(group_role__in=Role.values, role=models.F("group_role"))
+                | models.Q(group_role__in=Role.values, role=models.F("hand_role")),
+                name="membership_role_has_a_source",
+            ),
         )
 
     def __str__(self) -> str:
         return f"{self.user} in {self.team}: {self.role}"
+
+    @property
+    def from_groups(self) -> bool:
+        """Whether groups give a role, so that the person stays a member until they leave these groups."""
+        return bool(self.group_role)
+
+    @property
+    def role_by_hand(self) -> str:
+        """Return what was given by hand, "" for nothing."""
+        return self.hand_role if self.group_role else self.role
 
 
 class InvitationQuerySet(models.QuerySet["Invitation"]):
@@ -212,8 +260,58 @@ class Invitation(models.Model):
         return self.expires_at <= timezone.now()
 
 
+class Session(AbstractBaseSession):
+    """
+    A session of a browser, of a person or of a visitor; `teams.sessions` reads and writes it.
+
+    `id` names it on pages: `session_key` is what its cookie has. `signed_in_with` is "password", "passkey" or
+    the slug of an identity provider, "" for anything else; `provider_session` is the `sid` of that provider.
+    `last_seen_at`, with address and browser of that time, is up to an hour old.
+    """
+
+    id = models.UUIDField(default=uuid7, unique=True, editable=False)
+    user = models.ForeignKey(User, models.CASCADE, null=True, related_name="sessions")
+    created_at = models.DateTimeField(default=timezone.now)
+    last_seen_at = models.DateTimeField(default=timezone.now)
+    address = models.GenericIPAddressField(null=True)
+    user_agent = models.CharField(max_length=300, blank=True, default="")
+    signed_in_with = models.CharField(max_length=60, blank=True, default="")
+    provider_session = models.CharField(max_length=255, blank=True, default="")
+
+    class Meta(AbstractBaseSession.Meta):
+        abstract = False
+        indexes = (
+            models.Index(
+                fields=["signed_in_with", "provider_session"],
+                condition=~models.Q(provider_session=""),
+                name="session_of_provider",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.user or 'visitor'} since {self.created_at}"
+
+    @property
+    def browser(self) -> str:
+        """Return "Firefox on Linux"."""
+        return browser_in_words(self.user_agent)
+
+    @property
+    def way(self) -> str:
+        """Return how the person has signed in, in words: "a passkey"."""
+        return {"password": "a password", "passkey": "a passkey"}.get(
+            self.signed_in_with, self.signed_in_with
+        )
+
+    @classmethod
+    def get_session_store_class(cls) -> type[SessionBase]:
+        from teams.sessions import SessionStore
+
+        return SessionStore
+
+
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
-    def revoke(self, *, by: User, reason: str = "") -> None:
+    def revoke(self, *, by: User | None, reason: str = "") -> None:
         """Revoke these tokens and those made with them, and record it. Repeating it keeps the first time."""
         tokens = list(self.filter(revoked_at=None).select_related("user__service_of"))
         while tokens:
@@ -327,16 +425,18 @@ class AuditEntry(models.Model):
 
     `action` is a code of `teams.audit.actions`. `kind` and `object_id` are the model and key of what it was
     done to, which may be gone; `name` was its name then. `text` says it in words, `values` in rows of (what,
-    before, after). `team` is None for what belongs to none; `by` None for the portal, and for whoever could
-    not sign in. People and teams are plain keys: a row that is removed changes no entry. `via` and `token`
-    are title and start of an API token, `place` is an address by its name, a task or a command. Activity
-    shows the entries that are `in_activity`.
+    before, after). `team` is None for what belongs to none; `by` None for
+    the portal, for an identity provider, which `actor` names, and for whoever could not sign in. People and
+    teams are plain keys: a row that is removed changes no entry. `via` and `token` are title and start of an
+    API token, `place` is an address by its name, a task or a command. Activity shows the entries that are
+    `in_activity`.
     """
 
     class Actor(models.TextChoices):
         PERSON = "person", "person"
         SERVICE = "service", "service account"
         PORTAL = "portal", "the portal"
+        PROVIDER = "provider", "identity provider"
         NOBODY = "nobody", "not signed in"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -346,7 +446,7 @@ class AuditEntry(models.Model):
         User, models.DO_NOTHING, null=True, db_index=False, db_constraint=False, related_name="+"
     )
     actor = models.CharField(max_length=150, blank=True, default="")  # the user name
-    actor_kind = models.CharField(max_length=7, choices=Actor, default=Actor.PORTAL)
+    actor_kind = models.CharField(max_length=8, choices=Actor, default=Actor.PORTAL)
     team = models.ForeignKey(
         Team, models.DO_NOTHING, null=True, db_index=False, db_constraint=False, related_name="+"
     )
@@ -450,14 +550,17 @@ def record(
     origin = current_origin(by=by)
     kinds = AuditEntry.Actor
     actor_kind = kinds.PORTAL
-    if by is not None and getattr(by, "is_service_account", False):
+    provider = origin.provider if by is None or not by.is_authenticated else ""
+    if provider:
+        by, actor_kind = None, kinds.PROVIDER
+    elif by is not None and getattr(by, "is_service_account", False):
         actor_kind = kinds.SERVICE
     elif by is not None:
         actor_kind = kinds.PERSON if by.is_authenticated else kinds.NOBODY
     AuditEntry.objects.create(
         action=action,
         by_id=by.pk if by else None,
-        actor=by.get_username() if by else "",
+        actor=by.get_username() if by else provider,
         actor_kind=actor_kind,
         team_id=team_id,
         kind=kind,
@@ -469,7 +572,7 @@ def record(
         source=origin.source,
         via=origin.via,
         token=origin.token,
-        address=origin.address if by else None,
+        address=origin.address if by or provider else None,
         place=origin.place[:120],
         request_id=origin.request_id[:64],
         in_activity=in_activity,

@@ -14,10 +14,14 @@ from django.dispatch import Signal
 from core.errors import Conflict, Invalid
 from teams.access import require_admin, require_role
 from teams.models import Membership, Role, Team, User, record_change
+from teams.sessions import end_sessions
 
 # team_id: the role of a member changed; sent inside the transaction. Added and removed members send the
 # signals of Django's models.
 role_changed = Signal()
+# person, who, reason: an account was ended, by a platform admin or without `who` by an identity provider;
+# sent inside the transaction.
+account_ended = Signal()
 
 
 @transaction.atomic(durable=True)
@@ -30,7 +34,12 @@ def add_member(*, by: User, team: Team, username: str, role: Role) -> Membership
     if person is None:
         raise Invalid(f"No user has the name “{username}”.", field="username")
     membership, is_new = Membership.objects.get_or_create(user=person, team=team, defaults={"role": role})
-    if not is_new:
+    if not is_new and membership.from_groups and not membership.hand_role:
+        _require_not_below_group(membership, role)
+        Membership.objects.filter(pk=membership.pk).update(role=role, hand_role=role)
+        membership.role = membership.hand_role = role
+        role_changed.send(Membership, team_id=team.pk)
+    elif not is_new:
         raise Conflict(f"{username} is already {Role(membership.role).label} of {team.slug}.")
     _record_added(by, team, username, role)
     return membership
@@ -49,10 +58,18 @@ def change_role(*, by: User, team: Team, member: Membership, role: Role) -> None
     if role != Role.OWNER:
         require_another_owner(team, without=member)
     before = member.role
-    if before == role:
+    columns = {"role": role}
+    if member.from_groups:
+        _require_not_below_group(member, role)
+        columns["hand_role"] = role
+    elif before == role:
         return
-    if not Membership.objects.filter(pk=member.pk, role=before).update(role=role):
+    if not Membership.objects.filter(pk=member.pk, role=before, group_role=member.group_role).update(
+        **columns
+    ):
         raise Conflict(f"The role of {member.user.username} has changed in the meantime. Look again.")
+    if before == role:
+        return  # only where it comes from
     name, old = member.user.username, Role(before).label
     values = [(f"Role of {name}", old, role.label)]
     change = f"{name}: {old} → {role.label}"
@@ -65,6 +82,11 @@ def remove_member(*, by: User, team: Team, member: Membership) -> None:
     """Remove a person from the team. Their claims stay with the team."""
     if by.pk != member.user_id:  # everybody may leave
         require_role(by, team, at_least=Role.OWNER)
+    if member.from_groups:
+        raise Conflict(
+            f"{member.user.username} is {Role(member.group_role).label} of {team.slug} through a group of an "
+            "identity provider. Take them out of the group there."
+        )
     require_another_owner(team, without=member)
     deleted, _of_kinds = Membership.objects.filter(pk=member.pk).delete()
     if deleted:
@@ -72,6 +94,14 @@ def remove_member(*, by: User, team: Team, member: Membership) -> None:
         values = [(f"Role of {name}", old, "–")]
         change = f"{name}: removed, was {old}"
         record_change(by=by, of=team, change=change, values=values, action="member.removed")
+
+
+def _require_not_below_group(member: Membership, role: Role) -> None:
+    if role.rank < Role(member.group_role).rank:
+        raise Conflict(
+            f"{member.user.username} is {Role(member.group_role).label} through a group of an identity "
+            "provider; by hand the role can only be raised. Take them out of the group there."
+        )
 
 
 def require_another_owner(team: Team, *, without: Membership) -> None:
@@ -169,8 +199,16 @@ def set_platform_admin(*, by: User, person: User, admin: bool) -> None:
     """Make a person platform admin, or end that. Raises Conflict for the last one."""
     require_admin(by)
     person, other_admins = _lock_person(person)
+    if person.admin_from_groups and admin:  # stays one whatever becomes of the groups
+        person.admin_from_groups = False
+        person.save(update_fields=["admin_from_groups"])
     if person.is_superuser == admin:
         return
+    if person.admin_from_groups:
+        raise Conflict(
+            f"{person.username} is platform admin through a group of an identity provider. "
+            "Take them out of the group there."
+        )
     if person.is_service_account:
         raise Conflict(f"{person.label} is a service account; only people are platform admins.")
     if admin and not person.is_active:
@@ -190,8 +228,17 @@ def set_platform_admin(*, by: User, person: User, admin: bool) -> None:
 
 @transaction.atomic(durable=True)
 def deactivate_person(*, by: User, person: User) -> None:
-    """End the sign-in of a person and revoke their API tokens. Raises Conflict for the last admin."""
+    """End the sessions of a person and revoke their API tokens. Raises Conflict for the last admin."""
     require_admin(by)
+    end_account(person=person, who=by)
+
+
+@transaction.atomic
+def end_account(*, person: User, who: User | None = None, reason: str = "") -> None:
+    """
+    What `deactivate_person` does, decided by a platform admin, or without `who` by an identity provider.
+    Tells the packages above with `account_ended`. Raises Conflict for the last admin.
+    """
     person, other_admins = _lock_person(person)
     if not person.is_active:
         return
@@ -199,20 +246,30 @@ def deactivate_person(*, by: User, person: User) -> None:
         raise _last_admin(person)
     person.is_active = False
     person.save(update_fields=["is_active"])
-    person.api_tokens.all().revoke(by=by, reason="the account was deactivated")
-    record_change(by=by, of=person, change="deactivated", values=[("Active", "yes", "no")])
+    end_sessions(person)
+    person.api_tokens.all().revoke(by=who, reason="the account was deactivated")
+    values = [("Active", "yes", "no")]
+    record_change(by=who, of=person, change="deactivated", values=values, reason=reason)
+    account_ended.send(User, person=person, who=who, reason=reason)
 
 
 @transaction.atomic(durable=True)
 def reactivate_person(*, by: User, person: User) -> None:
     """Let a person sign in again, with the roles they had. Their tokens stay revoked."""
     require_admin(by)
+    restore_account(person=person, who=by)
+
+
+@transaction.atomic
+def restore_account(*, person: User, who: User | None = None, reason: str = "") -> None:
+    """What `reactivate_person` does, whoever decided it."""
     person, _other_admins = _lock_person(person)
     if person.is_active:
         return
     person.is_active = True
     person.save(update_fields=["is_active"])
-    record_change(by=by, of=person, change="reactivated", values=[("Active", "no", "yes")])
+    values = [("Active", "no", "yes")]
+    record_change(by=who, of=person, change="reactivated", values=values, reason=reason)
 
 
 def _lock_person(person: User) -> tuple[User, int]:

@@ -1,4 +1,7 @@
-"""Celery tasks of the audit log. Each may run any number of times; the next run repairs a lost message."""
+"""
+Celery tasks of the audit log and of sessions. Each may run any number of times; the next run repairs a lost
+message.
+"""
 
 import structlog
 from celery import shared_task
@@ -7,6 +10,8 @@ from teams.audit import retention
 from teams.audit.chain import seal, verify_and_store
 from teams.audit.grants import may_change_log
 from teams.audit.lines import write_lines
+from teams.identity import sync
+from teams.sessions import SessionStore
 
 log = structlog.get_logger(__name__)
 
@@ -30,3 +35,16 @@ def remove_old_audit_entries() -> None:
     """Remove what is older than the retention, if this role may; else the owner does (docs/audit.md)."""
     if may_change_log():
         retention.remove()
+
+
+@shared_task
+def clear_sessions() -> None:
+    """Remove the sessions that have expired."""
+    SessionStore.clear_expired()
+
+
+@shared_task
+def read_groups_again() -> None:
+    """Read the groups of people who signed in through a provider, so that who left one loses access."""
+    if done := sync.read_groups_again():
+        log.info("groups_read", **done)

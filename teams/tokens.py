@@ -31,6 +31,7 @@ from core.scopes import Scope, ScopeMissing
 from core.times import require_date, utc_moment
 from teams.access import TEAM_FIELDS, USER_FIELDS, role_in, roles_from_rows
 from teams.models import ApiToken, Team, User, record_token_change
+from teams.second_factor import lacks_second_factor
 
 PREFIX = "drg_"
 RANDOM_LENGTH, CHECKSUM_LENGTH = 40, 6
@@ -280,4 +281,13 @@ class BearerToken(BaseAuthentication):
 
 
 class Session(SessionAuthentication):
-    """DRF's, listed after BearerToken so that a missing login answers 401 instead of 403."""
+    """
+    DRF's, listed after BearerToken so that a missing login answers 401 instead of 403. Raises Forbidden for
+    whoever has to set up a second factor first.
+    """
+
+    def authenticate(self, request: Request) -> tuple[User, None] | None:
+        found: tuple[User, None] | None = super().authenticate(request)
+        if found and lacks_second_factor(request._request):
+            raise Forbidden("Set up a second factor in a browser first: Profile → Two-factor authentication.")
+        return found

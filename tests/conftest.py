@@ -15,7 +15,7 @@ from tests import postgres
 settings.register_profile("dragoman", deadline=None)
 settings.load_profile("dragoman")
 
-pytest_plugins = ["tests.controlplane.fixtures", "tests.demo.fixtures"]
+pytest_plugins = ["tests.controlplane.fixtures", "tests.demo.fixtures", "tests.keycloak.fixtures"]
 
 
 # In CI these have a second try: Kubernetes' controllers answer when they like, and a busy machine stands
@@ -35,6 +35,8 @@ def pytest_itemcollected(item):
     real = item.get_closest_marker("controlplane") is not None
     if real:
         item.add_marker(pytest.mark.xdist_group("controlplane"))
+    elif "keycloak" in item.fixturenames:
+        item.add_marker(pytest.mark.xdist_group("keycloak"))
     elif "simulated" in item.fixturenames:
         item.add_marker(pytest.mark.xdist_group("demo"))
     in_ci = os.environ.get("CI", "").lower() == "true"

@@ -214,6 +214,8 @@ def _quota_and_cost() -> Iterator[Address]:
     yield Address("rates", url_of("usage:rates"), (ADMIN,))
     yield Address("webhooks", url_of("notify:webhooks"), (ADMIN,))
     yield Address("tracking servers", url_of("usage:tracking"), (ADMIN,))
+    yield Address("identity providers", url_of("teams:identity"), (ADMIN,))
+    yield Address("group rules", url_of("teams:group_rules"), (ADMIN,))
     yield Address("budgets", url_of("claims:budgets"), (ADMIN,))
 
 

@@ -58,7 +58,9 @@ ACTIONS = {
     "profile": Action("Profiles", kinds=("profile",)),
     "rate": Action("Rates and closed months", kinds=("rate", "closedmonth")),
     "cluster": Action("Clusters", kinds=("cluster",)),
-    "settings": Action("Settings", kinds=("installation", "idlepolicy", "trackingserver")),
+    "settings": Action(
+        "Settings", kinds=("installation", "idlepolicy", "trackingserver", "identityprovider", "grouprule")
+    ),
 }
 OF_PLATFORM = frozenset({"token", "profile", "rate", "cluster", "settings"})  # they belong to no team
 
@@ -92,6 +94,8 @@ KINDS = {
     "closedmonth": ("lock", "a month"),
     "cluster": ("sitemap", "a cluster"),
     "trackingserver": ("activity", "a tracking server"),
+    "identityprovider": ("login-2", "an identity provider"),
+    "grouprule": ("users-group", "a group rule"),
     "installation": ("settings", "the settings"),
 }
 # How the remark on a claim that stays in its state may begin → (icon, verb); any other is "changed".

@@ -38,6 +38,7 @@ from portal.configuration.export import (
     quota_limits,
 )
 from portal.setup.installation import InstallationForm, save_installation
+from teams.identity.models import IdentityProvider
 from teams.models import Membership, Role, Team, User
 from teams.services import (
     add_member,
@@ -82,11 +83,13 @@ class Known:
     profiles: Mapping[str, Profile | None]  # None: of the file
     teams: Mapping[str, Team | None]
     people: Mapping[str, User]  # active
+    providers: frozenset[str]  # of identity, by slug
 
-    def with_new(self, *, teams: Iterable[str], profiles: Iterable[str]) -> Known:
-        """Return this with the teams and profiles that the file adds."""
+    def with_new(self, *, teams: Iterable[str], profiles: Iterable[str], providers: Iterable[str]) -> Known:
+        """Return this with the teams, profiles and identity providers that the file adds."""
         return replace(
             self,
+            providers=self.providers | frozenset(providers),
             teams=dict.fromkeys(teams) | dict(self.teams),
             profiles=dict.fromkeys(profiles) | dict(self.profiles),
         )
@@ -98,6 +101,7 @@ class Known:
             {profile.slug: profile for profile in Profile.objects.all()},
             {team.slug: team for team in Team.objects.all()},
             {user.username: user for user in User.objects.filter(is_active=True)},
+            frozenset(IdentityProvider.objects.values_list("slug", flat=True)),
         )
 
 
@@ -305,7 +309,7 @@ class TeamDocument(ConfigDocument):
             for name, given in raw.items()
             for role in self.choices(("members", str(name)), [given], Role.values)
         }
-        people = Membership.objects.filter(team=team, user__service_of=None)
+        people = Membership.objects.by_hand().filter(team=team)
         rows = people.select_related("user") if team else Membership.objects.none()
         have = {row.user.username: row for row in rows}
         for name, role in sorted(wanted.items(), key=lambda item: (-item[1].rank, item[0])):  # owners first
@@ -315,8 +319,8 @@ class TeamDocument(ConfigDocument):
                 change.add(
                     f"members: + {name}: {role.value}", partial(_add, slug=change.name, name=name, role=role)
                 )
-            elif have[name].role != role:
-                line = f"members: {name}: {have[name].role} → {role.value}"
+            elif have[name].role_by_hand != role:
+                line = f"members: {name}: {have[name].role_by_hand} → {role.value}"
                 change.add(line, partial(_change_role, row=have[name], role=role))
         for name in sorted(set(have) - set(wanted)):
             change.add(f"members: - {name}", partial(_remove, row=have[name]))

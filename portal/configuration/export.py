@@ -16,10 +16,12 @@ from core.times import spell_duration
 from core.yaml_documents import API_VERSION
 from dra.manifests import to_yaml
 from inventory.models import Cluster, TelemetryAccess
+from teams.identity.models import GroupRule, IdentityProvider
 from teams.models import Team
 from usage.models import Rate
 
 INSTALLATION, CLUSTER, TEAM, RULE, RATE = "Installation", "Cluster", "Team", "ApprovalRule", "Rate"
+PROVIDER, GROUP_RULE = "IdentityProvider", "GroupRule"
 
 
 def exported() -> list[dict[str, Any]]:
@@ -38,6 +40,13 @@ def exported() -> list[dict[str, Any]]:
         *(
             rate_document(rate)
             for rate in Rate.objects.select_related("cluster").order_by("product", "valid_from", "pk")
+        ),
+        *(provider_document(provider) for provider in IdentityProvider.objects.defer("sealed")),
+        *(
+            group_rule_document(rule)
+            for rule in GroupRule.objects.select_related("provider", "team").order_by(
+                "provider__slug", "pattern", "team__slug"
+            )
         ),
     ]
 
@@ -86,7 +95,8 @@ def cluster_document(cluster: Cluster) -> dict[str, Any]:
 
 
 def team_document(team: Team) -> dict[str, Any]:
-    members = team.memberships.filter(user__service_of=None).select_related("user").order_by("user__username")
+    """Return the document of a team; who is in it through groups alone is not named."""
+    members = team.memberships.by_hand().select_related("user").order_by("user__username")
     namespaces = team.namespaces.select_related("cluster").order_by("cluster__name")
     quotas = team.quotas.select_related("profile").order_by("counts", "device_class", "profile__slug")
     return _document(
@@ -94,7 +104,7 @@ def team_document(team: Team) -> dict[str, Any]:
         slug=team.slug,
         title=team.title,
         **filled(efficiencyGoal=team.efficiency_goal),
-        members={member.user.username: member.role for member in members},
+        members={member.user.username: member.role_by_hand for member in members},
         namespaces={row.cluster.name: row.namespace for row in namespaces},
         quotas=[{**quota_key(quota), **quota_limits(quota)} for quota in quotas],
         budgets=[
@@ -156,6 +166,28 @@ def rate_document(rate: Rate) -> dict[str, Any]:
             validUntil=rate.valid_until and rate.valid_until.astimezone(UTC).isoformat(timespec="seconds")
         ),
     )
+
+
+def provider_document(provider: IdentityProvider) -> dict[str, Any]:
+    """Return the document of an identity provider, without its client secret."""
+    return _document(
+        PROVIDER,
+        slug=provider.slug,
+        title=provider.title,
+        issuer=provider.issuer,
+        clientId=provider.client_id,
+        scopes=provider.scopes,
+        groupsClaim=provider.groups_claim,
+        trustsEmail=provider.trusts_email,
+        admitsEverybody=provider.admits_everybody,
+        position=provider.position,
+        enabled=provider.enabled,
+    )
+
+
+def group_rule_document(rule: GroupRule) -> dict[str, Any]:
+    gives = {"team": rule.team.slug, "role": rule.role} if rule.team else {"platformAdmin": True}
+    return _document(GROUP_RULE, provider=rule.provider.slug, group=rule.pattern, **gives)
 
 
 def config_file(documents: Iterable[dict[str, Any]]) -> str:

@@ -23,11 +23,29 @@ from portal.configuration.documents import (
     TeamDocument,
     shown,
 )
-from portal.configuration.export import CLUSTER, INSTALLATION, RATE, RULE, TEAM
+from portal.configuration.export import (
+    CLUSTER,
+    GROUP_RULE,
+    INSTALLATION,
+    PROVIDER,
+    RATE,
+    RULE,
+    TEAM,
+)
+from portal.configuration.identity import IDENTITY_DOCUMENTS, ProviderDocument, removed_rules
 from teams.access import require_admin
 from teams.models import User
 
-KINDS = (INSTALLATION, CLUSTER, PROFILE, TEAM, RULE, RATE)  # in the order in which they are applied
+KINDS = (
+    INSTALLATION,
+    CLUSTER,
+    PROFILE,
+    TEAM,
+    RULE,
+    RATE,
+    PROVIDER,
+    GROUP_RULE,
+)  # in the order in which they are applied
 
 
 @dataclass(slots=True)
@@ -63,7 +81,7 @@ def read_plan(text: str, name: str, *, by: User, prune: bool = False) -> Plan:
             document.refuse(f"kind must be one of {', '.join(KINDS)}.", ("kind",))
     require_sound(raw)
     documents = [
-        DOCUMENTS[kind](document.name, document.node, document.content)
+        (DOCUMENTS | IDENTITY_DOCUMENTS)[kind](document.name, document.node, document.content)
         for kind, rows in by_kind.items()
         if kind != PROFILE
         for document in rows
@@ -76,6 +94,7 @@ def read_plan(text: str, name: str, *, by: User, prune: bool = False) -> Plan:
     known = Known.read().with_new(
         teams=[row.identity() for row in documents if isinstance(row, TeamDocument)],
         profiles=[definition.slug for definition in definitions],
+        providers=[row.identity() for row in documents if isinstance(row, ProviderDocument)],
     )
     unknown = [
         f"{definition.place('teams')}: there is no team {team}."
@@ -86,7 +105,7 @@ def read_plan(text: str, name: str, *, by: User, prune: bool = False) -> Plan:
     changes = [document.change(known) for document in documents]
     require_sound(documents, *unknown)
     profiles = _profile_changes(by, definitions, prune=prune)
-    return Plan([*changes, *profiles, *(_removed_rules(documents) if prune else ())])
+    return Plan([*changes, *profiles, *(_removed(documents) if prune else ())])
 
 
 def _refuse_duplicates(documents: Iterable[ConfigDocument]) -> None:
@@ -119,6 +138,11 @@ def _profile_changes(by: User, definitions: Sequence[ProfileDefinition], *, prun
     for later in [change for change in changes if change.steps][1:]:
         later.steps = []
     return changes
+
+
+def _removed(documents: list[ConfigDocument]) -> Iterator[Change]:
+    yield from _removed_rules(documents)
+    yield from removed_rules(documents)
 
 
 def _removed_rules(documents: Iterable[ConfigDocument]) -> Iterator[Change]:

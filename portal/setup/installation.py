@@ -44,6 +44,8 @@ from teams.views import redirect_back
 from teams.zones import zone_choices
 
 CHANGES = 10
+CHOSEN = ("name", "currency", "timezone", "second_factor")
+NAMES = {"second_factor": "second factor required of"}  # in the record of changes
 NAMED = 4  # clusters that are read to name three
 PNG = b"\x89PNG\r\n\x1a\n"
 MAX_LOGO, MAX_PIXELS = 64 * 1024, 1024  # bytes, and pixels of a side
@@ -280,7 +282,7 @@ def setup_hide(request: HttpRequest) -> HttpResponse:
 
 
 class InstallationForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic while it runs
-    """Name, logo, currency and time zone; a logo that is not given stays as it is."""
+    """What platform admins choose; a logo that is not given stays as it is."""
 
     currency = forms.CharField(
         label="Currency",
@@ -305,9 +307,13 @@ class InstallationForm(forms.ModelForm):  # type: ignore[type-arg]  # not generi
 
     class Meta:
         model = Installation
-        fields = ("name", "currency", "timezone")
-        labels = {"name": "Name"}
-        help_texts = {"name": "In the sidebar, in titles of pages and in invitations."}
+        fields = ("name", "currency", "timezone", "second_factor")
+        labels = {"name": "Name", "second_factor": "Second factor required of"}
+        help_texts = {
+            "name": "In the sidebar, in titles of pages and in invitations.",
+            "second_factor": "Of those who sign in with a password of this portal. Who has none sets one up "
+            "before anything else; API tokens keep working.",
+        }
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -343,9 +349,22 @@ def _locked_installation() -> Installation:
     return row
 
 
-def save_installation(*, by: User, name: str, currency: str, timezone: str, logo: bytes | None) -> None:
-    """Save the settings and record what changes; a `logo` of None stays as it is, an empty one is removed."""
+def save_installation(
+    *,
+    by: User,
+    name: str,
+    currency: str,
+    timezone: str,
+    logo: bytes | None,
+    second_factor: str | None = None,
+) -> None:
+    """
+    Save the settings and record what changes; a `logo` and a `second_factor` of None stay as they are, an
+    empty logo is removed.
+    """
     values: dict[str, Any] = {"name": name, "currency": currency, "timezone": timezone}
+    if second_factor is not None:
+        values["second_factor"] = second_factor
     if logo is not None:
         values["logo_digest"] = hashlib.sha256(logo).hexdigest()[:16] if logo else ""
     with transaction.atomic():
@@ -354,7 +373,7 @@ def save_installation(*, by: User, name: str, currency: str, timezone: str, logo
         if not changed:
             return
         rows = [
-            (key, getattr(old, key) or "none", value or "none")
+            (NAMES.get(key, key), getattr(old, key) or "none", value or "none")
             for key, value in changed.items()
             if key != "logo_digest"
         ]
@@ -435,13 +454,13 @@ def device_classes() -> list[dict[str, Any]]:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def settings_page(request: HttpRequest) -> HttpResponse:
-    """Show the settings and the device classes; POST changes name, logo, currency and time zone."""
+    """Show the settings and the device classes; POST changes what platform admins choose."""
     by = user_of(request)
     require_admin(by)
     installation = Installation.load()
     form = InstallationForm(request.POST or None, request.FILES or None, instance=installation)
     if request.method == "POST" and form.is_valid():
-        values = {name: form.cleaned_data[name] for name in ("name", "currency", "timezone")}
+        values = {name: form.cleaned_data[name] for name in CHOSEN}
         image = b"" if form.cleaned_data.get("removes_logo") else form.cleaned_data["file"]
         save_installation(by=by, logo=image, **values)
         messages.success(request, "Settings saved.")

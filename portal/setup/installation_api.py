@@ -9,11 +9,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core.inputs import Input
-from core.models import Installation
+from core.models import Installation, SecondFactor
 from core.schema import refuses
 from core.scopes import Scope, needs
-from portal.setup.installation import save_installation
+from portal.setup.installation import CHOSEN, save_installation
 from teams.access import require_admin, user_of
+from teams.identity.services import set_password_sign_in
 from teams.zones import parse_zone
 
 
@@ -22,7 +23,7 @@ class SettingsOut(serializers.ModelSerializer[Installation]):
 
     class Meta:
         model = Installation
-        fields = ("name", "currency", "timezone")
+        fields = (*CHOSEN, "password_sign_in")
         read_only_fields = fields
 
 
@@ -35,6 +36,16 @@ class SettingsIn(Input):
         max_length=64, allow_blank=True, required=False, help_text="Of the IANA database; empty: TIME_ZONE"
     )
 
+    second_factor = serializers.ChoiceField(
+        choices=SecondFactor.choices,
+        allow_blank=True,
+        required=False,
+        help_text="Who has to have one, of those who sign in with a password of the portal",
+    )
+    password_sign_in = serializers.BooleanField(
+        required=False, help_text="False: only platform admins sign in with a password"
+    )
+
     def validate_timezone(self, name: str) -> str:
         if name and parse_zone(name) is None:
             raise serializers.ValidationError("This is no time zone of the IANA database.")
@@ -44,13 +55,14 @@ class SettingsIn(Input):
 @needs(Scope.ADMIN, reading=True)
 @refuses(403)
 class SettingsView(APIView):
-    """Name, currency and time zone of the installation. Platform admins only."""
+    """Settings of the installation. Platform admins only."""
 
     @extend_schema(operation_id="settings", responses=SettingsOut)
     def get(self, request: Request) -> Response:
         require_admin(user_of(request))
         return Response(SettingsOut(Installation.load()).data)
 
+    @refuses(403, 409)
     @extend_schema(operation_id="settings_change", request=SettingsIn, responses=SettingsOut)
     def patch(self, request: Request) -> Response:
         """Change some of them."""
@@ -58,8 +70,9 @@ class SettingsView(APIView):
         body = SettingsIn(data=request.data)
         body.is_valid(raise_exception=True)
         current = Installation.load()
-        values = {
-            name: getattr(current, name) for name in ("name", "currency", "timezone")
-        } | body.validated_data
+        fields = dict(body.validated_data)
+        if (allowed := fields.pop("password_sign_in", None)) is not None:
+            set_password_sign_in(by=user_of(request), allowed=allowed)
+        values = {name: getattr(current, name) for name in CHOSEN} | fields
         save_installation(by=user_of(request), logo=None, **values)
         return Response(SettingsOut(Installation.load()).data)

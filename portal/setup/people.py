@@ -30,6 +30,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from claims.models import Claim, Delegation
 from core.errors import PortalError
 from core.listing import Column, Listing
+from core.text import counted
 from core.times import utc_moment
 from notify.mail import send_now
 from teams.access import require_admin, user_of
@@ -46,6 +47,7 @@ from teams.invitations import (
 from teams.models import Invitation, Membership, Role, Team, User, recorded_changes
 from teams.services import deactivate_person, reactivate_person, set_platform_admin
 from teams.sessions import installation_for
+from teams.sign_out import sessions_of, sign_out_person
 from teams.views import redirect_back
 
 CHANGES = 10
@@ -104,6 +106,7 @@ class PersonUse:
     """What depends on a person, in numbers; `alone` are the teams without another active owner."""
 
     claims: int
+    sessions: int
     tokens: int
     delegations: int
     alone: list[Team]
@@ -117,6 +120,7 @@ def person_use(person: User) -> PersonUse:
     delegations = Delegation.objects.filter(Q(lead=person) | Q(to=person), ends_at__gt=now)
     return PersonUse(
         claims=Claim.objects.live().filter(requested_by=person).count(),
+        sessions=sessions_of(person).count(),
         tokens=person.api_tokens.filter(expires_at__gt=now, revoked_at=None).count(),
         delegations=delegations.count(),
         alone=list(owned.exclude(pk__in=others.values("team"))),
@@ -178,6 +182,17 @@ def person_deactivate(request: HttpRequest, person_id: UUID) -> HttpResponse:
             return redirect("home") if row == request.user else redirect("setup:person", row.pk)
     page = {"person": row, "problem": problem, "use": person_use(row)}
     return render(request, "setup/person_deactivate.html", page, status=status)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def person_sign_out(request: HttpRequest, person_id: UUID) -> HttpResponse:
+    """Say where the person is signed in, then end all their sessions."""
+    row = person_for(request, person_id)
+    if request.method == "POST":
+        ended = sign_out_person(by=user_of(request), person=row)
+        messages.success(request, f"{row.username}: {counted(ended, 'session')} ended.")
+        return redirect("setup:person", row.pk)
+    return render(request, "setup/person_sign_out.html", {"person": row, "use": person_use(row)})
 
 
 @require_POST

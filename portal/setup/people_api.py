@@ -24,6 +24,8 @@ from teams.api import MembershipOut
 from teams.invitations import invite, revoke_invitation
 from teams.models import Invitation, Role, Team, User
 from teams.services import deactivate_person, reactivate_person, set_platform_admin
+from teams.session_api import EndedOut
+from teams.sign_out import sign_out_person
 
 SEARCH = OpenApiParameter("q", str, description="Words in user names, names and mail addresses.")
 
@@ -50,7 +52,9 @@ class PersonIn(Input):
 
 @needs(Scope.ADMIN, reading=True)
 @refuses(403)
-class PersonViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[User]):
+class PersonViewSet(
+    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[User]
+):
     """Everybody with an account. Platform admins only."""
 
     serializer_class = PersonOut
@@ -87,6 +91,13 @@ class PersonViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.G
             deactivate_person(by=by, person=person)
         row = User.objects.prefetch_related("memberships__team").get(pk=person.pk)
         return Response(PersonOut(row).data)
+
+    @refuses(403, 404)
+    @extend_schema(request=None, responses=EndedOut)
+    @action(detail=True, methods=["post"], url_path="sign-out")
+    def sign_out(self, request: Request, pk: str) -> Response:
+        """End all sessions of a person. Their account and their tokens stay."""
+        return Response({"ended": sign_out_person(by=user_of(request), person=self.get_object())})
 
 
 class InvitationOut(serializers.ModelSerializer[Invitation]):

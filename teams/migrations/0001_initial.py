@@ -5,6 +5,7 @@ import django.contrib.auth.models
 import django.contrib.auth.validators
 import django.db.models.deletion
 import django.db.models.functions.datetime
+import django.db.models.functions.text
 import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
@@ -58,6 +59,7 @@ class Migration(migrations.Migration):
                 ('timezone', models.CharField(blank=True, default='', max_length=64)),
                 ('seen_timezone', models.CharField(blank=True, default='', editable=False, max_length=64)),
                 ('hides_setup', models.BooleanField(default=False, editable=False)),
+                ('admin_from_groups', models.BooleanField(default=False, editable=False)),
                 ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
                 ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
             ],
@@ -75,6 +77,8 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('role', models.CharField(choices=[('viewer', 'viewer'), ('member', 'member'), ('lead', 'lead'), ('owner', 'owner')], default='member', max_length=6)),
+                ('group_role', models.CharField(blank=True, choices=[('viewer', 'viewer'), ('member', 'member'), ('lead', 'lead'), ('owner', 'owner')], default='', editable=False, max_length=6)),
+                ('hand_role', models.CharField(blank=True, choices=[('viewer', 'viewer'), ('member', 'member'), ('lead', 'lead'), ('owner', 'owner')], default='', editable=False, max_length=6)),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to=settings.AUTH_USER_MODEL)),
             ],
         ),
@@ -123,6 +127,28 @@ class Migration(migrations.Migration):
                 'ordering': ('-created_at',),
                 'constraints': [models.CheckConstraint(condition=models.Q(('scopes__contained_by', ['read', 'request', 'approve', 'admin']), ('scopes__contains', ['read'])), name='apitoken_scopes_known'), models.CheckConstraint(condition=models.Q(models.Q(('previous_digest', None), ('previous_ends_at', None)), models.Q(('previous_digest__isnull', False), ('previous_ends_at__isnull', False)), _connector='OR'), name='apitoken_previous_ends')],
                 'indexes': [models.Index(condition=models.Q(('revoked_at', None)), fields=['expires_at'], name='apitoken_expiry')],
+            },
+        ),
+        migrations.CreateModel(
+            name='Session',
+            fields=[
+                ('session_key', models.CharField(max_length=40, primary_key=True, serialize=False, verbose_name='session key')),
+                ('session_data', models.TextField(verbose_name='session data')),
+                ('expire_date', models.DateTimeField(db_index=True, verbose_name='expire date')),
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, unique=True)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('last_seen_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('address', models.GenericIPAddressField(null=True)),
+                ('user_agent', models.CharField(blank=True, default='', max_length=300)),
+                ('signed_in_with', models.CharField(blank=True, default='', max_length=60)),
+                ('provider_session', models.CharField(blank=True, default='', max_length=255)),
+                ('user', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='sessions', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'verbose_name': 'session',
+                'verbose_name_plural': 'sessions',
+                'abstract': False,
+                'indexes': [models.Index(condition=models.Q(('provider_session', ''), _negated=True), fields=['signed_in_with', 'provider_session'], name='session_of_provider')],
             },
         ),
         migrations.CreateModel(
@@ -189,6 +215,81 @@ class Migration(migrations.Migration):
             model_name='membership',
             constraint=models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'member', 'lead', 'owner'])), name='membership_role_known'),
         ),
+        migrations.AddConstraint(
+            model_name='membership',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('group_role', ''), ('hand_role', '')), models.Q(('group_role__in', ['viewer', 'member', 'lead', 'owner']), ('role', models.F('group_role'))), models.Q(('group_role__in', ['viewer', 'member', 'lead', 'owner']), ('role', models.F('hand_role'))), _connector='OR'), name='membership_role_has_a_source'),
+        ),
+        migrations.CreateModel(
+            name='IdentityProvider',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('slug', models.SlugField(max_length=40, unique=True)),
+                ('title', models.CharField(max_length=80)),
+                ('issuer', models.CharField(max_length=300)),
+                ('client_id', models.CharField(max_length=200)),
+                ('sealed', models.BinaryField(default=b'')),
+                ('secret_set_at', models.DateTimeField(editable=False, null=True)),
+                ('scopes', models.CharField(default='openid profile email', max_length=200)),
+                ('groups_claim', models.CharField(blank=True, default='groups', max_length=80)),
+                ('trusts_email', models.BooleanField(default=False)),
+                ('admits_everybody', models.BooleanField(default=False)),
+                ('enabled', models.BooleanField(default=False)),
+                ('position', models.PositiveSmallIntegerField(default=0)),
+                ('failures', models.PositiveSmallIntegerField(default=0, editable=False)),
+                ('retry_at', models.DateTimeField(editable=False, null=True)),
+                ('problem', models.TextField(blank=True, default='', editable=False)),
+            ],
+            options={
+                'ordering': ('position', 'slug'),
+                'constraints': [models.UniqueConstraint(fields=('issuer', 'client_id'), name='identityprovider_client_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='ExternalGroup',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('name', models.CharField(max_length=200)),
+                ('external_id', models.CharField(blank=True, default='', max_length=200)),
+                ('kept_by', models.CharField(choices=[('claim', 'tokens of its members'), ('scim', 'SCIM')], default='claim', max_length=5)),
+                ('members', models.ManyToManyField(related_name='external_groups', to=settings.AUTH_USER_MODEL)),
+                ('provider', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='groups', to='teams.identityprovider')),
+            ],
+            options={
+                'ordering': ('name',),
+                'constraints': [models.UniqueConstraint(fields=('provider', 'name'), name='externalgroup_name_once'), models.UniqueConstraint(condition=models.Q(('external_id', ''), _negated=True), fields=('provider', 'external_id'), name='externalgroup_external_id_once')],
+            },
+        ),
+        migrations.CreateModel(
+            name='GroupRule',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('pattern', models.CharField(max_length=200)),
+                ('role', models.CharField(blank=True, default='', max_length=6)),
+                ('provider', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rules', to='teams.identityprovider')),
+                ('team', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='group_rules', to='teams.team')),
+            ],
+            options={
+                'ordering': ('provider__position', 'provider__slug', 'pattern', 'team__slug'),
+                'constraints': [models.UniqueConstraint(fields=('provider', 'pattern', 'team'), name='grouprule_once', nulls_distinct=False), models.CheckConstraint(condition=models.Q(models.Q(('role', ''), ('team', None)), models.Q(('role__in', ('viewer', 'member', 'lead', 'owner')), ('team__isnull', False)), _connector='OR'), name='grouprule_gives_one_thing')],
+            },
+        ),
+        migrations.CreateModel(
+            name='IdentityGrant',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('subject', models.CharField(max_length=255)),
+                ('sealed', models.BinaryField(default=b'')),
+                ('signed_in_at', models.DateTimeField()),
+                ('read_at', models.DateTimeField()),
+                ('due_at', models.DateTimeField(null=True)),
+                ('provider', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='grants', to='teams.identityprovider')),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='identity_grants', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('user', 'provider'), name='identitygrant_once'), models.UniqueConstraint(fields=('provider', 'subject'), name='identitygrant_subject_once')],
+                'indexes': [models.Index(condition=models.Q(('due_at__isnull', False)), fields=['due_at'], name='identitygrant_due')],
+            },
+        ),
         migrations.CreateModel(
             name='AuditEntry',
             fields=[
@@ -196,7 +297,7 @@ class Migration(migrations.Migration):
                 ('at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('action', models.CharField(max_length=40)),
                 ('actor', models.CharField(blank=True, default='', max_length=150)),
-                ('actor_kind', models.CharField(choices=[('person', 'person'), ('service', 'service account'), ('portal', 'the portal'), ('nobody', 'not signed in')], default='portal', max_length=7)),
+                ('actor_kind', models.CharField(choices=[('person', 'person'), ('service', 'service account'), ('portal', 'the portal'), ('provider', 'identity provider'), ('nobody', 'not signed in')], default='portal', max_length=8)),
                 ('kind', models.CharField(max_length=40)),
                 ('object_id', models.CharField(max_length=40)),
                 ('name', models.CharField(max_length=200)),
@@ -242,6 +343,38 @@ class Migration(migrations.Migration):
             ],
             options={
                 'constraints': [models.CheckConstraint(condition=models.Q(('id', 1)), name='auditstate_one_row')],
+            },
+        ),
+        migrations.CreateModel(
+            name='ScimToken',
+            fields=[
+                ('provider', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='scim_token', serialize=False, to='teams.identityprovider')),
+                ('digest', models.CharField(max_length=64, unique=True)),
+                ('start', models.CharField(max_length=12)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('last_used_at', models.DateTimeField(null=True)),
+                ('last_used_from', models.GenericIPAddressField(null=True)),
+                ('previous_digest', models.CharField(max_length=64, null=True, unique=True)),
+                ('previous_ends_at', models.DateTimeField(null=True)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='ScimUser',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('user_name', models.CharField(max_length=150)),
+                ('external_id', models.CharField(blank=True, default='', max_length=200)),
+                ('emails', models.JSONField(default=list)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('changed_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('deactivated', models.BooleanField(default=False)),
+                ('deleted_at', models.DateTimeField(null=True)),
+                ('provider', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='scim_users', to='teams.identityprovider')),
+                ('user', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='scim_user', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ('id',),
+                'constraints': [models.UniqueConstraint(models.F('provider'), django.db.models.functions.text.Lower('user_name'), condition=models.Q(('deleted_at', None)), name='scimuser_name_once'), models.UniqueConstraint(condition=models.Q(('deleted_at', None), models.Q(('external_id', ''), _negated=True)), fields=('provider', 'external_id'), name='scimuser_external_id_once')],
             },
         ),
         migrations.RunSQL(REFUSE_CHANGES, 'DROP FUNCTION refuse_audit_change CASCADE'),

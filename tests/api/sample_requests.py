@@ -99,6 +99,13 @@ def newcomer(team: str) -> dict[str, str]:
 KUBERNETES = {"server": "https://fra.example:6443", "token": "for-a-test"}
 HOOK = {"url": "https://hooks.example.org/gpus", "kinds": ["claim.approved", "claim.allocated"]}
 MLFLOW = {"url": "http://mlflow.example:5000"}
+PROVIDER = {
+    "title": "Partners",
+    "issuer": "http://127.0.0.1:9/partners",
+    "client_id": "dragoman",
+    "secret": "x",
+}
+RULE = {"provider": "company", "group": "gpu-vision", "team": "vision", "role": "member"}
 NEVER = {"notify_owner_after": None, "notify_leads_after": None, "release_after": None}
 NEW_PROFILE = {"slug": "made-by-a-test"}
 WISHED = {"team": "vision", "cluster": "fra-1", "profile": "small-16g"}
@@ -224,6 +231,15 @@ WRITES = {
     "POST /api/v1/tracking-servers/": Wish("admin", {"team": "nlp", **MLFLOW}),
     "PATCH /api/v1/tracking-servers/{id}/": Wish("admin", MLFLOW),
     "DELETE /api/v1/tracking-servers/{id}/": Wish("admin"),
+    "POST /api/v1/identity-providers/": Wish("admin", {"slug": "partners", **PROVIDER}),
+    "PATCH /api/v1/identity-providers/{slug}/": Wish("admin", {"title": "Company account"}),
+    "DELETE /api/v1/identity-providers/{slug}/": Wish("admin"),
+    "POST /api/v1/identity-providers/{slug}/secret/": Wish("admin", {"secret": "of-the-client"}),
+    "POST /api/v1/identity-providers/{slug}/test/": Wish("admin"),
+    "POST /api/v1/group-rules/": Wish("admin", RULE | {"group": "gpu-leads", "role": "lead"}),
+    "PUT /api/v1/group-rules/{id}/": Wish("admin", RULE | {"role": "lead"}),
+    "DELETE /api/v1/group-rules/{id}/": Wish("admin"),
+    "POST /api/v1/group-rules/preview/": Wish("admin", RULE | {"group": "gpu-*"}),
     "POST /api/v1/rates/examples/": Wish("admin"),
     "POST /api/v1/webhooks/": Wish("lead", {"team": "vision", **HOOK}),
     "PATCH /api/v1/webhooks/{id}/": Wish("admin", {"title": "Builds"}),
@@ -232,6 +248,11 @@ WRITES = {
     "POST /api/v1/webhooks/{id}/test/": Wish("admin"),
     "POST /api/v1/webhooks/{id}/replay-failed/": Wish("admin"),
     "POST /api/v1/webhooks/{webhook_id}/deliveries/{id}/replay/": Wish("admin"),
+    "DELETE /api/v1/me/sessions/{id}/": Wish("admin"),
+    "POST /api/v1/me/sessions/end-others/": Wish("lead"),
+    "POST /api/v1/people/{id}/sign-out/": Wish("admin"),
+    "POST /api/v1/identity-providers/{slug}/scim/": Wish("admin", {"overlap": "1h"}),
+    "DELETE /api/v1/identity-providers/{slug}/scim/": Wish("admin"),
     "POST /api/v1/tokens/": Wish("engineer", {"title": "For a notebook"}),
     "POST /api/v1/tokens/{id}/rotate/": Wish("admin", {"overlap": "1h"}),
     "POST /api/v1/login/device/": Wish("engineer", {"client": "CLI on mira-01"}),

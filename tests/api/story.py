@@ -9,6 +9,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
+from django.test import Client
 from django.utils import timezone
 
 from claims.approvals import services
@@ -34,8 +35,10 @@ from inventory.models import Cluster, Device, DeviceClass, Node, ResourceClaim
 from notify.webhooks.models import Webhook, WebhookDelivery
 from notify.webhooks.services import create_webhook, send_test
 from teams import device_login, service_accounts
+from teams.identity.models import GroupRule
+from teams.identity.services import add_provider, save_rule
 from teams.invitations import invite
-from teams.models import ApiToken, Invitation, Membership, Role, Team, User
+from teams.models import ApiToken, Invitation, Membership, Role, Session, Team, User
 from teams.services import add_member, create_team
 from tests.factories import make_cluster, make_token
 from usage.models import Alert, Rate, SavedReport, TrackingServer
@@ -135,6 +138,7 @@ def read(admin: User) -> Story:
     """Read the story; what it does not tell of is added."""
     vision = Team.objects.get(slug="vision")
     make_token(admin, "Old")
+    Client().force_login(admin)
     services.save_reason(by=admin, reason=None, title="Weekend", text="Request again on Monday.", team=vision)
     lead, deputy = (User.objects.get(username=name) for name in ("lead", "jonas"))
     start = timezone.now() + timedelta(days=20)
@@ -147,6 +151,11 @@ def read(admin: User) -> Story:
     make_cluster(QUIET, uid="")
     invite(by=admin, email="invited@example.org")
     save_server(by=admin, url="http://mlflow.example", page_url="", authority="")
+    sso = add_provider(
+        by=admin, slug="company", title="Company account", issuer="http://127.0.0.1:9/company",
+        client_id="dragoman", secret="of-the-client",
+    )  # fmt: skip
+    save_rule(by=admin, provider=sso, pattern="gpu-vision", team=vision, role="member")
     hook, _secret = create_webhook(
         by=admin, team=vision, url="https://hooks.example.org/", kinds=["claim.denied"]
     )
@@ -179,8 +188,11 @@ def read(admin: User) -> Story:
         "webhooks": keys(Webhook.objects.all()),
         "people": keys(User.objects.all()),
         "invitations": keys(Invitation.objects.open()),
+        "me/sessions": [str(pk) for pk in Session.objects.filter(user=admin).values_list("id", flat=True)],
         "me/filters": keys(SavedFilter.objects.all()),
         "tracking-servers": keys(TrackingServer.objects.all()),
+        "identity-providers": [sso.slug],
+        "group-rules": keys(GroupRule.objects.all()),
         "delegations": keys(Delegation.objects.all()),
         "device-classes": [*DeviceClass.objects.filter(gone_at=None).values_list("uid", flat=True)],
         "devices": keys(Device.objects.present())[:5],

@@ -20,7 +20,7 @@ EXPECTED = [
     ),
     (
         "engineer lead emil outsider",
-        r"/api/v1/(people|invitations|settings|tracking-servers|profiles/(export|presets))/(\?.*)?",
+        r"/api/v1/(people|invitations|settings|identity-providers|group-rules|tracking-servers|profiles/(export|presets))/(\?.*)?",
         403,
         "platform admins keep them",
     ),
@@ -105,6 +105,17 @@ UNREACHED = {
     "report/saved/<uuid:saved_id>/": "nobody in the demo has saved a report",
     "report/unsubscribe/<str:token>/": _BY_MAIL,
     "settings/tracking/<uuid:server_id>/": "the demo has no MLflow",
+    **{
+        f"settings/sign-in/{rest}": "the demo has no identity provider"
+        for rest in (
+            *(f"providers/<slug:slug>/{page}" for page in ("", "test/", "secret", "switch", "remove/")),
+            *("rules/new/", "rules/<uuid:rule_id>/", "rules/<uuid:rule_id>/remove/"),
+        )
+    },
+    "me/providers/<slug:slug>/unlink": "the demo has no identity provider",
+    "accounts/3rdparty/": "of allauth; it leads to the profile",
+    "accounts/3rdparty/<path:rest>": "of allauth; it leads to the profile",
+    "accounts/social/<path:rest>": "of allauth; it leads to the profile",
     "webhooks/<uuid:webhook_id>/": "the demo has no webhook",
     "webhooks/<uuid:webhook_id>/act": "the demo has no webhook",
     "webhooks/<uuid:webhook_id>/deliveries/<uuid:delivery_id>/replay": "the demo has no webhook",
@@ -137,6 +148,8 @@ UNREAD = {
     "/api/v1/invitations/{id}/": "nobody in the demo is invited",
     "/api/v1/me/filters/{id}/": "nobody in the demo has saved filters",
     "/api/v1/tracking-servers/{id}/": "the demo has no MLflow",
+    "/api/v1/identity-providers/{slug}/": "the demo has no identity provider",
+    "/api/v1/group-rules/{id}/": "the demo has no identity provider",
     "/api/v1/webhooks/{id}/": "the demo has no webhook",
     "/api/v1/webhooks/{webhook_id}/deliveries/": "the demo has no webhook",
     "/api/v1/webhooks/{webhook_id}/deliveries/{id}/": "the demo has no webhook",

@@ -11,6 +11,8 @@ ONLY_PAGES = {
     ("claims.requests.services", "save_draft"): "a draft is what stands in a form; a program keeps its own",
     ("claims.requests.services", "delete_draft"): "a draft is what stands in a form",
     ("teams.invitations", "accept_as"): "a person accepts in a browser, where the sign-in follows",
+    ("teams.identity.people", "unlink"): "a person links a provider in a browser, and ends it there",
+    ("teams.identity.groups", "set_groups_of"): "called when somebody signs in, in a browser",
     ("teams.device_login", "find_waiting"): "a person reads in a browser what a program asks for",
     ("teams.device_login", "decide"): "a person allows it in a browser; a program must not allow another one",
 }

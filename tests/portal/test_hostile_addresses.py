@@ -20,7 +20,9 @@ from core.models import SavedFilter
 from inventory.models import Device, DeviceClass, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from notify.models import Notice
 from notify.webhooks.services import create_webhook, send_test
+from teams.identity.models import GroupRule, IdentityProvider
 from teams.invitations import invite
+from teams.models import Session
 from teams.service_accounts import create_service_account
 from teams.tokens import create_token
 from tests.factories import (
@@ -169,6 +171,12 @@ def known():
         by=root, team=vision, url="https://hooks.example.org/", kinds=["claim.denied"]
     )
     delivery = send_test(by=root, webhook=hook)
+    sso = IdentityProvider.objects.create(
+        slug="sso", title="SSO", issuer="http://127.0.0.1:9", client_id="x", enabled=True
+    )
+    group_rule = GroupRule.objects.create(provider=sso, pattern="gpu", team=vision, role="member")
+    Client().force_login(root)
+    session = Session.objects.filter(user=root).latest("created_at")
     kept = SavedFilter.objects.create(user=root, path="/claims/", title="Claims", name="Held", query="q=x")
     saved = SavedReport.objects.create(user=root, name="Mine", query="by=person")
     return {
@@ -185,8 +193,10 @@ def known():
         "server_id": server.pk, "webhook_id": hook.pk, "webhooks": hook.pk, "delivery_id": delivery.pk,
         "deliveries": delivery.pk, "tracking-servers": server.pk, "people": alice.pk, "filters": kept.pk,
         "invitations": invite(by=root, email="ben@x.example").pk, "saved-reports": saved.pk,
-        "account_id": account.pk, "identity_id": identity.pk,
-        "workloads": identity.pk,
+        "account_id": account.pk, "identity_id": identity.pk, "settings/sign-in/providers": "sso",
+        "sign-in/providers": "sso", "identity-providers": "sso", "me/providers": "sso",
+        "group-rules": group_rule.pk, "sign-in/rules": group_rule.pk,
+        "workloads": identity.pk, "session_id": session.id, "sessions": session.id,
     }  # fmt: skip
 
 

@@ -4,12 +4,14 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth import BACKEND_SESSION_KEY
-from django.contrib.sessions.models import Session
+from django.contrib.sessions.backends.base import UpdateError
 from django.test import Client
 from django.utils import timezone
 
-from teams.models import Membership, Role, User
-from teams.sessions import SessionStore
+from teams.models import Membership, Role, Session, User
+from teams.services import deactivate_person
+from teams.sessions import PROVIDER_SESSION, SessionStore, end_provider_sessions, end_sessions
+from teams.tasks import clear_sessions
 from tests.factories import make_team, make_user
 
 PAGE, BELL = "/me/", "/me/notices/bell/"
@@ -84,20 +86,9 @@ def test_session_of_an_unknown_backend_is_of_nobody(person):
     assert person.get(PAGE).status_code == 302
 
 
-@pytest.mark.parametrize("prefix", ["", "|", "x|", "-" * 36 + "|"])
-def test_text_before_the_signed_text_is_not_needed(person, alice, prefix):
-    """A session that Django's own store has written has none."""
-    row = stored()
-    row.session_data = prefix + row.session_data.rpartition("|")[2]
-    row.save()
-    assert person.get(BELL).wsgi_request.user == alice
-
-
-def test_text_before_the_signed_text_makes_nobody_another_person(person, alice):
-    root = make_user("root", is_superuser=True)
-    row = stored()
-    row.session_data = f"{root.pk}|{row.session_data.rpartition('|')[2]}"
-    row.save()
+@pytest.mark.parametrize("other", [None, "root"])
+def test_column_of_the_person_makes_nobody_another_person(person, alice, other):
+    Session.objects.update(user=make_user(other, is_superuser=True) if other else None)
     assert person.get(BELL).wsgi_request.user == alice
 
 
@@ -114,3 +105,130 @@ def test_visitor_has_a_session_without_a_user(db):
     store.save()
     again = SessionStore(store.session_key)
     assert (again["seen"], again.user) == ("page", None)
+
+
+def sign_in(name="alice", **headers) -> Client:
+    client = Client(headers=headers)
+    assert client.post("/accounts/login/", {"login": name, "password": name}).status_code == 302
+    return client
+
+
+def test_session_says_whose_it_is_from_where_and_how(alice):
+    sign_in(user_agent="Firefox\x00" + "x" * 400)
+    row = stored()
+    assert (row.user, row.signed_in_with, row.address) == (alice, "password", "127.0.0.1")
+    assert row.user_agent == ("Firefox" + "x" * 400)[:300]
+
+
+def test_last_seen_is_written_once_an_hour(person, django_assert_num_queries):
+    began = timezone.now() - timedelta(minutes=59)
+    Session.objects.update(last_seen_at=began)
+    with django_assert_num_queries(2):
+        person.get(BELL)
+    assert stored().last_seen_at == began
+    Session.objects.update(last_seen_at=began - timedelta(minutes=2))
+    with django_assert_num_queries(3):
+        person.get(BELL, REMOTE_ADDR="192.0.2.7", headers={"user-agent": "curl"})
+    row = stored()
+    assert (row.address, row.user_agent) == ("192.0.2.7", "curl")
+    assert timezone.now() - row.last_seen_at < timedelta(minutes=1)
+    with django_assert_num_queries(2):
+        person.get(BELL)
+
+
+def test_saving_the_session_keeps_what_its_columns_say(alice):
+    person = sign_in(user_agent="Firefox")
+    before = Session.objects.values().get()
+    session = person.session
+    session["more"] = 1
+    session.save()
+    after = Session.objects.values().get()
+    assert {name for name in before if before[name] != after[name]} <= {"session_data", "expire_date"}
+
+
+def test_session_that_was_ended_is_not_written_again(person):
+    session = person.session
+    session["more"] = 1
+    Session.objects.all().delete()
+    with pytest.raises(UpdateError):
+        session.save()
+    assert not Session.objects.exists()
+
+
+def test_new_key_that_is_taken_is_replaced_by_another(person, monkeypatch):
+    taken = stored().session_key
+    keys = iter([taken, free := "f" * 32])
+    store = SessionStore()
+    monkeypatch.setattr(store, "_get_new_session_key", lambda: next(keys))
+    store.create()
+    assert store.session_key == free
+    assert Session.objects.count() == 2
+
+
+def signed_in_at(provider, sid, person) -> str:
+    store = SessionStore()
+    records = [{"method": "socialaccount", "provider": provider}, {"method": "mfa", "type": "totp"}]
+    store.update(
+        {"_auth_user_id": str(person.pk), "account_authentication_methods": records, PROVIDER_SESSION: sid}
+    )
+    store.create()
+    store.save()
+    return store.session_key
+
+
+def left() -> set[str]:
+    return set(Session.objects.values_list("session_key", flat=True))
+
+
+def test_provider_ends_its_own_sessions_only(alice, bob):
+    one, other, elsewhere = (
+        signed_in_at("keycloak", "s1", alice),
+        signed_in_at("keycloak", "s2", alice),
+        signed_in_at("entra", "s1", alice),
+    )
+    bobs = signed_in_at("keycloak", "s3", bob)
+    assert end_provider_sessions("keycloak", sid="s1") == 1
+    assert left() == {other, elsewhere, bobs}
+    assert end_provider_sessions("keycloak", sid="s1") == 0
+    assert end_provider_sessions("keycloak", sid="s3", person=alice) == 0
+    assert end_provider_sessions("keycloak", person=alice) == 1
+    assert left() == {elsewhere, bobs}
+    with pytest.raises(ValueError, match="required"):
+        end_provider_sessions("keycloak")
+    assert one not in left()
+
+
+def test_all_sessions_of_a_person_end_but_one(alice, bob):
+    kept, _other, bobs = (
+        signed_in_at("keycloak", sid, who) for sid, who in (("1", alice), ("2", alice), ("3", bob))
+    )
+    assert end_sessions(alice, but=kept) == 1
+    assert left() == {kept, bobs}
+    assert end_sessions(alice) == 1
+    assert left() == {bobs}
+
+
+def test_new_password_removes_the_other_sessions_and_keeps_this_one(alice):
+    here, elsewhere = sign_in(), sign_in()
+    new = "correct horse battery staple"
+    form = {"oldpassword": "alice", "password1": new, "password2": new}
+    assert here.post("/accounts/password/change/", form).status_code == 302
+    assert (here.get(PAGE).status_code, elsewhere.get(PAGE).status_code) == (200, 302)
+    assert stored().user == alice
+
+
+def test_deactivated_person_has_no_session_left(person, alice):
+    deactivate_person(by=make_user("root", is_superuser=True), person=alice)
+    assert not Session.objects.exists()
+
+
+def test_sessions_that_expired_are_removed(person):
+    kept = stored().session_key
+    over = SessionStore()
+    over.set_expiry(-1)
+    over["seen"] = "page"
+    over.create()
+    over.save()
+    assert Session.objects.count() == 2
+    clear_sessions()
+    assert left() == {kept}

@@ -1,0 +1,167 @@
+"""
+What an OpenID Connect provider says of itself: its metadata (OpenID Connect Discovery 1.0) and its keys.
+
+Both are cached for minutes, since each sign-in and each logout needs them. A key that is not known is looked
+for at once, at most every `KEYS_AGAIN`: providers change keys without notice.
+"""
+
+from __future__ import annotations
+
+import json
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from django.conf import settings
+from django.core.cache import cache
+from django.views.decorators.debug import sensitive_variables
+
+from core.errors import Invalid, PortalError
+from teams.identity.models import IdentityProvider
+
+TIMEOUT = httpx.Timeout(5, connect=3)  # seconds
+MAX_BYTES = 1024 * 1024  # of a response
+CACHED = 300  # seconds
+KEYS_AGAIN = 5  # seconds between two readings for unknown keys
+WELL_KNOWN = "/.well-known/openid-configuration"
+REQUIRED = ("issuer", "authorization_endpoint", "token_endpoint", "jwks_uri")
+
+
+class ProviderUnavailable(PortalError):
+    """A provider does not answer, or not as the standard says; the sentence says which. 503."""
+
+    code = "provider-unavailable"
+    status = 503
+    title = "The identity provider does not answer"
+
+
+def require_address(text: str, *, field: str) -> str:
+    """
+    Return an address of a provider without a slash at its end. Raises Invalid.
+
+    https only, except where the portal itself is served without; no credentials, query or fragment, and no
+    link-local address, where clouds hand out credentials of the machine.
+    """
+    address = text.strip()
+    try:
+        parts = urlsplit(address)
+        host, _port = parts.hostname or "", parts.port
+    except ValueError:
+        host, parts = "", urlsplit("")
+    if not host or not address.isprintable() or " " in address:
+        raise Invalid("This is not an address such as https://sso.example.org/realms/main.", field=field)
+    if parts.scheme != "https" and not (parts.scheme == "http" and not settings.HTTPS):
+        raise Invalid(
+            "The address begins with https://: what is sent must not be read on the way.", field=field
+        )
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise Invalid("The address has neither user name, query nor fragment.", field=field)
+    try:
+        is_link_local = ip_address(host).is_link_local
+    except ValueError:
+        is_link_local = False
+    if is_link_local:
+        raise Invalid(f"{host} is an address of the machine itself.", field=field)
+    return address.rstrip("/")
+
+
+def client() -> httpx.Client:
+    """Return a client that follows no redirects: a provider does not send its readers elsewhere."""
+    return httpx.Client(timeout=TIMEOUT, follow_redirects=False)
+
+
+def read_json(url: str, what: str) -> dict[str, Any]:
+    """Return a JSON object. Raises ProviderUnavailable; `what` names it in the sentence."""
+    host = urlsplit(url).netloc
+    problem, content = "", b""
+    try:
+        with client() as http, http.stream("GET", url, headers={"Accept": "application/json"}) as response:
+            if response.status_code != httpx.codes.OK:
+                problem = f"{host} answers {response.status_code} for {what} ({url})."
+            for part in response.iter_bytes():
+                content += part
+                if len(content) > MAX_BYTES:
+                    problem = f"{what} of {host} has more than {MAX_BYTES // 1024} KiB."
+                    break
+    except httpx.TimeoutException:
+        problem = f"{host} did not answer within {TIMEOUT.read:.0f} s."
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        problem = f"{host} cannot be reached: {error}."
+    if not problem:
+        try:
+            found = json.loads(content)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict):
+            return found
+        problem = f"{what} of {host} is not a JSON object ({url})."
+    raise ProviderUnavailable(problem)
+
+
+def metadata(provider: IdentityProvider, *, fresh: bool = False) -> dict[str, Any]:
+    """
+    Return the metadata of a provider. Raises ProviderUnavailable, also if it is that of another issuer.
+
+    The issuer must be equal, but for a slash at its end (OpenID Connect Discovery 1.0 §4.3): else a provider
+    could sign for another one.
+    """
+    key = f"identity:metadata:{provider.issuer}"
+    found: dict[str, Any] | None = None if fresh else cache.get(key)
+    if found is None:
+        found = read_json(f"{provider.issuer}{WELL_KNOWN}", "The discovery document")
+        missing = [name for name in REQUIRED if not isinstance(found.get(name), str)]
+        if missing:
+            raise ProviderUnavailable(f"The discovery document of {provider.title} lacks {missing[0]}.")
+        if found["issuer"].rstrip("/") != provider.issuer:
+            raise ProviderUnavailable(
+                f"{provider.issuer} says that its issuer is {found['issuer']}. Enter that as the issuer."
+            )
+        cache.set(key, found, CACHED)
+    return found
+
+
+def read_keys(provider: IdentityProvider) -> list[dict[str, Any]]:
+    """Return the keys of a provider as it publishes them now (RFC 7517). Raises ProviderUnavailable."""
+    found = read_json(metadata(provider)["jwks_uri"], "The keys")
+    keys = found.get("keys")
+    if not isinstance(keys, list):
+        raise ProviderUnavailable(f"The keys of {provider.title} are not a JWK Set.")
+    return [key for key in keys if isinstance(key, dict)]
+
+
+def keys_for(provider: IdentityProvider, kid: str | None) -> list[dict[str, Any]]:
+    """
+    Return the signing keys with this id, all of them without one; read again for an unknown id.
+
+    Raises ProviderUnavailable.
+    """
+    name = f"identity:keys:{provider.issuer}"
+    cached: list[dict[str, Any]] | None = cache.get(name)
+    found = _matching(cached or [], kid)
+    if found or (cached is not None and not cache.add(f"{name}:again", 1, KEYS_AGAIN)):
+        return found
+    keys = read_keys(provider)
+    cache.set(name, keys, CACHED)
+    return _matching(keys, kid)
+
+
+def _matching(keys: list[dict[str, Any]], kid: str | None) -> list[dict[str, Any]]:
+    return [key for key in keys if key.get("use", "sig") == "sig" and kid in (None, key.get("kid"))]
+
+
+@sensitive_variables("secret", "body")
+def post_as_client(
+    http: httpx.Client,
+    provider: IdentityProvider,
+    found: dict[str, Any],
+    secret: str,
+    url: str,
+    body: dict[str, str],
+) -> httpx.Response:
+    """Send a form with the credentials of the client, as the provider takes them (RFC 6749 §2.3.1)."""
+    methods = found.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+    if "client_secret_post" in methods:
+        form = {**body, "client_id": provider.client_id, "client_secret": secret}
+        return http.post(url, data=form)
+    return http.post(url, data=body, auth=httpx.BasicAuth(provider.client_id, secret))

@@ -1,0 +1,120 @@
+"""
+Writes groups of identity providers and their members: from tokens, from userinfo, and from SCIM.
+
+Nothing else writes `ExternalGroup`. Each function applies the rules of `teams.identity.rules` to whom it
+changes, in the same transaction, so that nobody keeps what a group no longer gives. Repeating a call changes
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from core.errors import Conflict
+from teams.identity.models import ExternalGroup, IdentityProvider
+from teams.identity.rules import AccessChange, apply, lock_people, lock_rules
+from teams.models import User
+
+MAX_GROUPS = 1000  # of one person in one provider
+MAX_NAME = 200  # characters
+MEMBERS = ExternalGroup.members.through
+
+
+@transaction.atomic
+def set_groups_of(
+    user: User, provider: IdentityProvider, groups: Collection[str], *, by: User | None = None
+) -> list[AccessChange]:
+    """
+    Make `user` a member of exactly these groups of the provider, and return what that changes.
+
+    Groups are created as needed. Those that SCIM keeps stay as SCIM says. Names that are empty or longer than
+    `MAX_NAME`, and those beyond `MAX_GROUPS`, are left out.
+    """
+    lock_rules()
+    names = sorted({name for name in groups if 0 < len(name) <= MAX_NAME})[:MAX_GROUPS]
+    lock_people([user.pk])
+    rows = ExternalGroup.objects.filter(provider=provider, kept_by=ExternalGroup.Keeper.CLAIM)
+    have = set(rows.filter(members=user).values_list("name", flat=True))
+    if left := have - set(names):
+        MEMBERS.objects.filter(
+            user=user, externalgroup__provider=provider, externalgroup__name__in=left
+        ).delete()
+    if new := set(names) - have:
+        ExternalGroup.objects.bulk_create(
+            [ExternalGroup(provider=provider, name=name) for name in sorted(new)], ignore_conflicts=True
+        )
+        joined = rows.filter(name__in=new).values_list("pk", flat=True)
+        MEMBERS.objects.bulk_create(
+            [MEMBERS(externalgroup_id=pk, user_id=user.pk) for pk in joined], ignore_conflicts=True
+        )
+    return apply([user.pk], by=by)
+
+
+@transaction.atomic
+def set_members(group: ExternalGroup, users: Iterable[User], *, by: User | None = None) -> list[AccessChange]:
+    """Make exactly these people the members of a group, and return what that changes."""
+    lock_rules()
+    wanted = {user.pk for user in users if not user.is_service_account}
+    group = ExternalGroup.objects.select_for_update(no_key=True).get(pk=group.pk)
+    have = set(MEMBERS.objects.filter(externalgroup=group).values_list("user", flat=True))
+    MEMBERS.objects.filter(externalgroup=group, user__in=have - wanted).delete()
+    MEMBERS.objects.bulk_create(
+        [MEMBERS(externalgroup=group, user_id=pk) for pk in sorted(wanted - have)], ignore_conflicts=True
+    )
+    return apply(have ^ wanted, by=by)
+
+
+def save_group(
+    provider: IdentityProvider,
+    *,
+    name: str,
+    external_id: str = "",
+    group: ExternalGroup | None = None,
+    by: User | None = None,
+) -> ExternalGroup:
+    """
+    Create a group that SCIM keeps, or rename `group`; one of that name that tokens told of becomes it.
+
+    Raises Conflict if SCIM keeps another group of this name or external id.
+    """
+    scim, is_taken = ExternalGroup.Keeper.SCIM, False
+    try:
+        with transaction.atomic():
+            lock_rules()
+            if group is None:
+                told = ExternalGroup.objects.filter(
+                    provider=provider, name=name, kept_by=ExternalGroup.Keeper.CLAIM
+                )
+                if told.update(kept_by=scim, external_id=external_id):
+                    saved = ExternalGroup.objects.get(provider=provider, name=name)
+                else:
+                    saved = ExternalGroup.objects.create(
+                        provider=provider, name=name, external_id=external_id, kept_by=scim
+                    )
+            else:
+                ExternalGroup.objects.filter(pk=group.pk).update(
+                    name=name, external_id=external_id, kept_by=scim
+                )
+                saved = ExternalGroup.objects.get(pk=group.pk)
+            apply(_members_of(saved), by=by)
+    except IntegrityError:
+        is_taken = True
+    if is_taken:
+        raise Conflict(f"{provider.title} has another group {name}.", field="name")
+    return saved
+
+
+@transaction.atomic
+def remove_group(group: ExternalGroup, *, by: User | None = None) -> list[AccessChange]:
+    """Forget a group with its members, and return what that changes."""
+    lock_rules()
+    members = _members_of(group)
+    ExternalGroup.objects.filter(pk=group.pk).delete()
+    return apply(members, by=by)
+
+
+def _members_of(group: ExternalGroup) -> set[UUID]:
+    return set(MEMBERS.objects.filter(externalgroup=group).values_list("user", flat=True))

@@ -1,0 +1,270 @@
+"""
+Who signs in through a provider: which account it is, whether a new one is made, and what the groups give.
+
+An account is never taken over by an address: the provider must call it verified, and the account must have no
+password, since whoever chose one could have entered any address in their profile. Everybody else signs in
+with the password once and links the provider in the profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from allauth.socialaccount.models import SocialAccount
+from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from cluster.credentials import seal_fields
+from core.errors import PortalError
+from teams.identity.groups import set_groups_of
+from teams.identity.models import GroupRule, IdentityGrant, IdentityProvider
+from teams.identity.rules import AccessChange
+from teams.invitations import accept_verified, open_invitations_of
+from teams.models import User, record_change
+
+READ_AGAIN = timedelta(minutes=5)  # how long a group that somebody left may still give something
+
+
+class SignInRefused(PortalError):
+    """Nobody signs in; the sentence says what happened and what to do: 403."""
+
+    code = "sign-in-refused"
+    status = 403
+    title = "You are not signed in"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """
+    What a provider says of a person. `email` is "" unless it is an address; `groups` is None if it says
+    nothing of them, which is not the same as none.
+    """
+
+    subject: str
+    username: str = ""
+    first_name: str = ""
+    last_name: str = ""
+    email: str = ""
+    email_verified: bool = False
+    groups: tuple[str, ...] | None = None
+
+
+def identity_of(provider: IdentityProvider, claims: Mapping[str, Any]) -> Identity:
+    """Return what the claims of a person say, of ID token and userinfo together."""
+    email = text_of(claims, "email").lower()
+    try:
+        validate_email(email)
+    except ValidationError:
+        email = ""
+    full_name = text_of(claims, "name").partition(" ")
+    verified = claims.get("email_verified") in (True, "true")  # a text in tokens of some providers
+    return Identity(
+        subject=text_of(claims, "sub"),
+        username=text_of(claims, "preferred_username"),
+        first_name=text_of(claims, "given_name") or full_name[0],
+        last_name=text_of(claims, "family_name") or full_name[2],
+        email=email[:254],
+        email_verified=bool(email) and (verified or provider.trusts_email),
+        groups=groups_in(claims, provider.groups_claim),
+    )
+
+
+def text_of(claims: Mapping[str, Any], name: str) -> str:
+    value = claims.get(name)
+    return value.replace("\x00", "").strip()[:150] if isinstance(value, str) else ""
+
+
+def groups_in(claims: Mapping[str, Any], claim: str) -> tuple[str, ...] | None:
+    """
+    Return the groups of a claim: of its name, or of a path such as `realm_access.roles`.
+
+    A claim that is missing means no groups: Microsoft Entra ID leaves it out then. None where no claim is
+    read, or where the provider leaves it out because there are too many (OpenID Connect Core 1.0 §5.6.2).
+    """
+    if not claim:
+        return None
+    value: Any = claims.get(claim)
+    if value is None and "." in claim:
+        value = claims
+        for part in claim.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+    if value is None:
+        elsewhere = claims.get("_claim_names")
+        return None if isinstance(elsewhere, Mapping) and claim in elsewhere else ()
+    values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return tuple(name.replace("\x00", "") for name in values if isinstance(name, str))
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """Whose account it is, whether it is new, and what the groups changed."""
+
+    person: User
+    is_new: bool
+    changes: list[AccessChange]
+
+
+@transaction.atomic
+def person_signing_in(provider: IdentityProvider, identity: Identity) -> SignIn:
+    """
+    Return the account of a person who was authenticated by the provider, with what the groups give.
+
+    Finds the one that is linked; links the one without a password that has the verified address; else makes
+    one, for whom the provider admits. Raises SignInRefused.
+    """
+    person, is_new = linked_person(provider, identity), False
+    if person is None:
+        person = person_of_address(provider, identity)
+    if person is None:
+        person, is_new = _new_person(provider, identity), True
+    if not person.is_active:
+        raise SignInRefused("Your account is deactivated. Ask a platform admin.")
+    if is_new or not SocialAccount.objects.filter(provider=provider.slug, uid=identity.subject).exists():
+        link(provider, identity.subject, person)
+    for invitation in open_invitations_of(identity.email) if identity.email_verified else ():
+        accept_verified(invitation, person)
+    changes = set_groups_of(person, provider, identity.groups, by=None) if identity.groups is not None else []
+    person.refresh_from_db()
+    return SignIn(person, is_new, changes)
+
+
+def linked_person(provider: IdentityProvider, identity: Identity) -> User | None:
+    account = SocialAccount.objects.filter(provider=provider.slug, uid=identity.subject)
+    return User.objects.filter(pk__in=account.values("user"), service_of=None).first()
+
+
+def person_of_address(provider: IdentityProvider, identity: Identity) -> User | None:
+    """Return the account to link by its address, None if nobody has it. Raises SignInRefused for others."""
+    if not identity.email:
+        return None
+    found = list(User.objects.filter(email__iexact=identity.email, service_of=None)[:2])
+    if not found:
+        return None
+    how = (
+        "Sign in with its password, then link this provider in your profile under Sign-in. "
+        "Without the password, ask a platform admin."
+    )
+    if not identity.email_verified:
+        raise SignInRefused(
+            f"There is an account with the address {identity.email}, and {provider.title} does not say that "
+            f"the address is yours. {how}"
+        )
+    person = found[0]
+    is_linked = SocialAccount.objects.filter(provider=provider.slug, user=person).exists()
+    if len(found) > 1 or person.has_usable_password() or is_linked:
+        raise SignInRefused(f"There is an account with the address {identity.email} already. {how}")
+    return person
+
+
+def _new_person(provider: IdentityProvider, identity: Identity) -> User:
+    if not _is_admitted(provider, identity):
+        raise SignInRefused(
+            f"{provider.title} knows you, but none of your groups has a role in this portal. "
+            "Ask a platform admin for an invitation."
+        )
+    email = identity.email if identity.email_verified else ""
+    person = User(
+        username=free_username(identity),
+        first_name=identity.first_name,
+        last_name=identity.last_name,
+        email=email,
+    )
+    person.set_unusable_password()
+    is_taken = False
+    try:
+        with transaction.atomic():
+            person.save(force_insert=True)
+    except IntegrityError:
+        is_taken = True
+    if is_taken:
+        raise SignInRefused(f"Somebody has taken the user name {person.username} just now. Sign in again.")
+    return person
+
+
+def _is_admitted(provider: IdentityProvider, identity: Identity) -> bool:
+    if provider.admits_everybody:
+        return True
+    if identity.email_verified and open_invitations_of(identity.email):
+        return True
+    rules = list(GroupRule.objects.filter(provider=provider).filter(team__archived_at=None))
+    return any(rule.matches(name) for rule in rules for name in identity.groups or ())
+
+
+def free_username(identity: Identity) -> str:
+    """Return a user name that nobody has: that of the provider, or the address, with a number if needed."""
+    validate = UnicodeUsernameValidator()
+    candidates = (identity.username, identity.email.partition("@")[0], identity.email, "person")
+    wanted = next(name for name in candidates if name and _is_valid(validate, name))[:140]
+    taken = set(User.objects.filter(username__startswith=wanted).values_list("username", flat=True))
+    number = 2
+    name = wanted
+    while name in taken:
+        name, number = f"{wanted}-{number}", number + 1
+    return name
+
+
+def _is_valid(validate: UnicodeUsernameValidator, name: str) -> bool:
+    try:
+        validate(name)
+    except ValidationError:
+        return False
+    return True
+
+
+def link(provider: IdentityProvider, subject: str, person: User) -> None:
+    """Let a person sign in through the provider from now on. Raises SignInRefused if it is another's."""
+    is_taken = False
+    try:
+        with transaction.atomic():
+            SocialAccount.objects.create(provider=provider.slug, uid=subject, user=person)
+    except IntegrityError:
+        is_taken = True
+    if is_taken:
+        raise SignInRefused(f"This account of {provider.title} belongs to somebody else here.")
+    record_change(
+        by=person,
+        of=person,
+        change=f"linked: {provider.title}",
+        action="identity.linked",
+        in_activity=False,
+    )
+
+
+def unlink(*, by: User, provider: IdentityProvider) -> None:
+    """
+    Sign in through the provider no more. Raises SignInRefused without a password, which would lock `by` out.
+    """
+    with transaction.atomic():
+        others = SocialAccount.objects.filter(user=by).exclude(provider=provider.slug)
+        if not by.has_usable_password() and not others.exists():
+            raise SignInRefused("Choose a password first: there is no other way for you to sign in.")
+        deleted, _of_kinds = SocialAccount.objects.filter(provider=provider.slug, user=by).delete()
+        IdentityGrant.objects.filter(provider=provider, user=by).delete()
+        if deleted:
+            change = f"unlinked: {provider.title}"
+            record_change(by=by, of=by, change=change, action="identity.unlinked", in_activity=False)
+            set_groups_of(by, provider, (), by=by)
+
+
+def keep_grant(provider: IdentityProvider, person: User, subject: str, refresh_token: str) -> None:
+    """Store the refresh token, sealed, to read the groups again after `READ_AGAIN`."""
+    now = timezone.now()
+    sealed = seal_fields({"refresh_token": refresh_token}) if refresh_token else b""
+    IdentityGrant.objects.filter(provider=provider, subject=subject).exclude(user=person).delete()
+    IdentityGrant.objects.update_or_create(
+        provider=provider,
+        user=person,
+        defaults={
+            "subject": subject,
+            "sealed": sealed,
+            "signed_in_at": now,
+            "read_at": now,
+            "due_at": now + READ_AGAIN if refresh_token else None,
+        },
+    )

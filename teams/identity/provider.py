@@ -1,0 +1,246 @@
+"""
+How django-allauth signs people in through the identity providers of the portal.
+
+allauth runs the authorization code flow with `state` and PKCE. The portal adds a nonce, verifies the
+signature of each ID token although it came over TLS, and decides whose account it is (`people`).
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, cast
+
+import structlog
+from allauth.account.signals import user_logged_in
+from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialLogin
+from allauth.socialaccount.providers.base import AuthError
+from allauth.socialaccount.providers.oauth2.client import OAuth2Error
+from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
+from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
+from django.contrib import messages
+from django.contrib.auth.models import AnonymousUser
+from django.dispatch import receiver
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect, render
+from django.views.decorators.debug import sensitive_variables
+
+from core.errors import PortalError
+from core.text import counted
+from teams.identity.discovery import metadata
+from teams.identity.models import IdentityProvider
+from teams.identity.people import (
+    Identity,
+    SignIn,
+    SignInRefused,
+    identity_of,
+    keep_grant,
+    link,
+    linked_person,
+    person_signing_in,
+)
+from teams.identity.services import secret_of
+from teams.identity.tokens import TokenRefused, id_token_claims
+from teams.models import Team, User, record
+from teams.sessions import PROVIDER_SESSION
+
+log = structlog.get_logger(__name__)
+
+CANCELLED = "You cancelled the sign-in at {provider}."
+BROKEN = "The sign-in at {provider} took too long, or was sent twice. Begin again."
+
+
+def app_of(provider: IdentityProvider) -> SocialApp:
+    """Return a provider as allauth wants it; the secret is only in memory."""
+    app = SocialApp(
+        provider="openid_connect",
+        provider_id=provider.slug,
+        name=provider.title,
+        client_id=provider.client_id,
+        secret=secret_of(provider),
+        settings={
+            "server_url": provider.issuer,
+            "oauth_pkce_enabled": True,
+            "scope": provider.scopes.split(),
+        },
+    )
+    app.identity_provider = provider
+    return app
+
+
+class ProviderAdapter(OpenIDConnectOAuth2Adapter):
+    """The part of the flow that speaks to the provider."""
+
+    @property
+    def identity_provider(self) -> IdentityProvider:
+        return cast(IdentityProvider, self.get_provider().app.identity_provider)
+
+    @property
+    def openid_config(self) -> dict[str, Any]:
+        return metadata(self.identity_provider)
+
+    @sensitive_variables()
+    def complete_login(self, request: HttpRequest, app: SocialApp, token: Any, **kwargs: Any) -> SocialLogin:
+        """Return the login with the claims of the ID token and of userinfo, both about the same person."""
+        id_token = kwargs["response"].get("id_token")
+        if not isinstance(id_token, str):
+            raise OAuth2Error("The provider sent no ID token. Add the scope openid.")
+        try:
+            claims = id_token_claims(self.identity_provider, id_token)
+        except TokenRefused as refusal:
+            raise OAuth2Error(refusal.message) from refusal
+        userinfo: dict[str, Any] = {}
+        if self.openid_config.get("userinfo_endpoint"):
+            userinfo = self._fetch_user_info(token.token)
+            if userinfo.get("sub") != claims["sub"]:  # OpenID Connect Core 1.0 §5.3.2
+                raise OAuth2Error("ID token and userinfo are about different people.")
+        account = SocialAccount(provider=self.identity_provider.slug, uid=claims["sub"])
+        login = SocialLogin(user=User(), account=account, provider=self.get_provider())
+        login.claims = {**claims, **userinfo, "nonce": claims.get("nonce"), "sid": claims.get("sid")}
+        return login
+
+
+class Provider(OpenIDConnectProvider):
+    """One identity provider of the portal."""
+
+    oauth2_adapter_class = ProviderAdapter
+
+    def get_auth_params_from_request(self, request: HttpRequest, action: str) -> dict[str, str]:
+        return {}  # nothing of the address is sent on
+
+    def get_scope_from_request(self, request: HttpRequest) -> list[str]:
+        return cast(list[str], self.get_scope())
+
+    def redirect(self, request: HttpRequest, process: str, **kwargs: Any) -> HttpResponse:
+        """
+        Lead the browser to the provider, by a page and not by a redirect: the form of the sign-in page may
+        only be sent to the portal (CSP `form-action`), and that is checked for redirects too.
+        """
+        nonce = secrets.token_urlsafe(24)
+        kwargs["auth_params"] = {**kwargs.get("auth_params", {}), "nonce": nonce}
+        response = super().redirect(request, process, nonce=nonce, **kwargs)
+        if isinstance(response, HttpResponseRedirect):
+            page = {"url": response.url, "provider": self.app.name}
+            page_response = render(request, "teams/identity/continue.html", page)
+            page_response["Refresh"] = f"0; url={response.url}"
+            return page_response
+        return cast(HttpResponse, response)
+
+
+provider_classes = [Provider]
+
+
+class SocialAdapter(DefaultSocialAccountAdapter):
+    """allauth asks this which providers there are and whose account it is; it makes none itself."""
+
+    def list_apps(
+        self, request: HttpRequest, provider: str | None = None, client_id: str | None = None
+    ) -> list[SocialApp]:
+        rows = IdentityProvider.objects.filter(enabled=True)
+        if client_id:
+            rows = rows.filter(client_id=client_id)
+        if provider and provider != "openid_connect":
+            rows = rows.filter(slug=provider)
+        return [app_of(row) for row in rows]
+
+    def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
+        return False  # `people` makes accounts, before allauth would
+
+    def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
+        """Decide whose account it is. Raises ImmediateHttpResponse with a page that says why nobody's."""
+        provider: IdentityProvider = sociallogin.provider.app.identity_provider
+        claims: dict[str, Any] = sociallogin.claims
+        refusal: PortalError | None = None
+        if not claims["nonce"] or claims["nonce"] != sociallogin.state.get("nonce"):
+            refusal = SignInRefused(BROKEN.format(provider=provider.title))
+        else:
+            identity = identity_of(provider, claims)
+            try:
+                if sociallogin.state.get("process") == "connect":
+                    raise ImmediateHttpResponse(self.connect(request, provider, identity))
+                found = person_signing_in(provider, identity)
+            except PortalError as error:
+                refusal = error
+        if refusal is not None:
+            raise ImmediateHttpResponse(refused(request, provider, refusal.message, refusal.status))
+        sociallogin.account = SocialAccount.objects.get(provider=provider.slug, uid=identity.subject)
+        sociallogin.user = found.person
+        refresh_token = sociallogin.token.token_secret if sociallogin.token else ""
+        keep_grant(provider, found.person, identity.subject, refresh_token)
+        sociallogin.state["sid"] = str(claims["sid"] or "")
+        say_what_changed(request, provider, found)
+
+    def connect(self, request: HttpRequest, provider: IdentityProvider, identity: Identity) -> HttpResponse:
+        """Link the provider to the account that is signed in."""
+        if not isinstance(request.user, User):
+            raise SignInRefused("Sign in first, then link the provider in your profile.")
+        person = linked_person(provider, identity)
+        if person is None:
+            link(provider, identity.subject, request.user)
+        elif person != request.user:
+            raise SignInRefused(f"This account of {provider.title} belongs to somebody else here.")
+        messages.success(request, f"From now on you can sign in through {provider.title}.")
+        return redirect("teams:profile")
+
+    def on_authentication_error(
+        self,
+        request: HttpRequest,
+        provider: Provider,
+        error: str = AuthError.UNKNOWN,
+        exception: Exception | None = None,
+        extra_context: dict[str, Any] | None = None,
+    ) -> None:
+        """Say what went wrong, and record it. Raises ImmediateHttpResponse."""
+        row: IdentityProvider = provider.app.identity_provider
+        if error == AuthError.CANCELLED:
+            messages.info(request, CANCELLED.format(provider=row.title))
+            raise ImmediateHttpResponse(redirect("account_login"))
+        if isinstance(exception, OAuth2Error):
+            text = f"{row.title} refused the sign-in, or its answer is not valid. {exception}"
+        elif exception is not None:
+            text = f"{row.title} does not answer. Try again, or sign in with a password."
+        else:
+            text = BROKEN.format(provider=row.title)
+        raise ImmediateHttpResponse(refused(request, row, text))
+
+
+def refused(request: HttpRequest, provider: IdentityProvider, text: str, status: int = 403) -> HttpResponse:
+    """Record that a sign-in failed, and return the page that says why."""
+    log.info("sign_in_refused", provider=provider.slug, reason=text)
+    record(
+        by=AnonymousUser(), action="session.failed", kind="user", name=f"through {provider.slug}", text=text
+    )
+    page = {"text": text, "provider": provider}
+    return render(request, "teams/identity/refused.html", page, status=status)
+
+
+def say_what_changed(request: HttpRequest, provider: IdentityProvider, found: SignIn) -> None:
+    """Tell the person what their groups changed since the last sign-in."""
+    done = [change for change in found.changes if change.is_visible and not change.refused]
+    teams = Team.objects.in_bulk([change.team_id for change in done if change.team_id])
+    lost = [teams[change.team_id].slug for change in done if change.team_id and change.after is None]
+    if lost:
+        messages.warning(
+            request,
+            f"You are no longer in {', '.join(lost)}: your groups of {provider.title} give no role there. "
+            "Your claims stay with the team; its leads extend, transfer or release them.",
+        )
+    joined = [
+        f"{change.new_role} in {teams[change.team_id].slug}"
+        for change in done
+        if change.team_id and change.after
+    ]
+    if joined:
+        messages.info(request, f"Through your groups of {provider.title} you are {', '.join(joined)}.")
+    elif found.is_new:
+        teams_now = found.person.memberships.count()
+        where = f"You are in {counted(teams_now, 'team')}." if teams_now else "You are in no team yet."
+        messages.info(request, f"Your account {found.person.username} was created. {where}")
+
+
+@receiver(user_logged_in, dispatch_uid="teams.identity")
+def keep_provider_session(*, request: HttpRequest, sociallogin: SocialLogin | None = None, **_: Any) -> None:
+    """Keep the provider's id of this session, which a back-channel logout may name."""
+    if sociallogin is not None and sociallogin.state.get("sid"):
+        request.session[PROVIDER_SESSION] = sociallogin.state["sid"]

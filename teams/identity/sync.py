@@ -1,0 +1,182 @@
+"""
+Reads the groups of people again between their sign-ins, so that who leaves a group loses access in minutes.
+
+With the refresh token of a sign-in the portal asks for a new access token and reads userinfo. A provider that
+refuses the refresh token has ended that sign-in, and the sessions here that began with it end. A provider
+that is away removes nobody, and is asked again later, at growing intervals.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import httpx
+import structlog
+from django.db import transaction
+from django.db.models import F, Q
+from django.utils import timezone
+from django.views.decorators.debug import sensitive_variables
+
+from cluster.credentials import seal_fields, unseal_fields
+from core.errors import Invalid
+from teams.identity.discovery import ProviderUnavailable, client, metadata, post_as_client
+from teams.identity.groups import set_groups_of
+from teams.identity.models import IdentityGrant, IdentityProvider
+from teams.identity.people import READ_AGAIN, groups_in
+from teams.identity.services import secret_of
+from teams.models import record
+from teams.sessions import end_provider_sessions
+
+log = structlog.get_logger(__name__)
+
+BATCH = 200  # grants of one provider in one run
+FIRST_BACKOFF, LONGEST_BACKOFF = timedelta(minutes=1), timedelta(hours=1)
+CLAIMED = timedelta(minutes=2)  # how long a grant belongs to the run that took it
+# Errors of RFC 6749 §5.2 that are about this refresh token; others are about the client or the provider.
+OVER = frozenset(("invalid_grant",))
+
+
+class GrantOver(Exception):
+    """The provider has ended the sign-in: it refuses the refresh token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the provider says now; `refresh_token` replaces the one that was used, "" without a new one."""
+
+    claims: dict[str, Any]
+    refresh_token: str
+
+
+def read_groups_again() -> Counter[str]:
+    """Read what is due, a batch of each enabled provider; return how many were read, over, or put off."""
+    done: Counter[str] = Counter()
+    now = timezone.now()
+    ready = IdentityProvider.objects.filter(Q(retry_at=None) | Q(retry_at__lte=now), enabled=True)
+    for provider in ready:
+        for grant in due_grants(provider, now):
+            try:
+                done[read_grant(provider, grant)] += 1
+            except ProviderUnavailable as problem:
+                _put_off(provider, problem.message)
+                done["unavailable"] += 1
+                break
+        else:
+            if provider.failures:
+                IdentityProvider.objects.filter(pk=provider.pk).update(failures=0, retry_at=None, problem="")
+    return done
+
+
+def due_grants(provider: IdentityProvider, now: datetime) -> list[IdentityGrant]:
+    """Take the grants that are due, the oldest first, for `CLAIMED`: two runs at once read each one once."""
+    with transaction.atomic():
+        rows = IdentityGrant.objects.filter(provider=provider, due_at__lte=now, user__is_active=True)
+        taken = list(
+            rows.order_by("due_at")
+            .select_for_update(of=("self",), skip_locked=True)
+            .select_related("user")[:BATCH]
+        )
+        IdentityGrant.objects.filter(pk__in=[grant.pk for grant in taken]).update(due_at=now + CLAIMED)
+    return taken
+
+
+def read_grant(provider: IdentityProvider, grant: IdentityGrant) -> str:
+    """Read one person again and apply the rules; return what became of it. Raises ProviderUnavailable."""
+    try:
+        reading = ask(provider, grant)
+    except GrantOver:
+        return _end(provider, grant)
+    now = timezone.now()
+    columns: dict[str, Any] = {"read_at": now, "due_at": now + READ_AGAIN}
+    if reading.refresh_token:
+        columns["sealed"] = seal_fields({"refresh_token": reading.refresh_token})
+    # A new sign-in meanwhile has stored a newer token, and has read the groups itself.
+    unchanged = IdentityGrant.objects.filter(pk=grant.pk, signed_in_at=grant.signed_in_at)
+    groups = groups_in(reading.claims, provider.groups_claim)
+    with transaction.atomic():
+        if unchanged.update(**columns) and groups is not None:
+            set_groups_of(grant.user, provider, groups, by=None)
+    return "read"
+
+
+@sensitive_variables()
+def ask(provider: IdentityProvider, grant: IdentityGrant) -> Reading:
+    """Return what userinfo says of a person now. Raises GrantOver, ProviderUnavailable."""
+    try:
+        refresh_token = str(unseal_fields(grant.sealed)["refresh_token"])
+    except (Invalid, KeyError) as lost:
+        raise GrantOver from lost  # the key that sealed it is gone
+    problem = ""
+    try:
+        with client() as http:
+            tokens = _refreshed(http, provider, refresh_token)
+            claims = _userinfo(http, provider, str(tokens["access_token"]))
+        if claims.get("sub") != grant.subject:  # OpenID Connect Core 1.0 §5.3.2
+            problem = f"{provider.title} sent userinfo about somebody else."
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        problem = f"{provider.title} cannot be reached: {type(error).__name__}."
+    except (ValueError, AttributeError, KeyError, TypeError):
+        problem = f"{provider.title} sent an answer that is not valid when groups are read again."
+    if problem:
+        raise ProviderUnavailable(problem)
+    return Reading(claims, str(tokens.get("refresh_token") or ""))
+
+
+@sensitive_variables()
+def _refreshed(http: httpx.Client, provider: IdentityProvider, refresh_token: str) -> dict[str, Any]:
+    """Return the answer of the token endpoint to a refresh token (RFC 6749 §6)."""
+    found = metadata(provider)
+    body = {"grant_type": "refresh_token", "refresh_token": refresh_token}
+    answer = post_as_client(http, provider, found, secret_of(provider), found["token_endpoint"], body)
+    tokens: dict[str, Any] = answer.json()
+    if answer.status_code == httpx.codes.BAD_REQUEST and tokens.get("error") in OVER:
+        raise GrantOver
+    if answer.status_code != httpx.codes.OK:
+        error = tokens.get("error") or answer.status_code
+        raise ProviderUnavailable(f"{provider.title} answers {error} when groups are read again.")
+    return tokens
+
+
+@sensitive_variables()
+def _userinfo(http: httpx.Client, provider: IdentityProvider, access_token: str) -> dict[str, Any]:
+    endpoint = metadata(provider).get("userinfo_endpoint")
+    if not isinstance(endpoint, str):
+        raise ProviderUnavailable(f"{provider.title} has no userinfo endpoint.")
+    answer = http.get(endpoint, headers={"Authorization": f"Bearer {access_token}"})
+    if answer.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+        raise GrantOver
+    if answer.status_code != httpx.codes.OK:
+        raise ProviderUnavailable(f"{provider.title} answers {answer.status_code} for userinfo.")
+    claims: dict[str, Any] = answer.json()
+    return claims
+
+
+def _end(provider: IdentityProvider, grant: IdentityGrant) -> str:
+    """The sign-in is over there: end it here too. A newer sign-in meanwhile stays."""
+    with transaction.atomic():
+        over = IdentityGrant.objects.filter(pk=grant.pk, signed_in_at=grant.signed_in_at)
+        if not over.update(sealed=b"", due_at=None):
+            return "newer"
+        ended = end_provider_sessions(provider.slug, person=grant.user)
+        if ended:
+            record(
+                by=None,
+                action="session.ended",
+                kind="user",
+                object_id=str(grant.user_id),
+                name=grant.user.username,
+                text=f"the sign-in at {provider.title} is over: {ended} of their sessions ended",
+            )
+    return "over"
+
+
+def _put_off(provider: IdentityProvider, problem: str) -> None:
+    """Ask the provider again later, and its people with it: nobody loses anything meanwhile."""
+    wait = min(FIRST_BACKOFF * 2 ** min(provider.failures, 10), LONGEST_BACKOFF)
+    log.warning("provider_unavailable", provider=provider.slug, problem=problem, wait=wait.total_seconds())
+    IdentityProvider.objects.filter(pk=provider.pk).update(
+        failures=F("failures") + 1, retry_at=timezone.now() + wait, problem=problem
+    )

@@ -1,0 +1,224 @@
+"""
+People of a provider: created or linked, changed, ended.
+
+Somebody who has an account is linked, never doubled: by the subject with which they sign in, which providers
+send as `externalId`, else by user name. A platform admin with a password is not: that account is the way in
+when the provider is away or in wrong hands, so the provider must not be able to end it. What a provider ends
+a platform admin may give back, and what a platform admin ended a provider cannot.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from allauth.socialaccount.models import SocialAccount
+from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+from scim2_models import InvalidValueException, UniquenessException
+
+from core.transactions import lock_row
+from teams import services
+from teams.identity.groups import set_members
+from teams.identity.models import ExternalGroup, IdentityProvider
+from teams.identity.rules import apply, lock_rules
+from teams.models import User, record_change
+from teams.scim.models import ScimUser
+
+MAX_EMAILS = 4_000  # characters as JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """What a provider says of somebody; "" for what it does not say."""
+
+    user_name: str
+    external_id: str = ""
+    first_name: str = ""
+    last_name: str = ""
+    emails: tuple[Mapping[str, Any], ...] = ()  # value, type, primary
+    active: bool = True
+
+    @property
+    def email(self) -> str:
+        """The address to which mails go: the primary one, else the first; "" without one."""
+        primary = [one for one in self.emails if one.get("primary")]
+        return str(next(iter([*primary, *self.emails]), {}).get("value", ""))
+
+    def require_sound(self) -> None:
+        """Raise InvalidValueException for what the portal cannot store."""
+        limits = {"userName": (self.user_name, 150), "externalId": (self.external_id, 200)}
+        limits |= {"name.givenName": (self.first_name, 150), "name.familyName": (self.last_name, 150)}
+        for name, (value, longest) in limits.items():
+            if len(value) > longest or "\x00" in value:
+                raise InvalidValueException(detail=f"{name} has at most {longest} characters and no NUL.")
+        try:
+            UnicodeUsernameValidator()(self.user_name)
+        except ValidationError:
+            allowed = "letters, digits and @ . + - _"
+            raise InvalidValueException(detail=f"userName has only {allowed}.") from None
+        try:
+            for one in self.emails:
+                validate_email(one["value"])
+        except ValidationError:
+            raise InvalidValueException(detail="emails: there is a value that is no mail address.") from None
+        if len(json.dumps(self.emails)) > MAX_EMAILS:
+            raise InvalidValueException(detail=f"emails has at most {MAX_EMAILS} characters.")
+
+
+def people_of(provider: IdentityProvider) -> QuerySet[ScimUser]:
+    """Return the people whom the provider keeps, each with their account."""
+    return ScimUser.objects.filter(provider=provider, deleted_at=None).select_related("user", "provider")
+
+
+def create(provider: IdentityProvider, person: Person) -> ScimUser:
+    """
+    Give somebody an account, or link the one that they have. Raises UniquenessException if the provider
+    keeps this user already, or must not keep the account.
+    """
+    person.require_sound()
+    is_taken = False
+    try:
+        with transaction.atomic():
+            row = _create(provider, person)
+    except IntegrityError:  # another request was first
+        is_taken = True
+    if is_taken:
+        raise UniquenessException(detail=f"{provider.title} has another user {person.user_name}.")
+    return row
+
+
+def _create(provider: IdentityProvider, person: Person) -> ScimUser:
+    user = find_account(provider, person)
+    row = None
+    if user is None:
+        user = User(username=person.user_name, email=person.email)
+        user.first_name, user.last_name = person.first_name, person.last_name
+        user.is_active = person.active
+        user.set_unusable_password()
+        user.save(force_insert=True)
+    else:
+        _require_linkable(provider, user)
+        row = ScimUser.objects.filter(user=user).first()
+    row = row or ScimUser(user=user)
+    row.provider, row.user, row.deleted_at = provider, user, None
+    row.user_name, row.external_id, row.emails = person.user_name, person.external_id, [*person.emails]
+    row.created_at = timezone.now()
+    row.save()
+    change = f"kept by {provider.title} through SCIM as {person.user_name}"
+    record_change(by=None, of=user, change=change, action="identity.provisioned")
+    _write(row, person)
+    return row
+
+
+def find_account(provider: IdentityProvider, person: Person) -> User | None:
+    """Return the account that somebody has: of the subject with which they sign in, else of the user name."""
+    if person.external_id:
+        subject = SocialAccount.objects.filter(provider=provider.slug, uid=person.external_id)
+        if found := User.objects.filter(pk__in=subject.values("user")).first():
+            return found
+    return User.objects.filter(username__iexact=person.user_name).order_by("pk").first()
+
+
+def _require_linkable(provider: IdentityProvider, user: User) -> None:
+    refusal = ""
+    kept = ScimUser.objects.filter(user=user, deleted_at=None).select_related("provider").first()
+    elsewhere = SocialAccount.objects.filter(user=user).exclude(provider=provider.slug)
+    here = SocialAccount.objects.filter(user=user, provider=provider.slug)
+    if kept is not None and kept.provider_id == provider.pk:
+        refusal = "is a user of this provider already: change it instead"
+    elif kept is not None or (elsewhere.exists() and not here.exists()):
+        refusal = "belongs to another identity provider"
+    elif user.is_service_account:
+        refusal = "is a service account of a team"
+    elif user.is_superuser and user.has_usable_password():
+        refusal = (
+            "is a platform admin with a password of the portal: the way in when this provider is away, which "
+            "it must not be able to end. Give the person another user name, or end the password or the role"
+        )
+    if refusal:
+        raise UniquenessException(detail=f"{user.username} {refusal}.")
+
+
+def locked(provider: IdentityProvider, pk: UUID) -> ScimUser | None:
+    """Lock a person of the provider until the end of the transaction: who changes has read what is there."""
+    lock_rules()  # which comes before the rows
+    try:
+        return lock_row(people_of(provider), pk)
+    except ScimUser.DoesNotExist:
+        return None
+
+
+def change(row: ScimUser, person: Person) -> None:
+    """Make the person of the locked `row` what the provider says. Raises SCIMException."""
+    person.require_sound()
+    is_taken = False
+    try:
+        with transaction.atomic():
+            _write(row, person)
+    except IntegrityError:
+        is_taken = True
+    if is_taken:
+        raise UniquenessException(detail=f"{person.user_name} is the name of somebody else.")
+
+
+def _write(row: ScimUser, person: Person) -> None:
+    """Write what differs to the account, and record it."""
+    user = row.user
+    columns = {"first_name": person.first_name, "last_name": person.last_name, "email": person.email}
+    if user.username.lower() == row.user_name.lower():  # else somebody chose another name here
+        columns["username"] = person.user_name
+    names = services.FIELD_NAMES | {"username": "User name"}
+    values = [
+        (names[name], str(getattr(user, name)), value)
+        for name, value in columns.items()
+        if value != getattr(user, name)
+    ]
+    if values:
+        User.objects.filter(pk=user.pk).update(**columns)
+        for name, value in columns.items():
+            setattr(user, name, value)
+        what = ", ".join(label for label, _before, _after in values)
+        record_change(by=None, of=user, change=f"changed {what}", values=values, in_activity=False)
+    said = (row.user_name, row.external_id, row.emails)
+    row.user_name, row.external_id, row.emails = person.user_name, person.external_id, [*person.emails]
+    is_switched = _switch(row, active=person.active)
+    if values or is_switched or said != (row.user_name, row.external_id, row.emails):
+        row.changed_at = timezone.now()
+        row.save(update_fields=["user_name", "external_id", "emails", "changed_at", "deactivated"])
+
+
+def _switch(row: ScimUser, *, active: bool) -> bool:
+    """End or give back the sign-in; return whether that changed something."""
+    user, reason = row.user, f"by {row.provider.title} through SCIM"
+    if not active and user.is_active:
+        services.end_account(person=user, reason=reason)
+        user.is_active, row.deactivated = False, True
+        return True
+    if active and not user.is_active and row.deactivated:
+        services.restore_account(person=user, reason=reason)
+        user.is_active, row.deactivated = True, False
+        apply([user.pk])  # of groups that changed meanwhile
+        return True
+    return False
+
+
+def delete(row: ScimUser) -> None:
+    """End an account that the provider no longer keeps; `row` is locked. Claims stay with their teams."""
+    groups = ExternalGroup.objects.filter(
+        provider=row.provider, kept_by=ExternalGroup.Keeper.SCIM, members=row.user
+    )
+    for group in groups.order_by("pk"):
+        set_members(group, group.members.exclude(pk=row.user_id))
+    _switch(row, active=False)
+    row.deleted_at = timezone.now()
+    row.save(update_fields=["deleted_at", "deactivated"])
+    text = f"no longer kept by {row.provider.title}"
+    record_change(by=None, of=row.user, change=text, action="identity.deprovisioned")

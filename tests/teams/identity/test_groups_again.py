@@ -1,0 +1,163 @@
+"""Groups are read again between sign-ins; what a provider ends is ended here."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from teams.identity import sync
+from teams.identity.models import IdentityGrant
+from teams.identity.services import save_rule
+from teams.identity.sync import read_groups_again
+from teams.models import AuditEntry, Membership, User
+from tests.teams.identity.conftest import sign_in
+
+NINA: dict[str, Any] = {"sub": "n-1", "preferred_username": "nina", "groups": ["gpu-vision"]}
+
+
+@pytest.fixture
+def nina(root, sso, vision, issuer) -> Client:
+    save_rule(by=root, provider=sso, pattern="gpu-vision", team=vision, role="member")
+    browser = Client()
+    sign_in(browser, issuer, **NINA)
+    return browser
+
+
+def due() -> None:
+    IdentityGrant.objects.exclude(due_at=None).update(due_at=timezone.now())
+
+
+def role() -> str:
+    return Membership.objects.filter(user__username="nina").values_list("role", flat=True).first() or ""
+
+
+def test_nothing_is_read_before_it_is_due(nina, issuer):
+    issuer.asked.clear()
+    assert not read_groups_again()
+    assert issuer.asked == []
+
+
+def test_who_leaves_a_group_loses_access_without_signing_in_again(nina, issuer):
+    issuer.claims = NINA | {"groups": []}
+    due()
+    assert read_groups_again() == {"read": 1}
+    assert role() == ""
+    assert nina.get("/me/").status_code == 200  # still signed in, in no team
+
+
+def test_a_group_that_somebody_joins_gives_access_too(root, sso, vision, nina, issuer):
+    save_rule(by=root, provider=sso, pattern="gpu-leads", team=vision, role="lead")
+    issuer.claims = NINA | {"groups": ["gpu-vision", "gpu-leads"]}
+    due()
+    read_groups_again()
+    assert role() == "lead"
+
+
+def test_the_next_reading_is_put_off(nina, issuer):
+    due()
+    read_groups_again()
+    assert not read_groups_again()
+    assert IdentityGrant.objects.get().due_at > timezone.now() + timedelta(minutes=4)
+
+
+def test_a_refused_refresh_token_ends_the_sessions_and_keeps_the_roles(nina, issuer):
+    issuer.refused = "invalid_grant"
+    due()
+    assert read_groups_again() == {"over": 1}
+    assert nina.get("/me/").status_code == 302
+    assert role() == "member"  # the provider did not say that the groups changed
+    entry = AuditEntry.objects.get(action="session.ended")
+    assert "the sign-in at SSO is over: 1 of their sessions ended" in entry.text
+    due()
+    assert not read_groups_again()  # it is not asked for ever
+
+
+def test_a_session_with_a_password_stays_when_that_of_the_provider_ends(nina, issuer):
+    person = User.objects.get(username="nina")
+    local = Client()
+    local.force_login(person)
+    issuer.refused = "invalid_grant"
+    due()
+    read_groups_again()
+    assert local.get("/me/").status_code == 200
+
+
+@pytest.mark.parametrize("error", ["invalid_client", "server_error"])
+def test_a_provider_that_refuses_the_client_ends_nobodys_session(nina, issuer, error, sso):
+    issuer.refused = error
+    due()
+    assert read_groups_again() == {"unavailable": 1}
+    assert nina.get("/me/").status_code == 200
+    assert role() == "member"
+    sso.refresh_from_db()
+    assert error in sso.problem
+
+
+def test_a_provider_that_is_away_removes_nobody_and_is_asked_less_and_less(nina, issuer, sso, time_machine):
+    issuer.status = 503
+    waits = []
+    for _again in range(4):
+        due()
+        assert read_groups_again() == {"unavailable": 1}
+        assert not read_groups_again()
+        sso.refresh_from_db()
+        waits.append(round((sso.retry_at - timezone.now()).total_seconds() / 60))
+        time_machine.move_to(sso.retry_at + timedelta(seconds=1))
+    assert waits == [1, 2, 4, 8]
+    assert role() == "member"
+    issuer.status = 200
+    due()
+    assert read_groups_again() == {"read": 1}
+    sso.refresh_from_db()
+    assert (sso.failures, sso.retry_at, sso.problem) == (0, None, "")
+
+
+def test_userinfo_about_somebody_else_changes_nothing(nina, issuer):
+    issuer.userinfo = NINA | {"sub": "somebody-else", "groups": []}
+    due()
+    assert read_groups_again() == {"unavailable": 1}
+    assert role() == "member"
+
+
+def test_a_rotated_refresh_token_is_used_from_then_on(nina, issuer):
+    answer = type(issuer).token
+
+    def rotating(form):
+        status, tokens = answer(issuer, form)
+        if form["grant_type"] == "refresh_token" and status == 200:
+            issuer.refresh_token = "refresh-2"
+            tokens["refresh_token"] = "refresh-2"
+        return status, tokens
+
+    issuer.token = rotating
+    for _twice in range(2):
+        due()
+        assert read_groups_again() == {"read": 1}
+
+
+def test_a_sign_in_meanwhile_is_not_ended_by_the_older_token(nina, issuer, monkeypatch, sso):
+    due()
+    (grant,) = sync.due_grants(sso, timezone.now())
+    newer = Client()
+    issuer.refresh_token = "refresh-2"
+    sign_in(newer, issuer, **NINA)
+    assert sync.read_grant(sso, grant) == "newer"
+    assert newer.get("/me/").status_code == 200
+
+
+def test_two_runs_at_once_read_each_person_once(nina, sso):
+    due()
+    now = timezone.now()
+    assert len(sync.due_grants(sso, now)) == 1
+    assert sync.due_grants(sso, now) == []
+
+
+def test_a_disabled_provider_and_a_deactivated_person_are_not_read(nina, issuer, sso):
+    due()
+    User.objects.filter(username="nina").update(is_active=False)
+    assert not read_groups_again()
+    User.objects.filter(username="nina").update(is_active=True)
+    type(sso).objects.update(enabled=False)
+    assert not read_groups_again()

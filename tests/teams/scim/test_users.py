@@ -1,0 +1,304 @@
+"""People whom a provider keeps: linked, made, changed and ended, as Entra ID and Okta ask for it."""
+
+import pytest
+from allauth.socialaccount.models import SocialAccount
+from django.test import Client
+
+from core.origin import Source
+from notify.models import Notice
+from teams.models import AuditEntry, Membership, User
+from teams.scim.models import ScimUser
+from teams.services import deactivate_person, reactivate_person
+from teams.tokens import find_token
+from tests.factories import make_claim, make_team, make_token, make_user
+
+ENTERPRISE = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
+
+
+def entries(user) -> list[tuple[str, str, str, str]]:
+    rows = AuditEntry.objects.filter(object_id=str(user.pk)).order_by("at", "pk")
+    return [(row.action, row.actor, row.actor_kind, row.source) for row in rows]
+
+
+def test_user_of_entra_id_gets_an_account(entra):
+    made = entra.add_user(
+        "mia@corp.example",
+        externalId="58342554-38d6-4ec8-948c-50044d0a33fd",
+        active=True,
+        displayName="Mia Maier",
+        name={"givenName": "Mia", "familyName": "Maier", "formatted": "Mia Maier"},
+        emails=[{"primary": True, "type": "work", "value": "mia@corp.example"}],
+        schemas=["urn:ietf:params:scim:schemas:core:2.0:User", ENTERPRISE],
+        **{ENTERPRISE: {"department": "Vision"}},
+    )
+    user = User.objects.get(username="mia@corp.example")
+    assert (user.first_name, user.last_name, user.email) == ("Mia", "Maier", "mia@corp.example")
+    assert (user.is_active, user.is_superuser, user.is_staff) == (True, False, False)
+    assert not user.has_usable_password()
+    assert made["id"] == str(ScimUser.objects.get(user=user).pk)
+    assert made["meta"]["location"] == f"http://testserver/scim/v2/Users/{made['id']}"
+    assert made["externalId"] == "58342554-38d6-4ec8-948c-50044d0a33fd"
+    assert ENTERPRISE not in made
+    assert entries(user) == [
+        ("person.created", "entra", "provider", Source.TOKEN),
+        ("identity.provisioned", "entra", "provider", Source.TOKEN),
+    ]
+    assert AuditEntry.objects.filter(address="127.0.0.1", via="SCIM of Entra").count() == 2
+
+
+@pytest.mark.parametrize(
+    "fields", [{"isSuperuser": True}, {"is_superuser": True, "is_staff": True}, {"password": "secret-123"}]
+)
+def test_what_is_not_served_cannot_be_set(okta, fields):
+    made = okta.add_user("mia", **fields)
+    okta.patch(f"Users/{made['id']}", {"op": "replace", "value": fields})
+    for name, value in fields.items():
+        okta.patch(f"Users/{made['id']}", {"op": "add", "path": name, "value": value})
+    answer = okta.send(
+        "PUT", f"Users/{made['id']}", {"schemas": made["schemas"], "userName": "mia", **fields}
+    )
+    assert answer.status_code == 200
+    user = User.objects.get(username="mia")
+    assert (user.is_superuser, user.is_staff, user.has_usable_password()) == (False, False, False)
+    assert "secret-123" not in answer.content.decode()
+
+
+def test_account_is_found_by_the_subject_before_the_user_name(okta):
+    by_subject, by_name = make_user("mia.old"), make_user("mia")
+    SocialAccount.objects.create(provider="okta", uid="00u1", user=by_subject)
+    okta.add_user("mia", externalId="00u1")
+    assert ScimUser.objects.get().user == by_subject
+    by_subject.refresh_from_db()
+    assert by_subject.username == "mia.old"  # the name that the person has here stays
+    assert not ScimUser.objects.filter(user=by_name).exists()
+
+
+def test_account_is_linked_by_user_name_and_never_doubled(okta):
+    before = make_user("Mia", first_name="Mia")
+    made = okta.add_user("mia", name={"givenName": "Mia", "familyName": "Maier"})
+    assert User.objects.filter(username__iexact="mia").get() == before
+    okta.add_user("MIA", status=409)
+    assert okta.add_user("other", status=201)["id"] != made["id"]
+    assert okta.find("Users", 'userName eq "MIA"')[0]["id"] == made["id"]
+
+
+def test_conflict_is_said_in_scims_form(okta):
+    okta.add_user("mia", externalId="1")
+    for name, external in (("mia", "2"), ("noah", "1")):
+        error = okta.add_user(name, status=409, externalId=external)
+        assert error["schemas"] == ["urn:ietf:params:scim:api:messages:2.0:Error"]
+        assert (error["status"], error["scimType"]) == ("409", "uniqueness")
+
+
+def test_platform_admin_with_a_password_is_never_linked(okta, root):
+    error = okta.add_user("root", status=409)
+    assert "the way in when this provider is away" in error["detail"]
+    root.set_unusable_password()
+    root.save()
+    okta.add_user("root")
+
+
+def test_service_accounts_are_never_linked(okta):
+    make_user("ci@vision", service_of=make_team("vision"))
+    assert "service account" in okta.add_user("ci@vision", status=409)["detail"]
+
+
+def test_person_of_another_provider_is_not_taken_over(okta, entra):
+    okta.add_user("mia")
+    assert "another identity provider" in entra.add_user("mia", status=409)["detail"]
+    noah = make_user("noah")
+    SocialAccount.objects.create(provider="okta", uid="1", user=noah)
+    assert "another identity provider" in entra.add_user("noah", status=409)["detail"]
+
+
+DEACTIVATIONS = [
+    [{"op": "replace", "path": "active", "value": False}],  # RFC 7644
+    [{"op": "Replace", "path": "active", "value": "False"}],  # Entra ID
+    [{"op": "replace", "value": {"active": False}}],  # Okta
+    [{"op": "Replace", "value": {"active": "false"}}],
+]
+
+
+@pytest.mark.parametrize("operations", DEACTIVATIONS)
+def test_deactivation_ends_sessions_and_tokens_and_leaves_claims(okta, operations):
+    made = okta.add_user("mia")
+    mia, lead = User.objects.get(username="mia"), make_user("lead")
+    team = make_team("vision", leads=(lead,), members=(mia,))
+    claim = make_claim(by=mia, team=team)
+    _token, text = make_token(mia)
+    browser = Client()
+    browser.force_login(mia)
+    assert okta.patch(f"Users/{made['id']}", *operations)["active"] is False
+    mia.refresh_from_db()
+    assert not mia.is_active
+    assert browser.get("/me/").status_code == 302
+    assert find_token(text) is None
+    assert not mia.sessions.exists()
+    claim.refresh_from_db()
+    assert (claim.requested_by, claim.team) == (mia, team)
+    notice = Notice.objects.get(user=lead)
+    assert "mia" in notice.title
+    assert "1 live claim stays with vision" in notice.body
+    assert "Okta" in notice.body
+    okta.patch(f"Users/{made['id']}", *operations)  # again changes nothing
+    assert Notice.objects.filter(user=lead).count() == 1
+    actions = [action for action, *_ in entries(mia)]
+    assert actions.count("person.deactivated") == 1
+
+
+def test_reactivation_gives_the_account_back_with_its_roles(okta):
+    made = okta.add_user("mia")
+    mia = User.objects.get(username="mia")
+    make_team("vision", members=(mia,))
+    for active in (False, True):
+        assert (
+            okta.patch(f"Users/{made['id']}", {"op": "replace", "path": "active", "value": active})["active"]
+            is active
+        )
+    mia.refresh_from_db()
+    assert mia.is_active
+    assert Membership.objects.filter(user=mia).count() == 1
+
+
+def test_what_a_platform_admin_ended_stays_ended(okta, root):
+    made = okta.add_user("mia")
+    mia = User.objects.get(username="mia")
+    deactivate_person(by=root, person=mia)
+    answer = okta.patch(f"Users/{made['id']}", {"op": "replace", "path": "active", "value": True})
+    assert answer["active"] is False
+    reactivate_person(by=root, person=mia)
+    assert okta.get(f"Users/{made['id']}").json()["active"] is True
+
+
+def test_deleted_user_is_gone_for_the_provider_and_comes_back_as_the_same_person(okta):
+    made = okta.add_user("mia", externalId="1")
+    mia = User.objects.get(username="mia")
+    assert okta.send("DELETE", f"Users/{made['id']}").status_code == 204
+    mia.refresh_from_db()
+    assert not mia.is_active
+    for method in ("GET", "DELETE", "PATCH", "PUT"):
+        assert okta.send(method, f"Users/{made['id']}", {}).status_code == 404
+    assert okta.find("Users", 'externalId eq "1"') == []
+    again = okta.add_user("mia", externalId="2")
+    assert again["active"] is True
+    mia.refresh_from_db()
+    assert mia.is_active
+    assert User.objects.filter(username="mia").count() == 1
+
+
+def test_last_platform_admin_stays(okta, root):
+    root.set_unusable_password()
+    root.save()
+    made = okta.add_user("root")
+    error = okta.patch(f"Users/{made['id']}", {"op": "replace", "path": "active", "value": False}, status=409)
+    assert "only platform admin" in error["detail"]
+    root.refresh_from_db()
+    assert root.is_active
+
+
+def test_patches_as_entra_id_and_okta_send_them(entra):
+    made = entra.add_user("mia", emails=[{"value": "old@corp.example", "type": "work", "primary": True}])
+    path = f"Users/{made['id']}"
+    entra.patch(
+        path,
+        {"op": "Replace", "path": 'emails[type eq "work"].value', "value": "mia@corp.example"},
+        {"op": "Add", "path": "name.givenName", "value": "Mia"},
+        {"op": "Add", "path": "name.familyName", "value": "Maier"},
+        {"op": "Replace", "path": "externalId", "value": "42"},
+        {"op": "Add", "path": f"{ENTERPRISE}:department", "value": "Vision"},
+        {"op": "Replace", "path": "title", "value": "Engineer"},
+    )
+    mia = User.objects.get(username="mia")
+    assert (mia.email, mia.first_name, mia.last_name) == ("mia@corp.example", "Mia", "Maier")
+    entra.patch(
+        path,
+        {
+            "op": "replace",
+            "value": {"name.givenName": "M.", 'emails[type eq "work"].value': "m@corp.example"},
+        },
+    )
+    entra.patch(path, {"op": "Remove", "path": "name.familyName"})
+    mia.refresh_from_db()
+    assert (mia.email, mia.first_name, mia.last_name) == ("m@corp.example", "M.", "")
+    assert ScimUser.objects.get().external_id == "42"
+
+
+def test_first_address_of_a_user_without_one_is_added_by_entra_id(entra):
+    made = entra.add_user("mia")
+    entra.patch(
+        f"Users/{made['id']}",
+        {"op": "Add", "path": 'emails[type eq "work"].value', "value": "mia@corp.example"},
+    )
+    assert User.objects.get(username="mia").email == "mia@corp.example"
+
+
+def test_renamed_user_is_renamed_here_unless_the_name_is_taken(okta):
+    made = okta.add_user("mia")
+    make_user("noah")
+    rename = {"op": "replace", "path": "userName"}
+    okta.patch(f"Users/{made['id']}", rename | {"value": "mia.maier"})
+    assert User.objects.filter(username="mia.maier").exists()
+    okta.patch(f"Users/{made['id']}", rename | {"value": "noah"}, status=409)
+    assert ScimUser.objects.get().user_name == "mia.maier"
+
+
+def test_put_replaces_everything_and_repeating_it_changes_nothing(okta):
+    made = okta.add_user("mia", name={"givenName": "Mia"}, emails=[{"value": "mia@corp.example"}])
+    body = {"schemas": made["schemas"], "userName": "mia", "active": True, "name": {"familyName": "Maier"}}
+    first = okta.send("PUT", f"Users/{made['id']}", body)
+    count = AuditEntry.objects.count()
+    second = okta.send("PUT", f"Users/{made['id']}", body)
+    assert first.content == second.content
+    assert AuditEntry.objects.count() == count
+    mia = User.objects.get(username="mia")
+    assert (mia.first_name, mia.last_name, mia.email) == ("", "Maier", "")
+
+
+def test_list_is_paged_and_filtered(okta):
+    for number in range(5):
+        okta.add_user(
+            f"person-{number}", externalId=str(number), emails=[{"value": f"p{number}@corp.example"}]
+        )
+    page = okta.get("Users?startIndex=2&count=2").json()
+    assert (page["totalResults"], page["startIndex"], page["itemsPerPage"]) == (5, 2, 2)
+    assert [one["userName"] for one in page["Resources"]] == ["person-1", "person-2"]
+    assert okta.get("Users?startIndex=9").json()["Resources"] == []
+    assert okta.get("Users?count=0").json()["totalResults"] == 5
+    for condition, names in (
+        ('userName eq "PERSON-3"', ["person-3"]),
+        ('externalId eq "2"', ["person-2"]),
+        ('emails.value eq "p1@corp.example"', ["person-1"]),
+        ('emails[type eq "work" and value eq "p1@corp.example"]', ["person-1"]),
+        ('emails[type eq "work"].value eq "p1@corp.example"', ["person-1"]),
+        ('userName eq "person-1" or externalId eq "4"', ["person-1", "person-4"]),
+        ('userName eq "person-1" and externalId eq "4"', []),
+        ('displayName eq "person-1"', []),
+        ('id eq "nobody"', []),
+        ('userName eq "nobody"', []),
+        ("active eq false", []),
+    ):
+        assert [one["userName"] for one in okta.find("Users", condition)] == names, condition
+
+
+def test_list_has_as_many_queries_for_one_as_for_fifty(okta, django_assert_max_num_queries):
+    okta.add_user("person")
+    okta.get("Users")
+    with django_assert_max_num_queries(4):
+        okta.get("Users")
+    for number in range(50):
+        okta.add_user(f"person-{number}")
+    with django_assert_max_num_queries(4):
+        assert len(okta.get("Users").json()["Resources"]) == 51
+
+
+def test_etags(okta):
+    made = okta.add_user("mia")
+    path = f"Users/{made['id']}"
+    read = okta.get(path)
+    assert read.headers["ETag"] == made["meta"]["version"]
+    assert okta.get(path, **{"If-None-Match": read.headers["ETag"]}).status_code == 304
+    assert okta.send("DELETE", path, **{"If-Match": 'W/"other"'}).status_code == 412
+    okta.patch(path, {"op": "replace", "path": "name.givenName", "value": "Mia"})
+    assert okta.send("DELETE", path, **{"If-Match": read.headers["ETag"]}).status_code == 412
+    assert okta.get(path, **{"If-None-Match": read.headers["ETag"]}).status_code == 200
+    assert okta.send("DELETE", path, **{"If-Match": "*"}).status_code == 204
