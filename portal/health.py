@@ -22,6 +22,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 from claims.budgets.metrics import BudgetCollector
 from claims.metrics import ClaimCollector
 from inventory.freshness import OF_DEVICES, Age, MirrorCollector, ages
+from teams.audit.metrics import AuditCollector
 from usage.alerts.metrics import AlertCollector
 
 BROKER_TIMEOUT = 2  # seconds
@@ -30,6 +31,7 @@ REGISTRY.register(MirrorCollector())
 REGISTRY.register(ClaimCollector())
 REGISTRY.register(BudgetCollector())
 REGISTRY.register(AlertCollector())
+REGISTRY.register(AuditCollector())
 
 
 @never_cache

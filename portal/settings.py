@@ -231,7 +231,6 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "core.schema.Schema",
     "EXCEPTION_HANDLER": "core.problems.exception_handler",
     "DEFAULT_THROTTLE_CLASSES": ["core.rates.RateLimit"],
-    "NUM_PROXIES": ALLAUTH_TRUSTED_PROXY_COUNT,
 }
 API_RATE = env.str("API_RATE", "1200/min")  # requests of one person to the API
 API_TOKEN_RATE = env.str("API_TOKEN_RATE", "600/min")  # of them with one token
