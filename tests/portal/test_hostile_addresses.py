@@ -96,6 +96,7 @@ def root(known):
     return client
 
 
+@pytest.mark.security("injection", "hostile values in every parameter that a page reads")
 def test_no_value_in_a_query_breaks_a_page(root, known, asked):
     broken, unknown, refused, tried = [], [], [], 0
     for route in routes():
@@ -120,6 +121,7 @@ def test_no_team_in_a_query_breaks_the_frame_of_a_page(root, value):
     assert root.get("/rates/", {"team": value}).status_code == 200
 
 
+@pytest.mark.security("injection", "hostile values in every part of an address")
 def test_no_part_of_an_address_breaks_a_page(root, known):
     texts = [route for route in routes() if "<str:" in route or "(?P<" in route]
     found = {}
@@ -131,6 +133,7 @@ def test_no_part_of_an_address_breaks_a_page(root, known):
     assert any(code == 404 for code in found.values())
 
 
+@pytest.mark.security("injection", "hostile values in every field of a form")
 def test_nothing_sent_to_a_form_breaks_its_page(root, known, asked):
     broken, answered = [], 0
     for route in routes():

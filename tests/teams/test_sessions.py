@@ -93,6 +93,7 @@ def test_text_before_the_signed_text_is_not_needed(person, alice, prefix):
     assert person.get(BELL).wsgi_request.user == alice
 
 
+@pytest.mark.security("sign-in", "the id of another person before the signed text of a session")
 def test_text_before_the_signed_text_makes_nobody_another_person(person, alice):
     root = make_user("root", is_superuser=True)
     row = stored()
@@ -101,6 +102,7 @@ def test_text_before_the_signed_text_makes_nobody_another_person(person, alice):
     assert person.get(BELL).wsgi_request.user == alice
 
 
+@pytest.mark.security("sign-in", "a session whose text was changed in the database")
 def test_forged_session_text_is_of_nobody(person):
     row = stored()
     row.session_data = row.session_data[:-1] + ("A" if row.session_data[-1] != "A" else "B")
