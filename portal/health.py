@@ -108,6 +108,11 @@ def probes(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[Htt
     """Answer probes; pass every other request on."""
 
     def respond(request: HttpRequest) -> HttpResponse:
-        return PROBES.get(request.path_info, get_response)(request)
+        probe = PROBES.get(request.path_info)
+        if probe is None:
+            return get_response(request)
+        response = probe(request)
+        response["X-Content-Type-Options"] = "nosniff"  # the middleware that says so comes later
+        return response
 
     return respond

@@ -60,6 +60,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",  # before what refuses a host
     "django.contrib.sessions.middleware.SessionMiddleware",
     "core.middleware.ApiSlashMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -68,7 +69,6 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "core.middleware.CachingMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "django_structlog.middlewares.RequestMiddleware",
@@ -205,7 +205,9 @@ if BEHIND_PROXY:
 ALLAUTH_TRUSTED_PROXY_COUNT = env.int("TRUSTED_PROXY_COUNT", int(BEHIND_PROXY))
 SESSION_ENGINE = "teams.sessions"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
-SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True  # no script reads either: forms carry the token
+if HTTPS:  # browsers take these names from this host alone, over HTTPS, for all paths (RFC 6265bis)
+    SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
 SESSION_COOKIE_AGE = int(timedelta(days=14).total_seconds())
 X_FRAME_OPTIONS = "DENY"
 SECURE_CSP = {

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from core.addresses import reason_to_refuse
 from core.errors import Invalid
 from notify.webhooks import sending, signing
-from notify.webhooks.sending import post, reason_to_refuse, require_url
+from notify.webhooks.sending import post, require_url
 from tests.notify.webhooks.receiver import running
 
 PUBLIC = "93.184.216.34"
@@ -34,6 +35,11 @@ ROOT = Path(__file__).parents[3]
         "https://hooks.example.org/two words",
         "https://hooks.example.org/\r\nHost: x",
         "https://hooks.example.org:0/",
+        "https://2852039166/",
+        "https://0xa9fea9fe/",
+        "https://0251.0376.0251.0376/",
+        "https://169.254.43518/",
+        "https://[::ffff:a9fe:a9fe]/",
         "https://hooks.example.org:99999/",
         "https://[::1",
         "https://gpüs.example.org/",
