@@ -1,5 +1,6 @@
 """The frame of every page: reader, teams, navigation, counts, and the age of the data."""
 
+import re
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, cached_property
@@ -39,6 +40,7 @@ class NavItem:
     is_current: bool = False
     count: int = 0
     due: bool = False  # the count is work for the reader
+    elsewhere: str = ""  # a pattern of addresses of its pages that do not begin with `url`
 
     @property
     def count_text(self) -> str:
@@ -265,7 +267,7 @@ def fleet_items() -> list[NavItem]:
         NavItem("Fleet", "server-2", reverse("inventory:fleet")),
         NavItem("Clusters", "sitemap", reverse("inventory:clusters")),
         NavItem("Devices", "cpu", reverse("inventory:devices")),
-        NavItem("Nodes", "server", reverse("inventory:nodes")),
+        NavItem("Nodes", "server", reverse("inventory:nodes"), elsewhere=r"/clusters/[^/]+/nodes/"),
     ]
 
 
@@ -299,7 +301,10 @@ def platform_items(*, has_team: bool) -> list[NavItem]:
 
 
 def current_url(items: list[NavItem], path: str) -> str:
-    """Return the longest item address that is a prefix of `path`; "/" matches only itself."""
+    """Return the longest item address that is a prefix of `path`, or of an item whose pages it is among."""
+    for item in items:
+        if item.elsewhere and re.match(item.elsewhere, path):
+            return item.url
     above = [
         item.url for item in items if path == item.url or (item.url != "/" and path.startswith(item.url))
     ]

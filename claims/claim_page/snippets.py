@@ -202,19 +202,17 @@ def option_notes(kind: SnippetKind, use: ClaimUse, options: WorkloadOptions) -> 
         yield "No device matches now. The image is for NVIDIA devices."
 
 
-# Waits by long polling: the response arrives as soon as the claim changes.
+# `wait` shows who acts next and why until pods may use the claim (clients/python).
 NOTEBOOK_CELL = """\
-import os, requests
+# %pip install 'dragoman-client[notebook]'
+# An API token is in DRAGOMAN_TOKEN, or sign in once: dragoman login {url}
+from dragoman import Client
 
-portal = requests.Session()
-portal.headers["Authorization"] = f"Bearer {{os.environ['DRAGOMAN_TOKEN']}}"
-address = {address!r}
-claim = portal.get(address).json()
-while claim["state"] in ("requested", "approved", "provisioned"):
-    print(portal.get(address + "explain/").json()["sentence"])
-    claim = portal.get(address, params={{"wait": 25, "version": claim["version"]}}).json()
-for device in claim["allocations"]:
-    print(device["node_name"], device["device"], device["product"], device["uuid"])
+client = Client({url!r})
+claim = client.get({claim!r})
+claim.wait()
+print(claim.why())
+print(*claim.devices, sep="\\n")
 """
 
 
@@ -223,7 +221,7 @@ def script_text(key: str, claim: Claim, use: ClaimUse, options: WorkloadOptions,
     if key == "kubectl":
         return kubectl_commands(claim, use, options)
     if key == "notebook":
-        return NOTEBOOK_CELL.format(address=f"{base_url}/api/v1/claims/{claim.pk}/")
+        return NOTEBOOK_CELL.format(url=base_url, claim=str(claim.pk))
     return workloads.config(use, options)
 
 

@@ -36,6 +36,17 @@ def test_a_claim_for_the_time_of_a_block(mira, capsys):
     assert shown[-1].startswith(f"{claim.name}: Ready for a pod. You act next. Start a pod")
 
 
+def test_the_notebook_cell_of_a_claim_runs_as_shown(mira, simulated, monkeypatch, capsys):
+    claim = mira.request("notebook-24g", hours=1, cluster="fra-1", reason="a cell")
+    monkeypatch.setenv("DRAGOMAN_TOKEN", simulated.token("engineer"))
+    names = {}
+    exec(compile(claim.snippet("notebook").text, "cell", "exec"), names)  # noqa: S102, what a reader would run
+    names["client"].close()
+    shown = capsys.readouterr()
+    assert f"Start a pod that uses the ResourceClaim {claim.name}." in shown.out
+    assert "Ready for a pod" in shown.err
+
+
 def test_the_same_key_finds_the_same_claim(mira):
     wanted = {"hours": 1, "cluster": "fra-1", "key": "sdk-same-key"}
     first = mira.request("notebook-24g", **wanted)

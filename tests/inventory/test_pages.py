@@ -120,6 +120,13 @@ def test_unknown_filter_value_is_a_form_error(as_alice, held):
         assert as_alice.get(f"{address}?state=nonsense&cluster=nowhere").status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("address", "marked"), [("/clusters/fra-1/nodes/node-a/", "/nodes/"), ("/clusters/fra-1/", "/clusters/")]
+)
+def test_the_sidebar_marks_the_list_of_a_page(as_root, held, address, marked):
+    assert f'href="{marked}" aria-current="page"' in as_root.get(address).text
+
+
 @pytest.mark.parametrize(("state", "count"), [("ready", 2), ("cordoned", 0), ("not-ready", 0)])
 def test_nodes_are_filtered_by_state(as_alice, held, state, count):
     assert as_alice.get(f"{reverse('inventory:nodes')}?state={state}").context["listing"].total == count
