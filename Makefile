@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-reset test check fix controlplane oracle bench mutate lock clean
+.PHONY: help install demo demo-reset test check fix controlplane oracle bench mutate lock sbom audit-dependencies clean
 SHELL := bash
 
 PYTHON3 ?= python3
@@ -38,6 +38,12 @@ controlplane: install ## Build the real Kubernetes control plane that tests and 
 
 lock: install ## Update uv.lock from pyproject.toml
 	@PATH="$(CURDIR)/.tools/uv/bin:$$PATH" uv lock
+
+sbom: install ## Write the bill of materials of a release as CycloneDX: FILE=dragoman.cdx.json
+	@$(BIN)/python -m scripts.sbom $(or $(FILE),dragoman.cdx.json)
+
+audit-dependencies: install ## Ask PyPI for known vulnerabilities of the Python packages; ARGS=--strict fails without an answer
+	@$(BIN)/python -m scripts.audit_dependencies $(ARGS)
 
 oracle: install ## Compare the allocator with that of Kubernetes on random cases: SEED=1 CASES=20000 (needs Go)
 	@$(BIN)/python -m tests.oracle $(if $(SEED),--seed $(SEED)) --cases $(or $(CASES),20000)

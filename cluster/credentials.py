@@ -12,7 +12,6 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from ipaddress import ip_address
 from typing import Any, NoReturn, cast
 from urllib.parse import SplitResult, urlsplit
 
@@ -22,6 +21,7 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 from django.views.decorators.debug import sensitive_variables
 
+from core.addresses import reason_to_refuse_host
 from core.errors import Invalid
 
 FLATTEN = "kubectl config view --raw --flatten --minify"
@@ -116,14 +116,14 @@ def _check_server(server: object) -> None:
         raise Invalid("The server address of the kubeconfig contains a password; use a token instead.")
     if parts.query or parts.fragment:
         raise Invalid("The server address of the kubeconfig must end before “?” and “#”.")
-    _refuse_link_local(parts)
+    _refuse_machine(parts)
 
 
 def _check_proxy(proxy: object) -> None:
     parts = _split_address(proxy)
     if parts is None or parts.scheme not in {"http", "https", "socks5"}:
         raise Invalid("proxy-url of the kubeconfig is not an address that starts with http, https or socks5.")
-    _refuse_link_local(parts)
+    _refuse_machine(parts)
 
 
 def _split_address(address: object) -> SplitResult | None:
@@ -137,13 +137,9 @@ def _split_address(address: object) -> SplitResult | None:
         return None
 
 
-def _refuse_link_local(parts: SplitResult) -> None:
-    """Refuse 169.254.0.0/16 and fe80::/10, where clouds hand out credentials of the machine."""
-    try:
-        is_link_local = ip_address(parts.hostname or "").is_link_local
-    except ValueError:
-        return  # a name
-    if is_link_local:
+def _refuse_machine(parts: SplitResult) -> None:
+    """Refuse addresses of the machine itself, where clouds hand out credentials."""
+    if reason_to_refuse_host(parts.hostname or ""):
         raise Invalid(f"The kubeconfig leads to {parts.hostname}, an address of the machine itself.")
 
 

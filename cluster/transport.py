@@ -10,10 +10,12 @@ from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.incluster_config import load_incluster_config
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from cluster.credentials import Credentials
 from cluster.protocol import Unreachable
 from cluster.tls import client_context
+from core.addresses import reason_to_refuse_host
 from core.errors import Invalid
 
 CONNECT_SECONDS = 5.0
@@ -22,6 +24,41 @@ POOL = 32  # connections to one cluster that are kept: one per mirrored resource
 # The gateway's callers decide about another try; the API of Kubernetes does not redirect.
 NO_RETRIES = urllib3.Retry(total=0, connect=0, read=0, redirect=0, other=0, raise_on_redirect=False)
 CONTENT = {"PATCH": "application/apply-patch+yaml"}
+
+
+class MachineAddress(urllib3.exceptions.HTTPError):
+    """The name of a cluster leads to the machine itself, where clouds hand out credentials."""
+
+
+def _require_other_machine(connection: HTTPConnection) -> None:
+    """Raise MachineAddress after connecting and before anything is sent; of a proxy it is its address."""
+    line = connection.sock
+    if line is not None and (reason := reason_to_refuse_host(line.getpeername()[0])):
+        connection.close()
+        raise MachineAddress(reason)
+
+
+class _Plain(HTTPConnection):
+    def connect(self) -> None:
+        super().connect()
+        _require_other_machine(self)
+
+
+class _Secured(HTTPSConnection):
+    def connect(self) -> None:
+        super().connect()
+        _require_other_machine(self)
+
+
+class _PlainPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Plain
+
+
+class _SecuredPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _Secured
+
+
+CHECKED = {"http": _PlainPool, "https": _SecuredPool}
 
 
 class Transport:
@@ -35,6 +72,8 @@ class Transport:
         self.address = credentials.address
         self._client = ApiClient(configuration(credentials))
         self._client.user_agent = "dragoman"
+        if not credentials.proxy.startswith("socks"):  # which connects by pools of its own
+            self._client.rest_client.pool_manager.pool_classes_by_scheme = CHECKED
         if credentials.server.startswith("https:"):
             # Set here and not by file names, so that no key stays on the disk.
             self._client.rest_client.pool_manager.connection_pool_kw["ssl_context"] = tls(credentials)
@@ -117,6 +156,8 @@ def sentence(address: str, failure: Exception) -> str:
     if isinstance(failure, urllib3.exceptions.MaxRetryError) and failure.reason is not None:
         cause = failure.reason
     match cause:
+        case MachineAddress():
+            return f"{address} leads to the machine itself: {cause}"
         case urllib3.exceptions.NameResolutionError():
             return f"The name of {address} is not known here."
         case urllib3.exceptions.NewConnectionError():  # before its base class, the time-out

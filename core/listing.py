@@ -63,6 +63,7 @@ def _lines(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[s
 PER_PAGE = 50
 MORE_PER_PAGE = (100, 200)  # that a reader may choose: ?rows=100
 MAX_COUNT = 5_000  # rows that a list counts before it shows "5,000+"
+MAX_SEARCH = 200  # characters: each word of them is compared with the rows
 MAX_COMPARED = 1_000  # of a search that compares row after row; counting more takes longer than the page
 LAST = "last"  # ?page=last; of a list with more rows than are counted -1, and -2 is the page before it
 ALL = "?all=1"  # all rows, of a list with a saved default
@@ -165,7 +166,7 @@ class Listing[M: Model]:
 
     @cached_property
     def q(self) -> str:
-        return self.query.get("q", "").strip() if self.search else ""
+        return self.query.get("q", "")[:MAX_SEARCH].strip() if self.search else ""
 
     @cached_property
     def sort(self) -> str:

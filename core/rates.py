@@ -20,6 +20,8 @@ from django.http import HttpRequest, HttpResponse
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
+from core.origin import client_address
+
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -106,7 +108,7 @@ class RateLimit(BaseThrottle):
 
     def limits(self, request: Request) -> list[RequestLimit]:
         if not request.user.is_authenticated:
-            return [address_limit(self.get_ident(request))]
+            return [address_limit(client_address(request._request))]
         found = [limit("person", "API_RATE", str(request.user.pk))]
         token = getattr(request.auth, "pk", None)
         return [*found, limit("token", "API_TOKEN_RATE", str(token))] if token else found
@@ -119,7 +121,7 @@ def address_limit(address: str | None) -> RequestLimit:
 
 def count_refused_sign_in(request: Request) -> int:
     """Count a request without a sound sign-in for its address; return after how long to try again, or 0."""
-    (counted,) = count([address_limit(BaseThrottle().get_ident(request))])
+    (counted,) = count([address_limit(client_address(request._request))])
     request._request.rate_counts = [counted]  # type: ignore[attr-defined]
     return counted.reset if counted.is_exceeded else 0
 

@@ -41,7 +41,7 @@ ABOUT: Mapping[NoticeKind, str] = {
     NoticeKind.QUOTA: "Temporary increases that end; a budget that is used by 50, 80 or 100 %.",
     NoticeKind.ALERT: "Claims that wait for devices, tainted devices, quotas and budgets that run out.",
     NoticeKind.TOKEN: "7 days and 1 day before a token expires, yours or of a service account that you lead.",
-    NoticeKind.PLATFORM: "Credentials that expire, and quotas that somebody changed in a cluster.",
+    NoticeKind.PLATFORM: "Credentials that expire, quotas changed in a cluster, a changed audit log.",
 }
 FOR_ADMINS = frozenset((NoticeKind.PLATFORM,))
 

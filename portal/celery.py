@@ -22,7 +22,7 @@ app.conf.beat_schedule = {
     "inventory.tasks.count_fleet": {"task": "inventory.tasks.count_fleet", "schedule": 20.0},
     "inventory.tasks.prune": {"task": "inventory.tasks.prune", "schedule": 3600.0},
     "teams.tasks.seal_audit_log": {"task": "teams.tasks.seal_audit_log", "schedule": 5.0},
-    "teams.tasks.verify_audit_log": {"task": "teams.tasks.verify_audit_log", "schedule": 86400.0},
+    "portal.tasks.verify_audit_log": {"task": "portal.tasks.verify_audit_log", "schedule": 86400.0},
     "teams.tasks.remove_old_audit_entries": {
         "task": "teams.tasks.remove_old_audit_entries",
         "schedule": 86400.0,

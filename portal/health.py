@@ -22,6 +22,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 from claims.budgets.metrics import BudgetCollector
 from claims.metrics import ClaimCollector
 from inventory.freshness import OF_DEVICES, Age, MirrorCollector, ages
+from teams.audit.metrics import AuditCollector
 from usage.alerts.metrics import AlertCollector
 
 BROKER_TIMEOUT = 2  # seconds
@@ -30,6 +31,7 @@ REGISTRY.register(MirrorCollector())
 REGISTRY.register(ClaimCollector())
 REGISTRY.register(BudgetCollector())
 REGISTRY.register(AlertCollector())
+REGISTRY.register(AuditCollector())
 
 
 @never_cache
@@ -106,6 +108,11 @@ def probes(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[Htt
     """Answer probes; pass every other request on."""
 
     def respond(request: HttpRequest) -> HttpResponse:
-        return PROBES.get(request.path_info, get_response)(request)
+        probe = PROBES.get(request.path_info)
+        if probe is None:
+            return get_response(request)
+        response = probe(request)
+        response["X-Content-Type-Options"] = "nosniff"  # the middleware that says so comes later
+        return response
 
     return respond

@@ -61,6 +61,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",  # before what refuses a host
     "django.contrib.sessions.middleware.SessionMiddleware",
     "core.middleware.ApiSlashMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -70,7 +71,6 @@ MIDDLEWARE = [
     "teams.second_factor.SecondFactorMiddleware",
     "core.middleware.CachingMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "django_structlog.middlewares.RequestMiddleware",
@@ -219,7 +219,9 @@ if BEHIND_PROXY:
 ALLAUTH_TRUSTED_PROXY_COUNT = env.int("TRUSTED_PROXY_COUNT", int(BEHIND_PROXY))
 SESSION_ENGINE = "teams.sessions"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
-SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True  # no script reads either: forms carry the token
+if HTTPS:  # browsers take these names from this host alone, over HTTPS, for all paths (RFC 6265bis)
+    SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
 SESSION_COOKIE_AGE = int(timedelta(days=14).total_seconds())
 X_FRAME_OPTIONS = "DENY"
 SECURE_CSP = {
@@ -245,7 +247,6 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "core.schema.Schema",
     "EXCEPTION_HANDLER": "core.problems.exception_handler",
     "DEFAULT_THROTTLE_CLASSES": ["core.rates.RateLimit"],
-    "NUM_PROXIES": ALLAUTH_TRUSTED_PROXY_COUNT,
 }
 API_RATE = env.str("API_RATE", "1200/min")  # requests of one person to the API
 API_TOKEN_RATE = env.str("API_TOKEN_RATE", "600/min")  # of them with one token

@@ -1,9 +1,13 @@
-"""Celery tasks of the portal: owners of API tokens are reminded 7 days and 1 day before a token expires."""
+"""
+Celery tasks of the portal: owners of API tokens are reminded 7 days and 1 day before a token expires, and
+platform admins are told that the audit log was changed.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+import structlog
 from celery import shared_task
 from django.urls import reverse
 from django.utils import timezone
@@ -11,7 +15,10 @@ from django.utils import timezone
 from core.times import utc_moment
 from notify.models import NoticeKind
 from notify.services import notify
-from teams.models import ApiToken
+from teams.audit.chain import Verification, verify_and_store
+from teams.models import ApiToken, User
+
+log = structlog.get_logger(__name__)
 
 BEFORE = (timedelta(days=1), timedelta(days=7))
 
@@ -48,3 +55,25 @@ def remind_of_expiry(now: datetime) -> None:
             url=page,
             important=True,
         )
+
+
+@shared_task
+def verify_audit_log() -> None:
+    """Verify the whole chain; the page of the log shows the result, platform admins are told of a fault."""
+    found = verify_and_store()
+    if found.problem:
+        log.error("audit_log_changed", problem=found.problem)
+        tell_admins(found)
+
+
+def tell_admins(found: Verification) -> None:
+    """Notify platform admins of a fault of the audit log, once for each."""
+    notify(
+        User.objects.filter(is_superuser=True),
+        kind=NoticeKind.PLATFORM,
+        key=f"audit-log-{found.number}-{found.entry or ''}",
+        title="The audit log was changed",
+        body=f"{found.problem} Keep a copy of the database, and compare it with your SIEM and a backup.",
+        url=reverse("audit:log"),
+        important=True,
+    )

@@ -14,12 +14,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.contrib.auth.models import AnonymousUser
 from django.core.cache import cache
 from django.db import transaction
 from django.utils import timezone
 
 from core.errors import Conflict, Invalid, PortalError
 from core.scopes import Scope
+from teams.audit.refusals import record_refused_code
 from teams.models import ApiToken, DeviceLogin, Team, User, record_change
 from teams.tokens import MAX_LIFETIME, create_token
 
@@ -108,6 +110,7 @@ def find_waiting(user_code: str, *, by: User, address: str | None) -> DeviceLogi
         for key in counts:
             cache.add(key, 0, LIFETIME.total_seconds())
             cache.incr(key)
+        record_refused_code(by, "typed a code with which no program waits")
         raise Invalid(
             "No program waits with this code. Check the letters; a code lasts 10 minutes.", field="code"
         )
@@ -168,6 +171,8 @@ def answer(device_code: str) -> tuple[ApiToken, str]:
             too_fast = isinstance(refusal, SlowDown)
             interval = login.interval + (INTERVAL if too_fast else 0)
             DeviceLogin.objects.filter(pk=login.pk).update(asked_at=now, interval=min(interval, 60))
+    if login is None:
+        record_refused_code(AnonymousUser(), "a program sent an unknown code")
     raise refusal or ExpiredToken("This code is unknown. Start the login again.")
 
 

@@ -3,17 +3,14 @@ Celery tasks of the audit log and of sessions. Each may run any number of times;
 message.
 """
 
-import structlog
 from celery import shared_task
 
 from teams.audit import retention
-from teams.audit.chain import seal, verify_and_store
+from teams.audit.chain import seal
 from teams.audit.grants import may_change_log
 from teams.audit.lines import write_lines
 from teams.identity import sync
 from teams.sessions import SessionStore
-
-log = structlog.get_logger(__name__)
 
 
 @shared_task
@@ -21,13 +18,6 @@ def seal_audit_log() -> None:
     """Seal what was committed, then write it as JSON lines."""
     seal()
     write_lines()
-
-
-@shared_task
-def verify_audit_log() -> None:
-    """Verify the whole chain; the page of the log shows the result."""
-    if problem := verify_and_store().problem:
-        log.error("audit_log_changed", problem=problem)
 
 
 @shared_task

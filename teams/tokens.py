@@ -30,6 +30,7 @@ from core.prepared import Prepared, Statement
 from core.scopes import Scope, ScopeMissing
 from core.times import require_date, utc_moment
 from teams.access import TEAM_FIELDS, USER_FIELDS, role_in, roles_from_rows
+from teams.audit.refusals import record_refused_token
 from teams.models import ApiToken, Team, User, record_token_change
 from teams.second_factor import lacks_second_factor
 
@@ -266,11 +267,13 @@ class BearerToken(BaseAuthentication):
     """`Authorization: Bearer drg_…` (RFC 6750). Other schemes are ignored."""
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
-        scheme, _space, text = get_authorization_header(request).partition(b" ")
+        scheme, _space, sent = get_authorization_header(request).partition(b" ")
         if scheme.lower() != b"bearer":
             return None
-        token = find_token(text.strip().decode("latin-1"), request._request)
+        text = sent.strip().decode("latin-1")
+        token = find_token(text, request._request)
         if token is None:
+            record_refused_token(text[:START_LENGTH] if is_well_formed(text) else "")
             raise AuthenticationFailed("The token is unknown, expired or revoked.")
         came_from(Source.TOKEN, token.title, token.start)
         limit_to_team(token.limited_to_id)

@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
+from django.contrib.auth.models import AnonymousUser
 from django.db import IntegrityError, transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
@@ -26,6 +27,7 @@ from core.errors import Conflict, Invalid, PortalError
 from core.scopes import Scope
 from inventory.clusters import gateway_for
 from teams.access import require_role
+from teams.audit.refusals import record_refusal
 from teams.models import ApiToken, Role, User, record_change
 from teams.service_accounts import team_of
 from teams.tokens import create_token
@@ -128,7 +130,7 @@ def exchange(*, cluster: str, token: str) -> tuple[ApiToken, str]:
         related = rows.select_related("place__cluster", "account__service_of")
         row = related.filter(place__namespace=namespace, service_account=name).first()
     if row is None:
-        raise TokenRefused
+        raise refused(cluster)
     try:
         with gateway_for(row.place.cluster) as gateway:
             reviewed = gateway.review_token(token, audience=AUDIENCE)
@@ -142,7 +144,7 @@ def exchange(*, cluster: str, token: str) -> tuple[ApiToken, str]:
         or (reviewed.namespace, reviewed.service_account) != claimed
         or reviewed.expires_at <= now
     ):
-        raise TokenRefused
+        raise refused(cluster)
     account = row.account
     expired = ApiToken.objects.filter(user=account, expires_at__lt=now - KEEP)
     expired.filter(created_at__gte=F("expires_at") - LIFETIME).delete()
@@ -155,6 +157,18 @@ def exchange(*, cluster: str, token: str) -> tuple[ApiToken, str]:
     )
     log.info("workload_login", account=account.username, identity=str(row), pod=reviewed.pod)
     return made
+
+
+def refused(cluster: str) -> TokenRefused:
+    """Record it, and return the refusal."""
+    record_refusal(
+        by=AnonymousUser(),
+        action="token.refused",
+        kind="workloadidentity",
+        name=f"pod of {cluster[:63]}",
+        text="sent a token of a pod that gives no access",
+    )
+    return TokenRefused()
 
 
 def _scopes(account: User) -> tuple[Scope, ...]:

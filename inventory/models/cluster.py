@@ -14,6 +14,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from core.addresses import reason_to_refuse_host
 from core.models import uuid7
 from inventory.states import EndPolicy
 
@@ -34,6 +35,8 @@ def validate_http_url(url: str) -> None:
         is_valid = False
     if not is_valid or parts.scheme not in ("http", "https") or re.search(r"\s", url):
         raise ValidationError("Enter a URL such as http://prometheus:9090.", code="invalid")
+    if reason := reason_to_refuse_host(host):
+        raise ValidationError(reason, code="invalid")
     if "@" in parts.netloc:
         raise ValidationError(
             "Give user and password in their own fields, where they are stored encrypted.", code="secret"

@@ -18,9 +18,10 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
+from core.addresses import literal, reason_to_refuse
 from core.errors import Invalid
 
 TIMEOUT = 10.0  # seconds, for a whole request
@@ -66,37 +67,11 @@ def require_url(url: str, *, is_internal: bool) -> SplitResult:
         problem = "Leave the part after # out: it is not sent."
     if problem:
         raise Invalid(problem, field="url")
-    if (literal := _literal(parts.hostname or "")) and (
-        reason := reason_to_refuse(literal, is_internal=is_internal)
+    if (address := literal(parts.hostname or "")) and (
+        reason := reason_to_refuse(address, is_internal=is_internal)
     ):
         raise Invalid(reason, field="url")
     return parts
-
-
-def _literal(host: str) -> IPv4Address | IPv6Address | None:
-    try:
-        return ip_address(host)
-    except ValueError:
-        return None
-
-
-def reason_to_refuse(address: IPv4Address | IPv6Address, *, is_internal: bool) -> str:
-    """Return why nothing is sent to an address, "" if it may be."""
-    if isinstance(address, IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour or (address.teredo and address.teredo[1])
-        if inner:
-            return reason_to_refuse(inner, is_internal=is_internal)
-        if address in NAT64:
-            return reason_to_refuse(IPv4Address(int(address) & 0xFFFFFFFF), is_internal=is_internal)
-    if address.is_link_local or address.is_multicast or address.is_unspecified or str(address) in METADATA:
-        return f"{address} is an address of the machine itself; nothing is sent there."
-    if address.is_global or is_internal:
-        return ""
-    return f"{address} is an address inside a network. A platform admin may allow it."
-
-
-NAT64 = IPv6Network("64:ff9b::/96")
-METADATA = ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")  # of AWS, Alibaba Cloud and Azure
 
 
 def checked_address(host: str, port: int, *, is_internal: bool) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""What changes nothing and is recorded all the same: downloads, and pages of Django's admin."""
+"""What changes nothing and is recorded all the same: downloads, pages of Django's admin, refused writes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from http import HTTPStatus
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from teams.audit.refusals import record_refused_write
 from teams.models import record
 
 FILE = re.compile(r'^attachment; filename="([^"]+)"')
@@ -23,6 +24,7 @@ class AuditMiddleware:
         response = self.get_response(request)
         if response.status_code == HTTPStatus.OK and request.method == "GET":
             self.record_reading(request, response)
+        record_refused_write(request, response.status_code)
         return response
 
     def record_reading(self, request: HttpRequest, response: HttpResponseBase) -> None:

@@ -249,6 +249,9 @@ MEANINGLESS = {
 }
 
 
+@pytest.mark.security(
+    "injection", "thousands of malformed requests to every operation, as every role: none may break it"
+)
 @pytest.mark.parametrize("role", ROLES)
 def test_every_answer_is_as_described(role, described, known):
     """What is wrong with a request is sent as the admin, whom no missing role hides its refusal from."""
@@ -300,6 +303,7 @@ def test_every_operation_succeeds_for_somebody(described, known):
     assert (failed, str(findings)) == ({}, "")
 
 
+@pytest.mark.security("access", "every operation of the API without a token and with a made-up one")
 def test_nobody_is_told_to_sign_in(described, known):
     findings, random = Findings(), Random(0)
     for made in described.get_all_operations():
@@ -313,6 +317,10 @@ def test_nobody_is_told_to_sign_in(described, known):
     assert {*sum(findings.statuses.values(), Counter())} == {401}
 
 
+@pytest.mark.security(
+    "access",
+    "each operation of the API about an object of another team, with well-formed bodies and every edge",
+)
 def test_outsiders_never_get_an_object_of_another_team(described, known):
     """Whoever asks well is told 404, as of what there is not; nothing that is sent gets 2xx."""
     headers, random = sent_by("outsider"), Random(0)
@@ -342,6 +350,9 @@ def test_outsiders_never_get_an_object_of_another_team(described, known):
     assert {*theirs} - {*asked} == set()
 
 
+@pytest.mark.security(
+    "access", "every list of the API, and actions on several objects at once, for the ids of another team"
+)
 def test_lists_and_answers_on_several_name_nothing_of_other_teams(described, api):
     headers = sent_by("outsider")
     theirs = story.of_others("vision", User.objects.get(username="outsider"))

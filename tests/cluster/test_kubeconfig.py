@@ -54,6 +54,7 @@ def test_client_certificates_are_read():
     assert (found.certificate, found.key) == (PEM, PEM)
 
 
+@pytest.mark.security("injection", "a kubeconfig that runs a program or reads a file")
 @pytest.mark.parametrize(
     ("user", "words"),
     [
@@ -73,6 +74,7 @@ def test_what_the_portal_will_not_do_for_a_user_is_a_sentence(user, words):
     assert words in problem.value.message
 
 
+@pytest.mark.security("outbound", "a kubeconfig for an address of the machine itself")
 @pytest.mark.parametrize(
     ("cluster", "words"),
     [
@@ -133,6 +135,7 @@ def test_token_that_is_no_text_is_refused():
         from_kubeconfig(kubeconfig(user={"token": 5}))
 
 
+@pytest.mark.security("bombs", "a kubeconfig of thousands of levels")
 def test_deeply_nested_text_is_refused():
     with pytest.raises(Invalid, match="This is not a kubeconfig"):
         from_kubeconfig("[" * 3000)
@@ -158,11 +161,13 @@ def test_what_is_no_kubeconfig_is_refused(text):
         from_kubeconfig(text)
 
 
+@pytest.mark.security("injection", "a kubeconfig that makes an object of Python")
 def test_an_object_in_the_yaml_is_not_made():
     with pytest.raises(Invalid):
         from_kubeconfig("!!python/object/apply:os.system ['true']")
 
 
+@pytest.mark.security("injection", "a kubeconfig that names a file")
 @pytest.mark.parametrize("key", ["certificate-authority", "client-certificate", "client-key", "tokenFile"])
 @pytest.mark.parametrize("place", ["user", "cluster"])
 def test_no_file_is_read_whoever_names_it(key, place):

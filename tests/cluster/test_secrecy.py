@@ -36,6 +36,7 @@ def test_credentials_are_not_pickled():
         pickle.dumps(SECRET)
 
 
+@pytest.mark.security("secrets", "reads credentials from the database")
 def test_what_is_sealed_is_unreadable_and_comes_back_whole():
     sealed = seal(SECRET)
     assert TOKEN.encode() not in sealed
@@ -74,6 +75,7 @@ def test_without_keys_one_is_derived_from_the_secret_key(settings):
         unseal(sealed)
 
 
+@pytest.mark.security("secrets", "credentials under the key of the repository")
 @pytest.mark.parametrize("encrypt", [lambda: seal(SECRET), lambda: reseal(b"")])
 def test_nothing_is_encrypted_with_the_key_of_the_source(settings, encrypt):
     settings.CREDENTIAL_KEYS, settings.SECRET_KEY = [], settings.DEVELOPMENT_KEY
@@ -104,6 +106,7 @@ def everything_in(error: BaseException) -> str:
     return "\n".join(parts)
 
 
+@pytest.mark.security("secrets", "the token of a cluster in an error or a log")
 @pytest.mark.parametrize("code", [401, 403, 404, 409, 422, 429, 500])
 def test_no_error_of_the_gateway_knows_the_token(code, caplog):
     caplog.set_level(logging.DEBUG)
@@ -133,6 +136,7 @@ def test_no_error_of_the_way_knows_the_token(caplog):
     assert TOKEN not in repr(gateway)
 
 
+@pytest.mark.security("secrets", "a damaged kubeconfig quoted in its error")
 @pytest.mark.parametrize("text", [f"token: [{TOKEN}", f"{TOKEN}", f"kind: Config\nusers: {TOKEN}"])
 def test_no_error_of_a_damaged_kubeconfig_quotes_it(text):
     with pytest.raises(Invalid) as problem:

@@ -7,6 +7,7 @@ from tests.factories import make_user
 pytestmark = pytest.mark.django_db
 
 
+@pytest.mark.security("browser", "reads the page of another person from a shared cache")
 def test_a_page_is_its_readers_alone_and_is_kept_apart_from_its_fragments(client):
     client.force_login(make_user("alice"))
     page = client.get("/claims/")

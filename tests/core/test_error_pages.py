@@ -25,6 +25,7 @@ def test_an_unknown_address_of_the_api_is_a_problem_document(look, client, db):
     assert answer.json()["instance"] == "/api/v1/nothing"
 
 
+@pytest.mark.security("secrets", "reads the reason of an internal error")
 def test_internal_error_is_a_page_or_a_problem_document(look, browse, alice):
     page = browse(alice).get("/look/fail/")
     assert page.status_code == 500
@@ -51,6 +52,7 @@ def test_a_refusal_that_no_view_has_caught_is_a_page_with_its_sentence(alice):
     assert middleware.process_exception(request, ValueError()) is None
 
 
+@pytest.mark.security("browser", "a policy that allows inline code")
 def test_pages_allow_no_inline_script_and_no_inline_style(look, browse, alice, vision):
     page = browse(alice).get("/look/")
     policy = page.headers["Content-Security-Policy"]
@@ -81,6 +83,7 @@ def minute(monkeypatch):
     monkeypatch.setattr("core.middleware.time.time", lambda: 60 * 29_000_000 + 20.0)
 
 
+@pytest.mark.security("guessing", "opens pages without end")
 def test_pages_are_limited_for_each_person_and_minute(browse, alice, root, settings, minute, monkeypatch):
     settings.PAGE_RATE = "3/min"
     person, other = browse(alice), browse(root)
@@ -99,6 +102,7 @@ def test_pages_are_limited_for_each_person_and_minute(browse, alice, root, setti
     assert person.get("/me/").status_code == 200
 
 
+@pytest.mark.security("bombs", "sends manifests that cost seconds, side by side")
 def test_import_of_a_manifest_counts_as_twenty_requests(browse, alice, vision, settings, minute):
     settings.PAGE_RATE = "41/min"
     person, path = browse(alice), "/claims/request/import/"

@@ -104,6 +104,7 @@ def test_every_word_of_a_search_must_be_found_somewhere(listed):
     assert listed(q="Carol Dan") == []
 
 
+@pytest.mark.security("injection", "wildcards of SQL in a search")
 def test_a_search_for_a_wildcard_is_a_search_for_that_sign(listed):
     assert listed(q="%") == []
     make_user("heidi", first_name="50 %")
@@ -283,6 +284,7 @@ def test_a_search_that_compares_rows_counts_fewer(rf, people, alice, monkeypatch
     assert listing().total_text == "4+", "without a search all lists count the same"
 
 
+@pytest.mark.security("injection", "formulas in the cells of a CSV")
 def test_cells_that_start_a_formula_are_escaped():
     assert escape_formula("=HYPERLINK(1)") == "'=HYPERLINK(1)"
     assert escape_formula(-5) == -5

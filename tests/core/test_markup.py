@@ -10,6 +10,7 @@ from core.markup import escape, joined, markup
 VALUES = ["plain", "<b>&'\"", mark_safe("<b>safe</b>"), lazystr("<lazy>"), 7, None, "{}", "é"]
 
 
+@pytest.mark.security("injection", "markup in values of a page")
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_values_are_escaped_once_and_safe_ones_not(value):
     assert escape(value) == conditional_escape(value)

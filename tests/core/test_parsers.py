@@ -17,6 +17,7 @@ def post(client):
     return lambda body: client.post(ADDRESS, body, content_type="application/json")
 
 
+@pytest.mark.security("bombs", "a body without end")
 def test_a_body_that_is_too_large_is_not_read(post, settings):
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 1000
     assert post(json.dumps({"title": "x" * 70})).status_code == 201
@@ -25,6 +26,7 @@ def test_a_body_that_is_too_large_is_not_read(post, settings):
     assert "detail" in answer.json()
 
 
+@pytest.mark.security("bombs", "JSON of thousands of levels")
 @pytest.mark.parametrize("depth", [MAX_LEVELS + 1, 3000, 500_000])
 def test_a_body_that_is_too_deep_is_malformed(post, depth):
     answer = post("[" * depth + "]" * depth)

@@ -32,6 +32,7 @@ def with_token(person, title="Notebook"):
     return client
 
 
+@pytest.mark.security("guessing", "escapes a limit with several tokens")
 def test_a_token_has_its_own_limit_within_that_of_its_person(alice, settings, minute):
     settings.API_RATE, settings.API_TOKEN_RATE = "5/min", "3/min"
     first, second = with_token(alice), with_token(alice, "Pipeline")
@@ -61,6 +62,7 @@ def test_429_says_when_to_try_again(alice, settings):
     assert (answer.json()["code"], answer.json()["retry_after"]) == ("too-often", 40)
 
 
+@pytest.mark.security("guessing", "guesses tokens of the API")
 def test_an_address_that_guesses_tokens_is_limited_and_others_are_not(alice, settings):
     settings.API_ANONYMOUS_RATE = "2/min"
     guesses = APIClient()
@@ -73,6 +75,7 @@ def test_an_address_that_guesses_tokens_is_limited_and_others_are_not(alice, set
     assert with_token(alice).get(ME).status_code == 200
 
 
+@pytest.mark.security("guessing", "escapes a limit with a made-up X-Forwarded-For")
 def test_an_address_cannot_be_made_up_beyond_the_own_proxies(db, settings):
     settings.API_ANONYMOUS_RATE = "1/min"
     assert APIClient().get(ME, HTTP_X_FORWARDED_FOR="1.2.3.4").status_code == 401
@@ -108,6 +111,7 @@ def test_a_request_id_is_given_back_and_stands_in_problem_documents(db):
     assert answer.headers["X-Request-ID"] == answer.json()["request_id"] == "build-17.a"
 
 
+@pytest.mark.security("injection", "lines and markup in the id of a request")
 @pytest.mark.parametrize("sent", ["", "two words", "x" * 65, "a\r\nSet-Cookie: b", "<b>"])
 def test_an_unsound_request_id_is_replaced(db, sent):
     answer = APIClient().get(ME, HTTP_X_REQUEST_ID=sent)

@@ -35,6 +35,9 @@ def test_each_address_of_the_schema_is_read_or_it_is_said_why_not(read):
     assert described - seen == set(known.UNREAD), "the rows that the demo has none of are in known.py"
 
 
+@pytest.mark.security(
+    "access", "everything that an engineer reads of the API, read by somebody of another team"
+)
 def test_the_outsider_finds_nothing_of_another_team(read, signed_in):
     outsider = signed_in("outsider")
     theirs = [

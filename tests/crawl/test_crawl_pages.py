@@ -17,6 +17,7 @@ def test_nothing_is_wrong_with_any_page(crawl, who):
     assert found.compared > 10
 
 
+@pytest.mark.security("access", "every link without a sign-in")
 def test_a_visitor_is_led_to_the_sign_in_and_no_further(crawl):
     found = crawl("visitor")
     assert found.faults == []
@@ -40,6 +41,7 @@ def test_each_address_of_the_portal_is_reached_or_it_is_said_why_not(crawl):
     assert sorted(set(known.UNREACHED) - every) == [], "no such address any more"
 
 
+@pytest.mark.security("access", "every page that an engineer reaches, opened by somebody of another team")
 def test_the_outsider_finds_nothing_of_another_team(crawl, signed_in):
     outsider = signed_in("outsider")
     seen = [one.visit.path for one in crawl("engineer").seen if one.match and known.is_of_a_team(one.match)]

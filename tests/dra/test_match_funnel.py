@@ -207,6 +207,7 @@ def test_alike_devices_are_evaluated_once(monkeypatch):
 UUID = 'device.attributes["gpu.nvidia.com"].uuid'
 
 
+@pytest.mark.security("bombs", "a selector within its cost that takes minutes")
 def test_steps_are_limited_over_all_devices_and_over_all_selectors_of_a_claim(monkeypatch):
     seen = snapshot([resource_slice("node-a", [gpu(place) for place in range(20)])])
     text = f'[1, 2, 3, 4, 5, 6, 7, 8].all(n, {UUID} != "z")'

@@ -10,6 +10,7 @@ from django.conf import settings
 from inventory.counts import store_counts
 from inventory.dra_health import expressions
 from inventory.models import Device, Freshness, ResourceSlice
+from teams.audit.chain import verify_and_store
 from tests.factories import make_cluster
 from tests.prometheus import run_promtool
 
@@ -58,6 +59,7 @@ def test_each_rule_has_a_test():
 
 @pytest.mark.django_db
 def test_rules_read_metrics_that_the_portal_exports(client, mirrored_counts):
+    verify_and_store()
     exported = set(re.findall(r"^(dragoman_\w+)[{ ]", client.get("/metrics").text, re.M))
     text = (RULES / "rules.yaml").read_text()
     named = set(re.findall(r"(?<![\w:])dragoman_\w+", text))

@@ -151,6 +151,7 @@ def posts() -> list[Post]:
     return [post for name in sorted(SOURCES.keys() - INCLUDED) for post in posts_of(name, engine)]
 
 
+@pytest.mark.security("forgery", "looks for a form or an element that posts without the CSRF token")
 def test_whatever_a_template_posts_carries_the_token(posts):
     assert len(posts) > 50
     assert [f"{post.template}: {post.text}" for post in posts if not post.has_token] == []

@@ -120,6 +120,7 @@ def quota(client):
     return make_quota(vision, 8)
 
 
+@pytest.mark.security("injection", "formulas in the CSV of every list")
 @pytest.mark.parametrize("address", LISTS)
 def test_every_list_has_a_link_to_its_csv_with_heads_and_harmless_rows(client, quota, address):
     path = address.format(quota=quota.pk)

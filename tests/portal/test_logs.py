@@ -24,6 +24,7 @@ def test_a_line_is_one_json_object_with_time_level_and_logger():
     assert line["timestamp"].endswith("Z")
 
 
+@pytest.mark.security("secrets", "a secret in the variables of a traceback")
 def test_a_traceback_shows_no_values_of_variables():
     token = "drg_secret-of-somebody"
     try:
@@ -34,6 +35,7 @@ def test_a_traceback_shows_no_values_of_variables():
     assert token not in json.dumps(line)
 
 
+@pytest.mark.security("secrets", "a token in an address")
 def test_a_token_in_an_address_is_not_logged():
     line = line_of("GET /api/v1/claims/?token=drg_s3cret-of_somebody&limit=1")
     assert line["event"] == "GET /api/v1/claims/?token=drg_…&limit=1"

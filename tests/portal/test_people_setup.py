@@ -80,6 +80,7 @@ def test_last_platform_admin_stays(as_root, root, action):
     assert (root.is_superuser, root.is_active) == (True, True)
 
 
+@pytest.mark.security("sign-in", "goes on after the account was deactivated")
 def test_deactivation_says_what_follows_and_ends_sessions_and_tokens(as_root, client):
     mia = make_user("mia")
     make_team("vision", owners=(mia,))
@@ -153,6 +154,7 @@ def over(client, token: str) -> str:
     return response.text
 
 
+@pytest.mark.security("guessing", "forged, old and withdrawn links of invitations")
 def test_link_ends_when_it_expires_is_replaced_withdrawn_or_forged(as_root, client, root, with_mail):
     invitation = invite(by=root, email="ana@x.example")
     visitor, token = type(client)(), link_token(invitation)

@@ -97,6 +97,7 @@ def lists(client: APIClient) -> dict[str, str]:
     return {name: one.content.decode() for name, one in answers.items()}
 
 
+@pytest.mark.security("scopes", "a token of one team in every list of the API")
 def test_what_is_hidden_is_in_no_list_and_was_there_to_be_seen(world, alice):
     _row, limited = make_token(alice, "limited", team=Team.objects.get(slug="vision"))
     _row, whole = make_token(alice, "whole")
@@ -114,6 +115,7 @@ def test_what_is_hidden_is_in_no_list_and_was_there_to_be_seen(world, alice):
     }
 
 
+@pytest.mark.security("scopes", "a token of one team with the ids of another team of its person")
 @pytest.mark.parametrize(
     "resource",
     ["claims", "quotas", "quotas/requests", "extensions", "budgets", "alerts", "delegations", "teams"],
@@ -129,6 +131,7 @@ def test_an_object_of_the_hidden_team_is_404(world, alice, resource):
         assert client_with(limited).delete(path).status_code == 404
 
 
+@pytest.mark.security("scopes", "a token of one team that writes in another team of its person")
 @pytest.mark.parametrize(
     ("path", "body"),
     [

@@ -44,6 +44,7 @@ def test_there_are_operations():
     assert len(OPERATIONS) > 100
 
 
+@pytest.mark.security("scopes", "an operation that writes and declares no scope")
 def test_every_operation_that_writes_declares_its_scope():
     silent = [
         name
@@ -65,11 +66,13 @@ def test_every_view_asks_for_the_scope():
     assert [name for name, _method, view in OPERATIONS if WithinScopes not in view.permission_classes] == []
 
 
+@pytest.mark.security("scopes", "a view of the API that anybody may use")
 def test_only_logins_need_no_token():
     views = {type(view).__name__ for _name, _method, view in operations() if isinstance(view, LoginView)}
     assert views == {"DeviceLoginView", "DeviceTokenView", "KubernetesLoginView"}
 
 
+@pytest.mark.security("scopes", "every operation of the API with a token that lacks its scope")
 @pytest.mark.parametrize("scope", [Scope.READ, Scope.REQUEST, Scope.APPROVE])
 def test_without_its_scope_every_operation_is_refused_before_anything_is_looked_up(db, scope):
     """A platform admin asks, whom nothing else would stop."""

@@ -23,6 +23,7 @@ def start(**env):
     )
 
 
+@pytest.mark.security("secrets", "an installation with the key of the repository")
 @pytest.mark.parametrize("env", [{}, {"INSECURE_HTTP": "true"}])
 def test_outside_development_it_asks_for_a_key(env):
     done = start(**env)

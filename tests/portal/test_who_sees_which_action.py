@@ -536,6 +536,7 @@ def test_a_page_offers_each_role_what_the_table_says(page, seen):
     assert {role: offered(seen(page, role)) for role in PEOPLE} == stated
 
 
+@pytest.mark.security("sign-in", "looks for a page without a way to sign out")
 def test_every_page_lets_its_reader_choose_team_and_theme_and_sign_out(seen):
     stated = {role: {offer for offer, who in BESIDE.items() if role in who} for role in PEOPLE}
     assert {role: set(seen("home", role).beside) for role in PEOPLE} == stated

@@ -60,6 +60,7 @@ def test_last_use_is_stored_at_most_once_a_minute(api, token):
     assert ApiToken.objects.get().last_used_at == start + timedelta(seconds=60)
 
 
+@pytest.mark.security("forgery", "writes to the API with the cookie of a session alone")
 def test_session_writes_need_a_csrf_token(alice):
     client = APIClient(enforce_csrf_checks=True)
     client.force_login(alice)

@@ -94,6 +94,7 @@ def test_a_denied_login_gives_no_token(api, browse, alice):
     assert not ApiToken.objects.exists()
 
 
+@pytest.mark.security("sign-in", "uses the code of a device login late")
 def test_a_code_ends_after_ten_minutes_for_both(api, browse, alice, clock):
     started = begin(api)
     clock.move_to(NOW + timedelta(minutes=10))
@@ -143,6 +144,7 @@ def test_the_page_needs_a_login_and_keeps_the_code_for_after_it(client, db):
     assert "BCDF-GHJK" in answer.headers["Location"]
 
 
+@pytest.mark.security("guessing", "guesses the code of a device login")
 def test_wrong_codes_are_limited_by_person_and_by_address(api, browse, alice, bob):
     started = begin(api)
     guesser = browse(alice)
@@ -157,6 +159,7 @@ def test_wrong_codes_are_limited_by_person_and_by_address(api, browse, alice, bo
     assert guesser.get(PAGE, {"code": started["user_code"]}, REMOTE_ADDR="192.0.2.7").status_code == 429
 
 
+@pytest.mark.security("guessing", "starts device logins without end")
 def test_logins_are_limited_by_address(api, db, settings):
     settings.API_ANONYMOUS_RATE = "2/min"
     codes = [api().post(START, {"client": "x"}, format="json").status_code for _ in range(3)]

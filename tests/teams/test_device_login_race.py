@@ -11,6 +11,7 @@ from tests.factories import make_user
 from tests.threads import Race, without_lock
 
 
+@pytest.mark.security("races", "two programs with one device code")
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("locked", [True, False])
 def test_of_two_questions_at_once_one_gets_the_token(monkeypatch, locked):

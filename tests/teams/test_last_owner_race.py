@@ -31,6 +31,7 @@ def test_concurrent_resignations_leave_one_owner(monkeypatch, locked):
     assert team.memberships.filter(role=Role.OWNER).count() == (1 if locked else 0)
 
 
+@pytest.mark.security("races", "two platform admins who remove each other")
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("locked", [True, False])
 def test_two_admins_who_end_each_others_role_leave_one(monkeypatch, locked):

@@ -34,6 +34,7 @@ def test_unknown_theme_is_refused(browse, alice, theme):
     assert "data-bs-theme" not in person.get("/me/").text
 
 
+@pytest.mark.security("forgery", "leads to another host after a change of team")
 @pytest.mark.parametrize(
     "there", ["https://evil.example/", "//evil.example", "javascript:alert(1)", "nowhere", ""]
 )

@@ -102,6 +102,7 @@ def test_a_platform_admin_with_a_token_of_one_team_is_a_member_of_it(api, root, 
     assert (me["platform_admin"], [row["role"] for row in me["teams"]]) == (False, ["member"])
 
 
+@pytest.mark.security("scopes", "uses a token of a team after leaving it")
 def test_who_leaves_the_team_has_a_token_no_longer(api, alice, vision, speech):
     _row, text = make_token(alice, team=vision)
     Membership.objects.filter(user=alice, team=vision).delete()
@@ -123,6 +124,7 @@ def made_with(api, text, **body):
     return api(token=text).post(TOKENS, {"title": "child", **body}, format="json")
 
 
+@pytest.mark.security("scopes", "makes a token that may more than the one that makes it")
 def test_a_token_makes_none_with_more_scopes(api, alice):
     _row, text = make_token(alice, scopes=["request"])
     refused = made_with(api, text, scopes=["approve"])
@@ -141,6 +143,7 @@ def test_a_token_of_one_team_makes_tokens_of_that_team_only(api, alice, vision, 
     assert "child" in shown
 
 
+@pytest.mark.security("scopes", "makes a token that outlives the one that makes it")
 def test_a_token_makes_none_that_lasts_longer(api, alice):
     soon = timezone.now() + timedelta(hours=1)
     row, text = make_token(alice, expires_at=soon)

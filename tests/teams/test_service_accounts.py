@@ -91,6 +91,7 @@ def test_a_name_is_given_once_in_a_team(ci, lena, vision):
         create_service_account(by=lena, team=vision, name="ci-train")
 
 
+@pytest.mark.security("scopes", "approves with the token of a pipeline")
 @pytest.mark.parametrize("scope", [Scope.APPROVE, Scope.ADMIN])
 def test_its_tokens_neither_approve_nor_administer(ci, lena, scope):
     with pytest.raises(Invalid, match="cannot have"):

@@ -86,12 +86,14 @@ def test_session_of_an_unknown_backend_is_of_nobody(person):
     assert person.get(PAGE).status_code == 302
 
 
+@pytest.mark.security("sign-in", "a session whose row names another person than its signed text")
 @pytest.mark.parametrize("other", [None, "root"])
 def test_column_of_the_person_makes_nobody_another_person(person, alice, other):
     Session.objects.update(user=make_user(other, is_superuser=True) if other else None)
     assert person.get(BELL).wsgi_request.user == alice
 
 
+@pytest.mark.security("sign-in", "a session whose text was changed in the database")
 def test_forged_session_text_is_of_nobody(person):
     row = stored()
     row.session_data = row.session_data[:-1] + ("A" if row.session_data[-1] != "A" else "B")

@@ -12,6 +12,7 @@ def sign_in(client, login="alice", password="alice"):
     return client.post(LOGIN, {"login": login, "password": password})
 
 
+@pytest.mark.security("sign-in", "signs up where an admin makes accounts")
 def test_sign_in_page_offers_no_sign_up(client, db):
     page = client.get(LOGIN)
     assert page.status_code == 200
@@ -33,6 +34,7 @@ def test_wrong_password_shows_an_error_and_keeps_input(client, alice):
     assert client.get("/me/").status_code == 302
 
 
+@pytest.mark.security("guessing", "guesses a password")
 def test_five_wrong_passwords_lock_the_sign_in(client, alice):
     for _attempt in range(5):
         sign_in(client, password="wrong")
@@ -41,6 +43,7 @@ def test_five_wrong_passwords_lock_the_sign_in(client, alice):
     assert client.get("/me/").status_code == 302
 
 
+@pytest.mark.security("guessing", "guesses a password in Django's admin")
 def test_django_admin_uses_the_rate_limited_sign_in(client, db):
     assert client.get("/admin/login/").headers["Location"].startswith(LOGIN)
 
@@ -53,6 +56,7 @@ def test_sign_out_needs_post_and_ends_the_session(browse, alice):
     assert person.get("/me/").status_code == 302
 
 
+@pytest.mark.security("sign-in", "changes the password without the old one")
 def test_changing_the_password_needs_the_old_one(browse, alice):
     new = "correct horse battery staple"
     form = {"oldpassword": "alice", "password1": new, "password2": new}
@@ -65,6 +69,7 @@ def changes(of):
     return [(entry.by.username, entry.text) for entry in recorded_changes(of)]
 
 
+@pytest.mark.security("sign-in", "goes on with a token after the password was changed")
 def test_new_password_revokes_the_tokens_of_that_person_and_says_so_before(browse, alice, bob):
     person, path = browse(alice), "/accounts/password/change/"
     mine, text = make_token(alice)

@@ -1,6 +1,7 @@
 import re
 from datetime import timedelta
 
+import pytest
 from django.utils import timezone
 
 from teams.models import ApiToken, recorded_changes
@@ -21,6 +22,7 @@ def test_new_token_is_shown_once_and_works(browse, api, alice):
     assert token not in again.text
 
 
+@pytest.mark.security("secrets", "reads tokens from the database")
 def test_only_the_digest_of_a_token_is_stored(alice):
     row, text = make_token(alice, "Notebook")
     assert text not in str(ApiToken.objects.filter(pk=row.pk).values().get())

@@ -105,6 +105,7 @@ def test_a_token_rotates_itself_but_does_not_put_off_its_end(api, alice, clock):
     assert api(token=body["token"]).get("/api/v1/me/").status_code == 200
 
 
+@pytest.mark.security("scopes", "rotates a token that may more")
 def test_a_token_rotates_none_that_may_more(api, alice):
     strong, _text = make_token(alice, "strong", scopes=["admin"])
     _weak, text = make_token(alice, "weak", scopes=["request"])

@@ -24,11 +24,13 @@ def test_a_checksum_keeps_its_leading_zeros():
     assert {len(checksum(str(number))) for number in range(200)} == {6}
 
 
+@pytest.mark.security("secrets", "a token in a repository, for a scanner")
 def test_the_documented_pattern_finds_tokens_in_other_text():
     text = new_text()
     assert PATTERN.findall(f'token = "{text}"\nother = "drg_short"') == [text]
 
 
+@pytest.mark.security("guessing", "made-up tokens that cost a query each")
 @pytest.mark.parametrize(
     "wrong", [lambda text: text[:-1] + ("0" if text[-1] != "0" else "1"), str.lower, lambda text: text[:-1]]
 )

@@ -109,6 +109,7 @@ def test_no_tenant_is_sent_unless_one_is_set(headers):
     assert all("X-Scope-OrgID" not in one for one in asked)
 
 
+@pytest.mark.security("outbound", "a Prometheus or exporter that redirects")
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_redirect_is_not_followed_so_that_no_secret_goes_elsewhere(headers, status):
     elsewhere, asked = headers()
@@ -148,6 +149,7 @@ def test_silent_source_is_given_up_after_its_time_limit(serve):
     silence.set()
 
 
+@pytest.mark.security("secrets", "a secret in a log, a message or a cache")
 def test_secret_is_in_no_repr_and_is_not_pickled():
     secret = TelemetrySecret(token=TOKEN, password=TOKEN, key=TOKEN, certificate=TOKEN)
     assert TOKEN not in repr(secret) + repr(TelemetrySource("http://a", secret=secret))

@@ -40,6 +40,7 @@ def test_settings_are_read_and_changed_in_part(as_admin, fra):
     assert as_admin.get(URL).json() == later | {"kind": "", "server": ""}
 
 
+@pytest.mark.security("secrets", "sends the secret of a Prometheus to another server")
 def test_secret_is_not_sent_to_another_server(as_admin):
     change_telemetry(name="fra-1", addresses={"prometheus_url": AT}, secret=TelemetrySecret(token=TOKEN))
     refused = patch(as_admin, prometheus_url="http://elsewhere.example.org")

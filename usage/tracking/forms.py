@@ -13,7 +13,7 @@ from inventory.secret_form import SecretForm, address
 from inventory.telemetry_access import Kind, server_of
 from teams.models import Team
 from usage.models import TrackingServer
-from usage.tracking.servers import refuse_link_local
+from usage.tracking.servers import refuse_machine
 
 KINDS = [(str(kind), kind.label) for kind in (Kind.NONE, Kind.TOKEN, Kind.PASSWORD)]
 PLAIN = ("url", "page_url", "authority")
@@ -47,7 +47,7 @@ class TrackingForm(SecretForm):
     def clean_url(self) -> str:
         url: str = self.cleaned_data["url"]
         try:
-            refuse_link_local(url)
+            refuse_machine(url)
         except Invalid as refusal:
             raise ValidationError(refusal.message) from refusal
         return url

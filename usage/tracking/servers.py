@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from django.db import IntegrityError, transaction
 from django.views.decorators.debug import sensitive_variables
 
 from cluster.credentials import reseal, seal_fields, unseal_fields
+from core.addresses import reason_to_refuse_host
 from core.errors import Conflict, Invalid
 from core.text import counted
 from inventory.telemetry_access import NO_SECRET, TelemetrySecret, server_of
@@ -51,7 +51,7 @@ def save_server(
             if getattr(saved, name) != value:
                 changes.append(f"{name} changed" if name == "authority" else f"{name} {shown(value)}")
                 setattr(saved, name, value)
-        refuse_link_local(saved.url)
+        refuse_machine(saved.url)
         if secret is not None and (secret.kind or saved.kind):
             saved.kind = secret.kind
             saved.server = server_of(saved.url) if secret.kind else ""
@@ -78,15 +78,10 @@ def shown(url: str) -> str:
     return urlsplit(url).hostname or "–"
 
 
-def refuse_link_local(url: str) -> None:
-    """Refuse 169.254.0.0/16 and fe80::/10, where clouds hand out credentials of the machine."""
-    host = urlsplit(url).hostname or ""
-    try:
-        is_link_local = ip_address(host).is_link_local
-    except ValueError:
-        return  # a name
-    if is_link_local:
-        raise Invalid(f"{host} is an address of the machine itself.", field="url")
+def refuse_machine(url: str) -> None:
+    """Raise Invalid for an address of the machine itself, where clouds hand out credentials."""
+    if reason := reason_to_refuse_host(urlsplit(url).hostname or ""):
+        raise Invalid(reason, field="url")
 
 
 def require_same_server(server: TrackingServer) -> None:
@@ -112,7 +107,7 @@ def source_of(server: TrackingServer, secret: TelemetrySecret | None = None) -> 
     """Return address and secret of a server. Raises `TrackingUnavailable` if the secret cannot be used."""
     problem = ""
     try:
-        refuse_link_local(server.url)
+        refuse_machine(server.url)
         if secret is None:
             require_same_server(server)
             secret = TelemetrySecret(**unseal_fields(server.sealed)) if server.kind else NO_SECRET

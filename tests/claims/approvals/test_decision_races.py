@@ -42,6 +42,7 @@ def quiet(monkeypatch):
     monkeypatch.setattr("claims.delivery.tasks.deliver.delay", lambda _id: None)
 
 
+@pytest.mark.security("races", "an approval and a request for the last devices")
 @pytest.mark.parametrize("locked", [True, False])
 def test_change_and_request_cannot_share_the_last_devices(ask, lena, vision, monkeypatch, locked):
     """One slice is left. A lead gives it instead of a GPU while somebody asks for it."""
@@ -83,6 +84,7 @@ def test_one_of_two_leads_gives_the_first_approval(ask, lena, lars, train, monke
     assert claim.steps.get().by == lena
 
 
+@pytest.mark.security("races", "an approval of what was changed meanwhile")
 @pytest.mark.parametrize("locked", [True, False])
 def test_late_change_conflicts_with_the_decision(ask, lena, lars, monkeypatch, locked):
     """And who sends the same change twice is answered twice."""
@@ -103,6 +105,7 @@ def test_late_change_conflicts_with_the_decision(ask, lena, lars, monkeypatch, l
         assert first.message.endswith("has changed in the meantime. Read it again.")
 
 
+@pytest.mark.security("races", "three approvals at once")
 def test_lead_and_two_admins_at_once_approve_once(ask, lena, train, root):
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH)
     other = make_user("other", admin=True)

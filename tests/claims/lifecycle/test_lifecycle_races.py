@@ -82,6 +82,7 @@ def test_what_is_carried_is_given_up_however_late_the_old_claim_was_read(ask, he
     assert used() == (8 if locked else 4)
 
 
+@pytest.mark.security("races", "two extensions at once")
 @pytest.mark.parametrize("locked", [True, False])
 def test_two_extensions_at_once_are_not_two(held, alice, monkeypatch, locked):
     ProfileVersion.objects.update(extension=timedelta(days=1))

@@ -131,6 +131,7 @@ WRONG = {
 }
 
 
+@pytest.mark.security("sign-in", "signs in as a pod with forged, expired and foreign tokens")
 @pytest.mark.parametrize("kind", WRONG)
 def test_every_wrong_token_is_401_with_one_sentence(identity, gateway, kind):
     make_cluster("lab-2")
@@ -148,12 +149,14 @@ def test_a_cluster_that_does_not_answer_is_no_other_sentence(identity, gateway):
     assert (answer.status_code, answer.json()["detail"]) == (401, SENTENCE)
 
 
+@pytest.mark.security("outbound", "makes the portal ask clusters about made-up tokens of pods")
 def test_the_cluster_is_not_asked_about_a_token_that_names_nobody_allowed(identity, gateway):
     login(token=token_of(gateway, name="default"))
     login("nowhere", token_of(gateway))
     assert gateway.calls == []
 
 
+@pytest.mark.security("sign-in", "a token of a pod that names another service account than its cluster does")
 def test_what_the_cluster_says_counts_and_not_what_the_token_says(identity, gateway):
     token = token_of(gateway)
     ends = datetime.now(UTC) + timedelta(minutes=5)

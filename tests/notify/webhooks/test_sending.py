@@ -12,15 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from core.addresses import reason_to_refuse
 from core.errors import Invalid
 from notify.webhooks import sending, signing
-from notify.webhooks.sending import post, reason_to_refuse, require_url
+from notify.webhooks.sending import post, require_url
 from tests.notify.webhooks.receiver import running
 
 PUBLIC = "93.184.216.34"
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.security("outbound", "webhooks to addresses with other schemes, passwords and lines")
 @pytest.mark.parametrize(
     "url",
     [
@@ -33,6 +35,11 @@ ROOT = Path(__file__).parents[3]
         "https://hooks.example.org/two words",
         "https://hooks.example.org/\r\nHost: x",
         "https://hooks.example.org:0/",
+        "https://2852039166/",
+        "https://0xa9fea9fe/",
+        "https://0251.0376.0251.0376/",
+        "https://169.254.43518/",
+        "https://[::ffff:a9fe:a9fe]/",
         "https://hooks.example.org:99999/",
         "https://[::1",
         "https://gpüs.example.org/",
@@ -60,12 +67,14 @@ NEVER = [
 ]  # fmt: skip
 
 
+@pytest.mark.security("outbound", "webhooks to private and loopback addresses, also in IPv6")
 @pytest.mark.parametrize("address", PRIVATE)
 def test_a_private_address_is_refused_unless_an_admin_allows_it(address):
     assert reason_to_refuse(ip_address(address), is_internal=False)
     assert not reason_to_refuse(ip_address(address), is_internal=True)
 
 
+@pytest.mark.security("outbound", "webhooks to addresses of metadata")
 @pytest.mark.parametrize("address", NEVER)
 def test_addresses_of_the_machine_and_of_metadata_are_refused_to_everybody(address):
     assert reason_to_refuse(ip_address(address), is_internal=False)
@@ -89,6 +98,7 @@ def resolves_to(monkeypatch, *addresses):
     return asked
 
 
+@pytest.mark.security("outbound", "a webhook to a name that leads inside")
 @pytest.mark.parametrize("addresses", [["127.0.0.1"], [PUBLIC, "10.0.0.1"], ["169.254.169.254"]])
 def test_a_name_that_leads_inside_is_refused_before_anything_is_connected(monkeypatch, addresses):
     resolves_to(monkeypatch, *addresses)
@@ -98,6 +108,7 @@ def test_a_name_that_leads_inside_is_refused_before_anything_is_connected(monkey
     assert "is an address" in answer.error
 
 
+@pytest.mark.security("outbound", "a name of a webhook that leads elsewhere the second time")
 def test_a_name_is_resolved_once_and_that_address_is_connected(monkeypatch):
     """A name server that answers otherwise the second time (DNS rebinding) gains nothing."""
     with running() as receiver:
@@ -107,6 +118,7 @@ def test_a_name_is_resolved_once_and_that_address_is_connected(monkeypatch):
         assert receiver.got[0].headers["host"] == f"hooks.example.org:{receiver.port}"
 
 
+@pytest.mark.security("outbound", "a receiver that redirects")
 def test_redirects_are_not_followed():
     with running() as receiver, running() as elsewhere:
         receiver.statuses, receiver.headers = [302], {"Location": elsewhere.url}
@@ -127,6 +139,7 @@ def test_only_the_first_bytes_of_an_answer_are_kept():
         assert post(receiver.url, b"{}", {}, is_internal=True).answer == "x" * sending.KEPT
 
 
+@pytest.mark.security("bombs", "a receiver that answers without end")
 def test_who_answers_endlessly_is_hung_up_on(monkeypatch):
     monkeypatch.setattr(sending, "TIMEOUT", 0.5)
     with running() as receiver:

@@ -314,6 +314,7 @@ def test_while_a_secret_is_replaced_both_sign(root, vision, receiver, monkeypatc
     assert delivery.secrets_of(hook, delivery.timezone.now()) == [new]
 
 
+@pytest.mark.security("secrets", "reads secrets of webhooks from the database")
 def test_secrets_are_stored_encrypted_and_resealed(root, vision, receiver, settings):
     hook, secret = add(root, receiver, vision)
     assert secret.encode() not in bytes(hook.sealed)

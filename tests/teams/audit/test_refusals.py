@@ -31,6 +31,7 @@ def run(statement):
         cursor.execute(statement)
 
 
+@pytest.mark.security("audit", "changes or removes entries in the database")
 @pytest.mark.parametrize("statement", CHANGES)
 def test_the_owner_cannot_change_the_log_either(entry, statement):
     with pytest.raises(ProgrammingError, match="The audit log is only added to"):

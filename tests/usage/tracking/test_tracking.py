@@ -143,6 +143,7 @@ def test_what_cannot_be_a_server_is_refused_with_a_sentence(client, root, sent, 
     assert not TrackingServer.objects.exists()
 
 
+@pytest.mark.security("secrets", "sends the secret of an MLflow to another address")
 def test_secret_is_not_sent_to_another_address(client, root, server):
     client.force_login(root)
     edit = reverse("usage:tracking_edit", args=[server.pk])
@@ -178,6 +179,7 @@ def test_one_server_for_the_installation_and_one_for_each_team(root, server, vis
 # A server that answers as it likes.
 
 
+@pytest.mark.security("outbound", "an MLflow that redirects")
 def test_redirect_is_not_followed_so_that_no_secret_goes_elsewhere(serve, root):
     asked = []
     elsewhere = serve(lambda path, body: (asked.append(path), (200, "{}"))[1])

@@ -1,0 +1,48 @@
+"""
+Addresses that the portal may send requests to.
+
+Admins and leads enter addresses: of clusters, Prometheus, exporters, MLflow, receivers of webhooks. None may
+lead to the machine itself, where clouds hand out credentials; only what a platform admin enters may lead
+inside the network. A name says nothing: what was connected is checked too, before anything is sent.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+
+type Address = IPv4Address | IPv6Address
+
+NAT64 = IPv6Network("64:ff9b::/96")
+METADATA = ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")  # of AWS, Alibaba Cloud and Azure
+
+
+def literal(host: str) -> Address | None:
+    """Return the address that a host is, also as one number or in hexadecimal; None for a name."""
+    with suppress(ValueError):
+        return ip_address(host.partition("%")[0])
+    with suppress(OSError, UnicodeError):
+        return IPv4Address(socket.inet_aton(host))
+    return None
+
+
+def reason_to_refuse(address: Address, *, is_internal: bool) -> str:
+    """Return why nothing is sent to an address, "" if it may be."""
+    if isinstance(address, IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo and address.teredo[1])
+        if inner:
+            return reason_to_refuse(inner, is_internal=is_internal)
+        if address in NAT64:
+            return reason_to_refuse(IPv4Address(int(address) & 0xFFFFFFFF), is_internal=is_internal)
+    if address.is_link_local or address.is_multicast or address.is_unspecified or str(address) in METADATA:
+        return f"{address} is an address of the machine itself; nothing is sent there."
+    if address.is_global or is_internal:
+        return ""
+    return f"{address} is an address inside a network. A platform admin may allow it."
+
+
+def reason_to_refuse_host(host: str) -> str:
+    """Return why nothing is sent to a host that a platform admin entered; "" for a name, and if it may."""
+    address = literal(host)
+    return "" if address is None else reason_to_refuse(address, is_internal=True)
