@@ -72,7 +72,7 @@ def change_provider(*, by: User, provider: IdentityProvider, **fields: Any) -> I
     sound = _sound(fields)
     try:
         with transaction.atomic():
-            saved = IdentityProvider.objects.select_for_update(no_key=True).get(pk=provider.pk)
+            saved = _locked(provider)
             changed = {name: value for name, value in sound.items() if getattr(saved, name) != value}
             rows = [
                 (FIELDS[name], shown(getattr(saved, name)), shown(value)) for name, value in changed.items()
@@ -94,6 +94,11 @@ def change_provider(*, by: User, provider: IdentityProvider, **fields: Any) -> I
     if is_taken:
         raise _taken(provider.slug)
     return saved
+
+
+def _locked(provider: IdentityProvider) -> IdentityProvider:
+    """Lock a provider, so that what is recorded as the old value is what was there."""
+    return IdentityProvider.objects.select_for_update(no_key=True).get(pk=provider.pk)
 
 
 def _end_sessions(provider: IdentityProvider) -> None:
@@ -147,7 +152,7 @@ def set_secret(*, by: User, provider: IdentityProvider, secret: str) -> None:
     if not secret.strip():
         raise Invalid("The client secret is missing.", field="secret")
     with transaction.atomic():
-        saved = IdentityProvider.objects.select_for_update(no_key=True).get(pk=provider.pk)
+        saved = _locked(provider)
         _keep_secret(saved, secret)
         saved.save(update_fields=["sealed", "secret_set_at"])
         record_change(by=by, of=saved, change="client secret replaced")
@@ -192,7 +197,8 @@ def set_enabled(*, by: User, provider: IdentityProvider, enabled: bool) -> None:
     in then.
     """
     require_admin(by)
-    saved = IdentityProvider.objects.select_for_update(no_key=True).get(pk=provider.pk)
+    lock_rules(exclusive=True)  # passwords are not taken from everybody meanwhile
+    saved = _locked(provider)
     if saved.enabled == enabled:
         return
     if enabled and not saved.sealed:
@@ -258,9 +264,9 @@ def remove_provider(*, by: User, provider: IdentityProvider) -> list[AccessChang
     """
     require_admin(by)
     lock_rules(exclusive=True)
-    saved = IdentityProvider.objects.select_for_update(no_key=True).filter(pk=provider.pk).first()
-    if saved is None:
+    if not IdentityProvider.objects.filter(pk=provider.pk).exists():
         return []
+    saved = _locked(provider)
     if saved.enabled:
         _require_another_way(saved)
     people = set(MEMBERS.objects.filter(externalgroup__provider=saved).values_list("user", flat=True))
@@ -360,7 +366,8 @@ def set_password_sign_in(*, by: User, allowed: bool) -> None:
     Raises Forbidden, and Conflict if nobody else could sign in, or no platform admin has a password.
     """
     require_admin(by)
-    row, _created = Installation.objects.select_for_update().defer("logo").get_or_create(pk=1)
+    lock_rules(exclusive=True)  # no provider is disabled meanwhile
+    row, _created = Installation.objects.defer("logo").get_or_create(pk=1)
     if row.password_sign_in == allowed:
         return
     if not allowed:

@@ -79,8 +79,12 @@ def due_grants(provider: IdentityProvider, now: datetime) -> list[IdentityGrant]
             .select_for_update(of=("self",), skip_locked=True)
             .select_related("user")[:BATCH]
         )
-        IdentityGrant.objects.filter(pk__in=[grant.pk for grant in taken]).update(due_at=now + CLAIMED)
+        _take(taken, now)
     return taken
+
+
+def _take(grants: list[IdentityGrant], now: datetime) -> None:
+    IdentityGrant.objects.filter(pk__in=[grant.pk for grant in grants]).update(due_at=now + CLAIMED)
 
 
 def read_grant(provider: IdentityProvider, grant: IdentityGrant) -> str:
