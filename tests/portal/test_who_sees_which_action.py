@@ -263,6 +263,16 @@ TABLE: dict[str, Row] = {
     "usage:waste": {"usage:snooze": THEIRS, "release": THEIRS, "usage:idle_policy": ADMIN},
     "usage:idle_policy": {"usage:idle_policy": ADMIN, **ADMINS_ONLY},
     "usage:tracking": {"usage:tracking_new": ADMIN, **ADMINS_ONLY},
+    "teams:identity": {
+        **{"teams:identity_passwords": ADMIN, "teams:provider_new": ADMIN, "teams:group_rules": ADMIN},
+        **ADMINS_ONLY,
+    },
+    "teams:provider_new": {"teams:identity": ADMIN, **ADMINS_ONLY},
+    "teams:group_rules": {"teams:provider_new": ADMIN, "teams:identity": ADMIN, **ADMINS_ONLY},
+    "teams:group_rule_new": {
+        **{"teams:group_rule_new": ADMIN, "teams:group_rules": ADMIN, "teams:identity": ADMIN},
+        **ADMINS_ONLY,
+    },
     "usage:tracking_new": {"usage:tracking_new": ADMIN, "usage:tracking": ADMIN, **ADMINS_ONLY},
     "notify:webhooks": {"notify:webhook_new": ADMIN, **ADMINS_ONLY},
     "notify:webhook_new": {"notify:webhook_new": ADMIN, "notify:webhooks": ADMIN, **ADMINS_ONLY},
@@ -281,6 +291,7 @@ TABLE: dict[str, Row] = {
         **{
             "setup:settings": ADMIN,
             "usage:tracking": ADMIN,
+            "teams:identity": ADMIN,
             "notify:webhooks": ADMIN,
             "setup:test_mail": ADMIN,
             "setup:setup": ADMIN,
