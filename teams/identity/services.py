@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from allauth.socialaccount.models import SocialAccount
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
@@ -108,8 +109,6 @@ def _end_sessions(provider: IdentityProvider) -> None:
 
 def unlink_everybody(provider: IdentityProvider) -> int:
     """Forget which people of the provider are which accounts; return how many were linked."""
-    from allauth.socialaccount.models import SocialAccount  # an app that is loaded after this one
-
     return int(SocialAccount.objects.filter(provider=provider.slug).delete()[0])
 
 
@@ -238,8 +237,6 @@ class ProviderUse:
 
 def provider_use(provider: IdentityProvider) -> ProviderUse:
     """Return what depends on a provider; five queries."""
-    from allauth.socialaccount.models import SocialAccount
-
     linked = User.objects.filter(
         pk__in=SocialAccount.objects.filter(provider=provider.slug).values("user"), is_active=True
     )
