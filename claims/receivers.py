@@ -116,7 +116,7 @@ def say_what_becomes_of_claims(*, user: User, team: Team, **_: Any) -> None:
 
 @receiver(account_ended, dispatch_uid="claims.account_ended")
 def tell_leads_of_claims_left(*, person: User, who: User | None, reason: str, **_: Any) -> None:
-    """Tell the leads of each team with live claims of somebody whose account ended that these keep running."""
+    """Tell the leads of each team with live claims of somebody whose account has ended."""
     by = f"by {who.label}" if who else reason
     live = Claim.objects.live().filter(requested_by=person).order_by()
     counts = dict(live.values_list("team").annotate(Count("pk")))

@@ -37,6 +37,7 @@ from teams.api import Me, TeamViewSet, TokenViewSet
 from teams.identity.api import GroupRuleViewSet, IdentityProviderViewSet
 from teams.login_api import DeviceLoginView, DeviceTokenView
 from teams.members_api import MemberViewSet
+from teams.scim.api import ScimView
 from teams.session_api import SessionViewSet
 from usage.alerts.api import AlertViewSet
 from usage.api import (
@@ -157,6 +158,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("teams/<slug:slug>/restore/", RestoreView.as_view(), name="api-team-restore"),
     path("teams/<slug:slug>/namespaces/", NamespacesView.as_view(), name="api-team-namespaces"),
     path("teams/<slug:slug>/namespaces/<slug:cluster>/", NamespaceView.as_view(), name="api-team-namespace"),
+    path("identity-providers/<slug:slug>/scim/", ScimView.as_view(), name="api-scim"),
     path("settings/", SettingsView.as_view(), name="api-settings"),
     *notify_router.urls,
     path(

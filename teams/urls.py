@@ -4,6 +4,7 @@ from django.urls import URLPattern, URLResolver, path
 
 from teams import account_views, device_views, session_views, token_views, views
 from teams.identity import views as identity_views
+from teams.scim import pages as scim_pages
 
 app_name = "teams"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -38,6 +39,12 @@ urlpatterns: list[URLPattern | URLResolver] = [
         "settings/sign-in/providers/<slug:slug>/remove/",
         identity_views.provider_remove,
         name="provider_remove",
+    ),
+    path("settings/sign-in/providers/<slug:slug>/scim/", scim_pages.provider_scim, name="provider_scim"),
+    path(
+        "settings/sign-in/providers/<slug:slug>/scim/remove",
+        scim_pages.provider_scim_remove,
+        name="provider_scim_remove",
     ),
     path("me/providers/<slug:slug>/unlink", identity_views.unlink, name="provider_unlink"),
     path("me/", views.profile, name="profile"),

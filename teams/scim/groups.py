@@ -87,7 +87,7 @@ def _people(provider: IdentityProvider, members: Collection[str]) -> list[User]:
             keys.add(UUID(member))
         except ValueError:
             raise InvalidValueException(detail=f"members: there is no user {member[:60]}.") from None
-    found = {row.pk: row.user for row in people_of(provider).filter(pk__in=keys)}
-    if missing := keys - found.keys():
+    kept = people_of(provider).filter(pk__in=keys)
+    if missing := keys - set(kept.values_list("pk", flat=True)):
         raise InvalidValueException(detail=f"members: there is no user {min(missing)}.")
-    return list(found.values())
+    return list(User.objects.filter(scim_user__in=kept).only("pk", "service_of"))

@@ -13,7 +13,7 @@ from django.db.models import Q
 from django.http import HttpRequest
 from django.utils import timezone
 
-from core.errors import Invalid
+from core.errors import Conflict, Invalid
 from core.origin import client_address
 from core.times import utc_moment
 from teams.access import require_admin
@@ -31,34 +31,41 @@ from teams.tokens import (
 )
 
 
-@transaction.atomic
 def create_scim_token(
     *, by: User, provider: IdentityProvider, overlap: timedelta = DEFAULT_OVERLAP
 ) -> tuple[ScimToken, str]:
     """
     Give a provider a token, or a new text for the one that it has; return it and the text, which is not
-    stored. The text before works for `overlap`. Raises Forbidden, and Invalid for another overlap.
+    stored. The text before works for `overlap`. Raises Forbidden, Invalid for another overlap, Conflict for
+    a token that somebody else has made at this moment.
     """
     require_admin(by)
     if overlap not in OVERLAPS:
         raise Invalid("The token before works for 0, 1 hour, 1 day or 7 days more.", field="overlap")
-    IdentityProvider.objects.select_for_update(no_key=True).only("pk").get(pk=provider.pk)
     now, text = timezone.now(), new_text()
     before = ScimToken.objects.filter(provider=provider).first()
+    keeps = bool(before and overlap)
     columns = {
         "digest": digest(text),
         "start": text[:START_LENGTH],
         "created_at": now,
         "last_used_at": None,
         "last_used_from": None,
-        "previous_digest": before.digest if before and overlap else None,
-        "previous_ends_at": now + overlap if before and overlap else None,
+        "previous_digest": before.digest if before and keeps else None,
+        "previous_ends_at": now + overlap if keeps else None,
     }
-    token, is_new = ScimToken.objects.update_or_create(provider=provider, defaults=columns)
-    ended = f"; the text before works until {utc_moment(now + overlap)}" if before and overlap else ""
-    change = "SCIM token created" if is_new else f"SCIM token rotated{ended}"
-    record_change(by=by, of=provider, change=change)
-    return token, text
+    is_first = False
+    with transaction.atomic():
+        if before is None:
+            _row, is_first = ScimToken.objects.get_or_create(provider=provider, defaults=columns)
+        else:
+            is_first = bool(ScimToken.objects.filter(pk=before.pk, digest=before.digest).update(**columns))
+        if not is_first:
+            raise Conflict(f"Somebody else has made a token of {provider.title} just now. Look again.")
+        until = f"; the text before works until {utc_moment(now + overlap)}" if keeps else ""
+        change = f"SCIM token rotated{until}" if before else "SCIM token created"
+        record_change(by=by, of=provider, change=change)
+    return ScimToken.objects.get(provider=provider), text
 
 
 @transaction.atomic

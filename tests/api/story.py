@@ -9,6 +9,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
+from django.test import Client
 from django.utils import timezone
 
 from claims.approvals import services
@@ -37,7 +38,7 @@ from teams import device_login, service_accounts
 from teams.identity.models import GroupRule
 from teams.identity.services import add_provider, save_rule
 from teams.invitations import invite
-from teams.models import ApiToken, Invitation, Membership, Role, Team, User
+from teams.models import ApiToken, Invitation, Membership, Role, Session, Team, User
 from teams.services import add_member, create_team
 from tests.factories import make_cluster, make_token
 from usage.models import Alert, Rate, SavedReport, TrackingServer
@@ -137,6 +138,7 @@ def read(admin: User) -> Story:
     """Read the story; what it does not tell of is added."""
     vision = Team.objects.get(slug="vision")
     make_token(admin, "Old")
+    Client().force_login(admin)
     services.save_reason(by=admin, reason=None, title="Weekend", text="Request again on Monday.", team=vision)
     lead, deputy = (User.objects.get(username=name) for name in ("lead", "jonas"))
     start = timezone.now() + timedelta(days=20)
@@ -186,6 +188,7 @@ def read(admin: User) -> Story:
         "webhooks": keys(Webhook.objects.all()),
         "people": keys(User.objects.all()),
         "invitations": keys(Invitation.objects.open()),
+        "me/sessions": [str(pk) for pk in Session.objects.filter(user=admin).values_list("id", flat=True)],
         "me/filters": keys(SavedFilter.objects.all()),
         "tracking-servers": keys(TrackingServer.objects.all()),
         "identity-providers": [sso.slug],

@@ -66,6 +66,7 @@ LISTS = (
     "/people/",
     "/teams/vision/cost/",
     "/me/tokens/",
+    "/me/sessions/",
     "/me/notices/",
 )
 # All their texts are names that Kubernetes or the portal keeps in order.

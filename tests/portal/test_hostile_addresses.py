@@ -22,6 +22,7 @@ from notify.models import Notice
 from notify.webhooks.services import create_webhook, send_test
 from teams.identity.models import GroupRule, IdentityProvider
 from teams.invitations import invite
+from teams.models import Session
 from teams.service_accounts import create_service_account
 from teams.tokens import create_token
 from tests.factories import (
@@ -174,6 +175,8 @@ def known():
         slug="sso", title="SSO", issuer="http://127.0.0.1:9", client_id="x", enabled=True
     )
     group_rule = GroupRule.objects.create(provider=sso, pattern="gpu", team=vision, role="member")
+    Client().force_login(root)
+    session = Session.objects.filter(user=root).latest("created_at")
     kept = SavedFilter.objects.create(user=root, path="/claims/", title="Claims", name="Held", query="q=x")
     saved = SavedReport.objects.create(user=root, name="Mine", query="by=person")
     return {
@@ -193,7 +196,7 @@ def known():
         "account_id": account.pk, "identity_id": identity.pk, "settings/sign-in/providers": "sso",
         "sign-in/providers": "sso", "identity-providers": "sso", "me/providers": "sso",
         "group-rules": group_rule.pk, "sign-in/rules": group_rule.pk,
-        "workloads": identity.pk,
+        "workloads": identity.pk, "session_id": session.id, "sessions": session.id,
     }  # fmt: skip
 
 

@@ -319,10 +319,14 @@ TABLE: dict[str, Row] = {
         **{"setup:invitation_revoke": ADMIN, **ADMINS_ONLY},
     },
     "setup:person_invite": {"setup:person_invite": ADMIN, **ADMINS_ONLY},
-    "setup:person zoe": {"setup:person_admin": ADMIN, "setup:person_deactivate": ADMIN, **ADMINS_ONLY},
+    "setup:person zoe": {
+        **{"setup:person_admin": ADMIN, "setup:person_deactivate": ADMIN, "setup:person_sign_out": ADMIN},
+        **ADMINS_ONLY,
+    },
     "setup:person left": {"setup:person_reactivate": ADMIN, **ADMINS_ONLY},
     "setup:person_admin zoe": {"setup:person_admin": ADMIN, **ADMINS_ONLY},
     "setup:person_deactivate zoe": {"setup:person_deactivate": ADMIN, **ADMINS_ONLY},
+    "setup:person_sign_out zoe": ADMINS_ONLY,  # signed in nowhere
     "team vision": {
         "budget_new": ADMIN,
         "quota_request_new": MEMBERS,
@@ -355,6 +359,8 @@ TABLE: dict[str, Row] = {
     },
     "teams:choose": {"teams:switch": EVERYBODY},
     "saved_filters": {"saved_filter": ASKER},
+    "teams:sessions": {},
+    "teams:sessions-end": {},
     "teams:tokens": {**{"teams:tokens": EVERYBODY, "teams:token-rotate": ASKER, "teams:token-revoke": ASKER}},
     "notify:list": {"notify:read": EVERYBODY},
 }

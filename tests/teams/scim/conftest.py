@@ -46,15 +46,17 @@ class Provider:
         assert answer.status_code == 200, answer.content
         return answer.json()["Resources"]
 
-    def add_user(self, name: str, *, status: int = 201, **fields: Any) -> dict[str, Any]:
-        answer = self.send("POST", "Users", {"schemas": [USER], "userName": name, **fields})
+    def add_user(self, user_name: str, /, *, status: int = 201, **fields: Any) -> dict[str, Any]:
+        answer = self.send("POST", "Users", {"schemas": [USER], "userName": user_name, **fields})
         assert answer.status_code == status, answer.content
         return answer.json()
 
-    def add_group(self, name: str, *members: str, status: int = 201, **fields: Any) -> dict[str, Any]:
+    def add_group(
+        self, group_name: str, /, *members: str, status: int = 201, **fields: Any
+    ) -> dict[str, Any]:
         body = {
             "schemas": [GROUP],
-            "displayName": name,
+            "displayName": group_name,
             "members": [{"value": pk} for pk in members],
             **fields,
         }
@@ -62,7 +64,9 @@ class Provider:
         assert answer.status_code == status, answer.content
         return answer.json()
 
-    def patch(self, path: str, *operations: dict[str, Any], status: int = 200) -> dict[str, Any]:
+    def patch(self, path: str, *operations: dict[str, Any], status: int = 0) -> dict[str, Any]:
+        """Send operations; of a group nothing is answered."""
+        status = status or (204 if path.startswith("Groups") else 200)
         answer = self.send("PATCH", path, {"schemas": [PATCH], "Operations": list(operations)})
         assert answer.status_code == status, answer.content
         return answer.json() if answer.content else {}

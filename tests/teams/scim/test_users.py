@@ -1,4 +1,4 @@
-"""People whom a provider keeps: linked, made, changed and ended, as Entra ID, Okta and Keycloak ask for it."""
+"""People whom a provider keeps: linked, made, changed and ended, as Entra ID and Okta ask for it."""
 
 import pytest
 from allauth.socialaccount.models import SocialAccount

@@ -1,0 +1,127 @@
+"""Groups of a provider, and the roles that rules give their members."""
+
+import pytest
+
+from teams.identity.groups import set_groups_of
+from teams.identity.models import ExternalGroup, GroupRule
+from teams.models import AuditEntry, Membership, Role, User
+from tests.factories import make_team, make_user
+
+
+@pytest.fixture
+def vision(okta):
+    team = make_team("vision", owners=(make_user("olga"),))
+    GroupRule.objects.create(provider=okta.row, pattern="gpu-vision", team=team, role=Role.MEMBER)
+    return team
+
+
+def members() -> set[str]:
+    return set(Membership.objects.exclude(user__username="olga").values_list("user__username", flat=True))
+
+
+def test_members_of_a_group_get_its_role_and_lose_it(okta, vision):
+    mia, noah = (okta.add_user(name)["id"] for name in ("mia", "noah"))
+    made = okta.add_group("gpu-vision", mia, externalId="g1")
+    path = f"Groups/{made['id']}"
+    assert members() == {"mia"}
+    okta.patch(path, {"op": "add", "path": "members", "value": [{"value": noah}]})
+    assert members() == {"mia", "noah"}
+    okta.patch(path, {"op": "Remove", "path": f'members[value eq "{mia}"]'})
+    assert members() == {"noah"}
+    okta.patch(path, {"op": "Remove", "path": "members", "value": [{"value": noah}]})
+    assert members() == set()
+    okta.patch(path, {"op": "Replace", "path": "members", "value": [{"value": mia}, {"value": noah}]})
+    assert members() == {"mia", "noah"}
+    assert okta.send("DELETE", path).status_code == 204
+    assert members() == set()
+    assert okta.get(path).status_code == 404
+    changes = AuditEntry.objects.filter(action="member.added")
+    assert set(changes.values_list("actor", "actor_kind")) == {("okta", "provider")}
+
+
+def test_whole_group_is_replaced_as_okta_does(okta, vision):
+    mia, noah = (okta.add_user(name)["id"] for name in ("mia", "noah"))
+    made = okta.add_group("gpu-vision", mia)
+    body = {
+        "schemas": made["schemas"],
+        "displayName": "gpu-vision",
+        "members": [{"value": noah, "display": "x"}],
+    }
+    for _twice in range(2):
+        answer = okta.send("PUT", f"Groups/{made['id']}", body)
+        assert [one["value"] for one in answer.json()["members"]] == [noah]
+    assert members() == {"noah"}
+    renamed = {"id": made["id"], "displayName": "other"}
+    okta.patch(f"Groups/{made['id']}", {"op": "replace", "value": renamed})
+    assert okta.get(f"Groups/{made['id']}").json()["displayName"] == "other"
+    assert members() == set()
+
+
+def test_deleted_user_is_in_no_group_any_more(okta, vision):
+    mia = okta.add_user("mia")["id"]
+    made = okta.add_group("gpu-vision", mia)
+    assert okta.send("DELETE", f"Users/{mia}").status_code == 204
+    assert members() == set()
+    assert okta.get(f"Groups/{made['id']}").json().get("members") is None
+
+
+def test_role_by_hand_stays(okta, vision):
+    mia = okta.add_user("mia")["id"]
+    Membership.objects.create(user=User.objects.get(username="mia"), team=vision, role=Role.LEAD)
+    made = okta.add_group("gpu-vision", mia)
+    okta.send("DELETE", f"Groups/{made['id']}")
+    assert Membership.objects.get(user__username="mia").role == Role.LEAD
+
+
+def test_group_that_tokens_told_of_is_taken_over(okta, vision):
+    noah = make_user("noah")
+    set_groups_of(noah, okta.row, ["gpu-vision"])
+    assert okta.find("Groups", 'displayName eq "gpu-vision"') == []
+    mia = okta.add_user("mia")["id"]
+    okta.add_group("gpu-vision", mia)
+    assert members() == {"mia"}
+    assert ExternalGroup.objects.get().kept_by == ExternalGroup.Keeper.SCIM
+
+
+def test_groups_are_listed_filtered_and_conflict(okta):
+    mia = okta.add_user("mia")["id"]
+    first = okta.add_group("one", mia, externalId="1")
+    okta.add_group("two")
+    assert okta.add_group("one", status=409)["scimType"] == "uniqueness"
+    assert okta.add_group("three", status=409, externalId="1")["scimType"] == "uniqueness"
+    for condition, names in (
+        ('displayName eq "ONE"', ["one"]),
+        ('externalId eq "1"', ["one"]),
+        (f'members.value eq "{mia}"', ["one"]),
+        (f'members eq "{mia}"', ["one"]),
+        ('members.value eq "x"', []),
+        (f'displayName eq "two" or id eq "{first["id"]}"', ["one", "two"]),
+    ):
+        assert sorted(one["displayName"] for one in okta.find("Groups", condition)) == names, condition
+    assert [one["value"] for one in okta.get(f"Users/{mia}").json()["groups"]] == [first["id"]]
+    without = okta.find("Groups", 'displayName eq "one"', excludedAttributes="members")
+    assert "members" not in without[0]
+    with_members = okta.find("Groups", 'displayName eq "one"', attributes="members")
+    assert with_members[0]["members"][0]["value"] == mia
+
+
+@pytest.mark.parametrize("member", ["nobody", "01890000-0000-7000-8000-000000000000", "\x00", ""])
+def test_members_that_nobody_is_are_refused(okta, member):
+    error = okta.add_group("one", member, status=400 if member else 201)
+    assert member == "" or error["scimType"] == "invalidValue"
+
+
+def test_ten_thousand_members(okta, vision):
+    """A large group: one request sets it, another adds to it."""
+    from teams.scim.models import ScimUser
+
+    count = 10_000
+    people = User.objects.bulk_create([User(username=f"p{number}", password="!") for number in range(count)])
+    rows = [ScimUser(provider=okta.row, user=user, user_name=user.username) for user in people]
+    ScimUser.objects.bulk_create(rows)
+    ids = [str(row.pk) for row in rows]
+    made = okta.add_group("everybody", *ids[:-1])
+    okta.patch(f"Groups/{made['id']}", {"op": "Add", "path": "members", "value": [{"value": ids[-1]}]})
+    assert ExternalGroup.objects.get().members.count() == count
+    okta.patch(f"Groups/{made['id']}", {"op": "Remove", "path": f'members[value eq "{ids[0]}"]'})
+    assert ExternalGroup.objects.get().members.count() == count - 1
