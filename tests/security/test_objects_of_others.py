@@ -99,7 +99,7 @@ OUTSIDERS = {
 
 
 def asked(client, method, path):
-    body = {} if method in READING else {"data": "{}", "content_type": "application/json"}
+    body: dict = {} if method in READING else {"data": "{}", "content_type": "application/json"}
     if method == "POST" and not path.startswith("/api/"):
         body = {"data": {}}
     return getattr(client, method.lower())(path, **body)

@@ -151,7 +151,7 @@ def test_every_component_has_a_license_that_allows_to_ship_it(bill):
     for one in bill["components"]:
         if one["type"] == "container":
             continue
-        (entry,) = one.get("licenses") or ({},)
+        entry: dict = (one.get("licenses") or [{}])[0]
         name = entry.get("expression") or entry.get("license", {}).get("name", "")
         parts = re.split(r" (?:OR|AND) ", name)
         if not all(ALLOWED.fullmatch(part) for part in parts):
