@@ -3,6 +3,7 @@ Celery tasks of the audit log and of sessions. Each may run any number of times;
 message.
 """
 
+import structlog
 from celery import shared_task
 
 from teams.audit import retention
@@ -11,6 +12,8 @@ from teams.audit.grants import may_change_log
 from teams.audit.lines import write_lines
 from teams.identity import sync
 from teams.sessions import SessionStore
+
+log = structlog.get_logger(__name__)
 
 
 @shared_task

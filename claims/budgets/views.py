@@ -131,7 +131,9 @@ def budget(request: HttpRequest, budget_id: UUID) -> HttpResponse:
         "extras": found.extras.filter(first=found.use.first).select_related("by"),
         "is_admin": is_platform_admin(request.user),
         "may_request": is_member(request, found),
-        "requests": found.requests.select_related("requested_by", "decided_by").order_by("-requested_at")[:CHANGES],
+        "requests": found.requests.select_related("requested_by", "decided_by").order_by("-requested_at")[
+            :CHANGES
+        ],
     }
     return render(request, "claims/budgets/budget.html", page)
 

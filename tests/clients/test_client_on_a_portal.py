@@ -40,7 +40,7 @@ def test_the_notebook_cell_of_a_claim_runs_as_shown(mira, simulated, monkeypatch
     claim = mira.request("notebook-24g", hours=1, cluster="fra-1", reason="a cell")
     monkeypatch.setenv("DRAGOMAN_TOKEN", simulated.token("engineer"))
     names = {}
-    exec(compile(claim.snippet("notebook").text, "cell", "exec"), names)  # noqa: S102, what a reader would run
+    exec(compile(claim.snippet("notebook").text, "cell", "exec"), names)
     names["client"].close()
     shown = capsys.readouterr()
     assert f"Start a pod that uses the ResourceClaim {claim.name}." in shown.out

@@ -21,7 +21,7 @@ from scripts.packages import ROOT, uv
 ALLOWED = re.compile(
     r"^(MIT(-0| License)?|BSD( License| \d-Clause|-\d-Clause)?|Apache(-2\.0| Software License)|PSF-2\.0"
     r"|Python Software Foundation License|Mozilla Public License 2\.0 \(MPL 2\.0\)|LGPL-3\.0-only|OFL-1\.1"
-    r"|Other/Proprietary License)$"
+    r"|ISC|The Unlicense \(Unlicense\)|Other/Proprietary License)$"
 )
 # Named, and why it is no reason to leave the package out.
 EXPLAINED = {"qrcode": "BSD; the other classifier is about a trademark of the word “QR Code”"}
