@@ -56,7 +56,7 @@ def test_of_two_that_create_a_user_at_once_one_is_told_so(okta):
     def create():
         return Provider(okta.row, okta.text).send("POST", "Users", {"schemas": [USER], "userName": "mia"})
 
-    statuses = sorted(answer.status_code for answer in at_once(*[create] * 4))
+    statuses = sorted(getattr(answer, "status_code", 0) for answer in at_once(*[create] * 4))
     assert statuses == [201, 409, 409, 409]
     assert User.objects.filter(username="mia").count() == ScimUser.objects.count() == 1
 
