@@ -116,7 +116,7 @@ def without_lock(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     function that only locks a table, or a number, nothing is left.
     """
     if any(lock in inspect.getsource(resolve_name(name)) for lock in ("LOCK TABLE", "pg_advisory")):
-        monkeypatch.setattr(name, lambda: None)
+        monkeypatch.setattr(name, lambda **_options: None)
         return
     lock = QuerySet.select_for_update
 

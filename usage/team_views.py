@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
 
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from claims.budgets.cards import BudgetCard, month_cards
 from claims.budgets.use import Spending, day_words, runs_out_at_rate, utc_day
-from core.listing import Echo, escape_formula
+from core.listing import csv_response
 from core.text import DASH, money
 from teams.access import is_platform_admin, role_in, team_for, user_of
 from teams.models import Role
@@ -132,16 +131,20 @@ def acting(waste: TopWaste, card: BudgetCard | None, now: datetime) -> str:
 
 
 @require_safe
-def team_csv(request: HttpRequest, slug: str) -> StreamingHttpResponse:
+def team_csv(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the lines of the page's totals as CSV: one per claim, product and currency."""
     chosen = team_for(request.user, slug)
     costs = report(chosen, parse_month(request.GET.get("month", "")), now=timezone.now())
-    response = StreamingHttpResponse(csv_lines(costs), content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="cost-{chosen.slug}-{costs.month}.csv"'
-    return response
+    return csv_response(f"cost-{chosen.slug}-{costs.month}", CSV_HEADS, csv_rows(costs))
 
 
-def csv_lines(report: CostReport) -> Iterator[str]:
+CSV_HEADS = (
+    *("month", "team", "claim", "claim_id", "person", "profile", "cluster", "product", "partition"),
+    *("device_hours", "hours_without_rate", "amount", "currency", "corrects"),
+)
+
+
+def csv_rows(report: CostReport) -> Iterator[list[object]]:
     """
     Yield the rows. Hours are in the first row of a line only, so that columns add up to the page's totals;
     they have six digits, as the page rounds only the sum.
@@ -149,13 +152,6 @@ def csv_lines(report: CostReport) -> Iterator[str]:
     A line without a rate has no amount and no currency: an empty cell is not 0. `corrects` is the closed
     month that a line corrects.
     """
-    writer = csv.writer(Echo())
-    yield writer.writerow(
-        [
-            *("month", "team", "claim", "claim_id", "person", "profile", "cluster", "product", "partition"),
-            *("device_hours", "hours_without_rate", "amount", "currency", "corrects"),
-        ]
-    )
     for line in report.lines:
         claim = line.claim
         cells = [
@@ -172,5 +168,5 @@ def csv_lines(report: CostReport) -> Iterator[str]:
         corrects = f"{line.corrects:%Y-%m}" if line.corrects else ""
         hours: list[Decimal | str] = [line.cost.exact_hours, line.cost.exact_unpriced]
         for currency, amount in line.cost.amounts.items() or [("", "")]:
-            yield writer.writerow([*map(escape_formula, cells), *hours, amount, currency, corrects])
+            yield [*cells, *hours, amount, currency, corrects]
             hours = ["", ""]

@@ -752,6 +752,10 @@ class Migration(migrations.Migration):
             model_name='allocation',
             constraint=models.CheckConstraint(condition=models.Q(('fraction__gt', 0), ('fraction__lte', 1)), name='allocation_fraction'),
         ),
+        migrations.AddIndex(
+            model_name='claimcharge',
+            index=models.Index(condition=models.Q(('live', True)), fields=['claim'], include=('device_class', 'devices', 'settled', 'carried'), name='claimcharge_live'),
+        ),
         migrations.AddConstraint(
             model_name='claimcharge',
             constraint=models.UniqueConstraint(fields=('claim', 'device_class'), include=('devices', 'settled', 'carried'), name='claimcharge_once'),

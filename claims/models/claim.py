@@ -408,6 +408,14 @@ class ClaimCharge(models.Model):
     live = models.BooleanField(default=True, db_default=True)
 
     class Meta:
+        indexes = (
+            models.Index(
+                fields=["claim"],
+                include=["device_class", "devices", "settled", "carried"],
+                condition=Q(live=True),
+                name="claimcharge_live",  # a quarter of all, of which many teams are summed up at once
+            ),
+        )
         constraints = (
             models.UniqueConstraint(
                 fields=["claim", "device_class"],

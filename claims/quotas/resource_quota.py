@@ -143,7 +143,7 @@ def _namespace_usage(
 
 def _charges(cluster: UUID, namespace: str) -> QuerySet[ClaimCharge, Any]:
     """Return (cluster, namespace, device class, devices) of the claims that exist in a namespace."""
-    charges = ClaimCharge.objects.filter(claim__cluster=cluster, claim__namespace=namespace)
+    charges = ClaimCharge.objects.filter(claim__cluster=cluster, claim__namespace=namespace, live=True)
     by_class = charges.filter(claim__state__in=GRANTED).order_by()
     columns = ("claim__cluster", "claim__namespace", "device_class")
     return by_class.values_list(*columns).annotate(total=Sum("devices"))

@@ -76,11 +76,11 @@ class IdentityProviderIn(ChangeIdentityProviderIn):
     enabled = serializers.BooleanField(default=False)
 
 
-class SecretIn(Input):
+class ClientSecretIn(Input):
     secret = serializers.CharField(max_length=1000, write_only=True)
 
 
-class FindingOut(serializers.Serializer[Any]):
+class ProviderFindingOut(serializers.Serializer[Any]):
     verdict = serializers.ChoiceField(choices=[verdict.value for verdict in CheckupVerdict])
     subject = serializers.CharField()
     detail = serializers.CharField()
@@ -90,7 +90,7 @@ class FindingOut(serializers.Serializer[Any]):
 class ProviderTestOut(serializers.Serializer[Any]):
     redirect_uri = serializers.CharField(help_text="To register at the provider")
     logout_uri = serializers.CharField(help_text="For back-channel logout")
-    findings = FindingOut(many=True)
+    findings = ProviderFindingOut(many=True)
 
 
 class AccessChangeOut(serializers.Serializer[Any]):
@@ -180,12 +180,12 @@ class IdentityProviderViewSet(
 
     @sensitive_variables()
     @refuses(403, 404)
-    @extend_schema(request=SecretIn, responses=IdentityProviderOut)
+    @extend_schema(request=ClientSecretIn, responses=IdentityProviderOut)
     @action(detail=True, methods=["post"])
     def secret(self, request: Request, slug: str) -> Response:
         """Replace the client secret, from the next sign-in on."""
         provider = self.get_object()
-        services.set_secret(by=user_of(request), provider=provider, **_fields(SecretIn, request))
+        services.set_secret(by=user_of(request), provider=provider, **_fields(ClientSecretIn, request))
         return Response(self._out(provider))
 
     @refuses(403, 404)
@@ -200,7 +200,7 @@ class IdentityProviderViewSet(
         content = {
             "redirect_uri": addresses.redirect_uri,
             "logout_uri": addresses.logout_uri,
-            "findings": FindingOut(findings, many=True).data,
+            "findings": ProviderFindingOut(findings, many=True).data,
         }
         return Response(content)
 

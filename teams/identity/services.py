@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from allauth.socialaccount.models import SocialAccount
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
@@ -72,7 +73,7 @@ def change_provider(*, by: User, provider: IdentityProvider, **fields: Any) -> I
     sound = _sound(fields)
     try:
         with transaction.atomic():
-            saved = IdentityProvider.objects.select_for_update(no_key=True).get(pk=provider.pk)
+            saved = _locked(provider)
             changed = {name: value for name, value in sound.items() if getattr(saved, name) != value}
             rows = [
                 (FIELDS[name], shown(getattr(saved, name)), shown(value)) for name, value in changed.items()
@@ -96,6 +97,11 @@ def change_provider(*, by: User, provider: IdentityProvider, **fields: Any) -> I
     return saved
 
 
+def _locked(provider: IdentityProvider) -> IdentityProvider:
+    """Lock a provider, so that what is recorded as the old value is what was there."""
+    return IdentityProvider.objects.select_for_update(no_key=True).get(pk=provider.pk)
+
+
 def _end_sessions(provider: IdentityProvider) -> None:
     """End all sessions that began with a sign-in at this provider."""
     Session.objects.filter(signed_in_with=provider.slug).delete()
@@ -103,8 +109,6 @@ def _end_sessions(provider: IdentityProvider) -> None:
 
 def unlink_everybody(provider: IdentityProvider) -> int:
     """Forget which people of the provider are which accounts; return how many were linked."""
-    from allauth.socialaccount.models import SocialAccount  # an app that is loaded after this one
-
     return int(SocialAccount.objects.filter(provider=provider.slug).delete()[0])
 
 
@@ -147,7 +151,7 @@ def set_secret(*, by: User, provider: IdentityProvider, secret: str) -> None:
     if not secret.strip():
         raise Invalid("The client secret is missing.", field="secret")
     with transaction.atomic():
-        saved = IdentityProvider.objects.select_for_update(no_key=True).get(pk=provider.pk)
+        saved = _locked(provider)
         _keep_secret(saved, secret)
         saved.save(update_fields=["sealed", "secret_set_at"])
         record_change(by=by, of=saved, change="client secret replaced")
@@ -192,7 +196,8 @@ def set_enabled(*, by: User, provider: IdentityProvider, enabled: bool) -> None:
     in then.
     """
     require_admin(by)
-    saved = IdentityProvider.objects.select_for_update(no_key=True).get(pk=provider.pk)
+    lock_rules(exclusive=True)  # passwords are not taken from everybody meanwhile
+    saved = _locked(provider)
     if saved.enabled == enabled:
         return
     if enabled and not saved.sealed:
@@ -232,8 +237,6 @@ class ProviderUse:
 
 def provider_use(provider: IdentityProvider) -> ProviderUse:
     """Return what depends on a provider; five queries."""
-    from allauth.socialaccount.models import SocialAccount
-
     linked = User.objects.filter(
         pk__in=SocialAccount.objects.filter(provider=provider.slug).values("user"), is_active=True
     )
@@ -258,9 +261,9 @@ def remove_provider(*, by: User, provider: IdentityProvider) -> list[AccessChang
     """
     require_admin(by)
     lock_rules(exclusive=True)
-    saved = IdentityProvider.objects.select_for_update(no_key=True).filter(pk=provider.pk).first()
-    if saved is None:
+    if not IdentityProvider.objects.filter(pk=provider.pk).exists():
         return []
+    saved = _locked(provider)
     if saved.enabled:
         _require_another_way(saved)
     people = set(MEMBERS.objects.filter(externalgroup__provider=saved).values_list("user", flat=True))
@@ -360,7 +363,8 @@ def set_password_sign_in(*, by: User, allowed: bool) -> None:
     Raises Forbidden, and Conflict if nobody else could sign in, or no platform admin has a password.
     """
     require_admin(by)
-    row, _created = Installation.objects.select_for_update().defer("logo").get_or_create(pk=1)
+    lock_rules(exclusive=True)  # no provider is disabled meanwhile
+    row, _created = Installation.objects.defer("logo").get_or_create(pk=1)
     if row.password_sign_in == allowed:
         return
     if not allowed:

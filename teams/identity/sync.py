@@ -27,6 +27,7 @@ from teams.identity.groups import set_groups_of
 from teams.identity.models import IdentityGrant, IdentityProvider
 from teams.identity.people import READ_AGAIN, groups_in
 from teams.identity.services import secret_of
+from teams.identity.tokens import TokenRefused, id_token_claims
 from teams.models import record
 from teams.sessions import end_provider_sessions
 
@@ -45,9 +46,12 @@ class GrantOver(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the provider says now; `refresh_token` replaces the one that was used, "" without a new one."""
+    """
+    What the provider says now; `groups` is None if it says nothing of them. `refresh_token` replaces the one
+    that was used, "" without a new one.
+    """
 
-    claims: dict[str, Any]
+    groups: tuple[str, ...] | None
     refresh_token: str
 
 
@@ -79,8 +83,12 @@ def due_grants(provider: IdentityProvider, now: datetime) -> list[IdentityGrant]
             .select_for_update(of=("self",), skip_locked=True)
             .select_related("user")[:BATCH]
         )
-        IdentityGrant.objects.filter(pk__in=[grant.pk for grant in taken]).update(due_at=now + CLAIMED)
+        _take(taken, now)
     return taken
+
+
+def _take(grants: list[IdentityGrant], now: datetime) -> None:
+    IdentityGrant.objects.filter(pk__in=[grant.pk for grant in grants]).update(due_at=now + CLAIMED)
 
 
 def read_grant(provider: IdentityProvider, grant: IdentityGrant) -> str:
@@ -95,16 +103,18 @@ def read_grant(provider: IdentityProvider, grant: IdentityGrant) -> str:
         columns["sealed"] = seal_fields({"refresh_token": reading.refresh_token})
     # A new sign-in meanwhile has stored a newer token, and has read the groups itself.
     unchanged = IdentityGrant.objects.filter(pk=grant.pk, signed_in_at=grant.signed_in_at)
-    groups = groups_in(reading.claims, provider.groups_claim)
     with transaction.atomic():
-        if unchanged.update(**columns) and groups is not None:
-            set_groups_of(grant.user, provider, groups, by=None)
+        if unchanged.update(**columns) and reading.groups is not None:
+            set_groups_of(grant.user, provider, reading.groups, by=None)
     return "read"
 
 
 @sensitive_variables()
 def ask(provider: IdentityProvider, grant: IdentityGrant) -> Reading:
-    """Return what userinfo says of a person now. Raises GrantOver, ProviderUnavailable."""
+    """
+    Return what userinfo says of a person now, and the new ID token, if there is one: some providers name
+    groups only in it. Raises GrantOver, ProviderUnavailable.
+    """
     try:
         refresh_token = str(unseal_fields(grant.sealed)["refresh_token"])
     except (Invalid, KeyError) as lost:
@@ -114,15 +124,27 @@ def ask(provider: IdentityProvider, grant: IdentityGrant) -> Reading:
         with client() as http:
             tokens = _refreshed(http, provider, refresh_token)
             claims = _userinfo(http, provider, str(tokens["access_token"]))
-        if claims.get("sub") != grant.subject:  # OpenID Connect Core 1.0 §5.3.2
+        told = [claims]
+        if isinstance(tokens.get("id_token"), str):
+            told.insert(0, id_token_claims(provider, tokens["id_token"]))
+        if {one.get("sub") for one in told} != {grant.subject}:  # OpenID Connect Core 1.0 §5.3.2, §12.2
             problem = f"{provider.title} sent userinfo about somebody else."
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         problem = f"{provider.title} cannot be reached: {type(error).__name__}."
     except (ValueError, AttributeError, KeyError, TypeError):
         problem = f"{provider.title} sent an answer that is not valid when groups are read again."
+    except TokenRefused as refusal:
+        problem = f"{provider.title} sent an ID token that is not valid. {refusal.message}"
     if problem:
         raise ProviderUnavailable(problem)
-    return Reading(claims, str(tokens.get("refresh_token") or ""))
+    groups = groups_in({name: value for one in told for name, value in one.items()}, provider.groups_claim)
+    if not groups and len(told) == 1 and not _names_groups(claims, provider.groups_claim):
+        groups = None  # they may stand in ID tokens alone, of which there is no new one
+    return Reading(groups, str(tokens.get("refresh_token") or ""))
+
+
+def _names_groups(claims: dict[str, Any], claim: str) -> bool:
+    return claim in claims or claim.partition(".")[0] in claims
 
 
 @sensitive_variables()

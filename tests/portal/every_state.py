@@ -42,6 +42,7 @@ from core.models import SavedFilter
 from inventory.models import Device, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from notify.models import Notice
 from teams import device_login
+from teams.identity.models import IdentityProvider
 from teams.invitations import invite
 from teams.models import User
 from teams.service_accounts import create_account_token, create_service_account
@@ -246,6 +247,7 @@ def fill_asks(names: dict[str, Any], team: Any, people: dict[str, User]) -> None
     names |= {"quota_request": waiting.pk, "answered_quota_request": answered.pk}
     names["quota_of_claims"] = Quota.objects.create(team=team, counts="claims", devices=100).pk
     names["rule"] = ApprovalRule.objects.create(team=team).pk
+    IdentityProvider.objects.create(slug="sso", title="SSO", issuer="http://127.0.0.1:9", client_id="x")
     of_team = ReasonTemplate.objects.create(title="Too large", text="Too large.", team=team)
     names["reason_of_team"] = of_team.pk
     names["reason_of_all"] = ReasonTemplate.objects.create(title="No", text="No.").pk

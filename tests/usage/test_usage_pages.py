@@ -250,7 +250,7 @@ def test_a_long_table_of_a_month_has_the_highest_costs_and_totals(as_alice, visi
     assert ("costly-one" in page, "cheap-one" in page) == (True, False)
     assert "The 1 with the highest cost of 2." in page
     assert "€30.00" in page
-    rows = b"".join(as_alice.get(reverse("usage:team_csv", args=[vision.slug])).streaming_content).decode()
+    rows = as_alice.get(reverse("usage:team_csv", args=[vision.slug])).text
     assert "cheap-one" in rows
 
 
@@ -271,7 +271,7 @@ def test_cost_csv_has_the_lines_of_the_page(as_alice, claim):
     hold(claim, NOON - timedelta(hours=10))
     hold(claim, NOON - timedelta(hours=1), product="NVIDIA L40S")
     response = as_alice.get(reverse("usage:team_csv", args=["vision"], query={"month": "2026-11"}))
-    rows = list(csv.DictReader(StringIO(b"".join(response.streaming_content).decode())))
+    rows = list(csv.DictReader(StringIO(response.text)))
     assert [(row["product"], row["device_hours"], row["amount"]) for row in rows] == [
         ("NVIDIA H100 80GB HBM3", "10.000000", "30.00"),
         ("NVIDIA L40S", "1.000000", ""),
@@ -436,7 +436,7 @@ def test_the_panel_knows_whether_its_cluster_has_a_source(as_alice, claim, fra, 
 
 
 def csv_of(response):
-    return list(csv.DictReader(StringIO(b"".join(response.streaming_content).decode())))
+    return list(csv.DictReader(StringIO(response.text)))
 
 
 def test_cost_csv_has_every_column_and_hours_once(as_alice, claim, alice, vision):

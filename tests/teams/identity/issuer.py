@@ -46,6 +46,7 @@ class Issuer:
         self.changes: dict[str, Any] = {}  # of the claims of the ID token alone
         self.metadata: dict[str, Any] = {}
         self.refresh_token: str | None = "refresh-1"
+        self.renews_id_token = False  # with a refresh token
         self.refused = ""  # the error of the token endpoint for a refresh token
         self.status = 200  # of everything, if it is another
         self.asked: list[tuple[str, dict[str, list[str]]]] = []
@@ -117,7 +118,8 @@ class Issuer:
         if form["grant_type"] == "refresh_token":
             if self.refused or form["refresh_token"] != self.refresh_token:
                 return 400, {"error": self.refused or "invalid_grant"}
-            return 200, {"access_token": "access", "token_type": "Bearer"}
+            tokens = {"access_token": "access", "token_type": "Bearer"}
+            return 200, tokens | ({"id_token": self.id_token(**self.changes)} if self.renews_id_token else {})
         challenge = self.challenges.pop(form["code"], None)
         digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
         if challenge is None or base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != challenge:

@@ -4,9 +4,10 @@ import time
 from typing import Any
 
 import pytest
+from django.core.cache import cache
 from django.test import Client
 
-from teams.models import AuditEntry
+from teams.models import AuditEntry, User
 from tests.teams.identity.conftest import configured, sign_in
 from tests.teams.identity.issuer import KEYS, LOGOUT, running
 
@@ -59,8 +60,6 @@ def test_a_logout_with_sid_leaves_the_other_browsers_of_the_person(nina, issuer)
 
 
 def test_a_logout_leaves_the_session_with_a_password(nina, issuer):
-    from teams.models import User
-
     local = Client()
     local.force_login(User.objects.get(username="nina"))
     log_out(issuer.logout_token())
@@ -156,8 +155,6 @@ def test_a_token_of_one_provider_ends_nothing_of_another(root, nina, issuer):
 
 
 def test_a_provider_that_is_away_is_told_to_try_again(nina, issuer):
-    from django.core.cache import cache
-
     token = issuer.logout_token()
     cache.clear()
     issuer.status = 503

@@ -3,6 +3,7 @@
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from core.errors import Conflict, Invalid, PortalError
 from teams.identity.groups import remove_group, save_group, set_groups_of, set_members
@@ -16,7 +17,7 @@ from teams.identity.services import (
     save_rule,
     sound_rule,
 )
-from teams.models import AuditEntry, Membership, User
+from teams.models import AuditEntry, Membership, Role, User
 from teams.services import add_member, change_role, remove_member, role_changed, set_platform_admin
 from tests.factories import make_user
 
@@ -64,17 +65,11 @@ def test_who_is_in_a_group_has_its_role_until_they_leave(nina, sso, vision, rule
 def test_the_higher_of_group_and_hand_counts_and_that_by_hand_stays(
     root, nina, sso, vision, rule, by_hand, expected
 ):
-    add_member(by=root, team=vision, username="nina", role=by_hand_role(by_hand))
+    add_member(by=root, team=vision, username="nina", role=Role(by_hand))
     set_groups_of(nina, sso, ["gpu"])
     assert given(nina, vision) == expected
     set_groups_of(nina, sso, [])
     assert given(nina, vision) == (by_hand, "", "")
-
-
-def by_hand_role(name):
-    from teams.models import Role
-
-    return Role(name)
 
 
 def test_the_highest_of_several_rules_counts(root, nina, sso, vision, rule):
@@ -127,8 +122,6 @@ def test_two_providers_give_together(root, nina, sso, vision, rule):
 
 
 def test_an_archived_team_and_a_deactivated_person_are_left_alone(root, nina, sso, vision, rule):
-    from django.utils import timezone
-
     type(vision).objects.filter(pk=vision.pk).update(archived_at=timezone.now())
     assert set_groups_of(nina, sso, ["gpu"]) == []
     type(vision).objects.filter(pk=vision.pk).update(archived_at=None)
@@ -185,7 +178,7 @@ def test_the_last_owner_stays_and_the_rules_say_so(root, nina, sso, vision, olga
     assert "nina is the only owner of vision and stays owner" in change.refused
     assert given(nina, vision) == ("owner", "owner", "")
     assert [row.refused for row in held_back()] == [change.refused]
-    add_member(by=root, team=vision, username="olga", role=by_hand_role("owner"))
+    add_member(by=root, team=vision, username="olga", role=Role("owner"))
     set_groups_of(nina, sso, ["x"])
     assert given(nina, vision) is None
     assert held_back() == []
@@ -259,12 +252,12 @@ def test_the_last_platform_admin_and_the_last_with_a_password_stay(root, nina, b
 def test_a_role_by_hand_beside_a_group_is_changed_up_and_not_below_it(root, nina, sso, vision, rule):
     set_groups_of(nina, sso, ["gpu"])
     member = Membership.objects.get(user=nina)
-    change_role(by=root, team=vision, member=member, role=by_hand_role("lead"))
+    change_role(by=root, team=vision, member=member, role=Role("lead"))
     assert given(nina, vision) == ("lead", "member", "lead")
     member.refresh_from_db()
     with pytest.raises(Conflict, match="nina is member through a group"):
-        change_role(by=root, team=vision, member=member, role=by_hand_role("viewer"))
-    change_role(by=root, team=vision, member=member, role=by_hand_role("member"))
+        change_role(by=root, team=vision, member=member, role=Role("viewer"))
+    change_role(by=root, team=vision, member=member, role=Role("member"))
     assert given(nina, vision) == ("member", "member", "member")
     set_groups_of(nina, sso, [])
     assert given(nina, vision) == ("member", "", "")

@@ -161,3 +161,32 @@ def test_a_disabled_provider_and_a_deactivated_person_are_not_read(nina, issuer,
     User.objects.filter(username="nina").update(is_active=True)
     type(sso).objects.update(enabled=False)
     assert not read_groups_again()
+
+
+def test_groups_that_only_id_tokens_name_are_read_from_the_new_one(nina, issuer):
+    issuer.userinfo = {"sub": "n-1"}  # as that of Microsoft Entra ID
+    issuer.renews_id_token = True
+    due()
+    read_groups_again()
+    assert role() == "member"
+    issuer.claims = {"sub": "n-1"}
+    due()
+    read_groups_again()
+    assert role() == ""
+
+
+def test_without_a_new_id_token_groups_that_userinfo_does_not_name_stay(nina, issuer):
+    issuer.userinfo = {"sub": "n-1"}
+    due()
+    assert read_groups_again() == {"read": 1}
+    assert role() == "member"
+
+
+def test_a_new_id_token_that_is_not_valid_changes_nothing(nina, issuer, sso):
+    issuer.renews_id_token = True
+    issuer.changes = {"aud": "another-client", "groups": []}
+    due()
+    assert read_groups_again() == {"unavailable": 1}
+    assert role() == "member"
+    sso.refresh_from_db()
+    assert "was issued to another client" in sso.problem

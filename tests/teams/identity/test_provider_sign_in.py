@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from teams.identity.models import GroupRule, IdentityGrant
-from teams.identity.services import save_rule
+from teams.identity.services import save_rule, set_password_sign_in
 from teams.invitations import invite
 from teams.models import AuditEntry, Invitation, Membership, Role, Session, User
 from tests.factories import make_user
@@ -318,8 +318,6 @@ def test_the_secret_and_the_tokens_are_stored_encrypted(client, issuer, rule, ss
 
 
 def test_without_passwords_only_platform_admins_have_a_local_sign_in(client, root, alice, issuer, sso):
-    from teams.identity.services import set_password_sign_in
-
     set_password_sign_in(by=root, allowed=False)
     page = client.post("/accounts/login/", {"login": "alice", "password": "alice"}, follow=True)
     assert "Only platform admins sign in with a password here" in page.text

@@ -3,12 +3,13 @@
 from functools import partial
 
 import pytest
+from django.utils import timezone
 
-from teams.identity import groups, rules, services
-from teams.identity.groups import set_groups_of
-from teams.identity.models import IdentityProvider
-from teams.identity.services import save_rule
-from teams.models import Membership, Role, User
+from teams.identity import groups, rules, services, sync
+from teams.identity.groups import save_group, set_groups_of, set_members
+from teams.identity.models import IdentityGrant, IdentityProvider
+from teams.identity.services import change_provider, save_rule
+from teams.models import Membership, Role, User, recorded_changes
 from tests.factories import make_team, make_user
 from tests.threads import Race, without_lock
 
@@ -29,8 +30,9 @@ def test_who_joins_a_group_while_its_rule_is_saved_gets_the_role(monkeypatch, ss
     race = Race(monkeypatch)
     race.hold_after(groups, "apply")
     if not locked:
-        for module in (groups, rules, services):
-            monkeypatch.setattr(module, "lock_rules", lambda **_: None)
+        without_lock(monkeypatch, "teams.identity.rules.lock_rules")
+        for module in (groups, services):
+            monkeypatch.setattr(module, "lock_rules", rules.lock_rules)
     race.run(
         partial(set_groups_of, nina, sso, ["gpu"]),
         partial(save_rule, by=root, provider=sso, pattern="gpu", team=team, role="member"),
@@ -70,3 +72,47 @@ def test_of_two_owners_whose_groups_end_that_at_once_one_stays(monkeypatch, sso,
     race.run(partial(set_groups_of, nina, sso, []), partial(set_groups_of, nico, sso, []))
     assert race.waited is locked
     assert Membership.objects.filter(team=team, role=Role.OWNER).count() == (1 if locked else 0)
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_of_two_lists_of_members_at_once_the_second_is_what_stays(monkeypatch, sso, locked):
+    nina, nico = make_user("nina"), make_user("nico")
+    group = save_group(sso, name="gpu")
+    race = Race(monkeypatch)
+    race.hold_before(groups, "apply")
+    if not locked:
+        without_lock(monkeypatch, "teams.identity.groups.set_members")
+    race.run(partial(set_members, group, [nina]), partial(groups.set_members, group, [nico]))
+    assert race.waited is locked
+    assert set(group.members.all()) == ({nico} if locked else {nina, nico})
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_second_of_two_changes_records_what_the_first_has_saved(monkeypatch, sso, locked):
+    root = make_user("root", admin=True)
+    race = Race(monkeypatch)
+    race.hold_after(services, "_locked")
+    if not locked:
+        without_lock(monkeypatch, "teams.identity.services._locked")
+    race.run(
+        partial(change_provider, by=root, provider=sso, title="First"),
+        partial(change_provider, by=root, provider=sso, title="Second"),
+    )
+    assert race.waited is locked
+    texts = {entry.text for entry in recorded_changes(sso)}
+    assert ("title First → Second" in texts) is locked
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_of_two_runs_at_once_one_reads_a_person(monkeypatch, sso, locked):
+    now = timezone.now()
+    IdentityGrant.objects.create(
+        user=make_user("nina"), provider=sso, subject="n", signed_in_at=now, read_at=now, due_at=now
+    )
+    race = Race(monkeypatch)
+    race.hold_before(sync, "_take")
+    if not locked:
+        without_lock(monkeypatch, "teams.identity.sync.due_grants")
+    first, second = race.run(lambda: sync.due_grants(sso, now), lambda: sync.due_grants(sso, now))
+    assert len(first) == 1
+    assert len(second) == (0 if locked else 1)
