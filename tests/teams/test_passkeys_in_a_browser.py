@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from allauth.mfa.models import Authenticator
 from axe_playwright_python.sync_playwright import Axe
 from django.core.cache import cache
-from playwright.sync_api import BrowserContext, CDPSession, Page, expect, sync_playwright
+from playwright.sync_api import BrowserContext, CDPSession, Page, ViewportSize, expect, sync_playwright
 
 from core import assets
 from core.models import Installation
@@ -18,7 +19,8 @@ from tests import patience
 from tests.e2e.chromium import ARGUMENTS, executable
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
-PHONE = {"width": 390, "height": 844}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark", "light")
 # What a phone has: it keeps the keys, and asks for a finger.
 AUTHENTICATOR = {
     "protocol": "ctap2",
@@ -90,7 +92,7 @@ class Window:
 
     def looks_at(self, name: str) -> None:
         size = self.page.viewport_size
-        for view, theme in ((size, "light"), (size, "dark"), (PHONE, "light")):
+        for view, theme in zip((size, size, PHONE), THEMES, strict=True):
             self.page.set_viewport_size(view)
             self.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
             wide = self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth")

@@ -1,6 +1,7 @@
 """A session is read with its user and their roles, and ends whenever Django's would."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.contrib.auth import BACKEND_SESSION_KEY
@@ -138,11 +139,11 @@ def test_last_seen_is_written_once_an_hour(person, django_assert_num_queries):
 
 def test_saving_the_session_keeps_what_its_columns_say(alice):
     person = sign_in(user_agent="Firefox")
-    before = Session.objects.values().get()
+    before: dict[str, Any] = {**Session.objects.values().get()}
     session = person.session
     session["more"] = 1
     session.save()
-    after = Session.objects.values().get()
+    after: dict[str, Any] = {**Session.objects.values().get()}
     assert {name for name in before if before[name] != after[name]} <= {"session_data", "expire_date"}
 
 
