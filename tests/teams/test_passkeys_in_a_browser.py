@@ -211,8 +211,8 @@ def test_deactivated_person_cannot_sign_in_with_a_passkey(window, alice):
     window.sign_out()
     alice.is_active = False
     alice.save(update_fields=["is_active"])
-    window.page.get_by_role("button", name="Sign in with a passkey").click()
-    window.page.wait_for_url("**/accounts/**")
+    with window.page.expect_navigation():  # of the form, which answers on a page of the sign-in
+        window.page.get_by_role("button", name="Sign in with a passkey").click()
     window.page.goto("/me/")
     expect(window.page.get_by_role("heading", name="Sign in")).to_be_visible()
     assert not Session.objects.filter(user=alice).exists()
