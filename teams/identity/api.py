@@ -172,7 +172,7 @@ class IdentityProviderViewSet(
         return Response(self._out(provider))
 
     @refuses(403, 404, 409)
-    @extend_schema(responses=AccessChangesOut)
+    @extend_schema(responses={200: AccessChangesOut})
     def destroy(self, request: Request, slug: str) -> Response:
         """Forget a provider with its groups and rules; returns which roles that took away."""
         changes = services.remove_provider(by=user_of(request), provider=self.get_object())
@@ -270,7 +270,7 @@ class GroupRuleViewSet(
         return self._saved(request, self.get_object(), status=200)
 
     @refuses(403, 404)
-    @extend_schema(responses=AccessChangesOut)
+    @extend_schema(responses={200: AccessChangesOut})
     def destroy(self, request: Request, pk: str) -> Response:
         """Remove a rule; returns which roles that took away."""
         changes = services.remove_rule(by=user_of(request), rule=self.get_object())

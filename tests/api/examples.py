@@ -13,7 +13,7 @@ from typing import Any
 
 from portal.openapi import EXAMPLES
 
-MAX_ROWS, MAX_TEXT = 2, 400
+MAX_ROWS, MAX_TEXT = 1, 300
 SECRETS = re.compile(r"\b(drg_|whsec_)[\w+/=-]+|(?<=/join/)[\w:.-]+")
 
 
