@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.inbox.comments import comment_on_claim
-from claims.models import Claim, ProfileWaits
+from claims.models import Claim, ProfileWaits, Quota
 from claims.states import ClaimState
 from inventory.freshness import OF_DEVICES
 from inventory.models import Freshness
@@ -243,6 +243,17 @@ def test_four_needs_are_not_folded(make, page, alice):
         make(ClaimState.PROVISIONED, name=f"run-{number}")
     text = page(alice)
     assert "<details>" not in text[text.index('id="needs-title"') : text.index('id="mine-title"')]
+
+
+def test_each_quota_has_the_name_that_the_page_of_quotas_gives_it(page, alice, vision):
+    make_quota(vision, 8)
+    make_quota(vision, 4, device_class="", profile=make_profile("train-80"))
+    Quota.objects.create(team=vision, devices=3, counts=Quota.Counts.CLAIMS)
+    names = ("<code>gpu.nvidia.com</code>", 'Train 80 <span class="dg-tag">profile</span>')
+    addresses = (HOME, "/teams/vision/", "/claims/request/", "/quotas/")
+    for text in (page(alice, address) for address in addresses):
+        for name in (*names, "Claims at once"):
+            assert f">{name}<" in text
 
 
 def test_spend_and_quota_of_current_team_are_links(make, page, alice, vision):
