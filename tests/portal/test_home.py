@@ -10,12 +10,13 @@ from django.utils import timezone
 from claims.inbox.comments import comment_on_claim
 from claims.models import Claim, ProfileWaits, Quota
 from claims.states import ClaimState
+from core import times
 from inventory.freshness import OF_DEVICES
 from inventory.models import Freshness
 from teams.models import Role
 from tests.factories import make_claim, make_cluster, make_profile, make_quota, make_team, make_user
 from tests.usage.conftest import hold, measure, price
-from usage.models import Collection
+from usage.models import Collection, IdlePeriod, IdlePolicy
 from usage.samples import BUCKET, bucket_start
 
 HOUR = timedelta(hours=1)
@@ -146,6 +147,31 @@ def test_idle_claim_shows_duration_and_cost(make, page, alice):
     text = page(alice)
     assert "notebook has been idle for 2 h" in text
     assert "It costs €0.55 per hour." in text
+
+
+def test_idle_claim_can_be_released_or_snoozed_and_is_then_left_alone(make, page, client, alice):
+    def actions():
+        text = page(alice)
+        return re.findall(r">(Open|Release…|Snooze[^<]*)<", text[: text.index('id="mine-title"')])
+
+    claim = make(ClaimState.ALLOCATED, held=False, name="notebook", expires_at=timezone.now() + 90 * HOUR)
+    held = hold(claim, timezone.now() - 3 * HOUR)
+    measure(held, bucket_start(timezone.now()) - 24 * BUCKET, [0.01] * 24)
+    assert actions() == ["Release…"]  # the idle time is not recorded yet
+    now = timezone.now()
+    period = IdlePeriod.objects.create(
+        claim=claim, team=claim.team, since=now - 2 * HOUR, noticed_at=now, devices=1
+    )
+    policy = IdlePolicy.load()
+    assert actions() == ["Release…", f"Snooze for {times.duration(policy.snooze_for)}"]
+    answer = client.post(reverse("usage:snooze", args=[claim.pk]), follow=True)
+    assert "notebook is snoozed until" in answer.text
+    assert actions() == []
+    assert "notebook has been idle" not in page(alice)
+    period.refresh_from_db()
+    period.snoozed_until, period.snoozes = timezone.now() - HOUR, policy.snoozes
+    period.save()
+    assert actions() == ["Release…"]
 
 
 def test_use_of_the_last_two_hours_is_drawn_with_its_gaps(make, page, alice):
