@@ -166,6 +166,10 @@ ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_ADAPTER = "teams.adapter.AccountAdapter"
+ACCOUNT_FORMS = {
+    "change_password": "teams.password_forms.OwnPasswordForm",
+    "reset_password_from_key": "teams.password_forms.ForgottenPasswordForm",
+}
 SOCIALACCOUNT_ADAPTER = "teams.identity.provider.SocialAdapter"
 SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"provider_class": "teams.identity.provider.Provider"}}
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
