@@ -241,6 +241,13 @@ def test_other_methods_are_refused(client, root, train):
     assert client.get(reverse("claims:profile_edit", args=["no-such"])).status_code == 404
 
 
+def test_the_list_of_profiles_leads_to_the_approval_rules(client, root, train):
+    client.force_login(root)
+    address = reverse("claims:approval_rules")
+    assert f'href="{address}"' in client.get(EDITOR).text
+    assert client.get(address).status_code == 200
+
+
 def test_query_count_of_the_list_of_profiles_is_the_same_for_many(client, root, train):
     client.force_login(root)
     client.get(EDITOR)
