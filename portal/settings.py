@@ -110,6 +110,13 @@ DATABASES["default"] |= {
     "ATOMIC_REQUESTS": False,
     "CONN_HEALTH_CHECKS": True,
     "OPTIONS": {
+        # A server that is gone without a word is noticed within seconds, not after the two hours of the
+        # kernel: nobody answers the connection, its keepalives, or what was sent (in milliseconds).
+        "connect_timeout": 4,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 2,
+        "tcp_user_timeout": 15000,
         **DATABASES["default"].get("OPTIONS", {}),
         # A lock that is not had in 3 s, a statement that takes 10 s: something is wrong, say so.
         # Starting parallel workers takes longer than the query of a page, and the processes share the cores.
