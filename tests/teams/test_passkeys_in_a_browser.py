@@ -206,7 +206,7 @@ def test_deactivated_person_cannot_sign_in_with_a_passkey(window, alice):
     alice.is_active = False
     alice.save(update_fields=["is_active"])
     window.page.get_by_role("button", name="Sign in with a passkey").click()
-    window.page.wait_for_url("**/accounts/**")
+    expect(window.page.get_by_role("heading", name="This account is deactivated")).to_be_visible()
     window.page.goto("/me/")
     expect(window.page.get_by_role("heading", name="Sign in")).to_be_visible()
     assert not Session.objects.filter(user=alice).exists()
