@@ -241,6 +241,15 @@ def test_other_methods_are_refused(client, root, train):
     assert client.get(reverse("claims:profile_edit", args=["no-such"])).status_code == 404
 
 
+def test_options_of_limits_begin_as_those_of_the_purpose(client, root, train):
+    client.force_login(root)
+    editor, profiles = client.get(NEW).text, client.get(EDITOR).text
+    assert ">Lead, then platform admin</option>" in editor
+    assert ">As the cluster</option>" in editor
+    assert ">Lead, then platform admin</option>" in profiles
+    assert ">lead</td>" in profiles  # a value of a cell
+
+
 def test_the_list_of_profiles_leads_to_the_approval_rules(client, root, train):
     client.force_login(root)
     address = reverse("claims:approval_rules")
