@@ -43,7 +43,7 @@ RESOURCES = (
     ),
     ApiResource("settings", "api-settings", "Settings of the installation.", for_admins=True),
     ApiResource("me/filters", "api-saved-filter-list", "Filters of lists that you have saved."),
-    ApiResource("sessions", "api-session-list", "Where you are signed in with a browser."),
+    ApiResource("me/sessions", "api-session-list", "Where you are signed in with a browser."),
     ApiResource("tokens", "api-token-list", "Your API tokens, without their text."),
     ApiResource("notices", "api-notice-list", "Your notices, newest first."),
     ApiResource("notices/preferences", "api-notice-preferences", "Which notices you want, and where."),

@@ -245,7 +245,7 @@ SECURE_CSP = {
 }
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["teams.tokens.BearerToken", "teams.tokens.Session"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["teams.tokens.BearerToken", "teams.tokens.BrowserSession"],
     "DEFAULT_PERMISSION_CLASSES": [
         "rest_framework.permissions.IsAuthenticated",
         "core.scopes.WithinScopes",

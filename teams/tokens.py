@@ -283,7 +283,7 @@ class BearerToken(BaseAuthentication):
         return 'Bearer realm="Dragoman"'
 
 
-class Session(SessionAuthentication):
+class BrowserSession(SessionAuthentication):
     """
     DRF's, listed after BearerToken so that a missing login answers 401 instead of 403. Raises Forbidden for
     whoever has to set up a second factor first.

@@ -82,7 +82,7 @@ class NameForm(forms.Form):
     )
 
 
-class SecretForm(forms.Form):
+class ClientSecretForm(forms.Form):
     secret = forms.CharField(
         label="New client secret",
         max_length=1000,
@@ -91,7 +91,7 @@ class SecretForm(forms.Form):
     )
 
 
-class RuleForm(forms.Form):
+class GroupRuleForm(forms.Form):
     provider = forms.ModelChoiceField(
         IdentityProvider.objects.all(), to_field_name="slug", label="Provider", empty_label=None
     )

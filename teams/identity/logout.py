@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST
 from core.errors import PortalError
 from teams.identity.models import IdentityProvider
 from teams.identity.people import Identity, linked_person
-from teams.identity.tokens import TokenRefused, logout_claims
+from teams.identity.tokens import ProviderTokenRefused, logout_claims
 from teams.models import User, record
 from teams.sessions import end_provider_sessions
 
@@ -41,7 +41,7 @@ def back_channel_logout(request: HttpRequest, provider_id: str) -> HttpResponse:
         ended = end_named_sessions(provider, token)
     except PortalError as refusal:
         log.warning("logout_refused", provider=provider.slug, reason=refusal.message)
-        code = "invalid_request" if isinstance(refusal, TokenRefused) else "temporarily_unavailable"
+        code = "invalid_request" if isinstance(refusal, ProviderTokenRefused) else "temporarily_unavailable"
         error = {"error": code, "error_description": refusal.message}
         return JsonResponse(error, status=refusal.status)
     log.info("logged_out_by_provider", provider=provider.slug, sessions=ended)
@@ -53,7 +53,7 @@ def end_named_sessions(provider: IdentityProvider, token: str) -> int:
     """
     End the session of `sid`, or all that its person began through the provider; return how many.
 
-    Raises TokenRefused, ProviderUnavailable.
+    Raises ProviderTokenRefused, ProviderUnavailable.
     """
     subject, sid = logout_claims(provider, token)
     person = linked_person(provider, Identity(subject)) if subject else None

@@ -41,7 +41,7 @@ from teams.identity.people import (
     person_signing_in,
 )
 from teams.identity.services import secret_of
-from teams.identity.tokens import TokenRefused, id_token_claims
+from teams.identity.tokens import ProviderTokenRefused, id_token_claims
 from teams.models import Team, User, record
 from teams.sessions import PROVIDER_SESSION
 
@@ -88,7 +88,7 @@ class ProviderAdapter(OpenIDConnectOAuth2Adapter):
             raise OAuth2Error("The provider sent no ID token. Add the scope openid.")
         try:
             claims = id_token_claims(self.identity_provider, id_token)
-        except TokenRefused as refusal:
+        except ProviderTokenRefused as refusal:
             raise OAuth2Error(refusal.message) from refusal
         userinfo: dict[str, Any] = {}
         if self.openid_config.get("userinfo_endpoint"):

@@ -27,7 +27,7 @@ from teams.identity.groups import set_groups_of
 from teams.identity.models import IdentityGrant, IdentityProvider
 from teams.identity.people import READ_AGAIN, groups_in
 from teams.identity.services import secret_of
-from teams.identity.tokens import TokenRefused, id_token_claims
+from teams.identity.tokens import ProviderTokenRefused, id_token_claims
 from teams.models import record
 from teams.sessions import end_provider_sessions
 
@@ -45,7 +45,7 @@ class GrantOver(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class UserinfoReading:
     """
     What the provider says now; `groups` is None if it says nothing of them. `refresh_token` replaces the one
     that was used, "" without a new one.
@@ -110,7 +110,7 @@ def read_grant(provider: IdentityProvider, grant: IdentityGrant) -> str:
 
 
 @sensitive_variables()
-def ask(provider: IdentityProvider, grant: IdentityGrant) -> Reading:
+def ask(provider: IdentityProvider, grant: IdentityGrant) -> UserinfoReading:
     """
     Return what userinfo says of a person now, and the new ID token, if there is one: some providers name
     groups only in it. Raises GrantOver, ProviderUnavailable.
@@ -133,14 +133,14 @@ def ask(provider: IdentityProvider, grant: IdentityGrant) -> Reading:
         problem = f"{provider.title} cannot be reached: {type(error).__name__}."
     except (ValueError, AttributeError, KeyError, TypeError):
         problem = f"{provider.title} sent an answer that is not valid when groups are read again."
-    except TokenRefused as refusal:
+    except ProviderTokenRefused as refusal:
         problem = f"{provider.title} sent an ID token that is not valid. {refusal.message}"
     if problem:
         raise ProviderUnavailable(problem)
     groups = groups_in({name: value for one in told for name, value in one.items()}, provider.groups_claim)
     if not groups and len(told) == 1 and not _names_groups(claims, provider.groups_claim):
         groups = None  # they may stand in ID tokens alone, of which there is no new one
-    return Reading(groups, str(tokens.get("refresh_token") or ""))
+    return UserinfoReading(groups, str(tokens.get("refresh_token") or ""))
 
 
 def _names_groups(claims: dict[str, Any], claim: str) -> bool:

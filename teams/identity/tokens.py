@@ -26,7 +26,7 @@ LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 MAX_LOGOUT_AGE = 300  # seconds since a logout token was issued
 
 
-class TokenRefused(PortalError):
+class ProviderTokenRefused(PortalError):
     """A token that is not what it should be; the sentence says why, and has nothing of the token: 400."""
 
     code = "token-refused"
@@ -39,7 +39,7 @@ def verified_claims(provider: IdentityProvider, token: str, *, required: tuple[s
     Return the claims of a token that this provider signed for this portal.
 
     Checks signature, issuer, audience, the party it was issued to, and times, with `LEEWAY`. Raises
-    TokenRefused, ProviderUnavailable.
+    ProviderTokenRefused, ProviderUnavailable.
     """
     problem = "This is no signed token."
     try:
@@ -62,7 +62,7 @@ def verified_claims(provider: IdentityProvider, token: str, *, required: tuple[s
             except jwt.PyJWTError as error:
                 problem = _reason(error)
                 break
-    raise TokenRefused(problem)
+    raise ProviderTokenRefused(problem)
 
 
 def _decoded(
@@ -101,30 +101,32 @@ def _reason(error: jwt.PyJWTError) -> str:
 
 
 def id_token_claims(provider: IdentityProvider, token: str) -> dict[str, Any]:
-    """Return the claims of an ID token. Raises TokenRefused, ProviderUnavailable."""
+    """Return the claims of an ID token. Raises ProviderTokenRefused, ProviderUnavailable."""
     claims = verified_claims(provider, token, required=("iss", "sub", "aud", "exp", "iat"))
     if not isinstance(claims["sub"], str) or not 0 < len(claims["sub"]) <= 191:
-        raise TokenRefused("The token names nobody.")
+        raise ProviderTokenRefused("The token names nobody.")
     return claims
 
 
 def logout_claims(provider: IdentityProvider, token: str) -> tuple[str, str]:
     """
-    Return (`sub`, `sid`) of a logout token, "" for what it does not name. Raises TokenRefused for one that is
-    malformed, old or was used already; ProviderUnavailable.
+    Return (`sub`, `sid`) of a logout token, "" for what it does not name. Raises ProviderTokenRefused for one
+    that is malformed, old or was used already; ProviderUnavailable.
     """
     claims = verified_claims(provider, token, required=("iss", "aud", "iat", "exp", "jti", "events"))
     events, jti = claims["events"], claims["jti"]
     if not isinstance(events, dict) or not isinstance(events.get(LOGOUT_EVENT), dict):
-        raise TokenRefused("The token is not about a logout.")
+        raise ProviderTokenRefused("The token is not about a logout.")
     if "nonce" in claims:
-        raise TokenRefused("A logout token has no nonce.")
+        raise ProviderTokenRefused("A logout token has no nonce.")
     subject, session = claims.get("sub", ""), claims.get("sid", "")
     if not all(isinstance(text, str) for text in (subject, session, jti)) or not (subject or session):
-        raise TokenRefused("The token names neither a person nor a session.")
+        raise ProviderTokenRefused("The token names neither a person nor a session.")
     age = timezone.now().timestamp() - float(claims["iat"])
     if age > MAX_LOGOUT_AGE + LEEWAY:
-        raise TokenRefused(f"The token was issued {age:.0f} s ago; at most {MAX_LOGOUT_AGE} s are accepted.")
+        raise ProviderTokenRefused(
+            f"The token was issued {age:.0f} s ago; at most {MAX_LOGOUT_AGE} s are accepted."
+        )
     if not cache.add(f"identity:logout:{provider.pk}:{jti}", 1, MAX_LOGOUT_AGE + 2 * LEEWAY):
-        raise TokenRefused("The token was used already.")
+        raise ProviderTokenRefused("The token was used already.")
     return subject, session

@@ -29,7 +29,14 @@ from core.text import counted
 from teams.access import require_admin, user_of
 from teams.identity import people, services
 from teams.identity.checkup import check_provider
-from teams.identity.forms import SECRETS, NameForm, NewProviderForm, ProviderForm, RuleForm, SecretForm
+from teams.identity.forms import (
+    SECRETS,
+    ClientSecretForm,
+    GroupRuleForm,
+    NameForm,
+    NewProviderForm,
+    ProviderForm,
+)
 from teams.identity.models import ExternalGroup, GroupRule, IdentityProvider
 from teams.identity.rules import AccessChange
 from teams.models import Team, recorded_changes
@@ -134,7 +141,7 @@ def provider_new(request: HttpRequest) -> HttpResponse:
     return render(request, "teams/identity/provider_new.html", page, status=status)
 
 
-def add_error(form: ProviderForm | RuleForm, refusal: PortalError) -> None:
+def add_error(form: ProviderForm | GroupRuleForm, refusal: PortalError) -> None:
     """Show a refusal at its field, if the form shows that."""
     field = str(refusal.extra.get("field", ""))
     field = {"group": "pattern", "role": "gives"}.get(field, field)
@@ -161,7 +168,7 @@ def provider(request: HttpRequest, slug: str) -> HttpResponse:
     page = {
         "provider": row,
         "form": form,
-        "secret_form": SecretForm(),
+        "secret_form": ClientSecretForm(),
         "use": services.provider_use(row),
         "addresses": addresses_of(request, slug),
         "changes": recorded_changes(row)[:CHANGES],
@@ -305,7 +312,7 @@ def rule_edit(request: HttpRequest, rule_id: UUID) -> HttpResponse:
 
 def edit_rule(request: HttpRequest, rule: GroupRule | None) -> HttpResponse:
     """Show the form; POST shows what the rule changes for whom, and with `save` saves it."""
-    form, status, changes = RuleForm(request.POST or None, rule=rule), 200, None
+    form, status, changes = GroupRuleForm(request.POST or None, rule=rule), 200, None
     if request.method == "POST":
         status = 422
         if form.is_valid():

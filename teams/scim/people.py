@@ -36,7 +36,7 @@ MAX_EMAILS = 4_000  # characters as JSON
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class ProvisionedPerson:
     """What a provider says of somebody; "" for what it does not say."""
 
     user_name: str
@@ -78,7 +78,7 @@ def people_of(provider: IdentityProvider) -> QuerySet[ScimUser]:
     return ScimUser.objects.filter(provider=provider, deleted_at=None).select_related("user", "provider")
 
 
-def create(provider: IdentityProvider, person: Person) -> ScimUser:
+def create(provider: IdentityProvider, person: ProvisionedPerson) -> ScimUser:
     """
     Give somebody an account, or link the one that they have. Raises UniquenessException if the provider
     keeps this user already, or must not keep the account.
@@ -95,7 +95,7 @@ def create(provider: IdentityProvider, person: Person) -> ScimUser:
     return row
 
 
-def _create(provider: IdentityProvider, person: Person) -> ScimUser:
+def _create(provider: IdentityProvider, person: ProvisionedPerson) -> ScimUser:
     user = find_account(provider, person)
     row = None
     if user is None:
@@ -118,7 +118,7 @@ def _create(provider: IdentityProvider, person: Person) -> ScimUser:
     return row
 
 
-def find_account(provider: IdentityProvider, person: Person) -> User | None:
+def find_account(provider: IdentityProvider, person: ProvisionedPerson) -> User | None:
     """Return the account that somebody has: of the subject with which they sign in, else of the user name."""
     if person.external_id:
         subject = SocialAccount.objects.filter(provider=provider.slug, uid=person.external_id)
@@ -156,7 +156,7 @@ def locked(provider: IdentityProvider, pk: UUID) -> ScimUser | None:
         return None
 
 
-def change(row: ScimUser, person: Person) -> None:
+def change(row: ScimUser, person: ProvisionedPerson) -> None:
     """Make the person of the locked `row` what the provider says. Raises SCIMException."""
     person.require_sound()
     is_taken = False
@@ -169,7 +169,7 @@ def change(row: ScimUser, person: Person) -> None:
         raise UniquenessException(detail=f"{person.user_name} is the name of somebody else.")
 
 
-def _write(row: ScimUser, person: Person) -> None:
+def _write(row: ScimUser, person: ProvisionedPerson) -> None:
     """Write what differs to the account, and record it."""
     user = row.user
     columns = {"first_name": person.first_name, "last_name": person.last_name, "email": person.email}

@@ -64,7 +64,7 @@ MAX_OPERATIONS = 1_000  # of a PATCH
 type View = Callable[..., HttpResponse]
 
 
-class Refused(Exception):
+class ScimRefusal(Exception):
     """An answer other than success, as SCIM's `Error`."""
 
     def __init__(self, status: int, detail: str, scim_type: str = "", **headers: str) -> None:
@@ -96,10 +96,12 @@ def scim(*methods: str) -> Callable[[View], View]:
             try:
                 provider = provider_of(request)
                 if request.method not in methods:
-                    raise Refused(405, f"{request.method} is not possible here.", Allow=", ".join(methods))
+                    raise ScimRefusal(
+                        405, f"{request.method} is not possible here.", Allow=", ".join(methods)
+                    )
                 with POLICY:
                     return view(request, provider, *arguments, **named)
-            except Refused as refused:
+            except ScimRefusal as refused:
                 return error(refused.status, refused.detail, refused.scim_type, **refused.headers)
             except SCIMException as refused:
                 found = refused.to_error()
@@ -121,14 +123,14 @@ def scim(*methods: str) -> Callable[[View], View]:
 
 
 def provider_of(request: HttpRequest) -> IdentityProvider:
-    """Return the provider whose token it is, and count the request. Raises Refused: 401, 429."""
+    """Return the provider whose token it is, and count the request. Raises ScimRefusal: 401, 429."""
     scheme, _space, text = request.headers.get("Authorization", "").partition(" ")
     token = find_scim_token(text.strip(), request) if scheme.lower() == "bearer" else None
     if token is None:
         (counted,) = count([address_limit(client_address(request))])
         if counted.is_exceeded:
             raise _too_many(counted.reset)
-        raise Refused(
+        raise ScimRefusal(
             401,
             "The token is unknown or has ended. A platform admin makes one on the page of the provider.",
             WWW_Authenticate='Bearer realm="Dragoman SCIM"',
@@ -141,17 +143,17 @@ def provider_of(request: HttpRequest) -> IdentityProvider:
     return provider
 
 
-def _too_many(reset: int) -> Refused:
-    return Refused(429, f"Too many requests. Try again in {reset} s.", Retry_After=str(reset))
+def _too_many(reset: int) -> ScimRefusal:
+    return ScimRefusal(429, f"Too many requests. Try again in {reset} s.", Retry_After=str(reset))
 
 
 def body_of(request: HttpRequest) -> dict[str, Any]:
-    """Return the JSON object of a request. Raises Refused, InvalidSyntaxException."""
+    """Return the JSON object of a request. Raises ScimRefusal, InvalidSyntaxException."""
     try:
         body = json.loads(request.body)
     except RequestDataTooBig:
         most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        raise Refused(413, f"The request has more than {most} bytes.") from None
+        raise ScimRefusal(413, f"The request has more than {most} bytes.") from None
     except (ValueError, RecursionError):
         raise InvalidSyntaxException(detail="The body is not JSON.") from None
     if not isinstance(body, dict) or levels(body) > MAX_LEVELS:
@@ -166,8 +168,8 @@ def key_of(key: str) -> UUID:
         raise _not_found(key) from None
 
 
-def _not_found(key: str) -> Refused:
-    return Refused(404, f"There is no resource {key[:60]}.")
+def _not_found(key: str) -> ScimRefusal:
+    return ScimRefusal(404, f"There is no resource {key[:60]}.")
 
 
 def base_of(request: HttpRequest) -> str:
@@ -211,10 +213,10 @@ def _etags(request: HttpRequest, header: str) -> list[str]:
 
 
 def require_match(request: HttpRequest, resource: Resource[Any]) -> None:
-    """Raise Refused if the resource is not as `If-Match` names it (RFC 7644 §3.14)."""
+    """Raise ScimRefusal if the resource is not as `If-Match` names it (RFC 7644 §3.14)."""
     wanted = _etags(request, "If-Match")
     if wanted and "*" not in wanted and etag_of(resource) not in wanted:
-        raise Refused(412, "The resource has changed since it was read. Read it again.")
+        raise ScimRefusal(412, "The resource has changed since it was read. Read it again.")
 
 
 def page(
@@ -252,7 +254,7 @@ def patched[T: Resource[Any]](request: HttpRequest, resource: T) -> T:
     for name in [name for name in body if name.lower() == "operations"]:
         body["Operations"] = [one for operation in body.pop(name) or [] for one in _with_paths(operation)]
     if len(body.get("Operations", [])) > MAX_OPERATIONS:
-        raise Refused(413, f"A PATCH has at most {MAX_OPERATIONS} operations.")
+        raise ScimRefusal(413, f"A PATCH has at most {MAX_OPERATIONS} operations.")
     operations = PatchOp[type(resource)].model_validate(body, scim_ctx=Context.RESOURCE_PATCH_REQUEST)  # type: ignore[misc]
     operations.patch(resource)
     return resource
@@ -289,7 +291,7 @@ def _described(request: HttpRequest, resource: Resource[Any], path: str) -> dict
 
 def _refuse_filter(request: HttpRequest) -> None:
     if "filter" in request.GET:  # RFC 7644 §4: 403
-        raise Refused(403, "What the service says of itself is not filtered.")
+        raise ScimRefusal(403, "What the service says of itself is not filtered.")
 
 
 @scim("GET", "HEAD")
@@ -322,13 +324,13 @@ def _one_or_all(found: dict[str, dict[str, Any]], key: str) -> HttpResponse:
 
 @scim("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 def unknown(request: HttpRequest, provider: IdentityProvider, rest: str) -> HttpResponse:
-    raise Refused(404, f"There is no address /scim/v2/{rest[:60]}.")
+    raise ScimRefusal(404, f"There is no address /scim/v2/{rest[:60]}.")
 
 
 @scim("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 def not_implemented(request: HttpRequest, provider: IdentityProvider) -> HttpResponse:
     """Refuse what the RFC leaves to the service: searches by POST, bulk operations, /Me (RFC 7644 §3.11)."""
-    raise Refused(501, "The portal does not do this. /ServiceProviderConfig says what it does.")
+    raise ScimRefusal(501, "The portal does not do this. /ServiceProviderConfig says what it does.")
 
 
 # People.
@@ -339,11 +341,11 @@ def _people(request: HttpRequest, rows: Sequence[ScimUser]) -> list[User]:
     return [person_resource(row, base_of(request), groups=groups[row.user_id]) for row in rows]
 
 
-def said(resource: User) -> people.Person:
+def said(resource: User) -> people.ProvisionedPerson:
     """Return what a resource says of a person. The name as a whole is read where its parts are missing."""
     name = resource.name
     emails = [one.model_dump(scim_ctx=None, exclude_none=True) for one in resource.emails or [] if one.value]
-    return people.Person(
+    return people.ProvisionedPerson(
         user_name=(resource.user_name or "").strip(),
         external_id=resource.external_id or "",
         first_name=(name.given_name if name else "") or "",

@@ -1,6 +1,7 @@
 """The client against a running portal with simulated clusters."""
 
 import asyncio
+from typing import Any
 
 import dragoman
 import pytest
@@ -39,7 +40,7 @@ def test_a_claim_for_the_time_of_a_block(mira, capsys):
 def test_the_notebook_cell_of_a_claim_runs_as_shown(mira, simulated, monkeypatch, capsys):
     claim = mira.request("notebook-24g", hours=1, cluster="fra-1", reason="a cell")
     monkeypatch.setenv("DRAGOMAN_TOKEN", simulated.token("engineer"))
-    names = {}
+    names: dict[str, Any] = {}
     exec(compile(claim.snippet("notebook").text, "cell", "exec"), names)
     names["client"].close()
     shown = capsys.readouterr()

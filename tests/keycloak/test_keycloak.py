@@ -15,7 +15,7 @@ from teams.identity.checkup import check_provider
 from teams.identity.models import IdentityGrant
 from teams.identity.services import save_rule, set_secret
 from teams.identity.sync import read_groups_again
-from teams.identity.tokens import TokenRefused, id_token_claims
+from teams.identity.tokens import ProviderTokenRefused, id_token_claims
 from teams.models import Membership, Session, User
 from tests import patience
 from tests.keycloak.realm import OTHER_CLIENT
@@ -154,20 +154,20 @@ def test_a_token_of_keycloak_is_accepted_only_as_it_is(portal, sso, real_id_toke
     forged = (
         base64.urlsafe_b64encode(json.dumps(claims | {"sub": "somebody-else"}).encode()).decode().rstrip("=")
     )
-    with pytest.raises(TokenRefused, match="signature"):
+    with pytest.raises(ProviderTokenRefused, match="signature"):
         id_token_claims(sso, f"{head}.{forged}.{signature}")
-    with pytest.raises(TokenRefused, match="issued to another client"):
+    with pytest.raises(ProviderTokenRefused, match="issued to another client"):
         id_token_claims(sso, real_id_token("mira", OTHER_CLIENT))
     with (
         time_machine.travel(timezone.now() + timedelta(hours=1)),
-        pytest.raises(TokenRefused, match="expired"),
+        pytest.raises(ProviderTokenRefused, match="expired"),
     ):
         id_token_claims(sso, token)
 
 
 def test_a_token_of_another_realm_is_refused(portal, sso, partners, real_id_token):
     row = portal.connect(partners, "partners")
-    with pytest.raises(TokenRefused, match="does not publish"):
+    with pytest.raises(ProviderTokenRefused, match="does not publish"):
         id_token_claims(row, real_id_token("mira"))
 
 

@@ -72,6 +72,7 @@ LISTS = (
 # All their texts are names that Kubernetes or the portal keeps in order.
 ONLY_NAMES = {
     *("/approvals/rules/", "/profiles/", "/quotas/", "/clusters/", "/budgets/"),
+    "/me/sessions/",  # browsers in our own words
     "/report/?range=7d&by=claim",
 }
 

@@ -355,12 +355,12 @@ TABLE: dict[str, Row] = {
     "teams:device?code={code}": {"teams:device": EVERYBODY},
     "teams:profile": {
         **{"teams:profile": EVERYBODY, "teams:tokens": EVERYBODY, "notify:preferences": EVERYBODY},
-        **{"account_change_password": EVERYBODY, "mfa_index": EVERYBODY},
+        **{"account_change_password": EVERYBODY, "mfa_index": EVERYBODY, "teams:sessions": EVERYBODY},
     },
     "teams:choose": {"teams:switch": EVERYBODY},
     "saved_filters": {"saved_filter": ASKER},
-    "teams:sessions": {},
-    "teams:sessions-end": {},
+    "teams:sessions": {"account_change_password": EVERYBODY},
+    "teams:sessions-end": {"teams:sessions": EVERYBODY},
     "teams:tokens": {**{"teams:tokens": EVERYBODY, "teams:token-rotate": ASKER, "teams:token-revoke": ASKER}},
     "notify:list": {"notify:read": EVERYBODY},
 }
@@ -373,7 +373,10 @@ OF_A_SERVER = {"usage/tracking_server.html:26"}  # removal: tests/usage/tracking
 OF_SIGN_IN = (  # tests/teams/identity, tests/teams/test_sign_in.py, tests/keycloak
     *("account/login.html", "socialaccount/login.html", "teams/identity/provider_new.html"),
     *("teams/identity/provider.html", "teams/identity/provider_remove.html"),
-    "teams/identity/rule_remove.html",
+    *("teams/identity/rule_remove.html", "teams/identity/scim.html"),
+    "mfa/",  # tests/teams/test_passkeys_in_a_browser.py
+    # Of who is signed in elsewhere: tests/teams/test_session_pages.py.
+    *("setup/person_sign_out.html", "teams/sessions.html", "teams/sessions_end.html"),
 )
 OF_A_PROVIDER = {"teams/profile.html:43", "teams/profile.html:45"}  # link and unlink: tests/teams/identity
 OF_A_WEBHOOK = {f"notify/webhook.html:{line}" for line in (13, 31, 42, 50)}  # tests/notify/webhooks

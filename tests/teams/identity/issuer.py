@@ -124,7 +124,7 @@ class Issuer:
         digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
         if challenge is None or base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != challenge:
             return 400, {"error": "invalid_grant"}
-        tokens = {"access_token": "access", "token_type": "Bearer", "expires_in": 60}
+        tokens: dict[str, Any] = {"access_token": "access", "token_type": "Bearer", "expires_in": 60}
         tokens["id_token"] = self.id_token(**{"nonce": self.nonces[form["code"]], **self.changes})
         if self.refresh_token:
             tokens["refresh_token"] = self.refresh_token

@@ -1,6 +1,7 @@
 """Providers send several requests at once."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -53,10 +54,11 @@ def test_two_members_that_are_added_at_once_are_both_added(okta, monkeypatch, lo
 
 
 def test_of_two_that_create_a_user_at_once_one_is_told_so(okta):
-    def create():
+    def create() -> Any:
         return Provider(okta.row, okta.text).send("POST", "Users", {"schemas": [USER], "userName": "mia"})
 
-    statuses = sorted(answer.status_code for answer in at_once(*[create] * 4))
+    answers: list[Any] = at_once(*[create] * 4)
+    statuses = sorted(answer.status_code for answer in answers)
     assert statuses == [201, 409, 409, 409]
     assert User.objects.filter(username="mia").count() == ScimUser.objects.count() == 1
 
