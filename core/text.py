@@ -6,6 +6,7 @@ Money is Decimal with a currency (ISO 4217); it is rounded only where it is show
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal
 
 DASH = "—"  # where there is nothing to show
@@ -16,6 +17,11 @@ DEFAULT_CURRENCY = "EUR"
 def counted(number: int, singular: str, plural: str = "") -> str:
     """Return a number with its noun: "1 device", "3 devices". `plural` defaults to the singular with an s."""
     return f"{number} {singular if number == 1 else plural or f'{singular}s'}"
+
+
+def as_options(choices: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return choices for a list beside others that begin with a capital; their labels stand in sentences."""
+    return [(value, label[:1].upper() + label[1:]) for value, label in choices]
 
 
 def gib(size: int | None) -> str:

@@ -110,6 +110,13 @@ DATABASES["default"] |= {
     "ATOMIC_REQUESTS": False,
     "CONN_HEALTH_CHECKS": True,
     "OPTIONS": {
+        # A server that is gone without a word is noticed within seconds, not after the two hours of the
+        # kernel: nobody answers the connection, its keepalives, or what was sent (in milliseconds).
+        "connect_timeout": 4,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 2,
+        "tcp_user_timeout": 15000,
         **DATABASES["default"].get("OPTIONS", {}),
         # A lock that is not had in 3 s, a statement that takes 10 s: something is wrong, say so.
         # Starting parallel workers takes longer than the query of a page, and the processes share the cores.
@@ -166,6 +173,10 @@ ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_ADAPTER = "teams.adapter.AccountAdapter"
+ACCOUNT_FORMS = {
+    "change_password": "teams.password_forms.OwnPasswordForm",
+    "reset_password_from_key": "teams.password_forms.ForgottenPasswordForm",
+}
 SOCIALACCOUNT_ADAPTER = "teams.identity.provider.SocialAdapter"
 SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"provider_class": "teams.identity.provider.Provider"}}
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"

@@ -13,6 +13,7 @@ from django_filters import ChoiceFilter, FilterSet
 
 from claims.budgets.use import ENDED, ENOUGH, RUNS_OUT, SOON, USED_UP
 from claims.models import AtLimit, Budget, QuotaRequest
+from core.text import as_options
 from teams.models import Team
 
 
@@ -47,7 +48,7 @@ class BudgetForm(forms.Form):
         max_digits=13,
         decimal_places=2,
         required=False,
-        help_text="Per period; a partition counts as its fraction of a GPU.",
+        help_text="Per period; a partition counts as the part of a GPU that it is.",
     )
     first = DayField(
         label="From",
@@ -55,7 +56,9 @@ class BudgetForm(forms.Form):
         help_text="UTC. A monthly budget begins with the month of this day. Empty: this month.",
     )
     last = DayField(label="Until", required=False, help_text="Last day (UTC), included. Empty: monthly.")
-    at_limit = forms.ChoiceField(label="At 100 %", choices=AtLimit, initial=AtLimit.NOTIFY)
+    at_limit = forms.ChoiceField(
+        label="At 100 %", choices=as_options(AtLimit.choices), initial=AtLimit.NOTIFY
+    )
     reason = forms.CharField(
         label="Reason",
         max_length=500,
@@ -163,7 +166,7 @@ class BudgetFilter(FilterSet):
     """Without a state the list has budgets that nobody has ended."""
 
     state = ChoiceFilter(label="State", choices=STATES, method="by_state", empty_label="Any state")
-    at_limit = ChoiceFilter(label="At 100 %", choices=AtLimit.choices, empty_label="Any effect")
+    at_limit = ChoiceFilter(label="At 100 %", choices=as_options(AtLimit.choices), empty_label="Any effect")
 
     class Meta:
         model = Budget

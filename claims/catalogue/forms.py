@@ -17,6 +17,7 @@ from claims.catalogue.sharing import Sharing
 from claims.models import LIMITS, Limit, Profile, ProfileLimits, Purpose
 from claims.models.limits import Choice, Choices, Duration, Number, Text
 from core.inputs import DurationText
+from core.text import as_options
 from core.yaml_documents import MAX_BYTES
 from dra import validation
 from dra.manifests import in_key_order, to_yaml
@@ -44,7 +45,7 @@ def limit_field(limit: Limit) -> forms.Field:
         case Duration():
             return DurationText(**about)
         case Choice(choices):
-            return forms.ChoiceField(choices=choices, **about)
+            return forms.ChoiceField(choices=as_options(choices.choices), **about)
         case Choices(choices):
             return forms.MultipleChoiceField(choices=choices, widget=forms.CheckboxSelectMultiple, **about)
 

@@ -40,6 +40,7 @@ from claims.states import ClaimState
 from core import undo
 from core.errors import Conflict, PortalError
 from core.listing import Column, Listing
+from core.text import as_options
 from core.times import duration
 from dra import match, validation
 from dra.manifests import in_key_order, to_yaml
@@ -64,7 +65,7 @@ class ProfileFilter(FilterSet):
     approval = ChoiceFilter(
         label="Approval",
         field_name="current__approval",
-        choices=Approval.choices,
+        choices=as_options(Approval.choices),
         empty_label="Any approval",
     )
 

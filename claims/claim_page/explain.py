@@ -177,7 +177,10 @@ def waiting_sentence(pods: Sequence[PodView]) -> str:
 def allocated_action(
     claim: Claim, pods: Sequence[PodView], lost_pods: Sequence[PodView], fit: FitCheck | None
 ) -> NextAction:
-    """Pods with a problem come first. A pod that starts does not matter beside one that runs."""
+    """
+    Pods with a problem come first. A pod that starts, and one that was stopped, do not matter beside one that
+    runs.
+    """
     running = any(view.stage == PodStage.RUNNING for view in pods)
     waiting = [view for view in pods if view.stage in WAITING_STAGES]
     starting = [view for view in pods if view.stage in STARTING_STAGES]
@@ -185,7 +188,7 @@ def allocated_action(
         return pod_action(claim, pods, fit)
     if starting and (not running or starting[0].diagnosis.actor != "cluster"):
         return pod_action(claim, starting, fit)
-    stopped, end = stopped_sentence(lost_pods), end_sentence(claim)
+    stopped, end = "" if running else stopped_sentence(lost_pods), end_sentence(claim)
     if claim.is_in_grace:
         advice = "Extend the claim or release it."
     elif stopped:

@@ -21,6 +21,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Greatest
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.safestring import SafeString, mark_safe
 
 from claims.models import Alternative, Claim, Profile, Quota, QuotaIncrease
 from claims.observation.unmanaged import unmanaged_objects
@@ -35,6 +36,7 @@ from claims.quotas.counts import (
     used_by_all_teams,
 )
 from claims.states import LIVE, MAY_HOLD_DEVICES
+from core.markup import markup
 from core.prepared import Prepared, PreparedObjects, Statement
 from core.text import counted
 from dra.fragmentation import max_concurrent
@@ -183,6 +185,10 @@ class QuotaUsage:
         return quota_label(self.quota)
 
     @property
+    def name(self) -> SafeString:
+        return quota_name(self.quota)
+
+    @property
     def limit(self) -> int:
         return self.quota.devices + self.raised
 
@@ -239,6 +245,10 @@ class QuotaLine:
     request_query: str = ""
 
     @property
+    def name(self) -> SafeString:
+        return self.usage.name if self.usage else markup("<code>{}</code>", self.label)
+
+    @property
     def before(self) -> int:
         return self.usage.used if self.usage else 0
 
@@ -256,7 +266,17 @@ class QuotaLine:
         return max(self.after - self.limit, 0)
 
 
+def quota_name(quota: Quota) -> SafeString:
+    """Return what a page calls a quota beside its figures."""
+    if quota.profile is not None:
+        return markup('{} <span class="dg-tag">profile</span>', quota.profile.title)
+    if quota.counts == Quota.Counts.CLAIMS:
+        return mark_safe("Claims at once")
+    return markup("<code>{}</code>", quota.device_class)
+
+
 def quota_label(quota: Quota) -> str:
+    """Return what a sentence, a file or the API calls a quota."""
     if quota.counts == Quota.Counts.CLAIMS:
         return "claims"
     return quota.device_class or str(quota.profile)

@@ -191,7 +191,7 @@ def quota_card(row: QuotaUsage, *, links: bool = False, may_request: bool = Fals
         row.team.slug,
         row.label,
         row.used,
-        quota_name(row.quota),
+        row.name,
         _if_any(' <span class="dg-tag">{} guaranteed</span>', row.guaranteed),
         _if_any(' <span class="dg-tag">{} temporary</span>', row.raised),
         row.held,
@@ -208,14 +208,6 @@ def quota_card(row: QuotaUsage, *, links: bool = False, may_request: bool = Fals
 def _if_any(text: str, number: int, *more: object) -> SafeString | str:
     """Return the number in its text, "" for 0."""
     return markup(text, number, *more) if number else ""
-
-
-def quota_name(quota: Quota) -> SafeString:
-    if quota.profile is not None:
-        return markup('{} <span class="dg-tag">profile</span>', quota.profile.title)
-    if quota.counts == Quota.Counts.CLAIMS:
-        return mark_safe("Claims at once")
-    return markup("<code>{}</code>", quota_label(quota))
 
 
 def quota_meter(row: QuotaUsage) -> SafeString:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from claims.requests.forms import RequestForm
+from claims.requests.preview import PlannedMatch
 from claims.requests.suggestions import ClusterFit
 from inventory.models import Cluster
 
@@ -34,11 +35,19 @@ class ClusterCard:
         return ICONS[self.colour]
 
 
-def cluster_cards(form: RequestForm) -> list[ClusterCard]:
-    """Return a card for each cluster of the reader, "any that fits" first if there are several."""
+def cluster_cards(form: RequestForm, result: PlannedMatch | None = None) -> list[ClusterCard]:
+    """
+    Return a card for each cluster of the reader, "any that fits" first if there are several.
+
+    Stored figures are of one profile each and cannot tell whether profiles together have a node in common:
+    such a request has a verdict only in the cluster of the panel, that of its `result`.
+    """
     clusters = list(form.choices.clusters.values())
     fits = form.fits if form.is_bound and {"team", "profile"} <= form.cleaned_data.keys() else []
-    judged = {fit.cluster.pk: _card(fit, form) for fit in fits}
+    together = form.cleaned_data.get("together") if fits else None
+    judged = {
+        fit.cluster.pk: _card_together(fit.cluster, result) if together else _card(fit, form) for fit in fits
+    }
     team = form.cleaned_data.get("team") if form.is_bound else None
     cards = []
     for cluster in clusters:
@@ -46,7 +55,32 @@ def cluster_cards(form: RequestForm) -> list[ClusterCard]:
             cards.append(ClusterCard(cluster, NONE, "no namespace", f"{team} does not work here."))
         else:
             cards.append(judged.get(cluster.pk, ClusterCard(cluster)))
-    return cards if len(clusters) == 1 else [_any(fits), *cards]
+    if len(clusters) == 1:
+        return cards
+    return [_any_together(fits[0].cluster, result) if together else _any(fits), *cards]
+
+
+def _any_together(best: Cluster, result: PlannedMatch | None) -> ClusterCard:
+    card = _card_together(best, result)
+    chosen = f"{best} is chosen. {card.text}" if card.verdict else f"{best} has the most room. {card.text}"
+    return replace(card, cluster=None, text=chosen)
+
+
+def _card_together(cluster: Cluster, result: PlannedMatch | None) -> ClusterCard:
+    """Return what the panel says of profiles together, in its cluster; elsewhere no verdict."""
+    if cluster.read_only:
+        return _read_only(cluster)
+    if result is None or result.plan.cluster != cluster:
+        return ClusterCard(cluster, text="Choose it to see in the summary whether the profiles fit together.")
+    if result.match.nodes_that_fit is None:
+        return ClusterCard(cluster, NONE, "unknown", result.match.problem)
+    if result.match.fits:
+        return ClusterCard(cluster, FITS, "fits now", "All the profiles fit together.")
+    return ClusterCard(cluster, WAITS, "not now", result.match.problem)
+
+
+def _read_only(cluster: Cluster) -> ClusterCard:
+    return ClusterCard(cluster, NONE, "read-only", "The portal creates no claims here.")
 
 
 def _any(fits: Sequence[ClusterFit]) -> ClusterCard:
@@ -70,7 +104,7 @@ def _why(best: ClusterFit, fits: Sequence[ClusterFit]) -> str:
 
 def _card(fit: ClusterFit, form: RequestForm) -> ClusterCard:
     if fit.cluster.read_only:
-        return ClusterCard(fit.cluster, NONE, "read-only", "The portal creates no claims here.")
+        return _read_only(fit.cluster)
     if fit.option:
         title = form.cleaned_data["alternatives"][fit.option - 1].title
         return ClusterCard(fit.cluster, FITS, "fits now", f"With the alternative {title}.")

@@ -369,6 +369,9 @@ def panel_context(
     form_url = request.build_absolute_uri(reverse("claims:request"))
     helps = relaxation_rows(result.help, with_count=can_change_count(result.plan))
     others = [] if result.match.fits else [fit for fit in form.fits if fit.cluster != result.plan.cluster]
+    if result.plan.together:  # the figures are of the first profile alone
+        others = [fit for fit in others if fit.option is not None]
+    chosen["cluster_cards"] = cluster_cards(form, result)
     return {
         **match_context(request, result, data),
         "other_clusters": [fit for fit in others if fit.free != 0 and fit.matching != 0],

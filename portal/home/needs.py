@@ -33,6 +33,7 @@ class NeedAction:
     label: str
     url: str
     is_main: bool = True
+    posts: bool = False  # a button that acts at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +307,7 @@ def pod_need(row: OwnClaim, now: datetime) -> Need | None:
 
 def idle_need(row: OwnClaim, now: datetime) -> Need | None:
     utilization = row.utilization
-    if not utilization.is_idle or utilization.idle_since is None:
+    if not utilization.is_idle or utilization.idle_since is None or row.is_snoozed:
         return None
     title = f"{row.claim.name} has been idle for {duration(now - utilization.idle_since)}"
     price = row.cost.per_hour
@@ -315,15 +316,18 @@ def idle_need(row: OwnClaim, now: datetime) -> Need | None:
     )
     if price.exact:
         sentence = f"{sentence} It costs {cost_text(price)} per hour."
-    url = claim_url(row)
+    actions = [release_action(row)]
+    if row.snooze_for is not None:
+        snooze = reverse("usage:snooze", args=[row.claim.pk])
+        actions.append(NeedAction(f"Snooze for {duration(row.snooze_for)}", snooze, posts=True))
     return Need(
         f"idle {row.claim.pk}",
         "zzz",
         "wait",
         title,
         sentence,
-        url,
-        (NeedAction("Open", url), release_action(row)),
+        claim_url(row),
+        tuple(actions),
         time_left(row.claim, now),
     )
 

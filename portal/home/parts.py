@@ -40,6 +40,8 @@ from dra.devices import model_name
 from portal.context import Shell
 from teams.access import user_of
 from teams.models import Role, Team, User
+from usage.idle.services import reason_not_to_snooze
+from usage.models import IdlePeriod, IdlePolicy
 from usage.rates import RateCard
 from usage.reports import UNREAD, ClaimCost, claim_cost
 from usage.samples import BUCKET, bucket_start
@@ -92,7 +94,8 @@ SPARKLINE_SPAN = timedelta(hours=2)
 class OwnClaim:
     """
     `spark` is the utilization of the last two hours in steps of five minutes; None is no telemetry.
-    `question` is the text of a question that waits for an answer, else empty.
+    `question` is the text of a question that waits for an answer, else empty. `is_snoozed` is whether an idle
+    claim is left alone for now, `snooze_for` how long a snooze would last, None if it cannot be snoozed.
     """
 
     claim: Claim
@@ -101,6 +104,8 @@ class OwnClaim:
     held: list[Allocation]
     spark: list[float | None]
     question: str
+    is_snoozed: bool = False
+    snooze_for: timedelta | None = None
 
     @property
     def products(self) -> list[str]:
@@ -206,11 +211,38 @@ ALLOCATIONS: PreparedObjects[Allocation] = PreparedObjects(
     any_of="claim_id",
 )
 
+IDLE_PERIODS: PreparedObjects[IdlePeriod] = PreparedObjects(
+    lambda claim: IdlePeriod.objects.lasting().filter(claim=claim),
+    UUID,
+    any_of="claim_id",
+)
+
 
 def my_claims(user: User, card: RateCard, *, now: datetime) -> MyClaims:
-    """Return the claims of `user`, in four queries for any number of claims."""
+    """
+    Return the claims of `user`, in four queries for any number of claims, and two more if some are idle.
+    """
     shown = _own_claims(is_admin=user.is_superuser).objects(user.pk, now - SHOWN_AFTER_END)
-    return _summaries(shown, card, now=now)
+    mine = _summaries(shown, card, now=now)
+    return replace(mine, rows=_with_snoozes(mine.rows, now))
+
+
+def _with_snoozes(rows: list[OwnClaim], now: datetime) -> list[OwnClaim]:
+    idle = [row.claim.pk for row in rows if row.utilization.is_idle]
+    periods = {period.claim_id: period for period in IDLE_PERIODS.objects(idle)} if idle else {}
+    if not periods:
+        return rows
+    policy = IdlePolicy.load()
+
+    def with_snooze(row: OwnClaim) -> OwnClaim:
+        period = periods.get(row.claim.pk)
+        if period is None:
+            return row
+        is_snoozed = period.snoozed_until is not None and period.snoozed_until > now
+        may = not reason_not_to_snooze(period, policy, now)
+        return replace(row, is_snoozed=is_snoozed, snooze_for=policy.snooze_for if may else None)
+
+    return [with_snooze(row) for row in rows]
 
 
 def team_claims(team: Team, card: RateCard, *, now: datetime) -> MyClaims:

@@ -43,7 +43,7 @@ class Person:
         self.page.goto("/accounts/login/")
         self.page.get_by_label("User name or email address").fill(self.name)
         self.page.get_by_label("Password").fill("demo")
-        self.page.get_by_role("button", name="Sign in").click()
+        self.page.get_by_role("button", name="Sign in", exact=True).click()
         expect(self.page.get_by_role("heading", level=1)).to_be_visible()
         return self
 

@@ -221,3 +221,54 @@ def test_home_of_an_engineer_takes_two_screens_on_a_phone(people):
     person.page.goto("/")
     expect(person.page.get_by_role("heading", name="Quota of Vision")).to_be_visible()
     assert person.page.evaluate("document.documentElement.scrollHeight") <= 2 * PHONE["height"]
+
+
+@pytest.mark.parametrize("who", ["engineer", "admin"])
+def test_home_takes_one_and_a_half_screens_on_a_desk(people, who):
+    person = people(who)
+    person.page.set_viewport_size(DESK)
+    person.page.goto("/")
+    expect(person.page.locator("#needs-title")).to_be_visible()
+    assert person.page.evaluate("document.documentElement.scrollHeight") <= 1.5 * DESK["height"]
+
+
+def test_a_long_notice_wraps_on_a_phone(people):
+    page = people("engineer").page
+    page.set_viewport_size(PHONE)
+    page.goto("/me/notices/")
+    title = page.locator("main .dg-table.fold .dg-link").first
+    expect(title).to_be_visible()
+    for text in ("a sentence of many words " * 8, "one-name-without-a-space" * 8):
+        cut = title.evaluate(
+            """(link, text) => {
+              link.textContent = text
+              const all = document.createRange()
+              all.selectNodeContents(link)
+              const lines = [...all.getClientRects()]
+              let seen = {left: 0, right: innerWidth}
+              for (let box = link.parentElement; box; box = box.parentElement)
+                if (getComputedStyle(box).overflowX !== "visible") {
+                  const edge = box.getBoundingClientRect()
+                  seen = {left: Math.max(seen.left, edge.left), right: Math.min(seen.right, edge.right)}
+                }
+              return lines.length < 2 || lines.some(line => line.left < seen.left || line.right > seen.right)
+            }""",
+            text,
+        )
+        assert not cut, text
+
+
+def test_code_is_drawn_without_ligatures(people):
+    page = people("engineer").page
+    page.goto("/")
+    drawn = page.evaluate(
+        """html => {
+          document.querySelector("main").insertAdjacentHTML("beforeend", html)
+          return [...document.querySelectorAll("[data-code]")].map(code => {
+            const style = getComputedStyle(code)
+            return [style.fontVariantLigatures, style.fontFeatureSettings.includes('"liga" 0')]
+          })
+        }""",
+        "".join(f"<{name} data-code>>=</{name}>" for name in ("code", "kbd", "pre", "b class=dg-code")),
+    )
+    assert drawn == [["none", True]] * 4

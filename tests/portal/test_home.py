@@ -8,14 +8,15 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.inbox.comments import comment_on_claim
-from claims.models import Claim, ProfileWaits
+from claims.models import Claim, ProfileWaits, Quota
 from claims.states import ClaimState
+from core import times
 from inventory.freshness import OF_DEVICES
 from inventory.models import Freshness
 from teams.models import Role
 from tests.factories import make_claim, make_cluster, make_profile, make_quota, make_team, make_user
 from tests.usage.conftest import hold, measure, price
-from usage.models import Collection
+from usage.models import Collection, IdlePeriod, IdlePolicy
 from usage.samples import BUCKET, bucket_start
 
 HOUR = timedelta(hours=1)
@@ -148,6 +149,31 @@ def test_idle_claim_shows_duration_and_cost(make, page, alice):
     assert "It costs €0.55 per hour." in text
 
 
+def test_idle_claim_can_be_released_or_snoozed_and_is_then_left_alone(make, page, client, alice):
+    def actions():
+        text = page(alice)
+        return re.findall(r">(Open|Release…|Snooze[^<]*)<", text[: text.index('id="mine-title"')])
+
+    claim = make(ClaimState.ALLOCATED, held=False, name="notebook", expires_at=timezone.now() + 90 * HOUR)
+    held = hold(claim, timezone.now() - 3 * HOUR)
+    measure(held, bucket_start(timezone.now()) - 24 * BUCKET, [0.01] * 24)
+    assert actions() == ["Release…"]  # the idle time is not recorded yet
+    now = timezone.now()
+    period = IdlePeriod.objects.create(
+        claim=claim, team=claim.team, since=now - 2 * HOUR, noticed_at=now, devices=1
+    )
+    policy = IdlePolicy.load()
+    assert actions() == ["Release…", f"Snooze for {times.duration(policy.snooze_for)}"]
+    answer = client.post(reverse("usage:snooze", args=[claim.pk]), follow=True)
+    assert "notebook is snoozed until" in answer.text
+    assert actions() == []
+    assert "notebook has been idle" not in page(alice)
+    period.refresh_from_db()
+    period.snoozed_until, period.snoozes = timezone.now() - HOUR, policy.snoozes
+    period.save()
+    assert actions() == ["Release…"]
+
+
 def test_use_of_the_last_two_hours_is_drawn_with_its_gaps(make, page, alice):
     claim = make(ClaimState.ALLOCATED, held=False, name="train", expires_at=timezone.now() + 90 * HOUR)
     held, now = hold(claim, timezone.now() - 3 * HOUR), bucket_start(timezone.now())
@@ -243,6 +269,17 @@ def test_four_needs_are_not_folded(make, page, alice):
         make(ClaimState.PROVISIONED, name=f"run-{number}")
     text = page(alice)
     assert "<details>" not in text[text.index('id="needs-title"') : text.index('id="mine-title"')]
+
+
+def test_each_quota_has_the_name_that_the_page_of_quotas_gives_it(page, alice, vision):
+    make_quota(vision, 8)
+    make_quota(vision, 4, device_class="", profile=make_profile("train-80"))
+    Quota.objects.create(team=vision, devices=3, counts=Quota.Counts.CLAIMS)
+    names = ("<code>gpu.nvidia.com</code>", 'Train 80 <span class="dg-tag">profile</span>')
+    addresses = (HOME, "/teams/vision/", "/claims/request/", "/quotas/")
+    for text in (page(alice, address) for address in addresses):
+        for name in (*names, "Claims at once"):
+            assert f">{name}<" in text
 
 
 def test_spend_and_quota_of_current_team_are_links(make, page, alice, vision):

@@ -133,7 +133,7 @@ def test_passkey_is_added_named_used_renamed_and_removed(window, alice):
     window.sign_in_by_password()
     window.sees("/accounts/2fa/", "factors-none")
     window.add_passkey("Phone")
-    expect(page.get_by_role("heading", name="Recovery Codes")).to_be_visible()
+    expect(page.get_by_role("heading", name="Recovery codes")).to_be_visible()
     assert Authenticator.objects.filter(user=alice).count() == 2
     window.sees("/accounts/2fa/", "factors")
     window.sees("/accounts/2fa/webauthn/", "passkeys")
@@ -165,7 +165,7 @@ def test_passkey_is_added_named_used_renamed_and_removed(window, alice):
 def test_passkey_is_the_second_factor_of_a_password(window, alice):
     window.sign_in_by_password()
     window.add_passkey("Key", alone=False)
-    expect(window.page.get_by_role("heading", name="Recovery Codes")).to_be_visible()
+    expect(window.page.get_by_role("heading", name="Recovery codes")).to_be_visible()
     window.sign_out()
     window.sign_in_by_password()
     expect(window.page.get_by_role("heading", name="Second factor")).to_be_visible()
@@ -187,7 +187,7 @@ def test_what_went_wrong_is_said_in_words(window, alice):
     expect(window.page.get_by_role("alert")).to_contain_text("Try again")
     window.asks_for_a_finger_in_vain(fails=False)
     window.page.get_by_role("button", name="Add", exact=True).click()
-    expect(window.page.get_by_role("heading", name="Recovery Codes")).to_be_visible()
+    expect(window.page.get_by_role("heading", name="Recovery codes")).to_be_visible()
 
 
 def test_required_passkey_is_set_up_before_anything_else(window, alice):
@@ -199,7 +199,7 @@ def test_required_passkey_is_set_up_before_anything_else(window, alice):
     expect(window.page.get_by_role("heading", name="Two-factor authentication")).to_be_visible()
     window.page.get_by_role("link", name="Add a passkey").click()
     window.add_passkey("Phone")
-    expect(window.page.get_by_role("heading", name="Recovery Codes")).to_be_visible()
+    expect(window.page.get_by_role("heading", name="Recovery codes")).to_be_visible()
     window.page.goto("/me/")
     expect(window.page.get_by_role("heading", name="Alice Ames")).to_be_visible()
 
@@ -207,7 +207,7 @@ def test_required_passkey_is_set_up_before_anything_else(window, alice):
 def test_deactivated_person_cannot_sign_in_with_a_passkey(window, alice):
     window.sign_in_by_password()
     window.add_passkey("Phone")
-    expect(window.page.get_by_role("heading", name="Recovery Codes")).to_be_visible()
+    expect(window.page.get_by_role("heading", name="Recovery codes")).to_be_visible()
     window.sign_out()
     alice.is_active = False
     alice.save(update_fields=["is_active"])

@@ -58,6 +58,12 @@ def test_a_list_of_many_needs_no_more_queries_than_one(as_root, budget, django_a
         assert "21 budgets" in as_root.get(LIST).text
 
 
+def test_options_of_the_effect_begin_as_those_around_them(as_root, budget):
+    for page in (as_root.get(LIST).text, as_root.get(NEW).text):
+        assert ">Notify only</option>" in page
+        assert ">New requests need approval</option>" in page
+
+
 @pytest.mark.parametrize(
     ("state", "teams"),
     [

@@ -241,6 +241,22 @@ def test_other_methods_are_refused(client, root, train):
     assert client.get(reverse("claims:profile_edit", args=["no-such"])).status_code == 404
 
 
+def test_options_of_limits_begin_as_those_of_the_purpose(client, root, train):
+    client.force_login(root)
+    editor, profiles = client.get(NEW).text, client.get(EDITOR).text
+    assert ">Lead, then platform admin</option>" in editor
+    assert ">As the cluster</option>" in editor
+    assert ">Lead, then platform admin</option>" in profiles
+    assert ">lead</td>" in profiles  # a value of a cell
+
+
+def test_the_list_of_profiles_leads_to_the_approval_rules(client, root, train):
+    client.force_login(root)
+    address = reverse("claims:approval_rules")
+    assert f'href="{address}"' in client.get(EDITOR).text
+    assert client.get(address).status_code == 200
+
+
 def test_query_count_of_the_list_of_profiles_is_the_same_for_many(client, root, train):
     client.force_login(root)
     client.get(EDITOR)

@@ -208,6 +208,20 @@ def test_evicted_pod_is_lost_with_reason(claim, mirror):
     assert explain(claim).lost_pods == ()
 
 
+def test_evicted_pod_asks_nothing_of_anybody_once_another_runs(claim, mirror):
+    claim = hold(claim, mirror)
+    mirror.pod("old", claims=["sam"], gone_at=timezone.now())
+    event("old", "DeviceTaintManagerEviction", "Marking for deletion", warning=False)
+    action = explain(claim).next_action
+    assert (action.actor, "Release the claim when its work is done." in action.sentence) == ("you", True)
+    started = {"containerStatuses": [{"state": {"running": {"startedAt": AT}}}]}
+    mirror.pod("new", claims=["sam"], phase="Running", node_name="node-1", raw={"status": started})
+    found = explain(claim)
+    assert [view.pod.name for view in found.lost_pods] == ["old"]
+    assert found.next_action.actor == "nobody"
+    assert found.next_action.sentence.startswith("The claim is in use.")
+
+
 def test_pod_deleted_by_owner_is_not_lost(claim, mirror):
     mirror.pod("train", claims=["sam"], gone_at=timezone.now())
     event("train", "Killing", "Stopping container main", warning=False)

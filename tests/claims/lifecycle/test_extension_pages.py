@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.lifecycle.services import extend
-from claims.models import Claim, Extension, RequestStatus
+from claims.models import Claim, Extension, ProfileVersion, RequestStatus
 from claims.states import ClaimState
 from tests.factories import make_claim, make_profile, make_team, make_user
 
@@ -54,6 +54,18 @@ def test_the_page_says_for_each_step_whether_somebody_is_asked(client, alice, cl
     assert page.count(": at once. steady v1 may be extended by up to 1 d") == 2  # 4 h and 1 d
     assert page.count(": needs lars or lena.") == 2  # 3 d and 7 d
     assert Extension.objects.count() == 0
+
+
+def test_the_page_says_how_long_the_grace_period_is(client, alice, claim):
+    client.force_login(alice)
+    for grace in (2, 0):
+        ProfileVersion.objects.update(grace=grace * HOUR)
+        page = client.get(url("extend", claim)).text
+        assert "It ends <time" in page
+        assert ("</time>, then 2 h of grace." in page) == bool(grace)
+    ProfileVersion.objects.update(grace=2 * HOUR)
+    Claim.objects.update(expires_at=timezone.now() - HOUR)
+    assert "It ended <time" in client.get(url("extend", claim)).text
 
 
 def test_a_typed_end_is_judged_before_it_is_sent(client, alice, claim):

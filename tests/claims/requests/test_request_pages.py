@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.catalogue.listing import DeviceKind
-from claims.models import Claim, ClusterAvailability, ProfileAvailability
+from claims.models import Claim, ClusterAvailability, ProfileAvailability, ProfileVersion, Quota
 from claims.states import ClaimState
 from tests.factories import make_claim, make_cluster, make_profile, make_team
 from usage.models import Rate
@@ -143,6 +143,24 @@ def test_the_panel_shows_match_quota_approver_and_manifest(client, alice, reques
     assert "A lead of vision decides" in part
     assert "ResourceClaim" in part
     assert not Claim.objects.exists()
+
+
+@pytest.mark.parametrize(("grace", "said"), [(2, "after 1 d and then 2 h of grace: "), (0, "after 1 d: ")])
+def test_the_panel_says_how_long_the_grace_period_is(client, alice, request_fields, train, grace, said):
+    ProfileVersion.objects.filter(pk=train.current_id).update(grace=timedelta(hours=grace))
+    client.force_login(alice)
+    assert f"At the end, {said}" in client.get(PANEL, request_fields).text
+
+
+def test_the_panel_names_quotas_as_their_page_does(client, alice, request_fields, vision, quota):
+    Quota.objects.create(team=vision, devices=3, counts=Quota.Counts.CLAIMS)
+    client.force_login(alice)
+    part = client.get(PANEL, request_fields).text
+    assert '<span class="dg-b">Claims at once</span>' in part
+    assert f'<span class="dg-b"><code>{quota.device_class}</code></span>' in part
+    quota.delete()  # the line says that there is none
+    part = client.get(PANEL, request_fields).text
+    assert '<span class="dg-b"><code>gpu.nvidia.com</code></span>' in part
 
 
 def test_the_panel_says_what_is_missing(client, alice, request_fields):
