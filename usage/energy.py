@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 
-from django.db.models import Sum
+from django.db.models import Subquery, Sum
 
 from teams.models import Team
+from usage.daily import UNTIL
 from usage.models import DailySum
 
 KILOWATT_HOUR = 3_600_000  # joules
@@ -72,9 +73,8 @@ def energy_from(joules: float | None, estimated: float | None, grams: float | No
 
 def team_energy(team: Team, first: date, end: date) -> Energy | None:
     """Return the energy of a team on the stored days of a span; one query."""
-    days = DailySum.objects.filter(
-        dimension=DailySum.Dimension.TEAM, key=team.pk, day__gte=first, day__lt=end
-    ).order_by()
+    days = DailySum.objects.filter(dimension=DailySum.Dimension.TEAM, key=team.pk, day__gte=first)
+    days = days.filter(day__lt=end).filter(day__lt=Subquery(UNTIL)).order_by()
     return energy_from(
         **days.aggregate(joules=Sum("joules"), estimated=Sum("joules_estimated"), grams=Sum("grams"))
     )

@@ -226,9 +226,15 @@ def fleet_report(
     by_day = fleet_days(period) if scope.is_all else _held_days(period, scope)
     page = _page(period, group_by, scope, order, offset, most)
     by_key = _held_by(period, group_by, scope, page.keys if page else None)
-    before = _held_by(period.previous, group_by, scope, page.keys if page else None)
+    only_corrected = corrections.keys() - by_key.keys()  # held nothing in the period: on the first page
+    if page and offset:
+        only_corrected = set()
+    elif page and only_corrected:
+        only_corrected -= _held_by(period, group_by, scope, only_corrected).keys()
+    shown = [*page.keys, *only_corrected] if page else None
+    before = _held_by(period.previous, group_by, scope, shown)
     for key, cost in corrections.items():
-        if page is None or key in by_key or not offset:
+        if key in by_key or key in only_corrected:
             by_key.setdefault(key, HeldParts()).corrections = cost
     parts = FleetParts()
     for of_day in by_day.values():

@@ -18,7 +18,7 @@ from django.db.models import Min, Sum
 from claims.budgets.use import Spending, SpendingPeriod
 from teams.models import Team
 from usage.cost import CURRENCY_UNIT, DEVICE_HOUR, Cost, Interval, total
-from usage.daily import DAY, midnight, stored_until, team_costs
+from usage.daily import DAY, SETTLED_AFTER, midnight, stored_until, team_costs, utc_day
 from usage.models import Correction, DailySum
 from usage.rates import RateCard
 
@@ -31,8 +31,8 @@ def spending(periods: Sequence[SpendingPeriod], *, now: datetime) -> list[Spendi
     until = stored_until()
     teams = {period.team for period in periods}
     stored = _stored(periods, until)
-    rates = _run_rates(teams, until)
     live = _Live(until, now)
+    rates = _run_rates(teams, live)
     return [
         _spending(stored[period], live.cost(period), *rates.get(period.team, (None, 0))) for period in periods
     ]
@@ -97,20 +97,26 @@ def _sums(teams: Iterable[UUID], first: date, end: date) -> dict[UUID, Cost]:
     return costs
 
 
-def _run_rates(teams: Iterable[UUID], until: date | None) -> dict[UUID, tuple[Cost, int]]:
+def _run_rates(teams: Iterable[UUID], live: _Live) -> dict[UUID, tuple[Cost, int]]:
     """
-    Return what each team spent on the last RATE_DAYS stored days, and how many days that were.
+    Return what each team spent on the last RATE_DAYS past days, and how many days that were. Those that wait
+    to be stored again are computed.
 
     Days before the first on which any team held a device do not count.
     """
+    until = live.until
     if until is None:
         return {}
     known_since = DailySum.objects.filter(dimension=DailySum.Dimension.TEAM).aggregate(day=Min("day"))["day"]
     if known_since is None:
         return {}
-    first = max(until - RATE_DAYS * DAY, known_since)
+    end = max(until, utc_day(live.now - SETTLED_AFTER))
+    first = max(end - RATE_DAYS * DAY, known_since)
+    teams = set(teams)
     costs = _sums(teams, first, until)
-    return {team: (costs.get(team, Cost()), (until - first).days) for team in teams}
+    for team in teams if until < end else ():
+        costs[team].add(live.cost(SpendingPeriod(team, first, end - DAY)))
+    return {team: (costs.get(team, Cost()), (end - first).days) for team in teams}
 
 
 class _Live:

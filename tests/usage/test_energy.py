@@ -12,12 +12,13 @@ from core.errors import Forbidden
 from inventory.clusters import change_cluster
 from inventory.models import Cluster
 from tests.factories import make_claim, make_cluster
-from tests.usage.conftest import NOON, hold, price
+from tests.usage.conftest import NOON, hold, measure, price
 from usage.closing import close_month
-from usage.daily import refresh_all, store_days
+from usage.daily import forget_from, refresh_all, store_days
 from usage.energy import Energy, added, team_energy
 from usage.fleet_report import GroupBy, fleet_report, month_of
 from usage.focus import focus_rows
+from usage.idle.views import idle_in_month
 from usage.models import DailyActivity, DailySum, Rollup
 from usage.reports import Month
 
@@ -142,6 +143,16 @@ def test_rows_of_each_grouping_add_up_to_the_energy_of_all(held, claim, vision, 
         assert whole.estimated_kilowatt_hours == pytest.approx(1.7)
         assert whole.grams == pytest.approx(2.7 * 400)
         assert report.parts.energy.joules == pytest.approx(whole.joules)
+
+
+def test_a_day_that_waits_to_be_stored_again_has_no_energy_and_no_idle_money(held, vision):
+    measure(held, YESTERDAY, [0.0] * 48)
+    store_days(now=NOON)
+    assert month(vision)
+    assert idle_in_month([vision.pk], NOON)[0]
+    forget_from(YESTERDAY, now=NOON)
+    assert month(vision) is None
+    assert idle_in_month([vision.pk], NOON) == idle_in_month([], NOON)
 
 
 def test_repeated_refresh_finds_no_difference(held):

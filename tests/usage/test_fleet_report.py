@@ -22,7 +22,7 @@ from tests.usage.conftest import H100, NOON, hold, measure, price
 from usage.cost import CENT, DEVICE_HOUR, Cost, Interval, UsageInterval
 from usage.daily import forget_from, midnight, store_days
 from usage.fleet_report import FleetParts, GroupBy, Period, fleet_days, fleet_report, month_of, rest
-from usage.models import DailySum, Rollup
+from usage.models import Correction, DailySum, Rate, Rollup
 from usage.rates import PriceGroup, RateCard
 from usage.templatetags.report import share_of
 
@@ -463,3 +463,26 @@ def test_columns_of_the_csv_add_up_to_the_fleet(client, root, claim, fra):
 )
 def test_share_of_hours_that_is_not_0_is_never_shown_as_0(part, whole, text):
     assert share_of(Cost(part), Cost(whole)) == text
+
+
+@pytest.mark.parametrize("group_by", [GroupBy.CLAIM, GroupBy.PERSON])
+def test_a_correction_stands_on_the_page_of_its_row_alone(vision, fra, group_by):
+    price("2")
+    claims = [
+        make_claim(vision, by=make_user(f"person-{number}"), cluster=fra, held=False) for number in range(3)
+    ]
+    idle = make_claim(vision, by=make_user("person-idle"), cluster=fra, held=False)
+    for number, claim in enumerate(claims):
+        hold(claim, MIDNIGHT, MIDNIGHT + (9 - number) * HOUR)
+    store_days(now=NOON)
+    for claim in (claims[2], idle):
+        Correction.objects.create(
+            booked_on=date(2026, 11, 12), team=vision, claim=claim, day=date(2026, 10, 1),
+            driver="gpu.nvidia.com", product=H100, partition="", capacity_type="", rate=Rate.objects.get(),
+            currency="EUR", held=DEVICE_HOUR, amount=2 * 10**10 * DEVICE_HOUR // 10**6,
+        )  # fmt: skip
+    pages = [fleet_report(WEEK, group_by, now=NOON, most=2, offset=offset) for offset in (0, 2)]
+    corrected = [[bool(row.parts.corrections.held) for row in page.rows] for page in pages]
+    assert corrected == [[False, False, True], [True]]
+    shown = sum(row.parts.corrections.held for page in pages for row in page.rows)
+    assert shown == pages[0].parts.corrections.held

@@ -13,7 +13,7 @@ from uuid import UUID
 from django import forms
 from django.contrib import messages
 from django.db import connection
-from django.db.models import Count, DecimalField, DurationField, ExpressionWrapper, F, Q, Sum, Value
+from django.db.models import Count, DecimalField, DurationField, ExpressionWrapper, F, Q, Subquery, Sum, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Extract
 from django.http import HttpRequest, HttpResponse
@@ -38,7 +38,7 @@ from inventory.states import DeviceUse
 from teams.access import is_platform_admin, reader_roles, require_admin, user_of
 from teams.models import Role, Team
 from usage.cost import CURRENCY_UNIT, rounded
-from usage.daily import utc_day
+from usage.daily import UNTIL, utc_day
 from usage.idle import reminders, services
 from usage.models import DailySum, IdlePeriod, IdlePeriodQuerySet, IdlePolicy, SizeCheck
 from usage.waste import amounts_text, waste_of
@@ -150,9 +150,12 @@ def activity_by_hour(claims: Iterable[UUID], now: datetime) -> dict[UUID, list[f
 
 
 def idle_in_month(teams: Iterable[UUID] | None, now: datetime) -> tuple[str, str]:
-    """Return what idle hours of the month until yesterday (UTC) cost, and their share; None: all teams."""
+    """
+    Return what idle hours of the stored days of the month (UTC) cost, and their share; None: all teams.
+    Days that wait to be stored again do not count until then.
+    """
     first = utc_day(now).replace(day=1)
-    sums = DailySum.objects.filter(dimension=DailySum.Dimension.TEAM, day__gte=first)
+    sums = DailySum.objects.filter(dimension=DailySum.Dimension.TEAM, day__gte=first, day__lt=Subquery(UNTIL))
     if teams is not None:
         sums = sums.filter(key__in=list(teams))
     found = (

@@ -10,6 +10,7 @@ from django.db import transaction
 from claims.budgets.services import add_extra, change_budget, end_budget, set_budget
 from claims.budgets.use import (
     Spending,
+    SpendingPeriod,
     past_uses,
     refresh_current,
     run_out_sentence,
@@ -23,8 +24,9 @@ from core.errors import Conflict, Forbidden, Invalid
 from teams.models import recorded_changes
 from tests.claims.budgets.conftest import NOW, hold, price
 from tests.factories import make_claim, make_team
-from usage.daily import store_days
+from usage.daily import forget_from, store_days
 from usage.reports import Month, report
+from usage.spending import spending
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -37,6 +39,17 @@ def use_of(budget):
 def spend(claim, *, since, per_hour="2.00"):
     price(per_hour)
     hold(claim, since)
+
+
+def test_the_run_rate_stays_while_days_wait_to_be_stored_again(claim, vision, root, now):
+    spend(claim, since=NOW - 4 * DAY)
+    store_days(now=NOW)
+    period = SpendingPeriod(vision.pk, date(2026, 11, 1), date(2026, 11, 30))
+    [before] = spending([period], now=NOW)
+    forget_from(NOW - 2 * DAY, now=NOW)
+    [after] = spending([period], now=NOW)
+    assert before.amount_rates["EUR"] > 0
+    assert after == before
 
 
 def test_use_is_stored_days_and_today_to_the_cent_of_the_month_page(claim, vision, root, now):
