@@ -35,7 +35,7 @@ LOOK_BACK = timedelta(days=7)  # a longer idle time is shown as this
 
 # A run is a sequence of buckets without a gap. Idle since: the later of the start of the last run and the end
 # of the last busy bucket. Of a claim with several devices the busiest counts, and the one with the fewest
-# samples. A bucket in which a device that is held now has no measurement counts as busy: it is not known idle.
+# samples. A bucket in which a device that is held now was not measured counts as busy: it is not known idle.
 LATEST = """
 WITH limits AS (
   SELECT c.id AS claim_id, coalesce(v.idle_percent, %(percent)s) / 100.0 AS quiet,
