@@ -17,6 +17,7 @@ from typing import Any
 
 from django.db import connection
 from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
 
 from claims.models import Allocation, Claim
 from inventory.hardware_events import MAX_LINES, HardwareError, errors_of
@@ -71,20 +72,37 @@ class DeviceLife:
 
 def devices_of(claim: Claim, allocations: Sequence[Allocation]) -> list[DeviceLife]:
     """Return the measured devices of a claim; one query."""
-    held = {(row.driver, row.pool, row.device): row for row in allocations}
+    held: dict[DeviceKey, list[Allocation]] = defaultdict(list)
+    for row in allocations:
+        held[row.driver, row.pool, row.device].append(row)
     with connection.cursor() as cursor:
         cursor.execute(DEVICES, {"claim": claim.pk, "every": EVERY.total_seconds()})
         rows = cursor.fetchall()
     grams = claim.cluster.grams_per_kwh
-    return [_device(row, held.get(tuple(row[:3])), grams) for row in rows]
+    return [_device(row, held.get((row[0], row[1], row[2]), []), grams) for row in rows]
 
 
-def _device(row: tuple[Any, ...], allocation: Allocation | None, grams_per_kwh: int | None) -> DeviceLife:
+def part_of(allocations: Sequence[Allocation], now: datetime) -> float:
+    """
+    Return the part of a device that a claim has of it, at most 1: its shares at once add up, those that
+    follow each other count by time, as `usage.daily` counts them on each day.
+    """
+    held = [(row, (row.ended_at or now) - row.started_at) for row in allocations]
+    seconds = sum(time.total_seconds() for _row, time in held)
+    if not seconds:
+        return 1.0
+    span = max(row.ended_at or now for row in allocations) - min(row.started_at for row in allocations)
+    shares = sum(float(row.fraction) * time.total_seconds() for row, time in held)
+    return min(shares / min(seconds, span.total_seconds()), 1.0)
+
+
+def _device(row: tuple[Any, ...], held: Sequence[Allocation], grams_per_kwh: int | None) -> DeviceLife:
+    allocation = held[-1] if held else None
     driver, pool, device, samples, activity, activity_p95, memory_p95, peak, total, watts = row[:10]
     joules, estimated, temperature, corrected, uncorrected = row[10:]
     if total is None and allocation is not None:
         total = allocation.memory_bytes
-    part = float(allocation.fraction) if allocation is not None and allocation.fraction < 1 else 1.0
+    part = part_of(held, timezone.now())
     energy = None
     if joules is not None:
         grams = grams_per_kwh and joules * part / KILOWATT_HOUR * grams_per_kwh

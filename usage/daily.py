@@ -403,12 +403,24 @@ def _expected_use(first: date, end: date) -> Iterator[DailyUse]:
 
 
 ACTIVITY = ("activity", "rollups", "joules", "joules_estimated")
-# A partition gets its part of the energy of its GPU, which is an estimate.
+# A partition gets its part of the energy of its GPU, and a claim with several shares of one the parts of all;
+# of shares that follow each other, their mean by time on the day. Both are estimates.
 EXPECTED_ACTIVITY = """
-WITH parts AS (
-    SELECT claim_id, driver, pool, device, max(fraction)::float8 AS part FROM claims_allocation
+WITH shares AS (
+    SELECT claim_id, driver, pool, device, fraction::float8 AS fraction, day::date AS day,
+           greatest(started_at, day AT TIME ZONE 'UTC') AS since,
+           least(ended_at, %(end)s, (day + interval '1 day') AT TIME ZONE 'UTC') AS until
+    FROM claims_allocation CROSS JOIN LATERAL generate_series(
+        date_trunc('day', greatest(started_at, %(start)s) AT TIME ZONE 'UTC'),
+        least(ended_at, %(end)s) AT TIME ZONE 'UTC' - interval '1 microsecond', interval '1 day'
+    ) AS day
     WHERE fraction < 1 AND started_at < %(end)s AND (ended_at IS NULL OR ended_at > %(start)s)
-    GROUP BY claim_id, driver, pool, device
+), parts AS (
+    SELECT claim_id, driver, pool, device, day,
+           least(1, sum(fraction * extract(epoch FROM until - since)::float8)
+             / least(sum(extract(epoch FROM until - since)),
+                     extract(epoch FROM max(until) - min(since)))::float8) AS part
+    FROM shares WHERE since < until GROUP BY claim_id, driver, pool, device, day
 ), measured AS (
     SELECT claim_id, driver, pool, device, (bucket AT TIME ZONE 'UTC')::date AS day,
            sum(activity) AS activity, count(activity) AS rollups,
@@ -419,8 +431,8 @@ WITH parts AS (
     GROUP BY claim_id, driver, pool, device, day
 )
 SELECT claim_id, day, coalesce(sum(activity), 0), sum(rollups)::int, sum(joules * coalesce(part, 1)),
-       coalesce(sum(CASE WHEN part IS NULL THEN estimated ELSE joules * part END), 0)
-FROM measured LEFT JOIN parts USING (claim_id, driver, pool, device)
+       coalesce(sum(CASE WHEN coalesce(part, 1) = 1 THEN estimated ELSE joules * part END), 0)
+FROM measured LEFT JOIN parts USING (claim_id, driver, pool, device, day)
 GROUP BY claim_id, day HAVING sum(rollups) > 0 OR sum(joules) IS NOT NULL
 """
 # Days of open months have the grams that their cluster has now.

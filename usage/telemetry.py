@@ -35,27 +35,30 @@ LOOK_BACK = timedelta(days=7)  # a longer idle time is shown as this
 
 # A run is a sequence of buckets without a gap. Idle since: the later of the start of the last run and the end
 # of the last busy bucket. Of a claim with several devices the busiest counts, and the one with the fewest
-# samples.
+# samples. A bucket in which a device that is held now was not measured counts as busy: it is not known idle.
 LATEST = """
 WITH limits AS (
   SELECT c.id AS claim_id, coalesce(v.idle_percent, %(percent)s) / 100.0 AS quiet,
          coalesce(v.idle_after, %(after)s) AS idle_after
   FROM claims_claim c JOIN claims_profileversion v ON v.id = c.profile_version_id
   WHERE c.id = ANY(%(claims)s)
+), held AS (
+  SELECT claim_id, count(DISTINCT (driver, pool, device)) AS devices FROM claims_allocation
+  WHERE claim_id = ANY(%(claims)s) AND ended_at IS NULL GROUP BY claim_id
 ), seen AS (
   SELECT claim_id, bucket, avg(activity) AS activity, max(coalesce(activity_max, activity)) AS peak,
-         min(samples) AS samples
+         min(samples) AS samples, count(*) AS measured
   FROM usage_rollup
   WHERE claim_id = ANY(%(claims)s) AND bucket >= %(from)s AND activity IS NOT NULL
   GROUP BY claim_id, bucket
 ), runs AS (
   SELECT *, lag(bucket) OVER of_claim AS earlier,
          max(bucket) OVER (PARTITION BY claim_id) + %(width)s AS until
-  FROM seen JOIN limits USING (claim_id)
+  FROM seen JOIN limits USING (claim_id) LEFT JOIN held USING (claim_id)
   WINDOW of_claim AS (PARTITION BY claim_id ORDER BY bucket)
 )
 SELECT claim_id, max(bucket), (array_agg(activity ORDER BY bucket DESC))[1],
-       max(bucket) FILTER (WHERE peak >= quiet),
+       max(bucket) FILTER (WHERE peak >= quiet OR measured < devices),
        max(bucket) FILTER (WHERE earlier IS DISTINCT FROM bucket - %(width)s),
        idle_after, coalesce(sum(samples) FILTER (WHERE bucket >= until - idle_after), 0),
        array_agg(bucket ORDER BY bucket) FILTER (WHERE bucket >= %(since)s),

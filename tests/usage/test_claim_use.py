@@ -13,7 +13,7 @@ from usage import daily, views
 from usage.charts import chart_data, cost_plot
 from usage.claim_use import cost_by_device, devices_of, energy_of, split_money
 from usage.cost import CURRENCY_UNIT, rounded, total
-from usage.models import DailySum, HourlyRollup, Rate, Rollup, StoredHour
+from usage.models import DailyActivity, DailySum, HourlyRollup, Rate, Rollup, StoredHour
 from usage.rates import RateCard
 from usage.reports import claim_cost
 from usage.series import Range, claim_series
@@ -111,6 +111,22 @@ def test_energy_of_a_partition_is_its_part_of_the_gpu_and_estimated(claim):
     Rollup.objects.update(energy_joules=90_000.0)
     energy = energies(claim)
     assert (energy.kilowatt_hours, energy.is_measured) == (pytest.approx(0.15), False)
+
+
+@pytest.mark.parametrize("hours_between", [0, 1], ids=["at once", "one after another"])
+def test_shares_of_a_gpu_add_up_to_the_same_energy_on_the_day_and_over_the_life(claim, hours_between):
+    began = NOON - DAY
+    held = [
+        hold(claim, since, since + HOUR, device="gpu-s", share_id=fraction, fraction=Decimal(fraction))
+        for since, fraction in ((began, "0.5"), (began + hours_between * HOUR, "0.25"))
+    ]
+    measure(held[0], began, [0.5] * 12 * (1 + hours_between))  # 300 W
+    daily.store_days(now=NOON)
+    expected = pytest.approx(810_000)
+    energy, day = energies(claim), DailyActivity.objects.get()
+    assert (energy.joules, energy.estimated) == (expected, expected)
+    assert (day.joules, day.joules_estimated) == (expected, expected)
+    assert daily.refresh_all(check=True).total == 0
 
 
 def test_without_power_there_is_no_energy_and_never_zero(client, alice, claim):

@@ -202,3 +202,24 @@ def test_past_utilization_is_the_mean_of_all_measured_buckets(claim, vision, ali
     assert past_utilization([claim], NOON - 3 * FIVE + timedelta(seconds=1)) == pytest.approx(0.2)
     assert past_utilization([claim], NOON - FIVE) is None
     assert past_utilization([], NOON - 3 * FIVE) is None
+
+
+def test_a_device_without_telemetry_keeps_its_claim_from_being_idle(claim):
+    quiet, silent = (hold(claim, NOON - timedelta(hours=3)) for _ in range(2))
+    measure(quiet, NOON - 8 * FIVE, [0.0] * 8)
+    assert seen(claim) == Utilization(UseState.IN_USE, 0.0, None, NOON - FIVE)
+    measure(silent, NOON - 8 * FIVE, [0.0] * 8)
+    assert seen(claim).use is UseState.IDLE
+
+
+def test_a_device_whose_telemetry_stopped_keeps_its_claim_from_being_idle(claim):
+    quiet, stopped = (hold(claim, NOON - timedelta(hours=3)) for _ in range(2))
+    measure(quiet, NOON - 16 * FIVE, [0.0] * 16)
+    measure(stopped, NOON - 16 * FIVE, [0.0] * 15)
+    assert seen(claim).use is UseState.IN_USE
+
+
+def test_a_device_that_was_given_back_needs_no_telemetry(claim):
+    hold(claim, NOON - timedelta(hours=3), NOON - timedelta(hours=2))
+    measure(hold(claim, NOON - timedelta(hours=3)), NOON - 8 * FIVE, [0.0] * 8)
+    assert seen(claim).use is UseState.IDLE
