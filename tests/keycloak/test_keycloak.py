@@ -62,6 +62,7 @@ def test_groups_of_keycloak_become_roles(portal, sso):
     assert role("boss") == "lead"
 
 
+@pytest.mark.security("access", "a sign-in of a person of Keycloak whom no rule admits")
 def test_who_has_no_group_of_a_rule_stays_out(portal, sso):
     page = portal.sign_in("sales")
     expect(page.get_by_role("alert")).to_contain_text("none of your groups has a role", timeout=WAIT)
@@ -84,6 +85,9 @@ def test_who_leaves_a_group_at_keycloak_loses_the_role_without_signing_in_again(
     assert role("leaver") == "member"
 
 
+@pytest.mark.security(
+    "sign-in", "a session here after Keycloak signed the person out, and that of somebody else"
+)
 def test_keycloak_ends_sessions_by_back_channel_logout(portal, sso, company):
     page, other = portal.sign_in("jonas"), portal.sign_in("mira")
     is_in(page, "jonas")
@@ -104,6 +108,7 @@ def test_a_new_key_of_the_realm_works_for_logout_and_sign_in(portal, sso, compan
     is_in(again, "mira")
 
 
+@pytest.mark.security("sign-in", "a session and a sign-in of a person whom Keycloak has disabled")
 def test_a_person_whom_keycloak_disables_is_signed_out_and_stays_out(portal, sso, company):
     page = portal.sign_in("blocked")
     is_in(page, "blocked")
@@ -126,6 +131,7 @@ def test_two_providers_at_once(portal, sso, partners):
     assert (role("paula"), role("mira")) == ("viewer", "member")
 
 
+@pytest.mark.security("sign-in", "the answer of Keycloak again, in another browser and in the same")
 def test_an_answer_that_is_sent_again_signs_nobody_in(portal, sso):
     page = portal.visit()
     answers: list[str] = []
@@ -146,6 +152,7 @@ def test_an_answer_that_is_sent_again_signs_nobody_in(portal, sso):
     expect(page.get_by_role("alert")).to_contain_text("took too long, or was sent twice")
 
 
+@pytest.mark.security("sign-in", "a real ID token: changed, for another client, expired")
 def test_a_token_of_keycloak_is_accepted_only_as_it_is(portal, sso, real_id_token):
     token = real_id_token("mira")
     assert id_token_claims(sso, token)["preferred_username"] == "mira"
@@ -165,6 +172,7 @@ def test_a_token_of_keycloak_is_accepted_only_as_it_is(portal, sso, real_id_toke
         id_token_claims(sso, token)
 
 
+@pytest.mark.security("sign-in", "an ID token of another realm of the same Keycloak")
 def test_a_token_of_another_realm_is_refused(portal, sso, partners, real_id_token):
     row = portal.connect(partners, "partners")
     with pytest.raises(ProviderTokenRefused, match="does not publish"):

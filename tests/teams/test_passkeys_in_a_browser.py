@@ -190,6 +190,7 @@ def test_what_went_wrong_is_said_in_words(window, alice):
     expect(window.page.get_by_role("heading", name="Recovery codes")).to_be_visible()
 
 
+@pytest.mark.security("sign-in", "pages in a browser before the demanded passkey is set up")
 def test_required_passkey_is_set_up_before_anything_else(window, alice):
     Installation.objects.create(pk=1, second_factor="all")
     window.sign_in_by_password()
@@ -204,6 +205,7 @@ def test_required_passkey_is_set_up_before_anything_else(window, alice):
     expect(window.page.get_by_role("heading", name="Alice Ames")).to_be_visible()
 
 
+@pytest.mark.security("sign-in", "the passkey of a deactivated person")
 def test_deactivated_person_cannot_sign_in_with_a_passkey(window, alice):
     window.sign_in_by_password()
     window.add_passkey("Phone")

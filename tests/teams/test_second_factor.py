@@ -25,6 +25,7 @@ def give_app(user) -> str:
     return secret
 
 
+@pytest.mark.security("sign-in", "pages without the second factor that the portal demands")
 @pytest.mark.parametrize(
     ("required", "alice_is_led", "root_is_led"),
     [("", False, False), ("admins", False, True), ("all", True, True)],
@@ -51,6 +52,7 @@ def test_setting_it_up_leads_on(browse, alice):
     assert "requires a second factor of you" not in person.get(SETUP).text
 
 
+@pytest.mark.security("sign-in", "recovery codes as the only second factor")
 def test_recovery_codes_alone_are_no_second_factor(browse, alice):
     require_of("all")
     RecoveryCodes.activate(alice)
@@ -63,6 +65,7 @@ def test_parts_of_the_frame_change_nothing_meanwhile(browse, alice):
     assert (answer.status_code, answer.content) == (204, b"")
 
 
+@pytest.mark.security("sign-in", "a form without the second factor that the portal demands")
 def test_forms_are_not_taken_before(browse, alice):
     require_of("all")
     assert browse(alice).post(PAGE, {"first_name": "Mallory"}).headers["Location"] == SETUP
@@ -133,6 +136,7 @@ def test_code_of_the_app_signs_in(client, alice):
     assert Session.objects.get(user=alice).signed_in_with == "password"
 
 
+@pytest.mark.security("sign-in", "a recovery code again")
 def test_recovery_code_signs_in_once(alice):
     give_app(alice)
     code = RecoveryCodes.activate(alice).get_unused_codes()[0]
@@ -154,6 +158,7 @@ def test_five_wrong_codes_block_more(client, alice):
     assert client.get(PAGE).status_code == 302
 
 
+@pytest.mark.security("guessing", "sign-ins with passkeys, one after the other")
 def test_attempts_with_passkeys_are_limited_by_address(client, db):
     answers = [
         client.post("/accounts/2fa/webauthn/login/", {"credential": "{}"}).status_code
@@ -162,6 +167,7 @@ def test_attempts_with_passkeys_are_limited_by_address(client, db):
     assert answers == [302] * 20 + [429]
 
 
+@pytest.mark.security("sign-in", "malformed answers of passkeys at the sign-in")
 @pytest.mark.parametrize(
     "credential", ["", "{}", "[]", "null", '"x"', "{", '{"id": 1}', '{"rawId": {"a": []}}']
 )
@@ -171,6 +177,7 @@ def test_malformed_passkeys_are_refused(client, alice, credential):
     assert client.get(PAGE).status_code == 302
 
 
+@pytest.mark.security("access", "renaming and removing the passkey of somebody else")
 def test_passkeys_of_others_are_not_found(browse, alice, bob):
     key = Authenticator.objects.create(user=bob, type="webauthn", data={"name": "Bob's"})
     person = browse(alice)

@@ -85,6 +85,7 @@ def test_page_lists_each_browser_with_this_one_first(alice, bob):
     assert "192.0.2.8" not in page
 
 
+@pytest.mark.security("secrets", "the key of a session on pages and in the API")
 def test_no_page_shows_what_the_cookie_has(alice, api):
     here, other = sign_in(alice), sign_in(alice, CHROME)
     answers = [here.get(path).text for path in (LIST, OTHERS)]
@@ -130,6 +131,7 @@ def test_this_one_is_signed_out_on_the_page_for_that(alice):
     assert is_signed_in(here)
 
 
+@pytest.mark.security("sign-in", "other browsers of a person after they were signed out")
 def test_all_others_are_signed_out_after_the_page_has_said_which(alice, bob):
     here, other, bobs = sign_in(alice), sign_in(alice, CHROME), sign_in(bob)
     page = here.get(OTHERS).text
@@ -143,6 +145,7 @@ def test_all_others_are_signed_out_after_the_page_has_said_which(alice, bob):
     assert "You are signed in nowhere else." in here.get(OTHERS).text
 
 
+@pytest.mark.security("access", "ending the session of somebody else")
 def test_sessions_of_others_are_not_found(alice, bob, api):
     mine, theirs = sign_in(alice), sign_in(bob)
     session = Session.objects.get(session_key=key(theirs))
@@ -184,6 +187,7 @@ def test_api_of_a_browser_keeps_its_session(alice):
     assert is_signed_in(here)
 
 
+@pytest.mark.security("scopes", "sessions with a token without the scope, or of one team")
 def test_token_needs_the_scope_and_all_teams(alice, api):
     here = sign_in(alice)
     _row, reads = create_token(by=alice, title="t", scopes=["read"])
@@ -194,6 +198,7 @@ def test_token_needs_the_scope_and_all_teams(alice, api):
     assert is_signed_in(here)
 
 
+@pytest.mark.security("sign-in", "every session of a person after a platform admin has ended them")
 def test_platform_admin_signs_a_person_out_everywhere(browse, alice, bob, root, api):
     alices, bobs = sign_in(alice), sign_in(bob)
     _row, text = make_token(alice)
@@ -211,6 +216,7 @@ def test_platform_admin_signs_a_person_out_everywhere(browse, alice, bob, root, 
     assert not is_signed_in(bobs)
 
 
+@pytest.mark.security("access", "signing somebody else out without being platform admin")
 def test_others_may_not_sign_people_out(browse, alice, bob, api):
     bobs = sign_in(bob)
     assert browse(alice).post(f"/people/{bob.pk}/sign-out/").status_code == 403

@@ -63,6 +63,7 @@ def test_changed_role_holds_from_the_next_request(person, alice):
     assert person.get("/teams/vision/people/").status_code == 404
 
 
+@pytest.mark.security("sign-in", "a session after its user, password or time has ended")
 @pytest.mark.parametrize(
     "change",
     [
@@ -149,6 +150,7 @@ def test_saving_the_session_keeps_what_its_columns_say(alice):
     assert changed <= {"session_data", "expire_date"}
 
 
+@pytest.mark.security("sign-in", "a request that saves a session which ended meanwhile")
 def test_session_that_was_ended_is_not_written_again(person):
     session = person.session
     session["more"] = 1
@@ -211,6 +213,7 @@ def test_all_sessions_of_a_person_end_but_one(alice, bob):
     assert left() == {bobs}
 
 
+@pytest.mark.security("sign-in", "other sessions after a new password")
 def test_new_password_removes_the_other_sessions_and_keeps_this_one(alice):
     here, elsewhere = sign_in(), sign_in()
     new = "correct horse battery staple"

@@ -85,6 +85,9 @@ BAD: dict[str, Any] = {
 }
 
 
+@pytest.mark.security(
+    "forgery", "logout tokens: old, of others, for others, without event or name, with a nonce"
+)
 @pytest.mark.parametrize("what", BAD)
 def test_a_logout_token_is_refused(nina, issuer, what):
     changes, reason = BAD[what]
@@ -95,6 +98,7 @@ def test_a_logout_token_is_refused(nina, issuer, what):
     assert is_signed_in(nina)
 
 
+@pytest.mark.security("forgery", "a logout token again")
 def test_a_logout_token_works_once(nina, issuer):
     token = issuer.logout_token()
     assert log_out(token).status_code == 200
@@ -119,6 +123,7 @@ def test_a_forged_signature_is_refused(nina, issuer):
     assert is_signed_in(nina)
 
 
+@pytest.mark.security("forgery", "a logout token without signature, and one signed with the client's secret")
 def test_a_token_without_signature_or_signed_with_the_secret_of_the_client_is_refused(nina, issuer):
     import jwt
 
@@ -137,6 +142,7 @@ def test_a_new_key_is_read_for_a_logout_too(nina, issuer):
     assert not is_signed_in(nina)
 
 
+@pytest.mark.security("bombs", "logout tokens with unknown keys, one after the other")
 def test_unknown_keys_do_not_make_the_portal_read_for_ever(nina, issuer):
     issuer.signs_with = KEYS["forged"]
     issuer.asked.clear()
@@ -145,6 +151,7 @@ def test_unknown_keys_do_not_make_the_portal_read_for_ever(nina, issuer):
     assert sum(path == "/keys" for path, _form in issuer.asked) <= 1
 
 
+@pytest.mark.security("forgery", "a logout token of another provider")
 def test_a_token_of_one_provider_ends_nothing_of_another(root, nina, issuer):
     with running() as other:
         configured(root, other, "second", admits_everybody=True)

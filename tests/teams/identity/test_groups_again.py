@@ -39,6 +39,7 @@ def test_nothing_is_read_before_it_is_due(nina, issuer):
     assert issuer.asked == []
 
 
+@pytest.mark.security("access", "the role of a group that the person has left")
 def test_who_leaves_a_group_loses_access_without_signing_in_again(nina, issuer):
     issuer.claims = NINA | {"groups": []}
     due()
@@ -62,6 +63,7 @@ def test_the_next_reading_is_put_off(nina, issuer):
     assert IdentityGrant.objects.get().due_at > timezone.now() + timedelta(minutes=4)
 
 
+@pytest.mark.security("sign-in", "a session whose refresh token the provider refuses")
 def test_a_refused_refresh_token_ends_the_sessions_and_keeps_the_roles(nina, issuer):
     issuer.refused = "invalid_grant"
     due()

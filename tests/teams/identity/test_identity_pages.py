@@ -40,6 +40,7 @@ def program(root, api):
     return api(root)
 
 
+@pytest.mark.security("access", "pages and API of providers and rules, by owners, members and others")
 def test_everybody_else_is_turned_away(sso, rule, olga, alice, bob, eve, browse, api):
     pages = [HOME, f"{HOME}new/", f"{HOME}rules/", f"{HOME}rules/new/", SSO, f"{SSO}test/", f"{SSO}remove/"]
     pages += [f"{HOME}rules/{rule.pk}/", f"{HOME}rules/{rule.pk}/remove/"]
@@ -116,6 +117,7 @@ def test_two_providers_of_one_name_or_client_are_refused(admin, sso):
     assert "with the same issuer and client ID" in page.text
 
 
+@pytest.mark.security("outbound", "a provider whose address has no TLS")
 def test_http_is_refused_where_the_portal_itself_has_tls(admin, settings):
     settings.HTTPS = True
     page = admin.post(f"{HOME}new/", NEW | {"issuer": "http://sso.example"}, secure=True)

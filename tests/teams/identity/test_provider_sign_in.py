@@ -104,6 +104,7 @@ def test_an_address_that_is_not_verified_uses_no_invitation(client, root, sso, i
     assert Invitation.objects.get().accepted_by is None
 
 
+@pytest.mark.security("sign-in", "the account of somebody with a password, by their address at a provider")
 @pytest.mark.parametrize("verified", [True, False])
 def test_an_account_with_a_password_is_never_taken_over(client, rule, issuer, verified):
     victim = make_user("victim", email="nina@example.org")
@@ -122,6 +123,7 @@ def test_an_account_without_a_password_is_linked_by_a_verified_address(client, s
     assert "made-by-scim" in client.get("/me/").text
 
 
+@pytest.mark.security("sign-in", "an account by an address that the provider has not verified")
 def test_an_account_without_a_password_is_not_linked_by_any_address(client, sso, issuer):
     person = make_user("made-by-scim", email="nina@example.org")
     person.set_unusable_password()
@@ -211,6 +213,9 @@ FORGED = {
 }
 
 
+@pytest.mark.security(
+    "sign-in", "ID tokens: expired, of others, for others, without subject, with no nonce or another"
+)
 @pytest.mark.parametrize("what", FORGED)
 def test_an_id_token_is_refused(client, issuer, rule, what):
     issuer.changes, reason = FORGED[what]
@@ -220,6 +225,7 @@ def test_an_id_token_is_refused(client, issuer, rule, what):
     assert not User.objects.filter(username="nina").exists()
 
 
+@pytest.mark.security("sign-in", "an ID token signed with a key that is not the provider's")
 def test_an_id_token_with_a_forged_signature_is_refused(client, issuer, rule):
     issuer.signs_with = KEYS["forged"]
     issuer.signed = lambda claims: type(issuer).signed(issuer, claims, kid="first")
@@ -234,12 +240,14 @@ def test_a_new_key_of_the_provider_is_read_at_once(client, issuer, rule):
     assert sign_in(Client(), issuer, **NINA).status_code == 302
 
 
+@pytest.mark.security("sign-in", "userinfo about another person than the ID token")
 def test_userinfo_about_somebody_else_is_refused(client, issuer, rule):
     issuer.userinfo = NINA | {"sub": "somebody-else"}
     answer = sign_in(client, issuer, **NINA)
     assert "about different people" in answer.text
 
 
+@pytest.mark.security("forgery", "the answer of a provider in another browser, and twice")
 def test_a_state_works_once_and_only_in_its_browser(client, issuer, rule):
     issuer.claims = NINA
     back = issuer.authorize(begin(client))
@@ -249,6 +257,7 @@ def test_a_state_works_once_and_only_in_its_browser(client, issuer, rule):
     assert client.get("/accounts/oidc/sso/login/callback/", back).status_code == 403
 
 
+@pytest.mark.security("forgery", "the answer of one provider at the address of another")
 def test_a_state_of_one_provider_is_not_one_of_another(client, root, rule, issuer):
     with running() as other:
         configured(root, other, "second")
@@ -257,6 +266,7 @@ def test_a_state_of_one_provider_is_not_one_of_another(client, root, rule, issue
         assert client.get("/accounts/oidc/second/login/callback/", back).status_code == 403
 
 
+@pytest.mark.security("sign-in", "the subject of a person at another provider")
 def test_two_providers_at_once_know_different_people_by_the_same_subject(client, root, issuer):
     configured(root, issuer, admits_everybody=True)
     with running() as other:
@@ -278,12 +288,14 @@ def test_who_cancels_is_back_on_the_sign_in_page(client, issuer, rule):
     assert "You cancelled the sign-in at SSO" in page.text
 
 
+@pytest.mark.security("forgery", "parameters that would change what the portal asks a provider for")
 def test_nothing_of_the_address_reaches_the_provider(client, issuer, rule):
     address = begin(client, scope="admin", auth_params="prompt=none")
     assert "admin" not in address
     assert "prompt" not in address
 
 
+@pytest.mark.security("forgery", "a link that begins a sign-in at a provider by itself")
 def test_a_link_from_elsewhere_asks_before_it_leads_to_the_provider(client, issuer, rule):
     page = client.get("/accounts/oidc/sso/login/")
     assert page.status_code == 200
@@ -306,6 +318,7 @@ def test_a_provider_that_is_away_says_so(client, issuer, rule):
     assert "SSO" in answer.text
 
 
+@pytest.mark.security("secrets", "client secret and refresh token in the database")
 def test_the_secret_and_the_tokens_are_stored_encrypted(client, issuer, rule, sso):
     sign_in(client, issuer, **NINA)
     grant = IdentityGrant.objects.get()
@@ -317,6 +330,7 @@ def test_the_secret_and_the_tokens_are_stored_encrypted(client, issuer, rule, ss
 # Passwords, for the day when a provider is away.
 
 
+@pytest.mark.security("sign-in", "a password where only platform admins have one")
 def test_without_passwords_only_platform_admins_have_a_local_sign_in(client, root, alice, issuer, sso):
     set_password_sign_in(by=root, allowed=False)
     page = client.post("/accounts/login/", {"login": "alice", "password": "alice"}, follow=True)

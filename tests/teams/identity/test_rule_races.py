@@ -41,6 +41,7 @@ def test_who_joins_a_group_while_its_rule_is_saved_gets_the_role(monkeypatch, ss
     assert Membership.objects.filter(user=nina, team=team).exists() is locked
 
 
+@pytest.mark.security("races", "the last two platform admins losing that at once")
 @pytest.mark.parametrize("locked", [True, False])
 def test_of_two_admins_whose_groups_end_that_at_once_one_stays(monkeypatch, sso, locked):
     root, nina, nico = make_user("root", admin=True), make_user("nina"), make_user("nico")

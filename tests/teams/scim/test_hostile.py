@@ -22,6 +22,7 @@ def is_error(answer, status: int, scim_type: str | None = None) -> bool:
     return (answer.status_code, body["status"], body.get("scimType")) == (status, str(status), scim_type)
 
 
+@pytest.mark.security("scopes", "SCIM without token, with a session, a token of the API, a changed one")
 @pytest.mark.parametrize("path", ADDRESSES)
 def test_nothing_is_answered_without_a_token(okta, root, path):
     browser = Client()
@@ -40,12 +41,14 @@ def test_nothing_is_answered_without_a_token(okta, root, path):
         assert answer.headers["WWW-Authenticate"].startswith("Bearer")
 
 
+@pytest.mark.security("scopes", "pages and API with a token of SCIM")
 def test_token_opens_nothing_else(okta):
     headers = {"authorization": f"Bearer {okta.text}"}
     assert Client().get("/api/v1/me/", headers=headers).status_code == 401
     assert Client().get("/me/", headers=headers).status_code == 302
 
 
+@pytest.mark.security("secrets", "the token of SCIM in database and audit log, and after its end")
 def test_token_is_stored_hashed_rotated_with_overlap_and_removed(okta, root):
     row = ScimToken.objects.get()
     assert okta.text not in str(ScimToken.objects.values().get())
@@ -70,6 +73,7 @@ def test_token_is_stored_hashed_rotated_with_overlap_and_removed(okta, root):
     assert all(text not in str(list(AuditEntry.objects.values())) for text in (old, new, again))
 
 
+@pytest.mark.security("access", "people and groups of another provider by their ids over SCIM")
 def test_one_provider_never_sees_or_changes_what_another_keeps(okta, entra):
     mia = okta.add_user("mia", externalId="1")
     group = okta.add_group("one", mia["id"])
@@ -115,6 +119,7 @@ FILTERS = [
 ]
 
 
+@pytest.mark.security("injection", "filters of SCIM about columns, with patterns, and a hundred at once")
 @pytest.mark.parametrize("condition", FILTERS, ids=lambda text: text[:30])
 def test_filters_that_are_not_supported_are_refused(okta, condition):
     answer = okta.client.get(
@@ -163,6 +168,7 @@ BODIES = [
 ]
 
 
+@pytest.mark.security("bombs", "bodies of SCIM that are no JSON, too deep, or of another form")
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: str(body[:20]))
 def test_malformed_bodies_are_refused(okta, method, body):
@@ -257,6 +263,7 @@ def test_other_addresses_and_methods(okta, method, path, status):
     assert is_error(okta.send(method, path, {}), status)
 
 
+@pytest.mark.security("guessing", "guesses of a SCIM token, and more requests than a provider may send")
 def test_requests_are_limited_by_provider_and_by_address(okta, entra, settings):
     settings.SCIM_RATE, settings.API_ANONYMOUS_RATE = "2/min", "2/min"
     cache.clear()

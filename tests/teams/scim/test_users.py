@@ -46,6 +46,7 @@ def test_user_of_entra_id_gets_an_account(entra):
     assert AuditEntry.objects.filter(address="127.0.0.1", via="SCIM of Entra").count() == 2
 
 
+@pytest.mark.security("access", "a password and rights as attributes of a user of SCIM")
 @pytest.mark.parametrize(
     "fields", [{"isSuperuser": True}, {"is_superuser": True, "is_staff": True}, {"password": "secret-123"}]
 )
@@ -90,6 +91,7 @@ def test_conflict_is_said_in_scims_form(okta):
         assert (error["status"], error["scimType"]) == ("409", "uniqueness")
 
 
+@pytest.mark.security("access", "ending the platform admin with a password over SCIM")
 def test_platform_admin_with_a_password_is_never_linked(okta, root):
     error = okta.add_user("root", status=409)
     assert "the way in when this provider is away" in error["detail"]
@@ -103,6 +105,7 @@ def test_service_accounts_are_never_linked(okta):
     assert "service account" in okta.add_user("ci@vision", status=409)["detail"]
 
 
+@pytest.mark.security("access", "taking over a person of another provider over SCIM")
 def test_person_of_another_provider_is_not_taken_over(okta, entra):
     okta.add_user("mia")
     assert "another identity provider" in entra.add_user("mia", status=409)["detail"]
@@ -119,6 +122,7 @@ DEACTIVATIONS = [
 ]
 
 
+@pytest.mark.security("sign-in", "sessions and tokens of a person whom the provider has ended")
 @pytest.mark.parametrize("operations", DEACTIVATIONS)
 def test_deactivation_ends_sessions_and_tokens_and_leaves_claims(okta, operations):
     made = okta.add_user("mia")
