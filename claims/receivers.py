@@ -30,6 +30,7 @@ from teams.access import people_in
 from teams.identity.rules import access_lost
 from teams.identity.services import reseal_secrets
 from teams.models import Membership, Role, Team, User
+from teams.passkeys import reseal_second_factors
 from teams.services import account_ended, role_changed
 
 WATCHED = ("ResourceClaim", "ResourceClaimTemplate", "Pod")
@@ -87,9 +88,9 @@ def reseal_secrets_of_webhooks(**_: Any) -> int:
 
 
 @receiver(secrets_resealed, dispatch_uid="teams.identity")
-def reseal_secrets_of_providers(**_: Any) -> int:
+def reseal_secrets_of_teams(**_: Any) -> int:
     """`teams` does not import `inventory`, which sends it."""
-    return reseal_secrets()
+    return reseal_secrets() + reseal_second_factors()
 
 
 @receiver(access_lost, dispatch_uid="claims.access_lost")

@@ -13,12 +13,37 @@ from allauth.mfa.webauthn.forms import (
 )
 from fido2.webauthn import AuthenticationResponse, RegistrationResponse
 
+from cluster.credentials import reseal, seal_fields, unseal_fields
 from teams.browsers import browser_in_words
 from teams.models import User
 from teams.sessions import installation_for
 
+FIELD = "text"
+SEALED = ("secret", "seed")  # in `Authenticator.data`: of an authenticator app, of recovery codes
+
+
+def reseal_second_factors() -> int:
+    """Encrypt the secrets of all second factors with the newest key; return their number."""
+    resealed = 0
+    for authenticator in Authenticator.objects.exclude(type=Authenticator.Type.WEBAUTHN):
+        data = {
+            name: reseal(value.encode()).decode() if name in SEALED else value
+            for name, value in authenticator.data.items()
+        }
+        unchanged = Authenticator.objects.filter(pk=authenticator.pk, data=authenticator.data)
+        resealed += unchanged.update(data=data)
+    return resealed
+
 
 class SecondFactorAdapter(DefaultMFAAdapter):
+    def encrypt(self, text: str) -> str:
+        """Return the secret of an authenticator app, or the seed of recovery codes, as it is stored."""
+        return seal_fields({FIELD: text}).decode()
+
+    def decrypt(self, encrypted_text: str) -> str:
+        """Return what `encrypt` was given. Raises Invalid if no key of CREDENTIAL_KEYS fits."""
+        return str(unseal_fields(encrypted_text.encode())[FIELD])
+
     def _get_site_name(self) -> str:
         """Return what an authenticator shows beside the name of the account."""
         return installation_for(context.request).name

@@ -6,7 +6,9 @@ from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
 from allauth.mfa.totp.internal import auth as totp
 from django.test import Client
 
+from core.errors import Invalid
 from core.models import Installation
+from inventory.signals import secrets_resealed
 from teams.models import Session
 from tests.factories import make_token
 
@@ -23,6 +25,10 @@ def give_app(user) -> str:
     secret = totp.generate_totp_secret()
     totp.TOTP.activate(user, secret)
     return secret
+
+
+def code_now(secret) -> str:
+    return totp.format_hotp_value(totp.hotp_value(secret, next(totp.yield_hotp_counters_from_time())))
 
 
 @pytest.mark.security("sign-in", "pages without the second factor that the portal demands")
@@ -130,8 +136,7 @@ def test_code_of_the_app_signs_in(client, alice):
     secret = give_app(alice)
     assert sign_in(client).headers["Location"] == CODE
     assert client.get(PAGE).status_code == 302
-    code = totp.format_hotp_value(totp.hotp_value(secret, next(totp.yield_hotp_counters_from_time())))
-    assert client.post(CODE, {"code": code}).headers["Location"] == "/"
+    assert client.post(CODE, {"code": code_now(secret)}).headers["Location"] == "/"
     assert client.get(PAGE).status_code == 200
     assert Session.objects.get(user=alice).signed_in_with == "password"
 
@@ -203,3 +208,21 @@ def test_malformed_passkeys_are_no_second_factor(client, alice):
     sign_in(client)
     assert "Incorrect code" in client.post(CODE, {"credential": '{"id": 1}'}).text
     assert client.get(PAGE).status_code == 302
+
+
+@pytest.mark.security("secrets", "reads secrets of authenticator apps from the database")
+def test_secrets_of_second_factors_are_stored_encrypted_and_resealed(alice, settings):
+    secret = give_app(alice)
+    codes = RecoveryCodes.activate(alice).get_unused_codes()
+    app, seed = Authenticator.objects.order_by("-type")
+    assert secret not in str(app.data)
+    assert "seed" in seed.data
+    settings.CREDENTIAL_KEYS = ["bmV3LWtleS1uZXcta2V5LW5ldy1rZXktbmV3LWtleS0=", *settings.CREDENTIAL_KEYS]
+    assert sum(count for _receiver, count in secrets_resealed.send(None)) == 2
+    settings.CREDENTIAL_KEYS = settings.CREDENTIAL_KEYS[:1]
+    app.refresh_from_db()
+    assert app.wrap().validate_code(code_now(secret))
+    assert RecoveryCodes(Authenticator.objects.get(type="recovery_codes")).get_unused_codes() == codes
+    settings.CREDENTIAL_KEYS = ["b3RoZXIta2V5LW90aGVyLWtleS1vdGhlci1rZXktb3Q="]
+    with pytest.raises(Invalid, match="CREDENTIAL_KEYS lacks the key"):
+        app.wrap().validate_code("000000")
