@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from allauth.socialaccount.models import SocialAccount
+from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
@@ -23,6 +24,7 @@ from teams.identity.discovery import require_address
 from teams.identity.models import ExternalGroup, GroupRule, IdentityGrant, IdentityProvider
 from teams.identity.rules import MEMBERS, AccessChange, apply, lock_rules, planned
 from teams.models import Membership, Role, Session, Team, User, record_change
+from teams.sessions import PASSKEY
 
 # Column of a provider → its name in records.
 FIELDS = {
@@ -47,8 +49,10 @@ def add_provider(*, by: User, slug: str, secret: str = "", **fields: Any) -> Ide
     require_admin(by)
     try:
         validate_name(slug)
-    except Exception as refusal:
+    except ValidationError as refusal:
         raise Invalid("A name has lower-case letters, digits and hyphens.", field="slug") from refusal
+    if slug in ("password", PASSKEY):  # as `Session.signed_in_with` calls them
+        raise Invalid(f"“{slug}” is another way to sign in. Choose another name.", field="slug")
     provider = IdentityProvider(slug=slug, **_sound(fields))
     _keep_secret(provider, secret)
     is_taken = False

@@ -331,6 +331,15 @@ def test_the_api_names_the_field_that_is_wrong(program, sso, vision, change, fie
     assert field in str(answer.json())
 
 
+@pytest.mark.parametrize("slug", ["Main", "a b", "password", "passkey"])
+def test_a_provider_is_not_named_as_another_way_to_sign_in(program, slug):
+    body = {"slug": slug, "title": "Main", "issuer": "https://sso.example.org", "client_id": "portal"}
+    answer = program.post("/api/v1/identity-providers/", body, format="json")
+    assert answer.status_code == 422
+    assert "ower-case letters" in answer.text or "another way to sign in" in answer.text
+    assert not IdentityProvider.objects.exists()
+
+
 def test_the_api_switches_passwords(program, sso):
     answer = program.patch("/api/v1/settings/", {"password_sign_in": False}, format="json")
     assert answer.json()["password_sign_in"] is False
