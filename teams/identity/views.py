@@ -114,7 +114,7 @@ def provider_new(request: HttpRequest) -> HttpResponse:
     """Ask for a name, show the addresses that the provider must know, then take what it gives."""
     by = user_of(request)
     require_admin(by)
-    name_form = NameForm(request.GET if "name" in request.GET else None)
+    name_form = NameForm(request.GET if request.GET.get("name") else None)
     chosen = name_form.cleaned_data["name"] if name_form.is_bound and name_form.is_valid() else ""
     slug: str = request.POST.get("slug", "") or chosen
     form, status = None, 422 if name_form.errors else 200

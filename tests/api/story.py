@@ -278,7 +278,6 @@ def keys(rows: Any) -> list[str]:
 def of_others(team: str, outsider: User) -> dict[str, list[str]]:
     """Return what only those of a team may know of, and what only its owner may."""
     return {
-        "alerts": keys(Alert.objects.filter(team__slug=team)),
         "approval-reasons": keys(ReasonTemplate.objects.filter(team__slug=team)),
         "claims": keys(Claim.objects.filter(team__slug=team)),
         "delegations": keys(Delegation.objects.filter(team__slug=team)),

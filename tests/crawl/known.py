@@ -149,6 +149,7 @@ UNREAD = {
     "/api/v1/me/filters/{id}/": "nobody in the demo has saved filters",
     "/api/v1/tracking-servers/{id}/": "the demo has no MLflow",
     "/api/v1/identity-providers/{slug}/": "the demo has no identity provider",
+    "/api/v1/identity-providers/{slug}/scim/": "the demo has no identity provider",
     "/api/v1/group-rules/{id}/": "the demo has no identity provider",
     "/api/v1/webhooks/{id}/": "the demo has no webhook",
     "/api/v1/webhooks/{webhook_id}/deliveries/": "the demo has no webhook",

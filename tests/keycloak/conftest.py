@@ -21,7 +21,7 @@ from tests.keycloak.realm import CLIENT, PASSWORD, SECRET
 from tests.keycloak.server import Realm
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")  # it ends with them: two of Playwright in one process do not go
 def browser():
     pytest_socket.enable_socket()
     with sync_playwright() as playwright:
