@@ -113,6 +113,30 @@ UNREACHED = {
         )
     },
     "me/providers/<slug:slug>/unlink": "the demo has no identity provider",
+    **{
+        f"settings/sign-in/providers/<slug:slug>/{page}": "the demo has no identity provider"
+        for page in ("scim/", "scim/remove")
+    },
+    **{
+        f"accounts/oidc/<slug:provider_id>/{page}": "the demo has no identity provider"
+        for page in ("login/", "login/callback/", "logout/")
+    },
+    **{
+        f"accounts/2fa/webauthn/{page}": "nobody in the demo has a passkey"
+        for page in ("", "add/", "reauthenticate/", "login/", "keys/<int:pk>/edit/", "keys/<int:pk>/remove/")
+    },
+    **{
+        f"accounts/{page}": "of allauth; it leads to the profile"
+        for page in (
+            *(
+                "3rdparty/login/cancelled/",
+                "3rdparty/login/error/",
+                "3rdparty/signup/",
+                "social/connections/",
+            ),
+            *("social/login/cancelled/", "social/login/error/", "social/signup/"),
+        )
+    },
     "accounts/3rdparty/": "of allauth; it leads to the profile",
     "accounts/3rdparty/<path:rest>": "of allauth; it leads to the profile",
     "accounts/social/<path:rest>": "of allauth; it leads to the profile",
@@ -163,7 +187,8 @@ OF_A_TEAM_API = (
     "/api/v1/extensions/{",
     "/api/v1/teams/{",
 )
-NOT_BY_LINKS = ("api/", "admin/")  # test_crawl_api reads the one, a test beside the crawl the other
+# test_crawl_api reads the first, a test beside the crawl the second; the third is for programs (teams/scim).
+NOT_BY_LINKS = ("api/", "admin/", "scim/")
 OF_A_TEAM = {"claim_id", "quota_id", "request_id", "extension_id", "draft_id", "notice_id", "token_id", "uid"}
 
 
