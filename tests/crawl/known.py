@@ -113,6 +113,8 @@ UNREACHED = {
         )
     },
     "me/providers/<slug:slug>/unlink": "the demo has no identity provider",
+    "me/sessions/<uuid:session_id>/end": "whoever crawls is signed in once",
+    "me/sessions/others/": "whoever crawls is signed in once",
     **{
         f"settings/sign-in/providers/<slug:slug>/{page}": "the demo has no identity provider"
         for page in ("scim/", "scim/remove")
