@@ -174,8 +174,8 @@ ACCOUNT_SIGNUP_FIELDS = ["username*", "email*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_ADAPTER = "teams.adapter.AccountAdapter"
 ACCOUNT_FORMS = {
-    "change_password": "teams.password_forms.OwnPasswordForm",
-    "reset_password_from_key": "teams.password_forms.ForgottenPasswordForm",
+    "change_password": "teams.adapter.OwnPasswordForm",
+    "reset_password_from_key": "teams.adapter.ForgottenPasswordForm",
 }
 SOCIALACCOUNT_ADAPTER = "teams.identity.provider.SocialAdapter"
 SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"provider_class": "teams.identity.provider.Provider"}}

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from scripts.packages import python_packages
+from scripts.sbom import python_packages
 
 ACCEPTED = Path(__file__).with_name("accepted_vulnerabilities.toml")
 SERVICE = "https://pypi.org/pypi"

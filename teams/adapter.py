@@ -3,6 +3,8 @@
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.forms import ChangePasswordForm, ResetPasswordKeyForm
+from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
@@ -36,3 +38,21 @@ class AccountAdapter(DefaultAccountAdapter):
         )
         messages.error(request, ADMINS_ONLY)
         return redirect("account_login")
+
+
+def without_placeholders(form: forms.BaseForm) -> None:
+    """Labels are above the fields and not in them."""
+    for field in form.fields.values():
+        field.widget.attrs.pop("placeholder", None)
+
+
+class OwnPasswordForm(ChangePasswordForm):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        without_placeholders(self)
+
+
+class ForgottenPasswordForm(ResetPasswordKeyForm):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        without_placeholders(self)

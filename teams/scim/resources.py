@@ -72,7 +72,7 @@ class GroupOfUser(ComplexAttribute):
     """Its name."""
 
 
-class User(Resource[Any]):
+class UserResource(Resource[Any]):
     """A person with an account of the portal."""
 
     __schema__ = URN("urn:ietf:params:scim:schemas:core:2.0:User")
@@ -96,17 +96,17 @@ class User(Resource[Any]):
     """The groups of the provider of which the person is a member."""
 
 
-class GroupMember(ComplexAttribute):
+class MemberOfGroup(ComplexAttribute):
     value: Annotated[str | None, Mutability.immutable, CaseExact.true, Required.true] = None
     """The id of the user."""
 
-    ref: Annotated[Reference[User] | None, Mutability.immutable] = Field(
+    ref: Annotated[Reference["User"] | None, Mutability.immutable] = Field(  # type: ignore[name-defined]  # noqa: F821, UP037
         None, serialization_alias="$ref", validation_alias="$ref"
     )
     """The address of the user."""
 
 
-class Group(Resource[Any]):
+class GroupResource(Resource[Any]):
     """A group of the provider; rules of the portal say which roles it gives."""
 
     __schema__ = URN("urn:ietf:params:scim:schemas:core:2.0:Group")
@@ -114,12 +114,14 @@ class Group(Resource[Any]):
     display_name: Annotated[str | None, Required.true, Uniqueness.server] = None
     """The name, which the rules name."""
 
-    members: list[GroupMember] | None = None
+    members: list[MemberOfGroup] | None = None
     """Its members: users only, no groups."""
 
 
-RESOURCE_TYPES = [ResourceType.from_resource(model) for model in (User, Group)]
-SCHEMAS: list[Schema] = [User.to_schema(), Group.to_schema()]
+RESOURCE_TYPES = [ResourceType.from_resource(model) for model in (UserResource, GroupResource)]
+SCHEMAS: list[Schema] = [UserResource.to_schema(), GroupResource.to_schema()]
+for schema, resource_type in zip(SCHEMAS, RESOURCE_TYPES, strict=True):
+    schema.name = resource_type.name  # that of the standard, and not of the class
 CONFIG = ServiceProviderConfig(
     patch=Patch(supported=True),
     bulk=Bulk(supported=False, max_operations=0, max_payload_size=0),
@@ -138,10 +140,10 @@ CONFIG = ServiceProviderConfig(
 )
 
 
-def person_resource(row: ScimUser, base: str, *, groups: list[ExternalGroup] = []) -> User:  # noqa: B006
+def person_resource(row: ScimUser, base: str, *, groups: list[ExternalGroup] = []) -> UserResource:  # noqa: B006
     """Return a person as SCIM has them. The row has its `user`."""
     user = row.user
-    return User(
+    return UserResource(
         id=str(row.pk),
         external_id=row.external_id or None,
         user_name=row.user_name,
@@ -159,13 +161,13 @@ def person_resource(row: ScimUser, base: str, *, groups: list[ExternalGroup] = [
     )
 
 
-def member(pk: str, base: str) -> GroupMember:
-    return GroupMember.model_validate({"value": pk, "$ref": f"{base}/Users/{pk}"})
+def member(pk: str, base: str) -> MemberOfGroup:
+    return MemberOfGroup.model_validate({"value": pk, "$ref": f"{base}/Users/{pk}"})
 
 
-def group_resource(group: ExternalGroup, base: str, members: list[str]) -> Group:
+def group_resource(group: ExternalGroup, base: str, members: list[str]) -> GroupResource:
     """Return a group with the ids of its members."""
-    return Group(
+    return GroupResource(
         id=str(group.pk),
         external_id=group.external_id or None,
         display_name=group.name,

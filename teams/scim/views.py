@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
@@ -18,6 +18,7 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import RequestDataTooBig
 from django.db import DataError, transaction
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
@@ -50,8 +51,8 @@ from teams.scim.resources import (
     POLICY,
     RESOURCE_TYPES,
     SCHEMAS,
-    Group,
-    User,
+    GroupResource,
+    UserResource,
     group_resource,
     person_resource,
 )
@@ -186,7 +187,7 @@ def parameters_of(request: HttpRequest, model: type[Resource[Any]]) -> ResponseP
 
 def etag_of(resource: Resource[Any]) -> str:
     """Return the weak ETag of all that a resource has, whatever the request selects of it."""
-    if isinstance(resource, Group):  # which may have thousands of members
+    if isinstance(resource, GroupResource):  # which may have thousands of members
         members = sorted(one.value or "" for one in resource.members or [])
         whole: Any = [resource.display_name, resource.external_id, members]
     else:
@@ -275,11 +276,49 @@ def _with_paths(operation: Any) -> list[Any]:
     ]
 
 
+def one[Row: Model, R: Resource[Any]](
+    request: HttpRequest,
+    pk: UUID,
+    rows: QuerySet[Row],
+    *,
+    lock: Callable[[UUID], Row | None],
+    resources: Callable[[Sequence[Row]], list[R]],
+    delete: Callable[[Row], object],
+    save: Callable[[Row, R], Row],
+    is_brief: bool = False,
+) -> HttpResponse:
+    """
+    Read, replace, patch or delete one of the rows. A write happens under its lock, and answers with what
+    there is then, or with 204 if it `is_brief`.
+    """
+    if request.method in ("GET", "HEAD"):
+        row = rows.filter(pk=pk).first()
+        if row is None:
+            raise _not_found(str(pk))
+        return represent(request, resources([row])[0])
+    with transaction.atomic():
+        row = lock(pk)
+        if row is None:
+            raise _not_found(str(pk))
+        (resource,) = resources([row])
+        require_match(request, resource)
+        if request.method == "DELETE":
+            delete(row)
+            return HttpResponse(status=204)
+        if request.method == "PUT":
+            scim_ctx = Context.RESOURCE_REPLACEMENT_REQUEST
+            after = type(resource).model_validate(body_of(request), scim_ctx=scim_ctx)
+        else:
+            after = patched(request, resource)
+        row = save(row, after)
+    return HttpResponse(status=204) if is_brief else represent(request, resources([row])[0])
+
+
 # What the service says of itself.
 
 
 def _listed(content: list[dict[str, Any]]) -> HttpResponse:
-    head = ListResponse[User](total_results=len(content), start_index=1, items_per_page=len(content))
+    head = ListResponse[UserResource](total_results=len(content), start_index=1, items_per_page=len(content))
     return answer(head.model_dump() | {"Resources": content})
 
 
@@ -336,12 +375,12 @@ def not_implemented(request: HttpRequest, provider: IdentityProvider) -> HttpRes
 # People.
 
 
-def _people(request: HttpRequest, rows: Sequence[ScimUser]) -> list[User]:
+def _people(request: HttpRequest, rows: Sequence[ScimUser]) -> list[UserResource]:
     groups = scim_groups.groups_of_users([row.user_id for row in rows], rows[0].provider) if rows else {}
     return [person_resource(row, base_of(request), groups=groups[row.user_id]) for row in rows]
 
 
-def said(resource: User) -> people.ProvisionedPerson:
+def said(resource: UserResource) -> people.ProvisionedPerson:
     """Return what a resource says of a person. The name as a whole is read where its parts are missing."""
     name = resource.name
     emails = [one.model_dump(scim_ctx=None, exclude_none=True) for one in resource.emails or [] if one.value]
@@ -359,41 +398,37 @@ def said(resource: User) -> people.ProvisionedPerson:
 def users(request: HttpRequest, provider: IdentityProvider) -> HttpResponse:
     if request.method != "POST":
         rows = people.people_of(provider).annotate(label=filters.LABEL)
-        return page(request, User, rows, filters.USERS, lambda found, _search: _people(request, found))
-    resource = User.model_validate(body_of(request), scim_ctx=Context.RESOURCE_CREATION_REQUEST)
+        return page(
+            request, UserResource, rows, filters.USERS, lambda found, _search: _people(request, found)
+        )
+    resource = UserResource.model_validate(body_of(request), scim_ctx=Context.RESOURCE_CREATION_REQUEST)
     row = people.create(provider, said(resource))
     return represent(request, _people(request, [row])[0], 201)
 
 
 @scim("GET", "HEAD", "PUT", "PATCH", "DELETE")
 def user(request: HttpRequest, provider: IdentityProvider, key: str) -> HttpResponse:
-    pk = key_of(key)
-    if request.method in ("GET", "HEAD"):
-        rows = list(people.people_of(provider).filter(pk=pk))
-        if not rows:
-            raise _not_found(key)
-        return represent(request, _people(request, rows)[0])
-    with transaction.atomic():
-        row = people.locked(provider, pk)
-        if row is None:
-            raise _not_found(key)
-        resource = _people(request, [row])[0]
-        require_match(request, resource)
-        if request.method == "DELETE":
-            people.delete(row)
-            return HttpResponse(status=204)
-        if request.method == "PUT":
-            after = User.model_validate(body_of(request), scim_ctx=Context.RESOURCE_REPLACEMENT_REQUEST)
-        else:
-            after = patched(request, resource)
-        people.change(row, said(after))
-    return represent(request, _people(request, [row])[0])
+    def save(row: ScimUser, resource: UserResource) -> ScimUser:
+        people.change(row, said(resource))
+        return row
+
+    return one(
+        request,
+        key_of(key),
+        people.people_of(provider),
+        lock=partial(people.locked, provider),
+        resources=partial(_people, request),
+        delete=people.delete,
+        save=save,
+    )
 
 
 # Groups.
 
 
-def _groups(request: HttpRequest, rows: Sequence[ExternalGroup], *, members: bool = True) -> list[Group]:
+def _groups(
+    request: HttpRequest, rows: Sequence[ExternalGroup], *, members: bool = True
+) -> list[GroupResource]:
     found = scim_groups.members_of(rows) if members else {}
     return [group_resource(row, base_of(request), found.get(row.pk, [])) for row in rows]
 
@@ -413,8 +448,8 @@ def groups(request: HttpRequest, provider: IdentityProvider) -> HttpResponse:
         def resources(found: Sequence[Any], search: ResponseParameters[Any]) -> Sequence[Resource[Any]]:
             return _groups(request, found, members=_wants_members(search))
 
-        return page(request, Group, rows, filters.GROUPS, resources)
-    resource = Group.model_validate(body_of(request), scim_ctx=Context.RESOURCE_CREATION_REQUEST)
+        return page(request, GroupResource, rows, filters.GROUPS, resources)
+    resource = GroupResource.model_validate(body_of(request), scim_ctx=Context.RESOURCE_CREATION_REQUEST)
     with transaction.atomic():
         row = _save_group(provider, resource, None)
     return represent(request, _groups(request, [row])[0], 201)
@@ -422,32 +457,22 @@ def groups(request: HttpRequest, provider: IdentityProvider) -> HttpResponse:
 
 @scim("GET", "HEAD", "PUT", "PATCH", "DELETE")
 def group(request: HttpRequest, provider: IdentityProvider, key: str) -> HttpResponse:
-    pk = key_of(key)
-    if request.method in ("GET", "HEAD"):
-        rows = list(scim_groups.groups_of(provider).filter(pk=pk))
-        if not rows:
-            raise _not_found(key)
-        return represent(request, _groups(request, rows)[0])
-    with transaction.atomic():
-        row = scim_groups.locked(provider, pk)
-        if row is None:
-            raise _not_found(key)
-        resource = _groups(request, [row])[0]
-        require_match(request, resource)
-        if request.method == "DELETE":
-            remove_group(row)
-            return HttpResponse(status=204)
-        if request.method == "PUT":
-            after = Group.model_validate(body_of(request), scim_ctx=Context.RESOURCE_REPLACEMENT_REQUEST)
-        else:
-            after = patched(request, resource)
-        row = _save_group(provider, after, row)
-    if request.method == "PATCH" and not any(name in request.GET for name in PARAMETERS):
-        return HttpResponse(status=204)  # a provider adds a member at a time to groups of thousands
-    return represent(request, _groups(request, [row])[0])
+    return one(
+        request,
+        key_of(key),
+        scim_groups.groups_of(provider),
+        lock=partial(scim_groups.locked, provider),
+        resources=partial(_groups, request),
+        delete=remove_group,
+        save=lambda row, resource: _save_group(provider, resource, row),
+        # A provider adds a member at a time to groups of thousands.
+        is_brief=request.method == "PATCH" and not any(name in request.GET for name in PARAMETERS),
+    )
 
 
-def _save_group(provider: IdentityProvider, resource: Group, row: ExternalGroup | None) -> ExternalGroup:
+def _save_group(
+    provider: IdentityProvider, resource: GroupResource, row: ExternalGroup | None
+) -> ExternalGroup:
     return scim_groups.save(
         provider,
         name=resource.display_name or "",

@@ -15,7 +15,7 @@ import pytest
 
 from scripts import audit_dependencies, sbom
 from scripts.audit_dependencies import Accepted, Found, NotChecked, accepted, problems, vulnerabilities
-from scripts.packages import ROOT, uv
+from scripts.sbom import ROOT, uv
 
 # Licenses of what is installed with the portal or served by it, as the packages name them.
 ALLOWED = re.compile(
