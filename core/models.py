@@ -57,9 +57,9 @@ class RowDifferences:
 class SecondFactor(models.TextChoices):
     """Who has to have a second factor, of those who sign in with a password of the portal."""
 
-    NOBODY = "", "nobody has to have one"
-    ADMINS = "admins", "platform admins"
-    ALL = "all", "everybody"
+    NOBODY = "", "Nobody"
+    ADMINS = "admins", "Platform admins"
+    ALL = "all", "Everybody"
 
 
 class Installation(models.Model):

@@ -174,6 +174,7 @@ ACCOUNT_SIGNUP_FIELDS = ["username*", "email*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_ADAPTER = "teams.adapter.AccountAdapter"
 ACCOUNT_FORMS = {
+    "login": "teams.adapter.SignInForm",
     "change_password": "teams.adapter.OwnPasswordForm",
     "reset_password_from_key": "teams.adapter.ForgottenPasswordForm",
 }

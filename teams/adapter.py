@@ -3,7 +3,7 @@
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
-from allauth.account.forms import ChangePasswordForm, ResetPasswordKeyForm
+from allauth.account.forms import ChangePasswordForm, LoginForm, ResetPasswordKeyForm
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import AnonymousUser
@@ -53,6 +53,12 @@ class OwnPasswordForm(ChangePasswordForm):
 
 
 class ForgottenPasswordForm(ResetPasswordKeyForm):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        without_placeholders(self)
+
+
+class SignInForm(LoginForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         without_placeholders(self)

@@ -33,7 +33,7 @@ class Migration(migrations.Migration):
                 ('timezone', models.CharField(blank=True, default='', max_length=64)),
                 ('logo', models.BinaryField(blank=True, default=b'')),
                 ('logo_digest', models.CharField(blank=True, default='', max_length=16)),
-                ('second_factor', models.CharField(blank=True, choices=[('', 'nobody has to have one'), ('admins', 'platform admins'), ('all', 'everybody')], default='', max_length=8)),
+                ('second_factor', models.CharField(blank=True, choices=[('', 'Nobody'), ('admins', 'Platform admins'), ('all', 'Everybody')], default='', max_length=8)),
                 ('skipped_steps', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=16), blank=True, default=list, size=None)),
                 ('password_sign_in', models.BooleanField(default=True, editable=False)),
             ],

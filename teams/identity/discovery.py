@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 from django.conf import settings
 from django.core.cache import cache
+from django.utils.text import capfirst
 from django.views.decorators.debug import sensitive_variables
 
 from core.errors import Invalid, PortalError
@@ -82,7 +83,7 @@ def read_json(url: str, what: str) -> dict[str, Any]:
             for part in response.iter_bytes():
                 content += part
                 if len(content) > MAX_BYTES:
-                    problem = f"{what} of {host} has more than {MAX_BYTES // 1024} KiB."
+                    problem = f"{capfirst(what)} of {host} has more than {MAX_BYTES // 1024} KiB."
                     break
     except httpx.TimeoutException:
         problem = f"{host} did not answer within {TIMEOUT.read:.0f} s."
@@ -95,7 +96,7 @@ def read_json(url: str, what: str) -> dict[str, Any]:
             found = None
         if isinstance(found, dict):
             return found
-        problem = f"{what} of {host} is not a JSON object ({url})."
+        problem = f"{capfirst(what)} of {host} is not a JSON object ({url})."
     raise ProviderUnavailable(problem)
 
 
@@ -109,7 +110,7 @@ def metadata(provider: IdentityProvider, *, fresh: bool = False) -> dict[str, An
     key = f"identity:metadata:{provider.issuer}"
     found: dict[str, Any] | None = None if fresh else cache.get(key)
     if found is None:
-        found = read_json(f"{provider.issuer}{WELL_KNOWN}", "The discovery document")
+        found = read_json(f"{provider.issuer}{WELL_KNOWN}", "the discovery document")
         missing = [name for name in REQUIRED if not isinstance(found.get(name), str)]
         if missing:
             raise ProviderUnavailable(f"The discovery document of {provider.title} lacks {missing[0]}.")
@@ -123,7 +124,7 @@ def metadata(provider: IdentityProvider, *, fresh: bool = False) -> dict[str, An
 
 def read_keys(provider: IdentityProvider) -> list[dict[str, Any]]:
     """Return the keys of a provider as it publishes them now (RFC 7517). Raises ProviderUnavailable."""
-    found = read_json(metadata(provider)["jwks_uri"], "The keys")
+    found = read_json(metadata(provider)["jwks_uri"], "the keys")
     keys = found.get("keys")
     if not isinstance(keys, list):
         raise ProviderUnavailable(f"The keys of {provider.title} are not a JWK Set.")

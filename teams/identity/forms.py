@@ -30,7 +30,7 @@ class ProviderForm(forms.Form):
         max_length=80,
         required=False,
         initial="groups",
-        help_text="A path such as realm_access.roles works too. Empty: only SCIM tells of groups.",
+        help_text="A path such as realm_access.roles works too. Leave empty if only SCIM sends groups.",
     )
     scopes = forms.CharField(
         label="Scopes",
@@ -39,7 +39,7 @@ class ProviderForm(forms.Form):
         help_text="Add offline_access to read groups also of people who are not signed in there.",
     )
     position = forms.IntegerField(
-        label="Position", min_value=0, max_value=999, initial=0, help_text="Of the button; 0 is first."
+        label="Position", min_value=0, max_value=999, initial=0, help_text="Of its button; 0 is first."
     )
     trusts_email = forms.BooleanField(
         label="All its mail addresses are verified",
@@ -49,7 +49,7 @@ class ProviderForm(forms.Form):
     admits_everybody = forms.BooleanField(
         label="Everybody who signs in there gets an account",
         required=False,
-        help_text="Otherwise only who has an invitation, or a group that a rule names.",
+        help_text="Otherwise only people with an invitation, or in a group that a rule names.",
     )
 
     def __init__(self, *args: Any, provider: IdentityProvider | None = None, **options: Any) -> None:

@@ -192,7 +192,7 @@ TABLE: dict[str, Row] = {
     "claims:profiles": {
         **{"profile_new": ADMIN, "profile_edit": ADMIN, "profile_retire": ADMIN, "profile_restore": ADMIN},
         **{"lint": ADMIN, "presets": ADMIN, "catalogue_import": ADMIN, "catalogue_export": ADMIN},
-        **ADMINS_ONLY,
+        **{"approval_rules": ADMIN, **ADMINS_ONLY},
     },
     "claims:profile_new": {"profile_new": ADMIN, "profile_match": ADMIN, **ADMINS_ONLY},
     "claims:profile_edit rounded": {
@@ -371,7 +371,7 @@ ELSEWHERE = {("setup:team vision", "teams:role"): OWNERS, ("setup:team vision", 
 OF_AN_EMPTY_PORTAL = {"setup/_steps.html:25"}  # presets that match: tests/portal/test_installation.py
 OF_A_SERVER = {"usage/tracking_server.html:26"}  # removal: tests/usage/tracking/test_tracking.py
 OF_SIGN_IN = (  # tests/teams/identity, tests/teams/test_sign_in.py, tests/keycloak
-    *("account/login.html", "socialaccount/login.html", "teams/identity/provider_new.html"),
+    *("account/", "socialaccount/", "teams/identity/provider_new.html"),  # tests/teams/test_account_pages.py
     *("teams/identity/provider.html", "teams/identity/provider_remove.html"),
     *("teams/identity/rule_remove.html", "teams/identity/scim.html"),
     "mfa/",  # tests/teams/test_passkeys_in_a_browser.py
@@ -379,6 +379,7 @@ OF_SIGN_IN = (  # tests/teams/identity, tests/teams/test_sign_in.py, tests/keycl
     *("setup/person_sign_out.html", "teams/sessions.html", "teams/sessions_end.html"),
 )
 OF_A_PROVIDER = {"teams/profile.html:43", "teams/profile.html:45"}  # link and unlink: tests/teams/identity
+OF_AN_IDLE_CLAIM = {"home/_needs.html:9"}  # snooze: tests/portal/test_home.py
 OF_A_WEBHOOK = {f"notify/webhook.html:{line}" for line in (13, 31, 42, 50)}  # tests/notify/webhooks
 BY_MAIL = {"usage/unsubscribe.html:10"}  # a signed link leads there: tests/usage/test_saved_reports.py
 SENT_BY_SCRIPT = {"claims/_dropped_page.html:3"}  # pages through what another hx-post has brought
@@ -634,7 +635,7 @@ def test_every_form_of_the_templates_is_offered_to_somebody(seen):
         for role in {role for who in row.values() for role in who}:
             found |= seen(page, role).sources
     wanted = {place for place in offers.sources() if not place.startswith(OF_SIGN_IN)}
-    elsewhere = OF_AN_EMPTY_PORTAL | OF_A_SERVER | OF_A_WEBHOOK | OF_A_PROVIDER
+    elsewhere = OF_AN_EMPTY_PORTAL | OF_A_SERVER | OF_A_WEBHOOK | OF_A_PROVIDER | OF_AN_IDLE_CLAIM
     assert wanted - found == SENT_BY_SCRIPT | BY_MAIL | elsewhere
 
 

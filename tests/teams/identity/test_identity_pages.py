@@ -148,7 +148,7 @@ def test_the_test_names_a_wrong_issuer_keys_and_secret(admin, sso, issuer):
     assert "none that the portal accepts" in page.text
     assert "refused for the client dragoman" in page.text
     issuer.status = 500
-    assert "answers 500 for The discovery document" in admin.get(f"{SSO}test/").text
+    assert "answers 500 for the discovery document" in admin.get(f"{SSO}test/").text
 
 
 def test_a_provider_is_disabled_and_enabled(admin, sso):

@@ -26,7 +26,7 @@ def works(okta, text) -> bool:
 
 def test_token_is_made_shown_once_rotated_and_removed(okta, admin):
     ScimToken.objects.all().delete()
-    assert "There is none" in admin.get(PAGE).text
+    assert "No token yet" in admin.get(PAGE).text
     made = TEXT.search(admin.post(PAGE, {"overlap": "0"}).text)[0]
     assert works(okta, made)
     page = admin.get(PAGE).text
