@@ -311,8 +311,8 @@ class InstallationForm(forms.ModelForm):  # type: ignore[type-arg]  # not generi
         labels = {"name": "Name", "second_factor": "Second factor required of"}
         help_texts = {
             "name": "In the sidebar, in titles of pages and in invitations.",
-            "second_factor": "Of people who sign in with a password of this portal. Whoever lacks one sets it "
-            "up before anything else. API tokens keep working.",
+            "second_factor": "Of people who sign in with a password of this portal. Whoever lacks one sets "
+            "it up before anything else. API tokens keep working.",
         }
 
     def __init__(self, *args: Any, **options: Any) -> None:
