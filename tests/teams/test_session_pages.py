@@ -204,7 +204,7 @@ def test_platform_admin_signs_a_person_out_everywhere(browse, alice, bob, root, 
     _row, text = make_token(alice)
     admin, path = browse(root), f"/people/{alice.pk}/sign-out/"
     page = admin.get(path).text
-    assert "signed in in 1 browser and has to sign in again" in page
+    assert "signed in with 1 browser and has to sign in again" in page
     assert "in 1 browser" in admin.get(f"/people/{alice.pk}/").text
     for _twice in range(2):
         assert admin.post(path).status_code == 302

@@ -65,7 +65,9 @@ def test_the_page_says_how_long_the_grace_period_is(client, alice, claim):
         assert ("</time>, then 2 h of grace." in page) == bool(grace)
     ProfileVersion.objects.update(grace=2 * HOUR)
     Claim.objects.update(expires_at=timezone.now() - HOUR)
-    assert "It ended <time" in client.get(url("extend", claim)).text
+    page = client.get(url("extend", claim)).text
+    assert "It ended <time" in page
+    assert "</time>; its 2 h of grace end <time" in page
 
 
 def test_a_typed_end_is_judged_before_it_is_sent(client, alice, claim):
