@@ -1,6 +1,7 @@
 """Reactions of `claims` to changes of the mirror, of claims, requests and teams."""
 
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.db.models import Count
@@ -109,10 +110,15 @@ def say_what_becomes_of_claims(*, user: User, team: Team, **_: Any) -> None:
         title=f"{user.label} is no longer in {team}",
         body=f"{reason} {theirs}",
         team_id=team.pk,
-        url=f"{reverse('claims:list')}?team={team}&q={user.username}",
+        url=claims_of(team, user),
         important=bool(count),
         **common,
     )
+
+
+def claims_of(team: Team, person: User) -> str:
+    """Return the address of the claims of a person in a team."""
+    return f"{reverse('claims:list')}?{urlencode({'team': team.slug, 'q': person.username})}"
 
 
 @receiver(account_ended, dispatch_uid="claims.account_ended")
@@ -132,7 +138,7 @@ def tell_leads_of_claims_left(*, person: User, who: User | None, reason: str, **
             body=f"It was deactivated {by}. {claims} and keep{'s' if number == 1 else ''} running: "
             "transfer or release.",
             team_id=team.pk,
-            url=f"{reverse('claims:list')}?team={team}&q={person.username}",
+            url=claims_of(team, person),
             important=True,
         )
 

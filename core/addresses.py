@@ -9,8 +9,12 @@ inside the network. A name says nothing: what was connected is checked too, befo
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import Any
+
+import httpx
 
 type Address = IPv4Address | IPv6Address
 
@@ -46,3 +50,23 @@ def reason_to_refuse_host(host: str) -> str:
     """Return why nothing is sent to a host that a platform admin entered; "" for a name, and if it may."""
     address = literal(host)
     return "" if address is None else reason_to_refuse(address, is_internal=True)
+
+
+def connection_check(refusal: Callable[[str], Exception]) -> Callable[[httpx.Request], None]:
+    """
+    Return a hook of httpx for requests. It raises `refusal(reason)` where a name leads to the machine itself:
+    after connecting, before anything is sent.
+    """
+
+    def refuse(event: str, told: dict[str, Any]) -> None:
+        if event != "connection.connect_tcp.complete":
+            return
+        stream = told["return_value"]
+        if reason := reason_to_refuse_host(stream.get_extra_info("server_addr")[0]):
+            stream.close()
+            raise refusal(reason)
+
+    def watch(request: httpx.Request) -> None:
+        request.extensions["trace"] = refuse
+
+    return watch

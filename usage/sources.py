@@ -30,7 +30,7 @@ import httpx
 from django.views.decorators.debug import sensitive_variables
 
 from cluster.tls import client_context
-from core.addresses import reason_to_refuse_host
+from core.addresses import connection_check
 from core.errors import Invalid, PortalError
 from core.text import counted
 from inventory.models import Cluster, Device, TelemetryAccess
@@ -167,22 +167,8 @@ def client_of(source: TelemetrySource) -> httpx.Client:
         verify=verify,
         timeout=httpx.Timeout(source.timeout_seconds, connect=min(CONNECT_SECONDS, source.timeout_seconds)),
         follow_redirects=False,
-        event_hooks={"request": [_watch]},
+        event_hooks={"request": [connection_check(Invalid)]},
     )
-
-
-def _watch(request: httpx.Request) -> None:
-    request.extensions["trace"] = _refuse_machine
-
-
-def _refuse_machine(event: str, told: dict[str, Any]) -> None:
-    """Raise Invalid if a name leads to the machine itself: after connecting, before anything is sent."""
-    if event != "connection.connect_tcp.complete":
-        return
-    stream = told["return_value"]
-    if reason := reason_to_refuse_host(stream.get_extra_info("server_addr")[0]):
-        stream.close()
-        raise Invalid(reason)
 
 
 @sensitive_variables()

@@ -8,7 +8,6 @@ for at once, at most every `KEYS_AGAIN`: providers change keys without notice.
 from __future__ import annotations
 
 import json
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +17,7 @@ from django.core.cache import cache
 from django.utils.text import capfirst
 from django.views.decorators.debug import sensitive_variables
 
+from core.addresses import connection_check, reason_to_refuse_host
 from core.errors import Invalid, PortalError
 from teams.identity.models import IdentityProvider
 
@@ -58,18 +58,15 @@ def require_address(text: str, *, field: str) -> str:
         )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise Invalid("The address has neither user name, query nor fragment.", field=field)
-    try:
-        is_link_local = ip_address(host).is_link_local
-    except ValueError:
-        is_link_local = False
-    if is_link_local:
-        raise Invalid(f"{host} is an address of the machine itself.", field=field)
+    if reason := reason_to_refuse_host(host):
+        raise Invalid(reason, field=field)
     return address.rstrip("/")
 
 
 def client() -> httpx.Client:
     """Return a client that follows no redirects: a provider does not send its readers elsewhere."""
-    return httpx.Client(timeout=TIMEOUT, follow_redirects=False)
+    hooks = {"request": [connection_check(ProviderUnavailable)]}
+    return httpx.Client(timeout=TIMEOUT, follow_redirects=False, event_hooks=hooks)
 
 
 def read_json(url: str, what: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from cluster.protocol import NODE, Unreachable
 from core import addresses
 from core.errors import Invalid
 from inventory.models.cluster import validate_exporters, validate_http_url
+from teams.identity.discovery import ProviderUnavailable, read_json, require_address
 from tests.cluster.scripted import scripted_server
 from tests.notify.webhooks.receiver import running
 from usage.sources import TelemetrySource, TelemetryUnavailable, ask
@@ -62,6 +63,8 @@ def test_no_spelling_of_an_address_of_the_machine_is_taken(host):
             validate(f"http://{host}/latest/meta-data")
     with pytest.raises(Invalid):
         refuse_machine(f"http://{host}/latest/meta-data")
+    with pytest.raises(Invalid):
+        require_address(f"https://{host}/realms/main", field="issuer")
 
 
 @pytest.mark.parametrize(
@@ -94,6 +97,8 @@ def test_a_name_that_leads_to_the_machine_is_sent_nothing():
             ask(source, lambda client: client.get(source.url).text)
         with pytest.raises(TrackingUnavailable, match="machine itself"):
             Mlflow(source, budget=10).experiments()
+        with pytest.raises(ProviderUnavailable, match="machine itself"):
+            read_json(f"http://localhost:{server.port}/keys", "the keys")
         assert server.got == []
 
 

@@ -218,7 +218,8 @@ def test_secrets_of_second_factors_are_stored_encrypted_and_resealed(alice, sett
     assert secret not in str(app.data)
     assert "seed" in seed.data
     settings.CREDENTIAL_KEYS = ["bmV3LWtleS1uZXcta2V5LW5ldy1rZXktbmV3LWtleS0=", *settings.CREDENTIAL_KEYS]
-    assert sum(count for _receiver, count in secrets_resealed.send(None)) == 2
+    resealed = [count for _receiver, count in secrets_resealed.send(None)]
+    assert sum(map(int, filter(None, resealed))) == 2
     settings.CREDENTIAL_KEYS = settings.CREDENTIAL_KEYS[:1]
     app.refresh_from_db()
     assert app.wrap().validate_code(code_now(secret))

@@ -118,8 +118,8 @@ class Issuer:
         if form["grant_type"] == "refresh_token":
             if self.refused or form["refresh_token"] != self.refresh_token:
                 return 400, {"error": self.refused or "invalid_grant"}
-            tokens = {"access_token": "access", "token_type": "Bearer"}
-            return 200, tokens | ({"id_token": self.id_token(**self.changes)} if self.renews_id_token else {})
+            again = {"access_token": "access", "token_type": "Bearer"}
+            return 200, again | ({"id_token": self.id_token(**self.changes)} if self.renews_id_token else {})
         challenge = self.challenges.pop(form["code"], None)
         digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
         if challenge is None or base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != challenge:
