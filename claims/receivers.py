@@ -1,36 +1,29 @@
 """Reactions of `claims` to changes of the mirror, of claims, requests and teams."""
 
 from typing import Any
-from urllib.parse import urlencode
 from uuid import UUID
 
-from django.db.models import Count
 from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
-from django.urls import reverse
-from django.utils import timezone
 
 from claims import webhook_events
 from claims.approvals import notices, pending
 from claims.approvals.authority import LEADS
 from claims.catalogue.tasks import mirror_has_changed, refresh_availability
 from claims.delivery.tasks import reconcile_cluster
+from claims.lifecycle import leaving
 from claims.models import Claim, Extension, QuotaRequest
 from claims.observation import ownership
 from claims.quotas.tasks import queue_team
 from claims.signals import claim_state_changed, pending_request_decided, request_returned
 from claims.states import FINAL, ClaimState
-from core.text import counted
 from core.transactions import after_commit
 from inventory.models import Cluster
 from inventory.signals import mirror_changed, secrets_resealed
-from notify.models import NoticeKind
-from notify.services import notify
 from notify.webhooks.services import reseal_webhooks
-from teams.access import people_in
 from teams.identity.rules import access_lost
 from teams.identity.services import reseal_secrets
-from teams.models import Membership, Role, Team, User
+from teams.models import Membership, Team, User
 from teams.passkeys import reseal_second_factors
 from teams.services import account_ended, role_changed
 
@@ -95,52 +88,13 @@ def reseal_secrets_of_teams(**_: Any) -> int:
 
 
 @receiver(access_lost, dispatch_uid="claims.access_lost")
-def say_what_becomes_of_claims(*, user: User, team: Team, **_: Any) -> None:
-    """Tell who lost a team through their groups, and its leads, that the claims stay with the team."""
-    count = Claim.objects.live().filter(team=team, requested_by=user).count()
-    live = f"{counted(count, 'live claim')} stay{'s' if count == 1 else ''} with the team" if count else ""
-    key = f"access-lost:{team.pk}:{user.pk}:{timezone.now():%Y%m%d%H%M}"
-    mine = f"Your {live}; its leads extend, transfer or release them." if live else "You had no live claims."
-    theirs = f"Their {live}: transfer or release them." if live else "They had no live claims."
-    common: dict[str, Any] = {"kind": NoticeKind.CHANGE, "key": key}
-    reason = "Groups of the identity provider give no role there any more."
-    notify([user], title=f"You are no longer in {team}", body=f"{reason} {mine}", **common)
-    notify(
-        people_in(team, at_least=Role.LEAD),
-        title=f"{user.label} is no longer in {team}",
-        body=f"{reason} {theirs}",
-        team_id=team.pk,
-        url=claims_of(team, user),
-        important=bool(count),
-        **common,
-    )
-
-
-def claims_of(team: Team, person: User) -> str:
-    """Return the address of the claims of a person in a team."""
-    return f"{reverse('claims:list')}?{urlencode({'team': team.slug, 'q': person.username})}"
+def notify_of_lost_access(*, user: User, team: Team, **_: Any) -> None:
+    leaving.notify_of_lost_access(user, team)
 
 
 @receiver(account_ended, dispatch_uid="claims.account_ended")
-def tell_leads_of_claims_left(*, person: User, who: User | None, reason: str, **_: Any) -> None:
-    """Tell the leads of each team with live claims of somebody whose account has ended."""
-    by = f"by {who.label}" if who else reason
-    live = Claim.objects.live().filter(requested_by=person).order_by()
-    counts = dict(live.values_list("team").annotate(Count("pk")))
-    for team in Team.objects.filter(pk__in=counts):
-        number = counts[team.pk]
-        claims = f"{counted(number, 'live claim')} stay{'s' if number == 1 else ''} with {team}"
-        notify(
-            people_in(team, at_least=Role.LEAD),
-            kind=NoticeKind.CHANGE,
-            key=f"account-ended:{team.pk}:{person.pk}:{timezone.now():%Y%m%d%H%M}",
-            title=f"The account of {person.label} has ended",
-            body=f"It was deactivated {by}. {claims} and keep{'s' if number == 1 else ''} running: "
-            "transfer or release.",
-            team_id=team.pk,
-            url=claims_of(team, person),
-            important=True,
-        )
+def notify_of_ended_account(*, person: User, who: User | None, reason: str, **_: Any) -> None:
+    leaving.notify_of_ended_account(person, by=f"by {who.label}" if who else reason)
 
 
 @receiver(claim_state_changed, dispatch_uid="claims.observation.ownership")
