@@ -204,7 +204,7 @@ def test_the_impact_adds_up_what_all_teams_may_hold(vision, quota, alice):
 def test_the_page_asks_for_what_did_not_fit(client, alice, quota):
     client.force_login(alice)
     page = client.get(ASK, {"team": "vision", "device_class": GPU_CLASS, "more": "2"}).text
-    assert "vision: gpu.nvidia.com" in page
+    assert "vision: <code>gpu.nvidia.com</code>" in page
     assert 'value="2"' in page
     sent = {"team": "vision", "device_class": GPU_CLASS, "more": "2", "reason": "a paper", "key": "k"}
     answer = client.post(ASK, sent)
