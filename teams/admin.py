@@ -8,6 +8,7 @@ from typing import Any
 from allauth.account.admin import EmailAddress
 from allauth.account.decorators import secure_admin_login
 from allauth.mfa.admin import Authenticator, AuthenticatorAdmin
+from allauth.socialaccount.admin import SocialAccount, SocialApp, SocialToken
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import Group
@@ -19,9 +20,8 @@ from teams.models import ApiToken, Membership, Team, User, record_change
 
 admin.site.site_header = admin.site.site_title = "Dragoman"
 setattr(admin.site, "login", secure_admin_login(admin.site.login))  # noqa: B010 - mypy forbids the assignment
-admin.site.unregister(
-    (Group, EmailAddress, Authenticator)
-)  # the portal uses no groups; the mail is the account's
+# The portal uses no groups; the mail is the account's; who signs in through a provider links it themselves.
+admin.site.unregister((Group, EmailAddress, Authenticator, SocialAccount, SocialApp, SocialToken))
 
 
 class ReadOnly:
