@@ -36,6 +36,7 @@ CLASS_SOURCES = (
     *(f"{app}/**/forms.py" for app in ("claims", "inventory", "notify", "teams", "usage")),
     *(
         "claims/**/rows.py",
+        "claims/quotas/quota_usage.py",
         "claims/**/views.py",
         "inventory/*.py",
         "core/glossary.py",
