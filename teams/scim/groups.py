@@ -13,7 +13,7 @@ from teams.identity.groups import MAX_NAME, MEMBERS, save_group, set_members
 from teams.identity.models import ExternalGroup, IdentityProvider
 from teams.identity.rules import lock_rules
 from teams.models import User
-from teams.scim.people import people_of
+from teams.scim.models import ScimUser
 
 MAX_MEMBERS = 20_000
 
@@ -87,7 +87,8 @@ def _people(provider: IdentityProvider, members: Collection[str]) -> list[User]:
             keys.add(UUID(member))
         except ValueError:
             raise InvalidValueException(detail=f"members: there is no user {member[:60]}.") from None
-    kept = people_of(provider).filter(pk__in=keys)
-    if missing := keys - set(kept.values_list("pk", flat=True)):
+    kept = ScimUser.objects.filter(provider=provider, deleted_at=None, pk__in=keys).order_by()
+    found = dict(kept.values_list("pk", "user"))  # of thousands only the keys
+    if missing := keys - found.keys():
         raise InvalidValueException(detail=f"members: there is no user {min(missing)}.")
-    return list(User.objects.filter(scim_user__in=kept).only("pk", "service_of"))
+    return [User(pk=pk) for pk in found.values()]
