@@ -6,8 +6,12 @@ sampling is that of live collection: the same queries, at ten instants 30 s apar
 instant query at that time would be (with the same look-back of five minutes), joined with the allocations
 that were open then, and added by the same `usage.samples.add_samples`.
 
+A bucket in which only some of the held devices were measured, as a node was away or a claim was mirrored
+late, is read again once, an hour after its end: until then agents write late and the mirror catches up.
+
 Rows that exist stay as they are, so a repeated run changes nothing. What Prometheus does not have stays a
-gap, and is asked for again each hour for a day, as an agent may write late. An exporter has no history.
+gap. It is asked for again each hour for a day if nothing was measured; devices that have no telemetry at all
+cost one more reading of a bucket, not one each hour. An exporter has no history.
 """
 
 from __future__ import annotations
@@ -21,12 +25,14 @@ from uuid import UUID
 
 import httpx
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from claims.models import Allocation
+from inventory.freshness import OF_DEVICES, ages
 from inventory.models import Cluster, Device
 from usage.attribution import COLUMNS, OpenAllocation, attribute, with_mirror
+from usage.collect import holding
 from usage.counters import count_since
 from usage.daily import forget_from
 from usage.models import CollectedBucket, Collection, Rollup
@@ -46,7 +52,8 @@ from usage.samples import (
 from usage.sources import TelemetrySource, TelemetryUnavailable, ask, opened, queries, query, series
 
 REACH = timedelta(days=1)
-AGAIN = timedelta(hours=1)  # until a bucket that Prometheus does not have is asked for again
+AGAIN = timedelta(hours=1)  # until a bucket that lacks measurements is asked for again
+MIDDLE = BUCKET / 2  # a device that was held then was held for half of a bucket, or longer
 BUCKETS_AT_ONCE = 12
 SAMPLES_AT_ONCE = 500_000  # in memory
 
@@ -61,15 +68,20 @@ class HeldSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The last day of a cluster's telemetry, in buckets of five minutes."""
+    """
+    The last day of a cluster's telemetry, in buckets of five minutes: those to which measurements were added,
+    those without any, and those that have some but lack devices since they were read again.
+    """
 
     filled: int
     missing: int
+    partial: int
 
 
 def catch_up(cluster_id: UUID) -> int:
     """
-    Fill some of the missing buckets of a cluster, the newest first; return the number of added rows.
+    Fill some of the buckets of a cluster that lack measurements, the newest first; return the number of added
+    rows.
 
     Nothing happens while the source does not respond to live collection. A source that fails in between ends
     the run, and the next one goes on.
@@ -79,7 +91,8 @@ def catch_up(cluster_id: UUID) -> int:
     responds = Collection.objects.filter(cluster_id=cluster_id, failed_at=None, succeeded_at__gt=now - BUCKET)
     if cluster is None or not responds.exists():
         return 0
-    buckets = held_buckets(cluster, missing_buckets(cluster, now), now=now)[:BUCKETS_AT_ONCE]
+    missing = held_buckets(cluster, missing_buckets(cluster, now), now=now)
+    buckets = sorted({*missing, *partial_buckets(cluster, now)}, reverse=True)[:BUCKETS_AT_ONCE]
     if not buckets:
         return 0
     spans = held_spans(cluster, min(buckets), max(buckets) + BUCKET)
@@ -140,6 +153,40 @@ def held_buckets(cluster: Cluster, buckets: list[datetime], *, now: datetime) ->
     return held
 
 
+def partial_buckets(cluster: Cluster, now: datetime) -> list[datetime]:
+    """
+    Return some buckets with measurements, newest first, in which other devices were held without any.
+
+    Each bucket is compared once, an hour after its end, and not while the mirror is stale: claims that it
+    does not have yet cannot be compared. One without such devices counts as compared from then on.
+    """
+    due = CollectedBucket.objects.filter(
+        cluster=cluster,
+        bucket__gt=bucket_start(now - REACH),
+        bucket__lte=now - AGAIN - BUCKET,
+        attributed__gt=0,
+        tried_at=None,
+    )
+    buckets = list(due.order_by("-bucket").values_list("bucket", flat=True)[:BUCKETS_AT_ONCE])
+    if not buckets or any(age.is_stale for age in ages(OF_DEVICES, cluster=cluster)):
+        return []
+    partial = [bucket for bucket in buckets if lacks_devices(cluster, bucket)]
+    due.filter(bucket__in=set(buckets) - set(partial)).update(tried_at=now)
+    return partial
+
+
+def lacks_devices(cluster: Cluster, bucket: datetime) -> bool:
+    """Return whether a device that was held in the middle of a bucket has no measurement in it."""
+    key = ("claim", "driver", "pool", "device")
+    measured = Rollup.objects.filter(bucket=bucket, **{name: OuterRef(name) for name in key})
+    held = Allocation.objects.filter(
+        Q(ended_at=None) | Q(ended_at__gt=bucket + MIDDLE),
+        claim__cluster=cluster,
+        started_at__lte=bucket + MIDDLE,
+    )
+    return held.filter(~Exists(measured)).exists()
+
+
 def held_times(cluster: Cluster, start: datetime, end: datetime) -> list[tuple[datetime, datetime | None]]:
     """Return from when until when allocations of `cluster` lasted that overlap this time."""
     held = Allocation.objects.filter(claim__cluster=cluster, started_at__lt=end).order_by()
@@ -170,18 +217,15 @@ def fill(
     *,
     now: datetime,
 ) -> int:
-    """Add the rows of one bucket that do not exist, and remember the attempt; return their number."""
+    """Add the rows of one bucket that do not exist, and store what it lacks then; return their number."""
     held = [
         span
         for span in spans
         if span.started_at < bucket + BUCKET and (span.ended_at is None or span.ended_at > bucket)
     ]
     with transaction.atomic():
-        present = set(
-            Rollup.objects.filter(claim__cluster=cluster, bucket=bucket).values_list(
-                "claim_id", "driver", "pool", "device"
-            )
-        )
+        rows = Rollup.objects.filter(claim__cluster=cluster, bucket=bucket)
+        present = set(map(RollupDevice._make, rows.values_list("claim_id", "driver", "pool", "device")))
         added: set[RollupDevice] = set()
         for at in (bucket + number * EVERY for number in range(EXPECTED)):
             open_then = [
@@ -190,16 +234,27 @@ def fill(
                 if span.started_at <= at and (span.ended_at is None or at < span.ended_at)
             ]
             new = [
-                (RollupDevice(one.claim_id, one.driver, one.pool, one.device), measurement)
+                (holding(one), measurement)
                 for one, measurement in attribute(open_then, measured.get(at, {}))
-                if (one.claim_id, one.driver, one.pool, one.device) not in present
+                if holding(one) not in present
             ]
             add_samples(at, new)
             added.update(device for device, _ in new)
+        middle = bucket + MIDDLE
+        held_then = {
+            holding(span.allocation)
+            for span in held
+            if span.started_at <= middle and (span.ended_at is None or middle < span.ended_at)
+        }
         CollectedBucket.objects.update_or_create(
             cluster=cluster,
             bucket=bucket,
-            defaults={"tried_at": now, "filled": len(added), "attributed": len(added) + len(present)},
+            defaults={
+                "tried_at": now,
+                "filled": len(added),
+                "attributed": len(added) + len(present),
+                "lacking": len(held_then - present - added),
+            },
         )
         if added:
             forget_from(bucket, now=now)
@@ -239,7 +294,7 @@ def read_history(
 
 
 def history(cluster: Cluster, now: datetime) -> History:
-    """Return how many buckets of the last day were filled, and in how many claims held devices unmeasured."""
+    """Return how many buckets of the last day were filled, and how many lack measurements of held devices."""
     first, end = bucket_start(now - REACH) + BUCKET, bucket_start(now) - BUCKET
     rows = CollectedBucket.objects.filter(cluster=cluster, bucket__gte=first, bucket__lt=end)
     measured = set(rows.filter(attributed__gt=0).values_list("bucket", flat=True))
@@ -249,7 +304,8 @@ def history(cluster: Cluster, now: datetime) -> History:
         for number in range((end - first) // BUCKET)
         if (bucket := first + number * BUCKET) not in measured
     )
-    return History(rows.filter(filled__gt=0).count(), missing)
+    partial = rows.filter(attributed__gt=0, lacking__gt=0)
+    return History(rows.filter(filled__gt=0).count(), missing, partial.count())
 
 
 def prune(now: datetime) -> int:

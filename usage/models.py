@@ -390,7 +390,8 @@ class CollectedBucket(models.Model):
     What is known of five minutes of a cluster's telemetry, for a day.
 
     `attributed` are the held devices that were measured, the most of any sample; 0 is a gap. `usage.catch_up`
-    asks Prometheus for those at `tried_at`, and added `filled` rows.
+    asks Prometheus for those, and for buckets that lack some devices. At `tried_at` it looked last, added
+    `filled` rows, and `lacking` devices had none.
     """
 
     cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="+", db_index=False)
@@ -398,6 +399,7 @@ class CollectedBucket(models.Model):
     attributed = models.PositiveIntegerField(default=0)
     tried_at = models.DateTimeField(null=True)
     filled = models.PositiveIntegerField(default=0)
+    lacking = models.PositiveIntegerField(default=0)
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["cluster", "bucket"], name="collectedbucket_once"),)

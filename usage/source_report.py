@@ -266,11 +266,16 @@ def _of_history(cluster: Cluster, source: TelemetrySource) -> Iterator[CheckupFi
     """Yield the gaps of the last day, and what was filled."""
     day = history(cluster, timezone.now())
     filled = f"{counted(day.filled, 'gap')} of 5 minutes filled in the last day, {day.missing} left"
+    if day.partial:
+        filled += f"; in {counted(day.partial, 'other')} some of the held devices have no measurement"
     if not source.is_prometheus:
         remedy = "An exporter has no history. With Prometheus, gaps are filled from it."
         yield CheckupFinding(NOTE if day.missing else GOOD, "History", filled, remedy * bool(day.missing))
-    elif day.missing:
-        remedy = "They are asked for again each hour, for a day, in case Prometheus gets them late."
+    elif day.missing or day.partial:
+        remedy = (
+            "In case Prometheus gets them late, gaps are asked for again each hour, for a day, and devices "
+            "that were not measured once, an hour later."
+        )
         yield CheckupFinding(NOTE, "History", filled, remedy)
     else:
         yield CheckupFinding(GOOD, "History", filled)

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 import time_machine
 
-from inventory.models import Cluster
+from inventory.freshness import OF_DEVICES
+from inventory.models import Cluster, Freshness
 from tests.prometheus import RealPrometheus
 from tests.usage.conftest import NOON, hold, measure
 from usage import catch_up as gaps
@@ -95,7 +96,9 @@ def past(tmp_path, fra):
 
 
 def alive(fra, at):
-    """Note that live collection works at this time."""
+    """Note that live collection works at this time, and that the mirror is fresh."""
+    for resource in OF_DEVICES:
+        Freshness.objects.update_or_create(cluster=fra, resource=resource, defaults={"seen_at": at})
     Collection.objects.update_or_create(
         cluster=fra, defaults={"succeeded_at": at, "sampled_at": at, "failed_at": None, "error": ""}
     )
@@ -108,6 +111,26 @@ def run(fra, at, times=1):
         for _ in range(times):
             added += catch_up(fra.pk)
     return added
+
+
+@pytest.fixture
+def requests(monkeypatch):
+    """Return the first buckets of the requests for history that were sent."""
+    sent = []
+    real = gaps.read_history
+
+    def noted(source, start, end):
+        sent.append(start)
+        return real(source, start, end)
+
+    monkeypatch.setattr(gaps, "read_history", noted)
+    return sent
+
+
+def measured_live(fra, held, bucket, samples=10):
+    """Store a bucket as live collection does that found one device."""
+    measure(held, bucket, [0.123], memory=5, samples=samples)
+    CollectedBucket.objects.create(cluster=fra, bucket=bucket, attributed=1)
 
 
 def test_hour_without_a_worker_is_filled_as_live_collection_would_have(past, claim, fra):
@@ -168,6 +191,63 @@ def test_gap_of_prometheus_stays_a_gap_and_is_filled_if_the_data_come_late(past,
     assert [tuple(rows[bucket]) for bucket in missing[1:]] == [expected(bucket) for bucket in missing[1:]]
 
 
+def test_device_that_was_away_while_others_were_measured_is_filled_an_hour_later(past, claim, fra):
+    bucket = NOON - timedelta(hours=1)
+    past((bucket - timedelta(hours=1), bucket + timedelta(hours=1)))
+    hold(claim, bucket - timedelta(minutes=30), device="gpu-2", uuid="GPU-2")
+    other = hold(claim, bucket - timedelta(minutes=30), bucket + BUCKET)
+    measured_live(fra, other, bucket, samples=7)
+    run(fra, NOON + 4 * MINUTE, times=4)
+    assert not Rollup.objects.filter(bucket=bucket, device="gpu-2").exists()
+    assert run(fra, NOON + 5 * MINUTE) == 2  # and the bucket that is over since then
+    rows = Rollup.objects.filter(bucket=bucket).values_list("device", "samples", "activity", "memory_bytes")
+    assert {device: tuple(values) for device, *values in rows} == {
+        other.device: (7, 0.123, 5),  # as it was
+        "gpu-2": expected(bucket),
+    }
+    noted = CollectedBucket.objects.get(bucket=bucket)
+    assert (noted.attributed, noted.filled, noted.lacking) == (2, 1, 0)
+    assert history(fra, NOON + 5 * MINUTE).partial == 0
+
+
+def test_claim_that_was_mirrored_late_is_filled_where_others_were_measured(past, claim, fra):
+    bucket = NOON - timedelta(hours=2)
+    past((bucket - timedelta(hours=1), NOON))
+    measured_live(fra, hold(claim, bucket, bucket + BUCKET), bucket)
+    Freshness.objects.all().delete()
+    with time_machine.travel(NOON, tick=False):
+        alive(fra, NOON)
+        Freshness.objects.update(seen_at=bucket)
+        catch_up(fra.pk)
+    hold(claim, bucket + MINUTE, bucket + BUCKET, device="gpu-2", uuid="GPU-2")  # the mirror is back
+    assert run(fra, NOON + MINUTE) == 1
+    row = Rollup.objects.get(device="gpu-2")
+    assert (row.samples, row.activity, row.memory_bytes) == expected(bucket, since=bucket + MINUTE)
+
+
+def test_device_without_any_telemetry_costs_one_more_reading_of_a_bucket(past, claim, fra, requests):
+    bucket = NOON - timedelta(hours=2)
+    past((bucket, NOON))
+    measured_live(fra, hold(claim, bucket, bucket + BUCKET), bucket)
+    hold(claim, bucket, bucket + BUCKET, device="unknown", uuid="GPU-unknown")
+    for hours in range(6):
+        assert run(fra, NOON + timedelta(hours=hours), times=2) == 0
+    assert requests == [bucket]
+    assert history(fra, NOON) == gaps.History(filled=0, missing=0, partial=1)
+
+
+def test_bucket_in_which_every_device_was_measured_is_not_read_again(past, claim, fra, requests):
+    bucket = NOON - timedelta(hours=2)
+    past((bucket, NOON))
+    measured_live(fra, hold(claim, bucket, bucket + BUCKET), bucket)
+    hold(claim, bucket + 3 * MINUTE, bucket + BUCKET)  # for less than half of the bucket
+    hold(claim, bucket - BUCKET, bucket + 2 * MINUTE)
+    CollectedBucket.objects.create(cluster=fra, bucket=bucket - BUCKET, tried_at=NOON + timedelta(hours=9))
+    assert run(fra, NOON, times=2) == 0
+    assert requests == []
+    assert CollectedBucket.objects.get(bucket=bucket).tried_at == NOON
+
+
 def test_a_run_fills_the_newest_hour_and_the_next_ones_the_rest_of_a_day(past, claim, fra, monkeypatch):
     assert missing_buckets(fra, NOON)[-1] == NOON - timedelta(days=1) + BUCKET
     monkeypatch.setattr(gaps, "REACH", timedelta(hours=2))  # so that the test ends soon
@@ -177,7 +257,7 @@ def test_a_run_fills_the_newest_hour_and_the_next_ones_the_rest_of_a_day(past, c
     assert sorted(stored())[0] == NOON - 13 * BUCKET
     assert run(fra, NOON, times=3) == 2 * 12 - 2 - 12
     assert sorted(stored())[0] == NOON - timedelta(hours=2) + BUCKET
-    assert history(fra, NOON) == gaps.History(filled=22, missing=0)
+    assert history(fra, NOON) == gaps.History(filled=22, missing=0, partial=0)
 
 
 def test_nothing_is_read_while_the_source_does_not_respond(past, claim, fra):
@@ -199,7 +279,7 @@ def test_nothing_is_read_while_the_source_does_not_respond(past, claim, fra):
 def test_time_in_which_nothing_was_held_is_no_gap(past, fra, claim):
     past((NOON - timedelta(hours=2), NOON))
     assert run(fra, NOON, times=4) == 0
-    assert history(fra, NOON) == gaps.History(0, 0)
+    assert history(fra, NOON) == gaps.History(0, 0, 0)
 
 
 def test_filled_buckets_of_a_stored_day_are_stored_again(past, claim, fra):

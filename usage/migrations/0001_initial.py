@@ -125,6 +125,7 @@ class Migration(migrations.Migration):
                 ('attributed', models.PositiveIntegerField(default=0)),
                 ('tried_at', models.DateTimeField(null=True)),
                 ('filled', models.PositiveIntegerField(default=0)),
+                ('lacking', models.PositiveIntegerField(default=0)),
                 ('cluster', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='inventory.cluster')),
             ],
             options={
