@@ -13,15 +13,16 @@ from core.text import counted
 AT_LIMIT = {
     AtLimit.NOTIFY: "At 100 %, its leads and platform admins are notified; nothing stops.",
     AtLimit.APPROVAL: (
-        "A request that may cost more than is left needs the approval of a lead, whatever the rules "
-        "approve by themselves. Running claims continue."
+        "A request or an extension that may cost more than is left needs the approval of a lead, whatever "
+        "the rules approve by themselves. Running claims continue."
     ),
     AtLimit.RECLAIM: (
         "At 100 %, its running claims are reclaimable: they come first among the claims whose release would "
         "free devices for others. Nothing ends by itself."
     ),
     AtLimit.BLOCK: (
-        "A request that may cost more than is left is refused. Running claims continue until they end."
+        "A request or an extension that may cost more than is left is refused. Running claims continue "
+        "until they end."
     ),
 }
 
@@ -51,9 +52,11 @@ def effect_of(budget: Budget, *, now: datetime) -> list[str]:
 
 USED_UP_NOW = {
     AtLimit.NOTIFY: "It is used up already: leads and platform admins are notified within five minutes.",
-    AtLimit.APPROVAL: "It is used up already: every new request needs approval as soon as you save.",
+    AtLimit.APPROVAL: (
+        "It is used up already: every new request or extension needs approval as soon as you save."
+    ),
     AtLimit.RECLAIM: "It is used up already: its running claims are reclaimable as soon as you save.",
-    AtLimit.BLOCK: "It is used up already: every new request is refused as soon as you save.",
+    AtLimit.BLOCK: "It is used up already: every new request or extension is refused as soon as you save.",
 }
 
 

@@ -28,6 +28,7 @@ from claims.models import Approval, Claim, Extension, Quota, QuotaRequest
 from claims.quotas.quota_requests import request_impact, request_kind, until_words
 from claims.quotas.quota_usage import QuotaUsage, team_usage
 from claims.quotas.services import approve_quota_request, deny_quota_request
+from claims.requests.budget_check import extension_lines, refusal_sentence
 from claims.states import RUNNING, ClaimState
 from core.errors import Invalid, PortalError
 from core.text import counted
@@ -252,6 +253,8 @@ def _preview_extension(item: Item, extension: Extension) -> DecisionPreview:
         return DecisionPreview(item, extension, warning="It has ended; there is nothing left to extend.")
     if until <= end:
         return DecisionPreview(item, extension, warning=f"It already runs until {moment(end)}.")
+    if refusal := refusal_sentence(extension_lines(extension)):
+        return DecisionPreview(item, extension, warning=refusal)
     warning = reason_not_to_extend(claim)
     if not warning and extension.exceeds_max_duration:
         version = claim.profile_version

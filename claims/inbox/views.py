@@ -52,8 +52,9 @@ from claims.plans.changes import current_parts, request_again_url
 from claims.quotas.forms import QuotaGrantForm
 from claims.quotas.quota_requests import request_impact, request_kind
 from claims.quotas.services import approve_quota_request, deny_quota_request, reason_not_to_withdraw
+from claims.requests.budget_check import extension_lines
 from claims.states import LOOK, ClaimState
-from core.errors import Conflict, Invalid, PortalError
+from core.errors import BudgetExceeded, Conflict, Invalid, PortalError
 from core.filters import KeySelect
 from core.listing import csv_response
 from core.prepared import PreparedObjects
@@ -205,6 +206,7 @@ def extension_card(request: HttpRequest, extension_id: UUID) -> dict[str, Any]:
         "extension": extension,
         "claim": claim,
         "pods_after_end": pods_after_end(claim.end_policy),
+        "budgets": extension_lines(extension) if pending else [],
         "reasons": reasons_for(claim.team) if pending else [],
     }
 
@@ -320,7 +322,7 @@ def decide_pending(
     """Call `decide_on` as the reader and return to the inbox with `message`; the card shows a refusal."""
     try:
         decide_on(by=user_of(request))
-    except (Conflict, Invalid) as error:
+    except (BudgetExceeded, Conflict, Invalid) as error:
         refusal: PortalError = error
         card = extension_card if isinstance(pending_request, Extension) else quota_request_card
         fields = {"refusal": refusal, "note": request.POST.get("note", "")}

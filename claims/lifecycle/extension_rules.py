@@ -3,11 +3,13 @@ Until when a claim may run, and who has to approve.
 
 The end of a claim moves at once to any time granted before. Within the longest duration of its profile it
 moves at once by as much as the version allows at a time, or for as long as a rule approves such a claim
-automatically. Anything else needs a decision of those who decide on the claim.
+automatically. Anything else needs a decision of those who decide on the claim. Before all of this the budgets
+of the team are asked, as for a request: one may refuse the additional time, or ask for a decision.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -17,7 +19,9 @@ from django.utils import timezone
 
 from claims.approvals import authority
 from claims.approvals.rules import effective_rule_for, requested_profiles
-from claims.models import Approval, Claim, Extension, ProfileVersion, RequestStatus
+from claims.budgets.use import current_uses
+from claims.models import Approval, BudgetUse, Claim, Extension, ProfileVersion, RequestStatus
+from claims.requests.budget_check import BudgetLine, ExtensionBudgets, approval_sentence, refusal_sentence
 from core.times import duration as in_words
 from core.times import moment, utc_moment
 from teams.models import User
@@ -28,7 +32,8 @@ USUAL_EXTENSIONS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=3), 
 @dataclass(frozen=True, slots=True)
 class ExtensionOption:
     """
-    How a claim gets to an end at `until`: at once, because of `why`; or after a decision of one of `who`.
+    How a claim gets to an end at `until`: at once, because of `why`; or after a decision of one of `who`; or
+    not at all, as a budget refuses it.
 
     `sentence` says so, as a page shows it before anything is sent.
     """
@@ -37,22 +42,39 @@ class ExtensionOption:
     at_once: bool
     why: str
     who: tuple[User, ...] = ()
+    is_refused: bool = False
 
     @property
     def sentence(self) -> str:
         if self.at_once:
             return f"Until {moment(self.until)}: at once. {self.why}"
+        if self.is_refused:
+            return f"Until {moment(self.until)}: beyond the budget. {self.why}"
         if not self.who:
             return f"Until {moment(self.until)}: nobody can decide on this. {self.why}"
         return f"Until {moment(self.until)}: needs {authority.join_names(self.who)}. {self.why}"
 
 
 class ExtensionPolicy:
-    """The extension rules of one claim with an end, for a request of `by`; everything is read once."""
+    """
+    The extension rules of one claim with an end, for a request of `by`; everything is read once.
 
-    def __init__(self, claim: Claim, *, by: User) -> None:
+    `uses` are the current budgets of its team, if they were read or locked before.
+    """
+
+    def __init__(self, claim: Claim, *, by: User, uses: Sequence[BudgetUse] | None = None) -> None:
         self.claim = claim
         self.by = by
+        self.uses = uses
+
+    @cached_property
+    def _budgets(self) -> ExtensionBudgets:
+        uses = current_uses(self.claim.team) if self.uses is None else self.uses
+        return ExtensionBudgets(self.claim, uses)
+
+    def budget_lines(self, until: datetime) -> list[BudgetLine]:
+        """Return what an extension until then may do to the budgets of the team."""
+        return self._budgets.lines(until)
 
     @cached_property
     def profiles(self) -> list[tuple[ProfileVersion, int]]:
@@ -75,14 +97,19 @@ class ExtensionPolicy:
         return tuple(extension_approvers(self.claim, requested_by=self.by))
 
     def option(self, until: datetime) -> ExtensionOption:
-        """Return what an extension until then needs: nothing, or an approval."""
+        """Return what an extension until then needs: nothing, or an approval; or that a budget refuses it."""
+        lines = self.budget_lines(until)
+        if refusal := refusal_sentence(lines):
+            return ExtensionOption(until, at_once=False, why=refusal, is_refused=True)
         if until <= self.granted_until:
-            why = f"It was granted until {utc_moment(self.granted_until)} before."
-            return ExtensionOption(until, at_once=True, why=why)
-        rule, objection = self._rule_for(until)
-        if rule:
+            rule, objection = f"It was granted until {utc_moment(self.granted_until)} before.", ""
+        else:
+            rule, objection = self._rule_for(until)
+        over_budget = approval_sentence(lines)
+        if rule and not over_budget:
             return ExtensionOption(until, at_once=True, why=rule)
-        return ExtensionOption(until, at_once=False, why=objection, who=self.deciders)
+        why = " ".join(filter(None, (objection, over_budget)))
+        return ExtensionOption(until, at_once=False, why=why, who=self.deciders)
 
     def options(self) -> list[tuple[timedelta, ExtensionOption]]:
         """Return the usual spans after the end, with that of the profile, and what each needs."""

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from claims.access import lock_claim, lock_owned_claim, reason_not_to_release, require_running
 from claims.approvals import authority
+from claims.budgets.use import lock_budgets
 from claims.delivery import eviction, tasks
 from claims.delivery.eviction import start_release
 from claims.lifecycle.extension_rules import (
@@ -22,6 +23,7 @@ from claims.models import Claim, Extension, RequestStatus
 from claims.observation import drift
 from claims.observation.observations import observe
 from claims.observation.ownership import refresh_claim
+from claims.requests.budget_check import ExtensionBudgets, require_budget
 from claims.states import RELEASE_STARTED, RUNNING, ClaimState
 from core.conditional import require_expected
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
@@ -123,8 +125,8 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     """
     Move the end of a claim to `until`, or request it; the same `key` of the same person requests it once.
 
-    Raises Http404, PermissionDenied, Forbidden, Invalid for an invalid end, and Conflict for a claim that is
-    over, is being replaced, or has a pending extension.
+    Raises Http404, PermissionDenied, Forbidden, Invalid for an invalid end, Conflict for a claim that is
+    over, is being replaced, or has a pending extension, and BudgetExceeded.
     """
     claim = lock_owned_claim(claim, by)
     if not key or len(key) > 80:
@@ -134,7 +136,9 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     end = require_running(claim)
     require_date(until)
     _require_later_end(claim, end, until)
-    option = ExtensionPolicy(claim, by=by).option(until)
+    policy = ExtensionPolicy(claim, by=by, uses=lock_budgets(claim.team))
+    require_budget(policy.budget_lines(until))
+    option = policy.option(until)
     if not option.at_once:
         _require_none_waiting(claim)
     granted: dict[str, Any] = {}
@@ -176,7 +180,8 @@ def approve_extension(*, extension: Extension, by: User, note: str = "") -> Exte
     """
     Approve the extension as requested. Approving twice has the effect of once.
 
-    Raises Forbidden for somebody who may not decide, Conflict if it is decided already or too late.
+    Raises Forbidden for somebody who may not decide, Conflict if it is decided already or too late, and
+    BudgetExceeded if a budget does not allow it any more.
     """
     claim, extension = _to_decide(extension, by)
     over = claim.state not in RUNNING or extension.until <= timezone.now()
@@ -184,6 +189,9 @@ def approve_extension(*, extension: Extension, by: User, note: str = "") -> Exte
         raise Conflict(f"{claim} has ended; there is nothing left to extend.")
     if extension.status == RequestStatus.WAITING and (reason := reason_not_to_extend(claim)):
         raise Conflict(reason)
+    if extension.status == RequestStatus.WAITING:
+        budgets = ExtensionBudgets(claim, lock_budgets(claim.team))
+        require_budget(budgets.lines(extension.until))
     if extension.decide(RequestStatus.APPROVED, by=by, note=note.strip()):
         _move_end(claim, extension.until, why=note.strip(), by=by)
         _notify_requester(extension, by)

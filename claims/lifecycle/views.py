@@ -35,7 +35,7 @@ from claims.models.limits import Delivery
 from claims.plans.changes import request_again_url
 from claims.states import RUNNING, ClaimState
 from core import undo
-from core.errors import Conflict, Invalid, PortalError
+from core.errors import BudgetExceeded, Conflict, Invalid, PortalError
 from core.text import counted
 from core.times import duration, moment, spell_duration
 from inventory.states import EndPolicy
@@ -217,9 +217,10 @@ def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         return ask_or_act(request, "extend", {"claim": claim, "refusal": refusal})
     policy = ExtensionPolicy(claim, by=user)
     options = policy.options()
-    proposed = next((span for span, option in options if option.at_once), None)
+    proposed = next((span for span, option in options if option.at_once), timedelta(hours=24))
+    possible = [span for span, option in options if not option.is_refused]
     sent = request.POST if request.method == "POST" else None
-    form = ExtendForm(sent, end=claim.expires_at, span=proposed or timedelta(hours=24))
+    form = ExtendForm(sent, end=claim.expires_at, span=proposed if proposed in possible else None)
     page: PageContext = {
         "claim": claim,
         "form": form,
@@ -341,7 +342,7 @@ def ask_or_act(
 ) -> HttpResponse:
     """
     Show the form on GET; on POST act and return to the claim, or show the reason: 422 for malformed input,
-    409 if it is too late.
+    409 if it is too late or beyond a budget.
     """
     template, claim = f"claims/lifecycle/{name}.html", page["claim"]
     if request.method != "POST":
@@ -353,7 +354,7 @@ def ask_or_act(
         return render(request, template, page, status=422)
     try:
         act()
-    except Invalid as problem:
+    except (Invalid, BudgetExceeded) as problem:
         if form is None:
             return render(request, template, {**page, "refusal": problem}, status=problem.status)
         form.add_error("until" if "until" in form.fields else None, problem.message)

@@ -1,9 +1,10 @@
 """
-What a request may cost until the end of each budget's period, and what is left for it.
+What a request or an extension may cost until the end of each budget's period, and what is left for it.
 
 Left is the limit less what is used and what the team's live claims may still cost: each counts at the highest
-price of its devices until its end or that of the period, as the request itself does. All of it is stored, or
-bounded by the live claims of one team. A price that is not known counts as nothing, and the sentence says so.
+price of its devices until its end or that of the period, as the request itself does. An extension costs the
+time after the present end. All of it is stored, or bounded by the live claims of one team. A price that is
+not known counts as nothing, and the sentence says so.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
+from functools import cached_property
 from uuid import UUID
 
 from django.utils import timezone
@@ -20,7 +22,7 @@ from django.utils.safestring import SafeString
 from claims.approvals.rules import EffectiveRule
 from claims.budgets.use import current_uses, day_words, hours_text, lock_budgets
 from claims.catalogue.listing import DeviceKind, max_prices, stored_availability
-from claims.models import Alternative, AtLimit, Budget, BudgetUse, Claim, Profile
+from claims.models import Alternative, AtLimit, Budget, BudgetUse, Claim, Extension, Profile
 from claims.plans.plan import RequestPlan
 from claims.states import RUNNING, ClaimState
 from core.errors import BudgetExceeded
@@ -104,21 +106,24 @@ class LimitLine:
         )
 
 
+REQUEST, EXTENSION = "request", "extension"
+LESS = {REQUEST: "Request fewer devices or a shorter time", EXTENSION: "Extend it by less"}
 NEXT_STEP = {
     AtLimit.NOTIFY: "You can send it: at 100 %, leads and platform admins are notified.",
     AtLimit.APPROVAL: "It needs the approval of a lead.",
     AtLimit.RECLAIM: "You can send it: at 100 %, claims of the team are the first to be reclaimed.",
-    AtLimit.BLOCK: "Request fewer devices or a shorter time, or ask a platform admin to raise the budget.",
+    AtLimit.BLOCK: "{less}, or ask a platform admin to raise the budget.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetLine:
-    """What a request may do to one budget in its current period."""
+    """What a request or an extension, which `subject` names, may do to one budget in its current period."""
 
     budget: Budget
     use: BudgetUse
     limits: tuple[LimitLine, ...]
+    subject: str = REQUEST
 
     @property
     def label(self) -> str:
@@ -146,11 +151,13 @@ class BudgetLine:
             left = f"nothing left of {limit.of}{which}"
         have = f"{self.budget.team} has {left} until {day_words(self.use.last)}"
         if limit.cost is None:
-            cost = "what this request may cost is not known: a matching device has no rate."
+            cost = f"what this {self.subject} may cost is not known: a matching device has no rate."
         else:
-            cost = f"this request may cost {limit.words(limit.cost)}."
-        step = "" if self.fits else f" {NEXT_STEP[AtLimit(self.budget.at_limit)]}"
-        return f"{have}; {cost}{step}"
+            cost = f"this {self.subject} may cost {limit.words(limit.cost)}."
+        if self.fits:
+            return f"{have}; {cost}"
+        step = NEXT_STEP[AtLimit(self.budget.at_limit)].format(less=LESS[self.subject])
+        return f"{have}; {cost} {step}"
 
 
 def budget_lines(
@@ -163,17 +170,47 @@ def budget_lines(
     """
     if not uses:
         return []
-    live = _live_claims(uses[0].budget.team_id, set(without), now=now)
-    prices = _Prices([wanted, *live])
-    costs = [(one, prices.hourly(one)) for one in live]
-    own = prices.hourly(wanted)
-    return [_line(use, own, wanted, costs, now=now) for use in uses]
+    own, live = _hourly_costs(uses[0].budget.team_id, wanted, set(without), now=now)
+    return [_line(use, own, _hours(wanted.until, now, use), live) for use in uses]
+
+
+class ExtensionBudgets:
+    """
+    What extensions of one running claim may do to these budgets of its team; everything is read once.
+
+    The claim is a live one, so what it may cost until its present end is reserved; an extension costs the
+    time after it. A budget whose period is over by then is not concerned.
+    """
+
+    def __init__(self, claim: Claim, uses: Sequence[BudgetUse]) -> None:
+        self.claim = claim
+        self.uses = uses
+        self.now = timezone.now()
+
+    def lines(self, until: datetime) -> list[BudgetLine]:
+        """Return what an extension until then may do to the budgets; no query without budgets."""
+        start = max(self.claim.expires_at or self.now, self.now)
+        concerned = [use for use in self.uses if start < min(until, use.ends_at)]
+        if not concerned:
+            return []
+        own, live = self._costs
+        return [_line(use, own, _hours(until, start, use), live, subject=EXTENSION) for use in concerned]
+
+    @cached_property
+    def _costs(self) -> tuple[HourlyCost, list[tuple[Wanted, HourlyCost]]]:
+        wanted = _wanted_by_claim(self.claim, until=None)
+        return _hourly_costs(self.claim.team_id, wanted, set(), now=self.now)
 
 
 def require_budget(lines: Sequence[BudgetLine]) -> None:
-    """Raise BudgetExceeded if a budget refuses the request."""
-    if refusals := [line.sentence for line in lines if line.blocks]:
-        raise BudgetExceeded(" ".join(refusals))
+    """Raise BudgetExceeded if a budget refuses the request or the extension."""
+    if sentence := refusal_sentence(lines):
+        raise BudgetExceeded(sentence)
+
+
+def refusal_sentence(lines: Sequence[BudgetLine]) -> str:
+    """Return why a budget refuses it, "" if none does."""
+    return " ".join(line.sentence for line in lines if line.blocks)
 
 
 def rule_with_budget(rule: EffectiveRule, lines: Sequence[BudgetLine]) -> EffectiveRule:
@@ -192,13 +229,23 @@ def approval_sentence(lines: Sequence[BudgetLine]) -> str:
 def lines_of_claim(claim: Claim) -> list[BudgetLine]:
     """Return what a pending request may do to the budgets of its team now; reads its alternatives."""
     now = timezone.now()
+    wanted = _wanted_by_claim(claim, until=now + claim.duration)
+    without = [pk for pk in (claim.pk, claim.replaces_id) if pk is not None]
+    return budget_lines(current_uses(claim.team), wanted, without=without, now=now)
+
+
+def extension_lines(extension: Extension) -> list[BudgetLine]:
+    """Return what a pending extension may do to the budgets of its team now."""
+    claim = extension.claim
+    return ExtensionBudgets(claim, current_uses(claim.team)).lines(extension.until)
+
+
+def _wanted_by_claim(claim: Claim, *, until: datetime | None) -> Wanted:
     rows = claim.alternative_rows
     parts = [(row.profile_version.profile, row.devices) for row in rows]
     own = [(claim.profile_version.profile, claim.devices * claim.parallel)]
     together = any(row.together for row in rows)
-    wanted = Wanted(claim.cluster_id, tuple(parts or own), together, now + claim.duration)
-    without = [pk for pk in (claim.pk, claim.replaces_id) if pk is not None]
-    return budget_lines(current_uses(claim.team), wanted, without=without, now=now)
+    return Wanted(claim.cluster_id, tuple(parts or own), together, until)
 
 
 def lines_of_plan(plan: RequestPlan, *, replaces: Claim | None) -> list[BudgetLine]:
@@ -220,17 +267,26 @@ def _of_plan(plan: RequestPlan, uses: Sequence[BudgetUse], replaces: Claim | Non
     return budget_lines(uses, wanted_by(plan, now=now), without=without, now=now)
 
 
+def _hourly_costs(
+    team: UUID, wanted: Wanted, without: set[UUID], *, now: datetime
+) -> tuple[HourlyCost, list[tuple[Wanted, HourlyCost]]]:
+    """Return what an hour of `wanted` may cost, and of each live claim of the team; four queries."""
+    live = _live_claims(team, without, now=now)
+    prices = _Prices([wanted, *live])
+    return prices.hourly(wanted), [(one, prices.hourly(one)) for one in live]
+
+
 def _line(
     use: BudgetUse,
     own: HourlyCost,
-    wanted: Wanted,
+    mine: Decimal,
     live: Sequence[tuple[Wanted, HourlyCost]],
     *,
-    now: datetime,
+    subject: str = REQUEST,
 ) -> BudgetLine:
+    """Return the line of a budget for `mine` hours at the cost of `own`."""
     limits = []
-    mine = _hours(wanted, now, use)
-    spans = [(_hours(one, use.as_of, use), cost) for one, cost in live]
+    spans = [(_hours(one.until, use.as_of, use), cost) for one, cost in live]
     if use.amount is not None and use.used_amount is not None:
         reserved = sum(((cost.amount or Decimal(0)) * hours for hours, cost in spans), Decimal(0))
         cost = None if own.amount is None else _up(own.amount * mine)
@@ -238,16 +294,16 @@ def _line(
     if use.hours is not None:
         reserved = sum((cost.gpus * hours for hours, cost in spans), Decimal(0))
         limits.append(LimitLine(use.hours, use.used_hours, _up(reserved), _up(own.gpus * mine), ""))
-    return BudgetLine(use.budget, use, tuple(limits))
+    return BudgetLine(use.budget, use, tuple(limits), subject)
 
 
 def _up(value: Decimal) -> Decimal:
     return value.quantize(CENT, ROUND_CEILING)
 
 
-def _hours(wanted: Wanted, start: datetime, use: BudgetUse) -> Decimal:
+def _hours(until: datetime | None, start: datetime, use: BudgetUse) -> Decimal:
     """Return the hours from `start` until the end, or until the period ends."""
-    end = use.ends_at if wanted.until is None else min(wanted.until, use.ends_at)
+    end = use.ends_at if until is None else min(until, use.ends_at)
     return Decimal(max(end - start, timedelta(0)) / HOUR)
 
 

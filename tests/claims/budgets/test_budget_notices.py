@@ -71,7 +71,7 @@ def test_the_notice_at_the_limit_says_what_happens_and_leads_to_the_budget(spend
     assert notice.body.startswith(
         "vision has used 120 % of its monthly budget: €120.00 of €100.00. It is used up"
     )
-    assert "A request that may cost more than is left is refused." in notice.body
+    assert "A request or an extension that may cost more than is left is refused." in notice.body
     assert notice.url == f"/budgets/{budget.pk}/"
 
 

@@ -109,7 +109,7 @@ def test_a_new_budget_is_saved_only_after_its_effect_was_shown(as_root, root, cl
         "vision has used 53 % of its monthly budget: €480.00 of €900.00. It has 1 running claim." in page.text
     )
     assert "it runs out on 26 November 2026" in page.text
-    assert "A request that may cost more than is left is refused." in page.text
+    assert "A request or an extension that may cost more than is left is refused." in page.text
     answer = as_root.post(NEW, sent(confirm="1"))
     assert answer.status_code == 302
     saved = Budget.objects.get()
