@@ -24,6 +24,7 @@ from claims.metrics import ClaimCollector
 from inventory.freshness import OF_DEVICES, Age, MirrorCollector, ages
 from teams.audit.metrics import AuditCollector
 from usage.alerts.metrics import AlertCollector
+from usage.metrics import CollectionCollector, LedgerCollector
 
 BROKER_TIMEOUT = 2  # seconds
 
@@ -32,6 +33,8 @@ REGISTRY.register(ClaimCollector())
 REGISTRY.register(BudgetCollector())
 REGISTRY.register(AlertCollector())
 REGISTRY.register(AuditCollector())
+REGISTRY.register(LedgerCollector())
+REGISTRY.register(CollectionCollector())
 
 
 @never_cache

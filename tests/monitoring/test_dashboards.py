@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_socket
 from django.conf import settings
+from django.utils import timezone
 from grafana_foundation_sdk.cog import plugins
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
@@ -21,6 +22,7 @@ from simulator.cluster import SimulatedCluster
 from simulator.world import populate
 from tests.factories import make_budget, make_claim, make_cluster, make_team
 from tests.prometheus import Exposition, RealPrometheus, growing, running_prometheus
+from usage.models import Collection
 
 FOLDER = settings.BASE_DIR / "deploy/monitoring/dashboards"
 EXPOSITIONS = Path(__file__).parent / "expositions"
@@ -104,7 +106,8 @@ def exporter() -> str:
 def prometheus(db, client, exporter, tmp_path) -> Iterator[RealPrometheus]:
     """Prometheus with an hour of what exporter, portal and Kubernetes say."""
     vision = make_team("vision")
-    fra = make_cluster("fra-1", teams=(vision,))
+    fra = make_cluster("fra-1", teams=(vision,), metrics_url="http://dcgm:9400/metrics")
+    Collection.objects.create(cluster=fra, succeeded_at=timezone.now())
     where = {"cluster": fra, "driver": "gpu.nvidia.com", "pool": "node"}
     piece = ResourceSlice.objects.create(uid="s", name="s", generation=1, pool_slices=1, **where)
     Device.objects.create(slice=piece, name="gpu-0", product="H100", **where)

@@ -101,8 +101,8 @@ def test_the_example_of_a_prometheus_is_valid_and_scrapes_what_pages_name(tmp_pa
 
 @pytest.fixture
 def mirrored_counts(db):
-    """A cluster with a device in the mirror."""
-    fra = make_cluster("fra-1")
+    """A cluster with a device in the mirror, and with a source of telemetry."""
+    fra = make_cluster("fra-1", metrics_url="http://dcgm:9400/metrics")
     where = {"cluster": fra, "driver": "gpu.nvidia.com", "pool": "node"}
     piece = ResourceSlice.objects.create(uid="s", name="s", generation=1, pool_slices=1, **where)
     Device.objects.create(slice=piece, name="gpu-0", product="H100", **where)
