@@ -198,7 +198,7 @@ def dcgm(board: SimulatedGpu, *, watts: float, millijoules: float) -> Iterator[M
                 yield metric, labels, value
 
 
-def amd(board: SimulatedGpu, *, watts: float) -> Iterator[MetricSample]:
+def amd(board: SimulatedGpu, *, watts: float, millijoules: float) -> Iterator[MetricSample]:
     """AMD's exporter knows pods but no claims."""
     (part,) = board.parts
     total = part.mebibytes
@@ -209,6 +209,8 @@ def amd(board: SimulatedGpu, *, watts: float) -> Iterator[MetricSample]:
         "gpu_free_vram": total - used,
         "gpu_total_vram": total,
         "gpu_power_usage": round(watts),
+        "gpu_energy_consumed": millijoules * 1000,
+        "gpu_junction_temperature": round(34 + 45 * board.activity + 5 * fraction(board.key)),
     }
     base = {
         "gpu_id": str(board.number),
@@ -307,6 +309,8 @@ HELP = {
     "gpu_free_vram": ("gauge", "VRAM free (in MB)."),
     "gpu_total_vram": ("gauge", "VRAM (in MB)."),
     "gpu_power_usage": ("gauge", "Power usage (in W)."),
+    "gpu_energy_consumed": ("counter", "Energy consumed (in uJ)."),
+    "gpu_junction_temperature": ("gauge", "Junction temperature (in C)."),
 }
 
 
@@ -347,10 +351,8 @@ class Telemetry:
         for board in physical_gpus(*self._fleet(), seed=self.seed, now=now, only=node):
             model = board.model
             watts = model.idle_watts + (model.watts * FULL_LOAD - model.idle_watts) * board.activity
-            if board.driver == AMD:
-                yield from amd(board, watts=watts)
-            else:
-                yield from dcgm(board, watts=watts, millijoules=self._energy(board, watts, now))
+            samples_of = amd if board.driver == AMD else dcgm
+            yield from samples_of(board, watts=watts, millijoules=self._energy(board, watts, now))
 
     def _energy(self, board: SimulatedGpu, watts: float, now: float) -> float:
         start = 1e9 + 1e10 * fraction(f"{self.seed}/{board.key}")

@@ -53,7 +53,9 @@ class Counted(NamedTuple):
 
 
 def identity(key: SeriesKey) -> str:
-    """Return the key of a GPU or partition, which it keeps when a claim gets it."""
+    """Return the key of a GPU or partition, which it keeps when a claim or a pod gets it."""
+    if key.board:
+        return key.board
     return f"{key.uuid}/{key.instance}" if key.uuid else f"{key.driver}/{key.pool}/{key.device}"
 
 

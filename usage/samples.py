@@ -28,6 +28,7 @@ SM_ACTIVITY = "DCGM_FI_PROF_SM_ACTIVE"  # ratio, mean over the multiprocessors
 TENSOR_ACTIVITY = "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"  # ratio
 MEMORY_ACTIVITY = "DCGM_FI_PROF_DRAM_ACTIVE"  # ratio of the memory bandwidth
 MEMORY, MEMORY_FREE, MEMORY_RESERVED = "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED"
+MEMORY_TOTAL = "DCGM_FI_DEV_FB_TOTAL"  # in few settings of dcgm-exporter; AMD's exporter has its like
 POWER = "DCGM_FI_DEV_POWER_USAGE"  # W of the physical GPU; memory is in MiB
 TEMPERATURE = "DCGM_FI_DEV_GPU_TEMP"  # °C
 PCIE_SENT, PCIE_RECEIVED = "DCGM_FI_PROF_PCIE_TX_BYTES", "DCGM_FI_PROF_PCIE_RX_BYTES"  # bytes/s, gauges
@@ -153,13 +154,15 @@ def measurements(series: Iterable[Series]) -> dict[SeriesKey, Measurement]:
     return {key: measurement_of(values, key) for key, values in by_key.items() if values}
 
 
-KNOWN = frozenset(METRICS)
+KNOWN = frozenset((*METRICS, MEMORY_TOTAL))
 
 
 def measurement_of(values: Mapping[str, float], key: SeriesKey) -> Measurement:
     """Return the measurement of the values of one device by metric."""
     get = values.get
-    activity, used, free = get(ACTIVITY), get(MEMORY), get(MEMORY_FREE)
+    activity, used, free, total = get(ACTIVITY), get(MEMORY), get(MEMORY_FREE), get(MEMORY_TOTAL)
+    if total is None and used is not None and free is not None:
+        total = used + free + get(MEMORY_RESERVED, 0.0)  # older drivers do not report what is reserved
     if activity is None and not key.instance and UTILIZATION in values:
         activity = values[UTILIZATION] / 100
     return Measurement(
@@ -169,10 +172,7 @@ def measurement_of(values: Mapping[str, float], key: SeriesKey) -> Measurement:
         sm_activity=get(SM_ACTIVITY),
         tensor_activity=get(TENSOR_ACTIVITY),
         memory_activity=get(MEMORY_ACTIVITY),
-        # Older drivers do not report what is reserved.
-        memory_total=None
-        if used is None or free is None
-        else round((used + free + get(MEMORY_RESERVED, 0.0)) * MIB),
+        memory_total=None if total is None else round(total * MIB),
         temperature=get(TEMPERATURE),
         pcie_bytes=both(get(PCIE_SENT), get(PCIE_RECEIVED)),
         nvlink_bytes=both(get(NVLINK_SENT), get(NVLINK_RECEIVED)),

@@ -7,7 +7,7 @@ from tests.usage.test_samples import series
 from tests.usage.test_sources import SHARED
 from usage import sources
 from usage.attribution import JoinKey, NotJoined, OpenAllocation, attribute, join
-from usage.samples import ACTIVITY, MIB, Measurement, Series, measurements
+from usage.samples import ACTIVITY, ENERGY, MIB, Measurement, Series, measurements
 
 
 def held(*, pods: tuple[str, ...] = (), **fields: str) -> OpenAllocation:
@@ -194,6 +194,24 @@ def test_amd_device_is_joined_by_the_only_pod_that_uses_it():
     (joined,) = join([amd("train-0")], amd_text())
     assert joined.key == JoinKey.POD
     assert joined.measurement == Measurement(activity=0.4, memory_bytes=512 * MIB, power_watts=310.0)
+
+
+def test_amd_memory_temperature_and_energy_are_read_in_the_units_of_dcgm():
+    labels = f'{BOARD},pod="train-0",namespace="vision"'
+    values = {
+        "gpu_used_vram": 512,
+        "gpu_total_vram": 196592,
+        "gpu_junction_temperature": 61,
+        "gpu_energy_consumed": 8_123_456_789_000,
+    }
+    text = [f"amd_{name}{{{labels}}} {value}" for name, value in values.items()]
+    (joined,) = join([amd("train-0")], measurements(sources.parse_exposition(text)))
+    assert joined.measurement == Measurement(
+        memory_bytes=512 * MIB,
+        memory_total=196592 * MIB,
+        temperature=61.0,
+        counters={ENERGY: pytest.approx(8_123_456_789)},  # mJ
+    )
 
 
 def test_amd_labels_that_a_scrape_renames_count_before_those_of_the_exporter():

@@ -14,6 +14,7 @@ from usage.collect import collect
 from usage.counters import advance, difference
 from usage.models import CounterReading, Rollup
 from usage.samples import ENERGY, METRICS, Series, SeriesKey, measurements
+from usage.sources import parse_exposition
 
 HALF = timedelta(seconds=30)
 ECC, ROWS = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"
@@ -54,6 +55,25 @@ def test_energy_is_what_was_counted_since_the_last_reading(claim, read):
     for millijoules in (5_000_000, 5_300_000, 5_900_000, 200_000):
         read(**{ENERGY: millijoules})
     assert Rollup.objects.get().energy_joules == 300 + 600 + 200
+
+
+def test_energy_of_amd_is_counted_for_each_gpu_also_when_another_pod_gets_it(fra):
+    def reading(pod, *microjoules):
+        return measurements(
+            parse_exposition(
+                f'gpu_energy_consumed{{hostname="n",gpu_id="{gpu}",gpu_partition_id="0",pod="{pod}-{gpu}",'
+                f'namespace="vision"}} {value}'
+                for gpu, value in enumerate(microjoules)
+            )
+        )
+
+    advance(fra.pk, reading("train", 7e12, 9e9), NOON)
+    now = reading("serve", 7e12 + 6e9, 9e9 + 3e9)
+    advance(fra.pk, now, NOON + HALF)
+    assert {key.pod: measurement.energy_joules for key, measurement in now.items()} == {
+        "serve-0": 6000,
+        "serve-1": 3000,
+    }
 
 
 def test_nothing_is_counted_of_a_time_in_which_nobody_read(claim, read):

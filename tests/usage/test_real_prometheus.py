@@ -18,7 +18,7 @@ from tests.usage.conftest import NOON, hold
 from tests.usage.test_sources import SHARED
 from usage.collect import collect
 from usage.models import Collection, Rollup
-from usage.samples import measurements
+from usage.samples import ENERGY, measurements
 from usage.source_report import check_source
 from usage.sources import TelemetrySource, TelemetryUnavailable, parse_exposition, read, source_of
 
@@ -43,6 +43,20 @@ def prometheus(tmp_path):
         program.stop(signal.SIGKILL)
 
 
+AMD_BOARD = 'gpu_id="3",gpu_partition_id="0",hostname="mi300-1",card_model="MI300X"'
+AMD = "".join(
+    f'amd_{name}{{{AMD_BOARD},pod="train-0",namespace="vision"}} {value}\n'
+    for name, value in {
+        "gpu_gfx_activity": 40,
+        "gpu_used_vram": 512,
+        "gpu_total_vram": 196592,
+        "gpu_power_usage": 310,
+        "gpu_energy_consumed": 8_123_456_789_000,
+        "gpu_junction_temperature": 61,
+    }.items()
+)
+
+
 @pytest.fixture
 def exporter(serve):
     return f"{serve(lambda path, body: (200, SHARED))}/metrics"
@@ -51,6 +65,16 @@ def exporter(serve):
 def scraped(program: RealPrometheus) -> RealPrometheus:
     program.wait_until(lambda: program.series("DCGM_FI_DEV_FB_USED"))
     return program
+
+
+def test_series_of_amd_that_prometheus_scraped_are_those_of_the_exporter(prometheus, serve):
+    program = prometheus(f"{serve(lambda path, body: (200, AMD))}/metrics")
+    program.wait_until(lambda: program.series("amd_gpu_junction_temperature"))
+    found = measurements(read(TelemetrySource(program.url, is_prometheus=True, with_amd=True)).series)
+    (measurement,) = found.values()
+    assert (measurement.memory_total, measurement.temperature) == (196592 * 2**20, 61)
+    assert measurement.counters == {ENERGY: pytest.approx(8_123_456_789)}
+    assert found == measurements(parse_exposition(AMD.splitlines()))
 
 
 def test_series_that_prometheus_scraped_are_those_of_the_exporter(prometheus, exporter):
