@@ -303,6 +303,12 @@ def uses_of_team(team: Team) -> list[BudgetUse]:
     return list(rows.select_related("budget__team").order_by("budget__title"))
 
 
+def blocking_teams(teams: Iterable[UUID]) -> set[UUID]:
+    """Return those of these teams that have a current budget which refuses at its limit; one query."""
+    current = Budget.objects.current(utc_day(timezone.now())).order_by()
+    return set(current.filter(team__in=teams, at_limit=AtLimit.BLOCK).values_list("team", flat=True))
+
+
 def lock_budgets(team: Team) -> list[BudgetUse]:
     """
     Lock the current budgets of a team and return their use, see docs/locking.md.

@@ -21,6 +21,7 @@ from claims.approvals.authority import ApprovalAuthority, approval_stage
 from claims.approvals.decide import approve, deny
 from claims.budgets.extra import approve_extra, extra_effect
 from claims.budgets.services import extra_words
+from claims.budgets.use import blocking_teams
 from claims.inbox.inbox import Inbox, Item, ItemKind
 from claims.lifecycle.extension_rules import reason_not_to_extend
 from claims.lifecycle.services import approve_extension, deny_extension
@@ -200,8 +201,13 @@ class DecisionPreview:
 
 
 def preview_decisions(inbox: Inbox, selection: Selection) -> list[DecisionPreview]:
-    """Return what a decision on each request would do now."""
-    return [_preview_one(inbox, selection.items[request.pk], request) for request in selection]
+    """
+    Return what a decision on each request would do now. The number of queries grows only with the extensions
+    of teams that have a blocking budget.
+    """
+    teams = {request.claim.team_id for request in selection if isinstance(request, Extension)}
+    blocking = blocking_teams(teams) if teams else set()
+    return [_preview_one(inbox, selection.items[request.pk], request, blocking) for request in selection]
 
 
 def total_effects(previews: Iterable[DecisionPreview]) -> list[str]:
@@ -214,13 +220,15 @@ def total_effects(previews: Iterable[DecisionPreview]) -> list[str]:
     ]
 
 
-def _preview_one(inbox: Inbox, item: Item, request: InboxRequest) -> DecisionPreview:
+def _preview_one(
+    inbox: Inbox, item: Item, request: InboxRequest, blocking: Collection[UUID]
+) -> DecisionPreview:
     if reason := _blocked_reason(inbox, item, request):
         return DecisionPreview(item, request, blocked_reason=reason)
     if isinstance(request, Claim):
         return DecisionPreview(item, request, tuple(_claim_effects(inbox.authority, request)))
     if isinstance(request, Extension):
-        return _preview_extension(item, request)
+        return _preview_extension(item, request, may_block=request.claim.team_id in blocking)
     return _preview_quota_request(item, request)
 
 
@@ -245,7 +253,7 @@ def _claim_effects(authority: ApprovalAuthority, claim: Claim) -> Iterable[str]:
         yield reserved.sentence
 
 
-def _preview_extension(item: Item, extension: Extension) -> DecisionPreview:
+def _preview_extension(item: Item, extension: Extension, *, may_block: bool) -> DecisionPreview:
     claim, until = extension.claim, extension.until
     end = claim.expires_at or extension.previous_end
     effect = f"Expires on {moment(until)} instead of {moment(end)}: {duration(until - end)} longer."
@@ -253,7 +261,7 @@ def _preview_extension(item: Item, extension: Extension) -> DecisionPreview:
         return DecisionPreview(item, extension, warning="It has ended; there is nothing left to extend.")
     if until <= end:
         return DecisionPreview(item, extension, warning=f"It already runs until {moment(end)}.")
-    if refusal := refusal_sentence(extension_lines(extension)):
+    if may_block and (refusal := refusal_sentence(extension_lines(extension))):
         return DecisionPreview(item, extension, warning=refusal)
     warning = reason_not_to_extend(claim)
     if not warning and extension.exceeds_max_duration:
