@@ -320,8 +320,8 @@ MAX_NEAREST = 3
 
 class TimeBudget:
     """
-    Ends a comparison of the claims of a file after `MAX_SECONDS` of processor time of its thread, which serves
-    one person while others wait for the same process. Reading is bounded by the length of the file.
+    Ends the comparison of the claims of a file after `MAX_SECONDS` of processor time of its thread: others
+    wait for the same process. Reading is bounded by the length of the file.
     """
 
     def __init__(self, file: str, claims: int, profiles: int) -> None:
@@ -340,8 +340,8 @@ class TimeBudget:
         else:
             step = "Choose profiles in the request form instead."
         raise Invalid(
-            f"To compare {self.file} with {self.profiles:,} profiles takes more than {MAX_SECONDS} s, the limit. "
-            f"{self.compared} of {self.claims} claims were compared. {step}"
+            f"To compare {self.file} with {self.profiles:,} profiles takes more than {MAX_SECONDS} s, the "
+            f"limit. {self.compared} of {self.claims} claims were compared. {step}"
         )
 
 
