@@ -283,6 +283,12 @@ class AllocationOut(serializers.ModelSerializer[Allocation]):
             "memory_bytes", "fraction", "capacity_type", "object_name", "started_at",
         )  # fmt: skip
         read_only_fields = fields
+        extra_kwargs = {
+            "started_at": {
+                "help_text": "When the cluster allocated it. Cost counts from then on, also while its driver "
+                "still makes it ready for a pod (binding conditions)"
+            }
+        }
 
 
 class AlternativeOut(serializers.Serializer[Any]):

@@ -17,7 +17,7 @@ import heapq
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
@@ -388,27 +388,32 @@ class _Option:
     end: int
 
 
-def decompose(spec: Json, profiles: Sequence[KnownProfile]) -> Decomposition | None:
+def decompose(
+    spec: Json, profiles: Sequence[KnownProfile], keep_on: Callable[[], None] = lambda: None
+) -> Decomposition | None:
     """
     Return two or more of `profiles` that together make up the spec.
 
     If none do exactly, return profiles whose requests have the same device classes, with the differences;
-    None if there are none.
+    None if there are none. `keep_on` is called before each comparison; it raises to end the search.
     """
     size = len(requests(spec))
     if size < 2:
         return None
-    options = [list(_options(spec, index, profiles)) for index in range(size)]
+    options = [list(_options(spec, index, profiles, keep_on)) for index in range(size)]
     as_named = [[candidate for candidate in candidates if not candidate.renamed] for candidates in options]
-    by_name = _search(spec, as_named)
-    return by_name if by_name is not None and by_name.exact else _search(spec, options) or by_name
+    by_name = _search(spec, as_named, keep_on)
+    return by_name if by_name is not None and by_name.exact else _search(spec, options, keep_on) or by_name
 
 
-def _options(spec: Json, start: int, profiles: Sequence[KnownProfile]) -> Iterator[_Option]:
+def _options(
+    spec: Json, start: int, profiles: Sequence[KnownProfile], keep_on: Callable[[], None]
+) -> Iterator[_Option]:
     """Yield the profiles whose requests have the same device classes as those from `start` on."""
     spec_requests = requests(spec)
     sub_specs: dict[int, tuple[Json, Manifest]] = {}  # by their number of requests
     for index, profile in enumerate(profiles):
+        keep_on()
         profile_requests = requests(profile.spec)
         covered = spec_requests[start : start + len(profile_requests)]
         if not profile_requests or [*map(_classes, covered)] != [*map(_classes, profile_requests)]:
@@ -425,13 +430,16 @@ def _options(spec: Json, start: int, profiles: Sequence[KnownProfile]) -> Iterat
         )
 
 
-def _search(spec: Json, options: Sequence[Sequence[_Option]]) -> Decomposition | None:
+def _search(
+    spec: Json, options: Sequence[Sequence[_Option]], keep_on: Callable[[], None]
+) -> Decomposition | None:
     """
     Search best first: fewest differences, then most requests covered, then fewest renamed requests.
     """
     order = count()
     heap: list[tuple[int, int, int, int, tuple[_Option, ...]]] = [(0, 0, 0, next(order), ())]
     for _step in range(MAX_STEPS):
+        keep_on()
         if not heap:
             return None
         differences, negative_end, renamed, _tie, chosen = heapq.heappop(heap)

@@ -31,7 +31,7 @@ from portal.activity.api import ActivityView
 from portal.api_root import ApiRootView
 from portal.audit.api import AuditView
 from portal.setup.installation_api import SettingsView
-from portal.setup.people_api import InvitationViewSet, PersonViewSet
+from portal.setup.people_api import InvitationViewSet, MemberRequestView, PersonViewSet
 from teams.account_api import AccountTokenViewSet, ServiceAccountViewSet
 from teams.api import Me, TeamViewSet, TokenViewSet
 from teams.identity.api import GroupRuleViewSet, IdentityProviderViewSet
@@ -154,6 +154,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         MemberViewSet.as_view({"put": "update", "delete": "destroy"}),
         name="api-member",
     ),
+    path("teams/<slug:slug>/member-requests/", MemberRequestView.as_view(), name="api-member-request"),
     path("teams/<slug:slug>/archive/", ArchiveView.as_view(), name="api-team-archive"),
     path("teams/<slug:slug>/restore/", RestoreView.as_view(), name="api-team-restore"),
     path("teams/<slug:slug>/namespaces/", NamespacesView.as_view(), name="api-team-namespaces"),

@@ -64,7 +64,8 @@ def members(request: HttpRequest, slug: str) -> HttpResponse:
     team = team_for(request.user, slug)
     if request.method == "GET" and wants_csv(request):
         return members_csv(team)
-    form = MemberForm(request.POST or None)
+    asked_for = {name: request.GET[name] for name in ("username", "role") if name in request.GET}
+    form = MemberForm(request.POST or None, initial=asked_for)
     if request.method == "POST":
         team_for(request.user, slug, at_least=Role.OWNER)
         if form.is_valid() and (response := add_member(request, team, form)):

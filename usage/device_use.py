@@ -87,7 +87,7 @@ def allocations_of(user: User, device: Device) -> QuerySet[Allocation]:
 
 def holds_of(user: User, device: Device, card: RateCard, now: datetime) -> list[DeviceHold]:
     """Return who holds a device now, the longest first; three queries. `utilization` must be loaded."""
-    related = ("claim__team", "claim__requested_by")
+    related = ("claim__team", "claim__requested_by", "claim__profile_version")
     held = allocations_of(user, device).filter(ended_at=None).order_by("started_at").select_related(*related)
     allocations = list(held.defer(*(f"claim__{name}" for name in UNREAD))[:MAX_HOLDS])
     pods = _pods(device, allocations)

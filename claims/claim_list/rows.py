@@ -20,6 +20,7 @@ from django.utils.safestring import SafeString
 from claims.access import NO_CLAIM
 from claims.models import Alternative, Claim, Delivery, join_profiles
 from claims.states import FINAL, LOOK, RUNNING, ClaimState
+from claims.templatetags.grace import grace_line
 from core.markup import joined, markup
 from core.prepared import by_keys
 from core.templatetags.ui import icon, short_id, state_badge
@@ -131,16 +132,12 @@ def devices_cell(row: ClaimRow) -> SafeString:
 def end_cell(row: ClaimRow) -> SafeString:
     if row.state == ClaimState.RELEASING:  # pods may hold devices for long after the end
         return markup('<td class="dg-nowrap mr" data-l="Ends">ended {}</td>', ago(row.state_since))
-    now = timezone.now()
-    if row.state in RUNNING and row.expires_at and row.expires_at <= now:
-        deletion = row.expires_at + row.grace
-        deleted = markup("deleted {}", ago(deletion)) if deletion > now else "is being deleted"
-        in_grace = (
-            '<td class="dg-nowrap mr"><span class="dg-warn">expired {}</span><span class="sub">{}</span></td>'
-        )
-        return markup(in_grace, ago(row.expires_at), deleted)
+    grace = grace_line(row.state, row.expires_at, row.grace)
+    if row.state in RUNNING and row.expires_at and row.expires_at <= timezone.now():
+        in_grace = '<td class="dg-nowrap mr"><span class="dg-warn">expired {}</span>{}</td>'
+        return markup(in_grace, ago(row.expires_at), grace)
     end = DASH if row.state in FINAL else ago(row.expires_at)
-    return markup('<td class="dg-nowrap mr" data-l="Ends">{}</td>', end)
+    return markup('<td class="dg-nowrap mr" data-l="Ends">{}{}</td>', end, grace)
 
 
 @cache  # not at import: the address of an icon needs the built assets

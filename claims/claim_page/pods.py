@@ -294,10 +294,12 @@ def binding_diagnosis(row: ResourceClaim) -> Diagnosis | None:
             return Diagnosis("", meaning, "cluster", "The scheduler gives it back and looks for another.")
         if missing:
             meaning = (
-                f"The device {device} is allocated and not ready: its driver has not reported {missing[0]}."
+                f"The device {device} is allocated and not ready: its driver has not reported {missing[0]}. "
+                "Its cost counts from allocation on."
             )
             next_step = (
-                "Then the pod is bound to its node. After 10 minutes the scheduler looks for another device."
+                "When it is ready, the pod is bound to its node. After 10 minutes the scheduler looks for "
+                "another device."
             )
             return Diagnosis("", meaning, "cluster", next_step)
     return None

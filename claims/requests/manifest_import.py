@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -313,7 +314,35 @@ MAX_DEPTH = 40  # levels; a claim has about 10
 MAX_FILE_LENGTH = 64_000  # characters; one claim has about 1,000
 MAX_DOCUMENTS = 50
 MAX_DEVICE_REQUESTS = 100  # of all claims of a file, with alternatives; each is compared with every profile
+MAX_SECONDS = 5  # processor time to compare one file with all profiles
 MAX_NEAREST = 3
+
+
+class TimeBudget:
+    """
+    Ends the comparison of the claims of a file after `MAX_SECONDS` of processor time of its thread: others
+    wait for the same process. Reading is bounded by the length of the file.
+    """
+
+    def __init__(self, file: str, claims: int, profiles: int) -> None:
+        self.file, self.claims, self.profiles = file, claims, profiles
+        self.compared = 0  # claims
+        self._end = time.thread_time() + MAX_SECONDS
+
+    def check(self) -> None:
+        """Raise Invalid if the time is over."""
+        if time.thread_time() <= self._end:
+            return
+        if self.compared:
+            step = f"Import at most {self.compared} of them in one file."
+        elif self.claims > 1:
+            step = "Import each of them in a file of its own."
+        else:
+            step = "Choose profiles in the request form instead."
+        raise Invalid(
+            f"To compare {self.file} with {self.profiles:,} profiles takes more than {MAX_SECONDS} s, the "
+            f"limit. {self.compared} of {self.claims} claims were compared. {step}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +398,8 @@ def import_claims(
     """
     Return each claim of a file named `file` with the matching profiles, which are loaded with their current
     version. `memory` has the bytes of the smallest device of each profile, None if unknown: a profile with
-    less than a claim asks for is not near it. Raise Invalid with the line of the error.
+    less than a claim asks for is not near it. Raise Invalid with the line of the error, or with the number of
+    claims that were compared within `MAX_SECONDS`.
     """
     _require_at_most(MAX_FILE_LENGTH, len(text), "characters", file)
     _require_plain(text, file)
@@ -379,7 +409,11 @@ def import_claims(
     device_request_count = sum(1 for imported in specs for _ in device_requests(imported.spec))
     _require_at_most(MAX_DEVICE_REQUESTS, device_request_count, "device requests", file)
     candidates = _candidates(profiles)
-    return [_import_claim(imported, candidates, memory or {}) for imported in specs]
+    budget = TimeBudget(file, len(specs), len(candidates))
+    claims = []
+    for budget.compared, imported in enumerate(specs):
+        claims.append(_import_claim(imported, candidates, memory or {}, budget))
+    return claims
 
 
 type RankedProfile = tuple[Profile, ProfileVersion, KnownProfile]
@@ -398,17 +432,20 @@ def _candidates(profiles: Iterable[Profile]) -> list[RankedProfile]:
 
 
 def _import_claim(
-    imported: ImportedSpec, profiles: list[RankedProfile], memory: Mapping[UUID, int | None]
+    imported: ImportedSpec,
+    profiles: list[RankedProfile],
+    memory: Mapping[UUID, int | None],
+    budget: TimeBudget,
 ) -> ImportedClaim:
     kind, _space, name = imported.title.partition(" ")
     canonical = with_positional_names(imported.spec)
-    matches = [
-        ProfileMatch(profile, version, known.compare(imported.spec, canonical), ())
-        for profile, version, known in profiles
-    ]
+    matches = []
+    for profile, version, known in profiles:
+        budget.check()
+        matches.append(ProfileMatch(profile, version, known.compare(imported.spec, canonical), ()))
     matches.sort(key=lambda match: (*_distance(match, imported.spec), match.profile.title))
     exact = [match for match in matches if match.similarity.exact]
-    combination = None if exact else find_combination(imported.spec, profiles, memory)
+    combination = None if exact else find_combination(imported.spec, profiles, memory, budget)
     has_exact = bool(exact) or (combination is not None and combination.exact)
     enough = (match for match in matches if _is_enough(match, imported.spec, memory.get(match.profile.pk)))
     nearest = [] if has_exact else list(islice(enough, MAX_NEAREST))
@@ -432,14 +469,14 @@ def _is_enough(match: ProfileMatch, spec: Json, memory: int | None) -> bool:
 
 
 def find_combination(
-    spec: Json, profiles: list[RankedProfile], memory: Mapping[UUID, int | None]
+    spec: Json, profiles: list[RankedProfile], memory: Mapping[UUID, int | None], budget: TimeBudget
 ) -> ProfileCombination | None:
     """
     Return the profiles that give the spec together, None if it is not a combination. Where none give exactly
     that, each has at least the memory that its part of the spec asks for.
     """
     while True:
-        decomposition = decompose(spec, [known for _profile, _version, known in profiles])
+        decomposition = decompose(spec, [known for _profile, _version, known in profiles], budget.check)
         if decomposition is None:
             return None
         parts = tuple(

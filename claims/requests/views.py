@@ -344,6 +344,8 @@ def panel_context(
     """
     form = RequestForm(data, user=user_of(request), choices=choices)
     chosen: dict[str, Any] = {"chosen": chosen_alternatives(form), "team": form.cleaned_data.get("team")}
+    if duration := form.cleaned_data.get("duration"):
+        chosen["until"] = timezone.now() + duration
     if not match_only:
         chosen["cluster_cards"] = cluster_cards(form)
     if not data.get("profile"):

@@ -135,6 +135,7 @@ HELP = {
     "setup:person_deactivate": "people#accounts",
     "setup:person_sign_out": "people#accounts",
     "setup:person_invite": "people#invitations",
+    "setup:member_ask": "people#members",
     "setup:join": "people#invitations",
     "setup:setup": "settings#setup",
     "setup:settings": "settings",

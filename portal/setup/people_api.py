@@ -11,6 +11,7 @@ from rest_framework import mixins, serializers, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from core.errors import Invalid
 from core.filters import has_text
@@ -18,8 +19,9 @@ from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
 from core.schema import refuses
 from core.scopes import Scope, needs
+from portal.setup.member_requests import ask_for_member
 from portal.setup.people import send_link
-from teams.access import require_admin, user_of
+from teams.access import require_admin, team_for, user_of
 from teams.api import MembershipOut
 from teams.invitations import invite, revoke_invitation
 from teams.models import Invitation, Role, Team, User
@@ -181,3 +183,30 @@ class InvitationViewSet(
             "mailed": not sent.problem,
         }
         return Response(content, status=201)
+
+
+class MemberRequestIn(Input):
+    person = serializers.CharField(max_length=100, help_text="User name or mail address of whom to add")
+    role = serializers.ChoiceField(choices=Role.choices, default=Role.MEMBER)
+    reason = serializers.CharField(max_length=300, required=False, default="", allow_blank=True)
+
+
+class AskedOut(serializers.Serializer[Any]):
+    asked = serializers.ListField(child=serializers.CharField(), help_text="User names of who has a notice")
+
+
+@needs(Scope.ADMIN)
+@refuses(403, 404, 409)
+class MemberRequestView(IdempotentWrites, APIView):
+    @extend_schema(operation_id="teams_member_request", request=MemberRequestIn, responses=AskedOut)
+    def post(self, request: Request, slug: str) -> Response:
+        """
+        Ask the owners of a team, without one the platform admins, to add somebody. Leads only; 409 if they
+        were asked for the same person and role today.
+        """
+        body = MemberRequestIn(data=request.data)
+        team = team_for(user_of(request), slug)
+        body.is_valid(raise_exception=True)
+        fields = body.validated_data | {"role": Role(body.validated_data["role"])}
+        asked = ask_for_member(by=user_of(request), team=team, **fields)
+        return Response({"asked": [person.username for person in asked]})

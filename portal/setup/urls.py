@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from portal.setup import cluster_add, clusters, installation, people, team_list, teams
+from portal.setup import cluster_add, clusters, installation, member_requests, people, team_list, teams
 
 app_name = "setup"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -27,6 +27,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("teams/<slug:slug>/settings/invite", teams.team_invite, name="team_invite"),
     path("teams/<slug:slug>/archive/", teams.team_archive, name="team_archive"),
     path("teams/<slug:slug>/restore", teams.team_restore, name="team_restore"),
+    path("teams/<slug:slug>/people/ask/", member_requests.member_ask, name="member_ask"),
     path("people/", people.people, name="people"),
     path("people/invite/", people.person_invite, name="person_invite"),
     path("people/<uuid:person_id>/", people.person, name="person"),

@@ -69,6 +69,7 @@ ACTIONS = {
     "invitation.sent": "invited somebody",
     "invitation.withdrawn": "withdrew an invitation",
     "member.added": "added somebody to a team",
+    "member.asked_for": "asked an owner to add somebody to a team",
     "member.removed": "removed somebody from a team",
     "member.role_changed": "changed the role of a member",
     "month.closed": "closed a month",

@@ -199,6 +199,7 @@ WRITES = {
     "POST /api/v1/teams/{slug}/archive/": Wish("admin"),
     "POST /api/v1/teams/{slug}/restore/": Wish("admin"),
     "POST /api/v1/teams/{slug}/members/": Wish("admin", newcomer),
+    "POST /api/v1/teams/{slug}/member-requests/": Wish("lead", {"person": "zoe@example.org"}),
     "PUT /api/v1/teams/{slug}/members/{username}/": Wish("admin", {"role": "lead"}),
     "DELETE /api/v1/teams/{slug}/members/{username}/": Wish("admin"),
     "PUT /api/v1/teams/{slug}/namespaces/{cluster}/": Wish("admin", {"namespace": QUIET}),

@@ -117,6 +117,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("activity:platform", "/activity/"),
         ("audit:log", "/audit/"),
         ("setup:person_invite", "/people/invite/?team=vision"),
+        ("setup:member_ask", "/teams/vision/people/ask/"),
         ("setup:person", Way("/people/?q=engineer", "engineer")),
         ("setup:person_admin", Way("/people/?q=engineer", "engineer", "admin/")),
         ("setup:person_deactivate", Way("/people/?q=engineer", "engineer", "deactivate/")),

@@ -342,6 +342,15 @@ def test_quotas_are_enforced_in_a_cluster(by, monkeypatch):
 # Claims, approvals, quotas.
 
 
+def test_owners_are_asked_for_a_member_by_a_lead(by, people):
+    path, body = "teams/vision/member-requests/", {"person": "noah", "role": "lead", "reason": "A paper."}
+    by["eve"]("post", path, body, status=404)
+    by["alice"]("post", path, body, status=403)
+    by["lea"]("post", path, {"person": "noah", "role": "king"}, status=422)
+    assert by["lea"]("post", path, body) == {"asked": ["olga"]}
+    by["lea"]("post", path, body, status=409)
+
+
 def test_the_owner_of_a_claim_is_reminded_by_a_lead(by, people):
     claim = make_claim(Team.objects.get(), by=people["alice"], state=ClaimState.ALLOCATED)
     path = f"claims/{claim.pk}/remind/"

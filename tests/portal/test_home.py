@@ -92,6 +92,18 @@ def test_engineer_sees_needs_with_actions(make, page, alice):
     )
 
 
+def test_grace_is_named_beside_each_end(make, page, alice, vision):
+    later, over = timezone.now() + timedelta(hours=3), timezone.now() - timedelta(minutes=30)
+    lenient = make_profile("lenient", grace=timedelta(hours=2))
+    make(ClaimState.PROVISIONED, name="runs", profile=lenient, expires_at=later)
+    make(ClaimState.PROVISIONED, name="over", profile=lenient, expires_at=over)
+    make(ClaimState.PROVISIONED, name="strict", profile=make_profile("strict"), expires_at=later)
+    for address in (HOME, reverse("teams:detail", args=[vision.slug])):
+        text = page(alice, address)
+        assert text.count("then 2 h of grace</span>") == 1
+        assert len(re.findall(r"grace ends <time[^>]*>in 1 h \d+ min", text)) == 1
+
+
 @pytest.mark.parametrize(
     ("duration", "left", "is_shown"),
     [

@@ -12,7 +12,7 @@ from django.urls import reverse
 from claims.states import ClaimState
 from inventory.models import Device, DeviceUtilization, Pod, ResourceClaim
 from inventory.states import DeviceUse
-from tests.factories import make_claim, make_team, make_user
+from tests.factories import make_claim, make_profile, make_team, make_user
 from tests.usage.conftest import H100, NOON, hold, measure, price
 from tests.usage.test_collect import mirrored
 from usage.device_use import BinState, device_usage, history_with_holders
@@ -60,6 +60,14 @@ def test_member_sees_holder_pod_price_and_what_the_device_has_cost(client, alice
     assert '>sam2-finetune</a> <span class="dg-3">vision, alice</span>' in text
     assert "train-0" in text
     assert "<b>€29.00</b>" in text
+
+
+def test_grace_of_the_holder_is_named_beside_its_end(client, alice, vision, fra, device):
+    lenient = make_profile("lenient", grace=2 * HOUR)
+    fields = {"state": ClaimState.ALLOCATED, "expires_at": NOON + 3 * HOUR}
+    claim = make_claim(vision, by=alice, cluster=fra, profile=lenient, **fields)
+    hold(claim, NOON - HOUR, device="gpu-0", object_name="sam2-finetune")
+    assert "then 2 h of grace" in page_of(client, alice, device)
 
 
 def test_device_without_a_rate_has_no_rate(client, alice, device, held):

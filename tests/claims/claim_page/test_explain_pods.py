@@ -19,6 +19,8 @@ from tests.claims.explained import (
     waits_for_claim,
 )
 from tests.claims.mirror import result
+from usage.rates import RateCard
+from usage.reports import claim_allocations, claim_cost
 
 pytestmark = pytest.mark.django_db
 
@@ -125,7 +127,7 @@ def test_wait_for_binding_is_explained_by_the_claim_itself(claim, mirror, report
 def test_claim_is_not_in_use_while_a_device_binds_for_a_pod_that_is_not_mirrored_yet(claim, mirror):
     claim = binds(mirror, claim, "attached")
     found = explain(claim)
-    assert "has not reported ready." in found.next_action.sentence
+    assert "has not reported ready. Its cost counts from allocation on." in found.next_action.sentence
     assert "in use" not in found.next_action.sentence
     assert now(claim).key == "scheduler"
 
@@ -262,3 +264,11 @@ def test_new_event_of_pod_advances_claim_version(claim, mirror):
     PodEvent.objects.filter(pk=row.pk).update(count=9, last_at=timezone.now())
     mirror.events_of("train")
     assert Claim.objects.get(pk=claim.pk).version == after
+
+
+def test_cost_counts_from_allocation_while_a_device_binds_and_no_pod_runs(claim, mirror):
+    claim = binds(mirror, claim, "attached")
+    allocated_at = ResourceClaim.objects.get(name="sam").allocated_at
+    later = allocated_at + timedelta(hours=3)
+    cost = claim_cost(claim, claim_allocations(claim), RateCard.load(), now=later)
+    assert (cost.is_held, cost.so_far.hours) == (True, 3)

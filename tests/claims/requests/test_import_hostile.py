@@ -62,6 +62,58 @@ def test_profiles_are_made_comparable_once_for_all_objects_of_a_file(monkeypatch
     assert len(normalized) <= 2 * len(presets())  # by their count: as saved, and with the count of the file
 
 
+class Clock:
+    """Processor time that goes on by a second with each look at it."""
+
+    def __init__(self):
+        self.seconds = 0
+
+    def __call__(self):
+        self.seconds += 1
+        return self.seconds
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            claims(9),
+            "To compare f with 2 profiles takes more than 5 s, the limit. "
+            "2 of 9 claims were compared. Import at most 2 of them in one file.",
+        ),
+        (
+            claims(2, 20),
+            "To compare f with 2 profiles takes more than 5 s, the limit. "
+            "0 of 2 claims were compared. Import each of them in a file of its own.",
+        ),
+        (
+            claims(1, 20),
+            "To compare f with 2 profiles takes more than 5 s, the limit. "
+            "0 of 1 claims were compared. Choose profiles in the request form instead.",
+        ),
+    ],
+)
+def test_comparison_ends_after_five_seconds_of_processor_time(monkeypatch, text, sentence):
+    make_profile("one"), make_profile("two")
+    monkeypatch.setattr("claims.requests.manifest_import.time.thread_time", Clock())
+    with pytest.raises(Invalid) as refusal:
+        import_claims(text, "f", Profile.objects.select_related("current"))
+    assert refusal.value.message == sentence
+
+
+@pytest.mark.django_db
+def test_page_says_which_part_of_a_file_was_compared_in_time(client, monkeypatch):
+    alice = make_user("alice")
+    make_team("vision", members=(alice,))
+    make_profile("one"), make_profile("two")
+    client.force_login(alice)
+    monkeypatch.setattr("claims.requests.manifest_import.time.thread_time", Clock())
+    page = client.post(PAGE, {"text": claims(9)})
+    assert page.status_code == 422
+    assert "2 of 9 claims were compared. Import at most 2 of them in one file." in page.content.decode()
+
+
 @pytest.mark.django_db
 def test_the_box_that_clears_a_file_is_no_file(client):
     alice = make_user("alice")

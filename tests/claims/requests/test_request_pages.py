@@ -1,8 +1,9 @@
 """The request form and the panel beside it."""
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from fractions import Fraction
+from html import unescape
 
 import pytest
 from django.db import connection
@@ -150,6 +151,30 @@ def test_the_panel_says_how_long_the_grace_period_is(client, alice, request_fiel
     ProfileVersion.objects.filter(pk=train.current_id).update(grace=timedelta(hours=grace))
     client.force_login(alice)
     assert f"At the end, {said}" in client.get(PANEL, request_fields).text
+
+
+def test_the_end_stands_beside_the_duration_and_follows_it(client, alice, request_fields):
+    client.force_login(alice)
+    begun = timezone.now().replace(microsecond=0)
+    for duration, time in (("24h", timedelta(days=1)), ("3d", timedelta(days=3))):
+        part = client.get(PANEL, request_fields | {"duration": duration}).text
+        (until,) = re.findall(
+            r'id="until" hx-swap-oob="true">until <time datetime="([^"]*)"[^>]*>[^<]*</time> if approved',
+            part,
+        )
+        assert timedelta(0) <= datetime.fromisoformat(until) - begun - time < timedelta(minutes=5)
+    part = client.get(PANEL, request_fields | {"duration": "other", "duration_other": ""}).text
+    assert 'id="until" hx-swap-oob="true">from approval</span>' in part
+
+
+def test_link_to_the_filled_form_is_copied_above_it(client, alice, request_fields):
+    client.force_login(alice)
+    assert "Copy link" not in client.get(FORM).text
+    part = client.get(PANEL, request_fields).text
+    (link,) = re.findall(r'id="copy-link" hx-swap-oob="true"><button[^>]* data-copy="([^"]*)"', part)
+    page = client.get(unescape(link)).text
+    assert 'id="copy-link"><button' in page
+    assert ' value="3d" checked' in client.get(unescape(link).replace("duration=24h", "duration=3d")).text
 
 
 def test_the_panel_names_quotas_as_their_page_does(client, alice, request_fields, vision, quota):

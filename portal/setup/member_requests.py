@@ -1,0 +1,95 @@
+"""Ask the owners of a team to add somebody: what a lead does, who may not change members."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from claims.approvals.authority import join_names
+from core.errors import Conflict, PortalError
+from notify.models import NoticeKind
+from notify.services import already_notified, notify
+from teams.access import role_in, team_for, user_of
+from teams.models import Role, Team, User, record_change
+
+
+@transaction.atomic(durable=True)
+def ask_for_member(*, by: User, team: Team, person: str, role: Role, reason: str = "") -> list[User]:
+    """
+    Notify the owners of a team, without one the platform admins, that `by` asks to add `person`; return them.
+
+    `person` is a user name or a mail address, which is not looked up: nobody can list people by asking. Raise
+    Forbidden below a lead, Conflict for an owner, an archived team, and if they were asked today (UTC).
+    """
+    team_for(by, team.slug, at_least=Role.LEAD)
+    if role_in(by, team) == Role.OWNER:
+        raise Conflict(f"You manage the members of {team}: add {person} yourself.")
+    if team.archived_at:
+        raise Conflict(f"{team} is archived.")
+    Team.objects.select_for_update(no_key=True).get(pk=team.pk)  # two at once: the second sees the notice
+    key = f"member:{team.pk}:{person.lower()}:{role}:{timezone.now():%Y-%m-%d}"
+    if already_notified([key]):
+        raise Conflict(f"They were already asked today to add {person} as {role.label}. Write to them.")
+    owners = User.objects.filter(memberships__team=team, memberships__role=Role.OWNER, is_active=True)
+    asked = list(owners) or list(User.objects.filter(is_superuser=True, is_active=True))
+    record_change(
+        by=by,
+        of=team,
+        change=f"asked to add {person} as {role.label}",
+        reason=reason,
+        action="member.asked_for",
+    )
+    notify(
+        asked,
+        kind=NoticeKind.CHANGE,
+        key=key,
+        team_id=team.pk,
+        title=f"{by.label} asks you to add {person} to {team} as {role.label}",
+        body=f"{reason} Without an account in the portal, a platform admin sends an invitation.".strip(),
+        url=f"{reverse('teams:people', args=[team.slug])}?{urlencode({'username': person, 'role': role})}",
+        important=True,
+    )
+    return asked
+
+
+class AskForm(forms.Form):
+    person = forms.CharField(
+        label="User name or mail address",
+        max_length=100,
+        widget=forms.TextInput({"autocomplete": "off"}),
+    )
+    role = forms.ChoiceField(label="Role", choices=Role, initial=Role.MEMBER)
+    reason = forms.CharField(label="Reason", max_length=300, required=False)
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def member_ask(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show the form of a lead who asks for a member; POST notifies the owners."""
+    by = user_of(request)
+    team = team_for(by, slug, at_least=Role.LEAD)
+    form, status = AskForm(request.POST or None), 200
+    if request.method == "POST":
+        status = 422
+        if form.is_valid():
+            fields = form.cleaned_data | {"role": Role(form.cleaned_data["role"])}
+            try:
+                asked = ask_for_member(by=by, team=team, **fields)
+            except PortalError as refusal:
+                form.add_error(None, refusal.message)
+                status = refusal.status
+            else:
+                messages.success(
+                    request, f"{join_names(asked)} will see that you ask for {fields['person']}."
+                )
+                return redirect("team", team.slug)
+    return render(request, "setup/member_ask.html", {"team": team, "form": form}, status=status)
