@@ -29,8 +29,10 @@ from django.views.decorators.http import require_POST
 from cluster.credentials import seal_fields, unseal_fields
 from core.errors import Invalid, PortalError
 from teams.identity.discovery import ProviderUnavailable, metadata
-from teams.identity.models import IdentityProvider
+from teams.access import user_of
+from teams.identity.models import OFFLINE, IdentityGrant, IdentityProvider
 from teams.identity.people import Identity, linked_person
+from teams.identity.suspension import may_suspend
 from teams.identity.tokens import ProviderTokenRefused, logout_claims
 from teams.models import Session, User, record
 from teams.sessions import end_provider_sessions
@@ -98,15 +100,28 @@ def sealed_id_token(provider: IdentityProvider, id_token: str) -> str:
 class SignOut(LogoutView):
     """allauth's page that signs out; who came through a provider is led there to sign out too."""
 
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        provider, _hint = _provider_of_session(self.request)
+        context: dict[str, Any] = super().get_context_data(**kwargs)
+        if provider and end_session_address(self.request, provider, ""):
+            context |= {"provider": provider.title, "tokens_stop": _tokens_stop(self.request, provider)}
+        return context
+
     @sensitive_variables("hint")
     def post(self, *args: Any, **kwargs: Any) -> HttpResponse:
         provider, hint = _provider_of_session(self.request)
+        tokens_stop = provider is not None and _tokens_stop(self.request, provider)
         response: HttpResponse = super().post(*args, **kwargs)
         address = end_session_address(self.request, provider, hint) if provider else ""
         if provider is None or not address:
             return response
         # A page and not a redirect: CSP `form-action` is checked for redirects of the sign-out form too.
-        page = {"url": address, "provider": provider.title, "is_sign_out": True}
+        page = {
+            "url": address,
+            "provider": provider.title,
+            "is_sign_out": True,
+            "tokens_stop": tokens_stop,
+        }
         page_response = render(self.request, "teams/identity/continue.html", page)
         page_response["Refresh"] = f"0; url={address}"
         return page_response
@@ -128,6 +143,13 @@ def _provider_of_session(request: HttpRequest) -> tuple[IdentityProvider | None,
         return provider, str(unseal_fields(sealed)["id_token"]) if sealed else ""
     except (Invalid, KeyError):
         return provider, ""  # the key that sealed it is gone: the provider asks whom to sign out
+
+
+def _tokens_stop(request: HttpRequest, provider: IdentityProvider) -> bool:
+    """Return whether the refresh token ends with the session there, and with it the API tokens here."""
+    is_bound = OFFLINE not in provider.scopes.split()
+    grants = IdentityGrant.objects.filter(provider=provider, user=request.user.pk, due_at__isnull=False)
+    return is_bound and may_suspend(provider, user_of(request)) and grants.exists()
 
 
 @sensitive_variables("hint")

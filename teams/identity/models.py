@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from core.models import uuid7
 
+OFFLINE = "offline_access"  # the scope of refresh tokens that outlive the session (OpenID Connect Core §11)
 DEFAULT_SCOPES = "openid profile email"
 
 

@@ -19,7 +19,7 @@ from teams.models import User, record
 
 def suspend_tokens(provider: IdentityProvider, person: User) -> bool:
     """Refuse the API tokens of a person from now on; return whether that is new. Repeating changes nothing."""
-    if not provider.suspends_tokens or _has_own_password(person):
+    if not may_suspend(provider, person):
         return False
     running = User.objects.filter(pk=person.pk, tokens_suspended_at=None)
     if not running.update(tokens_suspended_at=timezone.now()):
@@ -37,10 +37,13 @@ def give_back_tokens(provider: IdentityProvider, person: User) -> bool:
     return True
 
 
-def _has_own_password(person: User) -> bool:
-    if not person.has_usable_password():
+def may_suspend(provider: IdentityProvider, person: User) -> bool:
+    """Return whether a refusal of the provider suspends API tokens: not those of who has an own password."""
+    if not provider.suspends_tokens:
         return False
-    return person.is_superuser or Installation.load().password_sign_in
+    if not person.has_usable_password():
+        return True
+    return not (person.is_superuser or Installation.load().password_sign_in)
 
 
 def _record(person: User, action: str, what: str) -> None:
