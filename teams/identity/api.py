@@ -61,7 +61,7 @@ class ChangeIdentityProviderIn(Input):
         max_length=80,
         allow_blank=True,
         required=False,
-        help_text="Claim with the externalId of SCIM; default: sub; empty: accounts are found by address only",
+        help_text="Claim with the externalId of SCIM; default: sub; empty: only addresses count",
     )
     suspends_tokens = serializers.BooleanField(
         required=False,

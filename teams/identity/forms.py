@@ -56,7 +56,7 @@ class ProviderForm(forms.Form):
         max_length=80,
         required=False,
         initial="sub",
-        help_text="Finds the account of SCIM at the first sign-in. Okta: sub, Entra ID: oid. Empty: by address only.",
+        help_text="Finds the account of SCIM at the first sign-in. Okta: sub, Entra ID: oid.",
     )
     suspends_tokens = forms.BooleanField(
         label="API tokens stop when the provider refuses the sign-in",
@@ -68,7 +68,7 @@ class ProviderForm(forms.Form):
         label="Signing out here signs out there too",
         required=False,
         initial=True,
-        help_text="Where the provider has an end_session_endpoint. Register the post-logout redirect URI first.",
+        help_text="Register the post-logout redirect URI there first.",
     )
 
     def __init__(self, *args: Any, provider: IdentityProvider | None = None, **options: Any) -> None:

@@ -28,8 +28,8 @@ from django.views.decorators.http import require_POST
 
 from cluster.credentials import seal_fields, unseal_fields
 from core.errors import Invalid, PortalError
-from teams.identity.discovery import ProviderUnavailable, metadata
 from teams.access import user_of
+from teams.identity.discovery import ProviderUnavailable, metadata
 from teams.identity.models import OFFLINE, IdentityGrant, IdentityProvider
 from teams.identity.people import Identity, linked_person
 from teams.identity.suspension import may_suspend

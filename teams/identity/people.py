@@ -86,7 +86,7 @@ def identity_of(provider: IdentityProvider, claims: Mapping[str, Any]) -> Identi
 
 
 def external_id_of(claims: Mapping[str, Any], claim: str) -> str:
-    """Return the claim with the `externalId` of SCIM exactly as it is, "" without one: a part is another id."""
+    """Return the claim with the `externalId` of SCIM exactly as it is, "" for none: a part is another id."""
     value = claims.get(claim)
     return value if isinstance(value, str) and len(value) <= 200 and "\x00" not in value else ""
 
@@ -132,7 +132,8 @@ def person_signing_in(provider: IdentityProvider, identity: Identity) -> SignIn:
     Return the account of a person who was authenticated by the provider, with what the groups give.
 
     Finds the one that is linked; links the one that the provider keeps through SCIM, or the one without a
-    password that has the verified address; else makes one, for whom the provider admits. Raises SignInRefused.
+    password that has the verified address; else makes one, for whom the provider admits. Raises
+    SignInRefused.
     """
     person, is_new = linked_person(provider, identity), False
     if person is None:
@@ -160,7 +161,7 @@ def linked_person(provider: IdentityProvider, identity: Identity) -> User | None
 
 
 def person_of_scim(provider: IdentityProvider, identity: Identity) -> User | None:
-    """Return whom this provider keeps through SCIM with this `externalId`; what others keep does not count."""
+    """Return whom this provider, and no other, keeps through SCIM with this `externalId`."""
     if not identity.external_id:
         return None
     kept = ScimUser.objects.filter(provider=provider, external_id=identity.external_id, deleted_at=None)

@@ -77,7 +77,7 @@ def app_of(provider: IdentityProvider) -> SocialApp:
 
 @contextmanager
 def answering(provider: IdentityProvider) -> Iterator[None]:
-    """Raise as allauth expects it what goes wrong while the provider is asked: OAuth2Error for a bad answer."""
+    """Raise what goes wrong while the provider is asked as allauth expects it."""
     try:
         yield
     except ProviderTokenRefused as refusal:
@@ -102,7 +102,11 @@ class ProviderAdapter(OpenIDConnectOAuth2Adapter):
 
     @sensitive_variables()
     def get_access_token_data(
-        self, request: HttpRequest, app: SocialApp, client: OAuth2Client, pkce_code_verifier: str | None = None
+        self,
+        request: HttpRequest,
+        app: SocialApp,
+        client: OAuth2Client,
+        pkce_code_verifier: str | None = None,
     ) -> dict[str, Any]:
         """Exchange the code for tokens (RFC 6749 §4.1.3), by the client that checks addresses."""
         provider = self.identity_provider
@@ -195,7 +199,7 @@ class SocialAdapter(DefaultSocialAccountAdapter):
         return [app_of(row) for row in rows]
 
     def get_requests_session(self) -> NoReturn:
-        """Nothing here is asked but by `discovery.client`, which follows no redirects and checks addresses."""
+        """Only `discovery.client` asks providers: it follows no redirects and checks addresses."""
         raise RuntimeError("Ask providers with teams.identity.discovery.client.")
 
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:

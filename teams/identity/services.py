@@ -150,10 +150,13 @@ def _sound(fields: dict[str, Any]) -> dict[str, Any]:
     if "scopes" in sound:
         words = list(dict.fromkeys(str(sound["scopes"]).replace(",", " ").split()))
         sound["scopes"] = " ".join(words if "openid" in words else ["openid", *words])
-    if str(sound.get("external_id_claim", "")).strip() in CHOSEN_BY_PEOPLE:
-        claim = sound["external_id_claim"]
-        text = f"People can change {claim} themselves: name a claim with an id that the provider gives, as sub."
-        raise Invalid(text, field="external_id_claim")
+    if "external_id_claim" in sound:
+        claim = sound["external_id_claim"] = str(sound["external_id_claim"]).strip()
+        if claim in CHOSEN_BY_PEOPLE:
+            raise Invalid(
+                f"People can change {claim} themselves. Name a claim with an id that the provider gives: sub.",
+                field="external_id_claim",
+            )
     for name in ("title", "client_id"):
         if name in sound and not str(sound[name]).strip():
             raise Invalid(f"The {FIELDS[name]} is missing.", field=name)

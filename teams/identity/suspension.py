@@ -18,7 +18,7 @@ from teams.models import User, record
 
 
 def suspend_tokens(provider: IdentityProvider, person: User) -> bool:
-    """Refuse the API tokens of a person from now on; return whether that is new. Repeating changes nothing."""
+    """Refuse the API tokens of a person from now on; return whether that is new."""
     if not may_suspend(provider, person):
         return False
     running = User.objects.filter(pk=person.pk, tokens_suspended_at=None)
@@ -29,7 +29,7 @@ def suspend_tokens(provider: IdentityProvider, person: User) -> bool:
 
 
 def give_back_tokens(provider: IdentityProvider, person: User) -> bool:
-    """Accept the API tokens of a person again, who has signed in through a provider; return whether it did."""
+    """Accept the API tokens of a person who has signed in again; return whether that is new."""
     suspended = User.objects.filter(pk=person.pk, tokens_suspended_at__isnull=False)
     if not suspended.update(tokens_suspended_at=None):
         return False

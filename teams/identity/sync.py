@@ -3,7 +3,8 @@ Reads the groups of people again between their sign-ins, so that who leaves a gr
 
 With the refresh token of a sign-in the portal asks for a new access token and reads userinfo. A provider that
 refuses the refresh token has ended that sign-in: the sessions here that began with it end, and the API tokens
-of the person are refused until the next one (`suspension`). A provider that is away removes nobody, and is asked again later, at growing intervals.
+of the person are refused until the next one (`suspension`). A provider that is away removes nobody, and is
+asked again later, at growing intervals.
 """
 
 from __future__ import annotations

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from core import addresses
 from teams.identity.models import GroupRule, IdentityGrant
-from teams.identity.services import save_rule, set_password_sign_in
+from teams.identity.provider import SocialAdapter
+from teams.identity.services import change_provider, save_rule, set_password_sign_in
 from teams.invitations import invite
 from teams.models import AuditEntry, Invitation, Membership, Role, Session, User
 from tests.factories import make_user
