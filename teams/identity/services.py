@@ -154,7 +154,7 @@ def _sound(fields: dict[str, Any]) -> dict[str, Any]:
         claim = sound["external_id_claim"] = str(sound["external_id_claim"]).strip()
         if claim in CHOSEN_BY_PEOPLE:
             raise Invalid(
-                f"People can change {claim} themselves. Name a claim with an id of the provider, such as sub.",
+                f"People can change {claim} themselves. Name one with an id of the provider: sub.",
                 field="external_id_claim",
             )
     for name in ("title", "client_id"):
