@@ -234,7 +234,8 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True  # no script reads either: forms carry the token
 if HTTPS:  # browsers take these names from this host alone, over HTTPS, for all paths (RFC 6265bis)
     SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
-SESSION_COOKIE_AGE = int(timedelta(days=14).total_seconds())
+SESSION_COOKIE_AGE = int(timedelta(days=14).total_seconds())  # from the sign-in on
+SESSION_IDLE = timedelta(hours=env.int("SESSION_IDLE_HOURS", 12))  # without a request of the person
 X_FRAME_OPTIONS = "DENY"
 SECURE_CSP = {
     "default-src": [CSP.SELF],

@@ -9,6 +9,7 @@ from portal.help import reference as help_reference
 from portal.help import views as help_views
 from portal.openapi import DescriptionView
 from portal.team_page import team_page
+from teams.identity.logout import SignOut
 from teams.identity.views import elsewhere
 from teams.views import password_reset
 
@@ -32,6 +33,7 @@ urlpatterns = [
     path("accounts/3rdparty/<path:rest>", elsewhere),  # no pages of allauth: one links in the profile
     path("accounts/3rdparty/", elsewhere),
     path("accounts/social/<path:rest>", elsewhere),
+    path("accounts/logout/", SignOut.as_view(), name="account_logout"),
     path("accounts/", include("allauth.urls")),
     path("", include("portal.setup.urls")),
     path("", include("portal.activity.urls")),

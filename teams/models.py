@@ -67,6 +67,8 @@ class User(AbstractUser):
         max_length=64, blank=True, default="", editable=False
     )  # reported by the browser
     hides_setup = models.BooleanField(default=False, editable=False)  # on Home, of a platform admin
+    # Since when API tokens of this person are refused: `teams.identity.suspension` writes it.
+    tokens_suspended_at = models.DateTimeField(null=True, editable=False)
     # Whether only groups make this person platform admin; False if somebody did by hand.
     admin_from_groups = models.BooleanField(default=False, editable=False)
     # The team of a service account, which programs use with tokens and nobody signs in with.
@@ -90,6 +92,7 @@ class User(AbstractUser):
             if has_new_password:
                 self.sessions.all().delete()
                 self.api_tokens.all().revoke(by=self, reason="the password was changed")
+                User.objects.filter(pk=self.pk).update(tokens_suspended_at=None)  # of those, none is left
             if is_new or has_new_password:
                 record(
                     by=current_person(),
@@ -267,8 +270,9 @@ class Session(AbstractBaseSession):
     A session of a browser, of a person or of a visitor; `teams.sessions` reads and writes it.
 
     `id` names it on pages: `session_key` is what its cookie has. `signed_in_with` is "password", "passkey" or
-    the slug of an identity provider, "" for anything else; `provider_session` is the `sid` of that provider.
-    `last_seen_at`, with address and browser of that time, is up to an hour old.
+    the slug of an identity provider, "" for anything else; `provider_session` is the `sid` of that provider,
+    `sealed_id_token` its ID token, encrypted, for the logout there. `last_seen_at`, with address and browser
+    of that time, is up to an hour old.
     """
 
     id = models.UUIDField(default=uuid7, unique=True, editable=False)
@@ -279,6 +283,7 @@ class Session(AbstractBaseSession):
     user_agent = models.CharField(max_length=300, blank=True, default="")
     signed_in_with = models.CharField(max_length=60, blank=True, default="")
     provider_session = models.CharField(max_length=255, blank=True, default="")
+    sealed_id_token = models.BinaryField(default=b"", editable=False)
 
     class Meta(AbstractBaseSession.Meta):
         abstract = False

@@ -19,7 +19,7 @@ from django.contrib.auth.signals import user_logged_in
 from django.contrib.sessions.backends import db
 from django.contrib.sessions.backends.base import CreateError, UpdateError
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils import timezone
@@ -37,9 +37,13 @@ INSTALLATION_FIELDS = ("name", "currency", "timezone", "logo_digest", "second_fa
 PROVIDER_SESSION = "provider_session"
 PASSKEY = "passkey"
 SEEN_PRECISION = timedelta(hours=1)  # at most one write per session and hour
+# However often a session is saved, it ends so long after the sign-in.
+LONGEST = timedelta(seconds=settings.SESSION_COOKIE_AGE)
+# What a page that is only open sends by itself; it does not keep a session alive (static/dragoman/js/app.js).
+BY_ITSELF = "X-By-Itself"
 
 
-def _session(key: str, now: datetime) -> Statement:
+def _session(key: str, now: datetime, used_after: datetime, begun_after: datetime) -> Statement:
     user = ", ".join(f'"user"."{name}"' for name in USER_FIELDS)
     team = ", ".join(f'team."{name}"' for name in TEAM_FIELDS)
     installation = ", ".join(INSTALLATION_FIELDS)
@@ -50,12 +54,13 @@ def _session(key: str, now: datetime) -> Statement:
             SELECT json_agg(json_build_array(role, {team}) ORDER BY slug)::text
             FROM teams_membership JOIN teams_team team ON team.id = team_id WHERE user_id = "user".id
         ), (SELECT json_build_array({installation})::text FROM core_installation), {user}
-        FROM teams_session LEFT JOIN teams_user "user" ON "user".id = user_id
-        WHERE session_key = %s AND expire_date > %s"""  # noqa: S608 - names of columns
-    return sql, (key, now)
+        FROM teams_session session LEFT JOIN teams_user "user" ON "user".id = user_id
+        WHERE session_key = %s AND expire_date > %s AND last_seen_at > %s
+            AND session.created_at > %s"""  # noqa: S608 - names of columns
+    return sql, (key, now, used_after, begun_after)
 
 
-SESSION = Prepared(_session, str, datetime)
+SESSION = Prepared(_session, str, datetime, datetime, datetime)
 
 
 class SessionStore(db.SessionStore):
@@ -77,7 +82,8 @@ class SessionStore(db.SessionStore):
 
     def load(self) -> dict[str, Any]:
         """Return the data of a session, {} if it is unknown or over, and keep what was read with it."""
-        found = SESSION.rows(self.session_key, timezone.now())
+        now = timezone.now()
+        found = SESSION.rows(self.session_key, now, now - settings.SESSION_IDLE, now - LONGEST)
         for data, self.last_seen_at, self.signed_in_with, has_factor, roles, installation, *values in found:
             self.has_second_factor = has_factor
             fields = json.loads(installation) if installation else ()
@@ -126,6 +132,26 @@ def way_of_sign_in(data: dict[str, Any]) -> str:
     return ""
 
 
+def going_on() -> QuerySet[Session]:
+    """Return the sessions that are not over: neither expired, nor idle, nor too old."""
+    now = timezone.now()
+    return Session.objects.filter(
+        expire_date__gt=now, last_seen_at__gt=now - settings.SESSION_IDLE, created_at__gt=now - LONGEST
+    )
+
+
+def remove_ended_sessions() -> int:
+    """Delete the sessions that are over; return how many."""
+    now = timezone.now()
+    over = Q(expire_date__lte=now) | Q(last_seen_at__lte=now - settings.SESSION_IDLE)
+    return Session.objects.filter(over | Q(created_at__lte=now - LONGEST)).delete()[0]
+
+
+def seen_precision() -> timedelta:
+    """Return how old `last_seen_at` may get: a session ends by so much too early, and never too late."""
+    return min(SEEN_PRECISION, settings.SESSION_IDLE / 12)
+
+
 def columns_seen(request: HttpRequest) -> dict[str, Any]:
     """Return the columns that say when and from where a session was used last."""
     return {
@@ -143,7 +169,7 @@ def note_client(sender: object, request: HttpRequest, **more: Any) -> None:
 
 def end_sessions(person: User, *, but: str | None = None) -> int:
     """End the sessions of a person, except that with the key `but`; return how many were not over."""
-    return _end(Session.objects.filter(user=person).exclude(session_key=but or ""))
+    return _end(going_on().filter(user=person).exclude(session_key=but or ""))
 
 
 def end_provider_sessions(provider: str, *, sid: str = "", person: User | None = None) -> int:
@@ -155,13 +181,13 @@ def end_provider_sessions(provider: str, *, sid: str = "", person: User | None =
     """
     if not sid and person is None:
         raise ValueError("A sid or a person is required.")
-    sessions = Session.objects.filter(signed_in_with=provider)
+    sessions = going_on().filter(signed_in_with=provider)
     sessions = sessions.filter(provider_session=sid) if sid else sessions
     return _end(sessions.filter(user=person) if person else sessions)
 
 
 def _end(sessions: QuerySet[Session]) -> int:
-    return sessions.filter(expire_date__gt=timezone.now()).delete()[0]
+    return sessions.delete()[0]
 
 
 def request_user(request: HttpRequest) -> User | AnonymousUser:
@@ -176,7 +202,8 @@ def request_user(request: HttpRequest) -> User | AnonymousUser:
         and session.get(auth.BACKEND_SESSION_KEY) in settings.AUTHENTICATION_BACKENDS
         and constant_time_compare(session.get(auth.HASH_SESSION_KEY, ""), user.get_session_auth_hash())
     )
-    if is_valid and timezone.now() - session.last_seen_at >= SEEN_PRECISION:
+    is_active = BY_ITSELF not in request.headers
+    if is_valid and is_active and timezone.now() - session.last_seen_at >= seen_precision():
         Session.objects.filter(pk=session.session_key).update(**columns_seen(request))
     found = user if user is not None and is_valid else auth.get_user(request)
     is_account = isinstance(found, User) and found.is_service_account  # which uses tokens and never signs in

@@ -6,17 +6,16 @@ from __future__ import annotations
 
 from django.db import transaction
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from core.text import counted
 from teams.access import require_admin
 from teams.models import Session, User, record_change
-from teams.sessions import end_sessions
+from teams.sessions import end_sessions, going_on
 
 
 def sessions_of(person: User) -> QuerySet[Session]:
     """Return where a person is signed in, the one seen last first."""
-    return Session.objects.filter(user=person, expire_date__gt=timezone.now()).order_by("-last_seen_at", "pk")
+    return going_on().filter(user=person).order_by("-last_seen_at", "pk")
 
 
 @transaction.atomic

@@ -11,7 +11,7 @@ from teams.audit.chain import seal
 from teams.audit.grants import may_change_log
 from teams.audit.lines import write_lines
 from teams.identity import sync
-from teams.sessions import SessionStore
+from teams.sessions import remove_ended_sessions
 
 log = structlog.get_logger(__name__)
 
@@ -32,8 +32,8 @@ def remove_old_audit_entries() -> None:
 
 @shared_task
 def clear_sessions() -> None:
-    """Remove the sessions that have expired."""
-    SessionStore.clear_expired()
+    """Remove the sessions that are over."""
+    remove_ended_sessions()
 
 
 @shared_task

@@ -235,12 +235,17 @@ def _valid(text: str, now: datetime) -> Statement:
 VALID = Prepared(_valid, str, datetime)
 
 
+class TokensSuspended(AuthenticationFailed):
+    """The identity provider of the token's user no longer vouches for them (`teams.identity.suspension`)."""
+
+
 def find_token(text: str, request: HttpRequest | None = None) -> ApiToken | None:
     """
     Return the valid token with this text and its user, and record its use; None if there is none.
 
     The user has the roles that the token leaves them: in its team, and without its scope `admin` not as a
     platform admin. One query, none for a text that cannot be a token, and a write at most once a minute.
+    Raises TokensSuspended.
     """
     if not is_well_formed(text):
         return None
@@ -249,6 +254,12 @@ def find_token(text: str, request: HttpRequest | None = None) -> ApiToken | None
         split = len(TOKEN_FIELDS)
         token = ApiToken.from_db("default", TOKEN_FIELDS, values[:split])
         token.user = user = User.from_db("default", USER_FIELDS, values[split:])
+        if user.tokens_suspended_at is not None:
+            raise TokensSuspended(
+                f"API tokens of {user.username} are suspended since {utc_moment(user.tokens_suspended_at)}: "
+                "the identity provider does not renew the sign-in. Sign in through it in a browser, and they "
+                "work again."
+            )
         rows = json.loads(roles or "[]")
         user.roles_read = roles_from_rows((role, UUID(pk), *team) for role, pk, *team in rows)
         if token.limited_to_id is not None:
@@ -271,7 +282,11 @@ class BearerToken(BaseAuthentication):
         if scheme.lower() != b"bearer":
             return None
         text = sent.strip().decode("latin-1")
-        token = find_token(text, request._request)
+        try:
+            token = find_token(text, request._request)
+        except TokensSuspended:
+            record_refused_token(text[:START_LENGTH])
+            raise
         if token is None:
             record_refused_token(text[:START_LENGTH] if is_well_formed(text) else "")
             raise AuthenticationFailed("The token is unknown, expired or revoked.")

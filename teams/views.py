@@ -20,6 +20,7 @@ from core.listing import csv_response, wants_csv
 from teams import services
 from teams.access import role_in, team_for, user_of
 from teams.account_views import AccountForm
+from teams.identity.rules import groups_giving
 from teams.models import Membership, Role, Team, User, recorded_changes
 from teams.service_accounts import service_accounts_of
 from teams.zones import zone_choices
@@ -71,10 +72,12 @@ def members(request: HttpRequest, slug: str) -> HttpResponse:
         if form.is_valid() and (response := add_member(request, team, form)):
             return response
     role = role_in(request.user, team)
+    rows = by_role(team)
     page = {
         "team": team,
         "form": form,
-        "members": by_role(team),
+        "members": rows,
+        "any_from_groups": name_groups(team, rows),
         "roles": Role,
         "accounts": service_accounts_of(team),
         "account_form": AccountForm(auto_id="account_%s"),
@@ -91,10 +94,23 @@ def by_role(team: Team) -> list[Membership]:
     return sorted(rows, key=lambda row: -Role(row.role).rank)
 
 
+def name_groups(team: Team, members: list[Membership]) -> bool:
+    """Say of each member through which groups they have a role; return whether anybody has one so."""
+    from_groups = [member for member in members if member.from_groups]
+    groups = groups_giving(team, [member.user_id for member in from_groups]) if from_groups else {}
+    for member in from_groups:
+        member.by_groups = groups.get(member.user_id) or ["a group of an identity provider"]  # type: ignore[attr-defined]
+    return bool(from_groups)
+
+
 def members_csv(team: Team) -> HttpResponse:
     rows = by_role(team)
-    heads = ("User name", "Name", "Role")
-    cells = ((row.user.username, row.user.label, row.get_role_display()) for row in rows)
+    name_groups(team, rows)
+    heads = ("User name", "Name", "Role", "By group")
+    cells = (
+        (row.user.username, row.user.label, row.get_role_display(), ", ".join(getattr(row, "by_groups", ())))
+        for row in rows
+    )
     return csv_response(f"people-{team.slug}", heads, cells)
 
 

@@ -180,6 +180,9 @@ def provider_document(provider: IdentityProvider) -> dict[str, Any]:
         groupsClaim=provider.groups_claim,
         trustsEmail=provider.trusts_email,
         admitsEverybody=provider.admits_everybody,
+        externalIdClaim=provider.external_id_claim,
+        suspendsTokens=provider.suspends_tokens,
+        signsOut=provider.signs_out,
         position=provider.position,
         enabled=provider.enabled,
     )

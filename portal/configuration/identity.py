@@ -28,8 +28,14 @@ class ProviderDocument(ConfigDocument):
         "clientId": "client_id",
         "scopes": "scopes",
         "groupsClaim": "groups_claim",
+        "externalIdClaim": "external_id_claim",
     }
-    FLAGS: ClassVar = {"trustsEmail": "trusts_email", "admitsEverybody": "admits_everybody"}
+    FLAGS: ClassVar = {
+        "trustsEmail": "trusts_email",
+        "admitsEverybody": "admits_everybody",
+        "suspendsTokens": "suspends_tokens",
+        "signsOut": "signs_out",
+    }
     keys = frozenset(("slug", *TEXTS, *FLAGS, "position", "enabled"))
 
     def identity(self) -> str:

@@ -188,7 +188,7 @@ def cluster_add(request: HttpRequest) -> HttpResponse:
     by = user_of(request)
     require_admin(by)
     if "download" in request.GET:
-        return manifest_file(request.GET.get("scope", ""))
+        return manifest_file(request.GET.get("scope", ""), review_tokens="tokens" in request.GET)
     draft, do = ClusterDraft.load(request), request.POST.get("do", "add")
     if request.method != "POST":
         return add_page(request, form_of(draft, scope=request.GET.get("scope", "")), draft)
@@ -213,10 +213,12 @@ def cluster_add(request: HttpRequest) -> HttpResponse:
     return redirect("setup:cluster", checked.name)
 
 
-def manifest_file(scope: str) -> HttpResponse:
+def manifest_file(scope: str, *, review_tokens: bool) -> HttpResponse:
     scope = scope if scope in SCOPES else "full"
-    response = HttpResponse(SCOPES[scope].manifest, content_type="application/yaml")
-    response["Content-Disposition"] = f'attachment; filename="dragoman-{scope}.yaml"'
+    content = SCOPES[scope].manifest_with(review_tokens=review_tokens)
+    response = HttpResponse(content, content_type="application/yaml")
+    name = f"dragoman-{scope}{'-tokens' if review_tokens else ''}.yaml"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 
 

@@ -61,7 +61,16 @@ class ClusterRights:
 
     @property
     def manifest(self) -> str:
-        return manifest(read_only=self.read_only, write_quotas=self.write_quotas, evict_pods=self.evict_pods)
+        return self.manifest_with()
+
+    def manifest_with(self, *, review_tokens: bool = False) -> str:
+        """Return the YAML, with the right to ask whose token a pod has sent where that is wanted."""
+        return manifest(
+            read_only=self.read_only,
+            write_quotas=self.write_quotas,
+            evict_pods=self.evict_pods,
+            review_tokens=review_tokens,
+        )
 
     @property
     def modes(self) -> dict[str, str | bool]:

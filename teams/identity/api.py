@@ -57,6 +57,19 @@ class ChangeIdentityProviderIn(Input):
     admits_everybody = serializers.BooleanField(
         required=False, help_text="Everybody who signs in there gets an account"
     )
+    external_id_claim = serializers.CharField(
+        max_length=80,
+        allow_blank=True,
+        required=False,
+        help_text="Claim with the externalId of SCIM; default: sub; empty: only addresses count",
+    )
+    suspends_tokens = serializers.BooleanField(
+        required=False,
+        help_text="API tokens of a person stop while the provider refuses their sign-in; default: true",
+    )
+    signs_out = serializers.BooleanField(
+        required=False, help_text="Who signs out here is signed out there too; default: true"
+    )
     position = serializers.IntegerField(min_value=0, max_value=999, required=False, help_text="Of the button")
     enabled = serializers.BooleanField(
         required=False, help_text="False ends the sessions that began through it"
@@ -90,6 +103,7 @@ class ProviderFindingOut(serializers.Serializer[Any]):
 class ProviderTestOut(serializers.Serializer[Any]):
     redirect_uri = serializers.CharField(help_text="To register at the provider")
     logout_uri = serializers.CharField(help_text="For back-channel logout")
+    post_logout_uri = serializers.CharField(help_text="Where people come back after signing out there")
     findings = ProviderFindingOut(many=True)
 
 
@@ -200,6 +214,7 @@ class IdentityProviderViewSet(
         content = {
             "redirect_uri": addresses.redirect_uri,
             "logout_uri": addresses.logout_uri,
+            "post_logout_uri": addresses.post_logout_uri,
             "findings": ProviderFindingOut(findings, many=True).data,
         }
         return Response(content)

@@ -20,7 +20,7 @@ from teams.identity.discovery import (
     post_as_client,
     read_keys,
 )
-from teams.identity.models import ExternalGroup, IdentityProvider
+from teams.identity.models import OFFLINE, ExternalGroup, IdentityProvider
 from teams.identity.rules import MEMBERS
 from teams.identity.services import secret_of
 from teams.identity.tokens import ALGORITHMS, LEEWAY
@@ -43,7 +43,7 @@ def check_provider(provider: IdentityProvider, *, redirect_uri: str) -> list[Che
     findings += _secret(provider, found, redirect_uri)
     findings += _scopes(provider, found)
     findings += _groups(provider, found)
-    findings += _abilities(found)
+    findings += _abilities(provider, found)
     return findings
 
 
@@ -156,7 +156,26 @@ def _groups(provider: IdentityProvider, found: dict[str, Any]) -> Iterator[Check
     )
 
 
-def _abilities(found: dict[str, Any]) -> Iterator[CheckupFinding]:
+def _api_tokens(provider: IdentityProvider) -> CheckupFinding:
+    if OFFLINE in provider.scopes.split():
+        return CheckupFinding(GOOD, "API tokens", "stop when the provider refuses a sign-in, and not before")
+    return CheckupFinding(
+        NOTE,
+        "API tokens",
+        "stop when a session at the provider ends, also by a sign-out",
+        f"Add the scope {OFFLINE}, so that they stop only for whom the provider refuses.",
+    )
+
+
+def _sign_out(provider: IdentityProvider, found: dict[str, Any]) -> CheckupFinding:
+    if not found.get("end_session_endpoint"):
+        return CheckupFinding(NOTE, "Sign-out", "the provider has no end_session_endpoint: it ends here only")
+    if not provider.signs_out:
+        return CheckupFinding(NOTE, "Sign-out", "ends the session here only, as the settings say")
+    return CheckupFinding(GOOD, "Sign-out", "ends the session at the provider too")
+
+
+def _abilities(provider: IdentityProvider, found: dict[str, Any]) -> Iterator[CheckupFinding]:
     """What the portal uses where a provider has it."""
     methods = found.get("code_challenge_methods_supported") or ()
     if "S256" in methods:
@@ -173,6 +192,9 @@ def _abilities(found: dict[str, Any]) -> Iterator[CheckupFinding]:
             "the provider does not name the grant refresh_token and a userinfo endpoint",
             "Who leaves a group keeps its roles until the next sign-in, unless SCIM tells of it.",
         )
+    if provider.suspends_tokens and refreshes:
+        yield _api_tokens(provider)
+    yield _sign_out(provider, found)
     if found.get("backchannel_logout_supported"):
         yield CheckupFinding(GOOD, "Back-channel logout", "supported")
     else:

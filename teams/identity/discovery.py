@@ -148,6 +148,15 @@ def _matching(keys: list[dict[str, Any]], kid: str | None) -> list[dict[str, Any
     return [key for key in keys if key.get("use", "sig") == "sig" and kid in (None, key.get("kid"))]
 
 
+@sensitive_variables()
+def read_userinfo(http: httpx.Client, provider: IdentityProvider, access_token: str) -> httpx.Response:
+    """Return the answer of the userinfo endpoint. Raises ProviderUnavailable where there is none."""
+    endpoint = metadata(provider).get("userinfo_endpoint")
+    if not isinstance(endpoint, str):
+        raise ProviderUnavailable(f"{provider.title} has no userinfo endpoint.")
+    return http.get(endpoint, headers={"Authorization": f"Bearer {access_token}"})
+
+
 @sensitive_variables("secret", "body")
 def post_as_client(
     http: httpx.Client,

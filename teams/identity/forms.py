@@ -51,6 +51,25 @@ class ProviderForm(forms.Form):
         required=False,
         help_text="Otherwise only people with an invitation, or in a group that a rule names.",
     )
+    external_id_claim = forms.CharField(
+        label="Claim that SCIM calls externalId",
+        max_length=80,
+        required=False,
+        initial="sub",
+        help_text="Finds the account of SCIM at the first sign-in. Okta: sub, Entra ID: oid.",
+    )
+    suspends_tokens = forms.BooleanField(
+        label="API tokens stop when the provider refuses the sign-in",
+        required=False,
+        initial=True,
+        help_text="Until the next one. Without the scope offline_access that is when the session there ends.",
+    )
+    signs_out = forms.BooleanField(
+        label="Signing out here signs out there too",
+        required=False,
+        initial=True,
+        help_text="Register the post-logout redirect URI there first.",
+    )
 
     def __init__(self, *args: Any, provider: IdentityProvider | None = None, **options: Any) -> None:
         if provider is not None:

@@ -1,28 +1,45 @@
 """
-Back-channel logout (OpenID Connect Back-Channel Logout 1.0): a provider tells that somebody has signed out
-there, and their sessions here end.
+Signing out at both ends.
 
-The logout token is the only credential. It is refused with 400 and a sentence in `error_description`.
+Back-channel logout (OpenID Connect Back-Channel Logout 1.0): a provider tells that somebody has signed out
+there, and their sessions here end. The logout token is the only credential. It is refused with 400 and a
+sentence in `error_description`.
+
+RP-Initiated Logout (OpenID Connect RP-Initiated Logout 1.0): who signs out here is led to the provider, which
+signs them out too and leads back. The session here is over before, whatever the provider does.
 """
 
 from __future__ import annotations
 
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
 import structlog
+from allauth.account.views import LogoutView
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_POST
 
-from core.errors import PortalError
-from teams.identity.models import IdentityProvider
+from cluster.credentials import seal_fields, unseal_fields
+from core.errors import Invalid, PortalError
+from teams.access import user_of
+from teams.identity.discovery import ProviderUnavailable, metadata
+from teams.identity.models import OFFLINE, IdentityGrant, IdentityProvider
 from teams.identity.people import Identity, linked_person
+from teams.identity.suspension import may_suspend
 from teams.identity.tokens import ProviderTokenRefused, logout_claims
-from teams.models import User, record
+from teams.models import Session, User, record
 from teams.sessions import end_provider_sessions
 
 log = structlog.get_logger(__name__)
+
+MAX_HINT = 4096  # characters of an ID token that an address carries; servers take 8 KiB of one
 
 
 @sensitive_post_parameters("logout_token")
@@ -70,3 +87,86 @@ def end_named_sessions(provider: IdentityProvider, token: str) -> int:
             text=f"signed out at {provider.title}: {ended} of their sessions ended",
         )
     return ended
+
+
+@sensitive_variables()
+def sealed_id_token(provider: IdentityProvider, id_token: str) -> str:
+    """Return the ID token of a sign-in as it is stored until the sign-out, "" where that does not need it."""
+    if not provider.signs_out or len(id_token) > MAX_HINT:
+        return ""
+    return seal_fields({"id_token": id_token}).decode()
+
+
+class SignOut(LogoutView):
+    """allauth's page that signs out; who came through a provider is led there to sign out too."""
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        provider, _hint = _provider_of_session(self.request)
+        context: dict[str, Any] = super().get_context_data(**kwargs)
+        if provider and end_session_address(self.request, provider, ""):
+            context |= {"provider": provider.title, "tokens_stop": _tokens_stop(self.request, provider)}
+        return context
+
+    @sensitive_variables("hint")
+    def post(self, *args: Any, **kwargs: Any) -> HttpResponse:
+        provider, hint = _provider_of_session(self.request)
+        tokens_stop = provider is not None and _tokens_stop(self.request, provider)
+        response: HttpResponse = super().post(*args, **kwargs)
+        address = end_session_address(self.request, provider, hint) if provider else ""
+        if provider is None or not address:
+            return response
+        # A page and not a redirect: CSP `form-action` is checked for redirects of the sign-out form too.
+        page = {
+            "url": address,
+            "provider": provider.title,
+            "is_sign_out": True,
+            "tokens_stop": tokens_stop,
+        }
+        page_response = render(self.request, "teams/identity/continue.html", page)
+        page_response["Refresh"] = f"0; url={address}"
+        return page_response
+
+
+@sensitive_variables()
+def _provider_of_session(request: HttpRequest) -> tuple[IdentityProvider | None, str]:
+    """Return the provider through which a session began, if it signs people out, and the ID token or ""."""
+    session: Any = request.session
+    if not request.user.is_authenticated or not session.signed_in_with:
+        return None, ""
+    provider = IdentityProvider.objects.filter(
+        slug=session.signed_in_with, enabled=True, signs_out=True
+    ).first()
+    if provider is None:
+        return None, ""
+    sealed = Session.objects.filter(pk=session.session_key).values_list("sealed_id_token", flat=True).first()
+    try:
+        return provider, str(unseal_fields(sealed)["id_token"]) if sealed else ""
+    except (Invalid, KeyError):
+        return provider, ""  # the key that sealed it is gone: the provider asks whom to sign out
+
+
+def _tokens_stop(request: HttpRequest, provider: IdentityProvider) -> bool:
+    """Return whether the refresh token ends with the session there, and with it the API tokens here."""
+    is_bound = OFFLINE not in provider.scopes.split()
+    grants = IdentityGrant.objects.filter(provider=provider, user=request.user.pk, due_at__isnull=False)
+    return is_bound and may_suspend(provider, user_of(request)) and grants.exists()
+
+
+@sensitive_variables("hint")
+def end_session_address(request: HttpRequest, provider: IdentityProvider, hint: str) -> str:
+    """Return where the browser goes to sign out at the provider, "" if it has no such address or is away."""
+    try:
+        endpoint = metadata(provider).get("end_session_endpoint")
+    except ProviderUnavailable as problem:
+        log.warning("provider_unavailable", provider=provider.slug, problem=problem.message)
+        return ""
+    parts = urlsplit(endpoint) if isinstance(endpoint, str) else None
+    if parts is None or parts.scheme not in (("https",) if settings.HTTPS else ("https", "http")):
+        return ""
+    query = {
+        "client_id": provider.client_id,
+        "post_logout_redirect_uri": request.build_absolute_uri(reverse("account_login")),
+    }
+    if hint:
+        query["id_token_hint"] = hint
+    return parts._replace(query="&".join(filter(None, (parts.query, urlencode(query))))).geturl()

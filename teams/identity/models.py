@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from core.models import uuid7
 
+OFFLINE = "offline_access"  # the scope of refresh tokens that outlive the session (OpenID Connect Core §11)
 DEFAULT_SCOPES = "openid profile email"
 
 
@@ -20,7 +21,10 @@ class IdentityProvider(models.Model):
     `groups_claim` names the claim with the groups of a person, "" if the provider tells of none there.
     `trusts_email` takes each address of this provider for verified, although its tokens do not say so.
     `admits_everybody` creates an account for whoever signs in; else only for whom a rule or invitation names.
-    After `failures` in a row it is read again at `retry_at`; `problem` is the last of them.
+    `external_id_claim` names the claim whose value SCIM sends as `externalId`, "" if there is none.
+    `suspends_tokens`: API tokens of a person stop when the provider refuses to renew their sign-in.
+    `signs_out`: who signs out here is signed out there too. After `failures` in a row it is read again at
+    `retry_at`; `problem` is the last of them.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -34,6 +38,9 @@ class IdentityProvider(models.Model):
     groups_claim = models.CharField(max_length=80, blank=True, default="groups")
     trusts_email = models.BooleanField(default=False)
     admits_everybody = models.BooleanField(default=False)
+    external_id_claim = models.CharField(max_length=80, blank=True, default="sub")
+    suspends_tokens = models.BooleanField(default=True)
+    signs_out = models.BooleanField(default=True)
     enabled = models.BooleanField(default=False)
     position = models.PositiveSmallIntegerField(default=0)  # of its button
     failures = models.PositiveSmallIntegerField(default=0, editable=False)

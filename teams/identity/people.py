@@ -2,8 +2,9 @@
 Who signs in through a provider: which account it is, whether a new one is made, and what the groups give.
 
 An account is never taken over by an address: the provider must call it verified, and the account must have no
-password, since whoever chose one could have entered any address in their profile. Everybody else signs in
-with the password once and links the provider in the profile.
+password, since whoever chose one could have entered any address in their profile. The same holds for accounts
+that the provider keeps through SCIM. Everybody else signs in with the password once and links the provider in
+the profile.
 """
 
 from __future__ import annotations
@@ -25,10 +26,17 @@ from core.errors import PortalError
 from teams.identity.groups import set_groups_of
 from teams.identity.models import GroupRule, IdentityGrant, IdentityProvider
 from teams.identity.rules import AccessChange
+from teams.identity.suspension import give_back_tokens
 from teams.invitations import accept_verified, open_invitations_of
 from teams.models import User, record_change
+from teams.scim.models import ScimUser
 
 READ_AGAIN = timedelta(minutes=5)  # how long a group that somebody left may still give something
+
+LINK_FIRST = (
+    "Sign in with its password, then link this provider in your profile under Sign-in. "
+    "Without the password, ask a platform admin."
+)
 
 
 class SignInRefused(PortalError):
@@ -53,6 +61,7 @@ class Identity:
     email: str = ""
     email_verified: bool = False
     groups: tuple[str, ...] | None = None
+    external_id: str = ""  # what SCIM calls the person
 
 
 def identity_of(provider: IdentityProvider, claims: Mapping[str, Any]) -> Identity:
@@ -72,7 +81,14 @@ def identity_of(provider: IdentityProvider, claims: Mapping[str, Any]) -> Identi
         email=email[:254],
         email_verified=bool(email) and (verified or provider.trusts_email),
         groups=groups_in(claims, provider.groups_claim),
+        external_id=external_id_of(claims, provider.external_id_claim),
     )
+
+
+def external_id_of(claims: Mapping[str, Any], claim: str) -> str:
+    """Return the claim with the `externalId` of SCIM exactly as it is, "" for none: a part is another id."""
+    value = claims.get(claim)
+    return value if isinstance(value, str) and len(value) <= 200 and "\x00" not in value else ""
 
 
 def text_of(claims: Mapping[str, Any], name: str) -> str:
@@ -115,10 +131,15 @@ def person_signing_in(provider: IdentityProvider, identity: Identity) -> SignIn:
     """
     Return the account of a person who was authenticated by the provider, with what the groups give.
 
-    Finds the one that is linked; links the one without a password that has the verified address; else makes
-    one, for whom the provider admits. Raises SignInRefused.
+    Finds the one that is linked; links the one that the provider keeps through SCIM, or the one without a
+    password that has the verified address; else makes one, for whom the provider admits. Raises
+    SignInRefused.
     """
     person, is_new = linked_person(provider, identity), False
+    if person is None:
+        person = person_of_scim(provider, identity)
+        if person is not None:
+            require_free(provider, person)
     if person is None:
         person = person_of_address(provider, identity)
     if person is None:
@@ -139,6 +160,32 @@ def linked_person(provider: IdentityProvider, identity: Identity) -> User | None
     return User.objects.filter(pk__in=account.values("user"), service_of=None).first()
 
 
+def person_of_scim(provider: IdentityProvider, identity: Identity) -> User | None:
+    """Return whom this provider, and no other, keeps through SCIM with this `externalId`."""
+    if not identity.external_id:
+        return None
+    kept = ScimUser.objects.filter(provider=provider, external_id=identity.external_id, deleted_at=None)
+    return User.objects.filter(pk__in=kept.values("user"), service_of=None).first()
+
+
+def require_free(provider: IdentityProvider, person: User) -> None:
+    """
+    Raise SignInRefused unless a first sign-in may link this account of SCIM: one with a password is of
+    whoever knows that, and one that is linked belongs to another subject, or is another provider's too.
+    """
+    keeps = f"{provider.title} keeps the account {person.username} for you"
+    links = SocialAccount.objects.filter(user=person)
+    if links.filter(provider=provider.slug).exists():
+        raise SignInRefused(f"{keeps}, but somebody else signs in to it. Ask a platform admin.")
+    if links.exists():
+        raise SignInRefused(
+            f"{keeps}, to which you sign in through another provider. Sign in as you did, then link "
+            f"{provider.title} in your profile under Sign-in."
+        )
+    if person.has_usable_password():
+        raise SignInRefused(f"{keeps}, which has a password. {LINK_FIRST}")
+
+
 def person_of_address(provider: IdentityProvider, identity: Identity) -> User | None:
     """Return the account to link by its address, None if nobody has it. Raises SignInRefused for others."""
     if not identity.email:
@@ -146,19 +193,15 @@ def person_of_address(provider: IdentityProvider, identity: Identity) -> User | 
     found = list(User.objects.filter(email__iexact=identity.email, service_of=None)[:2])
     if not found:
         return None
-    how = (
-        "Sign in with its password, then link this provider in your profile under Sign-in. "
-        "Without the password, ask a platform admin."
-    )
     if not identity.email_verified:
         raise SignInRefused(
             f"There is an account with the address {identity.email}, and {provider.title} does not say that "
-            f"the address is yours. {how}"
+            f"the address is yours. {LINK_FIRST}"
         )
     person = found[0]
     is_linked = SocialAccount.objects.filter(provider=provider.slug, user=person).exists()
     if len(found) > 1 or person.has_usable_password() or is_linked:
-        raise SignInRefused(f"There is an account with the address {identity.email} already. {how}")
+        raise SignInRefused(f"There is an account with the address {identity.email} already. {LINK_FIRST}")
     return person
 
 
@@ -252,8 +295,12 @@ def unlink(*, by: User, provider: IdentityProvider) -> None:
             set_groups_of(by, provider, (), by=by)
 
 
-def keep_grant(provider: IdentityProvider, person: User, subject: str, refresh_token: str) -> None:
-    """Store the refresh token, sealed, to read the groups again after `READ_AGAIN`."""
+@transaction.atomic
+def keep_grant(provider: IdentityProvider, person: User, subject: str, refresh_token: str) -> bool:
+    """
+    Store the refresh token, sealed, to read the groups again after `READ_AGAIN`; return whether API tokens
+    that were suspended work again with this sign-in.
+    """
     now = timezone.now()
     sealed = seal_fields({"refresh_token": refresh_token}) if refresh_token else b""
     IdentityGrant.objects.filter(provider=provider, subject=subject).exclude(user=person).delete()
@@ -268,3 +315,4 @@ def keep_grant(provider: IdentityProvider, person: User, subject: str, refresh_t
             "due_at": now + READ_AGAIN if refresh_token else None,
         },
     )
+    return give_back_tokens(provider, person)

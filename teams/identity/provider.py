@@ -8,15 +8,18 @@ signature of each ID token although it came over TLS, and decides whose account 
 from __future__ import annotations
 
 import secrets
-from typing import Any, cast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, cast
 
+import httpx
 import structlog
 from allauth.account.signals import user_logged_in
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialAccount, SocialApp, SocialLogin
-from allauth.socialaccount.providers.base import AuthError
-from allauth.socialaccount.providers.oauth2.client import OAuth2Error
+from allauth.socialaccount.providers.base import AuthError, ProviderException
+from allauth.socialaccount.providers.oauth2.client import OAuth2Client, OAuth2Error
 from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
 from django.contrib import messages
@@ -28,7 +31,9 @@ from django.views.decorators.debug import sensitive_variables
 
 from core.errors import PortalError
 from core.text import counted
-from teams.identity.discovery import metadata
+from teams.identity import discovery
+from teams.identity.discovery import ProviderUnavailable, metadata, post_as_client, read_userinfo
+from teams.identity.logout import sealed_id_token
 from teams.identity.models import IdentityProvider
 from teams.identity.people import (
     Identity,
@@ -38,6 +43,7 @@ from teams.identity.people import (
     keep_grant,
     link,
     linked_person,
+    person_of_scim,
     person_signing_in,
 )
 from teams.identity.services import secret_of
@@ -69,6 +75,20 @@ def app_of(provider: IdentityProvider) -> SocialApp:
     return app
 
 
+@contextmanager
+def answering(provider: IdentityProvider) -> Iterator[None]:
+    """Raise what goes wrong while the provider is asked as allauth expects it."""
+    try:
+        yield
+    except ProviderTokenRefused as refusal:
+        raise OAuth2Error(refusal.message) from refusal
+    except (ValueError, AttributeError) as error:
+        raise OAuth2Error("Its answer is not a JSON object.") from error
+    except (httpx.HTTPError, httpx.InvalidURL, ProviderUnavailable) as error:
+        log.warning("provider_unavailable", provider=provider.slug, problem=str(error))
+        raise ProviderException from error
+
+
 class ProviderAdapter(OpenIDConnectOAuth2Adapter):
     """The part of the flow that speaks to the provider."""
 
@@ -81,15 +101,48 @@ class ProviderAdapter(OpenIDConnectOAuth2Adapter):
         return metadata(self.identity_provider)
 
     @sensitive_variables()
+    def get_access_token_data(
+        self,
+        request: HttpRequest,
+        app: SocialApp,
+        client: OAuth2Client,
+        pkce_code_verifier: str | None = None,
+    ) -> dict[str, Any]:
+        """Exchange the code for tokens (RFC 6749 §4.1.3), by the client that checks addresses."""
+        provider = self.identity_provider
+        body = {
+            "grant_type": "authorization_code",
+            "code": request.GET["code"],
+            "redirect_uri": str(client.callback_url),
+            "code_verifier": pkce_code_verifier or "",
+        }
+        with answering(provider), discovery.client() as http:
+            found, secret = metadata(provider), secret_of(provider)
+            answer = post_as_client(http, provider, found, secret, found["token_endpoint"], body)
+            tokens: dict[str, Any] = answer.json()
+            if answer.status_code != httpx.codes.OK or not isinstance(tokens.get("access_token"), str):
+                error = tokens.get("error") or answer.status_code
+                raise OAuth2Error(f"It answers {error} to the code.")
+        return tokens
+
+    @sensitive_variables()
+    def _fetch_user_info(self, access_token: str) -> dict[str, Any]:
+        with answering(self.identity_provider), discovery.client() as http:
+            answer = read_userinfo(http, self.identity_provider, access_token)
+            if answer.status_code != httpx.codes.OK:
+                raise OAuth2Error(f"It answers {answer.status_code} for userinfo.")
+            userinfo: dict[str, Any] = answer.json()
+            userinfo.get("sub")
+        return userinfo
+
+    @sensitive_variables()
     def complete_login(self, request: HttpRequest, app: SocialApp, token: Any, **kwargs: Any) -> SocialLogin:
         """Return the login with the claims of the ID token and of userinfo, both about the same person."""
         id_token = kwargs["response"].get("id_token")
         if not isinstance(id_token, str):
             raise OAuth2Error("The provider sent no ID token. Add the scope openid.")
-        try:
+        with answering(self.identity_provider):
             claims = id_token_claims(self.identity_provider, id_token)
-        except ProviderTokenRefused as refusal:
-            raise OAuth2Error(refusal.message) from refusal
         userinfo: dict[str, Any] = {}
         if self.openid_config.get("userinfo_endpoint"):
             userinfo = self._fetch_user_info(token.token)
@@ -98,6 +151,7 @@ class ProviderAdapter(OpenIDConnectOAuth2Adapter):
         account = SocialAccount(provider=self.identity_provider.slug, uid=claims["sub"])
         login = SocialLogin(user=User(), account=account, provider=self.get_provider())
         login.claims = {**claims, **userinfo, "nonce": claims.get("nonce"), "sid": claims.get("sid")}
+        login.id_token = id_token
         return login
 
 
@@ -144,6 +198,10 @@ class SocialAdapter(DefaultSocialAccountAdapter):
             rows = rows.filter(slug=provider)
         return [app_of(row) for row in rows]
 
+    def get_requests_session(self) -> NoReturn:
+        """Only `discovery.client` asks providers: it follows no redirects and checks addresses."""
+        raise RuntimeError("Ask providers with teams.identity.discovery.client.")
+
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
         return False  # `people` makes accounts, before allauth would
 
@@ -167,8 +225,10 @@ class SocialAdapter(DefaultSocialAccountAdapter):
         sociallogin.account = SocialAccount.objects.get(provider=provider.slug, uid=identity.subject)
         sociallogin.user = found.person
         refresh_token = sociallogin.token.token_secret if sociallogin.token else ""
-        keep_grant(provider, found.person, identity.subject, refresh_token)
+        if keep_grant(provider, found.person, identity.subject, refresh_token):
+            messages.success(request, "Your API tokens work again.")
         sociallogin.state["sid"] = str(claims["sid"] or "")
+        sociallogin.state["id_token"] = sealed_id_token(provider, sociallogin.id_token)
         say_what_changed(request, provider, found)
 
     def connect(self, request: HttpRequest, provider: IdentityProvider, identity: Identity) -> HttpResponse:
@@ -176,7 +236,8 @@ class SocialAdapter(DefaultSocialAccountAdapter):
         if not isinstance(request.user, User):
             raise SignInRefused("Sign in first, then link the provider in your profile.")
         person = linked_person(provider, identity)
-        if person is None:
+        kept = person or person_of_scim(provider, identity)
+        if person is None and kept in (None, request.user):
             link(provider, identity.subject, request.user)
         elif person != request.user:
             raise SignInRefused(f"This account of {provider.title} belongs to somebody else here.")
@@ -241,6 +302,15 @@ def say_what_changed(request: HttpRequest, provider: IdentityProvider, found: Si
 
 @receiver(user_logged_in, dispatch_uid="teams.identity")
 def keep_provider_session(*, request: HttpRequest, sociallogin: SocialLogin | None = None, **_: Any) -> None:
-    """Keep the provider's id of this session, which a back-channel logout may name."""
-    if sociallogin is not None and sociallogin.state.get("sid"):
-        request.session[PROVIDER_SESSION] = sociallogin.state["sid"]
+    """
+    Keep the provider's id of this session, which a back-channel logout may name, and the ID token, for the
+    logout there: in a column of its own, which requests do not read.
+    """
+    if sociallogin is None:
+        return
+    session: Any = request.session
+    if sociallogin.state.get("sid"):
+        session[PROVIDER_SESSION] = sociallogin.state["sid"]
+    if sociallogin.state.get("id_token"):
+        session.seen = {**(session.seen or {}), "sealed_id_token": sociallogin.state["id_token"].encode()}
+        session.modified = True

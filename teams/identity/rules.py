@@ -75,6 +75,26 @@ class Standing:
     admins_with_password: frozenset[UUID]
 
 
+def groups_giving(team: Team, people: Collection[UUID]) -> dict[UUID, list[str]]:
+    """
+    Return through which groups people have a role in a team, as "gpu-vision of Company"; two queries, one
+    for a team without rules.
+    """
+    rules = list(GroupRule.objects.filter(team=team).select_related("provider").defer("provider__sealed"))
+    if not rules or not people:
+        return {}
+    titles = {rule.provider_id: rule.provider.title for rule in rules}
+    rows = MEMBERS.objects.filter(user__in=people, externalgroup__provider__in=titles)
+    fields = (f"externalgroup__{name}" for name in ("provider", "name", "external_id"))
+    found: dict[UUID, list[str]] = defaultdict(list)
+    for person, provider, name, external_id in rows.order_by("externalgroup__name").values_list(
+        "user", *fields
+    ):
+        if any(rule.provider_id == provider and rule.matches(name, external_id) for rule in rules):
+            found[person].append(f"{name} of {titles[provider]}")
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class AccessChange:
     """

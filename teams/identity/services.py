@@ -35,8 +35,20 @@ FIELDS = {
     "groups_claim": "claim of groups",
     "trusts_email": "addresses count as verified",
     "admits_everybody": "everybody gets an account",
+    "external_id_claim": "claim that SCIM calls externalId",
+    "suspends_tokens": "a refused sign-in suspends API tokens",
+    "signs_out": "signs out there too",
     "position": "position",
 }
+
+# Claims that are no identity: whoever chose the value of somebody else would get their account.
+CHOSEN_BY_PEOPLE = frozenset(
+    (
+        *("address", "birthdate", "email", "family_name", "gender", "given_name", "locale", "middle_name"),
+        *("name", "nickname", "phone_number", "picture", "preferred_username", "profile", "website"),
+        *("unique_name", "upn", "username", "zoneinfo"),
+    )
+)
 
 
 @sensitive_variables("secret")
@@ -138,6 +150,13 @@ def _sound(fields: dict[str, Any]) -> dict[str, Any]:
     if "scopes" in sound:
         words = list(dict.fromkeys(str(sound["scopes"]).replace(",", " ").split()))
         sound["scopes"] = " ".join(words if "openid" in words else ["openid", *words])
+    if "external_id_claim" in sound:
+        claim = sound["external_id_claim"] = str(sound["external_id_claim"]).strip()
+        if claim in CHOSEN_BY_PEOPLE:
+            raise Invalid(
+                f"People can change {claim} themselves. Name one with an id of the provider: sub.",
+                field="external_id_claim",
+            )
     for name in ("title", "client_id"):
         if name in sound and not str(sound[name]).strip():
             raise Invalid(f"The {FIELDS[name]} is missing.", field=name)

@@ -2,8 +2,9 @@
 Reads the groups of people again between their sign-ins, so that who leaves a group loses access in minutes.
 
 With the refresh token of a sign-in the portal asks for a new access token and reads userinfo. A provider that
-refuses the refresh token has ended that sign-in, and the sessions here that began with it end. A provider
-that is away removes nobody, and is asked again later, at growing intervals.
+refuses the refresh token has ended that sign-in: the sessions here that began with it end, and the API tokens
+of the person are refused until the next one (`suspension`). A provider that is away removes nobody, and is
+asked again later, at growing intervals.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from django.views.decorators.debug import sensitive_variables
 
 from cluster.credentials import seal_fields, unseal_fields
 from core.errors import Invalid
-from teams.identity.discovery import ProviderUnavailable, client, metadata, post_as_client
+from teams.identity.discovery import ProviderUnavailable, client, metadata, post_as_client, read_userinfo
 from teams.identity.groups import set_groups_of
 from teams.identity.models import IdentityGrant, IdentityProvider
 from teams.identity.people import READ_AGAIN, groups_in
 from teams.identity.services import secret_of
+from teams.identity.suspension import suspend_tokens
 from teams.identity.tokens import ProviderTokenRefused, id_token_claims
 from teams.models import record
 from teams.sessions import end_provider_sessions
@@ -42,6 +44,10 @@ OVER = frozenset(("invalid_grant",))
 
 class GrantOver(Exception):
     """The provider has ended the sign-in: it refuses the refresh token."""
+
+
+class GrantLost(GrantOver):
+    """The key that sealed the refresh token is gone; the provider has said nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +101,8 @@ def read_grant(provider: IdentityProvider, grant: IdentityGrant) -> str:
     """Read one person again and apply the rules; return what became of it. Raises ProviderUnavailable."""
     try:
         reading = ask(provider, grant)
-    except GrantOver:
-        return _end(provider, grant)
+    except GrantOver as over:
+        return _end(provider, grant, is_refused=not isinstance(over, GrantLost))
     now = timezone.now()
     columns: dict[str, Any] = {"read_at": now, "due_at": now + READ_AGAIN}
     if reading.refresh_token:
@@ -118,7 +124,7 @@ def ask(provider: IdentityProvider, grant: IdentityGrant) -> UserinfoReading:
     try:
         refresh_token = str(unseal_fields(grant.sealed)["refresh_token"])
     except (Invalid, KeyError) as lost:
-        raise GrantOver from lost  # the key that sealed it is gone
+        raise GrantLost from lost
     problem = ""
     try:
         with client() as http:
@@ -164,10 +170,7 @@ def _refreshed(http: httpx.Client, provider: IdentityProvider, refresh_token: st
 
 @sensitive_variables()
 def _userinfo(http: httpx.Client, provider: IdentityProvider, access_token: str) -> dict[str, Any]:
-    endpoint = metadata(provider).get("userinfo_endpoint")
-    if not isinstance(endpoint, str):
-        raise ProviderUnavailable(f"{provider.title} has no userinfo endpoint.")
-    answer = http.get(endpoint, headers={"Authorization": f"Bearer {access_token}"})
+    answer = read_userinfo(http, provider, access_token)
     if answer.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
         raise GrantOver
     if answer.status_code != httpx.codes.OK:
@@ -176,12 +179,14 @@ def _userinfo(http: httpx.Client, provider: IdentityProvider, access_token: str)
     return claims
 
 
-def _end(provider: IdentityProvider, grant: IdentityGrant) -> str:
-    """The sign-in is over there: end it here too. A newer sign-in meanwhile stays."""
+def _end(provider: IdentityProvider, grant: IdentityGrant, *, is_refused: bool) -> str:
+    """The sign-in is over there: end it here too, and refuse API tokens. A newer sign-in meanwhile stays."""
     with transaction.atomic():
         over = IdentityGrant.objects.filter(pk=grant.pk, signed_in_at=grant.signed_in_at)
         if not over.update(sealed=b"", due_at=None):
             return "newer"
+        if is_refused:
+            suspend_tokens(provider, grant.user)
         ended = end_provider_sessions(provider.slug, person=grant.user)
         if ended:
             record(

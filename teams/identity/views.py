@@ -64,6 +64,7 @@ class ProviderAddresses:
 
     redirect_uri: str
     logout_uri: str
+    post_logout_uri: str
     home: str
 
 
@@ -71,6 +72,7 @@ def addresses_of(request: HttpRequest, slug: str) -> ProviderAddresses:
     return ProviderAddresses(
         request.build_absolute_uri(reverse("openid_connect_callback", args=[slug])),
         request.build_absolute_uri(reverse("identity_logout", args=[slug])),
+        request.build_absolute_uri(reverse("account_login")),
         request.build_absolute_uri("/"),
     )
 

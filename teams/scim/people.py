@@ -1,10 +1,10 @@
 """
 People of a provider: created or linked, changed, ended.
 
-Somebody who has an account is linked, never doubled: by the subject with which they sign in, which providers
-send as `externalId`, else by user name. A platform admin with a password is not: that account is the way in
-when the provider is away or in wrong hands, so the provider must not be able to end it. What a provider ends
-a platform admin may give back, and what a platform admin ended a provider cannot.
+Somebody who has an account is linked, never doubled: by the subject with which they sign in, where the
+provider sends that as `externalId`, else by user name. A platform admin with a password is not: that account
+is the way in when the provider is away or in wrong hands, so the provider must not be able to end it. What a
+provider ends a platform admin may give back, and what a platform admin ended a provider cannot.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _create(provider: IdentityProvider, person: ProvisionedPerson) -> ScimUser:
 
 def find_account(provider: IdentityProvider, person: ProvisionedPerson) -> User | None:
     """Return the account that somebody has: of the subject with which they sign in, else of the user name."""
-    if person.external_id:
+    if person.external_id and provider.external_id_claim == "sub":
         subject = SocialAccount.objects.filter(provider=provider.slug, uid=person.external_id)
         if found := User.objects.filter(pk__in=subject.values("user")).first():
             return found

@@ -51,6 +51,7 @@ class Portal:
         attributes = client["attributes"] | {
             "backchannel.logout.url": logout,
             "backchannel.logout.session.required": "true",
+            "post.logout.redirect.uris": f"{self.url}/accounts/login/",
         }
         redirect = f"{self.url}/accounts/oidc/{slug}/login/callback/"
         realm.call(

@@ -29,7 +29,8 @@ def keycloak(tmp_path_factory) -> Iterator[RealKeycloak]:
 @pytest.fixture(scope="session")
 def company(keycloak: RealKeycloak) -> Realm:
     people = {
-        name: ["gpu-vision"] for name in ("mira", "jonas", "leaver", "blocked", "traveller", "replayer")
+        name: ["gpu-vision"]
+        for name in ("mira", "jonas", "leaver", "blocked", "traveller", "replayer", "offline")
     }
     return keycloak.add_realm(realm("company", people | {"boss": ["gpu-vision", "gpu-leads"], "sales": []}))
 

@@ -32,6 +32,7 @@ def user(realm_name: str, username: str, groups: list[str]) -> dict[str, Any]:
         "emailVerified": True,
         "credentials": [{"type": "password", "value": PASSWORD, "temporary": False}],
         "groups": [f"/{group}" for group in groups],
+        "realmRoles": ["offline_access"],  # the right to offline tokens, which imported people lack
     }
 
 

@@ -5,6 +5,7 @@ import json
 import time
 from datetime import timedelta
 
+import httpx
 import pytest
 import time_machine
 from django.utils import timezone
@@ -13,10 +14,11 @@ from playwright.sync_api import Page, expect
 from cluster.checkup import CheckupVerdict
 from teams.identity.checkup import check_provider
 from teams.identity.models import IdentityGrant
-from teams.identity.services import save_rule, set_secret
+from teams.identity.services import change_provider, save_rule, set_secret
 from teams.identity.sync import read_groups_again
 from teams.identity.tokens import ProviderTokenRefused, id_token_claims
 from teams.models import Membership, Session, User
+from teams.tokens import create_token
 from tests import patience
 from tests.keycloak.realm import OTHER_CLIENT
 
@@ -123,6 +125,83 @@ def test_a_person_whom_keycloak_disables_is_signed_out_and_stays_out(portal, sso
         company.set_enabled("blocked", enabled=True)
 
 
+def answer_to(portal, token: str) -> int:
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx.get(f"{portal.url}/api/v1/me", headers=headers, timeout=30).status_code
+
+
+@pytest.mark.security("sign-in", "the API token of a person whom Keycloak has disabled")
+def test_api_tokens_of_a_person_whom_keycloak_disables_stop_until_they_sign_in_again(portal, sso, company):
+    is_in(portal.sign_in("blocked"), "blocked")
+    _row, token = create_token(by=User.objects.get(username="blocked"), title="pipeline")
+    assert answer_to(portal, token) == 200
+    company.set_enabled("blocked", enabled=False)
+    try:
+        due()
+        assert read_groups_again() == {"over": 1}
+        assert answer_to(portal, token) == 401
+    finally:
+        company.set_enabled("blocked", enabled=True)
+    assert answer_to(portal, token) == 401  # nobody has signed in yet
+    is_in(portal.sign_in("blocked"), "blocked")
+    assert answer_to(portal, token) == 200
+
+
+def sign_out(page: Page, url: str) -> None:
+    page.goto(f"{url}/accounts/logout/")
+    page.locator("form.card").get_by_role("button", name="Sign out").click()
+    page.wait_for_url(f"{url}/accounts/login/*", timeout=WAIT)
+
+
+@pytest.mark.security("sign-in", "the session at Keycloak after a sign-out here")
+def test_signing_out_here_signs_out_at_keycloak(portal, sso):
+    page = portal.sign_in("mira")
+    is_in(page, "mira")
+    sign_out(page, portal.url)
+    assert is_out(page, portal.url)
+    page.goto(f"{portal.url}/accounts/login/")
+    page.get_by_role("button", name="Sign in with Company").click()
+    expect(page.locator("#password")).to_be_visible(timeout=WAIT)  # Keycloak does not know them any more
+
+
+def test_without_it_keycloak_signs_the_person_in_again(portal, sso):
+    change_provider(by=portal.root, provider=sso, signs_out=False)
+    page = portal.sign_in("mira")
+    is_in(page, "mira")
+    sign_out(page, portal.url)
+    page.goto(f"{portal.url}/accounts/login/")
+    page.get_by_role("button", name="Sign in with Company").click()
+    is_in(page, "mira")
+
+
+def test_an_offline_token_outlives_the_sign_out_and_api_tokens_with_it(portal, sso, company):
+    change_provider(by=portal.root, provider=sso, scopes="openid profile email offline_access")
+    page = portal.sign_in("offline")
+    is_in(page, "offline")
+    _row, token = create_token(by=User.objects.get(username="offline"), title="pipeline")
+    sign_out(page, portal.url)
+    due()
+    assert read_groups_again() == {"read": 1}
+    assert answer_to(portal, token) == 200
+    company.set_enabled("offline", enabled=False)
+    try:
+        due()
+        assert read_groups_again() == {"over": 1}
+        assert answer_to(portal, token) == 401
+    finally:
+        company.set_enabled("offline", enabled=True)
+
+
+def test_without_an_offline_token_api_tokens_stop_after_the_sign_out(portal, sso):
+    page = portal.sign_in("mira")
+    is_in(page, "mira")
+    _row, token = create_token(by=User.objects.get(username="mira"), title="pipeline")
+    sign_out(page, portal.url)
+    due()
+    assert read_groups_again() == {"over": 1}
+    assert answer_to(portal, token) == 401
+
+
 def test_two_providers_at_once(portal, sso, partners):
     row = portal.connect(partners, "partners")
     save_rule(by=portal.root, provider=row, pattern="externals", team=portal.vision, role="viewer")
@@ -187,6 +266,7 @@ def test_the_test_of_a_provider_finds_what_is_right_and_what_is_wrong(portal, ss
     assert {name for name, verdict in verdicts.items() if verdict != CheckupVerdict.GOOD} == {
         "Clock",
         "Groups",
+        "API tokens",  # without the scope offline_access
     }
     set_secret(by=portal.root, provider=sso, secret="wrong")
     sso.refresh_from_db()

@@ -227,6 +227,10 @@ def test_same_form_twice_adds_one_cluster(as_root, gateway):
 )
 def test_permissions_are_those_that_the_command_prints(as_root, scope, options):
     assert as_root.get(ADD, {"scope": scope, "download": 1}).content.decode() == manifest(**options)
+    with_tokens = as_root.get(ADD, {"scope": scope, "tokens": 1, "download": 1})
+    assert with_tokens.content.decode() == manifest(review_tokens=True, **options)
+    assert with_tokens["Content-Disposition"] == f'attachment; filename="dragoman-{scope}-tokens.yaml"'
+    assert f"{ADD}?scope={scope}&amp;tokens=1&amp;download=1" in as_root.get(ADD).text
 
 
 @pytest.mark.parametrize(
@@ -241,6 +245,7 @@ def test_permission_to_evict_asks_first_until_the_settings_say_more(as_root, gat
     assert as_root.post(ADD, {"name": "fra-1", "kubeconfig": KUBECONFIG, "scope": scope}).status_code == 302
     assert Cluster.objects.values_list("write_quotas", "end_policy").get() == stored
     assert shown in as_root.get(SETTINGS).text
+    assert shown.replace(".yaml", "-tokens.yaml") in as_root.get(SETTINGS).text
     form = {"title": "", "end_policy": "evict"}
     assert as_root.post(SETTINGS, form).status_code == 302
     assert Cluster.objects.get().end_policy == "evict"

@@ -206,11 +206,11 @@ def test_members_are_listed_by_role_in_page_and_csv(everybody, browse):
         answer = person.get("/teams/vision/people/?format=csv")
         assert answer.headers["Content-Disposition"] == 'attachment; filename="people-vision.csv"'
         assert answer.getvalue().decode("utf-8-sig").splitlines() == [
-            "User name,Name,Role",
-            "owner,owner,owner",
-            "lead,Lea Lead,lead",
-            "member,member,member",
-            "viewer,viewer,viewer",
+            "User name,Name,Role,By group",
+            "owner,owner,owner,",
+            "lead,Lea Lead,lead,",
+            "member,member,member,",
+            "viewer,viewer,viewer,",
         ]
     assert browse(everybody["outsider"]).get("/teams/vision/people/?format=csv").status_code == 404
 

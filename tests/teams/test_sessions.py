@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from teams.models import Membership, Role, Session, User
 from teams.services import deactivate_person
-from teams.sessions import PROVIDER_SESSION, SessionStore, end_provider_sessions, end_sessions
+from teams.sessions import PROVIDER_SESSION, SessionStore, end_provider_sessions, end_sessions, going_on
 from teams.tasks import clear_sessions
 from tests.factories import make_team, make_user
 
@@ -148,6 +148,58 @@ def test_saving_the_session_keeps_what_its_columns_say(alice):
     after = Session.objects.values().get()
     changed = {name for name, value in before.items() if dict(after)[name] != value}
     assert changed <= {"session_data", "expire_date"}
+
+
+@pytest.mark.security("sign-in", "a session after hours without a request")
+def test_session_ends_when_nothing_was_asked_for_too_long(person, settings):
+    settings.SESSION_IDLE = timedelta(hours=2)
+    Session.objects.update(last_seen_at=timezone.now() - timedelta(minutes=119))
+    assert person.get(PAGE).status_code == 200
+    Session.objects.update(last_seen_at=timezone.now() - timedelta(minutes=121))
+    assert person.get(PAGE).status_code == 302
+    assert not going_on().exists()
+
+
+def test_a_request_keeps_a_session_alive_for_another_time(person, settings, time_machine):
+    settings.SESSION_IDLE = timedelta(hours=2)
+    began = timezone.now()
+    for hours in range(1, 7):
+        time_machine.move_to(began + timedelta(hours=hours))
+        assert person.get(PAGE).status_code == 200
+
+
+@pytest.mark.security("sign-in", "a session that only an open page keeps asking for")
+def test_a_page_that_is_only_open_does_not_keep_a_session_alive(person, settings, time_machine):
+    began = timezone.now()
+    for hours in range(1, 12):
+        time_machine.move_to(began + timedelta(hours=hours, minutes=1))
+        assert person.get(BELL, headers={"x-by-itself": "1"}).status_code == 200
+    time_machine.move_to(began + timedelta(hours=12, minutes=1))
+    assert person.get(BELL, headers={"x-by-itself": "1"}).status_code == 302
+
+
+@pytest.mark.security("sign-in", "a session that is saved again and again")
+def test_session_ends_two_weeks_after_the_sign_in_however_often_it_is_saved(person, time_machine):
+    began = timezone.now()
+    for days in range(13):
+        time_machine.move_to(began + timedelta(days=days, hours=1))
+        Session.objects.update(last_seen_at=timezone.now())
+        session = person.session
+        session["more"] = days
+        session.save()
+        assert person.get(PAGE).status_code == 200
+    time_machine.move_to(began + timedelta(days=14, minutes=1))
+    Session.objects.update(last_seen_at=timezone.now())
+    assert person.get(PAGE).status_code == 302
+
+
+@pytest.mark.parametrize("column", ["expire_date", "last_seen_at", "created_at"])
+def test_sessions_that_are_over_are_removed(person, column):
+    clear_sessions()
+    assert Session.objects.exists()
+    Session.objects.update(**{column: timezone.now() - timedelta(days=15)})
+    clear_sessions()
+    assert not Session.objects.exists()
 
 
 @pytest.mark.security("sign-in", "a request that saves a session which ended meanwhile")

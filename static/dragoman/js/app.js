@@ -336,6 +336,7 @@ const poll = (atOnce) => {
 setInterval(poll, 1000, false);
 document.addEventListener("visibilitychange", () => poll(true));
 document.addEventListener("htmx:configRequest", ({ detail: { elt, headers } }) => {
+  if (elt.dataset.poll) headers["X-By-Itself"] = "1"; // a page that is only open does not keep the session alive
   if (elt.dataset.poll && elt.dataset.etag) headers["If-None-Match"] = elt.dataset.etag;
 });
 document.addEventListener("htmx:afterRequest", ({ detail: { elt, xhr } }) => {

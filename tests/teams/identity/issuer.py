@@ -49,6 +49,7 @@ class Issuer:
         self.renews_id_token = False  # with a refresh token
         self.refused = ""  # the error of the token endpoint for a refresh token
         self.status = 200  # of everything, if it is another
+        self.redirects: dict[str, str] = {}  # path → where it sends whoever asks
         self.asked: list[tuple[str, dict[str, list[str]]]] = []
         self.challenges: dict[str, str] = {}
         self.nonces: dict[str, str] = {}
@@ -144,7 +145,10 @@ def running():
         def reply(self, form: dict[str, list[str]]) -> None:
             status, content = issuer.answer(urlsplit(self.path).path, form)
             body = json.dumps(content).encode()
-            self.send_response(status)
+            target = issuer.redirects.get(urlsplit(self.path).path)
+            self.send_response(302 if target else status)
+            if target:
+                self.send_header("Location", target)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -9,9 +9,11 @@ from django.utils import timezone
 
 from teams.identity import sync
 from teams.identity.models import IdentityGrant
-from teams.identity.services import save_rule
+from teams.identity.services import change_provider, save_rule, set_password_sign_in
 from teams.identity.sync import read_groups_again
-from teams.models import AuditEntry, Membership, User
+from teams.models import ApiToken, AuditEntry, Membership, User
+from teams.service_accounts import create_account_token, create_service_account
+from teams.tokens import create_token
 from tests.teams.identity.conftest import sign_in
 
 NINA: dict[str, Any] = {"sub": "n-1", "preferred_username": "nina", "groups": ["gpu-vision"]}
@@ -192,3 +194,105 @@ def test_a_new_id_token_that_is_not_valid_changes_nothing(nina, issuer, sso):
     assert role() == "member"
     sso.refresh_from_db()
     assert "was issued to another client" in sso.problem
+
+
+@pytest.fixture
+def token(nina) -> str:
+    _row, text = create_token(by=User.objects.get(username="nina"), title="pipeline")
+    return text
+
+
+def asks(token: str) -> Any:
+    return Client().get("/api/v1/me", headers={"authorization": f"Bearer {token}"})
+
+
+@pytest.mark.security("sign-in", "the API token of a person whose sign-in the provider refuses")
+def test_a_refused_refresh_token_suspends_the_api_tokens_until_the_next_sign_in(nina, issuer, token):
+    assert asks(token).status_code == 200
+    issuer.refused = "invalid_grant"
+    due()
+    read_groups_again()
+    refused = asks(token)
+    assert refused.status_code == 401
+    assert "API tokens of nina are suspended since" in refused.json()["detail"]
+    assert ApiToken.objects.get().revoked_at is None
+    entry = AuditEntry.objects.get(action="token.suspended")
+    assert entry.text == "1 API token suspended: SSO refuses to renew the sign-in"
+    issuer.refused = ""
+    back = Client()
+    sign_in(back, issuer, **NINA)
+    assert "Your API tokens work again." in back.get("/me/").text
+    assert asks(token).status_code == 200
+    assert AuditEntry.objects.get(action="token.given_back").text.startswith("1 API token work")
+
+
+def test_a_token_made_while_tokens_are_suspended_does_not_work_either(nina, issuer, token):
+    issuer.refused = "invalid_grant"
+    due()
+    read_groups_again()
+    _row, another = create_token(by=User.objects.get(username="nina"), title="another")
+    assert asks(another).status_code == 401
+
+
+@pytest.mark.parametrize("error", ["invalid_client", "server_error"])
+def test_a_provider_that_refuses_the_client_suspends_nobodys_tokens(nina, issuer, token, error):
+    issuer.refused = error
+    due()
+    read_groups_again()
+    assert asks(token).status_code == 200
+
+
+def test_a_lost_key_suspends_no_tokens_since_the_provider_said_nothing(nina, issuer, token):
+    IdentityGrant.objects.update(sealed=b"sealed with a key that is gone")
+    due()
+    assert read_groups_again() == {"over": 1}
+    assert asks(token).status_code == 200
+
+
+def test_tokens_of_who_may_sign_in_with_a_password_stay(nina, issuer, token):
+    person = User.objects.get(username="nina")
+    person.set_password("a long password of nina")
+    User.objects.filter(pk=person.pk).update(password=person.password)
+    issuer.refused = "invalid_grant"
+    due()
+    read_groups_again()
+    assert asks(token).status_code == 200
+
+
+def test_a_password_with_which_one_may_not_sign_in_keeps_no_tokens(nina, issuer, token, root):
+    person = User.objects.get(username="nina")
+    person.set_password("a long password of nina")
+    User.objects.filter(pk=person.pk).update(password=person.password)
+    set_password_sign_in(by=root, allowed=False)
+    issuer.refused = "invalid_grant"
+    due()
+    read_groups_again()
+    assert asks(token).status_code == 401
+
+
+def test_a_service_account_goes_on_without_the_person_who_made_it(nina, issuer, vision, olga):
+    account = create_service_account(by=olga, team=vision, name="ci")
+    _row, text = create_account_token(by=olga, account=account, title="ci")
+    issuer.refused = "invalid_grant"
+    due()
+    read_groups_again()
+    assert asks(text).status_code == 200
+
+
+def test_a_provider_may_be_told_to_leave_tokens_alone(root, nina, issuer, sso, token):
+    change_provider(by=root, provider=sso, suspends_tokens=False)
+    issuer.refused = "invalid_grant"
+    due()
+    assert read_groups_again() == {"over": 1}
+    assert asks(token).status_code == 200
+
+
+def test_the_page_of_tokens_says_that_they_are_suspended(nina, issuer, token):
+    person = User.objects.get(username="nina")
+    other = Client()
+    other.force_login(person)
+    assert "suspended" not in other.get("/me/tokens/").text
+    issuer.refused = "invalid_grant"
+    due()
+    read_groups_again()
+    assert "Your API tokens are suspended since" in other.get("/me/tokens/").text

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from core import addresses
 from teams.identity.models import GroupRule, IdentityGrant
-from teams.identity.services import save_rule, set_password_sign_in
+from teams.identity.provider import SocialAdapter
+from teams.identity.services import change_provider, save_rule, set_password_sign_in
 from teams.invitations import invite
 from teams.models import AuditEntry, Invitation, Membership, Role, Session, User
 from tests.factories import make_user
@@ -338,3 +340,33 @@ def test_without_passwords_only_platform_admins_have_a_local_sign_in(client, roo
     assert client.get("/me/").status_code == 302
     client.post("/accounts/login/", {"login": "root", "password": "root"})
     assert client.get("/me/").status_code == 200
+
+
+@pytest.mark.security("outbound", "a provider that sends the sign-in elsewhere")
+@pytest.mark.parametrize("path", ["/token", "/userinfo"])
+def test_no_redirect_of_a_provider_is_followed_at_the_sign_in(root, sso, issuer, path):
+    change_provider(by=root, provider=sso, admits_everybody=True)
+    issuer.redirects = {path: f"{issuer.url}/elsewhere"}
+    refused = sign_in(Client(), issuer, sub="n-1", preferred_username="nina", groups=[])
+    assert refused.status_code == 403
+    assert "302" in refused.text or "not a JSON object" in refused.text
+    assert "/elsewhere" not in [asked for asked, _form in issuer.asked]
+    assert not User.objects.filter(username="nina").exists()
+
+
+@pytest.mark.security("outbound", "a provider whose name leads to the machine itself, at the sign-in")
+def test_a_sign_in_sends_nothing_to_an_address_of_the_machine(root, sso, issuer, monkeypatch):
+    browser = Client()
+    issuer.claims = {"sub": "n-1"}
+    back = issuer.authorize(begin(browser))
+    issuer.asked.clear()
+    monkeypatch.setattr(addresses, "reason_to_refuse_host", lambda host: f"{host} is the machine itself")
+    refused = browser.get("/accounts/oidc/sso/login/callback/", back)
+    assert refused.status_code == 403
+    assert "SSO does not answer" in refused.text
+    assert issuer.asked == []
+
+
+def test_allauth_asks_no_provider_by_itself():
+    with pytest.raises(RuntimeError, match=r"discovery\.client"):
+        SocialAdapter().get_requests_session()
