@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -126,7 +126,7 @@ def waiting_requests() -> list[tuple[QuotaRequest, str]]:
     return [(one, extra_words(one.budget, one.amount, one.hours)) for one in found if one.budget]
 
 
-def sum_row(totals: Mapping[str, Any], columns: Iterable[Column[Budget]]) -> SafeString:
+def sum_row(totals: Mapping[str, Any], columns: Sequence[Column[Budget]]) -> SafeString:
     """Draw the sum of the monthly budgets of money; nothing for fewer than two."""
     if totals["number"] < 2:
         return SafeString("")
@@ -155,22 +155,12 @@ def sum_row(totals: Mapping[str, Any], columns: Iterable[Column[Budget]]) -> Saf
         "forecast": markup("{}{}", DASH if forecast is None else money(forecast, currency), rest),
         "rate": markup("{}", DASH if totals["rate"] is None else f"{money(totals['rate'], currency)} / h"),
     }
+    kinds = {column.name: "dg-n" if column.numeric else "hide" for column in columns}
+    kinds |= {"team": "wide", "share": "wide"}
+    labels = {column.name: column.label for column in columns} | {"team": "", "share": ""}
     cell = '<td class="{}" data-l="{}">{}</td>'
-    return markup(
-        '<tr class="sumrow">{}</tr>',
-        joined(
-            "",
-            (
-                markup(
-                    cell,
-                    "wide" if column.name in {"team", "share"} else "dg-n" if column.numeric else "",
-                    "" if column.name == "team" else column.label,
-                    cells.get(column.name, ""),
-                )
-                for column in columns
-            ),
-        ),
-    )
+    drawn = (markup(cell, kinds[name], label, cells.get(name, "")) for name, label in labels.items())
+    return markup('<tr class="sumrow">{}</tr>', joined("", drawn))
 
 
 def month_totals(currency: str, *, now: datetime) -> dict[str, Any]:

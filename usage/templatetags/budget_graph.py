@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from typing import Any
 
 from django import template
@@ -13,8 +13,9 @@ from claims.budgets.cards import BudgetCard
 from claims.budgets.use import day_words, hours_text, utc_day
 from claims.models import QuotaRequest
 from core.markup import joined, markup
-from core.text import money, percent, unit
+from core.text import money, percent
 from core.times import utc_moment
+from usage.axis import short, steps
 from usage.budget_graph import SpendGraph, graph_of
 from usage.daily import DAY, midnight
 from usage.spend_chart import HOURS
@@ -92,28 +93,6 @@ def _across(share: float) -> str:
     return f"{100 * share:.2f}%"
 
 
-def _steps(top: Decimal) -> list[Decimal]:
-    """Return two to five round amounts from 0 on, none above `top`."""
-    size = Decimal(10) ** (top.adjusted())
-    step = next(
-        size * factor
-        for factor in map(Decimal, ("0.2", "0.25", "0.5", "1", "2", "5"))
-        if top / (size * factor) < 5
-    )
-    return [step * number for number in range(int(top / step) + 1)]
-
-
-def short(amount: Decimal, unit_name: str) -> str:
-    """Return "€24k", "1.2M h": what an axis has room for."""
-    for size, letter in ((Decimal(10**9), "G"), (Decimal(10**6), "M"), (Decimal(10**3), "k")):
-        if amount >= size:
-            text = f"{(amount / size).quantize(Decimal('0.1'), ROUND_HALF_UP)}".removesuffix(".0") + letter
-            break
-    else:
-        text = f"{amount.normalize():f}" if amount else "0"
-    return f"{text} h" if unit_name == HOURS else f"{unit(unit_name)}{text}"
-
-
 def _scale(graph: SpendGraph) -> SafeString:
     labels = (
         markup(
@@ -121,7 +100,7 @@ def _scale(graph: SpendGraph) -> SafeString:
             _height(graph, at),
             short(at, graph.unit),
         )
-        for at in _steps(_top(graph))
+        for at in steps(_top(graph))
     )
     return joined("", labels)
 
@@ -136,7 +115,7 @@ def _plot(graph: SpendGraph, *, has_notices: bool) -> SafeString:
     line = " ".join(f"{WIDE * x:.1f},{_height(graph, y)}" for x, y in points)
     drawn = [
         markup('<line x2="100%" y1="{0}" y2="{0}" class="grid"></line>', _height(graph, at))
-        for at in _steps(_top(graph))
+        for at in steps(_top(graph))
     ]
     shapes = [
         markup(
