@@ -107,7 +107,7 @@ def test_releasing_says_what_becomes_of_devices_and_keeps_the_reason(client, len
     page = words(send(client, lena, "release", two, reason="Idle since noon."))
     assert "Release: done for 2 of 2 claims." in page
     assert set(Claim.objects.values_list("state", flat=True)) == {ClaimState.RELEASING}
-    assert two[0].history.last().reason == "Idle since noon."
+    assert two[0].history.get(new=ClaimState.RELEASING).reason == "Idle since noon."
 
 
 def test_a_claim_that_works_again_is_not_snoozed(client, lena, two):
