@@ -64,7 +64,7 @@ class SpendGraph:
 
 
 def graph_of(card: BudgetCard, pending: QuotaRequest | None = None) -> SpendGraph:
-    """Return the graph of the limit of a budget that is used most; two queries."""
+    """Return the graph of the limit of a budget that is used most; one query."""
     use, budget = card.use, card.budget
     is_money = use.amount is not None and not (
         use.hours
@@ -108,7 +108,7 @@ class MonthBudgets:
 
 def month_budgets(teams: Collection[UUID] | None, currency: str, *, now: datetime) -> MonthBudgets | None:
     """
-    Return the monthly budgets of money of these teams, None: of all; None without one. Three queries at most.
+    Return the monthly budgets of money of these teams, None: of all; None without one. Two queries at most.
 
     The forecast is not known while that of a team is not.
     """
@@ -146,7 +146,7 @@ def _sum(amounts: Iterable[Decimal | None]) -> Decimal:
 
 
 def _days(teams: Collection[UUID], first: date, as_of: datetime, unit: str) -> list[SpentDay]:
-    """Return the stored days until `as_of`, with the corrections that were booked on them; two queries."""
+    """Return the stored days until `as_of`, with the corrections that were booked on them; one query."""
     end = utc_day(as_of)
     sums = DailySum.objects.filter(
         dimension=DailySum.Dimension.TEAM, key__in=list(teams), day__gte=first, day__lt=end
@@ -158,9 +158,9 @@ def _days(teams: Collection[UUID], first: date, as_of: datetime, unit: str) -> l
     if unit != HOURS:
         sums, booked = sums.filter(currency=unit), booked.filter(currency=unit)
     spent: dict[date, int] = defaultdict(int)
-    for day, amount in sums.order_by().values_list("day").annotate(Sum(column)):
-        spent[day] += int(amount)
-    for day, amount in booked.order_by().values_list("booked_on").annotate(Sum(column)):
+    by_day = sums.order_by().values_list("day").annotate(Sum(column))
+    by_day_booked = booked.order_by().values_list("booked_on").annotate(Sum(column))
+    for day, amount in by_day.union(by_day_booked, all=True):
         spent[day] += int(amount)
     days, so_far, day = list[SpentDay](), Decimal(0), first
     while spent and day <= max(spent):  # also the days on which nothing was held

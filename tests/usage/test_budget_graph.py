@@ -123,7 +123,7 @@ def test_the_sum_row_adds_up_the_monthly_budgets_of_money(client, budget, root):
     assert "All monthly budgets" not in page_of(client, root, "/budgets/")
     set_budget(by=root, team=make_team("nlp"), amount=Decimal(200))
     page = page_of(client, root, "/budgets/")
-    row = page[page.index('class="sumrow"') :]
+    row = page[page.index('<tr class="sumrow"') :]
     row = re.sub(r"<[^>]*>", " ", row[: row.index("</tr>")])
     assert " ".join(row.split()) == "All monthly budgets €1,200.00 €480.00 40 % €1,132.00 94 % €2.00 / h"
 
@@ -181,7 +181,7 @@ def test_pages_need_a_constant_number_of_queries(
     [
         ("1", "0 0.25 0.5 0.75 1"),
         ("24000", "0 5000 10000 15000 20000"),
-        ("999", "0 250 500 750"),
+        ("999", "0 200 400 600 800"),
         ("7", "0 2 4 6"),
     ],
 )

@@ -248,7 +248,7 @@ def test_hours_answer_for_a_claim_whose_five_minutes_are_gone(client, alice, cla
     assert [point.activity for point in shown.points if point.samples] == [pytest.approx(0.4)]
     life = page(client, alice, claim, range="life").context
     assert life["series"].mean_activity == pytest.approx(0.4)
-    assert life["devices"][0].activity_p95 == pytest.approx(0.5)
+    assert life["devices"][0][0].activity_p95 == pytest.approx(0.5)
 
 
 def test_cost_of_devices_adds_up_to_the_cost_of_the_claim_to_the_cent(claim):

@@ -30,7 +30,7 @@ register = template.Library()
 
 @register.inclusion_tag("usage/_spend_graph.html")
 def budget_graph(card: BudgetCard, pending: QuotaRequest | None = None) -> dict[str, Any]:
-    """Draw the graph of a budget, with the limit that a pending request would make; two queries."""
+    """Draw the graph of a budget, with the limit that a pending request would make; one query."""
     graph = graph_of(card, pending)
     name = card.budget.team.slug if not card.budget.title else f"{card.budget.team.slug}, {card.budget.title}"
     return _page(graph, f"Spend of {name}", has_notices=True)
