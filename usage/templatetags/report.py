@@ -236,7 +236,8 @@ def day_bars(by_day: Sequence[tuple[date, FleetParts]], unit: str, per: str = "d
         lines.append(markup('<line x2="100%" y1="{0}" y2="{0}" class="grid"></line>', height))
     return markup(
         '<div class="dg-spend dg-days" role="img" aria-label="{} by {}, at most {}">'
-        '<svg class="dg-chart dg-scale" height="{}">{}</svg><svg class="dg-chart" height="{}">{}{}{}</svg></div>',
+        '<svg class="dg-chart dg-scale" height="{}">{}</svg>'
+        '<svg class="dg-chart" height="{}">{}{}{}</svg></div>',
         "GPU-hours" if unit == HOURS else "Money",
         per,
         bar_text(highest, unit),
