@@ -262,7 +262,7 @@ TABLE: dict[str, Row] = {
     "claims:budget_end budget": {"budget_end": ADMIN, **ADMINS_ONLY},
     "usage:waste": {
         **{"usage:snooze": THEIRS, "release": THEIRS, "usage:remind": DECIDERS},
-        **{"usage:waste_bulk": MEMBERS, "usage:idle_policy": ADMIN},
+        "usage:idle_policy": ADMIN,
     },
     "usage:waste_bulk?claim={held}&action=snooze": {"usage:waste_bulk": THEIRS},
     "usage:idle_policy": {"usage:idle_policy": ADMIN, **ADMINS_ONLY},

@@ -266,8 +266,9 @@ def bar_text(amount: Decimal, unit: str) -> str:
 def _bar(day: date, parts: FleetParts, left: float, width: float, of: tuple[Decimal, str, str]) -> SafeString:
     highest, unit, per = of
     bottom, begin = float(HEIGHT), "from " if per == WEEK else ""
-    whole = bar_text(amount_in(parts.fleet, unit), unit)
-    rects, lines = [], [f"{begin}{date_text(day, 'D j M')}: {whole} in all"]
+    whole = amount_in(parts.fleet, unit)
+    in_all = f"{bar_text(whole, unit)} in all" if whole else "nothing"
+    rects, lines = [], [f"{begin}{date_text(day, 'D j M')}: {in_all}"]
     for segment, label, name in PARTS:
         amount = amount_in(getattr(parts, name), unit)
         if not amount:

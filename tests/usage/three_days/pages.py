@@ -13,7 +13,6 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 
-from core.times import moment
 from tests.usage.three_days import history
 from tests.usage.three_days.figures import Figure, euros, hours, share, short_hours
 from tests.usage.three_days.history import (
@@ -434,7 +433,7 @@ def budget_graph(card: str, *, has_notices: bool, in_hours: bool) -> dict[str, l
         row = f"{card}: {day:%a %-d %b}"
         figures |= {f"{row} / On the day": [text(amount)], f"{row} / So far": [text(so_far)]}
         day += timedelta(days=1)
-    figures[f"{card}: Until {moment(NOW)} / So far"] = [text(spent)]
+    figures[f"{card}: Until / So far"] = [text(spent)]
     figures[f"{card}: Forecast, 30 Nov / So far"] = [text(ahead)]
     return figures
 
