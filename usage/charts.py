@@ -102,10 +102,10 @@ def cost_plot(
     claim: Claim, series: UsageSeries, allocations: Sequence[Allocation], card: RateCard
 ) -> dict[str, Any]:
     """
-    Return the plot of what is allocated and what of it is used, in money per hour.
+    Return the plot of what is allocated, and what of it was used, idle and not measured, in money per hour.
 
-    It shows means of bins, so they are no entries of the ledger. Used is allocated × utilization; where it
-    was not measured, there is none. Empty without a rate and with rates in several currencies.
+    It shows means of bins, so they are no entries of the ledger. Empty without a rate and with rates in
+    several currencies.
     """
     per_hour = [0.0] * len(series.points)
     currencies = set()
@@ -128,15 +128,19 @@ def cost_plot(
                 per_hour[index] += price * (overlap / (stop - max(begin, series.start)))
     if len(currencies) != 1:
         return {}
-    used = [
-        None if point.activity is None else round(cost * point.activity, 4)
-        for point, cost in zip(series.points, per_hour, strict=True)
-    ]
+    parts = [divided(cost, point) for point, cost in zip(series.points, per_hour, strict=True)]
     (currency,) = currencies
-    return {
-        "cost": [
-            {"label": "used", "values": used},
-            {"label": "allocated", "values": [round(cost, 4) for cost in per_hour], "dash": True},
-        ],
-        "units": {"cost": f"{currency} / h"},
-    }
+    bars = [
+        {"label": label, "bar": True, "values": [round(part[place], 4) for part in parts]}
+        for place, label in enumerate(("used", "idle", "no telemetry"))
+    ]
+    allocated = {"label": "allocated", "values": [round(cost, 4) for cost in per_hour], "dash": True}
+    return {"cost": [*bars, allocated], "units": {"cost": f"{currency} / h"}}
+
+
+def divided(cost: float, point: Point) -> tuple[float, float, float]:
+    """Return what of the cost of a bin was used, idle, and not measured: as many samples as are missing."""
+    if point.activity is None:
+        return 0.0, 0.0, cost
+    measured = cost * min(point.samples / point.expected, 1.0) if point.expected else cost
+    return measured * point.activity, measured * (1 - point.activity), cost - measured

@@ -25,6 +25,8 @@ from core.saved_filters import saved_query
 from core.times import FIRST_YEAR, LAST_YEAR
 from teams.access import is_platform_admin, memberships_of, user_of
 from teams.models import Role, Team, User
+from teams.sessions import installation_for
+from usage.budget_graph import month_budgets
 from usage.closing import closable, close_month, closed_until, require_admin, why_not
 from usage.cost import Cost
 from usage.daily import DAY, utc_day
@@ -33,12 +35,22 @@ from usage.fleet_report import FleetReport, GroupBy, Period, fleet_report, month
 from usage.ledger_sums import LONGEST_OF_ALL, ORDERS, EntryScope
 from usage.models import SavedReport
 from usage.reports import Month, closed_month
+from usage.spend_chart import HOURS, unit_of
 
 LONGEST = timedelta(days=366)
 SHOWN = 100  # rows of the table; the CSV has all
 DRILLS = {GroupBy.TEAM, GroupBy.PERSON, GroupBy.PROFILE}  # whose claims are one click away
-KEPT = ("by", "sort", "team", "person", "profile")  # of an address, when another range is chosen
+KEPT = (
+    "by",
+    "sort",
+    "team",
+    "person",
+    "profile",
+    "unit",
+    "per",
+)  # of an address, when another range is chosen
 GROUPS = [(group.value, group.label) for group in GroupBy]
+UNITS, BARS = ("hours", "money"), ("day", "week")  # of the graph
 SPANS = {"7d": 7, "30d": 30}
 
 
@@ -57,6 +69,8 @@ class ReportForm(forms.Form):
     team = forms.ModelChoiceField(Team.objects.all(), required=False, to_field_name="slug")
     person = forms.ModelChoiceField(User.objects.all(), required=False, to_field_name="username")
     profile = forms.ModelChoiceField(Profile.objects.all(), required=False, to_field_name="slug")
+    unit = forms.ChoiceField(required=False, choices=[(unit, unit) for unit in UNITS])
+    per = forms.ChoiceField(required=False, choices=[(span, span) for span in BARS])
     page = forms.IntegerField(required=False, min_value=1, max_value=100_000)
 
     def __init__(self, data: QueryDict, reader: User) -> None:
@@ -166,6 +180,10 @@ def report(request: HttpRequest) -> HttpResponseBase:
     is_month = period == month_of(period.first)
     is_all = form.scope.is_all
     next_to_close = closable(now=now) if is_all else None
+    usual = unit_of(found.parts.fleet, None)
+    budgets = None
+    if period == month_of(today) and form.scope.person is None and form.scope.profile is None:
+        budgets = month_budgets(form.scope.teams, installation_for(request).currency, now=now)
     page = {
         "form": form,
         "report": found,
@@ -173,6 +191,10 @@ def report(request: HttpRequest) -> HttpResponseBase:
         "group_by": group_by,
         "groups": GROUPS,
         "is_all": is_all,
+        "has_money": usual != HOURS,
+        "unit": usual if form.chosen.get("unit") == "money" else HOURS,
+        "per": form.chosen.get("per") or BARS[0],
+        "budgets": budgets,
         "is_admin": form.teams is None,
         "only": [
             (name, form.chosen[name]) for name in ("team", "person", "profile") if form.chosen.get(name)

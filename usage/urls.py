@@ -17,6 +17,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("alerts/", alerts.alerts, name="alerts"),
     path("waste/", idle.waste, name="waste"),
     path("waste/oversized/", oversized_views.oversized, name="oversized"),
+    path("waste/bulk/", idle.waste_bulk, name="waste_bulk"),
     path("waste/policy/", idle.policy, name="idle_policy"),
     path("claims/<uuid:claim_id>/snooze/", idle.snooze, name="snooze"),
     path("claims/<uuid:claim_id>/remind/", idle.remind, name="remind"),

@@ -47,6 +47,7 @@ from usage.right_size import right_size
 from usage.series import Bounds, Range, UsageSeries, claim_series
 from usage.services import remove_rate, retire_rate, save_rate
 from usage.telemetry import current_utilization
+from usage.time_split import TimeSplit, split_time
 from usage.tracking.views import runs_of
 
 MAX_DEVICES = 50  # of a claim in its table; a template may have had thousands
@@ -131,6 +132,7 @@ def usage_context(claim: Claim, time_range: Range, form: OwnRange | None = None)
     card = RateCard.load()
     chart = chart_data(series, allocations, idle_percent=claim.profile_version.idle_percent or IDLE_PERCENT)
     devices = devices_of(claim, allocations)
+    times = split_time(devices, allocations, now=now)
     few = len(allocations) <= MAX_DEVICES
     by_device = cost_by_device(claim, allocations, card, now=now) if few else {}
     return {
@@ -138,12 +140,14 @@ def usage_context(claim: Claim, time_range: Range, form: OwnRange | None = None)
         "series": series,
         "chart": chart | cost_plot(claim, series, allocations, card),
         "devices": [
-            replace(device, cost=by_device.pop(device.key, None)) for device in devices[:MAX_DEVICES]
+            (replace(device, cost=by_device.pop(device.key, None)), times.get(device.key))
+            for device in devices[:MAX_DEVICES]
         ],
         "has_device_costs": few,
         "unmeasured_cost": total(by_device.values()),
         "more_devices": max(len(devices) - MAX_DEVICES, 0),
         "energy": energy_of(devices),
+        "time": sum(times.values(), TimeSplit()),
         "money_split": split_money(claim, allocations, card, now=now),
         "errors": claim_errors(claim),
         "runs": runs_of(claim, now=now),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -13,17 +14,21 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_http_methods, require_safe
 
 from claims.budgets.cards import card_of
-from claims.budgets.effect import effect_of, effect_of_ending
+from claims.budgets.effect import AT_LIMIT, effect_of, effect_of_ending
 from claims.budgets.extra import request_extra
 from claims.budgets.forms import BudgetFilter, BudgetForm, ExtraForm
-from claims.budgets.services import TERMS, change_budget, end_budget, require_terms, set_budget
+from claims.budgets.services import TERMS, change_budget, end_budget, extra_words, require_terms, set_budget
 from claims.budgets.use import ENDED, period_words, utc_day
-from claims.models import Budget
+from claims.models import AtLimit, Budget, QuotaRequest, RequestStatus
 from core.errors import PortalError
 from core.listing import Column, Listing
+from core.markup import joined, markup
+from core.templatetags.ui import meter
+from core.text import DASH, as_options, money, percent
 from teams.access import is_platform_admin, require_admin, require_role, role_in, user_of
 from teams.models import Role, Team, recorded_changes
 from teams.sessions import installation_for
@@ -57,6 +62,7 @@ COLUMNS: list[Column[Budget]] = [
     Column("set", "Set", lambda row: row.set_at.isoformat(), sort="set_at", shown=False),
 ]
 CHANGES = 20  # shown of a budget
+MOST_WAITING = 100  # requests for extra budget that are counted
 
 
 @require_safe
@@ -76,9 +82,18 @@ def budgets(request: HttpRequest) -> HttpResponseBase:
         sort="-share",
         prepare=partial(prepare, now=now),
     )
+    totals, waiting = month_totals(installation_for(request).currency, now=now), waiting_requests()
+    chosen = chosen_of(listing.page.object_list, request.GET.get("budget", ""))
     page = {
         "now": now,
-        "totals": month_totals(installation_for(request).currency, now=now),
+        "totals": totals,
+        "listing_foot": "" if is_ended else sum_row(totals, listing.columns),
+        "waiting": waiting,
+        "chosen": chosen,
+        "pending": next((one for one in waiting if chosen and one[0].budget_id == chosen.pk), None),
+        "policies": [
+            (value, label, AT_LIMIT[AtLimit(value)]) for value, label in as_options(AtLimit.choices)
+        ],
         "empty_icon": "target",
         "empty_title": "No budgets yet",
         "empty_text": "A budget limits money or GPU-hours of a team, and warns before they run out.",
@@ -94,6 +109,60 @@ def prepare(rows: list[Budget], *, now: datetime) -> None:
         row.card = card_of(row, row.use, now=now)  # type: ignore[attr-defined]
 
 
+def chosen_of(rows: Iterable[Budget], key: str) -> Budget | None:
+    """Return the budget of the page whose graph is shown: the named one, else the one that runs out first."""
+    cards = {str(row.pk): row.card for row in rows}  # type: ignore[attr-defined]
+    named = cards.get(key)
+    running_out = [card for card in cards.values() if card.runs_out_in_period]
+    card = named or min(running_out, key=lambda card: card.use.runs_out_at, default=None)
+    card = card or next(iter(cards.values()), None)
+    return card.budget if card else None
+
+
+def waiting_requests() -> list[tuple[QuotaRequest, str]]:
+    """Return the requests for extra budget that wait, oldest first, with what they ask for; one query."""
+    waiting = QuotaRequest.objects.filter(budget__isnull=False, status=RequestStatus.WAITING)
+    found = waiting.select_related("budget", "team", "requested_by")[:MOST_WAITING]
+    return [(one, extra_words(one.budget, one.amount, one.hours)) for one in found if one.budget]
+
+
+def sum_row(totals: Mapping[str, Any], columns: Sequence[Column[Budget]]) -> SafeString:
+    """Draw the sum of the monthly budgets of money; nothing for fewer than two."""
+    if totals["number"] < 2:
+        return SafeString("")
+    currency, amount, used = totals["currency"], totals["amount"], totals["used"]
+    forecast = totals["forecast"]
+    end = (
+        max(float(forecast / amount), float(used / amount)) if forecast is not None else float(used / amount)
+    )
+    share = float(used / amount)
+    bar = meter(
+        1,
+        label=f"All monthly budgets: {percent(share)} used",
+        size="tall",
+        held=min(share, 1.0),
+        pend=max(min(end, 1.0) - min(share, 1.0), 0.0),
+        over=min(max(end - 1.0, 0.0), 1.0),
+    )
+    rest = (
+        "" if forecast is None else markup('<span class="sub">{}</span>', percent(float(forecast / amount)))
+    )
+    cells: dict[str, SafeString] = {
+        "team": markup("All monthly budgets"),
+        "amount": markup("{}", money(amount, currency)),
+        "used": markup("{}", money(used, currency)),
+        "share": markup("{}<b>{}</b>", bar, percent(share)),
+        "forecast": markup("{}{}", DASH if forecast is None else money(forecast, currency), rest),
+        "rate": markup("{}", DASH if totals["rate"] is None else f"{money(totals['rate'], currency)} / h"),
+    }
+    kinds = {column.name: "dg-n" if column.numeric else "hide" for column in columns}
+    kinds |= {"team": "wide", "share": "wide"}
+    labels = {column.name: column.label for column in columns} | {"team": "", "share": ""}
+    cell = '<td class="{}" data-l="{}">{}</td>'
+    drawn = (markup(cell, kinds[name], label, cells.get(name, "")) for name, label in labels.items())
+    return markup('<tr class="sumrow">{}</tr>', joined("", drawn))
+
+
 def month_totals(currency: str, *, now: datetime) -> dict[str, Any]:
     """Return the sums of the monthly budgets of money in one currency; one query."""
     monthly = Budget.objects.current(utc_day(now)).filter(last=None, currency=currency, amount__isnull=False)
@@ -102,6 +171,7 @@ def month_totals(currency: str, *, now: datetime) -> dict[str, Any]:
         amount=Sum("use__amount"),
         used=Sum("use__used_amount"),
         forecast=Sum("use__forecast_amount"),
+        rate=Sum("use__amount_rate"),
         used_up=Count("pk", filter=Q(use__share__gte=1)),
         running_out=Count("pk", filter=Q(use__share__lt=1, use__runs_out_at__lt=F("use__ends_at"))),
     ) | {"currency": currency, "as_of": _as_of()}
@@ -124,6 +194,9 @@ def is_member(request: HttpRequest, found: Budget) -> bool:
 def budget(request: HttpRequest, budget_id: UUID) -> HttpResponse:
     """One budget with its use and history, for everybody in its team."""
     found = get_object_or_404(visible_budgets(request), pk=budget_id)
+    requests = list(
+        found.requests.select_related("requested_by", "decided_by").order_by("-requested_at")[:CHANGES]
+    )
     page = {
         "budget": found,
         "card": card_of(found, found.use, now=timezone.now()),
@@ -131,9 +204,8 @@ def budget(request: HttpRequest, budget_id: UUID) -> HttpResponse:
         "extras": found.extras.filter(first=found.use.first).select_related("by"),
         "is_admin": is_platform_admin(request.user),
         "may_request": is_member(request, found),
-        "requests": found.requests.select_related("requested_by", "decided_by").order_by("-requested_at")[
-            :CHANGES
-        ],
+        "requests": requests,
+        "pending": next((one for one in requests if one.status == RequestStatus.WAITING), None),
     }
     return render(request, "claims/budgets/budget.html", page)
 

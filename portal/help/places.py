@@ -92,6 +92,7 @@ HELP = {
     "usage:waste": "cost#idle-claims",
     "usage:oversized": "cost#oversized-claims",
     "usage:idle_policy": "cost#idle-claims",
+    "usage:waste_bulk": "cost#idle-claims",
     "usage:rates": "cost#rates",
     "usage:rate_examples": "profiles#rates",
     "usage:rate_new": "profiles#rates",

@@ -262,6 +262,7 @@ WITHOUT_AXE = {  # what shows such a page instead
     "claims:extend": OF_A_CLAIM,
     "claims:bulk_actions": "tests/claims/lifecycle, tests/e2e/test_unmanaged.py",
     "claims:unmanaged_template": "tests/claims/observation",
+    "usage:waste_bulk": "tests/usage/idle/test_waste_bulk.py",
     "claims:quota": "tests/claims/quotas",
     "claims:quota_request_decision": "tests/claims/approvals, tests/e2e/test_quota.py",
     "claims:reason": "tests/claims/approvals",

@@ -260,7 +260,11 @@ TABLE: dict[str, Row] = {
     "claims:budget_change budget": {"budget_change": ADMIN, **ADMINS_ONLY},
     "claims:budget_extra budget": {"budget_extra": MEMBERS, 403: VIEWER, **HIDDEN},
     "claims:budget_end budget": {"budget_end": ADMIN, **ADMINS_ONLY},
-    "usage:waste": {"usage:snooze": THEIRS, "release": THEIRS, "usage:idle_policy": ADMIN},
+    "usage:waste": {
+        **{"usage:snooze": THEIRS, "release": THEIRS, "usage:remind": DECIDERS},
+        "usage:idle_policy": ADMIN,
+    },
+    "usage:waste_bulk?claim={held}&action=snooze": {"usage:waste_bulk": THEIRS},
     "usage:idle_policy": {"usage:idle_policy": ADMIN, **ADMINS_ONLY},
     "usage:tracking": {"usage:tracking_new": ADMIN, **ADMINS_ONLY},
     "teams:identity": {

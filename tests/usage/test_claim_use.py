@@ -203,14 +203,18 @@ def test_table_has_a_column_for_each_value_that_was_measured(client, alice, clai
     assert "1.50 GB/s" in text
 
 
-def test_cost_per_hour_is_what_is_allocated_and_what_of_it_is_used(claim):
+def test_cost_per_hour_is_what_is_allocated_and_what_of_it_was_used_idle_and_not_measured(claim):
     price("2")
-    hold(claim, NOON - HOUR)
-    measure(claim.allocations.get(), NOON - HOUR, [0.5] * 11)
+    held = hold(claim, NOON - HOUR)
+    measure(held, NOON - HOUR, [0.25] * 11)
+    Rollup.objects.filter(bucket=NOON - HOUR).update(samples=5)  # of ten
+    used, idle, no_telemetry, allocated = plots(claim)["cost"]
+    assert allocated["values"] == [2.0] * 12
+    assert used["values"] == [0.25] + [0.5] * 10 + [0.0]
+    assert idle["values"] == [0.75] + [1.5] * 10 + [0.0]
+    assert no_telemetry["values"] == [1.0] + [0.0] * 10 + [2.0]
     hold(claim, NOON - HOUR / 2, fraction=Decimal("0.5"), partition="3g.40gb")
-    used, allocated = plots(claim)["cost"]
-    assert allocated["values"] == [2.0] * 6 + [3.0] * 6
-    assert used["values"] == [1.0] * 6 + [1.5] * 5 + [None]
+    assert plots(claim)["cost"][-1]["values"] == [2.0] * 6 + [3.0] * 6
     assert plots(claim)["units"] == {"cost": "EUR / h"}
 
 
@@ -218,7 +222,7 @@ def test_cost_per_hour_changes_with_the_rate(claim):
     price("2")
     price("4", since=NOON - HOUR / 2)
     measure(hold(claim, NOON - HOUR), NOON - HOUR, [1.0] * 12)
-    assert plots(claim)["cost"][1]["values"] == [2.0] * 6 + [4.0] * 6
+    assert plots(claim)["cost"][-1]["values"] == [2.0] * 6 + [4.0] * 6
     Rate.objects.all().delete()
     assert "cost" not in plots(claim)
 
@@ -244,7 +248,7 @@ def test_hours_answer_for_a_claim_whose_five_minutes_are_gone(client, alice, cla
     assert [point.activity for point in shown.points if point.samples] == [pytest.approx(0.4)]
     life = page(client, alice, claim, range="life").context
     assert life["series"].mean_activity == pytest.approx(0.4)
-    assert life["devices"][0].activity_p95 == pytest.approx(0.5)
+    assert life["devices"][0][0].activity_p95 == pytest.approx(0.5)
 
 
 def test_cost_of_devices_adds_up_to_the_cost_of_the_claim_to_the_cent(claim):

@@ -495,11 +495,19 @@ def test_the_graphs_of_a_claim_and_their_table_show_what_was_measured(reader, da
     assert data["power"] == [point and history.POWER * len(point.by_device) for point in shown]
     if claim.product != history.L4:
         allocated = [history.price_of(claim, start, start + step) for start in starts]
-        used = [point and cost * point.activity for point, cost in zip(shown, allocated, strict=True)]
+        measured = [
+            cost * min(point.samples / expected_in(claim, start, start + step), 1) if point else 0
+            for point, cost, start in zip(shown, allocated, starts, strict=True)
+        ]
+        used = [cost * point.activity if point else 0 for point, cost in zip(shown, measured, strict=True)]
         lines = {line["label"]: line["values"] for line in data["cost"]}
         assert lines == {
             "allocated": pytest.approx(allocated, abs=1e-4),
             "used": pytest.approx(used, abs=1e-4),
+            "idle": pytest.approx([all_ - busy for all_, busy in zip(measured, used, strict=True)], abs=2e-4),
+            "no telemetry": pytest.approx(
+                [cost - known for cost, known in zip(allocated, measured, strict=True)], abs=2e-4
+            ),
         }
 
     table = parse(page.text).first(**{"aria-label": "Measurements as a table"})
@@ -512,6 +520,18 @@ def test_the_graphs_of_a_claim_and_their_table_show_what_was_measured(reader, da
         columns = [share(point.by_device.get(device)) for device in devices] if len(devices) > 1 else []
         power = f"{history.POWER * len(point.by_device)} W"
         assert cells[1:] == [share(point.activity), *columns, gib(point.memory), power]
+
+
+def expected_in(claim, start, end):
+    """Return how many samples of all its devices a span can have."""
+    held = sum(
+        (
+            max(min(work.end or NOW, end) - max(work.start, start), timedelta())
+            for work in history.works_of(claim)
+        ),
+        timedelta(),
+    )
+    return max(held // history.EVERY, 1)
 
 
 @pytest.mark.parametrize("unit", ["money", "hours"])

@@ -31,6 +31,11 @@ def reason_not_to_remind(user: User, claim: Claim) -> str:
     return "" if owner.is_active else f"The account of {owner.label} is deactivated."
 
 
+def key_of(claim: Claim, now: datetime) -> str:
+    """Return the key of the notice of a day (UTC)."""
+    return f"remind:{claim.pk}:{utc_day(now)}"
+
+
 @transaction.atomic(durable=True)
 def remind_owner(*, claim: Claim, by: User, now: datetime) -> list[User]:
     """
@@ -44,7 +49,7 @@ def remind_owner(*, claim: Claim, by: User, now: datetime) -> list[User]:
     claim, owner = lock_claim(claim), claim.requested_by
     if claim.state not in MAY_HOLD_DEVICES:
         raise Conflict(f"{claim} holds no device any more.")
-    key = f"remind:{claim.pk}:{utc_day(now)}"
+    key = key_of(claim, now)
     if already_notified([key]):
         raise Conflict(f"{owner.label} was already reminded of {claim} today. Write to them, or release it.")
     why = f"Reminded {owner.label} to release it if it is not needed."

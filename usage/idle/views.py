@@ -24,13 +24,14 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_filters import FilterSet
 
-from claims.access import reason_not_to_release
+from claims.access import may_request, reason_not_to_release
+from claims.claim_list.bulk import MAX_CLAIMS, selected_claims
 from claims.claim_list.views import profiles_of_reader, teams_of_reader
 from claims.inbox.views import reminded
 from claims.models import Claim, Profile
-from core.errors import Conflict, PortalError
+from core.errors import Conflict, Invalid, PortalError
 from core.filters import RowFilter
-from core.inputs import DurationText
+from core.inputs import DurationText, valid_ids
 from core.listing import Column, Listing
 from core.times import moment, utc_moment
 from inventory.models import FleetCount
@@ -39,7 +40,8 @@ from teams.access import is_platform_admin, reader_roles, require_admin, user_of
 from teams.models import Role, Team
 from usage.cost import CURRENCY_UNIT, rounded
 from usage.daily import UNTIL, utc_day
-from usage.idle import reminders, services
+from usage.idle import bulk, reminders, services
+from usage.idle.bulk import WasteAction
 from usage.models import DailySum, IdlePeriod, IdlePeriodQuerySet, IdlePolicy, SizeCheck
 from usage.waste import amounts_text, waste_of
 
@@ -185,12 +187,9 @@ def unmeasured_devices() -> int:
     return sum(row.get(DeviceUse.NO_TELEMETRY, 0) for row in uses)
 
 
-@require_safe
-def waste(request: HttpRequest) -> HttpResponseBase:
-    user, now, policy = user_of(request), timezone.now(), IdlePolicy.load()
-    visible = IdlePeriod.objects.visible_to(user)
-    idle = visible.lasting().annotate(idle_cost=idle_cost_at(now))
-    roles = reader_roles(request)
+def idle_listing(request: HttpRequest, now: datetime, policy: IdlePolicy) -> Listing[Any]:
+    """Return the list with the filters, columns and order of the address."""
+    user, roles = user_of(request), reader_roles(request)
 
     def prepare(rows: list[Any]) -> None:
         hours = activity_by_hour([row.claim_id for row in rows], now)
@@ -199,9 +198,11 @@ def waste(request: HttpRequest) -> HttpResponseBase:
             row.spark, row.step = hours[row.claim_id], step_of(row, now, policy)
             row.may_act = not reason_not_to_release(user, row.claim, role)
             row.may_snooze = row.may_act and not services.reason_not_to_snooze(row, policy, now)
+            row.may_remind = not reminders.reason_not_to_remind(user, row.claim)
             row.cost = idle_cost(row)
 
-    listing = Listing(
+    idle = IdlePeriod.objects.visible_to(user).lasting().annotate(idle_cost=idle_cost_at(now))
+    return Listing(
         request,
         idle.select_related("claim__team", "claim__requested_by", "claim__profile_version__profile").defer(
             *(f"claim__{name}" for name in UNREAD)
@@ -213,6 +214,14 @@ def waste(request: HttpRequest) -> HttpResponseBase:
         sort="-cost",
         prepare=prepare,
     )
+
+
+@require_safe
+def waste(request: HttpRequest) -> HttpResponseBase:
+    user, now, policy = user_of(request), timezone.now(), IdlePolicy.load()
+    visible = IdlePeriod.objects.visible_to(user)
+    idle = visible.lasting().annotate(idle_cost=idle_cost_at(now))
+    roles, listing = reader_roles(request), idle_listing(request, now, policy)
     is_admin = is_platform_admin(user)
     context = {
         "waste": lambda: waste_of(idle, "idle_cost", by="per_hour"),
@@ -222,6 +231,9 @@ def waste(request: HttpRequest) -> HttpResponseBase:
         "policy": policy,
         "now": now,
         "may_change": is_admin,
+        "may_act": is_admin or may_request(request),
+        "actions": WasteAction.choices,
+        "query": [(name, value) for name, values in request.GET.lists() for value in values],
         "oversized": SizeCheck.objects.visible_to(user).oversized().count,
         "empty_icon": "zzz",
         "empty_title": "No claim is idle",
@@ -231,6 +243,47 @@ def waste(request: HttpRequest) -> HttpResponseBase:
         ),
     }
     return listing.respond("usage/waste.html", context)
+
+
+class BulkForm(forms.Form):
+    action = forms.ChoiceField(choices=WasteAction.choices, label="Action")
+    reason = forms.CharField(
+        required=False, max_length=500, label="Reason", help_text="Shown in the history of each claim."
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def waste_bulk(request: HttpRequest) -> HttpResponse:
+    """Preview an action on several idle claims on GET, run it on POST; each claim says what came of it."""
+    user, now = user_of(request), timezone.now()
+    data = request.POST if request.method == "POST" else request.GET
+    try:
+        claims = selected_claims(user, selected_idle(request, now))
+    except Invalid as refusal:
+        return render(request, "usage/waste_bulk.html", {"refusal": refusal}, status=refusal.status)
+    form = BulkForm(data)
+    page: dict[str, Any] = {"form": form, "claims": claims}
+    if not claims or not form.is_valid():
+        status = 422 if request.method == "POST" or (claims and not form.is_valid()) else 200
+        return render(request, "usage/waste_bulk.html", page, status=status)
+    action = WasteAction(form.cleaned_data["action"])
+    page |= {"action": action, "label": action.label}
+    if request.method == "POST":
+        results = bulk.run(user, claims, action, now=now, reason=form.cleaned_data["reason"])
+        done = sum(not result.refusal for result in results)
+        page |= {"results": results, "done": done}
+        return render(request, "usage/waste_bulk.html", page, status=200 if done == len(results) else 409)
+    page["preview"] = bulk.preview(user, claims, action, now=now)
+    return render(request, "usage/waste_bulk.html", page)
+
+
+def selected_idle(request: HttpRequest, now: datetime) -> list[UUID]:
+    """Return the ids of the selected claims; with `all`, of every idle claim that matches the filters."""
+    if request.method != "POST" and request.GET.get("all"):
+        rows = idle_listing(request, now, IdlePolicy.load()).rows
+        return list(rows.values_list("claim", flat=True)[: MAX_CLAIMS + 1])  # one more is enough to refuse
+    data = request.POST if request.method == "POST" else request.GET
+    return list(dict.fromkeys(valid_ids(data.getlist("claim"))))
 
 
 @require_POST

@@ -25,6 +25,7 @@ from usage.claim_use import MoneySplit
 from usage.cost import Cost, cost_text
 from usage.rates import PricedPart, Prices, RateCard, device_prices
 from usage.reports import ClaimCost, claim_allocations, claim_cost
+from usage.time_split import TimeSplit
 
 SMALL = Decimal("0.1")  # below it cents are too coarse for a price per hour
 
@@ -53,6 +54,14 @@ def money_meter(split: MoneySplit) -> SafeString:
     shares = {part.key: part.share for part in split.parts}
     label = ", ".join(f"{part.label.lower()} {percent(part.share)}" for part in split.parts)
     return meter(1.0, label=label, size="tall", **shares)
+
+
+@register.simple_tag
+def time_meter(time: TimeSplit, size: str) -> SafeString:
+    """Draw the parts of the time of one or several devices."""
+    parts = time.parts
+    label = ", ".join(f"{name.lower()} {percent(share)}" for _key, name, _time, share in parts)
+    return meter(1.0, label=label, size=size, **{key: share for key, _name, _time, share in parts})
 
 
 @register.filter

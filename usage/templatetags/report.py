@@ -12,12 +12,14 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from core.markup import joined, markup
-from core.templatetags.ui import meter
+from core.templatetags.ui import icon, meter
 from core.text import DASH, counted, money, percent
+from usage.axis import short, steps
+from usage.budget_graph import MonthBudgets
 from usage.cost import Cost, cost_text
 from usage.daily import DAY, utc_day
 from usage.fleet_report import FleetParts, FleetReport, GroupBy, GroupRow, HeldParts
-from usage.spend_chart import HOURS
+from usage.spend_chart import HOURS, amount_in, unit_of
 from usage.team_month import CLAIM, PRODUCT, PROFILE, MonthPart
 
 # Name of the segment in meters.css, label, attribute of `FleetParts`; unallocated is the free rest.
@@ -30,6 +32,7 @@ PARTS = (
     ("free", "Unallocated", "unallocated"),
 )
 HEIGHT = 160  # px of the highest bar
+WEEK = "week"
 LABELS = 5  # of the axis, at most: a phone has room for no more
 
 LINK = '<a class="dg-link" href="{}">{}</a>'
@@ -81,6 +84,13 @@ def parts_of_fleet(parts: FleetParts) -> list[tuple[str, str, Cost]]:
 
 
 @register.filter
+def parts_of_rest(parts: FleetParts) -> list[tuple[str, str, Cost]]:
+    """Return the parts that no claim held, which are not empty."""
+    held = {segment for segment, _label, _name in PARTS[:3]}
+    return [part for part in parts_of_fleet(parts) if part[0] not in held]
+
+
+@register.filter
 def fleet_parts(report: FleetReport) -> list[tuple[str, str, Cost]]:
     """Return the parts of the fleet, or those that claims of some teams can have."""
     shown = PARTS if report.is_all else PARTS[:3]
@@ -108,6 +118,12 @@ def money_share(cost: Cost, whole: Cost) -> str:
         ((currency, amount),) = whole.exact.items()
         return percent(cost.exact.get(currency, 0) / amount) if amount else DASH
     return percent(cost.held / whole.held) if whole.held else DASH
+
+
+@register.filter
+def usual_unit(cost: Cost) -> str:
+    """Return the currency of most of a cost; HOURS without a price."""
+    return unit_of(cost, None)
 
 
 @register.filter
@@ -195,37 +211,69 @@ def utilization_bar(parts: HeldParts) -> SafeString:
 
 
 @register.simple_tag
-def day_bars(by_day: Sequence[tuple[date, FleetParts]]) -> SafeString:
-    """Draw a stacked bar of GPU-hours per day; the tooltip of each has its figures."""
-    highest = max((parts.fleet.held for _day, parts in by_day), default=0) or 1
-    width = 100 / max(len(by_day), 1)
-    bars, labels, every = [], [], -(-len(by_day) // LABELS)
-    for index, (day, parts) in enumerate(by_day):
+def day_bars(by_day: Sequence[tuple[date, FleetParts]], unit: str, per: str = "day") -> SafeString:
+    """
+    Draw a stacked bar per day or week, in GPU-hours or in a currency, with the scale; the tooltip of each has
+    its figures.
+    """
+    bars_of = by_week(by_day) if per == WEEK else by_day
+    highest = max((amount_in(parts.fleet, unit) for _day, parts in bars_of), default=Decimal(0)) or Decimal(1)
+    width = 100 / max(len(bars_of), 1)
+    bars, labels, every = [], [], -(-len(bars_of) // LABELS)
+    for index, (day, parts) in enumerate(bars_of):
         left = index * width
         if index % every == 0:
             label = '<text x="{}%" y="{}" text-anchor="{}">{}</text>'
             at, anchor = (left, "start") if left < 85 else (left + width, "end")
             labels.append(markup(label, f"{at:.2f}", HEIGHT + 16, anchor, date_text(day, "j M")))
-        bars.append(_bar(day, parts, left + width * 0.08, width * 0.84, highest))
-    top = hours_text(Cost(held=highest).hours)
+        bars.append(_bar(day, parts, left + width * 0.08, width * 0.84, (highest, unit, per)))
+    scale, lines = [], []
+    for amount in steps(highest):
+        height = f"{HEIGHT * (1 - amount / highest):.1f}"
+        scale.append(
+            markup('<text x="46" y="{}" dy="4" text-anchor="end">{}</text>', height, short(amount, unit))
+        )
+        lines.append(markup('<line x2="100%" y1="{0}" y2="{0}" class="grid"></line>', height))
     return markup(
-        '<svg class="dg-chart dg-days" height="{}" role="img" aria-label="GPU-hours by day, '
-        'at most {}">{}{}</svg>',
+        '<div class="dg-spend dg-days" role="img" aria-label="{} by {}, at most {}">'
+        '<svg class="dg-chart dg-scale" height="{}">{}</svg>'
+        '<svg class="dg-chart" height="{}">{}{}{}</svg></div>',
+        "GPU-hours" if unit == HOURS else "Money",
+        per,
+        bar_text(highest, unit),
         HEIGHT + 22,
-        top,
+        joined("", scale),
+        HEIGHT + 22,
+        joined("", lines),
         joined("", bars),
         joined("", labels),
     )
 
 
-def _bar(day: date, parts: FleetParts, left: float, width: float, highest: int) -> SafeString:
-    bottom = float(HEIGHT)
-    rects, lines = [], [f"{date_text(day, 'D j M')}: {hours(parts.fleet)} h in all"]
+def by_week(by_day: Sequence[tuple[date, FleetParts]]) -> list[tuple[date, FleetParts]]:
+    """Return the sums of weeks from Monday on; the first and the last may have fewer days."""
+    weeks: dict[date, FleetParts] = {}
+    for day, parts in by_day:
+        monday = day - day.weekday() * DAY
+        weeks.setdefault(max(monday, by_day[0][0]), FleetParts()).add(parts)
+    return list(weeks.items())
+
+
+def bar_text(amount: Decimal, unit: str) -> str:
+    return f"{hours_text(amount)} h" if unit == HOURS else money(amount, unit)
+
+
+def _bar(day: date, parts: FleetParts, left: float, width: float, of: tuple[Decimal, str, str]) -> SafeString:
+    highest, unit, per = of
+    bottom, begin = float(HEIGHT), "from " if per == WEEK else ""
+    whole = amount_in(parts.fleet, unit)
+    in_all = f"{bar_text(whole, unit)} in all" if whole else "nothing"
+    rects, lines = [], [f"{begin}{date_text(day, 'D j M')}: {in_all}"]
     for segment, label, name in PARTS:
-        cost: Cost = getattr(parts, name)
-        if not cost.held:
+        amount = amount_in(getattr(parts, name), unit)
+        if not amount:
             continue
-        height = HEIGHT * cost.held / highest
+        height = HEIGHT * float(amount / highest)
         bottom -= height
         rects.append(
             markup(
@@ -233,5 +281,17 @@ def _bar(day: date, parts: FleetParts, left: float, width: float, highest: int) 
                 *(f"{left:.2f}", f"{bottom:.1f}", f"{width:.2f}", f"{height:.1f}", segment),
             )
         )
-        lines.append(f"{label}: {hours(cost)} h")
+        lines.append(f"{label}: {bar_text(amount, unit)}")
     return markup("<g><title>{}</title>{}</g>", "\n".join(lines), joined("", rects))
+
+
+@register.simple_tag
+def budget_forecast(row: GroupRow, budgets: MonthBudgets) -> SafeString:
+    """Show which share of the monthly budget of a team the forecast is, with a warning above 100 %."""
+    share = budgets.forecast_shares.get(UUID(row.key))
+    if share is None:
+        return markup("{}", DASH)
+    if share <= 1:
+        return markup("{}", percent(share))
+    sign = icon("alert-triangle", "s", label="more than the budget")
+    return markup('<span class="dg-bad dg-nowrap">{} {}</span>', sign, percent(share))

@@ -1,6 +1,6 @@
 // Draws <div class="dg-plot" data-plot="activity" data-from="id of a json_script" data-unit="%" data-max="100">.
 // The JSON has x (Unix seconds), step (seconds), and under the name of the plot either values or a list of
-// {label, values, dash}; null is a gap: hatched, no line across it. `lines` of the JSON has constants to compare with by
+// {label, values, dash, bar}; null is a gap: hatched, no line across it. Bars are stacked, the first at the bottom, below the lines. `lines` of the JSON has constants to compare with by
 // plot, {label, value, kind}; [data-lines] of the page may add one per plot. `units` overrides the unit of a plot.
 // `spans` of the JSON are shaded and named, {from, to, kind, label}: where no value is expected, and where one is idle.
 const root = document.documentElement;
@@ -322,6 +322,16 @@ const drawMonth = (host, data) => {
   drawn.set(host, plot);
 };
 
+const BAR_KEYS = { used: "dg-m-used", idle: "dg-m-idle", "no telemetry": "dg-m-none" };
+// Each with the sum of those below it, the highest first: the next is painted over it.
+const stackedBars = (lines) => {
+  const pen = document.createElement("canvas").getContext("2d");
+  return lines.map(({ label }, index) => ({
+    values: lines[0].values.map((_, at) => lines.slice(0, index + 1).reduce((sum, { values }) => sum + values[at], 0)),
+    series: { label, fill: BARS[label](pen), width: 0, paths: uPlot.paths.bars({ size: [0.9, 40] }), points: { show: false } },
+  })).toReversed();
+};
+
 const draw = (host) => {
   const data = JSON.parse(document.getElementById(host.dataset.from).textContent);
   if (data.range) return drawMonth(host, data);
@@ -330,11 +340,12 @@ const draw = (host) => {
   const lines = typeof series[0] === "object" && series[0] !== null ? series : [{ values: series }];
   const unit = host.dataset.unit ?? data.units?.[host.dataset.plot] ?? defaults.unit ?? "", max = Number(host.dataset.max) || null;
   const constants = constantsOf(host.dataset.plot, data), least = Math.max(0, ...constants.map(({ value }) => value));
-  const columns = lines.map((line) => line.values), spans = data.spans ?? [];
+  const bars = stackedBars(lines.filter(({ bar }) => bar)), strokes = lines.filter(({ bar }) => !bar);
+  const columns = [...bars.map(({ values }) => values), ...strokes.map(({ values }) => values)], spans = data.spans ?? [];
   const gaps = gapsIn(columns.slice(0, lines.some((line) => line.dash) ? 1 : undefined), data.x, spans);
   host.replaceChildren();
   byKeyboard(host);
-  legend(host, lines);
+  legend(host, lines, bars.length ? lines.map(({ label, bar }) => bar ? BAR_KEYS[label] : "dash") : []);
   const follow = tip(host, data.x, lines, unit);
   const plot = new uPlot({
     width: host.clientWidth,
@@ -343,7 +354,7 @@ const draw = (host) => {
     cursor: { points: { size: 6 }, drag: { x: true, y: false }, sync: { key: host.dataset.from } },
     scales: { y: { range: (_, low, high) => [0, max ?? Math.min(Math.max(high ?? 1, least, 1e-3) * 1.15, defaults.top ?? Infinity)] } },
     axes: axes(unit),
-    series: [{}, ...buildSeries(lines, constants)],
+    series: [{}, ...bars.map(({ series }) => series), ...buildSeries(strokes, constants)],
     hooks: { drawClear: [paintSpans(spans)], draw: [paintGaps(gaps, data.x, data.step ?? 0), paintLabels(constants)], setCursor: [follow], setScale: [zoom(host, data.x)] },
   }, [data.x, ...columns, ...constants.map(({ value }) => data.x.map(() => value))], host);
   drawn.get(host)?.destroy();

@@ -62,7 +62,7 @@ class _Place:
 
 
 def _walk(one: Element, place: _Place, without: tuple[str, ...], found: set[Figure]) -> None:
-    if one.tag in IGNORED or one["aria-label"] in without:
+    if one.tag in IGNORED or one["aria-label"] in without or "dg-scale" in one.classes:
         return
     if one.tag == "section":
         place.card = one["aria-label"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -122,7 +122,25 @@ def claim_page(claim: Claim) -> set[Figure]:
         figures |= {"Used and idle: Energy": [consumed], "Used and idle: CO₂": [emitted]}
     if not of.is_unpriced:
         figures |= split(claim)
+    for label, part in time_shares(claim).items():
+        figures.setdefault(f"Used and idle: {label} / Share", []).append(share(part))
     return placed(figures)
+
+
+def time_shares(claim: Claim) -> dict[str, float]:
+    """Return how the time of all its devices divides."""
+    held = measured = used = 0.0
+    for work in works_of(claim):
+        held += ((work.end or NOW) - work.start) / history.EVERY
+        if life := history.life_of(work):
+            samples = min(
+                sum(bucket.samples for bucket in history.buckets_of(work)),
+                ((work.end or NOW) - work.start) / history.EVERY,
+            )
+            measured += samples
+            used += samples * life.activity
+    parts = {"Used": used, "Idle": measured - used, "No telemetry": held - measured, "Held": held}
+    return {label: part / held for label, part in parts.items()}
 
 
 def held_last(claim: Claim) -> int:
@@ -289,6 +307,10 @@ def budget_share() -> float:
     return max(float(budget_money()[0] / BUDGET), float(budget_hours()[0] / BUDGET_HOURS))
 
 
+def hours_are_scarcer() -> bool:
+    return budget_hours()[0] / BUDGET_HOURS > budget_money()[0] / BUDGET
+
+
 def forecast_share() -> float:
     return max(float(budget_money()[2] / BUDGET), float(budget_hours()[2] / BUDGET_HOURS))
 
@@ -366,7 +388,54 @@ def report(of: Sum, by: str, *, is_fleet: bool) -> set[Figure]:
                 figures[f"Totals: {label}"] = [euros(amount, 0), part]
     if unpriced := unpriced_of(of, rest):
         figures["Reconciliation"].append(hours(unpriced))
+    ahead = budget_money()[2]
+    figures["Totals: Forecast of budgets"] = [
+        euros(ahead, 0), share(float(ahead / BUDGET)), euros(BUDGET, 0)
+    ]  # fmt: skip
+    figures |= budget_graph("Team budgets", has_notices=False, in_hours=False)
+    if by == "team":
+        figures["By team: Vision / Forecast of budget"] = [share(forecast_share())]
+        label = "Allocated" if is_fleet else "Total"
+        figures[f"By team: {label} / Forecast of budget"] = [share(float(ahead / BUDGET))]
+    if is_fleet:
+        row = f"By {'capacity type' if by == 'capacity' else by}"
+        everything = {**parts_of(rest), "Whole fleet": (whole_hours, whole_money)}
+        for label, (held, amount) in everything.items():
+            if held:
+                part = "100 %" if label == "Whole fleet" else small_share(float(held) / float(whole_hours))
+                figures |= {
+                    f"{row}: {label} / GPU-hours": [short_hours(held)],
+                    f"{row}: {label} / Cost": [euros(amount)],
+                    f"{row}: {label} / Of fleet": [part],
+                }
     return placed(figures | by_day(of, rest, whole) | rows(of, by, whole_hours, is_fleet=is_fleet))
+
+
+def budget_graph(card: str, *, has_notices: bool, in_hours: bool) -> dict[str, list[str]]:
+    """Return the graph of the budget of vision, and the same as a table, from the first of the month on."""
+    spent, _rate, ahead = budget_hours() if in_hours else budget_money()
+    limit = BUDGET_HOURS if in_hours else BUDGET
+
+    def text(amount: Decimal | Fraction, digits: int = 2) -> str:
+        if not in_hours:
+            return euros(amount, digits)
+        return f"{half_up(Fraction(amount), 1):,}".removesuffix(".0") + " h"
+
+    figures = {card: [text(spent), text(ahead), text(limit, 0)]}
+    if has_notices:
+        figures[card] += ["50 %", "80 %"]
+    so_far, day = Decimal(0), history.DAYS[0].replace(day=1)
+    while day <= history.DAYS[-1]:
+        of = of_team("vision").stored.where(lambda entry, day=day: entry.day == day)  # type: ignore[misc]
+        amount = Decimal(0) if not of.of else half_up(of.hours, 6) if in_hours else of.amount
+        so_far += amount
+        figures[card] += [text(amount), text(so_far)]
+        row = f"{card}: {day:%a %-d %b}"
+        figures |= {f"{row} / On the day": [text(amount)], f"{row} / So far": [text(so_far)]}
+        day += timedelta(days=1)
+    figures[f"{card}: Until / So far"] = [text(spent)]
+    figures[f"{card}: Forecast, 30 Nov / So far"] = [text(ahead)]
+    return figures
 
 
 def small_share(value: float) -> str:
@@ -448,7 +517,7 @@ def home_of_admins() -> set[Figure]:
         f"{card}: Whole fleet / Cost": [euros(whole_money, 0)],
         f"{card}: Whole fleet / Share": ["100 %"],
         card: [
-            *by_day(of, REST, "Fleet")["GPU-hours by day"],
+            *money_by_day(of),
             *[euros(of.amount, 0), share(float(of.hours / whole_hours)), short_hours(of.hours)],
             *[share(of.utilization), euros(of.idle * 30 / 18, 0), hours(unpriced_of(of, REST))],
         ],
@@ -470,6 +539,15 @@ def home_of_admins() -> set[Figure]:
     for label, number in states.items():
         figures[f"Fleet: {label}"] = [share(number / gpus)]
     return placed(figures)
+
+
+def money_by_day(of: Sum) -> Iterator[str]:
+    """Yield the bars of the fleet's money."""
+    for day in history.DAYS:
+        of_day = of.where(lambda entry, day=day: entry.day == day)  # type: ignore[misc]
+        amounts = [amount for _held, amount in used_parts(of_day).values()]
+        amounts += [history.fleet_day(day).amounts[use] for use in REST.values()]
+        yield from (euros(amount) for amount in [*amounts, sum(amounts)] if amount)
 
 
 # Waste, budgets and the page of a team.
@@ -504,7 +582,9 @@ def budgets() -> set[Figure]:
             "Budgets: vision / Share used": [share(budget_share())],
             "Budgets: vision / Forecast": [euros(ahead), share(forecast_share())],
             "Budgets: vision / Run rate, 7 d": [euros(rate)],
+            "What happens at 100 %": ["100 %"],
         }
+        | budget_graph("vision: monthly budget", has_notices=True, in_hours=hours_are_scarcer())
     )
 
 
@@ -519,6 +599,7 @@ def budget() -> set[Figure]:
             "Terms: Limit": [euros(BUDGET), "400 h"],
             "Terms": ["100 %"],
         }
+        | budget_graph("Spend and budget", has_notices=True, in_hours=hours_are_scarcer())
     )
 
 
