@@ -195,7 +195,7 @@ def test_device_that_was_away_while_others_were_measured_is_filled_an_hour_later
     bucket = NOON - timedelta(hours=1)
     past((bucket - timedelta(hours=1), bucket + timedelta(hours=1)))
     hold(claim, bucket - timedelta(minutes=30), device="gpu-2", uuid="GPU-2")
-    other = hold(claim, bucket - timedelta(minutes=30), bucket + BUCKET)
+    other = hold(claim, bucket, bucket + BUCKET)
     measured_live(fra, other, bucket, samples=7)
     run(fra, NOON + 4 * MINUTE, times=4)
     assert not Rollup.objects.filter(bucket=bucket, device="gpu-2").exists()
