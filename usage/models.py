@@ -263,8 +263,8 @@ class DailySum(models.Model):
     times are those of `DailyUse.held`: all, with telemetry, and computing; so are the three parts of it
     without a rate and the three amounts. The rows of each of these dimensions add up to all claims. Of the
     fleet, `partition` is the `FleetSpan.Use` and only the first of each three is counted. Energy and grams
-    of CO₂ are null where nothing is known of them; of an entry they are the part of the claim's day that it
-    held.
+    of CO₂ are null where nothing is known of them; of an entry they are the part, by time,
+    of its devices of the day.
     """
 
     class Dimension(models.TextChoices):

@@ -327,11 +327,6 @@ def step_of_life(claim: Claim) -> timedelta:
     return next(step for step in (BUCKET, 2 * BUCKET, 3 * BUCKET) if (end - start) / step <= 400)
 
 
-def mean(values: Iterable[float]) -> float | None:
-    found = list(values)
-    return sum(found) / len(found) if found else None
-
-
 # Money.
 
 
