@@ -10,6 +10,7 @@ from decimal import Decimal
 import pytest
 import time_machine
 
+from demo.backdate import measure as invented
 from tests.usage.conftest import NOON, hold, measure, price
 from usage import daily
 from usage.cost import Cost
@@ -220,3 +221,21 @@ def test_days_whose_rollups_are_gone_keep_what_was_measured(unequal):
     Rollup.objects.all().delete()
     daily.refresh_all()
     assert list(DailyActivity.objects.order_by("pk").values()) == before
+
+
+def test_the_invented_past_of_the_demo_has_days_as_they_are_stored(claim):
+    price("2")
+    began = MONDAY - 20 * DAY + 90 * timedelta(minutes=1)
+    for number in range(2):
+        fields = {"partition": "3g.40gb", "fraction": Decimal("0.5"), "share_id": str(number)}
+        hold(claim, began, began + 2 * DAY, **fields)
+    invented({claim.pk: 0.5}, NOON)
+    daily.store_days(now=NOON)
+    rows = DailyActivity.objects.order_by("day")
+    assert [Cost(int(row.held)).exact_hours for row in rows] == [Decimal("22.5"), 24, Decimal("1.5")]
+    assert [row.measured / row.held for row in rows] == pytest.approx([1, 1, Decimal(2) / 3], abs=1e-9)
+    assert sum(row.held for row in rows) == sum(DailyUse.objects.values_list("held", flat=True))
+    assert all(0.3 < row.used / row.measured < 0.7 for row in rows)
+    report = fleet_report(Period(date(2026, 10, 1), date(2026, 11, 1)), GroupBy.TEAM, now=NOON)
+    assert 0.3 < report.parts.utilization < 0.7
+    assert daily.refresh_all(check=True).total == 0
