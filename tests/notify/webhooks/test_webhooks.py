@@ -23,6 +23,7 @@ from notify.webhooks.kinds import CHOOSABLE, EventKind
 from notify.webhooks.models import DeliveryState, Webhook, WebhookDelivery, WebhookEvent
 from notify.webhooks.outbox import emit
 from teams.models import AuditEntry
+from tests import patience
 from tests.factories import make_claim, make_quota, make_team, make_user
 from tests.notify.webhooks.receiver import running
 from tests.notify.webhooks.test_sending import verification_in
@@ -261,7 +262,7 @@ def test_of_two_workers_one_takes_it(hook, receiver, vision, monkeypatch):
     monkeypatch.setattr(tasks.deliver_webhooks, "delay", lambda: None)
     for _ in range(6):
         happen(vision)
-    barrier, receiver.takes = threading.Barrier(4), 0.05
+    barrier, receiver.takes = threading.Barrier(4, timeout=patience.LOCK), 0.05
 
     def work():
         try:
