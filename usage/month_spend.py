@@ -74,6 +74,7 @@ def _month(team: UUID, person: UUID, first: date, end: date, since: datetime) ->
         FROM usage_dailyuse use JOIN claims_claim claim ON claim.id = use.claim_id {ACTIVITY}
         WHERE claim.team_id = %s AND requested_by_id = %s AND use.day >= %s AND use.day < %s
           AND use.day < (SELECT until FROM stored) AND use.currency <> '' GROUP BY use.currency
+        HAVING SUM({HELD[1]}) > 0
         UNION ALL SELECT kind, row.currency, {SUMS}
         FROM usage_correction row JOIN claims_claim claim ON claim.id = claim_id
         CROSS JOIN (VALUES ('{CORRECTED}'), ('{OWN}')) AS kinds(kind)

@@ -91,6 +91,13 @@ def test_own_idle_cost_of_the_month_is_that_of_what_was_measured(unequal, vision
     assert month_spend(vision, alice, RateCard.load(), now=NOON).own_idle.amounts == {"EUR": IDLE}
 
 
+def test_own_idle_cost_is_unknown_where_nothing_was_measured(claim, vision, alice):
+    price("2")
+    hold(claim, MONDAY, MONDAY + DAY)
+    daily.store_days(now=NOON)
+    assert month_spend(vision, alice, RateCard.load(), now=NOON).own_idle == Cost()
+
+
 def test_waste_of_the_month_is_that_of_what_was_measured(unequal):
     assert idle_in_month(None, NOON) == ("€168.33", "70 % of allocated")
 
