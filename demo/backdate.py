@@ -49,7 +49,8 @@ SELECT held.*, at,
     0.08 * sin(extract(epoch FROM at) / 4200 + hashtext(device || claim_id::text) / 1e9)
     + 0.1 * ((hashtext(device || at::text) & 1023) / 1023.0 - 0.5)))) AS activity
 FROM (
-  SELECT claim_id, mean, driver, pool, device, started_at, coalesce(ended_at, %(now)s) AS until, fraction,
+  SELECT claim_id, mean, driver, pool, device, product, partition, capacity_type, fraction, started_at,
+    coalesce(ended_at, %(now)s) AS until,
     coalesce(memory_bytes, 16 * 2^30)::bigint AS memory,
     CASE WHEN product ~ 'H100' THEN 700 WHEN product ~ 'A100' THEN 400 WHEN product ~ 'L40S' THEN 350
          WHEN product ~ 'L4|T4' THEN 71 WHEN product ~ 'MI300X' THEN 750 ELSE 300 END AS watts
@@ -80,12 +81,27 @@ INSERT INTO usage_hourlyrollup ({COLUMNS}, activity_p95, memory_p95)
 SELECT {VALUES}, least(1, 1.1 * activity), memory * (0.35 + 0.45 * mean) FROM ({MEASURED}) measured
 ON CONFLICT DO NOTHING
 """  # noqa: S608, names of columns
+# As `usage.daily_activity` stores them: an hour for each hour that was begun, for no longer than it is held.
 DAYS = f"""
-INSERT INTO usage_dailyactivity (claim_id, day, activity, rollups, joules, joules_estimated)
-SELECT claim_id, (at AT TIME ZONE 'UTC')::date AS day, 12 * sum(activity), 12 * count(*),
-  sum(watts * (0.12 + 0.88 * activity) * 3600 * fraction),
-  coalesce(sum(watts * (0.12 + 0.88 * activity) * 3600 * fraction) FILTER (WHERE fraction < 1), 0)
-FROM ({MEASURED}) measured GROUP BY claim_id, day ON CONFLICT DO NOTHING
+INSERT INTO usage_dailyactivity (claim_id, day, driver, product, partition, capacity_type, held, measured,
+  used, activity, rollups, joules, joules_estimated)
+SELECT claim_id, day, driver, product, partition, capacity_type, sum(held),
+  round(sum(seen)), round(sum(seen * mean::numeric)), 12 * sum(activity), 12 * sum(hours),
+  sum(joules * fraction), coalesce(sum(joules * fraction) FILTER (WHERE fraction < 1), 0)
+FROM (
+  SELECT days.*, least(held, held * hours * 3600 / seconds) AS seen
+  FROM (
+    SELECT claim_id, day, driver, product, partition, capacity_type, fraction, count(*) AS hours,
+      sum(activity) AS activity, avg(activity) AS mean,
+      sum(watts * (0.12 + 0.88 * activity) * 3600) AS joules, seconds,
+      (fraction * seconds * 1000000000000)::numeric(30) AS held
+    FROM ({MEASURED}) measured, LATERAL (SELECT (at AT TIME ZONE 'UTC')::date AS day) of_day, LATERAL (
+      SELECT extract(epoch FROM least(until, (day + 1)::timestamp AT TIME ZONE 'UTC')
+        - greatest(started_at, day::timestamp AT TIME ZONE 'UTC')) AS seconds) held_on_day
+    GROUP BY claim_id, driver, pool, device, product, partition, capacity_type, fraction, started_at, day,
+      seconds
+  ) days WHERE seconds > 0
+) parts GROUP BY claim_id, day, driver, product, partition, capacity_type ON CONFLICT DO NOTHING
 """  # noqa: S608, names of columns
 
 

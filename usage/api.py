@@ -330,9 +330,9 @@ class CostsView(APIView):
 
 
 class PartsOut(serializers.Serializer[Any]):
-    used = CostOut(help_text="Held by claims × their utilization of that day")
-    idle = CostOut(help_text="The rest of what they held on days with telemetry")
-    no_telemetry = CostOut(help_text="Held on days on which nothing was measured")
+    used = CostOut(help_text="Held by claims, measured and computing")
+    idle = CostOut(help_text="The rest of what was measured")
+    no_telemetry = CostOut(help_text="Held while nothing was measured: a gap, or a device without telemetry")
     unmanaged = CostOut(help_text="Held by claims that were created outside the portal")
     out_of_service = CostOut(help_text="Tainted, unhealthy or on a node that is not ready, and not held")
     unallocated = CostOut(help_text="Held by nobody")

@@ -1,8 +1,9 @@
 """
 What a claim has used over its life: by device, energy, errors, and its cost divided into used and idle.
 
-Money follows the rule of reports and team pages: of a claim's day (UTC), mean utilization × cost is used, the
-rest is idle, and a day without a measurement is neither. So the three parts add up to the cost to the cent.
+Money follows the rule of reports and team pages (`usage.daily_sums`): of the measured share of each entry,
+what computed is used and the rest idle; the rest of the entry has no telemetry. The three add up to the
+cost.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
-from decimal import Decimal
+from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -22,8 +22,9 @@ from django.utils import timezone
 from claims.models import Allocation, Claim
 from inventory.hardware_events import MAX_LINES, HardwareError, errors_of
 from inventory.models import HardwareEvent
-from usage.cost import CENT, Cost, Ledger, LedgerEntry, UsageInterval
+from usage.cost import CENT, CURRENCY_UNIT, Cost, Ledger, LedgerEntry, UsageInterval, hundredths
 from usage.daily import midnight
+from usage.daily_activity import Kind, times_of
 from usage.energy import KILOWATT_HOUR, Energy, added
 from usage.hourly import read_sql
 from usage.rates import RateCard
@@ -197,53 +198,34 @@ class MoneySplit:
     parts: list[MoneyPart]
 
 
-# The mean utilization of each day: from its row, or from rollups while the day has none.
-DAYS = """
-SELECT day, activity / nullif(rollups, 0) FROM usage_dailyactivity
-WHERE claim_id = %(claim)s AND day < (SELECT until FROM usage_storeddays)
-UNION ALL
-SELECT (bucket AT TIME ZONE 'UTC')::date, avg(activity) FROM usage_rollup
-WHERE claim_id = %(claim)s AND activity IS NOT NULL AND bucket >= coalesce(
-  (SELECT until::timestamp AT TIME ZONE 'UTC' FROM usage_storeddays), %(first)s)
-GROUP BY 1
-"""
-
-
 def split_money(
     claim: Claim, allocations: Sequence[Allocation], card: RateCard, *, now: datetime
 ) -> MoneySplit:
     """Divide the cost of a claim until now into used, idle and not measured; one query."""
     ledger = _ledger(claim, allocations, card, now)
-    whole, entries = Cost(), list[tuple[date, int]]()
+    whole, entries = Cost(), list[tuple[Kind, int]]()
     for entry in ledger:
         cost = entry.cost
         whole.add(cost)
-        entries.append((entry.day, sum(cost.exact.values())))
-    if len(whole.exact) != 1 or not (amount := sum(cost for _day, cost in entries)):
+        _claim, product, partition = entry.line
+        kind = entry.day, entry.driver, product, partition, entry.capacity_type
+        entries.append((kind, sum(cost.exact.values())))
+    if len(whole.exact) != 1 or not (amount := sum(cost for _kind, cost in entries)):
         return MoneySplit(whole, [])
-    first = midnight(min(day for day, _cost in entries))
-    with connection.cursor() as cursor:
-        cursor.execute(DAYS, {"claim": claim.pk, "first": first})
-        utilization = {day: mean for day, mean in cursor.fetchall() if mean is not None}
+    times = times_of(claim.pk, midnight(min(kind[0] for kind, _cost in entries)), now)
     sums: dict[str, int] = defaultdict(int)
-    for day, charged in entries:
-        if day in utilization:
-            used = cents(charged * utilization[day])
-            sums["used"] += used
-            sums["idle"] += charged - used
-        else:
-            sums["none"] += charged
+    for kind, charged in entries:
+        held, *parts_of_it = times.get(kind, (1, 0, 0))
+        measured, used = (hundredths(charged * part, held * CURRENCY_UNIT) * CENT for part in parts_of_it)
+        sums["used"] += used
+        sums["idle"] += measured - used
+        sums["none"] += charged - measured
     (currency,) = whole.exact
     parts = [
         MoneyPart(key, label, Cost(whole.held, exact={currency: sums[key]}), sums[key] / amount)
         for key, label in (("used", "Used"), ("idle", "Idle"), ("none", "No telemetry"))
     ]
     return MoneySplit(whole, parts)
-
-
-def cents(amount: float) -> int:
-    """Return an amount in whole cents, rounded half up as PostgreSQL rounds the sums of reports."""
-    return int((Decimal(amount) / CENT).to_integral_value("ROUND_HALF_UP")) * CENT
 
 
 def claim_errors(claim: Claim) -> list[HardwareError]:

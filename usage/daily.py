@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, models, transaction
+from django.db import models, transaction
 from django.db.models import Case, Count, F, Func, Min, Q, QuerySet, Subquery, Sum, Value, When
 from django.db.models.functions import Cast, Coalesce, Greatest, Least
 from django.utils import timezone
@@ -24,11 +24,10 @@ from core.models import RowDifferences
 from core.prepared import Prepared
 from inventory.models import FleetSpan
 from teams.models import Team
-from usage import daily_sums
+from usage import daily_activity, daily_sums
 from usage.cost import Cost, Interval, Ledger, UsageInterval, millionths
 from usage.models import Correction, DailyActivity, DailyUse, Rollup, StoredDays
 from usage.rates import PriceGroup, RateCard
-from usage.samples import EVERY
 
 DAY = timedelta(days=1)
 SETTLED_AFTER = timedelta(hours=1)  # after midnight: then no transaction of the day before is open
@@ -322,7 +321,9 @@ def refresh(first: date, end: date, *, check: bool = False) -> RowDifferences:
     closed = min(max(first, _closed_until() or first), end)
     differences = _correct(first, closed, check=check) if first < closed else RowDifferences()
     if closed < end:
-        differences += _refresh_use(closed, end, check=check) + _refresh_activity(closed, end, check=check)
+        differences += _refresh_use(closed, end, check=check)
+        span = midnight(closed), midnight(end)
+        differences += daily_activity.refresh(closed, end, span, check=check)
         differences += daily_sums.refresh(closed, end, check=check)
     return differences
 
@@ -400,85 +401,3 @@ def _expected_use(first: date, end: date) -> Iterator[DailyUse]:
             product=product, partition=partition, capacity_type=entry.capacity_type, rate=rate,
             currency=rate.currency if rate else "", held=entry.held, amount=sum(entry.cost.exact.values()),
         )  # fmt: skip
-
-
-ACTIVITY = ("activity", "rollups", "joules", "joules_estimated")
-# A partition gets its part of the energy of its GPU, and a claim with several shares of one the parts of all;
-# of shares that follow each other, their mean by time on the day. Both are estimates.
-EXPECTED_ACTIVITY = """
-WITH shares AS (
-    SELECT claim_id, driver, pool, device, fraction::float8 AS fraction, day::date AS day,
-           greatest(started_at, day AT TIME ZONE 'UTC') AS since,
-           least(ended_at, %(end)s, (day + interval '1 day') AT TIME ZONE 'UTC') AS until
-    FROM claims_allocation CROSS JOIN LATERAL generate_series(
-        date_trunc('day', greatest(started_at, %(start)s) AT TIME ZONE 'UTC'),
-        least(ended_at, %(end)s) AT TIME ZONE 'UTC' - interval '1 microsecond', interval '1 day'
-    ) AS day
-    WHERE fraction < 1 AND started_at < %(end)s AND (ended_at IS NULL OR ended_at > %(start)s)
-), parts AS (
-    SELECT claim_id, driver, pool, device, day,
-           least(1, sum(fraction * extract(epoch FROM until - since)::float8)
-             / least(sum(extract(epoch FROM until - since)),
-                     extract(epoch FROM max(until) - min(since)))::float8) AS part
-    FROM shares WHERE since < until GROUP BY claim_id, driver, pool, device, day
-), measured AS (
-    SELECT claim_id, driver, pool, device, (bucket AT TIME ZONE 'UTC')::date AS day,
-           sum(activity) AS activity, count(activity) AS rollups,
-           sum(coalesce(energy_joules, power_watts * samples * %(every)s)) AS joules,
-           coalesce(sum(power_watts * samples * %(every)s) FILTER (WHERE energy_joules IS NULL), 0)
-             AS estimated
-    FROM usage_rollup WHERE bucket >= %(start)s AND bucket < %(end)s
-    GROUP BY claim_id, driver, pool, device, day
-)
-SELECT claim_id, day, coalesce(sum(activity), 0), sum(rollups)::int, sum(joules * coalesce(part, 1)),
-       coalesce(sum(CASE WHEN coalesce(part, 1) = 1 THEN estimated ELSE joules * part END), 0)
-FROM measured LEFT JOIN parts USING (claim_id, driver, pool, device, day)
-GROUP BY claim_id, day HAVING sum(rollups) > 0 OR sum(joules) IS NOT NULL
-"""
-# Days of open months have the grams that their cluster has now.
-STORE_GRAMS = """
-UPDATE usage_dailyactivity activity SET grams_per_kwh = cluster.grams_per_kwh
-FROM claims_claim claim JOIN inventory_cluster cluster ON cluster.id = claim.cluster_id
-WHERE claim.id = activity.claim_id AND activity.day >= %s AND activity.day < %s
-  AND activity.grams_per_kwh IS DISTINCT FROM cluster.grams_per_kwh
-"""
-
-
-def _refresh_activity(first: date, end: date, *, check: bool) -> RowDifferences:
-    span: dict[str, datetime | float] = {
-        "start": midnight(first),
-        "end": midnight(end),
-        "every": EVERY.total_seconds(),
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(EXPECTED_ACTIVITY, span)
-        expected = {row[:2]: row[2:] for row in cursor.fetchall()}
-    stored = DailyActivity.objects.filter(day__gte=first, day__lt=end)
-    rows = {row[:2]: row[2:] for row in stored.values_list("claim_id", "day", *ACTIVITY)}
-    missing = [key for key in expected if key not in rows]
-    altered = [key for key in expected if key in rows and not _close(rows[key], expected[key])]
-    if not check:
-        DailyActivity.objects.bulk_create(
-            (
-                DailyActivity(claim_id=key[0], day=key[1], **dict(zip(ACTIVITY, expected[key], strict=True)))
-                for key in sorted([*missing, *altered])
-            ),
-            2000,
-            update_conflicts=True,
-            unique_fields=("claim_id", "day"),
-            update_fields=ACTIVITY,
-        )
-        with connection.cursor() as cursor:
-            cursor.execute(STORE_GRAMS, [first, end])
-    # Rows without rollups stay: rollups are dropped after `usage.partitions.KEEP`, daily activity is not.
-    return RowDifferences(len(missing), len(altered), 0)
-
-
-def _close(stored: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
-    """Return whether sums are equal but for the order in which they were added."""
-    return all(
-        mine == theirs
-        if mine is None or theirs is None
-        else abs(mine - theirs) <= 1e-9 * max(1.0, abs(theirs))
-        for mine, theirs in zip(stored, expected, strict=True)
-    )

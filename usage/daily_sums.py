@@ -3,7 +3,12 @@ Sums of the stored days of all claims, by team, person, profile, kind of device 
 fleet: what its report reads. 40,000 devices have 5,000 claim-days a day and 3,000 sums.
 
 `usage.daily` writes them in the transaction that stores or repairs its days. A claim counts for the person
-who owned it then. Money is in whole cents: of a claim's day, `mean utilization × amount` is rounded once.
+who owned it then.
+
+Here is the one rule that divides an entry (`DailyUse`) into used, idle and no telemetry. `DailyActivity`
+says which share of the time of its devices was measured on the day, and in which share they computed. Each
+share of the amount is rounded once to cents: used is `used × amount`, idle `measured × amount` without it,
+and the rest of the amount has no telemetry. So the three add up to the cost.
 """
 
 from __future__ import annotations
@@ -37,51 +42,65 @@ VALUES = (
     *("amount", "amount_measured", "amount_used"),
 )
 ENERGY = ("joules", "joules_estimated", "grams")
-UTILIZATION = "activity.activity / NULLIF(activity.rollups, 0)"
-USED_AMOUNT = f"round((use.amount * {UTILIZATION})::numeric / {CENT}) * {CENT}"  # of one claim's day
-OF_ONE = """
-sum({value}), coalesce(sum({value}) FILTER (WHERE activity.rollups > 0), 0),
-round(coalesce(sum({used}), 0)::numeric)
+# What was measured of an entry (`use`).
+ACTIVITY = """
+LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
+  AND activity.driver = use.driver AND activity.product = use.product
+  AND activity.partition = use.partition AND activity.capacity_type = use.capacity_type
 """
-UNPRICED = "CASE WHEN use.rate_id IS NULL THEN use.held ELSE 0 END"
-SUMMED = {
-    "use.held": f"use.held * {UTILIZATION}",
-    UNPRICED: f"{UNPRICED} * {UTILIZATION}",
-    "use.amount": USED_AMOUNT,
-}
 
-# The energy of a claim's day is divided among its entries by the time held.
-ENERGY_SHARE = """
-JOIN (
-    SELECT claim_id, day, sum(held) AS held FROM usage_dailyuse WHERE {days} GROUP BY claim_id, day
-) whole ON whole.claim_id = use.claim_id AND whole.day = use.day
-"""
-SHARE = "(use.held / NULLIF(whole.held, 0))::float8"
-ENERGY_SUMS = f"""
-sum(activity.joules * {SHARE}), coalesce(sum(activity.joules_estimated * {SHARE}), 0),
-sum(activity.joules * {SHARE} / 3600000 * activity.grams_per_kwh)
-"""
+
+def share(name: str, value: str, unit: int = 1) -> str:
+    """Return the SQL of the measured or used share of a value of an entry, rounded half up to the unit."""
+    return f"coalesce(round({value} * activity.{name} / (activity.held * {unit})) * {unit}, 0)"
+
+
+HELD = ("use.held", share("measured", "use.held"), share("used", "use.held"))
+UNPRICED, UNPRICED_MEASURED, UNPRICED_USED = (
+    f"CASE WHEN use.rate_id IS NULL THEN {value} ELSE 0 END" for value in HELD
+)
+AMOUNT = ("use.amount", share("measured", "use.amount", CENT), share("used", "use.amount", CENT))
+IDLE_AMOUNT = f"({AMOUNT[1]} - {AMOUNT[2]})"
+# The time, the time without a rate and the amount of an entry: each whole, measured and used; its energy by
+# time.
+SPLIT = (*HELD, UNPRICED, UNPRICED_MEASURED, UNPRICED_USED, *AMOUNT)
+SHARE = "(use.held / activity.held)::float8"
+ENERGY_OF_ENTRY = (
+    f"activity.joules * {SHARE}",
+    f"activity.joules_estimated * {SHARE}",
+    f"activity.joules * {SHARE} / 3600000 * activity.grams_per_kwh",
+)
+SUMS = ", ".join(f"sum({value})" for value in SPLIT)
+ENERGY_SUMS = "sum({}), coalesce(sum({}), 0), sum({})".format(*ENERGY_OF_ENTRY)
 
 type Key = tuple[Any, ...]  # values of `KEY`
 type Values = tuple[int, ...]  # of `VALUES`
 
 # Each set of groups is a dimension: a column that is not of its set is null, and its bit of GROUPING is 1.
 OF_CLAIMS = f"""
-SELECT CASE GROUPING(use.team_id, claim.requested_by_id, version.profile_id, use.partition, use.capacity_type)
+SELECT CASE GROUPING(team_id, requested_by_id, profile_id, partition, capacity_type)
          WHEN 15 THEN 'team' WHEN 23 THEN 'person' WHEN 27 THEN 'profile' WHEN 29 THEN 'kind'
          ELSE 'capacity' END,
-       use.day, coalesce(use.team_id, claim.requested_by_id, version.profile_id), claim.cluster_id,
-       coalesce(use.product, ''), coalesce(use.partition, use.capacity_type, ''), use.currency,
-       {", ".join(OF_ONE.format(value=value, used=used) for value, used in SUMMED.items())}, {ENERGY_SUMS}
-FROM usage_dailyuse use {ENERGY_SHARE.format(days="day >= %(first)s AND day < %(end)s")}
+       day, coalesce(team_id, requested_by_id, profile_id), cluster_id,
+       coalesce(product, ''), coalesce(partition, capacity_type, ''), currency,
+       {", ".join(f"sum({name})" for name in VALUES)},
+       sum(joules), coalesce(sum(joules_estimated), 0), sum(grams)
+FROM entries
+GROUP BY day, currency, GROUPING SETS (
+  (team_id), (requested_by_id), (profile_id), (cluster_id, product, partition),
+  (cluster_id, product, capacity_type)
+)
+"""  # noqa: S608
+ENTRIES = f"""
+SELECT use.team_id, claim.requested_by_id, version.profile_id, claim.cluster_id, use.day, use.product,
+       use.partition, use.capacity_type, use.currency,
+       {", ".join(f"{value} AS {name}" for name, value in zip(VALUES, SPLIT, strict=True))},
+       {", ".join(f"{value} AS {name}" for name, value in zip(ENERGY, ENERGY_OF_ENTRY, strict=True))}
+FROM usage_dailyuse use
 JOIN claims_claim claim ON claim.id = use.claim_id
 JOIN claims_profileversion version ON version.id = claim.profile_version_id
-LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
+{ACTIVITY}
 WHERE use.day >= %(first)s AND use.day < %(end)s
-GROUP BY use.day, use.currency, GROUPING SETS (
-  (use.team_id), (claim.requested_by_id), (version.profile_id),
-  (claim.cluster_id, use.product, use.partition), (claim.cluster_id, use.product, use.capacity_type)
-)
 """  # noqa: S608
 STORED = (*VALUES, *ENERGY)
 COLUMNS = ", ".join((*KEY, *STORED))
@@ -102,7 +121,7 @@ CLOSE = " AND ".join(
     for name in STORED
 )
 COMPARED = f"""
-WITH sums ({COLUMNS}) AS MATERIALIZED (
+WITH entries AS MATERIALIZED ({ENTRIES}), sums ({COLUMNS}) AS MATERIALIZED (
   {OF_CLAIMS} UNION ALL SELECT fleet.*, NULL, 0, NULL FROM unnest({OF_FLEET}) AS fleet
 ), compared AS MATERIALIZED (
   SELECT sums.*, stored.id AS stored

@@ -3,8 +3,8 @@ GPU-hours and money of the whole fleet on a number of days (UTC): what claims us
 what nobody held. The parts add up to the fleet.
 
 All figures are sums of the stored days (`usage.daily_sums`); the size of the fleet comes from
-`inventory.fleet_history`. Of a claim's day with telemetry, `mean utilization × cost` is used and the rest
-idle, as on the team's page. Money is a sum of ledger entries in whole cents, so every row adds up.
+`inventory.fleet_history`. Money is a sum of ledger entries in whole cents, each divided into used, idle and
+no telemetry, so every row adds up.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ NO_COST = {"corrections", "energy"}  # what is no part of the GPU time
 @dataclass(slots=True)
 class HeldParts:
     """
-    What claims of the portal held: used, idle, and the days of claims without telemetry. `corrections` of
+    What claims of the portal held: used, idle, and the time without telemetry. `corrections` of
     closed months are booked in the period, and are no part of its hours.
     """
 
@@ -389,7 +389,6 @@ def parts_of(currency: str, *numbers: Any) -> HeldParts:
         Cost(int(time), int(unpriced), {currency: int(amount)} if currency else {})
         for time, unpriced, amount in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
     )
-    used = rest(measured, rest(measured, used))  # a sum of floats may be a little above the whole
     return HeldParts(
         used, rest(measured, used), rest(held, measured), energy=energy_from(*energy) if energy else None
     )

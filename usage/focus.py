@@ -24,7 +24,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 from uuid import UUID
 
-from django.db.models import FloatField, OuterRef, Q, QuerySet, Subquery, Sum, Value, Window
+from django.db.models import FloatField, OuterRef, Q, QuerySet, Subquery, Value
 
 from claims.models import Allocation
 from core.listing import Echo, escape_formula
@@ -63,10 +63,11 @@ CLAIM = (
     "claim__profile_version__profile__slug",
 )
 STORED = ("driver", "product", "partition", "capacity_type", "rate_id", "day", "held", "amount")
-OF_DAY = DailyActivity.objects.filter(claim=OuterRef("claim"), day=OuterRef("day"))
+KIND = ("claim", "day", "driver", "product", "partition", "capacity_type")
+OF_DAY = DailyActivity.objects.filter(**{name: OuterRef(name) for name in KIND})
 ENERGY: dict[str, Any] = {
-    "held_that_day": Window(Sum("held"), partition_by=["claim_id", "day"]),
-    **{name: Subquery(OF_DAY.values(name)[:1]) for name in ("joules", "joules_estimated", "grams_per_kwh")},
+    f"{name}_of_day": Subquery(OF_DAY.values(name)[:1])
+    for name in ("held", "joules", "joules_estimated", "grams_per_kwh")
 }
 NO_ENERGY: dict[str, Any] = {name: Value(None, FloatField()) for name in ENERGY}
 HELD = (
@@ -112,15 +113,15 @@ def entries(period: Period, *, now: datetime) -> Iterator[Billed]:
 
 def _part_of_day(
     held: int,
-    held_that_day: Decimal | None,
+    held_of_day: Decimal | None,
     joules: float | None,
     estimated: float,
     grams_per_kwh: int | None,
 ) -> Energy | None:
-    """Return the part of the energy of a claim's day that an entry of it has, by the time held."""
-    if not held_that_day or joules is None:
+    """Return the part of the energy of its devices of the day that an entry has, by the time held."""
+    if not held_of_day or joules is None:
         return None
-    share = held / int(held_that_day)
+    share = held / int(held_of_day)
     grams = grams_per_kwh and joules / KILOWATT_HOUR * grams_per_kwh * share
     return Energy(joules * share, estimated * share, grams)
 

@@ -16,23 +16,18 @@ from uuid import UUID
 from django.db import connection
 
 from usage.cost import Cost
-from usage.daily_sums import ENERGY_SUMS, OF_ONE, SUMMED, UNPRICED, USED_AMOUNT
+from usage.daily_sums import ACTIVITY, ENERGY_SUMS, IDLE_AMOUNT, SUMS, UNPRICED
 
 LONGEST_OF_ALL = timedelta(days=31)
 
-SPLIT = ", ".join(OF_ONE.format(value=value, used=used) for value, used in SUMMED.items())
 # What a query may read beside the entries (`use`), by alias, in this order.
 JOINS = {
     "claim": "JOIN claims_claim claim ON claim.id = use.claim_id",
     "version": "JOIN claims_profileversion version ON version.id = claim.profile_version_id",
-    "activity": "LEFT JOIN usage_dailyactivity activity "
-    "ON activity.claim_id = use.claim_id AND activity.day = use.day",
-    "whole": "JOIN LATERAL (SELECT sum(held) AS held FROM usage_dailyuse all_of "
-    "WHERE all_of.claim_id = use.claim_id AND all_of.day = use.day) whole ON true",
+    "activity": ACTIVITY,
 }
 NEEDS = {"version": "claim"}
 STORED = "use.day >= %s AND use.day < %s AND use.day < (SELECT until FROM usage_storeddays)"
-IDLE = f"CASE WHEN activity.rollups > 0 THEN use.amount - {USED_AMOUNT} END"
 ORDERS = ("cost", "hours", "idle")  # of keys, the highest first
 
 
@@ -74,7 +69,7 @@ def ranking(
 ) -> Ranking:
     """Return the keys of a page in an order of `ORDERS`; one query. `key` is an SQL expression."""
     where, values = scope.conditions()
-    idle = f"sum({IDLE})" if order == "idle" else "0"
+    idle = f"sum({IDLE_AMOUNT})" if order == "idle" else "0"
     sums = f"""
         SELECT {key}::text AS key, use.currency, sum(use.held) AS hours, sum({UNPRICED}) AS unpriced,
                sum(use.amount) AS cost, {idle} AS idle
@@ -139,8 +134,8 @@ def sums_by(
     if keys is not None:
         kind = "uuid" if key.endswith("_id") else "text"
         where, values = f"{where} AND {key} = ANY(%s::{kind}[])", [*values, list(keys)]
-    entries = _entries(key, SPLIT, ENERGY_SUMS, where)
-    sql = f"SELECT {key}::text, use.currency, {SPLIT}, {ENERGY_SUMS} {entries} {where} GROUP BY {key}, 2"
+    entries = _entries(key, SUMS, ENERGY_SUMS, where)
+    sql = f"SELECT {key}::text, use.currency, {SUMS}, {ENERGY_SUMS} {entries} {where} GROUP BY {key}, 2"
     found: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(sql, [first, end, *values])

@@ -211,25 +211,46 @@ class DailyUse(models.Model):
 
 class DailyActivity(models.Model):
     """
-    The utilization of a claim on one day (UTC): the sum of `Rollup.activity`, and of how many rollups; its
-    energy, null without telemetry of power, with the part that is estimated, and the grams of CO₂ per kWh of
-    its cluster, null if none were set (`usage.energy`).
+    What was measured of a claim's devices of one driver, product, partition and capacity type on one day
+    (UTC).
+
+    `held` is the time that they were held, in the unit of `DailyUse.held`; `measured` is what of it has
+    telemetry, and `used` the time in which they computed. `activity` is the sum of
+    `Rollup.activity`, and `rollups` of how many. Energy is null without telemetry of power; a part of it is
+    estimated. The grams of CO₂ per kWh are those of its cluster, null if none were set (`usage.energy`).
+    `usage.daily_activity` is the only writer.
     """
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="+", db_index=False)
     day = models.DateField()
+    driver = models.CharField(max_length=63, blank=True)
+    product = models.CharField(max_length=120, blank=True)
+    partition = models.CharField(max_length=64, blank=True)
+    capacity_type = models.CharField(max_length=9, blank=True)
+    held = models.DecimalField(max_digits=30, decimal_places=0)
+    measured = models.DecimalField(max_digits=30, decimal_places=0)
+    used = models.DecimalField(max_digits=30, decimal_places=0)
     activity = models.FloatField()
-    rollups = models.PositiveIntegerField()
+    rollups = models.FloatField()
     joules = models.FloatField(null=True)
     joules_estimated = models.FloatField(default=0)
     grams_per_kwh = models.PositiveIntegerField(null=True)
 
     class Meta:
-        constraints = (models.UniqueConstraint(fields=["claim", "day"], name="dailyactivity_once"),)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["claim", "day", "driver", "product", "partition", "capacity_type"],
+                name="dailyactivity_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(held__gt=0, measured__lte=F("held"), used__gte=0, used__lte=F("measured")),
+                name="dailyactivity_parts",
+            ),
+        )
         indexes = (models.Index(fields=["day"], name="dailyactivity_day"),)
 
     def __str__(self) -> str:
-        return f"{self.claim_id} on {self.day}"
+        return f"{self.product} of {self.claim_id} on {self.day}"
 
 
 class DailySum(models.Model):
@@ -237,13 +258,13 @@ class DailySum(models.Model):
     What all claims of one team, person, profile, kind of device or capacity type held on one day (UTC), in
     one currency; and what the fleet had of each product.
 
-    `key` is the team, person or profile, null for a kind: devices of one cluster, product and partition. Of a
-    capacity type, `partition` is the `dra.placement.CapacityType`, "" where it is not known. The
-    three times are those of `DailyUse.held`: all, on claim-days with telemetry, and × utilization; so are the
-    three parts of it without a rate and the three amounts. The rows of each of these dimensions add up to all
-    claims. Of the fleet, `partition` is the `FleetSpan.Use` and only the first of each three is counted.
-    Energy and grams of CO₂ are null where nothing is known of them; of an entry they are the part of the
-    claim's day that it held.
+    `key` is the team, person or profile, null for a kind: devices of one cluster, product and partition. Of
+    a capacity type, `partition` is the `dra.placement.CapacityType`, "" where it is not known. The three
+    times are those of `DailyUse.held`: all, with telemetry, and computing; so are the three parts of it
+    without a rate and the three amounts. The rows of each of these dimensions add up to all claims. Of the
+    fleet, `partition` is the `FleetSpan.Use` and only the first of each three is counted. Energy and grams
+    of CO₂ are null where nothing is known of them; of an entry they are the part, by time,
+    of its devices of the day.
     """
 
     class Dimension(models.TextChoices):

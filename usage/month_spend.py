@@ -18,7 +18,7 @@ from core.prepared import Prepared, Statement
 from teams.models import Team, User
 from usage.cost import Cost, Interval, Ledger
 from usage.daily import held_in, midnight, utc_day
-from usage.daily_sums import USED_AMOUNT
+from usage.daily_sums import ACTIVITY, HELD, IDLE_AMOUNT
 from usage.rates import RateCard
 from usage.reports import Month
 from usage.spend_chart import Forecast, MonthBudget, forecast_of, run_rate, spend_data, unit_of
@@ -70,12 +70,11 @@ def _month(team: UUID, person: UUID, first: date, end: date, since: datetime) ->
         WHERE claim.team_id = %s AND requested_by_id = %s AND day >= %s AND day < %s
           AND day < (SELECT until FROM stored) GROUP BY row.currency
         UNION ALL
-        SELECT '{IDLE}', use.currency, SUM(use.held), 0, SUM(use.amount - {USED_AMOUNT}), NULL, NULL, NULL
-        FROM usage_dailyuse use JOIN claims_claim claim ON claim.id = use.claim_id
-        JOIN usage_dailyactivity activity
-          ON activity.claim_id = use.claim_id AND activity.day = use.day AND activity.rollups > 0
+        SELECT '{IDLE}', use.currency, SUM({HELD[1]} - {HELD[2]}), 0, SUM({IDLE_AMOUNT}), NULL, NULL, NULL
+        FROM usage_dailyuse use JOIN claims_claim claim ON claim.id = use.claim_id {ACTIVITY}
         WHERE claim.team_id = %s AND requested_by_id = %s AND use.day >= %s AND use.day < %s
           AND use.day < (SELECT until FROM stored) AND use.currency <> '' GROUP BY use.currency
+        HAVING SUM({HELD[1]}) > 0
         UNION ALL SELECT kind, row.currency, {SUMS}
         FROM usage_correction row JOIN claims_claim claim ON claim.id = claim_id
         CROSS JOIN (VALUES ('{CORRECTED}'), ('{OWN}')) AS kinds(kind)

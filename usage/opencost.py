@@ -24,7 +24,7 @@ from core.errors import Invalid
 from core.models import Installation
 from usage.cost import CURRENCY_UNIT, Cost, Interval, LedgerEntry, rounded, six_digits, total
 from usage.daily import DAY, stored_until, utc_day
-from usage.daily_sums import UTILIZATION
+from usage.daily_sums import ACTIVITY, HELD
 from usage.fleet_report import GroupBy, Period, fleet_report, month_of
 from usage.focus import ChargedClaim, entries_since
 from usage.rates import RateCard
@@ -55,15 +55,13 @@ JOINS = {
     "JOIN claims_profile profile ON profile.id = version.profile_id",
 }
 # Sums of a name in a step: %(step)s days from %(first)s on.
-HELD = """
-SELECT ARRAY[{columns}], (use.day - %(first)s) / %(step)s, use.currency, sum(use.held), sum(use.amount),
-    coalesce(sum(use.held) FILTER (WHERE activity.rollups > 0), 0), coalesce(sum(use.held * {used}), 0),
-    array_agg(DISTINCT use.product)
-FROM usage_dailyuse use JOIN claims_claim claim ON claim.id = use.claim_id {joins}
-LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
+ENTRIES = f"""
+SELECT ARRAY[{{columns}}], (use.day - %(first)s) / %(step)s, use.currency, sum(use.held), sum(use.amount),
+    sum({HELD[1]}), sum({HELD[2]}), array_agg(DISTINCT use.product)
+FROM usage_dailyuse use JOIN claims_claim claim ON claim.id = use.claim_id {{joins}} {ACTIVITY}
 WHERE use.day >= %(first)s AND use.day < %(end)s
-GROUP BY {columns}, 2, use.currency
-"""
+GROUP BY {{columns}}, 2, use.currency
+"""  # noqa: S608
 CORRECTED = """
 SELECT ARRAY[{columns}], (use.booked_on - %(first)s) / %(step)s, use.currency, sum(use.amount)
 FROM usage_correction use JOIN claims_claim claim ON claim.id = use.claim_id {joins}
@@ -206,7 +204,7 @@ def allocation_sets(asked: AllocationQuery, *, now: datetime) -> list[dict[str, 
     period = asked.period.until(min(stored_until() or asked.period.first, utc_day(now)))
     steps = list(_steps(period, asked.step))
     found: list[dict[tuple[str, ...], Aggregated]] = [defaultdict(Aggregated) for _ in steps]
-    for names, step, money, held, amount, measured, used, products in _rows(HELD, asked, period):
+    for names, step, money, held, amount, measured, used, products in _rows(ENTRIES, asked, period):
         one = found[step][tuple(names)]
         require_few(sum(map(len, found)))
         exact = {money: int(amount)} if money else {}
@@ -280,7 +278,7 @@ def _rows(sql: str, asked: AllocationQuery, period: Period) -> Iterator[Sequence
     joins = " ".join(join for alias, join in JOINS.items() if f"{alias}." in columns)
     parameters: dict[str, Any] = {"first": period.first, "end": period.end, "step": asked.step}
     with connection.cursor() as cursor:
-        cursor.execute(sql.format(columns=columns, joins=joins, used=UTILIZATION), parameters)
+        cursor.execute(sql.format(columns=columns, joins=joins), parameters)
         yield from cursor
 
 

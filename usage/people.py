@@ -1,9 +1,8 @@
 """
 What the people of a team used on the stored days, from one query over the rows of `usage.daily`.
 
-A claim counts for the person who owns it now. Utilization and idle cost are of the days on which a claim was
-measured: of a claim's day, `mean utilization × cost` is used and the rest is idle. A day without telemetry is
-in neither.
+A claim counts for the person who owns it now. Utilization and idle cost are of the time that was measured
+(`usage.daily_sums`); time without telemetry is in neither.
 """
 
 from __future__ import annotations
@@ -17,36 +16,29 @@ from uuid import UUID
 from core.prepared import Prepared, Statement
 from teams.models import Team
 from usage.cost import DEVICE_HOUR, Cost
-from usage.daily_sums import UNPRICED, USED_AMOUNT, UTILIZATION
+from usage.daily_sums import ACTIVITY, HELD, IDLE_AMOUNT, UNPRICED, UNPRICED_MEASURED
 
 DAYS = 30
 DAY = timedelta(days=1)
 HELD_ALL_DAY = 24 * DEVICE_HOUR  # one device, in the unit of `Cost.held`
 
-USE = """
-SELECT claim.requested_by_id, use.day, use.currency, sum(use.held), sum({unpriced}), sum(use.amount),
-       sum(use.held) FILTER (WHERE activity.rollups > 0),
-       sum({unpriced}) FILTER (WHERE activity.rollups > 0),
-       sum(use.held * {utilization}),
-       sum(use.amount - {used_amount}),
-       NULL::date
-FROM usage_dailyuse use
-JOIN claims_claim claim ON claim.id = use.claim_id
-LEFT JOIN usage_dailyactivity activity ON activity.claim_id = use.claim_id AND activity.day = use.day
+USE = f"""
+SELECT claim.requested_by_id, use.day, use.currency, sum(use.held), sum({UNPRICED}), sum(use.amount),
+       sum({HELD[1]}), sum({UNPRICED_MEASURED}), sum({HELD[2]}), sum({IDLE_AMOUNT}), NULL::date
+FROM usage_dailyuse use JOIN claims_claim claim ON claim.id = use.claim_id {ACTIVITY}
 WHERE use.team_id = %s AND use.day >= %s AND use.day < (SELECT until FROM usage_storeddays)
 GROUP BY claim.requested_by_id, use.day, use.currency
 UNION ALL
-SELECT NULL, booked_on, currency, sum(held), sum({unpriced}), sum(amount), 0, 0, 0, 0, NULL::date
+SELECT NULL, booked_on, currency, sum(held), sum({UNPRICED}), sum(amount), 0, 0, 0, 0, NULL::date
 FROM usage_correction use
 WHERE team_id = %s AND booked_on >= %s
 GROUP BY booked_on, currency
 UNION ALL SELECT NULL, NULL, '', 0, 0, 0, 0, 0, 0, 0, until FROM usage_storeddays
-"""
+"""  # noqa: S608
 
 
 def _use(team: UUID, since: date) -> Statement:
-    sql = USE.format(unpriced=UNPRICED, utilization=UTILIZATION, used_amount=USED_AMOUNT)
-    return sql, (team, since, team, since)
+    return USE, (team, since, team, since)
 
 
 ROWS = Prepared(_use, UUID, date)
@@ -57,14 +49,14 @@ class Use:
     """
     The use of one person, or of all. `devices` is the mean number held on each of the `DAYS`, oldest first.
 
-    `measured` is the part of `cost` on days with telemetry; `idle` is what of it was not used, and `busy`
-    the held time that was, in the unit of `Cost.held`.
+    `measured` is the time of `cost` with telemetry; `idle` is what of it was not used, and `busy` the time
+    that was, in the unit of `Cost.held`.
     """
 
     cost: Cost = field(default_factory=Cost)
     measured: Cost = field(default_factory=Cost)
     idle: Cost = field(default_factory=Cost)
-    busy: float = 0.0
+    busy: int = 0
     devices: list[float] = field(default_factory=lambda: [0.0] * DAYS)
 
     @property
@@ -99,8 +91,7 @@ def team_use(team: Team, *, today: date) -> PeopleUse:
     of_month = Cost()
     last: date | None = None
     for person, day, currency, *numbers, until in ROWS.rows(team.pk, min(first, month)):
-        held, unpriced, amount, measured, unpriced_measured = (int(number or 0) for number in numbers[:5])
-        busy, idle = float(numbers[5] or 0), int(numbers[6] or 0)
+        held, unpriced, amount, measured, unpriced_measured, busy, idle = map(int, numbers)
         if until is not None:
             last = until - DAY
             continue
@@ -115,7 +106,7 @@ def team_use(team: Team, *, today: date) -> PeopleUse:
         use.devices[(day - first).days] += held / HELD_ALL_DAY
         if measured or idle:
             use.measured.add(Cost(measured, unpriced_measured))
-            unused = measured - round(busy)  # rows without a currency have no rate
+            unused = measured - busy  # rows without a currency have no rate
             use.idle.add(Cost(unused, 0, {currency: idle}) if currency else Cost(unused, unused))
     return PeopleUse(people, summed(people), of_month, first if last else None, last)
 

@@ -2,8 +2,8 @@
 What the page of a team's cost shows: a month by day, claim, person, profile and product, with what was used.
 
 Past days are sums of the stored entries (`DailyUse`) with their utilization (`DailyActivity`), grouped by
-PostgreSQL; today is computed from allocations. Of a claim's day with telemetry, `mean utilization × cost` is
-used and the rest idle; of today nothing is known of that yet. All groupings add up to the total.
+PostgreSQL (`usage.daily_sums` divides them into used, idle and no telemetry); today is computed from
+allocations, and nothing is known yet of what was used. All groupings add up to the total.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from core.prepared import Prepared, Statement
 from teams.models import Team
 from usage.cost import Cost, Interval, Ledger, total
 from usage.daily import held_in, midnight, stored_until, utc_day
-from usage.daily_sums import OF_ONE, SUMMED, UNPRICED, VALUES
+from usage.daily_sums import ACTIVITY, SUMS, UNPRICED, VALUES
 from usage.fleet_report import HeldParts, parts_of
 from usage.models import ClosedMonth
 from usage.rates import RateCard
@@ -32,7 +32,6 @@ COUNT, BEFORE, UNTIL = "count", "before", "until"
 # A set of columns is grouped by those whose bit of GROUPING is 0.
 SETS = {0b0111: CLAIM, 0b1011: PERSON, 0b1101: PROFILE, 0b1110: PRODUCT}
 NAMES_OF_SETS = " ".join(f"WHEN {bits} THEN '{name}'" for bits, name in SETS.items())
-SPLIT = ", ".join(OF_ONE.format(value=value, used=used) for value, used in SUMMED.items())
 WHOLE = "sum({held}), 0, 0, sum({unpriced}), 0, 0, sum({amount}), 0, 0"
 OF_CORRECTIONS = WHOLE.format(held="use.held", unpriced=UNPRICED, amount="use.amount")
 OF_BEFORE = WHOLE.format(held="held", unpriced="unpriced", amount="amount")
@@ -51,10 +50,8 @@ def _month(team: UUID, today: UUID, first: date, end: date, before: date) -> Sta
     sums = ", ".join(f"sum({column})" for column in COLUMNS)
     sql = f"""
         WITH entries (claim_id, product, partition, corrects, currency, {", ".join(COLUMNS)}) AS (
-            SELECT use.claim_id, use.product, use.partition, NULL::date, use.currency, {SPLIT}
-            FROM usage_dailyuse use
-            LEFT JOIN usage_dailyactivity activity
-              ON activity.claim_id = use.claim_id AND activity.day = use.day
+            SELECT use.claim_id, use.product, use.partition, NULL::date, use.currency, {SUMS}
+            FROM usage_dailyuse use {ACTIVITY}
             WHERE use.team_id = %s AND use.day >= %s AND use.day < %s AND use.day < {STORED}
             GROUP BY use.claim_id, use.product, use.partition, use.currency
             UNION ALL

@@ -67,8 +67,9 @@ def get(user: Any, address: str = TEAM) -> Any:
 
 
 def used(claim: Claim, start: datetime, hours: int, activities: list[float | None], **fields: Any) -> None:
-    """Let a claim have held one device, and its first rollups have these activities."""
-    measure(hold(claim, start, start + hours * HOUR, **fields), start, activities)
+    """Let a claim have held one device, whose rollups have these activities in turn."""
+    turns = hours * 12 // max(len(activities), 1)
+    measure(hold(claim, start, start + hours * HOUR, **fields), start, activities * turns)
 
 
 def test_use_is_summed_per_person_from_stored_days(make, vision, people):

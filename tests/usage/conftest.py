@@ -109,19 +109,21 @@ def measure(
     samples: int = 10,
 ) -> None:
     """Write one rollup per entry from `start` on, five minutes each; None leaves a gap."""
-    for index, activity in enumerate(activities):
-        if activity is not None:
-            Rollup.objects.create(
-                claim=held.claim,
-                driver=held.driver,
-                pool=held.pool,
-                device=held.device,
-                bucket=start + index * timedelta(minutes=5),
-                samples=samples,
-                activity=activity,
-                memory_bytes=memory,
-                power_watts=300.0,
-            )
+    Rollup.objects.bulk_create(
+        Rollup(
+            claim=held.claim,
+            driver=held.driver,
+            pool=held.pool,
+            device=held.device,
+            bucket=start + index * timedelta(minutes=5),
+            samples=samples,
+            activity=activity,
+            memory_bytes=memory,
+            power_watts=300.0,
+        )
+        for index, activity in enumerate(activities)
+        if activity is not None
+    )
 
 
 @pytest.fixture

@@ -43,14 +43,36 @@ def split(claim, now=NOON):
 def test_money_is_used_idle_or_not_measured_and_adds_up_to_the_cost(claim):
     price("2.9")
     held = hold(claim, NOON - 2 * DAY)
-    measure(held, NOON - 2 * DAY, [0.25] * 12)  # a day
+    measure(held, NOON - 2 * DAY, [0.25] * 12)
     measure(held, NOON - HOUR, [0.5] * 12)  # today; yesterday has nothing
     parts = split(claim)
-    assert parts["used"] == Decimal("26.10")  # 12 h × €2.90 × 25 %, 12 h × 50 %
-    assert parts["idle"] == Decimal("43.50")
-    assert parts["none"] == Decimal("69.60")
+    assert parts["used"] == Decimal("2.18")  # €2.90 × 25 %, rounded, and €2.90 × 50 %
+    assert parts["idle"] == Decimal("3.62")
+    assert parts["none"] == Decimal("133.40")  # 46 of 48 hours
     cost = claim_cost(claim, [held], RateCard.load(), now=NOON)
     assert sum(parts.values()) == cost.so_far.amounts["EUR"]
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_gap_of_telemetry_is_neither_used_nor_idle(claim, is_stored):
+    price("2")
+    midnight = NOON - 36 * HOUR
+    measure(hold(claim, midnight, midnight + DAY), midnight, [0.0] * 2)
+    if is_stored:
+        daily.store_days(now=NOON)
+    assert split(claim) == {"used": 0, "idle": Decimal("0.33"), "none": Decimal("47.67")}
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_each_kind_of_device_is_used_as_far_as_it_computed(claim, is_stored):
+    price("7", product="H100")
+    price("1", product="L4")
+    midnight = NOON - 36 * HOUR
+    measure(hold(claim, midnight, midnight + DAY), midnight, [0.0] * 288)
+    measure(hold(claim, midnight, midnight + DAY, product="NVIDIA L4"), midnight, [1.0] * 288)
+    if is_stored:
+        daily.store_days(now=NOON)
+    assert split(claim) == {"used": 24, "idle": 168, "none": 0}
 
 
 def test_used_and_idle_money_is_that_of_the_report_to_the_cent(claim):

@@ -76,7 +76,7 @@ def test_held_gpu_is_used_as_far_as_it_computed_and_the_rest_of_the_fleet_is_una
     price("2")
     had(fra, 3, MIDNIGHT - 2 * DAY)
     held = hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR)
-    measure(held, MIDNIGHT, [0.25] * 12)
+    measure(held, MIDNIGHT, [0.25] * 120)
     report = stored()
     assert in_hours(report) == {
         "used": 2.5, "idle": 7.5, "no_telemetry": 0, "unmanaged": 0, "out_of_service": 0,
@@ -87,6 +87,39 @@ def test_held_gpu_is_used_as_far_as_it_computed_and_the_rest_of_the_fleet_is_una
     assert in_money(report)["unallocated"] == Decimal(2 * (3 * 24 * 3 - 10))
     assert report.parts.fleet.hours == 3 * 24 * 3
     assert report.parts.utilization == pytest.approx(0.25)
+
+
+def test_a_gap_of_telemetry_is_neither_used_nor_idle(claim, fra):
+    price("2")
+    held = hold(claim, MIDNIGHT, MIDNIGHT + DAY)
+    measure(held, MIDNIGHT, [0.0] * 2)
+    hold(claim, MIDNIGHT - DAY, MIDNIGHT)
+    report = stored()
+    assert in_money(report)["idle"] == Decimal("0.33")
+    assert in_money(report)["no_telemetry"] == Decimal("95.67")
+    assert in_hours(report)["idle"] == 0.17
+    assert in_hours(report)["no_telemetry"] == 47.83
+
+
+def test_each_kind_of_device_is_used_as_far_as_it_computed(claim, fra):
+    price("7", product="H100")
+    price("1", product="L4")
+    for product, activity in ((H100, 0.0), ("NVIDIA L4", 1.0)):
+        held = hold(claim, MIDNIGHT, MIDNIGHT + DAY, product=product)
+        measure(held, MIDNIGHT, [activity] * 288)
+    report = stored()
+    assert in_money(report)["used"] == 24
+    assert in_money(report)["idle"] == 168
+
+
+def test_a_device_without_telemetry_beside_one_with_it_is_neither_used_nor_idle(claim, fra):
+    price("2")
+    measure(hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR), MIDNIGHT, [0.25] * 120)
+    hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR)
+    report = stored()
+    assert in_money(report)["used"] == 5
+    assert in_money(report)["idle"] == 15
+    assert in_money(report)["no_telemetry"] == 20
 
 
 def test_a_day_without_telemetry_is_neither_used_nor_idle(claim, fra):
@@ -144,7 +177,7 @@ def test_rows_add_up_to_what_was_allocated(claim, fra, vision, alice, group_by):
         profile=make_profile("l4"),
     )  # fmt: skip
     held = hold(claim, MIDNIGHT, MIDNIGHT + 6 * HOUR, capacity_type="spot")
-    measure(held, MIDNIGHT, [0.5] * 4)
+    measure(held, MIDNIGHT, [0.5] * 72)
     hold(other, MIDNIGHT - DAY, MIDNIGHT + 3 * HOUR, product="NVIDIA L4")
     report = stored(group_by=group_by)
     assert len(report.rows) == 2
@@ -193,7 +226,7 @@ def test_row_says_what_the_period_before_had(claim, fra):
 @pytest.mark.parametrize("wrong", [{"held": 1}, {"amount_used": 5}, {"held_measured": 10**18}])
 def test_wrong_sum_is_reported_and_repaired(claim, fra, wrong):
     price("2")
-    measure(hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR), MIDNIGHT, [0.25] * 12)
+    measure(hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR), MIDNIGHT, [0.25] * 120)
     expected = stored().parts
     DailySum.objects.filter(dimension="team").update(**wrong)
     DailySum.objects.filter(dimension="kind").delete()
@@ -256,7 +289,8 @@ def test_parts_of_random_history_equal_a_plain_computation(fra, vision, alice, s
                 product=chance.choice(products), fraction=Decimal(chance.choice(["1", "0.5", "0.142857"])),
             )  # fmt: skip
             first = start.replace(minute=0, second=0)
-            measure(held, first, [chance.choice([None, chance.random()]) for _ in range(6)])
+            measured = chance.choice([0, 6, 150])
+            measure(held, first, [chance.choice([None, chance.random()]) for _ in range(measured)])
     report = stored()
     expected = plain_parts(WEEK)
     for name in PARTS:
@@ -282,33 +316,48 @@ def plain_charges(card, interval, within):
     ]
 
 
+def plain_time(row, within):
+    """Return the hours of an allocation in a day, those measured and those used, as fractions."""
+    held = Fraction((min(row.ended_at, within.end) - max(row.started_at, within.start)) / HOUR)
+    of_device = {"claim": row.claim, "driver": row.driver, "pool": row.pool, "device": row.device}
+    rollups = Rollup.objects.filter(**of_device, bucket__gte=within.start, bucket__lt=within.end)
+    found = [Fraction(value) for value in rollups.values_list("activity", flat=True) if value is not None]
+    measured = min(held, Fraction(len(found), 12))
+    used = measured * sum(found) / len(found) if found else Fraction(0)
+    return [hours * Fraction(row.fraction) for hours in (held, measured, used)]
+
+
 def plain_parts(period):
-    """Compute hours and cents of the parts day by day from allocations, spans and rollups."""
+    """
+    Compute hours and cents of the parts day by day from allocations, spans and rollups. No claim holds a
+    device twice.
+    """
     card, parts = RateCard.load(), {name: [0.0, 0] for name in PARTS}
     for day in period.days:
         within = Interval(midnight(day), midnight(day) + DAY)
         held: dict[Any, list[Any]] = defaultdict(lambda: [Fraction(0), 0])
         charges: dict[Any, Fraction] = defaultdict(Fraction)
-        for row in Allocation.objects.select_related("claim"):
+        times: dict[Any, list[Fraction]] = defaultdict(lambda: [Fraction(0)] * 3)
+        for row in Allocation.objects.filter(started_at__lt=within.end, ended_at__gt=within.start):
+            kind = row.claim, row.product, row.partition
             interval = UsageInterval.from_allocation(row, row.claim.cluster_id)
             for rate, hours in plain_charges(card, interval, within):
-                charges[row.claim, row.product, row.partition, rate] += hours
-        for (claim, product, _partition, rate), hours in charges.items():
-            of_day = Rollup.objects.filter(claim=claim, bucket__gte=within.start, bucket__lt=within.end)
-            shares = [value for value in of_day.values_list("activity", flat=True) if value is not None]
+                charges[kind, rate] += hours
+            times[kind] = [sum(pair) for pair in zip(times[kind], plain_time(row, within), strict=True)]
+        for (kind, rate), hours in charges.items():
+            claim, product, _partition = kind
             cents = in_cents(hours * Fraction(rate.per_hour)) if rate else 0
             held[claim.cluster_id, product][0] += hours
             held[claim.cluster_id, product][1] += cents
-            if not shares:
-                parts["no_telemetry"][0] += float(hours)
-                parts["no_telemetry"][1] += cents
-                continue
-            used = sum(shares) / len(shares)
-            used_cents = math.floor(cents * used + 0.5)
-            parts["used"][0] += float(hours) * used
-            parts["idle"][0] += float(hours) * (1 - used)
-            parts["used"][1] += used_cents
-            parts["idle"][1] += cents - used_cents
+            measured, used = (time / times[kind][0] for time in times[kind][1:])
+            measured_cents, used_cents = (in_cents(cents * share / 100) for share in (measured, used))
+            for name, time, money in (
+                ("used", used, used_cents),
+                ("idle", measured - used, measured_cents - used_cents),
+                ("no_telemetry", 1 - measured, cents - measured_cents),
+            ):
+                parts[name][0] += float(hours * time)
+                parts[name][1] += money
         spans: dict[Any, Fraction] = defaultdict(Fraction)
         for span in FleetSpan.objects.all():
             kind = PriceGroup(span.cluster_id, span.driver, span.product)
@@ -350,7 +399,7 @@ def test_page_without_a_stored_day_says_when_there_is_one(client, root):
 def test_page_shows_the_parts_and_the_rows(client, root, claim, fra):
     price("2")
     had(fra, 1, MIDNIGHT)
-    measure(hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR), MIDNIGHT, [0.25] * 12)
+    measure(hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR), MIDNIGHT, [0.25] * 120)
     store_days(now=NOON)
     client.force_login(root)
     text = client.get(URL).content.decode()
@@ -424,7 +473,7 @@ def test_range_with_one_day_has_a_usual_other(client, root, query, first, last):
 def test_api_has_the_parts_and_is_for_platform_admins(client, root, alice, claim, fra):
     price("2")
     had(fra, 2, MIDNIGHT)
-    measure(hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR), MIDNIGHT, [0.25] * 12)
+    measure(hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR), MIDNIGHT, [0.25] * 120)
     store_days(now=NOON)
     client.force_login(alice)
     assert client.get("/api/v1/costs/reconciliation/").status_code == 403
@@ -446,7 +495,7 @@ def test_columns_of_the_csv_add_up_to_the_fleet(client, root, claim, fra):
     price("2")
     had(fra, 2, MIDNIGHT)
     had(fra, 1, MIDNIGHT, use=FleetSpan.Use.OUT_OF_SERVICE)
-    measure(hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR), MIDNIGHT, [0.25] * 12)
+    measure(hold(claim, MIDNIGHT, MIDNIGHT + 10 * HOUR), MIDNIGHT, [0.25] * 120)
     store_days(now=NOON)
     client.force_login(root)
     response = client.get(f"{URL}?format=csv&since=2026-11-16&until=2026-11-16")

@@ -149,8 +149,15 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('day', models.DateField()),
+                ('driver', models.CharField(blank=True, max_length=63)),
+                ('product', models.CharField(blank=True, max_length=120)),
+                ('partition', models.CharField(blank=True, max_length=64)),
+                ('capacity_type', models.CharField(blank=True, max_length=9)),
+                ('held', models.DecimalField(decimal_places=0, max_digits=30)),
+                ('measured', models.DecimalField(decimal_places=0, max_digits=30)),
+                ('used', models.DecimalField(decimal_places=0, max_digits=30)),
                 ('activity', models.FloatField()),
-                ('rollups', models.PositiveIntegerField()),
+                ('rollups', models.FloatField()),
                 ('joules', models.FloatField(null=True)),
                 ('joules_estimated', models.FloatField(default=0)),
                 ('grams_per_kwh', models.PositiveIntegerField(null=True)),
@@ -158,7 +165,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'indexes': [models.Index(fields=['day'], name='dailyactivity_day')],
-                'constraints': [models.UniqueConstraint(fields=('claim', 'day'), name='dailyactivity_once')],
+                'constraints': [models.UniqueConstraint(fields=('claim', 'day', 'driver', 'product', 'partition', 'capacity_type'), name='dailyactivity_once'), models.CheckConstraint(condition=models.Q(('held__gt', 0), ('measured__lte', models.F('held')), ('used__gte', 0), ('used__lte', models.F('measured'))), name='dailyactivity_parts')],
             },
         ),
         migrations.CreateModel(

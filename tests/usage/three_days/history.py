@@ -1,8 +1,9 @@
 """
 Three days as they were, and what they cost: when claims held devices, what Prometheus measured, and sums.
 
-Nothing here calls the portal. Hours are fractions, money is rounded half up to cents once per claim, product,
-price and day (UTC), and of a claim's day `mean utilization × money` is used and the rest idle.
+Nothing here calls the portal. Hours are fractions, money is rounded half up to cents once per claim,
+product, price and day (UTC). A bucket of five minutes measures a device for as long as it was held; of what
+was measured, the mean of its buckets is used and the rest idle, and what was not measured is neither.
 """
 
 from __future__ import annotations
@@ -326,11 +327,6 @@ def step_of_life(claim: Claim) -> timedelta:
     return next(step for step in (BUCKET, 2 * BUCKET, 3 * BUCKET) if (end - start) / step <= 400)
 
 
-def mean(values: Iterable[float]) -> float | None:
-    found = list(values)
-    return sum(found) / len(found) if found else None
-
-
 # Money.
 
 
@@ -346,26 +342,30 @@ def half_up(value: Fraction | float, digits: int = 2) -> Decimal:
 @dataclass(frozen=True)
 class Entry:
     """
-    What a claim held on a day at one rate. `utilization` is that of the claim on this day, `kilowatt_hours`
-    are its part, by hours, of those of the claim on this day; None is not measured.
+    What a claim held on a day at one rate. `measured` and `computing` are the shares of the time of its
+    devices on this day that were measured and used, `kilowatt_hours` are its part, by hours, of those of
+    the claim on this day; None is not measured.
     """
 
     claim: Claim
     day: date
     rate: Rate | None
     hours: Fraction
-    utilization: float | None
-    kilowatt_hours: (
-        Fraction | None
-    )  # its part, by hours, of those of the claim on this day; None: not measured
+    measured: Fraction
+    computing: Fraction
+    kilowatt_hours: Fraction | None
 
     @property
     def amount(self) -> Decimal:
         return half_up(self.hours * Fraction(self.rate.per_hour)) if self.rate else Decimal(0)
 
     @property
+    def measured_amount(self) -> Decimal:
+        return half_up(Fraction(self.amount) * self.measured)
+
+    @property
     def used(self) -> Decimal:
-        return half_up(float(self.amount) * self.utilization) if self.utilization is not None else Decimal(0)
+        return half_up(Fraction(self.amount) * self.computing)
 
 
 type Kind = tuple[Claim, date, Rate | None]
@@ -399,7 +399,7 @@ def entries(until: datetime = NOW) -> list[Entry]:
     for (claim, day, rate), held in hours.items():
         energy = energy_of(claim, day)
         part = None if energy is None else energy * held / that_day[claim, day]
-        found.append(Entry(claim, day, rate, held, utilization(claim, day), part))
+        found.append(Entry(claim, day, rate, held, *shares(claim, day), part))
     return found
 
 
@@ -438,14 +438,19 @@ def cost_by_device(claim: Claim) -> dict[str, tuple[Fraction, Decimal]]:
     return {device: (held[device], Decimal(cents[device]) / 100) for device in exact}
 
 
-def utilization(claim: Claim, day: date) -> float | None:
-    """Return the mean of the buckets of all devices of a claim on a day."""
-    return mean(
-        bucket.activity
-        for work in works_of(claim)
-        for bucket in buckets_of(work)
-        if bucket.start.date() == day
-    )
+def shares(claim: Claim, day: date) -> tuple[Fraction, Fraction]:
+    """Return which shares of the time of a claim's devices on a day were measured and used."""
+    held = measured = computing = Fraction(0)
+    for work in works_of(claim):
+        since = max(work.start, midnight(day))
+        until = min(work.end or NOW, midnight(day) + DAY)
+        time = Fraction(max(until - since, timedelta(0)) // timedelta(seconds=1))
+        found = [Fraction(bucket.activity) for bucket in buckets_of(work) if bucket.start.date() == day]
+        seen = min(time, Fraction(len(found) * 300))
+        held += time
+        measured += seen
+        computing += seen * sum(found) / len(found) if found else 0
+    return (measured / held, computing / held) if held else (Fraction(0), Fraction(0))
 
 
 def midnight(day: date) -> datetime:
@@ -453,6 +458,15 @@ def midnight(day: date) -> datetime:
 
 
 TODAY = END.date()
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the stored days."""
+
+    hours: Fraction
+    amount: Decimal
+    is_unpriced: bool
 
 
 @dataclass
@@ -495,16 +509,21 @@ class Sum:
         return self.where(lambda entry: entry.day == TODAY)
 
     @property
-    def measured(self) -> Sum:
-        return self.where(lambda entry: entry.day < TODAY and entry.utilization is not None)
+    def measured(self) -> Part:
+        of = self.stored.where(lambda entry: entry.measured > 0)
+        hours = sum((entry.hours * entry.measured for entry in of.of), Fraction(0))
+        return Part(hours, sum((entry.measured_amount for entry in of.of), Decimal(0)), of.is_unpriced)
 
     @property
-    def no_telemetry(self) -> Sum:
-        return self.where(lambda entry: entry.day < TODAY and entry.utilization is None)
+    def no_telemetry(self) -> Part:
+        of = self.stored.where(lambda entry: entry.measured < 1)
+        hours = sum((entry.hours * (1 - entry.measured) for entry in of.of), Fraction(0))
+        amount = sum((entry.amount - entry.measured_amount for entry in of.of), Decimal(0))
+        return Part(hours, amount, of.is_unpriced)
 
     @property
     def used(self) -> Decimal:
-        return sum((entry.used for entry in self.measured.of), Decimal(0))
+        return sum((entry.used for entry in self.stored.of), Decimal(0))
 
     @property
     def idle(self) -> Decimal:
@@ -512,7 +531,7 @@ class Sum:
 
     @property
     def used_hours(self) -> float:
-        return sum(float(entry.hours) * (entry.utilization or 0) for entry in self.measured.of)
+        return float(sum((entry.hours * entry.computing for entry in self.stored.of), Fraction(0)))
 
     @property
     def idle_hours(self) -> float:

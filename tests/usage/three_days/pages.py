@@ -161,7 +161,7 @@ def split(claim: Claim) -> dict[str, list[str]]:
     """Return the money of a claim until now, divided day by day; today too."""
     of = of_claim(claim).of
     used = sum((entry.used for entry in of), Decimal(0))
-    measured = sum((entry.amount for entry in of if entry.utilization is not None), Decimal(0))
+    measured = sum((entry.measured_amount for entry in of), Decimal(0))
     whole = sum((entry.amount for entry in of), Decimal(0))
     figures = {
         "Used and idle: Allocated / Cost": [euros(whole)],
