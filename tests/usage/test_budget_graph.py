@@ -135,7 +135,7 @@ def test_all_monthly_budgets_add_up_and_only_those_of_the_teams(budget, vision, 
     other = set_budget(by=root, team=nlp, amount=Decimal(500))
     refresh([budget, other], now=NOW)
     whole = month_budgets(None, "EUR", now=NOW)
-    assert (whole.number, whole.graph.limit) == (2, 1500)
+    assert (whole.number, whole.graph.limit) == (2, Decimal(1500))
     assert whole.graph.spent == sum(BudgetUse.objects.values_list("used_amount", flat=True))
     assert whole.graph.forecast == sum(BudgetUse.objects.values_list("forecast_amount", flat=True))
     assert whole.forecast_shares.keys() == {vision.pk, nlp.pk}

@@ -64,8 +64,14 @@ def test_member_sees_holder_pod_price_and_what_the_device_has_cost(client, alice
 
 def test_grace_of_the_holder_is_named_beside_its_end(client, alice, vision, fra, device):
     lenient = make_profile("lenient", grace=2 * HOUR)
-    fields = {"state": ClaimState.ALLOCATED, "expires_at": NOON + 3 * HOUR}
-    claim = make_claim(vision, by=alice, cluster=fra, profile=lenient, **fields)
+    claim = make_claim(
+        vision,
+        by=alice,
+        cluster=fra,
+        profile=lenient,
+        state=ClaimState.ALLOCATED,
+        expires_at=NOON + 3 * HOUR,
+    )
     hold(claim, NOON - HOUR, device="gpu-0", object_name="sam2-finetune")
     assert "then 2 h of grace" in page_of(client, alice, device)
 

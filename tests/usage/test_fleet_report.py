@@ -343,7 +343,9 @@ def plain_parts(period):
             interval = UsageInterval.from_allocation(row, row.claim.cluster_id)
             for rate, hours in plain_charges(card, interval, within):
                 charges[kind, rate] += hours
-            times[kind] = [sum(pair) for pair in zip(times[kind], plain_time(row, within), strict=True)]
+            times[kind] = [
+                sum(pair, Fraction(0)) for pair in zip(times[kind], plain_time(row, within), strict=True)
+            ]
         for (kind, rate), hours in charges.items():
             claim, product, _partition = kind
             cents = in_cents(hours * Fraction(rate.per_hour)) if rate else 0
@@ -360,8 +362,8 @@ def plain_parts(period):
                 parts[name][1] += money
         spans: dict[Any, Fraction] = defaultdict(Fraction)
         for span in FleetSpan.objects.all():
-            kind = PriceGroup(span.cluster_id, span.driver, span.product)
-            whole = UsageInterval(span.cluster_id, kind, "", span.parts, span.started_at, span.ended_at)
+            group = PriceGroup(span.cluster_id, span.driver, span.product)
+            whole = UsageInterval(span.cluster_id, group, "", span.parts, span.started_at, span.ended_at)
             for rate, hours in plain_charges(card, whole, within):
                 spans[span.cluster_id, span.product, span.use, rate] += hours
         uses: dict[Any, dict[str, list[Any]]] = defaultdict(

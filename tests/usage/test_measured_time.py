@@ -64,7 +64,7 @@ def test_report_divides_each_kind_of_device(unequal, vision, alice, group_by, sc
     assert money(report.parts) == (USED, IDLE, NO_TELEMETRY)
     assert report.adds_up
     rows = [money(row.parts) for row in report.rows]
-    assert tuple(map(sum, zip(*rows, strict=True))) == (USED, IDLE, NO_TELEMETRY)
+    assert tuple(sum(column, Decimal(0)) for column in zip(*rows, strict=True)) == (USED, IDLE, NO_TELEMETRY)
     if group_by is GroupBy.MODEL:
         assert rows == [(0, 168, 0), (0, Decimal("0.33"), NO_TELEMETRY), (24, 0, 0)]
 

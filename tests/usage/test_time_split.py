@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def test_each_device_has_its_own_and_one_without_telemetry_counts_as_not_measure
 
 
 def test_shares_of_a_device_at_the_same_time_count_once_and_after_another_add_up(claim):
-    half = {"device": "gpu-0", "fraction": Decimal("0.5")}
+    half: dict[str, Any] = {"device": "gpu-0", "fraction": Decimal("0.5")}
     first = hold(claim, NOON - 4 * HOUR, NOON - 3 * HOUR, **half)
     for start in (2, 1):
         hold(claim, NOON - start * HOUR, share_id=f"{start}", **half)

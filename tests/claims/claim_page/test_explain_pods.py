@@ -1,6 +1,7 @@
 """Where the pods of a claim stand, and what is said of it: each situation that a person may meet."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from django.utils import timezone
@@ -271,4 +272,4 @@ def test_cost_counts_from_allocation_while_a_device_binds_and_no_pod_runs(claim,
     allocated_at = ResourceClaim.objects.get(name="sam").allocated_at
     later = allocated_at + timedelta(hours=3)
     cost = claim_cost(claim, claim_allocations(claim), RateCard.load(), now=later)
-    assert (cost.is_held, cost.so_far.hours) == (True, 3)
+    assert (cost.is_held, cost.so_far.hours) == (True, Decimal(3))

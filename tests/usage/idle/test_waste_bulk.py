@@ -28,8 +28,7 @@ def make_idle(idles, vision, fra, alice):
     Rate.objects.create(title="All", per_hour=3, valid_from=NOON - 9 * HOUR)
 
     def make(name, by=alice):
-        held = {"state": ClaimState.ALLOCATED, "held": False}
-        claim = make_claim(vision, by=by, cluster=fra, name=name, **held)
+        claim = make_claim(vision, by=by, cluster=fra, name=name, state=ClaimState.ALLOCATED, held=False)
         idles(claim, f"gpu-of-{name}")
         follow(NOON + 5 * HOUR)
         return claim
