@@ -245,7 +245,7 @@ def waste(request: HttpRequest) -> HttpResponseBase:
     return listing.respond("usage/waste.html", context)
 
 
-class BulkForm(forms.Form):
+class WasteBulkForm(forms.Form):
     action = forms.ChoiceField(choices=WasteAction.choices, label="Action")
     reason = forms.CharField(
         required=False, max_length=500, label="Reason", help_text="Shown in the history of each claim."
@@ -261,7 +261,7 @@ def waste_bulk(request: HttpRequest) -> HttpResponse:
         claims = selected_claims(user, selected_idle(request, now))
     except Invalid as refusal:
         return render(request, "usage/waste_bulk.html", {"refusal": refusal}, status=refusal.status)
-    form = BulkForm(data)
+    form = WasteBulkForm(data)
     page: dict[str, Any] = {"form": form, "claims": claims}
     if not claims or not form.is_valid():
         status = 422 if request.method == "POST" or (claims and not form.is_valid()) else 200
