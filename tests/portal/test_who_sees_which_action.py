@@ -252,7 +252,7 @@ TABLE: dict[str, Row] = {
     "usage:reports_saved": {"usage:report_change": ASKER},
     "usage:oversized": {"request replaces": MEMBERS},
     "usage:close": {"usage:close": ADMIN, **ADMINS_ONLY},
-    "claims:budgets": {"budget_new": ADMIN, **ADMINS_ONLY},
+    "claims:budgets": {"budget_new": ADMIN, "budget_change": ADMIN, **ADMINS_ONLY},
     "claims:budget budget": {
         **{"budget_change": ADMIN, "budget_end": ADMIN, "budget_extra": MEMBERS, **HIDDEN},
     },
