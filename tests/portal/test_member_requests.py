@@ -3,9 +3,12 @@
 import pytest
 from django.urls import reverse
 
+from core.errors import Conflict
 from notify.models import Notice
-from teams.models import AuditEntry, Membership, Role
+from portal.setup import member_requests
+from teams.models import AuditEntry, Membership, Role, Team
 from tests.factories import make_team, make_user
+from tests.threads import Race, without_lock
 
 pytestmark = pytest.mark.django_db
 ADDRESS = "/teams/vision/people/ask/"
@@ -80,3 +83,22 @@ def test_page_of_the_team_offers_it_to_leads(client, people):
         client.force_login(people[name])
         for page in (reverse("team", args=["vision"]), reverse("teams:people", args=["vision"])):
             assert (f'href="{ADDRESS}"' in client.get(page).text) is (name == "lea")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("locked", [True, False])
+def test_of_two_who_ask_the_same_at_once_one_is_told_so(people, monkeypatch, locked):
+    if not locked:
+        without_lock(monkeypatch, "portal.setup.member_requests.ask_for_member")
+    race, team = Race(monkeypatch), Team.objects.get()
+    race.hold_before(member_requests, "notify")
+
+    def ask() -> object:
+        return member_requests.ask_for_member(
+            by=people["lea"], team=team, person="noah@helix.example", role=Role.MEMBER
+        )
+
+    answers = race.run(ask, ask)
+    assert race.waited == locked
+    assert sum(isinstance(answer, Conflict) for answer in answers) == int(locked)
+    assert AuditEntry.objects.filter(action="member.asked_for").count() == (1 if locked else 2)
