@@ -244,8 +244,8 @@ def test_live_part_is_304_until_claim_changes(client, make, alice, lena):
 def test_live_part_changes_when_grace_begins(client, make, alice, noon):
     claim = make()
     url = reverse("claims:detail_live", args=[claim.pk])
-    client.force_login(alice)
     noon.move_to(END - MOMENT)
+    client.force_login(alice)  # sessions end after some hours without a request
     tag = {"If-None-Match": client.get(url)["ETag"]}
     assert client.get(url, headers=tag).status_code == 304
     noon.move_to(END)
