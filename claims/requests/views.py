@@ -374,6 +374,7 @@ def panel_context(
     if result.plan.together:  # the figures are of the first profile alone
         others = [fit for fit in others if fit.option is not None]
     chosen["cluster_cards"] = cluster_cards(form, result)
+    chosen["until"] = timezone.now() + result.plan.duration  # the profile's, where none was chosen
     return {
         **match_context(request, result, data),
         "other_clusters": [fit for fit in others if fit.free != 0 and fit.matching != 0],

@@ -163,6 +163,9 @@ def test_the_end_stands_beside_the_duration_and_follows_it(client, alice, reques
             part,
         )
         assert timedelta(0) <= datetime.fromisoformat(until) - begun - time < timedelta(minutes=5)
+    page = client.get("/claims/request/", {"profile": "train-80", "cluster": "fra-1"})
+    usual = page.context["panel"].plan.duration
+    assert timedelta(0) <= page.context["until"] - begun - usual < timedelta(minutes=5)
     part = client.get(PANEL, request_fields | {"duration": "other", "duration_other": ""}).text
     assert 'id="until" hx-swap-oob="true">from approval</span>' in part
 
