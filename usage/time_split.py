@@ -30,14 +30,15 @@ class TimeSplit:
 
     @property
     def parts(self) -> list[tuple[str, str, timedelta, float]]:
-        """Return segment, label, time and share of each part."""
+        """Return segment, label, time and share of each part; what was never measured is not used 0 %."""
         whole = self.whole or timedelta.resolution
         named = (
             ("used", "Used", self.used),
             ("idle", "Idle", self.idle),
             ("none", "No telemetry", self.none),
         )
-        return [(key, label, time, time / whole) for key, label, time in named]
+        shown = named if self.used or self.idle else named[2:]
+        return [(key, label, time, time / whole) for key, label, time in shown]
 
 
 def split_time(

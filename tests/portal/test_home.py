@@ -98,7 +98,7 @@ def test_grace_is_named_beside_each_end(make, page, alice, vision):
     make(ClaimState.PROVISIONED, name="runs", profile=lenient, expires_at=later)
     make(ClaimState.PROVISIONED, name="over", profile=lenient, expires_at=over)
     make(ClaimState.PROVISIONED, name="strict", profile=make_profile("strict"), expires_at=later)
-    for address in (HOME, reverse("teams:detail", args=[vision.slug])):
+    for address in (HOME, reverse("team", args=[vision.slug])):
         text = page(alice, address)
         assert text.count("then 2 h of grace</span>") == 1
         assert len(re.findall(r"grace ends <time[^>]*>in 1 h \d+ min", text)) == 1

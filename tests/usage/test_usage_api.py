@@ -255,8 +255,9 @@ def test_team_month_has_a_row_per_group(as_alice, claim, alice, vision):
     assert as_alice.get("/api/v1/costs/?team=vision&month=2026-10").json()["total"]["device_hours"] == "0.00"
 
 
-def test_this_month_is_that_of_utc_in_any_time_zone(as_alice, claim, clock):
+def test_this_month_is_that_of_utc_in_any_time_zone(as_alice, alice, claim, clock):
     clock.move_to(datetime(2026, 11, 30, 23, 30, tzinfo=UTC))
+    as_alice.force_login(alice)
     assert as_alice.get("/api/v1/costs/?team=vision").json()["month"] == "2026-11"
     with timezone.override("Europe/Berlin"):
         body = as_alice.get("/api/v1/costs/?team=vision").json()
