@@ -167,10 +167,10 @@ def test_members_and_admins_see_it_and_outsiders_do_not(people, vision):
     ("name", "offered", "refused"),
     [
         ("bob", ("become a member", "A member can request more"), ("Request more quota", "Manage members")),
-        ("alice", ("become an owner", "Request more quota"), ("Manage members", "Delegate")),
-        ("lena", ("become an owner", "Delegate"), ("Manage members",)),
-        ("olga", ("Manage members", "Request more quota", "Delegate"), ("become an owner",)),
-        ("root", ("Manage members", "See the rules"), ("become an owner",)),
+        ("alice", ("A lead can ask", "Request more quota"), ("Ask for a member", "Delegate")),
+        ("lena", ("Ask for a member", "Delegate"), ("Manage members",)),
+        ("olga", ("Manage members", "Request more quota", "Delegate"), ("Ask for a member",)),
+        ("root", ("Manage members", "See the rules"), ("Ask for a member",)),
     ],
 )
 def test_who_can_change_this_names_people_and_the_next_step(people, vision, name, offered, refused):
