@@ -45,7 +45,7 @@ CLASS_SOURCES = (
         "portal/setup/team_list.py",
         "portal/setup/teams.py",
     ),
-    *(f"{app}/templatetags/*.py" for app in ("core", "usage")),
+    *(f"{app}/templatetags/*.py" for app in ("claims", "core", "usage")),
 )
 COPIED = {
     "uplot/dist/uPlot.iife.min.js": "uplot.min.js",
