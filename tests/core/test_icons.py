@@ -13,7 +13,10 @@ USES = (
     re.compile(r'icon_name="([\w-]+)"'),
     re.compile(r'empty_icon="([\w-]+)"'),
 )
-IN_PYTHON = re.compile(r'(?:NavItem\("[^"]+", |\("(?:wait|you|work|held|bad|over|unknown)", )"([a-z0-9-]+)"')
+# A colour of a state and its icon, alone or before a label; no list of names.
+IN_PYTHON = re.compile(
+    r'NavItem\("[^"]+", "([a-z0-9-]+)"|\("(?:wait|you|work|held|bad|over|unknown)", "([a-z0-9-]+)"(?:\)|, "[A-Z])'
+)
 
 
 def used() -> dict[str, Path]:
@@ -23,7 +26,7 @@ def used() -> dict[str, Path]:
             found |= dict.fromkeys(pattern.findall(file.read_text()), file)
     for package in ("portal", "teams", "inventory", "claims", "usage"):
         for file in (ROOT / package).rglob("*.py"):
-            found |= dict.fromkeys(IN_PYTHON.findall(file.read_text()), file)
+            found |= {one or other: file for one, other in IN_PYTHON.findall(file.read_text())}
     return found
 
 
