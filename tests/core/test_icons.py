@@ -15,7 +15,8 @@ USES = (
 )
 # A colour of a state and its icon, alone or before a label; no list of names.
 IN_PYTHON = re.compile(
-    r'NavItem\("[^"]+", "([a-z0-9-]+)"|\("(?:wait|you|work|held|bad|over|unknown)", "([a-z0-9-]+)"(?:\)|, "[A-Z])'
+    r'NavItem\("[^"]+", "([a-z0-9-]+)"'
+    r'|\("(?:wait|you|work|held|bad|over|unknown)", "([a-z0-9-]+)"(?:\)|, "[A-Z])'
 )
 
 
