@@ -255,7 +255,7 @@ NO_PAGE = {
 }
 OF_A_CLAIM = "its page without a browser: tests/claims/lifecycle; as a dialog: tests/e2e/test_lifecycle.py"
 WITHOUT_AXE = {  # what shows such a page instead
-    "account_logout": "tests/teams/test_passkeys_in_a_browser.py; its page: tests/teams/test_account_pages.py",
+    "account_logout": "tests/teams/test_passkeys_in_a_browser.py and test_account_pages.py",
     "account_reset_password": "tests/teams/test_sign_in.py",
     "claims:accept": "tests/claims/observation",
     "claims:approval_rule": "tests/claims/approvals",
