@@ -7,7 +7,7 @@ others. Repeating a bulk request changes nothing, because the services are idemp
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -178,8 +178,13 @@ def expected_effect(claim: Claim, request: BulkRequest, devices: int, pods: int)
 
 
 def run_one(user: User, claim: Claim, request: BulkRequest) -> BulkResult:
+    return result_of(claim, lambda: run_action(user, claim, request))
+
+
+def result_of(claim: Claim, act: Callable[[], str]) -> BulkResult:
+    """Act on a claim; return what came of it, or how it was refused."""
     try:
-        return BulkResult(claim, run_action(user, claim, request))
+        return BulkResult(claim, act())
     except PortalError as refusal:
         return BulkResult(claim, "", refusal.message, refusal.code)
     except PermissionDenied as refusal:

@@ -8,22 +8,19 @@ Repeating it changes nothing: a snooze is refused while one lasts, an owner is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
 
-from django.core.exceptions import PermissionDenied
 from django.db import models
-from django.http import Http404
 
 from claims.access import reason_not_to_release
 from claims.claim_list import bulk
 from claims.claim_list.bulk import BulkPreview, BulkResult
 from claims.models import Claim
 from claims.states import MAY_HOLD_DEVICES
-from core.errors import PortalError
 from core.times import duration as in_words
 from core.times import moment
 from notify.services import already_notified
@@ -127,7 +124,7 @@ def run(
     if action == WasteAction.RELEASE:
         return bulk.run(user, claims, bulk.BulkRequest(bulk.BulkAction.RELEASE, reason=reason))
     act = partial(_snooze if action == WasteAction.SNOOZE else _ask, by=user, now=now)
-    return [_result(claim, act) for claim in claims]
+    return [bulk.result_of(claim, partial(act, claim)) for claim in claims]
 
 
 def _snooze(claim: Claim, *, by: User, now: datetime) -> str:
@@ -137,14 +134,3 @@ def _snooze(claim: Claim, *, by: User, now: datetime) -> str:
 def _ask(claim: Claim, *, by: User, now: datetime) -> str:
     people = reminders.remind_owner(claim=claim, by=by, now=now)
     return f"{', '.join(person.label for person in people)} is notified."
-
-
-def _result(claim: Claim, act: Callable[[Claim], str]) -> BulkResult:
-    try:
-        return BulkResult(claim, act(claim))
-    except PortalError as refusal:
-        return BulkResult(claim, "", refusal.message, refusal.code)
-    except PermissionDenied as refusal:
-        return BulkResult(claim, "", str(refusal), "forbidden")
-    except Http404:
-        return BulkResult(claim, "", "It no longer exists.", "not-found")
