@@ -48,13 +48,14 @@ def ask_for_member(*, by: User, team: Team, person: str, role: Role, reason: str
         reason=reason,
         action="member.asked_for",
     )
+    quoted = f"“{reason}”" if reason else ""
     notify(
         asked,
         kind=NoticeKind.CHANGE,
         key=key,
         team_id=team.pk,
         title=f"{by.label} asks you to add {person} to {team} as {role.label}",
-        body=f"{reason} Without an account in the portal, a platform admin sends an invitation.".strip(),
+        body=f"{quoted} Without an account in the portal, a platform admin sends an invitation.".strip(),
         url=f"{reverse('teams:people', args=[team.slug])}?{urlencode({'username': person, 'role': role})}",
         important=True,
     )

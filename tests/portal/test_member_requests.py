@@ -36,7 +36,7 @@ def test_owner_has_a_notice_that_leads_to_the_filled_form(client, people):
     (notice,) = Notice.objects.all()
     assert (notice.user, notice.important) == (people["olga"], True)
     assert notice.title == "lea asks you to add noah@helix.example to vision as member"
-    assert notice.body.startswith("A paper. ")
+    assert notice.body.startswith("“A paper.” Without an account")
     client.force_login(people["olga"])
     assert 'value="noah@helix.example"' in client.get(notice.url).text
     assert AuditEntry.objects.filter(action="member.asked_for").count() == 1
