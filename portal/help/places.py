@@ -15,6 +15,7 @@ HELP = {
     "help_terms": CONTENTS,
     "help_reference": "api",
     "help_resource": "api",
+    "account_logout": "account#sign-in",
     "account_reset_password": "account#sign-in",
     # requests and claims
     "claims:request": "request",
