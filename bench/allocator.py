@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import count
 
+from bench.costs import costs_of
 from bench.measure import Result, timed
 from bench.specs import FITS, FUNNEL, MATCHED, Question
 from bench.world import Kind, World
@@ -18,6 +20,7 @@ MATCH, FIT = 50.0, 150.0  # ms: which devices match; whether, where and why not 
 COLD = 3  # samples that compute everything anew
 
 type Answer = Callable[[ClusterSnapshot, Manifest], object]
+type Run = Callable[[int], object]  # with the number of the sample
 
 
 def snapshot_of(cluster: World) -> ClusterSnapshot:
@@ -38,10 +41,18 @@ def results(kind: Kind, cluster: World, devices: int, repeat: int, only: str) ->
     for question, answer, budget in paths:
         if question.kind is not kind or only not in question.name:
             continue
-        for state, runs in _states(snapshot, cluster, question.spec, answer, repeat):
+        for state, run, times in _states(snapshot, cluster, question.spec, answer, repeat):
             limit = None if state == "cold" else budget
-            walls, threads = timed(runs)
-            yield Result(question.name, devices, state, walls, budget=limit, processor=threads)
+            walls, threads = timed(partial(run, time) for time in range(times))
+            result = Result(question.name, devices, state, walls, budget=limit, processor=threads)
+            if result.misses:
+                more = count(times)
+                result.profile = costs_of(partial(_next, run, more))
+            yield result
+
+
+def _next(run: Run, numbers: Iterator[int]) -> object:
+    return run(next(numbers))
 
 
 def nodes_that_fit(cluster: World, questions: Iterable[Question]) -> dict[str, int | None]:
@@ -52,24 +63,21 @@ def nodes_that_fit(cluster: World, questions: Iterable[Question]) -> dict[str, i
 
 def _states(
     snapshot: ClusterSnapshot, cluster: World, spec: Manifest, answer: Answer, repeat: int
-) -> Iterator[tuple[str, Iterator[Callable[[], object]]]]:
+) -> Iterator[tuple[str, Run, int]]:
     """
-    Yield each state with the runs that are measured in it.
+    Yield each state with what runs in it, and how often it is measured.
 
     Cold: the snapshot has only the objects. New selector: expressions that were never evaluated. Claim moved:
     a claim has released its devices since the last question.
     """
-    yield "cold", (lambda: answer(snapshot_of(cluster), spec) for _ in range(COLD))
+    yield "cold", lambda _time: answer(snapshot_of(cluster), spec), COLD
     answer(snapshot, spec)
     gc.collect()
     gc.freeze()  # as the portal does with a snapshot: a full collection would visit a million objects
     try:
-        yield "warm", (partial(answer, snapshot, spec) for _ in range(repeat))
-        yield "new selector", (partial(answer, snapshot, _renamed(spec, time)) for time in range(repeat))
-        yield (
-            "claim moved",
-            (partial(_moved, snapshot, cluster, spec, answer, time) for time in range(repeat)),
-        )
+        yield "warm", lambda _time: answer(snapshot, spec), repeat
+        yield "new selector", lambda time: answer(snapshot, _renamed(spec, time)), repeat
+        yield "claim moved", lambda time: _moved(snapshot, cluster, spec, answer, time), repeat
     finally:
         gc.unfreeze()
 

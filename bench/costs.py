@@ -1,25 +1,30 @@
 """
 Where the time of a run goes, as short lines: the statements, templates and functions that cost most of it.
 
-A timer interrupts the main thread; each sample counts for the statement that the database executes, else for
-the template that is rendered, else for the innermost function of the portal.
+A timer interrupts the main thread; other threads are looked at by one more. Each sample counts for the
+statement that the database executes, else for the template that is rendered, else for the innermost function
+of the portal.
 """
 
 from __future__ import annotations
 
 import re
 import signal
+import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from psycopg.sql import Composable
+
 ROOT = Path(__file__).parent.parent
 INTERVAL = 0.0005  # seconds between two samples
+THREAD_INTERVAL = 0.005  # of threads: each sample stops all of them
 MAX_LINES = 3  # lines
 WIDTH = 90  # characters of a statement
 RUNS = 3  # of a path that misses its budget
@@ -86,12 +91,38 @@ def costs_of(run: Callable[[], object], runs: int = RUNS) -> list[str]:
     return costs.lines()
 
 
+@contextmanager
+def sampled_threads(
+    threads: Sequence[threading.Thread], is_idle: Callable[[FrameType], bool]
+) -> Iterator[Costs]:
+    """Sample started threads, which no timer interrupts, but for what waits in a frame that `is_idle`."""
+    costs = Costs(THREAD_INTERVAL)
+    over = threading.Event()
+
+    def sample() -> None:
+        while not over.wait(costs.interval):
+            frames = sys._current_frames()
+            for thread in threads:
+                frame = frames.get(thread.ident or 0)
+                if frame is not None and not is_idle(frame):
+                    costs.counts[place_of(frame)] += 1
+
+    sampler = threading.Thread(target=sample, daemon=True)
+    sampler.start()
+    try:
+        yield costs
+    finally:
+        over.set()
+        sampler.join()
+
+
 def place_of(frame: FrameType | None) -> tuple[str, str]:
     """Return the statement, template or function of the portal that the frame belongs to: kind and name."""
     while frame is not None:
         path, name = frame.f_code.co_filename, frame.f_code.co_name
         if name == CURSOR[1] and path.endswith(CURSOR[0]):
-            return STATEMENT, shortened(str(frame.f_locals.get("sql", "")))
+            sql = frame.f_locals.get("sql", "")
+            return STATEMENT, shortened(sql.as_string() if isinstance(sql, Composable) else str(sql))
         if name == NODE[1] and path.endswith(NODE[0]) and (template := template_of(frame.f_locals["self"])):
             return TEMPLATE, template
         if portal_file := file_of(path):

@@ -6,6 +6,7 @@ that of the installation.
 import zoneinfo
 from collections.abc import Callable
 from datetime import tzinfo
+from functools import cache
 from typing import Any
 
 from django.contrib.auth.signals import user_logged_in
@@ -31,12 +32,15 @@ def parse_zone(name: str) -> zoneinfo.ZoneInfo | None:
         return None
 
 
+@cache
+def _zones() -> list[tuple[str, str]]:
+    """Return all zones of the IANA database with their names for people; finding them reads many folders."""
+    return [(name, name.replace("_", " ")) for name in sorted(zoneinfo.available_timezones())]
+
+
 def zone_choices(default: str) -> list[tuple[str, str]]:
     """Return the choices of a field: all zones of the IANA database, after what "" stands for."""
-    return [
-        ("", default),
-        *((name, name.replace("_", " ")) for name in sorted(zoneinfo.available_timezones())),
-    ]
+    return [("", default), *_zones()]
 
 
 def zone_for(person: User) -> tzinfo:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Thread
+from types import FrameType
 from typing import Any, cast
 from unittest import mock
 from urllib.parse import urlencode, urlsplit
@@ -24,6 +25,7 @@ from django.db import connection
 from django.urls import reverse
 from django.utils.crypto import get_random_string
 
+from bench.costs import sampled_threads
 from bench.measure import Result
 from bench.portal import processes
 from bench.portal.build import NAME
@@ -73,11 +75,12 @@ def results(devices: int) -> Iterator[Result]:
         threads = [Thread(target=watch.follow, args=(cluster,)) for watch in watches]
         for thread in threads:
             thread.start()
-        try:
-            delivered = approve()
-        finally:
-            for thread in threads:
-                thread.join()
+        with sampled_threads(threads, _Watch.waits) as costs:
+            try:
+                delivered = approve()
+            finally:
+                for thread in threads:
+                    thread.join()
     yield _delivery(devices, delivered)
     for watch in watches:
         latencies = sorted(1000 * (at - watch.sent[version]) for version, at in watch.committed)
@@ -85,7 +88,9 @@ def results(devices: int) -> Iterator[Result]:
         rate = len(latencies) / SECONDS
         path = f"steady: change of a {watch.kind.kind} until its row is committed, p99"
         note = f"{path}: {rate:.0f} of {RATE} events per second."
-        yield Result(path, devices, "sync", [p99], budget=LATENCY, notes=[note])
+        result = Result(path, devices, "sync", [p99], budget=LATENCY, notes=[note])
+        result.profile = costs.lines() if result.misses else []
+        yield result
 
 
 def _delivery(devices: int, seconds: list[float]) -> Result:
@@ -153,6 +158,11 @@ class _Watch:
         finally:
             lease.drop()
             connection.close()
+
+    @classmethod
+    def waits(cls, frame: FrameType) -> bool:
+        """Return whether a thread waits for the next event to be due."""
+        return frame.f_code is cls.watch.__code__
 
     def watch(self, kind: Kind, **_options: object) -> Iterator[Event]:
         start = time.monotonic()
