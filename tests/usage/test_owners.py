@@ -77,7 +77,7 @@ def euros(**hours):
 
 def of_lines(answer, person, amount, **only):
     """Return the sums by person of the lines of a CSV file."""
-    sums = defaultdict(Decimal)
+    sums: dict[str, Decimal] = defaultdict(Decimal)
     for line in csv.DictReader(StringIO(answer.getvalue().decode())):
         if all(line[column] == value for column, value in only.items()):
             sums[person(line)] += Decimal(line[amount])
