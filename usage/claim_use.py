@@ -207,7 +207,7 @@ def split_money(
     for entry in ledger:
         cost = entry.cost
         whole.add(cost)
-        _claim, product, partition = entry.line
+        _claim, product, partition, _owner = entry.line
         kind = entry.day, entry.driver, product, partition, entry.capacity_type
         entries.append((kind, sum(cost.exact.values())))
     if len(whole.exact) != 1 or not (amount := sum(cost for _kind, cost in entries)):

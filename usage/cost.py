@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import pairwise
+from typing import NamedTuple
 from uuid import UUID
 
 from claims.models import Allocation
@@ -35,7 +36,15 @@ WHOLE_DAY = timedelta(days=1) // MICROSECOND
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-type LineKey = tuple[UUID, str, str]  # claim, product and partition
+class LineKey(NamedTuple):
+    """What the entries of a line have in common. `owner` is None where nobody asks for whom they count."""
+
+    claim_id: UUID
+    product: str
+    partition: str
+    owner: UUID | None = None
+
+
 type EntryKey = tuple[LineKey, str, Rate | None, str]  # line, driver, rate and capacity type
 
 
@@ -58,6 +67,7 @@ class UsageInterval:
     start: datetime
     end: datetime | None
     capacity_type: str = ""
+    owner: UUID | None = None
 
     @classmethod
     def from_allocation(cls, held: Allocation, cluster_id: UUID) -> UsageInterval:
@@ -69,7 +79,7 @@ class UsageInterval:
 
     @property
     def line(self) -> LineKey:
-        return self.claim_id, self.kind.product, self.partition
+        return LineKey(self.claim_id, self.kind.product, self.partition, self.owner)
 
 
 def millionths(fraction: Decimal | int) -> int:
@@ -286,6 +296,7 @@ class CostLine:
     partition: str
     cost: Cost
     corrects: date | None = None
+    owner: UUID | None = None
 
 
 def lines(
@@ -306,9 +317,9 @@ def sums(
 
 
 def cost_lines(costs: Mapping[LineKey, Cost]) -> Iterator[CostLine]:
-    for (claim_id, product, partition), cost in costs.items():
+    for line, cost in costs.items():
         if cost.held:
-            yield CostLine(claim_id, product, partition, cost)
+            yield CostLine(line.claim_id, line.product, line.partition, cost)
 
 
 def total(costs: Iterable[Cost]) -> Cost:

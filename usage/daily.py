@@ -25,15 +25,16 @@ from core.prepared import Prepared
 from inventory.models import FleetSpan
 from teams.models import Team
 from usage import daily_activity, daily_sums
-from usage.cost import Cost, Interval, Ledger, UsageInterval, millionths
+from usage.cost import Cost, Interval, Ledger, LineKey, UsageInterval, millionths
 from usage.models import Correction, DailyActivity, DailyUse, Rollup, StoredDays
+from usage.owners import PreviousOwners
 from usage.rates import PriceGroup, RateCard
 
 DAY = timedelta(days=1)
 SETTLED_AFTER = timedelta(hours=1)  # after midnight: then no transaction of the day before is open
 CHUNK = 30  # days computed at once
 KEY = ("claim_id", "day", "driver", "product", "partition", "capacity_type", "rate_id")
-VALUES = ("team_id", "currency", "held", "amount")
+VALUES = ("team_id", "owner_id", "currency", "held", "amount")
 
 
 def midnight(day: date) -> datetime:
@@ -45,7 +46,7 @@ def utc_day(instant: datetime) -> date:
     return instant.astimezone(UTC).date()
 
 
-type CostKey = tuple[UUID, str, str, date | None]  # claim, product, partition; the month that it corrects
+type CostKey = tuple[LineKey, date | None]  # the month that it corrects
 
 # Reading.
 
@@ -67,8 +68,9 @@ def first_day_in(span: Interval) -> date:
 
 def team_costs(team: Team, span: Interval, card: RateCard, *, now: datetime) -> dict[CostKey, Cost]:
     """
-    Return the cost of a team in a span of whole days (UTC) by claim, product and partition: past days from
-    rows, today and the days that are not stored from allocations, and the corrections that are booked in it.
+    Return the cost of a team in a span of whole days (UTC) by claim, product, partition and owner: past days
+    from rows, today and the days that are not stored from allocations, and the corrections that are booked in
+    it.
     """
     first = utc_day(span.start)
     costs, until = _stored_costs(team, first, utc_day(span.end))
@@ -79,18 +81,19 @@ def team_costs(team: Team, span: Interval, card: RateCard, *, now: datetime) -> 
     for interval in held_in(team, rest, begun=until is None or until <= first):
         ledger.add(interval, card, until=now, within=rest)
     for line, cost in ledger.costs().items():
-        costs[*line, None].add(cost)
+        costs[line, None].add(cost)
     return costs
 
 
 def held_in(team: Team, span: Interval, *, begun: bool) -> Iterator[UsageInterval]:
     """
-    Yield the usage of a team in a span; one query. Unless the span has `begun` with the question, the day
-    before is stored: its rows then name the claims that held devices when it ended.
+    Yield the usage of a team in a span, divided by owner; two queries. Unless the span has `begun` with the
+    question, the day before is stored: its rows then name the claims that held devices when it ended.
     """
     if begun:
-        return _intervals(_overlapping(span).filter(claim__team=team).values_list(*COLUMNS))
-    return _intervals(HELD_SINCE.rows(team.pk, span.start, span.end, utc_day(span.start) - DAY))
+        return _intervals(_overlapping(span).filter(claim__team=team).values_list(*COLUMNS), span.start)
+    rows = HELD_SINCE.rows(team.pk, span.start, span.end, utc_day(span.start) - DAY)
+    return _intervals(rows, span.start)
 
 
 def _held_since(team: UUID, start: datetime, stop: datetime, last: date) -> QuerySet[Allocation]:
@@ -109,7 +112,7 @@ def _held_since(team: UUID, start: datetime, stop: datetime, last: date) -> Quer
 # Usage without model objects: a month may have many allocations.
 COLUMNS = (
     *("claim_id", "claim__cluster_id", "driver", "product", "basis_id", "partition", "fraction"),
-    *("started_at", "ended_at", "capacity_type"),
+    *("started_at", "ended_at", "capacity_type", "claim__requested_by_id"),
 )
 HELD_SINCE = Prepared(lambda *of: _held_since(*of).values_list(*COLUMNS), UUID, datetime, datetime, date)
 
@@ -122,7 +125,7 @@ def _stored_sums(team: UUID, first: date, end: date) -> QuerySet[Any, tuple[Any,
     days = DailyUse.objects.filter(team=team, day__gte=first, day__lt=Least(end, Subquery(UNTIL)))
     booked = Correction.objects.filter(team=team, booked_on__gte=first, booked_on__lt=end)
     no_day = Cast(Value(None), models.DateField())  # of three unions, two without a type are text
-    line, sums = ("claim_id", "product", "partition", "currency"), (Sum("held"), Sum("amount"))
+    line, sums = ("claim_id", "product", "partition", "owner_id", "currency"), (Sum("held"), Sum("amount"))
     unpriced = Coalesce(Sum("held", filter=Q(rate=None)), Value(0), output_field=models.DecimalField())
     parts = [
         rows.order_by()
@@ -131,9 +134,9 @@ def _stored_sums(team: UUID, first: date, end: date) -> QuerySet[Any, tuple[Any,
         .annotate(*sums, unpriced=unpriced, until=no_day)
         for rows, corrected in ((days, no_day), (booked, F("day")))
     ]
-    nothing = (*(Value("", models.CharField()) for _ in range(3)), no_day, *(Value(0) for _ in range(3)))
-    until = StoredDays.objects.annotate(claim=Value(None, models.UUIDField()))
-    ends = until.values_list("claim", *nothing, "until")
+    no_id, no_text = Value(None, models.UUIDField()), Value("", models.CharField())
+    nothing = (no_text, no_text, no_id, no_text, no_day, *(Value(0) for _ in range(3)))
+    ends = StoredDays.objects.annotate(claim=no_id).values_list("claim", *nothing, "until")
     return parts[0].union(parts[1], ends, all=True).order_by()
 
 
@@ -144,15 +147,14 @@ def _stored_costs(team: Team, first: date, end: date) -> tuple[dict[CostKey, Cos
     """Return the sums of the stored days from `first` to `end`, and the end of all stored days; one query."""
     costs: dict[CostKey, Cost] = defaultdict(Cost)
     stored_until: date | None = None
-    for claim, product, partition, currency, corrected, held, amount, unpriced, until in STORED_SUMS.rows(
-        team.pk, first, end
-    ):
-        if claim is None:
+    for *line, currency, corrected, held, amount, unpriced, until in STORED_SUMS.rows(team.pk, first, end):
+        key = LineKey(*line)
+        if key.claim_id is None:
             stored_until = until
             continue
         exact = {currency: int(amount)} if currency else {}
         month = corrected and corrected.replace(day=1)
-        costs[claim, product, partition, month].add(Cost(int(held), int(unpriced), exact))
+        costs[key, month].add(Cost(int(held), int(unpriced), exact))
     return costs, stored_until
 
 
@@ -164,13 +166,17 @@ def _overlapping(span: Interval) -> QuerySet[Allocation]:
     return Allocation.objects.filter(_held_after(span.start), started_at__lt=span.end).order_by()
 
 
-def _intervals(rows: Iterable[Sequence[Any]]) -> Iterator[UsageInterval]:
-    """Yield the usage of rows of `COLUMNS`."""
+def _intervals(rows: Iterable[Sequence[Any]], since: datetime) -> Iterator[UsageInterval]:
+    """Yield the usage of rows of `COLUMNS` for each owner since then; what ended before is left whole."""
     groups: dict[Any, PriceGroup] = {}
-    for claim, *kind, partition, fraction, start, end, capacity_type in rows:
+    rows = list(rows)
+    owners = PreviousOwners(since)  # after the rows
+    for claim, *kind, partition, fraction, start, end, capacity_type, owner in rows:
         key = tuple(kind)
         group = groups.get(key) or groups.setdefault(key, PriceGroup(*key))
-        yield UsageInterval(claim, group, partition, millionths(fraction), start, end, capacity_type)
+        yield from owners.divide(
+            UsageInterval(claim, group, partition, millionths(fraction), start, end, capacity_type, owner)
+        )
 
 
 def mean_activity(claims: Sequence[Claim | UUID], since: datetime, *, now: datetime) -> float | None:
@@ -341,20 +347,20 @@ def _correct(first: date, end: date, *, check: bool) -> RowDifferences:
     differing = {_key(row): row for row in _expected_use(first, end)}
     recorded: dict[tuple[Any, ...], list[Any]] = {}
     for model in (DailyUse, Correction):
-        for *row, team, currency, held, amount in model.objects.filter(
+        for *row, team, owner, currency, held, amount in model.objects.filter(
             day__gte=first, day__lt=end
         ).values_list(*columns):
-            sums = recorded.setdefault(tuple(row), [team, currency, 0, 0])
-            sums[2] += int(held)
-            sums[3] += int(amount)
+            sums = recorded.setdefault(tuple(row), [team, owner, currency, 0, 0])
+            sums[3] += int(held)
+            sums[4] += int(amount)
     today, corrections = utc_day(timezone.now()), []
     for key in sorted(differing.keys() | recorded.keys(), key=str):
         row = differing.get(key)
-        team, currency, held, amount = recorded.get(key) or (row.team_id, row.currency, 0, 0)  # type: ignore[union-attr]
-        change = (row.held if row else 0) - held, (row.amount if row else 0) - amount
-        if any(change):
-            values = dict(zip(KEY, key, strict=True)) | {"held": change[0], "amount": change[1]}
-            corrections.append(Correction(booked_on=today, team_id=team, currency=currency, **values))
+        same = recorded.get(key) or (row.team_id, row.owner_id, row.currency, 0, 0)  # type: ignore[union-attr]
+        held, amount = (row.held if row else 0) - same[3], (row.amount if row else 0) - same[4]
+        if held or amount:
+            values = (*key, *same[:3], held, amount)
+            corrections.append(Correction(booked_on=today, **dict(zip(columns, values, strict=True))))
     if not check:
         Correction.objects.bulk_create(corrections, 2000)
     return RowDifferences(len(corrections))
@@ -391,13 +397,13 @@ def _expected_use(first: date, end: date) -> Iterator[DailyUse]:
     card, ledger = RateCard.load(), Ledger()
     allocations = _overlapping(span)
     teams = dict(allocations.values_list("claim_id", "claim__team_id"))
-    for interval in _intervals(allocations.values_list(*COLUMNS)):
+    for interval in _intervals(allocations.values_list(*COLUMNS), span.start):
         ledger.add(interval, card, until=span.end, within=span)
     for entry in ledger:
-        claim_id, product, partition = entry.line
+        claim_id, product, partition, owner = entry.line
         rate = entry.rate
-        yield DailyUse(
-            team_id=teams[claim_id], claim_id=claim_id, day=entry.day, driver=entry.driver,
+        yield DailyUse(  # type: ignore[misc]  # what is held has an owner
+            team_id=teams[claim_id], owner_id=owner, claim_id=claim_id, day=entry.day, driver=entry.driver,
             product=product, partition=partition, capacity_type=entry.capacity_type, rate=rate,
             currency=rate.currency if rate else "", held=entry.held, amount=sum(entry.cost.exact.values()),
         )  # fmt: skip

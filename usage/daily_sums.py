@@ -2,8 +2,8 @@
 Sums of the stored days of all claims, by team, person, profile, kind of device and capacity type, and of the
 fleet: what its report reads. 40,000 devices have 5,000 claim-days a day and 3,000 sums.
 
-`usage.daily` writes them in the transaction that stores or repairs its days. A claim counts for the person
-who owned it then.
+`usage.daily` writes them in the transaction that stores or repairs its days. A day counts for the owner of
+its entry (`usage.owners`).
 
 Here is the one rule that divides an entry (`DailyUse`) into used, idle and no telemetry. `DailyActivity`
 says which share of the time of its devices was measured on the day, and in which share they computed. Each
@@ -78,22 +78,21 @@ type Values = tuple[int, ...]  # of `VALUES`
 
 # Each set of groups is a dimension: a column that is not of its set is null, and its bit of GROUPING is 1.
 OF_CLAIMS = f"""
-SELECT CASE GROUPING(team_id, requested_by_id, profile_id, partition, capacity_type)
+SELECT CASE GROUPING(team_id, owner_id, profile_id, partition, capacity_type)
          WHEN 15 THEN 'team' WHEN 23 THEN 'person' WHEN 27 THEN 'profile' WHEN 29 THEN 'kind'
          ELSE 'capacity' END,
-       day, coalesce(team_id, requested_by_id, profile_id), cluster_id,
+       day, coalesce(team_id, owner_id, profile_id), cluster_id,
        coalesce(product, ''), coalesce(partition, capacity_type, ''), currency,
        {", ".join(f"sum({name})" for name in VALUES)},
        sum(joules), coalesce(sum(joules_estimated), 0), sum(grams)
 FROM entries
 GROUP BY day, currency, GROUPING SETS (
-  (team_id), (requested_by_id), (profile_id), (cluster_id, product, partition),
-  (cluster_id, product, capacity_type)
+  (team_id), (owner_id), (profile_id), (cluster_id, product, partition), (cluster_id, product, capacity_type)
 )
 """  # noqa: S608
 ENTRIES = f"""
-SELECT use.team_id, claim.requested_by_id, version.profile_id, claim.cluster_id, use.day, use.product,
-       use.partition, use.capacity_type, use.currency,
+SELECT use.team_id, use.owner_id, version.profile_id, claim.cluster_id, use.day, use.product, use.partition,
+       use.capacity_type, use.currency,
        {", ".join(f"{value} AS {name}" for name, value in zip(VALUES, SPLIT, strict=True))},
        {", ".join(f"{value} AS {name}" for name, value in zip(ENERGY, ENERGY_OF_ENTRY, strict=True))}
 FROM usage_dailyuse use
@@ -180,7 +179,7 @@ def _fleet(first: date, end: date) -> dict[Key, Values]:
         ledger.add(usage, card, until=span.end, within=span)
     costs: dict[Key, Cost] = defaultdict(Cost)
     for entry in ledger:
-        cluster, product, use = entry.line
+        cluster, product, use, _owner = entry.line
         currency = entry.rate.currency if entry.rate else ""
         costs["fleet", entry.day, None, cluster, product, use, currency].add(entry.cost)
     sums: dict[Key, Values] = {}

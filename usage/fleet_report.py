@@ -17,7 +17,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import QuerySet, Sum
+from django.db.models import QuerySet, Sum, Value
+from django.db.models.functions import Concat, Trim
 from django.urls import reverse
 
 from claims.models import Claim, Profile
@@ -28,7 +29,7 @@ from usage.cost import Cost, Interval, total
 from usage.daily import DAY, midnight, utc_day
 from usage.daily_sums import ENERGY, MEASURES
 from usage.energy import Energy, added, energy_from
-from usage.ledger_sums import EntryScope, Ranking, ranking, ranking_of_sums, sums_by
+from usage.ledger_sums import MODEL, EntryScope, Ranking, ranking, ranking_of_sums, sums_by
 from usage.models import Correction, DailySum
 
 Dimension = DailySum.Dimension
@@ -65,7 +66,7 @@ class Period:
 
 
 class GroupBy(StrEnum):
-    """What the rows of the report are; a claim counts for the person who owned it when its day was stored."""
+    """What the rows of the report are; a day counts for the owner of its entry (`usage.owners`)."""
 
     TEAM = "team"
     PERSON = "person"
@@ -87,11 +88,13 @@ OF_KIND = {
     GroupBy.CAPACITY: (Dimension.CAPACITY, ("partition",)),
 }
 CAPACITY_TYPES = {"on-demand": "On demand", "spot": "Spot", "reserved": "Reserved", "": "Unknown"}
+NO_MODEL, NO_CAPACITY = "unknown product", "unknown"  # "" in an address
+OF_MODEL = Trim(Concat("product", Value(" "), "partition"))
 ENTRY_KEYS = {  # of the entries that are not summed by day for all teams
     GroupBy.TEAM: "use.team_id",
-    GroupBy.PERSON: "claim.requested_by_id",
+    GroupBy.PERSON: "use.owner_id",
     GroupBy.PROFILE: "version.profile_id",
-    GroupBy.MODEL: "trim(use.product || ' ' || use.partition)",
+    GroupBy.MODEL: MODEL,
     GroupBy.CLUSTER: "claim.cluster_id",
     GroupBy.CAPACITY: "use.capacity_type",
     GroupBy.CLAIM: "use.claim_id",
@@ -161,7 +164,7 @@ class GroupRow:
     url: str
     parts: HeldParts
     before: Cost
-    drill: str = ""  # names the team, person or profile in an address
+    drill: str = ""  # names the team, person … in an address; empty for a claim
     goal: int | None = None  # of the efficiency of a team, in percent
 
     @property
@@ -189,7 +192,7 @@ class FleetReport:
     row_count: int  # of all rows
     known_since: datetime | None
     difference: Cost
-    is_all: bool = True  # else of some teams, a person or a profile
+    is_all: bool = True  # else of a scope
 
     @property
     def adds_up(self) -> bool:
@@ -298,6 +301,17 @@ def fleet_days(period: Period) -> dict[date, FleetParts]:
 def _held_days(period: Period, scope: EntryScope) -> dict[date, FleetParts]:
     """Return what the claims of a scope held on each day of a period; one query."""
     by_day = {day: FleetParts() for day in period.days}
+    if scope.is_of_all_claims and (scope.model is None or scope.capacity is None):
+        kinds = _sums(period, Dimension.KIND if scope.capacity is None else Dimension.CAPACITY)
+        if scope.cluster is not None:
+            kinds = kinds.filter(cluster=scope.cluster)
+        if scope.model is not None:
+            kinds = kinds.annotate(model=OF_MODEL).filter(model=scope.model)
+        if scope.capacity is not None:
+            kinds = kinds.filter(partition=scope.capacity)
+        for day, *sums in kinds.values_list("day", "currency").annotate(**TOTALS):
+            by_day[day].add(parts_of(*sums))
+        return by_day
     for day, sums in sums_by("use.day", scope, period.first, period.end).items():
         by_day[date.fromisoformat(day)].add(_added(sums))
     return by_day
@@ -349,7 +363,7 @@ def _held_by(
 
 CORRECTED = {
     GroupBy.TEAM: ("team",),
-    GroupBy.PERSON: ("claim__requested_by",),
+    GroupBy.PERSON: ("owner",),
     GroupBy.PROFILE: ("claim__profile_version__profile",),
     GroupBy.MODEL: ("product", "partition"),
     GroupBy.CLUSTER: ("claim__cluster",),
@@ -365,9 +379,15 @@ def _corrections(period: Period, group_by: GroupBy, scope: EntryScope) -> dict[s
     if scope.teams is not None:
         booked = booked.filter(team__in=scope.teams)
     if scope.person is not None:
-        booked = booked.filter(claim__requested_by=scope.person)
+        booked = booked.filter(owner=scope.person)
     if scope.profile is not None:
         booked = booked.filter(claim__profile_version__profile=scope.profile)
+    if scope.cluster is not None:
+        booked = booked.filter(claim__cluster=scope.cluster)
+    if scope.model is not None:
+        booked = booked.annotate(model=OF_MODEL).filter(model=scope.model)
+    if scope.capacity is not None:
+        booked = booked.filter(capacity_type=scope.capacity)
     sums = Sum("held"), Sum("amount")
     costs: dict[str, Cost] = defaultdict(Cost)
     for row in booked.values_list(*columns, "currency").annotate(*sums):
@@ -421,7 +441,7 @@ def _rows(
             name.goal,
         )
         for key, parts in by_key.items()
-        for name in [names.get(key) or _Name(key or "unknown product")]
+        for name in [names.get(key) or _Name(key)]
     ]
     by_cost = sorted(rows, key=lambda row: (-sum(row.cost.exact.values()), -row.cost.held, row.label))
     match order:
@@ -462,14 +482,16 @@ def _names(keys: Iterable[str], group_by: GroupBy) -> dict[str, _Name]:
                 str(row.pk): _Name(row.title, reverse("claims:profile", args=[row.slug]), row.slug)
                 for row in profiles
             }
+        case GroupBy.MODEL:
+            return {key: _Name(key or NO_MODEL, "", key or NO_MODEL) for key in keys}
         case GroupBy.CLUSTER:
             clusters = Cluster.objects.filter(pk__in=keys)
             return {
-                str(row.pk): _Name(row.name, reverse("inventory:cluster", args=[row.name]))
+                str(row.pk): _Name(row.name, reverse("inventory:cluster", args=[row.name]), row.name)
                 for row in clusters
             }
         case GroupBy.CAPACITY:
-            return {key: _Name(label) for key, label in CAPACITY_TYPES.items()}
+            return {key: _Name(label, "", key or NO_CAPACITY) for key, label in CAPACITY_TYPES.items()}
         case GroupBy.CLAIM:
             claims = Claim.objects.filter(pk__in=keys).values_list("pk", "name", "team__slug")
             return {

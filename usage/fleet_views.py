@@ -18,11 +18,12 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from claims.models import Claim, Profile
+from claims.models import Claim, Profile, Transition
 from core.errors import Conflict, Forbidden, Invalid
 from core.listing import csv_response, wants_csv
 from core.saved_filters import saved_query
 from core.times import FIRST_YEAR, LAST_YEAR
+from inventory.models import Cluster
 from teams.access import is_platform_admin, memberships_of, user_of
 from teams.models import Role, Team, User
 from teams.sessions import installation_for
@@ -31,7 +32,16 @@ from usage.closing import closable, close_month, closed_until, require_admin, wh
 from usage.cost import Cost
 from usage.daily import DAY, utc_day
 from usage.energy import Energy
-from usage.fleet_report import FleetReport, GroupBy, Period, fleet_report, month_of
+from usage.fleet_report import (
+    CAPACITY_TYPES,
+    NO_CAPACITY,
+    NO_MODEL,
+    FleetReport,
+    GroupBy,
+    Period,
+    fleet_report,
+    month_of,
+)
 from usage.ledger_sums import LONGEST_OF_ALL, ORDERS, EntryScope
 from usage.models import SavedReport
 from usage.reports import Month, closed_month
@@ -39,19 +49,15 @@ from usage.spend_chart import HOURS, unit_of
 
 LONGEST = timedelta(days=366)
 SHOWN = 100  # rows of the table; the CSV has all
-DRILLS = {GroupBy.TEAM, GroupBy.PERSON, GroupBy.PROFILE}  # whose claims are one click away
-KEPT = (
-    "by",
-    "sort",
-    "team",
-    "person",
-    "profile",
-    "unit",
-    "per",
-)  # of an address, when another range is chosen
+NARROWED = ("team", "person", "profile", "cluster", "model", "capacity")  # by what a report is narrowed
+KEPT = ("by", "sort", *NARROWED, "unit", "per")  # of an address, when another range is chosen
 GROUPS = [(group.value, group.label) for group in GroupBy]
 UNITS, BARS = ("hours", "money"), ("day", "week")  # of the graph
 SPANS = {"7d": 7, "30d": 30}
+TOO_LONG = (
+    f"Choose at most {LONGEST_OF_ALL.days} days, or a team, to group by claim or to choose a cluster, model "
+    "or capacity type."
+)
 
 
 class ReportForm(forms.Form):
@@ -69,6 +75,11 @@ class ReportForm(forms.Form):
     team = forms.ModelChoiceField(Team.objects.all(), required=False, to_field_name="slug")
     person = forms.ModelChoiceField(User.objects.all(), required=False, to_field_name="username")
     profile = forms.ModelChoiceField(Profile.objects.all(), required=False, to_field_name="slug")
+    cluster = forms.ModelChoiceField(Cluster.objects.all(), required=False, to_field_name="name")
+    model = forms.CharField(required=False, max_length=185)
+    capacity = forms.ChoiceField(
+        required=False, choices=[(key or NO_CAPACITY, label) for key, label in CAPACITY_TYPES.items()]
+    )
     unit = forms.ChoiceField(required=False, choices=[(unit, unit) for unit in UNITS])
     per = forms.ChoiceField(required=False, choices=[(span, span) for span in BARS])
     page = forms.IntegerField(required=False, min_value=1, max_value=100_000)
@@ -78,11 +89,15 @@ class ReportForm(forms.Form):
         self.teams = None if is_platform_admin(reader) else led_teams(reader)
         if self.teams is not None:  # a lead chooses among what the report of their teams names
             claims = Claim.objects.filter(team__in=self.teams).order_by()
-            people, profiles = claims.values("requested_by"), claims.values("profile_version__profile")
+            transfers = Transition.objects.filter(
+                team__in=self.teams, previous_owner__isnull=False
+            ).order_by()
+            people = claims.values("requested_by").union(transfers.values("previous_owner"))
             offered: dict[str, QuerySet[Any]] = {
                 "team": Team.objects.filter(pk__in=self.teams),
                 "person": User.objects.filter(pk__in=people),
-                "profile": Profile.objects.filter(pk__in=profiles),
+                "profile": Profile.objects.filter(pk__in=claims.values("profile_version__profile")),
+                "cluster": Cluster.objects.filter(pk__in=claims.values("cluster")),
             }
             for name, rows in offered.items():
                 self.fields[name].queryset = rows  # type: ignore[attr-defined]
@@ -117,10 +132,21 @@ class ReportForm(forms.Form):
 
     @property
     def scope(self) -> EntryScope:
-        """Return which claims count: those of the chosen team, person and profile, of the teams of a lead."""
-        team, person, profile = (self.chosen.get(name) for name in ("team", "person", "profile"))
-        teams = [team.pk] if team else self.teams
-        return EntryScope(teams, person and person.pk, profile and profile.pk)
+        """Return which entries count: what of `NARROWED` was chosen, of the teams of a lead."""
+        team, person, profile, cluster, model, capacity = (self.chosen.get(name) for name in NARROWED)
+        return EntryScope(
+            [team.pk] if team else self.teams,
+            person and person.pk,
+            profile and profile.pk,
+            cluster and cluster.pk,
+            ("" if model == NO_MODEL else model) if model else None,
+            ("" if capacity == NO_CAPACITY else capacity) if capacity else None,
+        )
+
+    @property
+    def is_of_teams(self) -> bool:
+        """Return whether all claims of the teams count, as for their budgets."""
+        return self.scope == EntryScope(self.scope.teams)
 
     @property
     def order(self) -> str:
@@ -128,10 +154,10 @@ class ReportForm(forms.Form):
 
     @property
     def is_too_long(self) -> bool:
-        """Return whether the claims of all teams are asked for over more days than are added up at once."""
-        period = self.period(utc_day(timezone.now()))
-        span = period.end - period.first
-        return self.group_by is GroupBy.CLAIM and self.scope.is_all and span > LONGEST_OF_ALL
+        """Return whether the entries of all teams are asked for over more days than are added up at once."""
+        period, scope = self.period(utc_day(timezone.now())), self.scope
+        reads_entries = self.group_by is GroupBy.CLAIM or not scope.is_all
+        return reads_entries and scope.is_of_all_claims and period.end - period.first > LONGEST_OF_ALL
 
     def period(self, today: date) -> Period:
         """Return the chosen days; the current month without a valid choice."""
@@ -163,8 +189,8 @@ def report(request: HttpRequest) -> HttpResponseBase:
     form = ReportForm(request.GET, reader)
     period, group_by, status = form.period(today), form.group_by, 200 if form.is_valid() else 422
     if form.is_too_long:
-        form.add_error("by", f"Choose at most {LONGEST_OF_ALL.days} days, or a team, to group by claim.")
-        group_by, status = GroupBy.TEAM, 422
+        form.add_error("by", TOO_LONG)  # which takes back all that was chosen but the days
+        group_by, status = form.group_by, 422
     if wants_csv(request):
         found = fleet_report(period, group_by, now=now, order=form.order, scope=form.scope)
         return csv_response(f"report-{found.period.first}-{group_by}", CSV_HEADS, csv_rows(found, group_by))
@@ -182,7 +208,7 @@ def report(request: HttpRequest) -> HttpResponseBase:
     next_to_close = closable(now=now) if is_all else None
     usual = unit_of(found.parts.fleet, None)
     budgets = None
-    if period == month_of(today) and form.scope.person is None and form.scope.profile is None:
+    if period == month_of(today) and form.is_of_teams:
         budgets = month_budgets(form.scope.teams, installation_for(request).currency, now=now)
     page = {
         "form": form,
@@ -197,9 +223,10 @@ def report(request: HttpRequest) -> HttpResponseBase:
         "budgets": budgets,
         "is_admin": form.teams is None,
         "only": [
-            (name, form.chosen[name]) for name in ("team", "person", "profile") if form.chosen.get(name)
+            (name, CAPACITY_TYPES.get(form.chosen[name], form.chosen[name]), {name: None, "page": None})
+            for name in NARROWED
+            if form.chosen.get(name)
         ],
-        "drill": group_by if group_by in DRILLS else "",
         "pages": Paging(number, SHOWN, found.row_count),
         "saved": list(SavedReport.objects.filter(user=reader)),
         "query": saved_query(request.GET),

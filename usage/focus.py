@@ -30,12 +30,14 @@ from claims.models import Allocation
 from core.listing import Echo, escape_formula
 from core.models import Installation
 from dra.placement import CapacityType
+from teams.models import User
 from usage.cost import (
     CURRENCY_UNIT,
     DEVICE_HOUR,
     Interval,
     Ledger,
     LedgerEntry,
+    LineKey,
     UsageInterval,
     millionths,
     rounded,
@@ -44,6 +46,7 @@ from usage.daily import DAY, midnight, stored_until
 from usage.energy import KILOWATT_HOUR, Energy
 from usage.fleet_report import Period
 from usage.models import Correction, DailyActivity, DailyUse, Rate
+from usage.owners import PreviousOwners
 from usage.rates import PriceGroup, RateCard
 
 SERVICE = "GPU claims"
@@ -59,10 +62,12 @@ CLAIM = (
     "claim__cluster__name",
     "claim__team__slug",
     "claim__team__title",
-    "claim__requested_by__username",
     "claim__profile_version__profile__slug",
 )
-STORED = ("driver", "product", "partition", "capacity_type", "rate_id", "day", "held", "amount")
+STORED = (
+    *("owner__username", "driver", "product", "partition", "capacity_type", "rate_id", "day"),
+    *("held", "amount"),
+)
 KIND = ("claim", "day", "driver", "product", "partition", "capacity_type")
 OF_DAY = DailyActivity.objects.filter(**{name: OuterRef(name) for name in KIND})
 ENERGY: dict[str, Any] = {
@@ -72,7 +77,7 @@ ENERGY: dict[str, Any] = {
 NO_ENERGY: dict[str, Any] = {name: Value(None, FloatField()) for name in ENERGY}
 HELD = (
     *("driver", "product", "basis_id", "partition", "capacity_type", "fraction"),
-    *("started_at", "ended_at", "claim__cluster_id"),
+    *("started_at", "ended_at", "claim__cluster_id", "claim__requested_by_id"),
 )
 
 
@@ -86,12 +91,11 @@ class ChargedClaim:
     cluster: str
     team: str
     team_title: str
-    person: str
     profile: str
 
 
-# The amount, whether it is a correction, and the energy of a stored entry.
-type Billed = tuple[ChargedClaim, LedgerEntry, int, bool, Energy | None]
+# With the user name of its owner, the amount, whether it is a correction, and the energy of a stored entry.
+type Billed = tuple[ChargedClaim, LedgerEntry, str, int, bool, Energy | None]
 
 
 def entries(period: Period, *, now: datetime) -> Iterator[Billed]:
@@ -130,27 +134,36 @@ def _of_rows(rows: QuerySet[Any], rates: Mapping[UUID, Rate], *, is_correction: 
     columns = (*CLAIM, *STORED, *ENERGY)
     for row in rows.annotate(**(NO_ENERGY if is_correction else ENERGY)).values_list(*columns).iterator(2000):
         claim = ChargedClaim(*row[: len(CLAIM)])
-        driver, product, partition, capacity, rate, day, held, amount, *of_day = row[len(CLAIM) :]
-        line = (claim.pk, product, partition)
+        owner, driver, product, partition, capacity, rate, day, held, amount, *of_day = row[len(CLAIM) :]
+        line = LineKey(claim.pk, product, partition)
         entry = LedgerEntry(line, driver, rates.get(rate), day, int(held), capacity)
-        yield claim, entry, int(amount), is_correction, _part_of_day(int(held), *of_day)
+        yield claim, entry, owner, int(amount), is_correction, _part_of_day(int(held), *of_day)
 
 
 def entries_since(span: Interval, card: RateCard) -> Iterator[Billed]:
-    """Yield the entries of a span from allocations, in the memory of one claim."""
+    """Yield the entries of a span from allocations, in the memory of one claim and of all people."""
     allocations = Allocation.objects.filter(
         Q(ended_at=None) | Q(ended_at__gt=span.start), started_at__lt=span.end
     )
     rows = allocations.order_by("claim_id", "started_at", "device").values_list(*CLAIM, *HELD)
+    owners: PreviousOwners | None = None
+    names: dict[UUID | None, str] = {}
     for cells, of_claim in groupby(rows.iterator(chunk_size=2000), key=itemgetter(slice(len(CLAIM)))):
+        if owners is None:  # after the rows
+            owners = PreviousOwners(span.start)
+            names.update(User.objects.values_list("pk", "username"))
         claim, found = ChargedClaim(*cells), Ledger()
         for row in of_claim:
-            driver, product, basis, partition, capacity, fraction, start, end, cluster = row[len(CLAIM) :]
+            driver, product, basis, partition, capacity, fraction, start, end, cluster, person = row[
+                len(CLAIM) :
+            ]
             kind = PriceGroup(cluster, driver, product, basis)
-            usage = UsageInterval(claim.pk, kind, partition, millionths(fraction), start, end, capacity)
-            found.add(usage, card, until=span.end, within=span)
+            parts = millionths(fraction)
+            usage = UsageInterval(claim.pk, kind, partition, parts, start, end, capacity, person)
+            for part in owners.divide(usage):
+                found.add(part, card, until=span.end, within=span)
         for entry in sorted(found, key=attrgetter("day")):
-            yield claim, entry, sum(entry.cost.exact.values()), False, None
+            yield claim, entry, names[entry.line.owner], sum(entry.cost.exact.values()), False, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +172,7 @@ class Row:
 
     claim: ChargedClaim
     entry: LedgerEntry
+    owner: str
     amount: int
     is_correction: bool
     energy: Energy | None
@@ -167,11 +181,11 @@ class Row:
 
     @property
     def product(self) -> str:
-        return self.entry.line[1]
+        return self.entry.line.product
 
     @property
     def partition(self) -> str:
-        return self.entry.line[2]
+        return self.entry.line.partition
 
     @property
     def name(self) -> str:
@@ -265,7 +279,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "SubAccountName": lambda row: row.claim.team_title,
     "SubAccountType": lambda _row: "Team",
     "Tags": lambda row: json.dumps(
-        {"team": row.claim.team, "owner": row.claim.person, "profile": row.claim.profile}
+        {"team": row.claim.team, "owner": row.owner, "profile": row.claim.profile}
     ),
     "x_DeviceDriver": lambda row: row.entry.driver,
     "x_GpuModel": lambda row: row.product,

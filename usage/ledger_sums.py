@@ -1,7 +1,7 @@
 """
-Sums of the stored entries (`DailyUse`) by any key, of some teams, one person or one profile, or by claim:
-what `usage.daily_sums` has no rows for. The entries of a team, or of one person's claims, are few; those of
-all teams are read only by claim, and of at most `LONGEST_OF_ALL`.
+Sums of the stored entries (`DailyUse`) by any key, of some teams, one person, one profile or one kind of
+device, or by claim: what `usage.daily_sums` has no rows for. The entries of a team, or of one person, are
+few; those of all teams are read by claim, or of a kind of device, and of at most `LONGEST_OF_ALL`.
 """
 
 from __future__ import annotations
@@ -27,20 +27,32 @@ JOINS = {
     "activity": ACTIVITY,
 }
 NEEDS = {"version": "claim"}
+MODEL = "trim(use.product || ' ' || use.partition)"
 STORED = "use.day >= %s AND use.day < %s AND use.day < (SELECT until FROM usage_storeddays)"
 ORDERS = ("cost", "hours", "idle")  # of keys, the highest first
 
 
 @dataclass(frozen=True, slots=True)
 class EntryScope:
-    """Which entries count: of these teams (None: all), of one person, of one profile."""
+    """
+    Which entries count: of these teams (None: all), of one person, of one profile, and of devices of one
+    cluster, model and capacity type ("" where that is not known).
+    """
 
     teams: Sequence[UUID] | None = None
     person: UUID | None = None
     profile: UUID | None = None
+    cluster: UUID | None = None
+    model: str | None = None
+    capacity: str | None = None
 
     @property
     def is_all(self) -> bool:
+        return self == EntryScope()
+
+    @property
+    def is_of_all_claims(self) -> bool:
+        """Return whether it is narrowed by the kind of device at most, so that all entries are read."""
         return self.teams is None and self.person is None and self.profile is None
 
     def conditions(self) -> tuple[str, list[Any]]:
@@ -49,9 +61,15 @@ class EntryScope:
         if self.teams is not None:
             parts.append(("use.team_id = ANY(%s)", list(self.teams)))
         if self.person is not None:
-            parts.append(("claim.requested_by_id = %s", self.person))
+            parts.append(("use.owner_id = %s", self.person))
         if self.profile is not None:
             parts.append(("version.profile_id = %s", self.profile))
+        if self.cluster is not None:
+            parts.append(("claim.cluster_id = %s", self.cluster))
+        if self.model is not None:
+            parts.append((f"{MODEL} = %s", self.model))
+        if self.capacity is not None:
+            parts.append(("use.capacity_type = %s", self.capacity))
         return "".join(f" AND {text}" for text, _value in parts), [value for _text, value in parts]
 
 

@@ -173,7 +173,8 @@ class CounterReading(models.Model):
 class DailyUse(models.Model):
     """
     A ledger entry: what a claim held on one day (UTC) of devices of one product, partition and capacity type
-    at one rate.
+    at one rate. `owner` owned the claim at the end of the day (`usage.owners`); the team of a claim does not
+    change.
 
     `held` is in millionths of a device × microseconds, `amount` in that × ten-thousandths of money (the units
     of `usage.cost`), in whole cents. Without a rate there is no currency and `amount` is 0, which is "no
@@ -181,6 +182,7 @@ class DailyUse(models.Model):
     """
 
     team = models.ForeignKey(Team, models.CASCADE, related_name="+", db_index=False)
+    owner = models.ForeignKey(User, models.PROTECT, related_name="+", db_index=False)
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="+", db_index=False)
     day = models.DateField()
     driver = models.CharField(max_length=63, blank=True)
@@ -202,6 +204,7 @@ class DailyUse(models.Model):
         )
         indexes = (
             models.Index(fields=["team", "day"], name="dailyuse_team"),
+            models.Index(fields=["owner", "day"], name="dailyuse_owner"),
             models.Index(fields=["day"], name="dailyuse_day"),
         )
 
@@ -361,6 +364,7 @@ class Correction(models.Model):
     booked_on = models.DateField()
     recorded_at = models.DateTimeField(auto_now_add=True)
     team = models.ForeignKey(Team, models.PROTECT, related_name="+", db_index=False)
+    owner = models.ForeignKey(User, models.PROTECT, related_name="+", db_index=False)
     claim = models.ForeignKey(Claim, models.PROTECT, related_name="+", db_index=False)
     day = models.DateField()
     driver = models.CharField(max_length=63, blank=True)

@@ -13,7 +13,6 @@ from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
-from claims.states import FINAL
 from core.prepared import Prepared, Statement
 from teams.models import Team, User
 from usage.cost import Cost, Interval, Ledger
@@ -46,73 +45,64 @@ class MonthSpend:
 
 
 TEAM, OWN, IDLE, CORRECTED = "team", "own", "idle", "corrected"
-CLAIM, UNTIL, BUDGET = "claim", "until", "budget"
+UNTIL, BUDGET = "until", "budget"
 
 # What of a stored row has no rate: an entry and a correction have one currency, and none without a rate.
 UNPRICED = "SUM(CASE WHEN row.currency = '' THEN held ELSE 0 END)"
-SUMS = f"SUM(held), {UNPRICED}, SUM(amount), NULL::uuid, NULL::date, NULL"
+SUMS = f"SUM(held), {UNPRICED}, SUM(amount), NULL::date, NULL"
 
 
-def _month(team: UUID, person: UUID, first: date, end: date, since: datetime) -> Statement:
+def _month(team: UUID, person: UUID, first: date, end: date) -> Statement:
     """
-    Return (kind, currency, held, without a rate, amount, claim, day, budget): the sums of the team's stored
-    days, each of its own, the person's, and what of these was idle; the corrections that are booked on these
-    days, twice for those of the person; the person's claims that may have held devices since the stored days;
-    the end of these; and the use of the budget of each month, as JSON.
+    Return (kind, currency, held, without a rate, amount, day, budget): the sums of the team's stored days,
+    each of its own, the person's, and what of these was idle; the corrections that are booked on these days,
+    twice for those of the person; the end of the stored days; and the use of the budget of each month, as
+    JSON.
     """
     text = f"""
         WITH stored AS (SELECT until FROM usage_storeddays LIMIT 1)
-        SELECT '{TEAM}', currency, SUM(held), SUM(unpriced), SUM(amount), NULL::uuid, day, NULL::text
+        SELECT '{TEAM}', currency, SUM(held), SUM(unpriced), SUM(amount), day, NULL::text
         FROM usage_dailysum WHERE dimension = 'team' AND key = %s AND day >= %s AND day < %s
           AND day < (SELECT until FROM stored) GROUP BY day, currency
         UNION ALL SELECT '{OWN}', row.currency, {SUMS}
-        FROM usage_dailyuse row JOIN claims_claim claim ON claim.id = claim_id
-        WHERE claim.team_id = %s AND requested_by_id = %s AND day >= %s AND day < %s
+        FROM usage_dailyuse row
+        WHERE team_id = %s AND owner_id = %s AND day >= %s AND day < %s
           AND day < (SELECT until FROM stored) GROUP BY row.currency
         UNION ALL
-        SELECT '{IDLE}', use.currency, SUM({HELD[1]} - {HELD[2]}), 0, SUM({IDLE_AMOUNT}), NULL, NULL, NULL
-        FROM usage_dailyuse use JOIN claims_claim claim ON claim.id = use.claim_id {ACTIVITY}
-        WHERE claim.team_id = %s AND requested_by_id = %s AND use.day >= %s AND use.day < %s
+        SELECT '{IDLE}', use.currency, SUM({HELD[1]} - {HELD[2]}), 0, SUM({IDLE_AMOUNT}), NULL, NULL
+        FROM usage_dailyuse use {ACTIVITY}
+        WHERE use.team_id = %s AND use.owner_id = %s AND use.day >= %s AND use.day < %s
           AND use.day < (SELECT until FROM stored) AND use.currency <> '' GROUP BY use.currency
         HAVING SUM({HELD[1]}) > 0
         UNION ALL SELECT kind, row.currency, {SUMS}
-        FROM usage_correction row JOIN claims_claim claim ON claim.id = claim_id
+        FROM usage_correction row
         CROSS JOIN (VALUES ('{CORRECTED}'), ('{OWN}')) AS kinds(kind)
-        WHERE row.team_id = %s AND booked_on >= %s AND booked_on < %s
-          AND (kind = '{CORRECTED}' OR requested_by_id = %s) GROUP BY kind, row.currency
-        UNION ALL SELECT '{CLAIM}', '', 0, 0, 0, id, NULL, NULL FROM claims_claim
-        WHERE team_id = %s AND requested_by_id = %s AND (NOT state = ANY(%s) OR state_since >= %s)
-        UNION ALL SELECT '{UNTIL}', '', 0, 0, 0, NULL, until, NULL FROM stored
-        UNION ALL SELECT '{BUDGET}', budget.currency, 0, 0, 0, NULL, NULL,
+        WHERE team_id = %s AND booked_on >= %s AND booked_on < %s
+          AND (kind = '{CORRECTED}' OR owner_id = %s) GROUP BY kind, row.currency
+        UNION ALL SELECT '{UNTIL}', '', 0, 0, 0, until, NULL FROM stored
+        UNION ALL SELECT '{BUDGET}', budget.currency, 0, 0, 0, NULL,
           json_build_object('amount', use.amount::text, 'hours', use.hours::text,
             'forecast_amount', use.forecast_amount::text, 'forecast_hours', use.forecast_hours::text,
             'runs_out_at', use.runs_out_at)::text
         FROM claims_budget budget JOIN claims_budgetuse use ON use.budget_id = budget.id
         WHERE budget.team_id = %s AND budget.title = '' AND budget.ended_at IS NULL AND use.first = %s"""  # noqa: S608
-    days, final = (first, end), [str(state) for state in FINAL]
-    own = (team, person)
-    values = (team, *days, *own, *days, *own, *days, team, *days, person, *own, final, since, team, first)
-    return text, values
+    days, own = (first, end), (team, person)
+    return text, (team, *days, *own, *days, *own, *days, team, *days, person, team, first)
 
 
-MONTH = Prepared(_month, UUID, UUID, date, date, datetime)
+MONTH = Prepared(_month, UUID, UUID, date, date)
 
 
 def month_spend(team: Team, user: User, card: RateCard, *, now: datetime) -> MonthSpend:
-    """Return the spending of this month; two queries."""
+    """Return the spending of this month; three queries."""
     month = Month.current(now)
     span, end = month.span, month.next.first
     sums = {TEAM: Cost(), OWN: Cost(), IDLE: Cost(), CORRECTED: Cost()}
     days: dict[date, Cost] = defaultdict(Cost)
-    mine: set[UUID] = set()
     stored_until: date | None = None
     budget: MonthBudget | None = None
-    for kind, currency, held, unpriced, amount, claim, day, use in MONTH.rows(
-        team.pk, user.pk, month.first, end, span.start
-    ):
-        if kind == CLAIM:
-            mine.add(claim)
-        elif kind == UNTIL:
+    for kind, currency, held, unpriced, amount, day, use in MONTH.rows(team.pk, user.pk, month.first, end):
+        if kind == UNTIL:
             stored_until = day
         elif kind == BUDGET:
             budget = MonthBudget.from_json(currency, use)
@@ -129,10 +119,10 @@ def month_spend(team: Team, user: User, card: RateCard, *, now: datetime) -> Mon
         for interval in held_in(team, rest, begun=begun):
             ledger.add(interval, card, until=now, within=rest)
     today = utc_day(now)
-    for (claim, _product, _partition), cost in ledger.costs().items():
+    for line, cost in ledger.costs().items():
         sums[TEAM].add(cost)
         days[today].add(cost)
-        if claim in mine:
+        if line.owner == user.pk:
             sums[OWN].add(cost)
     days[today].add(sums[CORRECTED])
     sums[TEAM].add(sums[CORRECTED])

@@ -50,7 +50,7 @@ ONE_CLAIM = ("cluster", "namespace", "controller")
 JOINS = {
     "cluster": "JOIN inventory_cluster cluster ON cluster.id = claim.cluster_id",
     "team": "JOIN teams_team team ON team.id = claim.team_id",
-    "person": "JOIN teams_user person ON person.id = claim.requested_by_id",
+    "person": "JOIN teams_user person ON person.id = use.owner_id",
     "profile": "JOIN claims_profileversion version ON version.id = claim.profile_version_id "
     "JOIN claims_profile profile ON profile.id = version.profile_id",
 }
@@ -233,10 +233,10 @@ def _today(asked: AllocationQuery, currency: str, now: datetime) -> dict[str, di
     """
     span = Interval(asked.period.span.start, now)
     found: dict[tuple[str, ...], Aggregated] = defaultdict(Aggregated)
-    for claim, entry, *_ in entries_since(span, RateCard.load()) if span.start < span.end else ():
-        one = found[tuple(OF_ENTRY[name](claim, entry) for name in asked.aggregate)]
+    for claim, entry, owner, *_ in entries_since(span, RateCard.load()) if span.start < span.end else ():
+        one = found[tuple(OF_ENTRY[name](claim, entry, owner) for name in asked.aggregate)]
         one.cost.add(entry.cost)
-        one.products.add(entry.line[1])
+        one.products.add(entry.line.product)
     require_few(len(found))
     return {
         "/".join(names): _document(names, one, asked, span, currency) for names, one in sorted(found.items())
@@ -244,16 +244,16 @@ def _today(asked: AllocationQuery, currency: str, now: datetime) -> dict[str, di
 
 
 # The values of `AGGREGATES` of an entry that is not stored.
-OF_ENTRY: dict[str, Callable[[ChargedClaim, LedgerEntry], str]] = {
-    "cluster": lambda claim, _entry: claim.cluster,
-    "namespace": lambda claim, _entry: claim.namespace,
-    "controller": lambda claim, _entry: f"{KIND}:{claim.name}",
-    "controllerKind": lambda _claim, _entry: KIND,
-    "label:team": lambda claim, _entry: claim.team,
-    "label:owner": lambda claim, _entry: claim.person,
-    "label:profile": lambda claim, _entry: claim.profile,
-    "label:product": lambda _claim, entry: entry.line[1],
-    "label:capacity_type": lambda _claim, entry: entry.capacity_type,
+OF_ENTRY: dict[str, Callable[[ChargedClaim, LedgerEntry, str], str]] = {
+    "cluster": lambda claim, _entry, _owner: claim.cluster,
+    "namespace": lambda claim, _entry, _owner: claim.namespace,
+    "controller": lambda claim, _entry, _owner: f"{KIND}:{claim.name}",
+    "controllerKind": lambda _claim, _entry, _owner: KIND,
+    "label:team": lambda claim, _entry, _owner: claim.team,
+    "label:owner": lambda _claim, _entry, owner: owner,
+    "label:profile": lambda claim, _entry, _owner: claim.profile,
+    "label:product": lambda _claim, entry, _owner: entry.line.product,
+    "label:capacity_type": lambda _claim, entry, _owner: entry.capacity_type,
 }
 
 

@@ -1,8 +1,8 @@
 """
 What the people of a team used on the stored days, from one query over the rows of `usage.daily`.
 
-A claim counts for the person who owns it now. Utilization and idle cost are of the time that was measured
-(`usage.daily_sums`); time without telemetry is in neither.
+A day counts for the owner of its entry (`usage.owners`). Utilization and idle cost are of the time that was
+measured (`usage.daily_sums`); time without telemetry is in neither.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ DAY = timedelta(days=1)
 HELD_ALL_DAY = 24 * DEVICE_HOUR  # one device, in the unit of `Cost.held`
 
 USE = f"""
-SELECT claim.requested_by_id, use.day, use.currency, sum(use.held), sum({UNPRICED}), sum(use.amount),
+SELECT use.owner_id, use.day, use.currency, sum(use.held), sum({UNPRICED}), sum(use.amount),
        sum({HELD[1]}), sum({UNPRICED_MEASURED}), sum({HELD[2]}), sum({IDLE_AMOUNT}), NULL::date
-FROM usage_dailyuse use JOIN claims_claim claim ON claim.id = use.claim_id {ACTIVITY}
+FROM usage_dailyuse use {ACTIVITY}
 WHERE use.team_id = %s AND use.day >= %s AND use.day < (SELECT until FROM usage_storeddays)
-GROUP BY claim.requested_by_id, use.day, use.currency
+GROUP BY use.owner_id, use.day, use.currency
 UNION ALL
 SELECT NULL, booked_on, currency, sum(held), sum({UNPRICED}), sum(amount), 0, 0, 0, 0, NULL::date
 FROM usage_correction use

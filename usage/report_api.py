@@ -23,9 +23,9 @@ from core.scopes import Scope, needs
 from teams.access import user_of
 from usage.api import CostOut, EnergyOut
 from usage.daily import utc_day
-from usage.fleet_report import GroupBy, fleet_report
-from usage.fleet_views import SHOWN, SPANS, ReportForm
-from usage.ledger_sums import LONGEST_OF_ALL, ORDERS
+from usage.fleet_report import CAPACITY_TYPES, NO_CAPACITY, GroupBy, fleet_report
+from usage.fleet_views import SHOWN, SPANS, TOO_LONG, ReportForm
+from usage.ledger_sums import ORDERS
 from usage.models import SavedReport
 from usage.saved_reports import MAX_QUERY, save_report, set_monthly
 
@@ -40,6 +40,9 @@ PARAMETERS = [
     OpenApiParameter("team", str, description="Slug of a team."),
     OpenApiParameter("person", str, description="User name of an owner of claims."),
     OpenApiParameter("profile", str, description="Slug of a profile."),
+    OpenApiParameter("cluster", str, description="Name of a cluster."),
+    OpenApiParameter("model", str, description="Product and partition, as the label of a row by model."),
+    OpenApiParameter("capacity", str, enum=[key or NO_CAPACITY for key in CAPACITY_TYPES]),
     OpenApiParameter("sort", str, enum=list(ORDERS), default=ORDERS[0], description="Highest first."),
     OpenApiParameter("page", PAGE, description=f"{SHOWN} rows each, from 1."),
 ]
@@ -88,7 +91,7 @@ class ReportView(APIView):
             name, problems = next(iter(form.errors.items()))
             raise Invalid(f"{name}: {problems[0]}", field=name)
         if form.is_too_long:
-            raise Invalid(f"Choose at most {LONGEST_OF_ALL.days} days, or a team, to group by claim.")
+            raise Invalid(TOO_LONG)
         now = timezone.now()
         found = fleet_report(
             *(form.period(utc_day(now)), form.group_by),

@@ -128,16 +128,16 @@ class BilledClaim:
     pk: UUID
     name: str
     cluster: str
-    requested_by: User
     slugs: str
     titles: str
 
 
 @dataclass(frozen=True, slots=True)
 class BilledLine:
-    """A cost line with its claim."""
+    """A cost line with its claim, and with the person who owned that on its days."""
 
     claim: BilledClaim
+    owner: User
     product: str
     partition: str
     cost: Cost
@@ -194,34 +194,41 @@ UNREAD = (
 
 
 ALTERNATIVES = Alternative.objects.filter(claim=OuterRef("pk")).order_by("position")
-# What reports and their CSV show of a claim: many claims, and few people, clusters and profiles.
+# What reports and their CSV show of a claim: many claims, and few clusters and profiles.
 CLAIMS = by_keys(
     lambda key: Claim.objects.filter(pk=key).values_list(
-        *("pk", "name", "cluster__name", "requested_by"),
-        *(f"requested_by__{name}" for name in ("username", "first_name", "last_name")),
+        *("pk", "name", "cluster__name"),
         *("profile_version__profile__slug", "profile_version__profile__title"),
         ArraySubquery(ALTERNATIVES.values("profile_version__profile__slug")),
         ArraySubquery(ALTERNATIVES.values("profile_version__profile__title")),
         Exists(ALTERNATIVES.filter(together=True).order_by()),
     )
 )
+PERSON = ("id", "username", "first_name", "last_name")
+PEOPLE = by_keys(lambda key: User.objects.filter(pk=key).values_list(*PERSON))
 
 
 def billed_lines(cost_lines: Sequence[CostLine]) -> list[BilledLine]:
-    """Return the lines with their claims, each with its name, cluster and requester; one query."""
+    """Return the lines with their claims, each with its name and cluster, and their owners; two queries."""
+    if not cost_lines:
+        return []
     claims: dict[UUID, BilledClaim] = {}
-    people: dict[UUID, User] = {}
-    keys = list({line.claim_id for line in cost_lines})
-    for pk, name, cluster, person, *row in CLAIMS.rows(keys) if keys else ():
-        username, first, last, slug, title, slugs, titles, together = row
-        if person not in people:
-            names = {"username": username, "first_name": first, "last_name": last}
-            people[person] = partial_object(User, {"id": person, **names})
+    for pk, name, cluster, *row in CLAIMS.rows(list({line.claim_id for line in cost_lines})):
+        slug, title, slugs, titles, together = row
         if slugs:
             slug, title = join_profiles(slugs, together=together), join_profiles(titles, together=together)
-        claims[pk] = BilledClaim(pk, name, cluster, people[person], slug, title)
+        claims[pk] = BilledClaim(pk, name, cluster, slug, title)
+    rows = PEOPLE.rows(list({line.owner for line in cost_lines}))
+    people = {row[0]: partial_object(User, dict(zip(PERSON, row, strict=True))) for row in rows}
     return [
-        BilledLine(claims[line.claim_id], line.product, line.partition, line.cost, line.corrects)
+        BilledLine(
+            claims[line.claim_id],
+            people[line.owner],
+            line.product,
+            line.partition,
+            line.cost,
+            line.corrects,
+        )
         for line in cost_lines
     ]
 
@@ -252,14 +259,14 @@ def closed_month(day: date) -> ClosedMonth | None:
 
 def month_lines(team: Team, month: Month, card: RateCard, *, now: datetime) -> list[CostLine]:
     """
-    Return the lines of a team's month in the order of claims, products and partitions, then the corrections
-    of closed months that are booked in it.
+    Return the lines of a team's month in the order of claims, products, partitions and owners, then the
+    corrections of closed months that are booked in it.
     """
     costs = team_costs(team, month.span, card, now=now)
     return [
-        CostLine(claim, product, partition, cost, corrects)
-        for (claim, product, partition, corrects), cost in sorted(
-            costs.items(), key=lambda entry: (entry[0][3] or date.min, entry[0][:3])
+        CostLine(line.claim_id, line.product, line.partition, cost, corrects, line.owner)
+        for (line, corrects), cost in sorted(
+            costs.items(), key=lambda entry: (entry[0][1] or date.min, entry[0][0])
         )
         if cost.held or cost.unpriced_held or any(cost.exact.values())
     ]
@@ -273,8 +280,7 @@ def claim_row(line: BilledLine) -> CostRow:
 
 
 def person_row(line: BilledLine) -> CostRow:
-    person = line.claim.requested_by
-    return CostRow(str(person.pk), person.label, person=person)
+    return CostRow(str(line.owner.pk), line.owner.label, person=line.owner)
 
 
 def product_row(line: BilledLine) -> CostRow:

@@ -9,14 +9,14 @@ allocations, and nothing is known yet of what was used. All groupings add up to 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from uuid import UUID
 
 from core.prepared import Prepared, Statement
 from teams.models import Team
-from usage.cost import Cost, Interval, Ledger, total
+from usage.cost import Cost, Interval, Ledger, LineKey, total
 from usage.daily import held_in, midnight, stored_until, utc_day
 from usage.daily_sums import ACTIVITY, SUMS, UNPRICED, VALUES
 from usage.fleet_report import HeldParts, parts_of
@@ -29,8 +29,8 @@ SHOWN_CLAIMS = 10
 DAYS, CLAIM, PERSON, PROFILE, PRODUCT = "day", "claim", "person", "profile", "product"
 COUNT, BEFORE, UNTIL = "count", "before", "until"
 
-# A set of columns is grouped by those whose bit of GROUPING is 0.
-SETS = {0b0111: CLAIM, 0b1011: PERSON, 0b1101: PROFILE, 0b1110: PRODUCT}
+# A set of columns is grouped by those whose bit of GROUPING is 0; claims are by owner too.
+SETS = {0b0011: CLAIM, 0b1011: PERSON, 0b1101: PROFILE, 0b1110: PRODUCT}
 NAMES_OF_SETS = " ".join(f"WHEN {bits} THEN '{name}'" for bits, name in SETS.items())
 WHOLE = "sum({held}), 0, 0, sum({unpriced}), 0, 0, sum({amount}), 0, 0"
 OF_CORRECTIONS = WHOLE.format(held="use.held", unpriced=UNPRICED, amount="use.amount")
@@ -42,50 +42,52 @@ MONTH_OF = "date_trunc('month', use.day)::date"
 
 def _month(team: UUID, today: UUID, first: date, end: date, before: date) -> Statement:
     """
-    Return (kind, key, month that is corrected, claims, currency, nine sums): the days and the groups of the
-    stored entries and of the corrections that are booked on these days; of the claims only the most
-    expensive, and those that hold devices `today`; the number of all claims; the sum of as many days from
-    `before` on.
+    Return (kind, key, owner of a claim, month that is corrected, claims, currency, nine sums): the days and
+    the groups of the stored entries and of the corrections that are booked on these days; of the claims only
+    the most expensive, and those that hold devices `today`; the number of all claims; the sum of as many days
+    from `before` on.
     """
     sums = ", ".join(f"sum({column})" for column in COLUMNS)
     sql = f"""
-        WITH entries (claim_id, product, partition, corrects, currency, {", ".join(COLUMNS)}) AS (
-            SELECT use.claim_id, use.product, use.partition, NULL::date, use.currency, {SUMS}
+        WITH entries (claim_id, owner_id, product, partition, corrects, currency, {", ".join(COLUMNS)}) AS (
+            SELECT use.claim_id, use.owner_id, use.product, use.partition, NULL::date, use.currency, {SUMS}
             FROM usage_dailyuse use {ACTIVITY}
             WHERE use.team_id = %s AND use.day >= %s AND use.day < %s AND use.day < {STORED}
-            GROUP BY use.claim_id, use.product, use.partition, use.currency
+            GROUP BY use.claim_id, use.owner_id, use.product, use.partition, use.currency
             UNION ALL
-            SELECT use.claim_id, use.product, use.partition, {MONTH_OF}, use.currency, {OF_CORRECTIONS}
+            SELECT use.claim_id, use.owner_id, use.product, use.partition, {MONTH_OF}, use.currency,
+                   {OF_CORRECTIONS}
             FROM usage_correction use
             WHERE use.team_id = %s AND use.booked_on >= %s AND use.booked_on < %s
-            GROUP BY use.claim_id, use.product, use.partition, {MONTH_OF}, use.currency
+            GROUP BY use.claim_id, use.owner_id, use.product, use.partition, {MONTH_OF}, use.currency
         ), most AS (
             SELECT claim_id::text FROM entries GROUP BY claim_id
             ORDER BY sum(a) DESC, sum(h) DESC, claim_id LIMIT {SHOWN_CLAIMS}
-        ), grouped (kind, key, corrects, claims, currency, {", ".join(COLUMNS)}) AS (
-            SELECT CASE GROUPING(e.claim_id, claim.requested_by_id, version.profile_id, e.product)
+        ), grouped (kind, key, owner, corrects, claims, currency, {", ".join(COLUMNS)}) AS (
+            SELECT CASE GROUPING(e.claim_id, e.owner_id, version.profile_id, e.product)
                    {NAMES_OF_SETS} END,
-                   coalesce(e.claim_id::text, claim.requested_by_id::text, version.profile_id::text,
+                   coalesce(e.claim_id::text, e.owner_id::text, version.profile_id::text,
                             trim(e.product || ' ' || e.partition)),
-                   corrects, count(DISTINCT e.claim_id), currency, {sums}
+                   e.owner_id, corrects, count(DISTINCT e.claim_id), currency, {sums}
             FROM entries e
             JOIN claims_claim claim ON claim.id = e.claim_id
             JOIN claims_profileversion version ON version.id = claim.profile_version_id
-            GROUP BY GROUPING SETS ((e.claim_id, corrects, currency),
-                                    (claim.requested_by_id, corrects, currency),
+            GROUP BY GROUPING SETS ((e.claim_id, e.owner_id, corrects, currency),
+                                    (e.owner_id, corrects, currency),
                                     (version.profile_id, corrects, currency),
                                     (e.product, e.partition, corrects, currency))
         )
         SELECT * FROM grouped
         WHERE kind <> '{CLAIM}' OR key IN (SELECT claim_id FROM most) OR key = ANY(%s::text[])
-        UNION ALL SELECT '{COUNT}', '', NULL, count(DISTINCT claim_id), '', {"0, " * 8}0 FROM entries
-        UNION ALL SELECT '{DAYS}', day::text, NULL, 0, currency, {", ".join(VALUES)} FROM usage_dailysum
+        UNION ALL SELECT '{COUNT}', '', NULL, NULL, count(DISTINCT claim_id), '', {"0, " * 8}0 FROM entries
+        UNION ALL SELECT '{DAYS}', day::text, NULL, NULL, 0, currency, {", ".join(VALUES)} FROM usage_dailysum
         WHERE dimension = 'team' AND key = %s AND day >= %s AND day < %s AND day < {STORED}
-        UNION ALL SELECT '{DAYS}', use.booked_on::text, {MONTH_OF}, 0, use.currency, {OF_CORRECTIONS}
+        UNION ALL
+        SELECT '{DAYS}', use.booked_on::text, NULL, {MONTH_OF}, 0, use.currency, {OF_CORRECTIONS}
         FROM usage_correction use
         WHERE use.team_id = %s AND use.booked_on >= %s AND use.booked_on < %s
         GROUP BY use.booked_on, {MONTH_OF}, use.currency
-        UNION ALL SELECT '{BEFORE}', '', NULL, 0, currency, {OF_BEFORE} FROM usage_dailysum
+        UNION ALL SELECT '{BEFORE}', '', NULL, NULL, 0, currency, {OF_BEFORE} FROM usage_dailysum
         WHERE dimension = 'team' AND key = %s AND day >= %s AND day < %s
           AND day < %s::date + (LEAST({STORED}, %s::date) - %s::date) GROUP BY currency"""  # noqa: S608
     span = (team, first, end)
@@ -95,32 +97,30 @@ def _month(team: UUID, today: UUID, first: date, end: date, before: date) -> Sta
 MONTH = Prepared(_month, UUID, UUID, date, date, date)
 
 
-def _names(claims: UUID, today: UUID, people: UUID, profiles: UUID, first: date, end: date) -> Statement:
+def _names(claims: UUID, people: UUID, profiles: UUID, today: UUID) -> Statement:
     """
-    Return (kind, id, name, detail, person, profile, whether it is in a stored day) of these claims, people
-    and profiles, and those of the claims that hold devices today.
+    Return (kind, id, name, detail, profile) of these claims, people and profiles, and of the profiles of the
+    claims that hold devices today.
     """
-    of_today = "SELECT {} FROM claims_claim claim JOIN claims_profileversion version ON version.id = "
-    of_today += "claim.profile_version_id WHERE claim.id = ANY(%s)"
     sql = f"""
-        SELECT '{CLAIM}', claim.id, claim.name, profile.title, claim.requested_by_id, version.profile_id,
-               EXISTS (SELECT FROM usage_dailyuse use WHERE use.claim_id = claim.id
-                       AND use.day >= %s AND use.day < %s AND use.day < {STORED})
+        SELECT '{CLAIM}', claim.id, claim.name, profile.title, version.profile_id
         FROM claims_claim claim
         JOIN claims_profileversion version ON version.id = claim.profile_version_id
         JOIN claims_profile profile ON profile.id = version.profile_id
-        WHERE claim.id = ANY(%s) OR claim.id = ANY(%s)
+        WHERE claim.id = ANY(%s)
         UNION ALL SELECT '{PERSON}', person.id, person.username,
-                         trim(person.first_name || ' ' || person.last_name), NULL, NULL, FALSE
-        FROM teams_user person
-        WHERE person.id = ANY(%s) OR person.id IN ({of_today.format("claim.requested_by_id")})
-        UNION ALL SELECT '{PROFILE}', profile.id, profile.title, profile.slug, NULL, NULL, FALSE
+                         trim(person.first_name || ' ' || person.last_name), NULL
+        FROM teams_user person WHERE person.id = ANY(%s)
+        UNION ALL SELECT '{PROFILE}', profile.id, profile.title, profile.slug, NULL
         FROM claims_profile profile
-        WHERE profile.id = ANY(%s) OR profile.id IN ({of_today.format("version.profile_id")})"""  # noqa: S608
-    return sql, (first, end, claims, today, people, today, profiles, today)
+        WHERE profile.id = ANY(%s) OR profile.id IN (
+            SELECT version.profile_id FROM claims_claim claim
+            JOIN claims_profileversion version ON version.id = claim.profile_version_id
+            WHERE claim.id = ANY(%s))"""  # noqa: S608
+    return sql, (claims, people, profiles, today)
 
 
-NAMES = Prepared(_names, UUID, UUID, UUID, UUID, date, date)
+NAMES = Prepared(_names, UUID, UUID, UUID, UUID)
 
 
 @dataclass(slots=True)
@@ -175,32 +175,35 @@ class TeamMonth:
 
 
 def team_month(team: Team, month: Month, card: RateCard, *, now: datetime) -> TeamMonth:
-    """Return the month; five queries for any number of claims and days."""
+    """Return the month; six queries for any number of claims and days."""
     first, end = month.first, month.next.first
     until = stored_until()
     today = _today(team, month, card, until, now)
     groups: dict[str, dict[str, MonthPart]] = defaultdict(lambda: defaultdict(MonthPart))
     whole, cost_before = MonthPart(), Cost()
-    held_today = list({str(claim) for claim, _product, _partition in today})
-    for kind, key, corrects, claims, currency, *sums in MONTH.rows(
+    held_today = list({str(line.claim_id) for line in today})
+    owned: set[tuple[str, UUID]] = set()  # claims with an owner to whom a stored entry counts
+    for kind, key, owner, corrects, claims, currency, *sums in MONTH.rows(
         team.pk, held_today, first, end, month.previous.first
     ):
         if kind == COUNT:
             whole.claims = claims
             continue
-        held = parts_of(currency, *sums[::3], *sums[1::3], *sums[2::3])
+        held, unpriced, amount = map(int, sums[::3])
+        cost = Cost(held, unpriced, {currency: amount} if currency else {})
         if kind == BEFORE:
-            cost_before.add(held.allocated)
+            cost_before.add(cost)
             continue
+        if kind == CLAIM:
+            owned.add((key, owner))
         part = groups[kind][key]
         part.claims = max(part.claims, claims)  # of several currencies, the larger number
         if corrects is None:
-            part.parts.add(held)
+            part.parts.add(parts_of(currency, *sums[::3], *sums[1::3], *sums[2::3]))
         else:
-            correction = held.allocated
-            part.parts.corrections.add(correction)
-            part.corrections.setdefault(corrects, Cost()).add(correction)
-    whole.claims += _add_today(groups, today, (first, end), now)
+            part.parts.corrections.add(cost)
+            part.corrections.setdefault(corrects, Cost()).add(cost)
+    whole.claims += _add_today(groups, today, owned, now)
     for of_day in groups[DAYS].values():
         whole.parts.add(of_day.parts)
         whole.today.add(of_day.today)
@@ -229,8 +232,8 @@ def _sorted(parts: Iterable[MonthPart]) -> list[MonthPart]:
 
 def _today(
     team: Team, month: Month, card: RateCard, stored_until: date | None, now: datetime
-) -> dict[tuple[UUID, str, str], Cost]:
-    """Return what the team held since the stored days, by claim, product and partition; one query."""
+) -> dict[LineKey, Cost]:
+    """Return what the team held since the stored days, by line; two queries."""
     begun = stored_until is None or stored_until <= month.first
     rest = month.span if begun or stored_until is None else Interval(midnight(stored_until), month.span.end)
     ledger = Ledger()
@@ -242,36 +245,43 @@ def _today(
 
 def _add_today(
     groups: dict[str, dict[str, MonthPart]],
-    today: Mapping[tuple[UUID, str, str], Cost],
-    days: tuple[date, date],
+    today: Mapping[LineKey, Cost],
+    owned: Collection[tuple[str, UUID]],
     now: datetime,
 ) -> int:
     """
     Add what is held today to the groups, and name them; one query. Return how many claims have no stored
     entry in the month.
     """
-    claims_today = {claim for claim, _product, _partition in today}
-    claims, people, profiles = ({UUID(key) for key in groups[name]} for name in (CLAIM, PERSON, PROFILE))
-    named = NAMES.rows(*map(list, (claims, claims_today, people, profiles)), *days) if claims or today else []
-    owners: dict[UUID, tuple[str, str, bool]] = {}
+    claims_today, owners_today = ({str(line[column]) for line in today} for column in (0, 3))
+    stored = set(groups[CLAIM])  # of the claims of today, all with an entry
+    claims, people = stored | claims_today, groups[PERSON].keys() | owners_today
+    keys = claims, people, groups[PROFILE].keys(), claims_today
+    named = NAMES.rows(*(list(map(UUID, of_kind)) for of_kind in keys)) if claims else []
+    profiles: dict[UUID, str] = {}
     labels: dict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
-    for kind, pk, name, detail, person, profile, is_stored in named:
+    for kind, pk, name, detail, profile in named:
         labels[kind][str(pk)] = (detail or name, name) if kind == PERSON else (name, detail)
         if kind == CLAIM:
-            owners[pk] = str(person), str(profile), is_stored
+            profiles[pk] = str(profile)
     counted: set[tuple[str, str, UUID]] = set()
-    for (claim, product, partition), cost in today.items():
-        person, profile, is_stored = owners[claim]
+    for (claim, product, partition, owner), cost in today.items():
         model = f"{product} {partition}".strip()
-        places = ((CLAIM, str(claim)), (PERSON, person), (PROFILE, profile), (PRODUCT, model))
-        for name, key in (*places, (DAYS, utc_day(now).isoformat())):
+        is_stored, is_owned = str(claim) in stored, (str(claim), owner) in owned
+        for name, key, is_counted in (
+            (CLAIM, str(claim), is_stored),
+            (PERSON, str(owner), is_owned),
+            (PROFILE, profiles[claim], is_stored),
+            (PRODUCT, model, is_stored),
+            (DAYS, utc_day(now).isoformat(), is_stored),
+        ):
             part = groups[name][key]
             part.today.add(cost)
-            if not is_stored and (name, key, claim) not in counted:
+            if not is_counted and (name, key, claim) not in counted:
                 counted.add((name, key, claim))
                 part.claims += 1
     for name in (CLAIM, PERSON, PROFILE, PRODUCT):
         for key, part in groups[name].items():
             part.key = key
             part.label, part.detail = labels[name].get(key, (key or "unknown product", ""))
-    return sum(not owners[claim][2] for claim in claims_today)
+    return len(claims_today - stored)

@@ -132,7 +132,7 @@ def acting(waste: TopWaste, card: BudgetCard | None, now: datetime) -> str:
 
 @require_safe
 def team_csv(request: HttpRequest, slug: str) -> HttpResponse:
-    """Return the lines of the page's totals as CSV: one per claim, product and currency."""
+    """Return the lines of the page's totals as CSV: one per claim, owner, product and currency."""
     chosen = team_for(request.user, slug)
     costs = report(chosen, parse_month(request.GET.get("month", "")), now=timezone.now())
     return csv_response(f"cost-{chosen.slug}-{costs.month}", CSV_HEADS, csv_rows(costs))
@@ -159,7 +159,7 @@ def csv_rows(report: CostReport) -> Iterator[list[object]]:
             report.team.slug,
             claim.name,
             str(claim.pk),
-            claim.requested_by.username,
+            line.owner.username,
             claim.slugs,
             claim.cluster,
             line.product,

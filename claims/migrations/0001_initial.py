@@ -708,6 +708,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name='transition',
+            name='previous_owner',
+            field=models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL),
+        ),
+        migrations.AddField(
+            model_name='transition',
             name='team',
             field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='teams.team'),
         ),
@@ -935,6 +940,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='transition',
             index=models.Index(fields=['by', 'at', 'id'], name='transition_by'),
+        ),
+        migrations.AddIndex(
+            model_name='transition',
+            index=models.Index(condition=models.Q(('previous_owner', None), _negated=True), fields=['at', 'id'], include=('claim', 'previous_owner'), name='transition_transfer'),
         ),
         migrations.AddIndex(
             model_name='pendingdecision',

@@ -245,6 +245,7 @@ class Claim(models.Model):
         source: Source | None = None,
         values: Sequence[tuple[str, str, str]] = (),
         action: str = "",
+        previous_owner: User | None = None,
     ) -> None:
         """
         Write an entry of the history, and one of the audit log unless the cluster did it: that has its own.
@@ -258,6 +259,7 @@ class Claim(models.Model):
             source=source or origin.source,
             via="" if source else origin.via,
             values=list(values),
+            previous_owner=previous_owner,
         )
         if source == Source.CLUSTER:
             return
@@ -318,9 +320,12 @@ class Claim(models.Model):
         `action` is its code in the audit log. Call it while the row is locked.
         """
         values = _before_and_after(self, fields)
+        previous_owner = self.requested_by if "requested_by" in fields else None
         fields = {"reconcile_at": Now(), **fields}
         Claim.objects.filter(pk=self.pk).update(version=F("version") + 1, **fields)
-        self._record(self.state, self.state, why, by, values=values, action=action)
+        self._record(
+            *(self.state, self.state, why, by), values=values, action=action, previous_owner=previous_owner
+        )
         self.refresh_from_db(fields=["version", *fields])
 
     def _end_carrying(self) -> None:
@@ -359,7 +364,8 @@ class Transition(models.Model):
     cluster), and from where. It is only ever added to.
 
     An entry whose states are equal is a remark, for example that the claim was extended. `values` has rows of
-    (what, before, after) of what else changed; `team` is that of the claim, for the history of a team.
+    (what, before, after) of what else changed; `team` is that of the claim, for the history of a team. A
+    transfer has the `previous_owner`, to whom the days before it count (`usage.owners`).
     """
 
     claim = models.ForeignKey(Claim, models.CASCADE, related_name="history")
@@ -372,6 +378,7 @@ class Transition(models.Model):
     source = models.CharField(max_length=7, choices=Source, default=Source.SYSTEM)
     via = models.CharField(max_length=80, blank=True, default="")
     values = models.JSONField(default=list)
+    previous_owner = models.ForeignKey(User, models.PROTECT, null=True, db_index=False, related_name="+")
 
     class Meta:
         ordering = ("at", "pk")
@@ -379,6 +386,12 @@ class Transition(models.Model):
             models.Index(fields=["at", "id"], include=["old", "new"], name="transition_at"),
             models.Index(fields=["team", "at", "id"], name="transition_of_team"),
             models.Index(fields=["by", "at", "id"], name="transition_by"),
+            models.Index(
+                fields=["at", "id"],
+                include=["claim", "previous_owner"],
+                condition=~Q(previous_owner=None),
+                name="transition_transfer",
+            ),
         )
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.delivery.reconcile import sync_allocations
-from claims.models import Allocation
+from claims.models import Allocation, Claim
 from claims.observation.observations import Observation
 from claims.signals import allocations_changed
 from tests.factories import make_claim, make_cluster, make_team
@@ -43,7 +43,10 @@ def plain_costs(team, span, now):
     allocations = Allocation.objects.filter(claim__team=team).select_related("claim")
     intervals = [UsageInterval.from_allocation(row, row.claim.cluster_id) for row in allocations]
     costs = sums(intervals, RateCard.load(), until=now, within=span)
-    return {(*key, None): cost for key, cost in costs.items() if cost.held}
+    owners = dict(Claim.objects.values_list("pk", "requested_by"))
+    return {
+        (key._replace(owner=owners[key.claim_id]), None): cost for key, cost in costs.items() if cost.held
+    }
 
 
 def team_costs(team, span, now):
@@ -221,8 +224,8 @@ def test_recompute_spend_repairs_what_check_reports(claim):
     DailyUse.objects.filter(pk=first.pk).update(held=1)
     second.delete()
     DailyUse.objects.create(
-        team=claim.team, claim=claim, day=TODAY - DAY, product="x", partition="", currency="EUR",
-        held=1, amount=1,
+        team=claim.team, owner=claim.requested_by, claim=claim, day=TODAY - DAY, product="x", partition="",
+        currency="EUR", held=1, amount=1,
     )  # fmt: skip
     # One of each, and the sums of these days by team, person, profile, kind and capacity type.
     assert "15 rows to repair: 3 missing, 6 altered, 6 obsolete.\n" in failed_check("spend")

@@ -528,9 +528,10 @@ def test_a_correction_stands_on_the_page_of_its_row_alone(vision, fra, group_by)
     store_days(now=NOON)
     for claim in (claims[2], idle):
         Correction.objects.create(
-            booked_on=date(2026, 11, 12), team=vision, claim=claim, day=date(2026, 10, 1),
-            driver="gpu.nvidia.com", product=H100, partition="", capacity_type="", rate=Rate.objects.get(),
-            currency="EUR", held=DEVICE_HOUR, amount=2 * 10**10 * DEVICE_HOUR // 10**6,
+            booked_on=date(2026, 11, 12), team=vision, owner=claim.requested_by, claim=claim,
+            day=date(2026, 10, 1), driver="gpu.nvidia.com", product=H100, partition="", capacity_type="",
+            rate=Rate.objects.get(), currency="EUR", held=DEVICE_HOUR,
+            amount=2 * 10**10 * DEVICE_HOUR // 10**6,
         )  # fmt: skip
     pages = [fleet_report(WEEK, group_by, now=NOON, most=2, offset=offset) for offset in (0, 2)]
     corrected = [[bool(row.parts.corrections.held) for row in page.rows] for page in pages]

@@ -1,18 +1,23 @@
 """The report of some teams, one person or one profile, by claim in pages; for leads, of their teams alone."""
 
+import csv
+import re
 from datetime import timedelta
+from decimal import Decimal
+from html import unescape
+from io import StringIO
 
 import pytest
 import time_machine
 
-from tests.factories import make_claim, make_profile, make_team, make_user
+from tests.factories import make_claim, make_cluster, make_profile, make_team, make_user
 from tests.usage.conftest import NOON, hold, measure, price
 from tests.usage.test_fleet_report import MIDNIGHT, WEEK, had
-from usage.cost import Cost
-from usage.daily import store_days
+from usage.cost import CENT, Cost, total
+from usage.daily import forget_from, store_days
 from usage.fleet_report import GroupBy, fleet_report
 from usage.ledger_sums import LONGEST_OF_ALL, EntryScope
-from usage.models import DailySum
+from usage.models import Correction, DailySum, DailyUse
 
 HOUR = timedelta(hours=1)
 URL = "/report/"
@@ -118,6 +123,108 @@ def test_rows_lead_to_their_claims_and_the_address_keeps_the_choice(client, used
     assert "Team: vision" in claims.text
 
 
+@pytest.fixture
+def kinds(used, claim, vision, alice, fra):
+    """More kinds of devices: partitions, spot, a product that is not known, another cluster; a correction."""
+    osl = make_cluster("osl-1", teams=(vision,))
+    more = make_claim(vision, by=alice, cluster=osl, held=False, name="more")
+    spot = hold(more, MIDNIGHT, MIDNIGHT + 7 * HOUR, partition="1g.10gb", capacity_type="spot")
+    measure(spot, MIDNIGHT, [0.25] * 30)
+    hold(more, MIDNIGHT, MIDNIGHT + 2 * HOUR, product="")
+    hold(claim, MIDNIGHT, MIDNIGHT + HOUR, product="NVIDIA L4", capacity_type="on-demand")
+    forget_from(MIDNIGHT, now=NOON)
+    store_days(now=NOON)
+    row = DailyUse.objects.get(claim=more, product="")
+    columns = ("team_id", "owner_id", "claim_id", "day", "driver", "product", "partition", "capacity_type")
+    columns += ("rate_id", "currency")
+    same = {name: getattr(row, name) for name in columns}
+    Correction.objects.create(booked_on=MIDNIGHT.date(), held=-(10**15), amount=-CENT, **same)
+
+
+LINK = re.compile(r'<a class="dg-s dg-2" href="([^"]+)" aria-label="Claims of ([^"]+)">claims</a>')
+
+
+@pytest.mark.parametrize("reader", ["root", "lena"])
+@pytest.mark.parametrize("group_by", sorted(set(GroupBy) - {GroupBy.CLAIM}))
+def test_every_row_leads_to_the_claims_that_made_it_up(client, kinds, request, reader, group_by):
+    client.force_login(request.getfixturevalue(reader))
+    page = client.get(f"{URL}?by={group_by}&range=7d")
+    links = {unescape(label): unescape(address) for address, label in LINK.findall(page.text)}
+    rows = page.context["report"].rows
+    assert [row.label for row in rows] == list(links)
+    assert len(rows) > 1 or group_by == GroupBy.TEAM
+    for row in rows:
+        drilled = client.get(f"{URL}{links[row.label]}").context["report"]
+        assert drilled.adds_up
+        assert (drilled.parts.allocated, drilled.parts.used) == (row.cost, row.parts.used), row.label
+        assert drilled.parts.corrections == row.parts.corrections
+        assert total(one.cost for one in drilled.rows) == row.cost
+        assert all("claims/" in one.url for one in drilled.rows)
+        lines = client.get(f"{URL}{links[row.label].partition('#')[0]}&format=csv").getvalue().decode()
+        assert sum(
+            Decimal(line["amount"]) for line in csv.DictReader(StringIO(lines)) if line["group"] == "claim"
+        ) == row.cost.amounts.get("EUR", 0)
+
+
+@pytest.mark.parametrize(
+    ("query", "labels"),
+    [
+        ("model=NVIDIA+H100+80GB+HBM3+1g.10gb", {"more (vision)"}),
+        ("model=unknown+product", {"more (vision)"}),
+        ("model=NVIDIA+L4&capacity=on-demand", {"sam2-finetune (vision)"}),
+        ("model=NVIDIA+L4&capacity=spot", set()),
+        ("capacity=spot&cluster=osl-1", {"more (vision)"}),
+        ("capacity=unknown&cluster=osl-1", {"more (vision)"}),
+        ("cluster=osl-1&person=lena", set()),
+        ("cluster=fra-1&team=nlp", {"secret-of-nlp (nlp)"}),
+    ],
+)
+def test_kinds_of_devices_and_other_choices_narrow_together(client, kinds, root, query, labels):
+    client.force_login(root)
+    page = client.get(f"{URL}?by=claim&range=7d&{query}")
+    assert {row.label for row in page.context["report"].rows} == labels
+    assert page.context["report"].adds_up
+    api = client.get(f"/api/v1/costs/report/?by=claim&range=7d&{query}").json()
+    assert {row["label"] for row in api["rows"]} == labels
+
+
+def test_what_was_chosen_is_named_and_can_be_removed(client, kinds, root):
+    client.force_login(root)
+    text = client.get(f"{URL}?by=claim&range=7d&capacity=spot&cluster=osl-1&page=1").text
+    assert "Capacity: Spot" in text
+    assert 'href="?by=claim&amp;range=7d&amp;cluster=osl-1" aria-label="Remove capacity Spot"' in text
+    assert 'href="?by=claim&amp;range=7d&amp;capacity=spot" aria-label="Remove cluster osl-1"' in text
+
+
+def test_a_lead_chooses_among_the_clusters_of_their_teams(client, kinds, lena):
+    secret = make_cluster("secret-1")
+    hold(make_claim(make_team("other"), cluster=secret, held=False), MIDNIGHT, MIDNIGHT + HOUR)
+    forget_from(MIDNIGHT, now=NOON)
+    store_days(now=NOON)
+    client.force_login(lena)
+    assert client.get(f"{URL}?by=claim&range=7d&cluster=osl-1").status_code == 200
+    assert client.get(f"{URL}?by=claim&range=7d&cluster=secret-1").status_code == 422
+
+
+@pytest.mark.parametrize("query", ["cluster=none-such", "capacity=gold", "model=%00", f"model={'x' * 200}"])
+def test_a_kind_that_cannot_be_is_refused(client, kinds, root, query):
+    client.force_login(root)
+    assert client.get(f"{URL}?by=claim&{query}").status_code == 422
+    assert client.get(f"/api/v1/costs/report/?by=claim&{query}").status_code == 422
+
+
+@pytest.mark.parametrize("query", ["cluster=fra-1", "model=NVIDIA+L4", "capacity=spot"])
+@pytest.mark.parametrize("by", ["team", "claim"])
+def test_entries_of_a_kind_of_device_are_added_up_over_a_month_at_most(client, kinds, root, by, query):
+    client.force_login(root)
+    days = f"since={(NOON - LONGEST_OF_ALL - 2 * HOUR * 24).date()}&until={NOON.date()}&by={by}&{query}"
+    refused = client.get(f"{URL}?{days}")
+    assert refused.status_code == 422
+    assert "Choose at most 31 days, or a team" in refused.text
+    assert client.get(f"/api/v1/costs/report/?{days}").status_code == 422
+    assert client.get(f"{URL}?{days}&team=vision").status_code == 200
+
+
 def test_pages_are_linked(client, used, root, monkeypatch):
     monkeypatch.setattr("usage.fleet_views.SHOWN", 2)
     client.force_login(root)
@@ -133,7 +240,9 @@ def test_claims_of_all_teams_are_added_up_over_a_month_at_most(client, used, roo
     since = (NOON - LONGEST_OF_ALL - 2 * HOUR * 24).date()
     refused = client.get(f"{URL}?by=claim&since={since}&until={NOON.date()}")
     assert refused.status_code == 422
-    assert "Choose at most 31 days, or a team, to group by claim." in refused.text
+    assert (
+        "Choose at most 31 days, or a team, to group by claim or to choose a cluster, model" in refused.text
+    )
     assert client.get(f"{URL}?by=claim&team=vision&since={since}&until={NOON.date()}").status_code == 200
 
 

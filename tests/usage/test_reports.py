@@ -76,7 +76,7 @@ def test_the_number_of_queries_is_fixed(vision, alice, fra, django_assert_num_qu
     price("1")
     for _ in range(5):
         hold(make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASED), NOON - timedelta(hours=1))
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(8):
         found = report(vision, NOVEMBER, now=NOON)
         assert len(found.by_claim) == 5
 
@@ -186,7 +186,7 @@ def test_lines_name_all_profiles_of_their_claim(vision, alice, fra, together, dj
     with django_assert_num_queries(0):
         (line,), (row,) = found.lines, found.by_claim
         shown = line.claim.slugs, line.claim.titles, row.claim.titles, line.claim.name, line.claim.cluster
-        person = line.claim.requested_by.label
+        person = line.owner.label
     assert shown == (claim.slugs, claim.titles, claim.titles, claim.name, "fra-1")
     assert person == "alice"
 

@@ -144,7 +144,7 @@ def utilization(parts: HeldParts) -> str:
 
 
 @register.simple_tag(takes_context=True)
-def drill_url(context: Context, row: GroupRow, group: str) -> str:
+def drill_url(context: Context, row: GroupRow, group: GroupBy) -> str:
     """Return the address of this report with the claims of one row."""
     query = context["request"].GET.copy()
     query.pop("page", None)
