@@ -21,6 +21,7 @@ from tests.recomputed import failed_check, recompute
 from tests.usage.conftest import NOON, hold, measure, price
 from usage import daily
 from usage.closing import close_month
+from usage.cost import DEVICE_HOUR
 from usage.daily import forget_from, store_days
 from usage.fleet_report import GroupBy, fleet_report, month_of
 from usage.models import Correction, DailyActivity, DailySum, DailyUse, StoredDays
@@ -356,15 +357,17 @@ def client_lines(client, person, address):
     return client.get(address).getvalue()
 
 
-def test_a_transfer_between_the_reads_of_the_writer_moves_no_day(claim, held, alice, mona, monkeypatch):
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_transfer_while_the_writer_reads_moves_no_day(claim, held, alice, mona, monkeypatch, is_before):
     """Usage is read before transfers, so that the owner of now is never given a day of the one before."""
     read = daily.PreviousOwners
 
-    def read_late(since):
+    def read_beside_a_transfer(since):
+        found = None if is_before else read(since)
         Claim.objects.get(pk=claim.pk).remark("Transferred.", by=alice, requested_by=mona)
-        return read(since)
+        return found or read(since)
 
-    monkeypatch.setattr(daily, "PreviousOwners", read_late)
+    monkeypatch.setattr(daily, "PreviousOwners", read_beside_a_transfer)
     store_days(now=NOON)
     assert set(DailyUse.objects.filter(claim=claim).values_list("owner__username", flat=True)) == {"alice"}
 
@@ -393,7 +396,8 @@ def test_owners_are_those_of_a_plain_replay_of_the_transfers(vision, fra, alice,
             expected[claim.pk, (start + day * DAY).date()] = [who for at, who in owners if at < end][-1].pk
     store_days(now=NOON)
     rows = list(DailyUse.objects.values_list("claim_id", "day", "owner_id"))
-    assert rows
+    held = sum((min(row.ended_at, MIDNIGHT) - row.started_at) / HOUR for row in Allocation.objects.all())
+    assert float(sum(DailyUse.objects.values_list("held", flat=True))) / DEVICE_HOUR == pytest.approx(held)
     assert {(claim, day): owner for claim, day, owner in rows} == {
         (claim, day): expected[claim, day] for claim, day, _owner in rows
     }
