@@ -24,7 +24,7 @@ from core.models import RowDifferences
 from core.prepared import Prepared
 from inventory.models import FleetSpan
 from teams.models import Team
-from usage import daily_activity, daily_sums
+from usage import daily_activity, daily_sums, monthly_sums
 from usage.cost import Cost, Interval, Ledger, LineKey, UsageInterval, millionths
 from usage.models import Correction, DailyActivity, DailyUse, Rollup, StoredDays
 from usage.owners import PreviousOwners
@@ -265,7 +265,7 @@ def store_days(*, now: datetime) -> int:
             if first >= until:
                 return stored
             refresh(first, until)
-            StoredDays.objects.update(until=until)
+            StoredDays.objects.update(until=until, months_until=until)
         stored += (until - first).days
 
 
@@ -324,18 +324,20 @@ def refresh(first: date, end: date, *, check: bool = False) -> RowDifferences:
     Write the rows of these days, or with `check` only compare them; return what differed. Days of closed
     months get corrections instead. The caller holds the lock.
     """
-    closed = min(max(first, _closed_until() or first), end)
+    stored, months, closed_until = StoredDays.objects.values_list(
+        "until", "months_until", "closed_until"
+    ).get()
+    closed = min(max(first, closed_until or first), end)
     differences = _correct(first, closed, check=check) if first < closed else RowDifferences()
     if closed < end:
         differences += _refresh_use(closed, end, check=check)
         span = midnight(closed), midnight(end)
         differences += daily_activity.refresh(closed, end, span, check=check)
         differences += daily_sums.refresh(closed, end, check=check)
+        unread = end <= stored != months  # forgotten, and not stored again now
+        until = max(end, stored)
+        differences += monthly_sums.refresh(closed, end, until=until, unread=unread, check=check)
     return differences
-
-
-def _closed_until() -> date | None:
-    return StoredDays.objects.values_list("closed_until", flat=True).first()
 
 
 def _correct(first: date, end: date, *, check: bool) -> RowDifferences:

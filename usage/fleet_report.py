@@ -31,6 +31,7 @@ from usage.daily_sums import ENERGY, MEASURES
 from usage.energy import Energy, added, energy_from
 from usage.ledger_sums import MODEL, EntryScope, Ranking, ranking, ranking_of_sums, sums_by
 from usage.models import Correction, DailySum
+from usage.monthly_sums import whole_months
 
 Dimension = DailySum.Dimension
 EVERYTHING = EntryScope()
@@ -201,7 +202,8 @@ class FleetReport:
 
 KNOWN = Prepared(
     lambda: (
-        "SELECT (SELECT until FROM usage_storeddays), (SELECT min(started_at) FROM inventory_fleetspan)",
+        "SELECT stored.until, stored.months_until, (SELECT min(started_at) FROM inventory_fleetspan)"
+        " FROM (SELECT 1) one LEFT JOIN usage_storeddays stored ON true",
         (),
     )
 )
@@ -224,10 +226,11 @@ def fleet_report(
     of a scope; in a fixed number of queries.
     """
     corrections = _corrections(period, group_by, scope)
-    ((until, known_since),) = KNOWN.rows()
+    ((until, months_until, known_since),) = KNOWN.rows()
     period = period.until(min(until or period.first, utc_day(now)))
     by_day = fleet_days(period) if scope.is_all else _held_days(period, scope)
-    page = _page(period, group_by, scope, order, offset, most)
+    months = whole_months(period.first, period.end, months_until)
+    page = _page(period, months, group_by, scope, order, offset, most)
     by_key = _held_by(period, group_by, scope, page.keys if page else None)
     only_corrected = corrections.keys() - by_key.keys()  # held nothing in the period: on the first page
     if page and offset:
@@ -325,7 +328,13 @@ def _added(rows: Iterable[tuple[Any, ...]]) -> HeldParts:
 
 
 def _page(
-    period: Period, group_by: GroupBy, scope: EntryScope, order: str, offset: int, most: int | None
+    period: Period,
+    months: tuple[date, date],
+    group_by: GroupBy,
+    scope: EntryScope,
+    order: str,
+    offset: int,
+    most: int | None,
 ) -> Ranking | None:
     """
     Return the keys of the rows that are shown, and the sum of all, in one query; None if these are all rows,
@@ -333,10 +342,10 @@ def _page(
     """
     if most is None or (group_by in OF_KIND and scope.is_all):
         return None
-    if not scope.is_all or group_by is GroupBy.CLAIM:
-        span = (period.first, period.end)
-        return ranking(ENTRY_KEYS[group_by], scope, *span, order=order, offset=offset, most=most)
-    return ranking_of_sums(group_by.value, period.first, period.end, order=order, offset=offset, most=most)
+    page: Any = {"order": order, "offset": offset, "most": most}
+    if scope.is_all:
+        return ranking_of_sums(group_by.value, period.first, period.end, months, **page)
+    return ranking(ENTRY_KEYS[group_by], scope, period.first, period.end, **page)
 
 
 def _held_by(

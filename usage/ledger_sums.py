@@ -17,6 +17,7 @@ from django.db import connection
 
 from usage.cost import Cost
 from usage.daily_sums import ACTIVITY, ENERGY_SUMS, IDLE_AMOUNT, SUMS, UNPRICED
+from usage.models import MonthlySum
 
 LONGEST_OF_ALL = timedelta(days=31)
 
@@ -28,6 +29,7 @@ JOINS = {
 }
 NEEDS = {"version": "claim"}
 MODEL = "trim(use.product || ' ' || use.partition)"
+DAYS = "({0} >= %s AND {0} < %s OR {0} >= %s AND {0} < %s)"  # before and after whole months
 STORED = "use.day >= %s AND use.day < %s AND use.day < (SELECT until FROM usage_storeddays)"
 ORDERS = ("cost", "hours", "idle")  # of keys, the highest first
 
@@ -95,13 +97,32 @@ def ranking(
     return _ranking(sums, [first, end, *values], order, offset, most)
 
 
-def ranking_of_sums(dimension: str, first: date, end: date, *, order: str, offset: int, most: int) -> Ranking:
-    """Return the keys of a page from the sums of a dimension of `DailySum`; one query."""
-    sums = """
-        SELECT key::text, currency, sum(held) AS hours, sum(unpriced) AS unpriced, sum(amount) AS cost,
-               sum(amount_measured) - sum(amount_used) AS idle
-        FROM usage_dailysum WHERE dimension = %s AND day >= %s AND day < %s GROUP BY 1, 2"""
-    return _ranking(sums, [dimension, first, end], order, offset, most)
+def ranking_of_sums(
+    dimension: str, first: date, end: date, months: tuple[date, date], *, order: str, offset: int, most: int
+) -> Ranking:
+    """
+    Return the keys of a page from `MonthlySum` of whole months, and from the days before and after them; one
+    query. `months` is from `usage.monthly_sums.whole_months`.
+    """
+    if dimension == MonthlySum.Dimension.CLAIM:
+        idle, activity = (IDLE_AMOUNT, ACTIVITY) if order == "idle" else ("0", "")
+        columns = f"use.claim_id, use.currency, use.held, {UNPRICED}, use.amount, {idle}"
+        of_days = f"SELECT {columns} FROM usage_dailyuse use {activity} WHERE {DAYS.format('use.day')}"  # noqa: S608
+        values: list[Any] = []
+    else:
+        columns = "key, currency, held, unpriced, amount, amount_measured - amount_used"
+        of_days = f"SELECT {columns} FROM usage_dailysum WHERE dimension = %s AND {DAYS.format('day')}"  # noqa: S608
+        values = [dimension]
+    sums = f"""
+        SELECT key, currency, sum(held) AS hours, sum(unpriced) AS unpriced, sum(amount) AS cost,
+               sum(idle) AS idle
+        FROM (
+            SELECT key, currency, held, unpriced, amount, idle FROM usage_monthlysum
+            WHERE dimension = %s AND month >= %s AND month < %s
+            UNION ALL {of_days}
+        ) parts GROUP BY 1, 2"""  # noqa: S608
+    start, stop = months
+    return _ranking(sums, [dimension, *months, *values, first, start, stop, end], order, offset, most)
 
 
 def _entries(*texts: str) -> str:
@@ -118,7 +139,7 @@ def _ranking(sums: str, values: Sequence[Any], order: str, offset: int, most: in
         WITH sums AS ({sums}), keys AS (
             SELECT key, sum(cost) AS cost, sum(hours) AS hours, sum(idle) AS idle FROM sums GROUP BY key
         )
-        SELECT place, key, NULL, 0, 0, 0 FROM (
+        SELECT place, key::text, NULL, 0, 0, 0 FROM (
             SELECT key,
                    row_number() OVER (ORDER BY {order} DESC NULLS LAST, cost DESC, hours DESC, key) AS place
             FROM keys ORDER BY place OFFSET %s LIMIT %s

@@ -312,15 +312,53 @@ class DailySum(models.Model):
         return f"{self.dimension} on {self.day}"
 
 
+class MonthlySum(models.Model):
+    """
+    What one team, person, profile or claim held on the stored days of a month (UTC), in one currency.
+
+    `month` is its first day. `held` and `unpriced` are in the unit of `DailyUse.held`, `amount` and what of
+    it was `idle` in that of `DailyUse.amount`. `usage.monthly_sums` is the only writer.
+    """
+
+    class Dimension(models.TextChoices):
+        TEAM = "team"
+        PERSON = "person"
+        PROFILE = "profile"
+        CLAIM = "claim"
+
+    month = models.DateField()
+    dimension = models.CharField(max_length=8, choices=Dimension)
+    key = models.UUIDField()
+    currency = models.CharField(max_length=3, blank=True)
+    held = models.DecimalField(max_digits=30, decimal_places=0)
+    unpriced = models.DecimalField(max_digits=30, decimal_places=0)
+    amount = models.DecimalField(max_digits=40, decimal_places=0)
+    idle = models.DecimalField(max_digits=40, decimal_places=0)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["dimension", "month", "key", "currency"],
+                include=["held", "unpriced", "amount", "idle"],
+                name="monthlysum_once",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.dimension} in {self.month:%B %Y}"
+
+
 class StoredDays(models.Model):
     """
     All days (UTC) before `until` have their rows of daily use. At most one row; no row means no day.
+    `months_until` is `until` when days were last stored: the sums of its month are of the days before it.
 
     Days before `closed_until` are of closed months: a trigger refuses to change their rows. Those from
     `check_from` on may differ from allocations meanwhile, and get corrections.
     """
 
     until = models.DateField()
+    months_until = models.DateField(null=True)
     closed_until = models.DateField(null=True)
     check_from = models.DateField(null=True)
 

@@ -11,10 +11,11 @@ from django.db import migrations, models
 
 # Rows of closed months and corrections do not change, whoever tries (docs/usage-and-cost.md).
 CLOSED = """
-CREATE FUNCTION usage_refuse_closed_day() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION usage_refuse_closed() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    of_day date := (SELECT min(day) FROM changed, usage_storeddays WHERE day < closed_until);
+    of_day date;
 BEGIN
+    EXECUTE format('SELECT min(%1$I) FROM changed, usage_storeddays WHERE %1$I < closed_until', TG_ARGV[0]) INTO of_day;
     IF of_day IS NOT NULL THEN
         RAISE EXCEPTION '% is in a closed month', of_day USING ERRCODE = 'restrict_violation';
     END IF;
@@ -29,8 +30,10 @@ CREATE TRIGGER closed BEFORE UPDATE OR DELETE ON usage_correction
 """ + "".join(
     f"""
 CREATE TRIGGER closed_{event} AFTER {event} ON {table} REFERENCING {rows} TABLE AS changed
-    FOR EACH STATEMENT EXECUTE FUNCTION usage_refuse_closed_day();"""
-    for table in ("usage_dailyuse", "usage_dailysum", "usage_dailyactivity")
+    FOR EACH STATEMENT EXECUTE FUNCTION usage_refuse_closed('{column}');"""
+    for table, column in (
+        ("usage_dailyuse", "day"), ("usage_dailysum", "day"), ("usage_dailyactivity", "day"), ("usage_monthlysum", "month")
+    )
     for event, rows in (("INSERT", "NEW"), ("UPDATE", "NEW"), ("DELETE", "OLD"))
 )
 
@@ -137,6 +140,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('until', models.DateField()),
+                ('months_until', models.DateField(null=True)),
                 ('closed_until', models.DateField(null=True)),
                 ('check_from', models.DateField(null=True)),
             ],
@@ -194,6 +198,23 @@ class Migration(migrations.Migration):
             ],
             options={
                 'constraints': [models.UniqueConstraint(fields=('dimension', 'day', 'key', 'cluster', 'product', 'partition', 'currency'), include=('held', 'unpriced', 'amount', 'amount_measured', 'amount_used'), name='dailysum_once', nulls_distinct=False)],
+            },
+        ),
+        migrations.CreateModel(
+            name='MonthlySum',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('month', models.DateField()),
+                ('dimension', models.CharField(choices=[('team', 'Team'), ('person', 'Person'), ('profile', 'Profile'), ('claim', 'Claim')], max_length=8)),
+                ('key', models.UUIDField()),
+                ('currency', models.CharField(blank=True, max_length=3)),
+                ('held', models.DecimalField(decimal_places=0, max_digits=30)),
+                ('unpriced', models.DecimalField(decimal_places=0, max_digits=30)),
+                ('amount', models.DecimalField(decimal_places=0, max_digits=40)),
+                ('idle', models.DecimalField(decimal_places=0, max_digits=40)),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('dimension', 'month', 'key', 'currency'), include=('held', 'unpriced', 'amount', 'idle'), name='monthlysum_once')],
             },
         ),
         migrations.CreateModel(
@@ -302,7 +323,7 @@ class Migration(migrations.Migration):
                 ('readings', models.JSONField(default=dict)),
             ],
         ),
-        migrations.RunSQL(CLOSED, "DROP FUNCTION usage_refuse_closed_day CASCADE; DROP FUNCTION usage_refuse_change CASCADE"),
+        migrations.RunSQL(CLOSED, "DROP FUNCTION usage_refuse_closed CASCADE; DROP FUNCTION usage_refuse_change CASCADE"),
         migrations.CreateModel(
             name='IdlePolicy',
             fields=[
