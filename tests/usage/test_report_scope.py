@@ -135,8 +135,10 @@ def kinds(used, claim, vision, alice, fra):
     forget_from(MIDNIGHT, now=NOON)
     store_days(now=NOON)
     row = DailyUse.objects.get(claim=more, product="")
-    columns = ("team_id", "owner_id", "claim_id", "day", "driver", "product", "partition", "capacity_type")
-    columns += ("rate_id", "currency")
+    columns = (
+        *("team_id", "owner_id", "claim_id", "day", "driver", "product", "partition", "capacity_type"),
+        *("rate_id", "currency"),
+    )
     same = {name: getattr(row, name) for name in columns}
     Correction.objects.create(booked_on=MIDNIGHT.date(), held=-(10**15), amount=-CENT, **same)
 
