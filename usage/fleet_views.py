@@ -189,8 +189,8 @@ def report(request: HttpRequest) -> HttpResponseBase:
     form = ReportForm(request.GET, reader)
     period, group_by, status = form.period(today), form.group_by, 200 if form.is_valid() else 422
     if form.is_too_long:
-        form.add_error("by", TOO_LONG)  # which takes back all that was chosen but the days
-        group_by, status = form.group_by, 422
+        form.add_error("by", TOO_LONG)  # which takes back all that was chosen
+        period, group_by, status = form.period(today), form.group_by, 422
     if wants_csv(request):
         found = fleet_report(period, group_by, now=now, order=form.order, scope=form.scope)
         return csv_response(f"report-{found.period.first}-{group_by}", CSV_HEADS, csv_rows(found, group_by))

@@ -15,7 +15,7 @@ from tests.usage.conftest import NOON, hold, measure, price
 from tests.usage.test_fleet_report import MIDNIGHT, WEEK, had
 from usage.cost import CENT, Cost, total
 from usage.daily import forget_from, store_days
-from usage.fleet_report import GroupBy, fleet_report
+from usage.fleet_report import GroupBy, fleet_report, month_of
 from usage.ledger_sums import LONGEST_OF_ALL, EntryScope
 from usage.models import Correction, DailySum, DailyUse
 
@@ -135,8 +135,10 @@ def kinds(used, claim, vision, alice, fra):
     forget_from(MIDNIGHT, now=NOON)
     store_days(now=NOON)
     row = DailyUse.objects.get(claim=more, product="")
-    columns = ("team_id", "owner_id", "claim_id", "day", "driver", "product", "partition", "capacity_type")
-    columns += ("rate_id", "currency")
+    columns = (
+        *("team_id", "owner_id", "claim_id", "day", "driver", "product", "partition", "capacity_type"),
+        *("rate_id", "currency"),
+    )
     same = {name: getattr(row, name) for name in columns}
     Correction.objects.create(booked_on=MIDNIGHT.date(), held=-(10**15), amount=-CENT, **same)
 
@@ -221,6 +223,8 @@ def test_entries_of_a_kind_of_device_are_added_up_over_a_month_at_most(client, k
     refused = client.get(f"{URL}?{days}")
     assert refused.status_code == 422
     assert "Choose at most 31 days, or a team" in refused.text
+    assert "The current month is shown." in refused.text
+    assert refused.context["chosen"] == month_of(NOON.date())
     assert client.get(f"/api/v1/costs/report/?{days}").status_code == 422
     assert client.get(f"{URL}?{days}&team=vision").status_code == 200
 
