@@ -9,7 +9,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadGroupScheduling
 
 from demo.controlplane.build import ensure, why_unusable
-from tests import postgres
+from tests import emptying, postgres
 
 # Examples run on machines that are busy with other tests: how long one takes says nothing.
 settings.register_profile("dragoman", deadline=None)
@@ -61,21 +61,13 @@ def django_db_setup(django_test_environment, django_db_blocker, worker_id):
     """A database of this process, copied from the one that has every migration."""
     from django.core.management import call_command
     from django.db import connection
-    from django.db.backends.postgresql.operations import DatabaseOperations
 
     def migrate(name):
         connection.settings_dict["NAME"] = name
         call_command("migrate", verbosity=0)
         connection.close()
 
-    empty = DatabaseOperations.sql_flush
-
-    def empty_with_the_log(self, *args, **kwargs):
-        """Nobody empties the audit log, except between two tests."""
-        statements = empty(self, *args, **kwargs)
-        return ["SET LOCAL dragoman.audit_removal = 'on'", *statements] if statements else []
-
-    DatabaseOperations.sql_flush = empty_with_the_log  # type: ignore[method-assign]
+    emptying.install()
     with django_db_blocker.unblock():
         template = postgres.template(migrate)
         name = postgres.own(worker_id)

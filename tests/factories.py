@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 from django.conf import settings
+from django.contrib.auth.hashers import make_password
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
@@ -87,13 +88,10 @@ def make_user(
     username: str = "alice", *, admin: bool = False, password: str | None = None, **fields: Any
 ) -> User:
     """Make a person, or return the one of that name."""
-    user, made = User.objects.get_or_create(
-        username=username, defaults={"is_superuser": admin, "is_staff": admin, **fields}
-    )
-    if made:
-        user.set_password(password or username)
-        user.save(update_fields=["password"])
-    return user
+    if (known := User.objects.filter(username=username).first()) is not None:
+        return known
+    values = {"is_superuser": admin, "is_staff": admin, **fields}
+    return User.objects.create(username=username, password=make_password(password or username), **values)
 
 
 def make_team(

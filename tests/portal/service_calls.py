@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ class Module:
     name: str
     tree: ast.Module
 
-    @property
+    @cached_property
     def imports(self) -> dict[str, Name]:
         """Return what each imported name is; a module has the name ""."""
         found: dict[str, Name] = {}
@@ -37,7 +37,7 @@ class Module:
                 found |= {alias.asname or alias.name: (alias.name, "") for alias in node.names}
         return found
 
-    @property
+    @cached_property
     def parts(self) -> dict[str, list[ast.stmt]]:
         """Return the statements that define each name of the module."""
         found: dict[str, list[ast.stmt]] = {}

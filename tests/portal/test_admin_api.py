@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -34,12 +36,17 @@ CREDENTIALS = {"server": "https://fra.example:6443", "token": SECRET}
 
 
 class Caller:
-    """Somebody who calls the API; `answer` checks the status and returns the content."""
+    """Somebody who calls the API and signs in first; it checks the status and returns the content."""
 
     def __init__(self, person: User | None = None) -> None:
-        self.api = APIClient()
-        if person is not None:
-            self.api.force_login(person)
+        self.person = person
+
+    @cached_property
+    def api(self) -> APIClient:
+        api = APIClient()
+        if self.person is not None:
+            api.force_login(self.person)
+        return api
 
     def __call__(self, method: str, path: str, body: object = None, status: int = 200) -> object:
         answer = getattr(self.api, method)(f"/api/v1/{path}", body, format="json")

@@ -27,3 +27,22 @@ def stored() -> dict[str, str]:
 
 def differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
     return [table for table in before if before[table] != after.get(table)]
+
+
+def writes() -> dict[str, int]:
+    """
+    Return how many rows of each table were written since the transaction began, whatever became of them.
+
+    Where two counts are the same, `stored` is: it reads every row, this none. PostgreSQL counts while
+    `track_counts` is on, and keeps the counts of savepoints that were rolled back.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """SELECT relname, written FROM pg_class, LATERAL (
+                   SELECT pg_stat_get_xact_tuples_inserted(oid) + pg_stat_get_xact_tuples_updated(oid)
+                       + pg_stat_get_xact_tuples_deleted(oid)
+               ) AS of (written)
+               WHERE relkind = 'r' AND written > 0 AND relname <> ALL (%s)""",
+            [[*WRITTEN_BY_REFUSALS]],
+        )
+        return dict(cursor.fetchall())
