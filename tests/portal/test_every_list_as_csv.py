@@ -56,6 +56,7 @@ LISTS = (
     "/waste/",
     "/alerts/",
     "/waste/oversized/",
+    "/waste/overstay/",
     "/rates/",
     "/teams/",
     "/teams/vision/",
