@@ -56,7 +56,7 @@ from usage.report_api import ReportView, SavedReportViewSet
 from usage.telemetry_api import TelemetryTestView, TelemetryView
 from usage.tracking.api import ClaimRunsView
 from usage.tracking.server_api import RunsLinksView, TrackingServerViewSet
-from usage.waste_api import IdleViewSet, OverstayViewSet, OversizedViewSet
+from usage.waste_api import IdleViewSet, OversizedViewSet, OverstayViewSet
 
 teams_router = SimpleRouter(use_regex_path=False)
 teams_router.register("teams", TeamViewSet, "api-team")

@@ -26,9 +26,12 @@ def lengths(queues: Iterable[str]) -> dict[str, float]:
     """
     names = list(queues)
     try:
-        with Redis.from_url(
-            settings.REDIS_URL, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT
-        ) as redis, redis.pipeline(transaction=False) as pipeline:
+        with (
+            Redis.from_url(
+                settings.REDIS_URL, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT
+            ) as redis,
+            redis.pipeline(transaction=False) as pipeline,
+        ):
             for name in names:
                 pipeline.llen(name)
             return dict(zip(names, map(float, pipeline.execute()), strict=True))

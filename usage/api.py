@@ -159,8 +159,8 @@ class ClaimCostOut(serializers.Serializer[Any]):
         many=True,
         allow_null=True,
         help_text=(
-            "The cost so far by pod, adding up to it; the team is billed for the claim as one. Null if no pod "
-            f"is known, as of a claim from a template, or more than {MAX_PODS}"
+            "The cost so far by pod, adding up to it; the team is billed for the claim as one. Null if no "
+            f"pod is known, as of a claim from a template, or more than {MAX_PODS}"
         ),
     )
 

@@ -1,4 +1,4 @@
-"""What is approximate in the telemetry of a claim's partitions: noted when series are joined, said on its page."""
+"""What is approximate in the telemetry of partitions: noted where series are joined, said of their claims."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def approximations(claim: Claim, allocations: Iterable[Allocation], *, has_power
         )
     if found := names[Why.TWINS]:
         sentences.append(
-            f"{named(found)} had no telemetry while another partition of the same profile was held on the same "
-            "GPU: the exporter does not tell them apart."
+            f"{named(found)} had no telemetry while another partition of the same profile was held on the "
+            "same GPU: the exporter does not tell them apart."
         )
     if has_power:
         sentences.append(
-            "Power of a partition is that of its whole GPU, because GPUs measure no other; its energy is the part "
-            "of a GPU that it is."
+            "Power of a partition is that of its whole GPU, because GPUs measure no other; its energy is the "
+            "part of a GPU that it is."
         )
     return sentences
 

@@ -150,7 +150,9 @@ class BudgetViewSet(
 
     @extend_schema(
         operation_id="budgets_past",
-        parameters=[OpenApiParameter("month", str, required=True, description="A past month (UTC): 2026-10.")],
+        parameters=[
+            OpenApiParameter("month", str, required=True, description="A past month (UTC): 2026-10.")
+        ],
         responses=BudgetOut(many=True),
     )
     @action(detail=False, filter_backends=(), pagination_class=None)

@@ -146,7 +146,7 @@ def team_cards(team: Team, *, now: datetime) -> list[BudgetCard]:
 
 
 def left_of_budgets(teams: Collection[UUID], *, now: datetime) -> list[BudgetCard]:
-    """Return the current budgets of these teams, by team, that of each month first; one query, none for none."""
+    """Return the current budgets of these teams, by team, that of each month first; at most one query."""
     if not teams:
         return []
     current = Budget.objects.current(utc_day(now)).filter(team__in=teams)

@@ -360,7 +360,7 @@ def past_budgets(budgets: QuerySet[Budget], first: date) -> list[Budget]:
         first__lte=last,
         since__lt=end,
     )
-    newest = terms.select_related("budget__team").order_by("budget", "-since", "-pk").distinct("budget")
+    newest = terms.select_related("budget__team").order_by("budget_id", "-since", "-pk").distinct("budget_id")
     found = []
     for row in newest:
         then = row.budget
@@ -414,4 +414,4 @@ def past_month_asked_for(text: str, now: datetime) -> date | None:
         first = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC).date()
     except ValueError:
         return None
-    return first if FIRST_YEAR < first.year and first < utc_day(now).replace(day=1) else None
+    return first if first.year > FIRST_YEAR and first < utc_day(now).replace(day=1) else None

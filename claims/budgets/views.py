@@ -142,7 +142,9 @@ def budgets_of_month(request: HttpRequest, first: date, now: datetime) -> HttpRe
         "earlier": month_before(first),
         "later": month_end(first)[0] + DAY,
         "cards": [card_of(use.budget, use, now=now) for use in uses],
-        "sums": [(currency, amount, used, used / amount) for currency, (amount, used) in sorted(sums.items())],
+        "sums": [
+            (currency, amount, used, used / amount) for currency, (amount, used) in sorted(sums.items())
+        ],
     }
     return render(request, "claims/budgets/month.html", page)
 

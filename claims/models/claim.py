@@ -587,7 +587,8 @@ class Consumer(models.Model):
                 fields=["object_uid", "uid"], condition=Q(ended_at=None), name="consumer_open_once"
             ),
             models.CheckConstraint(
-                condition=Q(ended_at=None) | Q(ended_at__gte=F("started_at")), name="consumer_ends_after_start"
+                condition=Q(ended_at=None) | Q(ended_at__gte=F("started_at")),
+                name="consumer_ends_after_start",
             ),
         )
         indexes = (models.Index(fields=["claim"], condition=Q(ended_at=None), name="consumer_open"),)

@@ -232,7 +232,9 @@ WRITES = {
     "POST /api/v1/tracking-servers/": Wish("admin", {"team": "nlp", **MLFLOW}),
     "PATCH /api/v1/tracking-servers/{id}/": Wish("admin", MLFLOW),
     "DELETE /api/v1/tracking-servers/{id}/": Wish("admin"),
-    "PUT /api/v1/tracking-servers/runs-links/": Wish("admin", {"team": "nlp", "url": "https://wandb.ai/acme"}),
+    "PUT /api/v1/tracking-servers/runs-links/": Wish(
+        "admin", {"team": "nlp", "url": "https://wandb.ai/acme"}
+    ),
     "POST /api/v1/identity-providers/": Wish("admin", {"slug": "partners", **PROVIDER}),
     "PATCH /api/v1/identity-providers/{slug}/": Wish("admin", {"title": "Company account"}),
     "DELETE /api/v1/identity-providers/{slug}/": Wish("admin"),

@@ -131,9 +131,7 @@ def test_the_page_shows_each_pod_and_who_pays(as_alice, claim):
     hold(claim, NOON - 6 * HOUR)
     reserve(claim, "train-0", NOON - 5 * HOUR, NOON - HOUR)
     reserve(claim, "train-1", NOON - 3 * HOUR)
-    text = " ".join(
-        as_alice.get(reverse("usage:claim_fragment", args=[claim.pk])).content.decode().split()
-    )
+    text = " ".join(as_alice.get(reverse("usage:claim_fragment", args=[claim.pk])).content.decode().split())
     assert "billed to Vision" in text
     card = text.partition('id="pod-cost-title"')[2].partition("</section>")[0]
     for part in ("train-0", "€9.00", "train-1", "€6.00", "Not used by a pod", "€3.00", "€18.00"):
@@ -157,5 +155,8 @@ def test_the_api_has_the_cost_of_each_pod(as_alice, claim):
     assert as_alice.get(path).json()["consumers"] is None
     reserve(claim, "a", NOON - HOUR)
     rows = as_alice.get(path).json()["consumers"]
-    assert [(row["name"], row["cost"]["amounts"][0]["amount"]) for row in rows] == [("", "3.00"), ("a", "3.00")]
+    assert [(row["name"], row["cost"]["amounts"][0]["amount"]) for row in rows] == [
+        ("", "3.00"),
+        ("a", "3.00"),
+    ]
     assert (rows[1]["since"], rows[1]["until"]) == ("2026-11-17T11:00:00Z", None)

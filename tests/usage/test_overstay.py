@@ -1,4 +1,4 @@
-"""Claims that have ended and whose pods still run: what they cost since, on the page of waste and in the API."""
+"""Claims that have ended and whose pods still run: what they cost since, on its page and in the API."""
 
 from datetime import timedelta
 
@@ -28,16 +28,20 @@ def _now():
 def ended(team, by, cluster, name, *, since=2 * HOUR, held=5 * HOUR, pod=True):
     """Return a claim that ended some time ago and whose pod still holds a device."""
     claim = make_claim(
-        team, by=by, cluster=cluster, state=ClaimState.ALLOCATED, held=False, name=name, object_uid=f"uid-{name}"
+        team,
+        by=by,
+        cluster=cluster,
+        state=ClaimState.ALLOCATED,
+        held=False,
+        name=name,
+        object_uid=f"uid-{name}",
     )
     Claim.objects.filter(pk=claim.pk).update(state=ClaimState.RELEASING, state_since=NOON - since)
     hold(claim, NOON - held, object_uid=f"uid-{name}", object_name=name)
     reserved = [{"resource": "pods", "name": f"{name}-0", "uid": f"pod-{name}"}] if pod else []
     place = {"cluster": cluster, "namespace": claim.namespace}
-    ResourceClaim.objects.create(
-        uid=f"uid-{name}", name=name, owner=str(claim.pk), raw={"metadata": {}, "status": {"reservedFor": reserved}},
-        **place,
-    )  # fmt: skip
+    raw = {"metadata": {}, "status": {"reservedFor": reserved}}
+    ResourceClaim.objects.create(uid=f"uid-{name}", name=name, owner=str(claim.pk), raw=raw, **place)
     Pod.objects.create(
         uid=f"pod-{name}", name=f"{name}-0", phase="Running", claims=[name], raw={"metadata": {}}, **place
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -171,7 +171,7 @@ class Median(Aggregate):
     """The middle of the values, interpolated between two."""
 
     function = "PERCENTILE_CONT"
-    template = "%(function)s(0.5) WITHIN GROUP (ORDER BY %(expressions)s)"
+    template = "%(function)s(0.5) WITHIN GROUP (ORDER BY %(expressions)s)%(filter)s"
     output_field = DurationField()
 
 
@@ -230,11 +230,13 @@ def idle_listing(request: HttpRequest, now: datetime, policy: IdlePolicy) -> Lis
     )
 
 
-def sum_row(listing: Listing[Any], now: datetime) -> SafeString:
-    """Draw the sum of all rows that match the filters; nothing for fewer than two. One query."""
+def sum_row(listing: Listing[Any], waste_of_all: Callable[[], Waste]) -> SafeString:
+    """Draw the sum of all rows that match the filters, one query with filters; nothing for fewer than two."""
     if listing.total < 2:
         return SafeString("")
-    found: Waste = waste_of(listing.rows, "idle_cost", by="per_hour")
+    found = waste_of_all()
+    if listing.conditions:
+        found = waste_of(listing.rows, "idle_cost", by="per_hour")
     cells: dict[str, str] = {
         "claim": f"{counted(found.claims, 'claim')}, {counted(found.devices, 'device')}",
         "cost": format_html('{}<span class="sub">{} / h</span>', found.amount, found.per_hour),
@@ -252,8 +254,13 @@ def waste(request: HttpRequest) -> HttpResponseBase:
     idle = visible.lasting().annotate(idle_cost=idle_cost_at(now))
     roles, listing = reader_roles(request), idle_listing(request, now, policy)
     is_admin = is_platform_admin(user)
+
+    @cache
+    def waste_of_all() -> Waste:
+        return waste_of(idle, "idle_cost", by="per_hour")
+
     context = {
-        "waste": lambda: waste_of(idle, "idle_cost", by="per_hour"),
+        "waste": waste_of_all,
         "month": lambda: idle_in_month(None if is_admin else [team.pk for team in roles], now),
         "freed": lambda: freed_after_notice(visible, now),
         "unmeasured": unmeasured_devices if is_admin else None,
@@ -265,7 +272,7 @@ def waste(request: HttpRequest) -> HttpResponseBase:
         "query": [(name, value) for name, values in request.GET.lists() for value in values],
         "oversized": SizeCheck.objects.visible_to(user).oversized().count,
         "overstays": overstaying(user, now).count,
-        "listing_foot": lambda: sum_row(listing, now),
+        "listing_foot": lambda: sum_row(listing, waste_of_all),
         "empty_icon": "zzz",
         "empty_title": "No claim is idle",
         "empty_text": (

@@ -137,7 +137,7 @@ class RunsLinkIn(Input):
     url = serializers.CharField(
         max_length=MAX_URL,
         allow_blank=True,
-        help_text="May have {tag}, {claim} and {team}, which stand for what they name; empty removes the link",
+        help_text="{tag}, {claim} and {team} stand for what they name; empty removes the link",
     )
 
 

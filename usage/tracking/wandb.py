@@ -2,8 +2,8 @@
 Links from claims to their runs of Weights & Biases, set by platform admins.
 
 Manifests of the portal tag runs `dragoman.claim=<id>` (WANDB_TAGS). Weights & Biases has no address of a
-filtered list of runs (https://docs.wandb.ai/models/runs/filter-runs), so the page of a claim has the filter to
-paste beside the link. The portal calls no API of it.
+filtered list of runs (https://docs.wandb.ai/models/runs/filter-runs), so the page of a claim has the filter
+to paste beside the link. The portal calls no API of it.
 """
 
 from __future__ import annotations
@@ -91,4 +91,5 @@ def require_address(url: str) -> None:
     try:
         validate_http_url(plain)
     except ValidationError as error:
-        raise Invalid(f"{error.messages[0]}".replace("http://prometheus:9090", "https://wandb.ai/acme/vision"), field="url") from error
+        words = "Enter a web address such as https://wandb.ai/acme/vision/table."
+        raise Invalid(words, field="url") from error

@@ -13,7 +13,7 @@ from claims.models import Allocation, Budget, BudgetTerms, BudgetUse
 from core.models import Installation
 from tests.claims.budgets.conftest import NOW, hold, price
 from tests.factories import make_budget, make_team, make_token
-from usage.daily import store_days
+from usage.daily import forget_from, store_days
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LIST, NEW = "/budgets/", "/budgets/new/"
@@ -257,6 +257,7 @@ def earlier(budget, root):
     """Let October have had another amount, and use: 16 days at €2 per hour."""
     hold_from = NOW.replace(month=10, day=16, hour=0)
     Allocation.objects.update(started_at=hold_from)
+    forget_from(hold_from, now=NOW)
     store_days(now=NOW)
     october = NOW.replace(month=10, day=1)
     budget.terms.create(since=october, by=root, first=october.date(), amount=Decimal(900), at_limit="block")
@@ -268,7 +269,15 @@ def test_an_earlier_month_has_the_terms_and_the_use_of_then(as_root, budget, roo
     earlier(budget, root)
     assert 'href="?month=2026-10" aria-label="Earlier: October 2026"' in as_root.get(LIST).text
     page = as_root.get(LIST, {"month": "2026-10"}).text
-    for said in ("October 2026", "vision", "€900.00", "€768.00", "85 %", "€132.00", "new requests are refused"):
+    for said in (
+        "October 2026",
+        "vision",
+        "€900.00",
+        "€768.00",
+        "85 %",
+        "€132.00",
+        "new requests are refused",
+    ):
         assert said in page
     assert 'href="?month=2026-11" aria-label="Later: November 2026"' in page
     (row,) = csv.DictReader(StringIO(as_root.get(LIST, {"month": "2026-10", "format": "csv"}).text))
@@ -289,7 +298,12 @@ def test_an_earlier_month_needs_no_more_queries_for_many_budgets(
         as_root.get(LIST, {"month": "2026-10"})
     for number in range(5):
         more = make_budget(make_team(f"team-{number}"), amount=100)
-        more.terms.create(since=NOW.replace(month=10, day=2), first=NOW.replace(month=10, day=1).date(), amount=5, at_limit="notify")
+        more.terms.create(
+            since=NOW.replace(month=10, day=2),
+            first=NOW.replace(month=10, day=1).date(),
+            amount=5,
+            at_limit="notify",
+        )
     with django_assert_max_num_queries(len(one)):
         assert "6 monthly budgets" in as_root.get(LIST, {"month": "2026-10"}).text
 

@@ -32,13 +32,19 @@ def claim(vision, fra, train, alice):
 
 def show(mirror, claim, *pods, at, allocated_at=NINE):
     """Let the mirror see at an instant that the claim is reserved for these pods."""
-    mirror.claim("sam", claim, result("gpu-0"), at=allocated_at, seen_at=at)
-    row = ResourceClaim.objects.get(uid="uid-1")
-    row.raw["status"]["reservedFor"] = [
-        {"resource": "pods", "name": name, "uid": f"uid-{name}"} for name in pods
-    ]
-    row.resource_version, row.revision = str(int(row.resource_version) + 1000), mirror.next_revision()
-    row.save()
+    reserved = [{"resource": "pods", "name": name, "uid": f"uid-{name}"} for name in pods]
+    status = {"allocation": {"devices": {"results": [result("gpu-0")]}}, "reservedFor": reserved}
+    revision = mirror.next_revision()
+    ResourceClaim.objects.update_or_create(
+        cluster=claim.cluster,
+        uid="uid-1",
+        defaults={
+            **{"namespace": "vision", "name": "sam", "owner": str(claim.pk), "origin": "portal"},
+            **{"raw": {"metadata": {"name": "sam"}, "spec": claim.spec, "status": status}},
+            **{"allocated_at": allocated_at, "seen_at": at},
+            **{"resource_version": str(revision), "revision": revision},
+        },
+    )
     mirror.tell("sam")
 
 
