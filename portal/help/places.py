@@ -84,7 +84,6 @@ HELP = {
     "teams:group_rule": "sign-in#group-rules",
     "teams:group_rule_remove": "sign-in#group-rules",
     "usage:tracking": "settings#experiment-tracking",
-    "usage:runs_link": "settings#experiment-tracking",
     "usage:tracking_new": "settings#experiment-tracking",
     "usage:tracking_edit": "settings#experiment-tracking",
     "notify:webhooks": "webhooks",
