@@ -29,6 +29,8 @@ from django.http import HttpRequest, HttpResponse, QueryDict, StreamingHttpRespo
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.text import slugify
 from django_filters import FilterSet
 
@@ -115,6 +117,21 @@ class Head:
     column: Column[Any]
     url: str
     direction: str
+
+
+def sum_of_columns(columns: Iterable[Column[Any]], cells: Mapping[str, str]) -> SafeString:
+    """Draw the last row of a list, with what `cells` has for a column by its name; others are empty."""
+    drawn = (
+        (
+            "wide" if column.fixed else "dg-n" if column.name in cells else "hide",
+            "" if column.fixed else column.label,
+            cells.get(column.name, ""),
+        )
+        for column in columns
+    )
+    return format_html(
+        '<tr class="sumrow">{}</tr>', format_html_join("", '<td class="{}" data-l="{}">{}</td>', drawn)
+    )
 
 
 class Echo:

@@ -20,7 +20,7 @@ from django.db.models import F, Min, Q
 from django.utils import timezone
 
 from claims.delivery.reconcile import allocation_columns
-from claims.models import Allocation, Claim, Profile, Transition
+from claims.models import Allocation, Claim, Consumer, Profile, Transition
 from claims.plans.plan import spec_with_count
 from claims.states import ClaimState
 from cluster.protocol import RESOURCE_CLAIM
@@ -307,7 +307,8 @@ def backdate(claim: Claim, by: timedelta, mean: float | None) -> None:
     )
     claim.history.filter(old="").update(at=F("at") - by - decision_time)
     claim.history.exclude(old="").update(at=F("at") - by)
-    Allocation.objects.filter(claim=claim, ended_at=None).update(started_at=F("started_at") - by)
+    for held in (Allocation, Consumer):
+        held._default_manager.filter(claim=claim, ended_at=None).update(started_at=F("started_at") - by)
     forget_from(timezone.now() - by - timedelta(days=1), now=timezone.now())
     notices = Notice.objects.filter(url__contains=str(claim.pk))
     notices.update(created_at=F("created_at") - by)

@@ -112,11 +112,20 @@ RESOURCES = (
     ApiResource(
         "waste/oversized", "api-oversized-list", "Claims for which a cheaper profile would have been enough."
     ),
+    ApiResource(
+        "waste/overstay", "api-overstay-list", "Claims that have ended and whose pods still hold devices."
+    ),
     ApiResource("waste/policy", "api-idle-policy", "What is done about idle claims."),
     ApiResource(
         "tracking-servers",
         "api-tracking-server-list",
         "Servers of MLflow whose runs are shown.",
+        for_admins=True,
+    ),
+    ApiResource(
+        "tracking-servers/runs-links",
+        "api-runs-links",
+        "Links from claims to their runs of Weights & Biases.",
         for_admins=True,
     ),
     ApiResource("rates", "api-rate-list", "Prices of devices per hour."),

@@ -55,8 +55,8 @@ from usage.idle.api import IdlePolicyView, RemindOwnerView, SnoozeView
 from usage.report_api import ReportView, SavedReportViewSet
 from usage.telemetry_api import TelemetryTestView, TelemetryView
 from usage.tracking.api import ClaimRunsView
-from usage.tracking.server_api import TrackingServerViewSet
-from usage.waste_api import IdleViewSet, OversizedViewSet
+from usage.tracking.server_api import RunsLinksView, TrackingServerViewSet
+from usage.waste_api import IdleViewSet, OversizedViewSet, OverstayViewSet
 
 teams_router = SimpleRouter(use_regex_path=False)
 teams_router.register("teams", TeamViewSet, "api-team")
@@ -99,6 +99,7 @@ usage_router.register("rates", RateViewSet, "api-rate")
 usage_router.register("tracking-servers", TrackingServerViewSet, "api-tracking-server")
 usage_router.register("waste/idle", IdleViewSet, "api-idle")
 usage_router.register("waste/oversized", OversizedViewSet, "api-oversized")
+usage_router.register("waste/overstay", OverstayViewSet, "api-overstay")
 usage_router.register("costs/saved-reports", SavedReportViewSet, "api-saved-report")
 usage_router.register("costs/closed-months", ClosedMonthViewSet, "api-closed-month")
 
@@ -214,5 +215,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("costs/allocation/", OpenCostView.as_view(), name="api-opencost"),
     path("rates/examples/", RateExamplesView.as_view(), name="api-rate-examples"),
     path("waste/policy/", IdlePolicyView.as_view(), name="api-idle-policy"),
+    path("tracking-servers/runs-links/", RunsLinksView.as_view(), name="api-runs-links"),
     *usage_router.urls,
 ]

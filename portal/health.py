@@ -20,8 +20,9 @@ from kombu.exceptions import OperationalError
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
 from claims.budgets.metrics import BudgetCollector
-from claims.metrics import ClaimCollector
+from claims.metrics import ClaimCollector, UndecidedCollector
 from inventory.freshness import OF_DEVICES, Age, MirrorCollector, ages
+from portal.queues import QueueCollector
 from teams.audit.metrics import AuditCollector
 from usage.alerts.metrics import AlertCollector
 from usage.metrics import CollectionCollector, LedgerCollector
@@ -30,11 +31,13 @@ BROKER_TIMEOUT = 2  # seconds
 
 REGISTRY.register(MirrorCollector())
 REGISTRY.register(ClaimCollector())
+REGISTRY.register(UndecidedCollector())
 REGISTRY.register(BudgetCollector())
 REGISTRY.register(AlertCollector())
 REGISTRY.register(AuditCollector())
 REGISTRY.register(LedgerCollector())
 REGISTRY.register(CollectionCollector())
+REGISTRY.register(QueueCollector())
 
 
 @never_cache

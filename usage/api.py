@@ -32,10 +32,12 @@ from teams.models import User
 from usage import focus_parquet
 from usage.claim_use import devices_of, energy_of
 from usage.closing import close_month, require_admin
+from usage.consumers import MAX_PODS, consumers_of, split_by_consumer
 from usage.cost import Cost
 from usage.examples import add_examples
 from usage.fleet_report import GroupBy, fleet_report, month_of
 from usage.focus import focus_lines
+from usage.inexact import approximations
 from usage.models import ClosedMonth, Rate
 from usage.opencost import (
     AGGREGATES,
@@ -123,6 +125,10 @@ class UsageOut(serializers.Serializer[Any]):
     mean_activity = serializers.FloatField(allow_null=True)
     peak_memory_bytes = serializers.IntegerField(allow_null=True)
     unmeasured_seconds = serializers.IntegerField(help_text="Time with devices but without telemetry")
+    approximations = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="What is approximate, such as the power of a partition; empty for whole GPUs",
+    )
     points = PointOut(many=True)
 
 
@@ -132,12 +138,31 @@ class LineOut(serializers.Serializer[Any]):
     cost = CostOut()
 
 
+class ConsumerCostOut(serializers.Serializer[Any]):
+    """What a pod caused of the cost of a claim; equal shares while several use it."""
+
+    name = serializers.CharField(help_text="Empty: the time in which the claim was reserved for no pod")
+    uid = serializers.CharField()
+    resource = serializers.CharField(help_text="pods, of nearly every consumer")
+    since = serializers.DateTimeField(allow_null=True)
+    until = serializers.DateTimeField(allow_null=True, help_text="Null while the claim is reserved for it")
+    cost = CostOut()
+
+
 class ClaimCostOut(serializers.Serializer[Any]):
     so_far = CostOut()
     per_hour = CostOut(help_text="Of the devices held now")
     projected = CostOut(allow_null=True, help_text="At its expiry, if it keeps its devices")
     energy = EnergyOut(allow_null=True, help_text="Over its life; null without telemetry of power")
     lines = LineOut(many=True)
+    consumers = ConsumerCostOut(
+        many=True,
+        allow_null=True,
+        help_text=(
+            "The cost so far by pod, adding up to it; the team is billed for the claim as one. Null if no "
+            f"pod is known, as of a claim from a template, or more than {MAX_PODS}"
+        ),
+    )
 
 
 class RowsOut(serializers.ListSerializer[Any]):
@@ -301,6 +326,9 @@ class ClaimUsageView(APIView):
             "mean_activity": series.mean_activity,
             "peak_memory_bytes": series.peak_memory,
             "unmeasured_seconds": int(series.unmeasured.total_seconds()),
+            "approximations": approximations(
+                claim, allocations, has_power=any(point.power_watts is not None for point in series.points)
+            ),
             "points": series.points,
         }
         return Response(UsageOut(body).data)
@@ -312,9 +340,14 @@ class ClaimCostView(APIView):
         """The cost of a claim so far, per hour, and at its expiry."""
         claim = claim_for(request, claim_id)
         allocations = claim_allocations(claim)
-        costs = claim_cost(claim, allocations, RateCard.load(), now=timezone.now())
-        body = {name: getattr(costs, name) for name in ("so_far", "per_hour", "projected", "lines")}
-        return Response(ClaimCostOut(body | {"energy": energy_of(devices_of(claim, allocations))}).data)
+        card, now = RateCard.load(), timezone.now()
+        costs = claim_cost(claim, allocations, card, now=now)
+        split = split_by_consumer(claim, allocations, consumers_of(claim), card, now=now)
+        body: dict[str, Any] = {
+            name: getattr(costs, name) for name in ("so_far", "per_hour", "projected", "lines")
+        }
+        body |= {"energy": energy_of(devices_of(claim, allocations)), "consumers": split and split.rows}
+        return Response(ClaimCostOut(body).data)
 
 
 class CostsView(APIView):

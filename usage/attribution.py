@@ -142,17 +142,6 @@ def pods_by_claim(
     return {claim: frozenset(names) for claim, names in users.items()}
 
 
-def attribute(
-    allocations: Iterable[OpenAllocation], measured: Mapping[SeriesKey, Measurement]
-) -> list[tuple[OpenAllocation, Measurement]]:
-    """Return each allocation with its measurement; one without is left out."""
-    return [
-        (joined.allocation, joined.measurement)
-        for joined in join(allocations, measured)
-        if joined.measurement is not None
-    ]
-
-
 def join(allocations: Iterable[OpenAllocation], measured: Mapping[SeriesKey, Measurement]) -> list[Joined]:
     """Return each allocation with its measurement and key, or the reason why it has none."""
     allocations = list(allocations)

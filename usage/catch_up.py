@@ -31,10 +31,11 @@ from django.utils import timezone
 from claims.models import Allocation
 from inventory.freshness import OF_DEVICES, ages
 from inventory.models import Cluster, Device
-from usage.attribution import COLUMNS, OpenAllocation, attribute, with_mirror
+from usage.attribution import COLUMNS, Joined, OpenAllocation, join, with_mirror
 from usage.collect import holding
 from usage.counters import count_since
 from usage.daily import forget_from
+from usage.inexact import note_inexact
 from usage.models import CollectedBucket, Collection, Rollup
 from usage.samples import (
     BUCKET,
@@ -227,19 +228,23 @@ def fill(
         rows = Rollup.objects.filter(claim__cluster=cluster, bucket=bucket)
         present = set(map(RollupDevice._make, rows.values_list("claim_id", "driver", "pool", "device")))
         added: set[RollupDevice] = set()
+        every: list[Joined] = []
         for at in (bucket + number * EVERY for number in range(EXPECTED)):
             open_then = [
                 span.allocation
                 for span in held
                 if span.started_at <= at and (span.ended_at is None or at < span.ended_at)
             ]
+            joined = join(open_then, measured.get(at, {}))
+            every.extend(joined)
             new = [
-                (holding(one), measurement)
-                for one, measurement in attribute(open_then, measured.get(at, {}))
-                if holding(one) not in present
+                (holding(one.allocation), one.measurement)
+                for one in joined
+                if one.measurement is not None and holding(one.allocation) not in present
             ]
             add_samples(at, new)
             added.update(device for device, _ in new)
+        note_inexact(every)
         middle = bucket + MIDDLE
         held_then = {
             holding(span.allocation)

@@ -14,9 +14,10 @@ from claims.models import Allocation
 from inventory.counts import store_uses
 from inventory.models import Cluster, DeviceUtilization, FleetCount
 from inventory.states import DeviceUse
-from usage.attribution import OpenAllocation, attribute, open_allocations
+from usage.attribution import OpenAllocation, join, open_allocations
 from usage.cost import millionths
 from usage.counters import advance
+from usage.inexact import note_inexact
 from usage.models import CollectedBucket, Collection
 from usage.samples import EVERY, RollupDevice, add_samples, bucket_start, measurements
 from usage.sources import TelemetryUnavailable, read_source
@@ -71,9 +72,10 @@ def collect(cluster_id: UUID) -> int:
     measured = measurements(series)
     with transaction.atomic():
         advance(cluster.pk, measured, now)
+        joined = join(open_allocations(cluster), measured)
+        note_inexact(joined)
         samples = [
-            (holding(allocation), measurement)
-            for allocation, measurement in attribute(open_allocations(cluster), measured)
+            (holding(one.allocation), one.measurement) for one in joined if one.measurement is not None
         ]
         attributed = add_samples(now, samples)
         note_bucket(cluster, now, attributed)

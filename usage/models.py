@@ -471,6 +471,33 @@ class CollectedBucket(models.Model):
         return f"telemetry of {self.cluster} from {self.bucket:%H:%M}"
 
 
+class InexactTelemetry(models.Model):
+    """
+    A partition of a claim that no series names by a key of its own, as of a GPU instance without DRA labels
+    or of dynamic MIG, whose slice has no UUID. `usage.inexact` is the only writer.
+    """
+
+    class Why(models.TextChoices):
+        INSTANCE = "instance", "joined by the GPU and the MIG profile"
+        TWINS = "twins", "left out beside an equal partition of the same GPU"
+
+    claim = models.ForeignKey(Claim, models.CASCADE, related_name="+", db_index=False)
+    driver = models.CharField(max_length=63)
+    pool = models.CharField(max_length=253)
+    device = models.CharField(max_length=63)
+    why = models.CharField(max_length=8, choices=Why)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["claim", "driver", "pool", "device", "why"], name="inexacttelemetry_once"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.device}: {self.get_why_display()}"
+
+
 class IdlePeriodQuerySet(models.QuerySet["IdlePeriod"]):
     def visible_to(self, user: User | AnonymousUser) -> IdlePeriodQuerySet:
         """Return the periods of claims of the user's teams; platform admins see all."""
@@ -736,6 +763,28 @@ class TrackingServer(models.Model):
         """Return the page of a run in MLflow."""
         base = (self.page_url or self.url).rstrip("/")
         return f"{base}/#/experiments/{run.experiment_id}/runs/{run.run_id}"
+
+
+class RunsLink(models.Model):
+    """
+    Where runs of Weights & Biases are looked at: those of a team, or of the whole installation if `team` is
+    None. In `url` the words of `usage.tracking.wandb.PLACES` stand for what they name. The portal sends
+    nothing there.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    team = models.OneToOneField(Team, models.CASCADE, null=True, related_name="runs_link")
+    url = models.CharField("address", max_length=300)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                models.Value(1), condition=Q(team=None), name="runslink_one_of_installation"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"Weights & Biases of {self.team or 'the installation'}"
 
 
 class TrackedRun(models.Model):

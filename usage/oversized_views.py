@@ -7,6 +7,7 @@ from typing import Any
 from django.db.models import Count
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from core.listing import Column, Listing
@@ -16,6 +17,7 @@ from teams.models import Role
 from usage.idle.views import UNREAD, IdleFilter
 from usage.models import IdlePeriod, SizeCheck, SizeCheckQuerySet
 from usage.oversized import evidence_text
+from usage.overstay import overstaying
 from usage.right_size import ENOUGH, successor_url
 from usage.waste import waste_of
 
@@ -73,6 +75,7 @@ def oversized(request: HttpRequest) -> HttpResponseBase:
         "verdicts": lambda: verdicts(checks),
         "waste": lambda: waste_of(found, "saves", by="saves"),
         "idle": IdlePeriod.objects.visible_to(user).lasting().count,
+        "overstays": overstaying(user, timezone.now()).count,
         "enough": ENOUGH,
         "is_admin": is_platform_admin(user),
         "empty_icon": "bulb",

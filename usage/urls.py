@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from usage import fleet_views, oversized_views, saved_report_views, team_views, views
+from usage import fleet_views, oversized_views, overstay_views, saved_report_views, team_views, views
 from usage.alerts import views as alerts
 from usage.idle import views as idle
 from usage.tracking import views as tracking
@@ -17,6 +17,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("alerts/", alerts.alerts, name="alerts"),
     path("waste/", idle.waste, name="waste"),
     path("waste/oversized/", oversized_views.oversized, name="oversized"),
+    path("waste/overstay/", overstay_views.overstay, name="overstay"),
     path("waste/bulk/", idle.waste_bulk, name="waste_bulk"),
     path("waste/policy/", idle.policy, name="idle_policy"),
     path("claims/<uuid:claim_id>/snooze/", idle.snooze, name="snooze"),
@@ -30,6 +31,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("report/close/", fleet_views.close, name="close"),
     path("settings/tracking/", tracking.servers, name="tracking"),
     path("settings/tracking/new/", tracking.server_new, name="tracking_new"),
+    path("settings/tracking/wandb/", tracking.runs_link, name="runs_link"),
     path("settings/tracking/<uuid:server_id>/", tracking.server_edit, name="tracking_edit"),
     path("settings/tracking/<uuid:server_id>/remove", tracking.server_remove, name="tracking_remove"),
     path("rates/", views.rates, name="rates"),

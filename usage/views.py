@@ -35,10 +35,12 @@ from usage import device_use
 from usage.charts import COMPUTE, GIGABYTE, TRAFFIC, chart_data, cost_plot
 from usage.claim_use import claim_errors, cost_by_device, devices_of, energy_of, split_money
 from usage.closing import require_admin
+from usage.consumers import shared_cost
 from usage.cost import total
 from usage.coverage import coverage
 from usage.examples import CURRENCY, EXAMPLES, add_examples, missing_examples
 from usage.forms import RateForm, RetireForm
+from usage.inexact import approximations
 from usage.models import Collection, Rate
 from usage.rate_preview import preview
 from usage.rates import RateCard
@@ -49,6 +51,7 @@ from usage.services import remove_rate, retire_rate, save_rate
 from usage.telemetry import current_utilization
 from usage.time_split import TimeSplit, split_time
 from usage.tracking.views import runs_of
+from usage.tracking.wandb import runs_link_of
 
 MAX_DEVICES = 50  # of a claim in its table; a template may have had thousands
 MAX_OBJECTS = 20  # ResourceClaims of a template in a link to Grafana
@@ -150,7 +153,12 @@ def usage_context(claim: Claim, time_range: Range, form: OwnRange | None = None)
         "time": sum(times.values(), TimeSplit()),
         "money_split": split_money(claim, allocations, card, now=now),
         "errors": claim_errors(claim),
+        "approximations": approximations(
+            claim, allocations, has_power=any(device.power_watts is not None for device in devices)
+        ),
+        "by_pod": shared_cost(claim, allocations, card, now=now),
         "runs": runs_of(claim, now=now),
+        "runs_link": runs_link_of(claim),
         "rows": table_rows(series),
         "more_columns": more_columns(series).values(),
         "width": 3 + (len(series.devices) if len(series.devices) > 1 else 0) + len(more_columns(series)),

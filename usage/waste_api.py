@@ -1,4 +1,4 @@
-"""API of waste: claims that are idle, and claims for which a cheaper profile would have been enough."""
+"""API of waste: idle claims, those for which a cheaper profile would be enough, and those that overstay."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from rest_framework import mixins, serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from claims.models import Claim
 from core.inputs import Cursor
 from core.schema import refuses
+from inventory.states import EndPolicy
 from teams.access import team_for, user_of
+from usage.api import CostOut
 from usage.idle.views import idle_cost_at
 from usage.models import IdlePeriod, SizeCheck
+from usage.overstay import overstaying, overstays_of
 
 TEAM = OpenApiParameter("team", str, description="Slug of a team; without it, all of yours.")
 CENT = Decimal("0.01")
@@ -71,6 +75,22 @@ class OversizedOut(WasteOut):
         return int(check.measured.total_seconds()) if check.measured else 0
 
 
+class OverstayOut(serializers.Serializer[Any]):
+    """A claim that has ended and still holds devices; they are billed until its pods have ended."""
+
+    claim = serializers.UUIDField(source="pk")
+    name = serializers.CharField()
+    team = serializers.CharField(source="team.slug")
+    owner = serializers.CharField(source="requested_by.username")
+    profile = serializers.CharField(source="profile_version.profile.slug")
+    ended_at = serializers.DateTimeField(source="state_since")
+    end_policy = serializers.ChoiceField(choices=EndPolicy.choices)
+    evict_at = serializers.DateTimeField(allow_null=True)
+    devices = serializers.IntegerField(source="overstay.devices")
+    per_hour = CostOut(source="overstay.per_hour", help_text="Of the devices held now")
+    cost = CostOut(source="overstay.cost", help_text="Since its end")
+
+
 RELATED = ("claim__team", "claim__requested_by", "claim__profile_version__profile")
 
 
@@ -111,4 +131,30 @@ class OversizedViewSet(WasteViewSet):
     @extend_schema(operation_id="waste_oversized_list", parameters=[TEAM])
     def list(self, request: Request) -> Response:
         """Oversized claims, as of the last check, which runs every six hours."""
+        return super().list(request)
+
+
+class OverstayViewSet(WasteViewSet):
+    queryset = Claim.objects.none()
+    serializer_class = OverstayOut
+    pagination_class = type("NewestClaimFirst", (Cursor,), {"ordering": "-id"})
+
+    def get_queryset(self) -> QuerySet[Any]:
+        found = overstaying(user_of(self.request), timezone.now())
+        return self.of_team(
+            found.select_related("team", "cluster", "requested_by", "profile_version__profile")
+        )
+
+    def paginate_queryset(self, queryset: Any) -> Any:
+        rows = super().paginate_queryset(queryset)
+        shown = Claim.objects.filter(pk__in=[row.pk for row in rows or ()])
+        figures = overstays_of(shown, now=timezone.now())
+        for row in rows or ():
+            row.overstay = figures[row.pk]
+        return rows
+
+    @refuses(404)
+    @extend_schema(operation_id="waste_overstay_list", parameters=[TEAM])
+    def list(self, request: Request) -> Response:
+        """Claims that ended more than five minutes ago and whose pods still hold devices."""
         return super().list(request)

@@ -211,6 +211,7 @@ def _quota_and_cost() -> Iterator[Address]:
     yield Address("waste", url_of("usage:waste"))
     yield Address("alerts", url_of("usage:alerts"))
     yield Address("waste, oversized", url_of("usage:oversized"))
+    yield Address("waste, ended claims", url_of("usage:overstay"))
     yield Address("rates", url_of("usage:rates"), (ADMIN,))
     yield Address("webhooks", url_of("notify:webhooks"), (ADMIN,))
     yield Address("tracking servers", url_of("usage:tracking"), (ADMIN,))

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -17,10 +17,11 @@ from rest_framework.response import Response
 from claims.api_types import DenyIn
 from claims.budgets.extra import approve_extra, request_extra
 from claims.budgets.services import change_budget, end_budget, set_budget
-from claims.budgets.use import STATES, runs_out_in_period, state_of
+from claims.budgets.use import STATES, past_month, past_month_asked_for, runs_out_in_period, state_of
 from claims.models import AtLimit, Budget, QuotaRequest, RequestStatus
 from claims.quotas.services import deny_quota_request, withdraw_quota_request
 from core import idempotency
+from core.errors import Invalid
 from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.schema import key, refuses
@@ -146,6 +147,27 @@ class BudgetViewSet(
         """End the budget; its history stays. Platform admins only."""
         end_budget(by=user_of(request), budget=self.get_object())
         return Response(status=204)
+
+    @extend_schema(
+        operation_id="budgets_past",
+        parameters=[
+            OpenApiParameter("month", str, required=True, description="A past month (UTC): 2026-10.")
+        ],
+        responses=BudgetOut(many=True),
+    )
+    @action(detail=False, filter_backends=(), pagination_class=None)
+    def past(self, request: Request) -> Response:
+        """Monthly budgets of a past month with the terms that applied at its end, and their use in it."""
+        text, now = request.query_params.get("month", ""), timezone.now()
+        first = past_month_asked_for(text, now)
+        if first is None:
+            raise Invalid(f"A past month is written like 2026-10; “{text[:20]}” was sent.")
+        visible = Budget.objects.visible_to(user_of(request))
+        found = []
+        for use in past_month(visible, first, now=now):
+            use.budget.use = use
+            found.append(use.budget)
+        return Response(BudgetOut(found, many=True).data)
 
     def _shown(self, budget: Budget) -> Any:
         return BudgetOut(self.get_queryset().get(pk=budget.pk)).data

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, datetime
+from uuid import UUID
 
 from django.utils.safestring import SafeString
 
@@ -141,6 +143,15 @@ def card_of(budget: Budget, use: BudgetUse, *, now: datetime) -> BudgetCard:
 def team_cards(team: Team, *, now: datetime) -> list[BudgetCard]:
     """Return the current budgets of a team, that of each month first; one query."""
     return [card_of(use.budget, use, now=now) for use in uses_of_team(team)]
+
+
+def left_of_budgets(teams: Collection[UUID], *, now: datetime) -> list[BudgetCard]:
+    """Return the current budgets of these teams, by team, that of each month first; at most one query."""
+    if not teams:
+        return []
+    current = Budget.objects.current(utc_day(now)).filter(team__in=teams)
+    uses = BudgetUse.objects.filter(budget__in=current, ends_at__gt=now).select_related("budget__team")
+    return [card_of(use.budget, use, now=now) for use in uses.order_by("budget__team__slug", "budget__title")]
 
 
 def month_cards(team: Team, first: date, spending: Spending, *, now: datetime) -> list[BudgetCard]:

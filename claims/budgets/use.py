@@ -14,12 +14,13 @@ from decimal import ROUND_HALF_UP, Decimal
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Q, Sum
+from django.db.models import Q, QuerySet, Sum
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from claims.models import AtLimit, Budget, BudgetExtra, BudgetTerms, BudgetUse, TeamNamespace
 from core.text import money, percent
+from core.times import FIRST_YEAR
 from inventory.models import Cluster
 from teams.models import Team
 
@@ -340,21 +341,77 @@ def reclaimable_namespaces(cluster: Cluster) -> list[str]:
     return list(places.values_list("namespace", flat=True))
 
 
+def month_end(first: date) -> tuple[date, datetime]:
+    """Return the last day of the month that begins on `first`, and the instant (UTC) at which it ends."""
+    last = (first + timedelta(days=31)).replace(day=1) - DAY
+    return last, end_of(last)
+
+
+def past_budgets(budgets: QuerySet[Budget], first: date) -> list[Budget]:
+    """
+    Return, of these, the budgets of each month that applied at the end of the past month that begins on
+    `first`, unsaved with the terms that they had then, by team; one query.
+    """
+    last, end = month_end(first)
+    terms = BudgetTerms.objects.filter(
+        Q(budget__ended_at=None) | Q(budget__ended_at__gte=end),
+        budget__in=budgets.order_by().values("pk"),
+        budget__title="",
+        first__lte=last,
+        since__lt=end,
+    )
+    newest = terms.select_related("budget__team").order_by("budget_id", "-since", "-pk").distinct("budget_id")
+    found = []
+    for row in newest:
+        then = row.budget
+        then.amount, then.hours, then.currency = row.amount, row.hours, row.currency
+        then.at_limit = row.at_limit
+        found.append(then)
+    return sorted(found, key=lambda budget: budget.team.slug)
+
+
 def past_uses(team: Team, first: date, spending: Spending) -> list[BudgetUse]:
     """
     Return the use of the budget of each month in the past month that begins on `first`, with the terms that
     applied at its end; none without one. Two queries.
     """
-    last = (first + timedelta(days=31)).replace(day=1) - DAY
-    end = end_of(last)
-    terms = BudgetTerms.objects.filter(budget__team=team, budget__title="", first__lte=last, since__lt=end)
-    applied = terms.filter(Q(budget__ended_at=None) | Q(budget__ended_at__gte=end)).select_related(
-        "budget__team"
-    )
-    row = applied.order_by("-since", "-pk").first()
-    if row is None:
+    last, end = month_end(first)
+    budgets = past_budgets(Budget.objects.filter(team=team), first)
+    extras = extras_of([budget.pk for budget in budgets]) if budgets else {}
+    return [
+        use_of(budget, (first, last), spending, extras.get((budget.pk, first), NO_EXTRA), now=end)
+        for budget in budgets
+    ]
+
+
+def past_month(budgets: QuerySet[Budget], first: date, *, now: datetime) -> list[BudgetUse]:
+    """
+    Return the use of these monthly budgets in the past month that begins on `first`, by team. It has no run
+    rate and no forecast: the month is over.
+    """
+    last, end = month_end(first)
+    applied = past_budgets(budgets, first)
+    if not applied:
         return []
-    then = row.budget
-    then.amount, then.hours, then.currency, then.at_limit = row.amount, row.hours, row.currency, row.at_limit
-    extra = extras_of([then.pk]).get((then.pk, first), NO_EXTRA)
-    return [use_of(then, (first, last), spending, extra, now=end)]
+    wanted = [SpendingPeriod(budget.team_id, first, last) for budget in applied]
+    spent: Sequence[Spending] = import_string(settings.SPENDING)(wanted, now=now)
+    extras = extras_of([budget.pk for budget in applied])
+    return [
+        use_of(
+            budget,
+            (first, last),
+            Spending(spending.amounts, spending.hours, spending.unpriced_hours),
+            extras.get((budget.pk, first), NO_EXTRA),
+            now=end,
+        )
+        for budget, spending in zip(applied, spent, strict=True)
+    ]
+
+
+def past_month_asked_for(text: str, now: datetime) -> date | None:
+    """Return the first day of a past month (UTC) written as "2026-10"; None for anything else."""
+    try:
+        first = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC).date()
+    except ValueError:
+        return None
+    return first if first.year > FIRST_YEAR and first < utc_day(now).replace(day=1) else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -22,10 +23,10 @@ from claims.budgets.effect import AT_LIMIT, effect_of, effect_of_ending
 from claims.budgets.extra import request_extra
 from claims.budgets.forms import BudgetFilter, BudgetForm, ExtraForm
 from claims.budgets.services import TERMS, change_budget, end_budget, extra_words, require_terms, set_budget
-from claims.budgets.use import ENDED, period_words, utc_day
+from claims.budgets.use import DAY, ENDED, month_end, past_month, past_month_asked_for, period_words, utc_day
 from claims.models import AtLimit, Budget, QuotaRequest, RequestStatus
 from core.errors import PortalError
-from core.listing import Column, Listing
+from core.listing import Column, Listing, csv_response, wants_csv
 from core.markup import joined, markup
 from core.templatetags.ui import meter
 from core.text import DASH, as_options, money, percent
@@ -67,9 +68,14 @@ MOST_WAITING = 100  # requests for extra budget that are counted
 
 @require_safe
 def budgets(request: HttpRequest) -> HttpResponseBase:
-    """Every open budget, by default the one that is used most first; `?state=ended` has those that ended."""
+    """
+    Every open budget, by default the one that is used most first; `?state=ended` has those that ended, and
+    `?month=2026-10` the monthly ones as they were in a past month.
+    """
     require_admin(user_of(request))
     now = timezone.now()
+    if month := past_month_asked_for(request.GET.get("month", ""), now):
+        return budgets_of_month(request, month, now)
     is_ended = request.GET.get("state") == ENDED.key
     rows = Budget.objects.filter(ended_at__isnull=not is_ended)
     listing = Listing(
@@ -86,6 +92,8 @@ def budgets(request: HttpRequest) -> HttpResponseBase:
     chosen = chosen_of(listing.page.object_list, request.GET.get("budget", ""))
     page = {
         "now": now,
+        "month": utc_day(now).replace(day=1),
+        "earlier": month_before(utc_day(now)),
         "totals": totals,
         "listing_foot": "" if is_ended else sum_row(totals, listing.columns),
         "waiting": waiting,
@@ -101,6 +109,44 @@ def budgets(request: HttpRequest) -> HttpResponseBase:
         "empty_action": "New budget",
     }
     return listing.respond("claims/budgets/budgets.html", page)
+
+
+def month_before(day: date) -> date:
+    return (day.replace(day=1) - DAY).replace(day=1)
+
+
+MONTH_HEADS = ("Team", "Currency", "Amount", "Used", "GPU-hours", "GPU-hours used", "Share used", "At 100 %")
+
+
+def budgets_of_month(request: HttpRequest, first: date, now: datetime) -> HttpResponse:
+    """Show the monthly budgets of a past month, the one that was used most first."""
+    uses = past_month(Budget.objects.all(), first, now=now)
+    uses.sort(key=lambda use: -use.share)
+    if wants_csv(request):
+        rows = (
+            (
+                *(use.budget.team.slug, use.budget.currency, use.amount, use.used_amount),
+                *(use.hours, use.used_hours, round(use.share, 4), use.budget.get_at_limit_display()),
+            )
+            for use in uses
+        )
+        return csv_response(f"budgets-{first:%Y-%m}", MONTH_HEADS, rows)
+    sums: dict[str, list[Decimal]] = {}
+    for use in uses:
+        if use.amount is not None and use.used_amount is not None:
+            found = sums.setdefault(use.budget.currency, [Decimal(0), Decimal(0)])
+            found[0] += use.amount
+            found[1] += use.used_amount
+    page = {
+        "month": first,
+        "earlier": month_before(first),
+        "later": month_end(first)[0] + DAY,
+        "cards": [card_of(use.budget, use, now=now) for use in uses],
+        "sums": [
+            (currency, amount, used, used / amount) for currency, (amount, used) in sorted(sums.items())
+        ],
+    }
+    return render(request, "claims/budgets/month.html", page)
 
 
 def prepare(rows: list[Budget], *, now: datetime) -> None:

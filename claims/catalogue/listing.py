@@ -18,7 +18,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import F, OuterRef, QuerySet
+from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils.module_loading import import_string
 
 from claims.approvals.rules import Rule, Rules, TeamRules
@@ -26,6 +26,7 @@ from claims.catalogue.sharing import Sharing, sharing_modes
 from claims.catalogue.waits import NO_WAITS, Waits, waits_of
 from claims.models import (
     Approval,
+    Budget,
     Profile,
     ProfileAvailability,
     ProfileQuerySet,
@@ -185,12 +186,16 @@ class NamedTeam(Protocol):
 
 
 class RequestingTeam(NamedTuple):
-    """A team for which a person may request, its clusters, and the device classes for which it has quota."""
+    """
+    A team for which a person may request, its clusters, the device classes for which it has quota, and
+    whether it has a budget.
+    """
 
     pk: UUID
     slug: str
     clusters: list[UUID]
     classes: list[str]
+    has_budget: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +366,7 @@ class CatalogueEntry:
     nodes: int | None = None
     most: int | None = None
     computed_at: datetime | None = None  # of the cluster that was counted first
+    budgeted: frozenset[UUID] = frozenset()  # teams of the reader that have a budget
 
     @property
     def held(self) -> int:
@@ -421,6 +427,7 @@ class _Requester:
     classes: dict[UUID, Collection[str]] = field(default_factory=dict)
     with_namespace: set[UUID] = field(default_factory=set)  # teams
     allowed: dict[UUID, set[UUID]] = field(default_factory=dict)  # teams by profile; others are open to all
+    budgeted: frozenset[UUID] = frozenset()  # teams with a budget
 
     _who: dict[Hashable, WhoApproves] = field(default_factory=dict)
     _places: dict[UUID, int] = field(default_factory=dict)  # of teams, if some profile is restricted
@@ -491,14 +498,18 @@ def _with_teams(profiles: ProfileQuerySet) -> ProfileQuerySet:
 
 @cache
 def _requesting_teams(*, is_admin: bool) -> Prepared:
-    """Return the query of the teams for which a person may request, with their clusters and classes."""
+    """
+    Return the query of the teams for which a person may request, with clusters, classes, and whether they
+    have a budget: those who have none need no query for what is left of it.
+    """
     places = TeamNamespace.objects.filter(team=OuterRef("pk"), cluster__enabled=True).order_by()
     quotas = Quota.objects.filter(team=OuterRef("pk"), devices__gt=0).exclude(device_class="").order_by()
 
     def build(person: UUID) -> QuerySet[Team, Any]:
         teams = team_rows_where(User(pk=person, is_superuser=is_admin), at_least=Role.MEMBER)
         arrays = ArraySubquery(places.values("cluster")), ArraySubquery(quotas.values("device_class"))
-        return teams.values_list("pk", "slug", *arrays)
+        budgets = Budget.objects.open().filter(team=OuterRef("pk"))
+        return teams.values_list("pk", "slug", *arrays, Exists(budgets))
 
     return Prepared(build, UUID)
 
@@ -521,6 +532,7 @@ def _requested(
         {team.pk: team.classes for team in teams},
         {team.pk for team in teams if team.clusters},
         {profile.pk: set(profile.allowed) for profile in shown if profile.allowed},
+        frozenset(team.pk for team in teams if team.has_budget),
     )
     return shown, requester
 
@@ -617,6 +629,7 @@ def _entry(profile: Profile, requester: _Requester, availability: Sequence[Any])
         nodes=total((row.nodes for row in availability), sum),
         most=total((row.most for row in availability), lambda known: max(known, default=0)),
         computed_at=min((row.computed_at for row in availability), default=None),
+        budgeted=requester.budgeted,
     )
 
 

@@ -32,7 +32,7 @@ from claims.catalogue.versions import (
     version_difference,
     versions_with_claim_counts,
 )
-from claims.catalogue.views import entry_card
+from claims.catalogue.views import budgets_left, entry_card
 from claims.match_page import dropped_page, funnel_rows, relaxation_rows
 from claims.models import Approval, Claim, Profile, ProfileVersion, Purpose
 from claims.models.profile import ProfileQuerySet
@@ -161,6 +161,7 @@ def profile(request: HttpRequest, slug: str) -> HttpResponse:
         page |= {
             "card": entry_card(entry),
             "entry": entry,
+            "budgets": budgets_left(request, [entry]),
             "isolation": isolation_sentences(entry.sharing),
             "cautions": cautions(profile.current.spec),
             "limits": limits_in_words(profile.current),

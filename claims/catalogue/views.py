@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import capfirst
 from django.views.decorators.http import require_safe
 
+from claims.budgets.cards import BudgetCard, left_of_budgets
 from claims.catalogue.definition import limits_in_words
 from claims.catalogue.forms import CatalogueForm
 from claims.catalogue.groups import fitting_first, grouped, profiles_in_use
@@ -76,8 +78,16 @@ def catalogue_page(request: HttpRequest) -> HttpResponse:
         "as_table": query.get("view") == "table",
         "ages": stale_ages(request),
         "is_admin": is_platform_admin(request.user),
+        "budgets": budgets_left(request, offered),
     }
     return render(request, "claims/catalogue/catalogue.html", page)
+
+
+def budgets_left(request: HttpRequest, offered: Sequence[CatalogueEntry]) -> list[BudgetCard]:
+    """Return the current budgets of the reader's teams; no query if none of them has one."""
+    budgeted = offered[0].budgeted if offered else frozenset()
+    mine = [team.pk for team in reader_roles(request) if team.pk in budgeted]
+    return left_of_budgets(mine, now=timezone.now())
 
 
 def profile_of(card: Card) -> Profile:

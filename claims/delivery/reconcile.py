@@ -17,8 +17,9 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from claims.delivery import transitions
+from claims.delivery.consumers import consumer_changes, open_consumers, sync_consumers
 from claims.delivery.eviction import start_release
-from claims.models import Allocation, Alternative, Claim, ClaimCharge, Delivery, Quota
+from claims.models import Allocation, Alternative, Claim, ClaimCharge, Consumer, Delivery, Quota
 from claims.observation.drift import Drift, find_drift, notify_drift
 from claims.observation.observations import (
     RECREATION_TIME,
@@ -313,7 +314,8 @@ def _compare(claim_ids: Sequence[UUID], failed: dict[UUID, Exception]) -> list[U
         unchanged = {note.claim.pk for note in known}
         others = list(claims.filter(pk__in={claim.pk for claim in brief} - unchanged))
         seen = observe(others) if others else {}
-        notes = [_note(claim, seen[claim.pk]) for claim in others]
+        consumers = open_consumers(others) if others else {}
+        notes = [_note(claim, seen[claim.pk], consumers.get(claim.pk, ())) for claim in others]
     except Exception as error:
         if len(claim_ids) == 1:
             failed[claim_ids[0]] = error
@@ -352,12 +354,14 @@ def _known(claim: Claim, seen: Observation) -> Note | None:
     return Note(claim, digest, claim.problem, _next_look(claim, seen))
 
 
-def _note(claim: Claim, seen: Observation) -> Note | None:
+def _note(claim: Claim, seen: Observation, consumers: Iterable[Consumer]) -> Note | None:
     """Return the columns to store, None if the claim needs a change under its lock."""
     if known := _known(claim, seen):
         return known
     ended, new_holdings = _changed_allocations(seen)
     if claim.is_final or ended or new_holdings or _next_step(claim, seen) is not None:
+        return None
+    if consumer_changes(claim, seen, consumers):
         return None
     if any(request.get("firstAvailable") for request in requests(claim.spec)):
         return None  # its charges may change
@@ -416,6 +420,7 @@ def reconcile_claim(claim_id: UUID) -> None:
     claim = lock_row(Claim.objects.select_related("cluster", "requested_by"), claim_id)
     seen = observe([claim])[claim.pk]
     sync_allocations(claim, seen)
+    sync_consumers(claim, seen)
     settle_charges(claim, seen)
     _advance(claim, seen)
     drift = find_drift(claim, seen)

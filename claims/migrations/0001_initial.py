@@ -84,6 +84,21 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='Consumer',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('object_uid', models.CharField(max_length=64)),
+                ('resource', models.CharField(max_length=63)),
+                ('uid', models.CharField(max_length=64)),
+                ('name', models.CharField(max_length=253)),
+                ('started_at', models.DateTimeField()),
+                ('ended_at', models.DateTimeField(null=True)),
+            ],
+            options={
+                'ordering': ('started_at', 'name'),
+            },
+        ),
+        migrations.CreateModel(
             name='Alternative',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -484,6 +499,11 @@ class Migration(migrations.Migration):
             field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='allocations', to='claims.claim'),
         ),
         migrations.AddField(
+            model_name='consumer',
+            name='claim',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='consumers', to='claims.claim'),
+        ),
+        migrations.AddField(
             model_name='claimcharge',
             name='claim',
             field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='charges', to='claims.claim'),
@@ -756,6 +776,18 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='allocation',
             constraint=models.CheckConstraint(condition=models.Q(('fraction__gt', 0), ('fraction__lte', 1)), name='allocation_fraction'),
+        ),
+        migrations.AddIndex(
+            model_name='consumer',
+            index=models.Index(condition=models.Q(('ended_at', None)), fields=['claim'], name='consumer_open'),
+        ),
+        migrations.AddConstraint(
+            model_name='consumer',
+            constraint=models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('object_uid', 'uid'), name='consumer_open_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='consumer',
+            constraint=models.CheckConstraint(condition=models.Q(('ended_at', None), ('ended_at__gte', models.F('started_at')), _connector='OR'), name='consumer_ends_after_start'),
         ),
         migrations.AddIndex(
             model_name='claimcharge',

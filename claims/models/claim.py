@@ -575,6 +575,41 @@ class Allocation(models.Model):
         return self.partition
 
 
+class Consumer(models.Model):
+    """
+    A pod for which a named ResourceClaim was reserved from `started_at` to `ended_at`
+    (`status.reservedFor`); the claim is billed as one, and pages divide its cost among them.
+
+    `resource` is "pods" of nearly every consumer. A reservation has no time in the API: it begins when the
+    pod was scheduled, or when the mirror saw it. `claims.delivery.consumers` is the only writer.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    claim = models.ForeignKey(Claim, models.CASCADE, related_name="consumers")
+    object_uid = models.CharField(max_length=64)  # of the ResourceClaim
+    resource = models.CharField(max_length=63)
+    uid = models.CharField(max_length=64)
+    name = models.CharField(max_length=253)
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("started_at", "name")
+        constraints = (
+            models.UniqueConstraint(
+                fields=["object_uid", "uid"], condition=Q(ended_at=None), name="consumer_open_once"
+            ),
+            models.CheckConstraint(
+                condition=Q(ended_at=None) | Q(ended_at__gte=F("started_at")),
+                name="consumer_ends_after_start",
+            ),
+        )
+        indexes = (models.Index(fields=["claim"], condition=Q(ended_at=None), name="consumer_open"),)
+
+    def __str__(self) -> str:
+        return f"{self.resource} {self.name}"
+
+
 class RequestStatus(models.TextChoices):
     """Whether a pending request still waits, or how it ended."""
 

@@ -92,6 +92,7 @@ HELP = {
     "notify:webhook": "webhooks#failures",
     "usage:waste": "cost#idle-claims",
     "usage:oversized": "cost#oversized-claims",
+    "usage:overstay": "cost#ended-claims",
     "usage:idle_policy": "cost#idle-claims",
     "usage:waste_bulk": "cost#idle-claims",
     "usage:rates": "cost#rates",

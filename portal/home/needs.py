@@ -20,11 +20,11 @@ from inventory.states import DeviceUse, EndPolicy
 from portal.context import Shell
 from portal.home.admin import Platform
 from portal.home.parts import MyClaims, OwnClaim
+from usage import overstay
 from usage.cost import cost_text
 
 EXPIRES_SOON = timedelta(hours=24)  # a claim of four days or longer that expires within a day
 SOON_SHARE = 4  # a shorter claim, within a quarter of its duration
-OVERSTAY_SHOWN_AFTER = timedelta(minutes=5)  # a pod that ends within its grace period is no overstay
 LONG_WAIT = timedelta(hours=4)  # a request that waits for longer is shown
 
 
@@ -215,7 +215,7 @@ def problem_need(row: OwnClaim, now: datetime) -> Need | None:
 def overstay_need(row: OwnClaim, now: datetime) -> Need | None:
     """Return an ended claim whose pods still hold devices."""
     claim, held = row.claim, sum(allocation.ended_at is None for allocation in row.held)
-    if claim.state != ClaimState.RELEASING or not held or now - claim.state_since < OVERSTAY_SHOWN_AFTER:
+    if claim.state != ClaimState.RELEASING or not held or now - claim.state_since < overstay.AFTER:
         return None
     policy, url = claim.end_policy, claim_url(row)
     actions = [NeedAction("Open", url)]

@@ -98,6 +98,9 @@ ACTIONS = {
     "reason.changed": "changed a saved reason",
     "reason.removed": "removed a saved reason",
     "request.refused": "tried to change what they may not",
+    "runs_link.added": "added a link to runs of Weights & Biases",
+    "runs_link.changed": "changed a link to runs of Weights & Biases",
+    "runs_link.removed": "removed a link to runs of Weights & Biases",
     "second_factor.added": "added a second factor",
     "second_factor.failed": "entered a wrong code of the second factor",
     "second_factor.removed": "removed a second factor",
@@ -145,6 +148,7 @@ SUBJECTS = {
     "idlepolicy": "idle_policy",
     "quotarequest": "quota_request",
     "reasontemplate": "reason",
+    "runslink": "runs_link",
     "trackingserver": "tracking_server",
     "user": "person",
 }

@@ -121,6 +121,7 @@ READS = {
     "/api/v1/audit/": Wish("admin", query={"limit": "5"}),
     "/api/v1/match/": Wish("engineer", query=WISHED),
     "/api/v1/costs/": Wish("engineer", query={"team": "vision"}),
+    "/api/v1/budgets/past/": Wish("admin", query={"month": LAST_MONTH}),
     "/api/v1/costs/reconciliation/": Wish("admin"),
     "/api/v1/costs/focus/": Wish("admin"),
     "/api/v1/costs/allocation/": Wish("admin", query={"window": "7d"}),
@@ -232,6 +233,9 @@ WRITES = {
     "POST /api/v1/tracking-servers/": Wish("admin", {"team": "nlp", **MLFLOW}),
     "PATCH /api/v1/tracking-servers/{id}/": Wish("admin", MLFLOW),
     "DELETE /api/v1/tracking-servers/{id}/": Wish("admin"),
+    "PUT /api/v1/tracking-servers/runs-links/": Wish(
+        "admin", {"team": "nlp", "url": "https://wandb.ai/acme"}
+    ),
     "POST /api/v1/identity-providers/": Wish("admin", {"slug": "partners", **PROVIDER}),
     "PATCH /api/v1/identity-providers/{slug}/": Wish("admin", {"title": "Company account"}),
     "DELETE /api/v1/identity-providers/{slug}/": Wish("admin"),

@@ -20,7 +20,7 @@ EXPECTED = [
     ),
     (
         "engineer lead emil outsider",
-        r"/api/v1/(people|invitations|settings|identity-providers|group-rules|tracking-servers|profiles/(export|presets))/(\?.*)?",
+        r"/api/v1/(people|invitations|settings|identity-providers|group-rules|tracking-servers|tracking-servers/runs-links|profiles/(export|presets))/(\?.*)?",
         403,
         "platform admins keep them",
     ),

@@ -18,6 +18,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from claims.states import ClaimState
 from inventory.counts import store_counts
 from inventory.models import Device, Freshness, ResourceSlice
+from portal import queues
 from simulator.cluster import SimulatedCluster
 from simulator.world import populate
 from tests.factories import make_budget, make_claim, make_cluster, make_team
@@ -103,7 +104,7 @@ def exporter() -> str:
 
 
 @pytest.fixture
-def prometheus(db, client, exporter, tmp_path) -> Iterator[RealPrometheus]:
+def prometheus(db, client, exporter, tmp_path, monkeypatch) -> Iterator[RealPrometheus]:
     """Prometheus with an hour of what exporter, portal and Kubernetes say."""
     vision = make_team("vision")
     fra = make_cluster("fra-1", teams=(vision,), metrics_url="http://dcgm:9400/metrics")
@@ -115,6 +116,8 @@ def prometheus(db, client, exporter, tmp_path) -> Iterator[RealPrometheus]:
     make_claim(vision, cluster=fra, state=ClaimState.REQUESTED)
     make_budget(vision)
     store_counts()
+    # tests/portal/test_queues.py reads a real Redis.
+    monkeypatch.setattr(queues, "lengths", lambda names: dict.fromkeys(names, 3.0))
     pages = {
         "/portal": client.get("/metrics").text,
         "/exporter": exporter,

@@ -200,6 +200,8 @@ ONLY_ADMINS = [
     ("post", "profiles/presets/", {"slugs": ["x"]}),
     ("get", "tracking-servers/", None),
     ("post", "tracking-servers/", {"url": "http://mlflow.example"}),
+    ("get", "tracking-servers/runs-links/", None),
+    ("put", "tracking-servers/runs-links/", {"url": "https://wandb.ai/acme"}),
     ("post", "rates/examples/", None),
     ("put", "waste/policy/", {}),
 ]

@@ -56,6 +56,7 @@ LISTS = (
     "/waste/",
     "/alerts/",
     "/waste/oversized/",
+    "/waste/overstay/",
     "/rates/",
     "/teams/",
     "/teams/vision/",
@@ -108,8 +109,10 @@ def quota(client):
     held = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED)
     hold(held, timezone.now() - timedelta(minutes=1), product=EVIL)
     hold(held, timezone.now() - timedelta(days=3), timezone.now() - timedelta(days=2), product=EVIL)
-    store_days(now=timezone.now())
     at = timezone.now() - timedelta(hours=2)
+    ended = make_claim(vision, by=alice, cluster=fra, state=ClaimState.RELEASING, state_since=at)
+    hold(ended, at, product=EVIL)
+    store_days(now=timezone.now())
     IdlePeriod.objects.create(claim=held, team=vision, since=at, noticed_at=at, devices=1)
     make_alert(vision, claim=held, cluster=fra, text=EVIL)
     SizeCheck.objects.create(

@@ -266,7 +266,7 @@ TABLE: dict[str, Row] = {
     },
     "usage:waste_bulk?claim={held}&action=snooze": {"usage:waste_bulk": THEIRS},
     "usage:idle_policy": {"usage:idle_policy": ADMIN, **ADMINS_ONLY},
-    "usage:tracking": {"usage:tracking_new": ADMIN, **ADMINS_ONLY},
+    "usage:tracking": {"usage:tracking_new": ADMIN, "usage:runs_link": ADMIN, **ADMINS_ONLY},
     "teams:identity": {
         **{"teams:identity_passwords": ADMIN, "teams:provider_new": ADMIN, "teams:group_rules": ADMIN},
         **{"teams:provider": ADMIN, **ADMINS_ONLY},
@@ -375,7 +375,7 @@ ROW = {"teams:remove": 0}  # whose form is sent: the last member is a viewer, wh
 # Who may send a form that this page offers to fewer: to them another page offers it.
 ELSEWHERE = {("setup:team vision", "teams:role"): OWNERS, ("setup:team vision", "teams:remove"): OWNERS}
 OF_AN_EMPTY_PORTAL = {"setup/_steps.html:25"}  # presets that match: tests/portal/test_installation.py
-OF_A_SERVER = {"usage/tracking_server.html:26"}  # removal: tests/usage/tracking/test_tracking.py
+OF_A_SERVER = {"usage/tracking_server.html:26", "usage/tracking.html:47"}  # removal: tests/usage/tracking
 OF_SIGN_IN = (  # tests/teams/identity, tests/teams/test_sign_in.py, tests/keycloak
     *("account/", "socialaccount/", "teams/identity/provider_new.html"),  # tests/teams/test_account_pages.py
     *("teams/identity/provider.html", "teams/identity/provider_remove.html"),
@@ -403,6 +403,7 @@ READ_ONLY = {
         "usage:report",
         "usage:reports_saved",
         "usage:oversized",
+        "usage:overstay",
         "budgets",
         "budget",
         "usage:waste",
@@ -447,6 +448,7 @@ TYPED: dict[str, dict[str, str]] = {
     "shorten": {"until": SOONER},
     "notify:webhook_new": {"url": "https://hooks.example.org/", "kinds": "claim.denied"},
     "usage:tracking_new": {"url": "http://mlflow.example:5000"},
+    "usage:runs_link": {"url": "https://wandb.ai/acme"},
     "teams:group_rule_new": {"pattern": "gpu", "team": "vision"},
     "transfer": {"to": "mia"},
     "comment": {"text": "What for?"},

@@ -6,7 +6,7 @@ import pytest
 from tests.usage.test_samples import series
 from tests.usage.test_sources import SHARED
 from usage import sources
-from usage.attribution import JoinKey, NotJoined, OpenAllocation, attribute, join
+from usage.attribution import JoinKey, NotJoined, OpenAllocation, join
 from usage.samples import ACTIVITY, ENERGY, MIB, Measurement, Series, measurements
 
 
@@ -23,6 +23,12 @@ def held(*, pods: tuple[str, ...] = (), **fields: str) -> OpenAllocation:
         **fields,
     }
     return OpenAllocation(claim_id=uuid4(), pods=frozenset(pods), **values)
+
+
+def attribute(allocations, measured):
+    """Return each allocation that has a measurement, with it."""
+    found = [(one.allocation, one.measurement) for one in join(allocations, measured)]
+    return [(allocation, measurement) for allocation, measurement in found if measurement is not None]
 
 
 def test_pods_on_one_device_count_as_the_largest_value():

@@ -8,6 +8,7 @@ What pages, API and files say afterwards is compared, figure by figure, with the
 import csv
 import io
 import json
+from collections import defaultdict
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -17,6 +18,7 @@ import pyarrow.parquet
 import pytest
 import time_machine
 from django.db import connection
+from django.db.models import Sum as Total
 
 from claims.models import Budget
 from teams.models import User
@@ -48,7 +50,8 @@ from tests.usage.three_days.pages import (
     pages,
 )
 from tests.usage.three_days.play import three_days
-from usage.models import Collection, Rollup
+from usage.cost import CURRENCY_UNIT, DEVICE_HOUR, rounded
+from usage.models import Collection, DailyActivity, DailyUse, Rollup
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +99,35 @@ def test_each_bucket_has_what_prometheus_had_of_it(days):
             assert stored[start].activity == pytest.approx(bucket.activity, rel=0.005), (work, start)
             assert stored[start].memory_bytes == bucket.memory
             assert stored[start].samples == bucket.samples
+
+
+def test_a_run_in_which_nothing_is_killed_has_the_same_money_and_the_same_measured_time(days):
+    """Only live samples differ: a killed worker loses one of ten, and Prometheus gives all ten later."""
+    by_day = defaultdict(lambda: [Fraction(0), Decimal(0)])
+    for entry in history.entries():
+        if entry.day < history.TODAY:
+            by_day[entry.claim, entry.day][0] += entry.hours
+            by_day[entry.claim, entry.day][1] += entry.amount
+    assert len(by_day) == 10  # claims and days
+    for (claim, day), (hours, amount) in by_day.items():
+        of = {"claim": days[claim.name], "day": day}
+        stored = DailyUse.objects.filter(**of).aggregate(held=Total("held"), amount=Total("amount"))
+        assert (
+            Fraction(int(stored["held"]), DEVICE_HOUR),
+            rounded(int(stored["amount"]), CURRENCY_UNIT),
+        ) == (
+            hours,
+            amount,
+        )
+        seen = DailyActivity.objects.filter(**of).aggregate(
+            held=Total("held"), measured=Total("measured"), used=Total("used")
+        )
+        if seen["held"] is None:
+            assert history.shares(claim, day, disturbed=False) == (0, 0)
+            continue
+        measured, used = history.shares(claim, day, disturbed=False)
+        assert Fraction(int(seen["measured"]), int(seen["held"])) == measured
+        assert float(seen["used"] / seen["held"]) == pytest.approx(float(used), rel=0.005)
 
 
 # The API and files.
@@ -156,6 +188,7 @@ def test_the_api_says_what_a_claim_has_cost_and_used(reader, days, claim):
         else None,
         "lines": [{"product": claim.product, "partition": claim.partition, "cost": whole(of)}],
         "energy": energy(sum(lives) if lives else None),
+        "consumers": None,
     }
     used = client.get(f"{address}/usage/", {"range": "life"}).json()
     step = history.step_of_life(claim)

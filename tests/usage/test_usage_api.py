@@ -180,6 +180,7 @@ def test_claim_usage_has_every_field(as_alice, claim):
         "mean_activity": pytest.approx(1.45 / 3),
         "peak_memory_bytes": 2**30,
         "unmeasured_seconds": 300,
+        "approximations": [],
         "points": [
             {
                 "at": f"2026-11-17T11:{minute}:00Z",

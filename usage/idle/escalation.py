@@ -29,6 +29,7 @@ from notify.services import notify
 from teams.access import people_in
 from teams.models import Role, User
 from usage.idle import periods
+from usage.idle.evidence import evidence_text, graph_url
 from usage.models import IdlePeriod, IdlePolicy
 
 AT_ONCE = 200  # claims in memory
@@ -75,6 +76,11 @@ def idle_fact(claim: Claim, period: IdlePeriod) -> str:
     return f"Since {utc_moment(period.since)} {which} below {below} % utilization."
 
 
+def with_evidence(text: str, claim: Claim, period: IdlePeriod, now: datetime) -> str:
+    """Return a text and, in lines of their own, the utilization of the last hours."""
+    return "\n\n".join(part for part in (text, evidence_text(claim, period, now)) if part)
+
+
 def _notify_owner(claim: Claim, period: IdlePeriod, policy: IdlePolicy, now: datetime) -> None:
     untold = IdlePeriod.objects.filter(pk=period.pk, owner_notified_at=None)
     if not untold.update(owner_notified_at=now):
@@ -93,11 +99,14 @@ def _notify_owner(claim: Claim, period: IdlePeriod, policy: IdlePolicy, now: dat
         key=f"idle:{claim.pk}:{period.since.isoformat()}",
         team_id=claim.team_id,
         title=f"{claim} has been idle for {idle_for}",
-        body=(
+        body=with_evidence(
             f"{idle_fact(claim, period)} Nobody else can use what it holds{until}. Release it if its work is "
-            f"done.{' '.join(then)}"
+            f"done.{' '.join(then)}",
+            claim,
+            period,
+            now,
         ),
-        url=reverse("claims:detail", args=[claim.pk]),
+        url=graph_url(claim, period, now),
         important=True,
     )
 
@@ -119,11 +128,14 @@ def _notify_leads(claim: Claim, period: IdlePeriod, policy: IdlePolicy, now: dat
         key=f"idle-leads:{claim.pk}:{period.since.isoformat()}",
         team_id=claim.team_id if leads else None,
         title=f"{claim} of {claim.requested_by.label} has been idle for {idle_for}",
-        body=(
+        body=with_evidence(
             f"{idle_fact(claim, period)} {claim.requested_by.label} was notified. Ask whether its work is "
-            f"done, or release it.{then}"
+            f"done, or release it.{then}",
+            claim,
+            period,
+            now,
         ),
-        url=reverse("claims:detail", args=[claim.pk]),
+        url=graph_url(claim, period, now),
         important=True,
     )
 

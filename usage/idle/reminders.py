@@ -16,7 +16,8 @@ from notify.services import already_notified, notify
 from teams.access import role_in
 from teams.models import Role, User
 from usage.daily import utc_day
-from usage.idle.escalation import idle_fact
+from usage.idle.escalation import idle_fact, with_evidence
+from usage.idle.evidence import graph_url
 from usage.models import IdlePeriod
 
 
@@ -56,14 +57,15 @@ def remind_owner(*, claim: Claim, by: User, now: datetime) -> list[User]:
     claim.remark(why, by=by, action="claim.reminded")
     period = IdlePeriod.objects.lasting().filter(claim=claim).first()
     fact = f"{idle_fact(claim, period)} " if period else ""
+    text = f"{fact}Release it if its work is done; nobody else can use what it holds."
     notify(
         [owner],
         kind=NoticeKind.UNUSED,
         key=key,
         team_id=claim.team_id,
         title=f"{by.label} asks whether you still need {claim}",
-        body=f"{fact}Release it if its work is done; nobody else can use what it holds.",
-        url=reverse("claims:detail", args=[claim.pk]),
+        body=with_evidence(text, claim, period, now) if period else text,
+        url=graph_url(claim, period, now) if period else reverse("claims:detail", args=[claim.pk]),
         important=True,
     )
     return [owner]

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django import forms
 from django.contrib import messages
-from django.db import connection
-from django.db.models import Count, DecimalField, DurationField, ExpressionWrapper, F, Q, Subquery, Sum, Value
+from django.db.models import (
+    Aggregate,
+    Count,
+    DecimalField,
+    DurationField,
+    ExpressionWrapper,
+    F,
+    Q,
+    Subquery,
+    Sum,
+    Value,
+)
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Extract
 from django.http import HttpRequest, HttpResponse
@@ -21,6 +31,8 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_filters import FilterSet
 
@@ -32,7 +44,8 @@ from claims.models import Claim, Profile
 from core.errors import Conflict, Invalid, PortalError
 from core.filters import RowFilter
 from core.inputs import DurationText, valid_ids
-from core.listing import Column, Listing
+from core.listing import Column, Listing, sum_of_columns
+from core.text import counted
 from core.times import moment, utc_moment
 from inventory.models import FleetCount
 from inventory.states import DeviceUse
@@ -42,10 +55,11 @@ from usage.cost import CURRENCY_UNIT, rounded
 from usage.daily import UNTIL, utc_day
 from usage.idle import bulk, reminders, services
 from usage.idle.bulk import WasteAction
+from usage.idle.evidence import activity_by_hour
 from usage.models import DailySum, IdlePeriod, IdlePeriodQuerySet, IdlePolicy, SizeCheck
-from usage.waste import amounts_text, waste_of
+from usage.overstay import overstaying
+from usage.waste import Waste, amounts_text, waste_of
 
-SPARK_SPAN = timedelta(hours=24)
 UNREAD = ("spec", "original_request", "reason", "decision_note", "profile_version__spec")
 
 MONEY = DecimalField(max_digits=20, decimal_places=4)
@@ -91,7 +105,7 @@ COLUMNS: list[Column[Any]] = [
     ),
     Column("team", "Team", lambda row: row.claim.team.slug, sort="claim__team__slug", shown=False),
     Column("profile", "Profile", lambda row: row.claim.slugs, shown=False),
-    Column("activity", "Utilization, 24 h", lambda row: "", shown=True),
+    Column("activity", "Utilization, 48 h", lambda row: "", shown=True),
     Column("devices", "Devices", lambda row: row.devices, sort="devices", numeric=True, shown=False),
     Column("since", "Idle for", lambda row: row.since, sort="since"),
     Column("cost", "Idle cost", idle_cost, sort="idle_cost", numeric=True),
@@ -131,26 +145,6 @@ def step_of(period: IdlePeriod, now: datetime, policy: IdlePolicy | None = None)
     return StepTaken(0, "Nobody notified yet", more)
 
 
-# The mean of each hour of the claims of one page.
-HOURLY = """
-SELECT claim_id, floor(extract(epoch FROM bucket - %(since)s) / 3600)::int AS hour, avg(activity)
-FROM usage_rollup
-WHERE claim_id = ANY(%(claims)s) AND bucket >= %(since)s AND activity IS NOT NULL
-GROUP BY claim_id, hour
-"""
-
-
-def activity_by_hour(claims: Iterable[UUID], now: datetime) -> dict[UUID, list[float | None]]:
-    """Return the utilization of each of the last 24 hours, None without telemetry; one query."""
-    hours = SPARK_SPAN // timedelta(hours=1)
-    found: dict[UUID, list[float | None]] = {claim: [None] * hours for claim in claims}
-    with connection.cursor() as cursor:
-        cursor.execute(HOURLY, {"claims": list(found), "since": now - SPARK_SPAN})
-        for claim, hour, activity in cursor.fetchall():
-            found[claim][min(hour, hours - 1)] = activity
-    return found
-
-
 def idle_in_month(teams: Iterable[UUID] | None, now: datetime) -> tuple[str, str]:
     """
     Return what idle hours of the stored days of the month (UTC) cost, and their share; None: all teams.
@@ -173,12 +167,32 @@ def idle_in_month(teams: Iterable[UUID] | None, now: datetime) -> tuple[str, str
     return text, share
 
 
-def freed_after_notice(rows: IdlePeriodQuerySet, now: datetime) -> tuple[int, int]:
-    """Return how many periods of this month (UTC) with a notice ended by a release, and how many ended."""
+class Median(Aggregate):
+    """The middle of the values, interpolated between two."""
+
+    function = "PERCENTILE_CONT"
+    template = "%(function)s(0.5) WITHIN GROUP (ORDER BY %(expressions)s)%(filter)s"
+    output_field = DurationField()
+
+
+class Freed(NamedTuple):
+    """Of `ended` idle times with a notice, `freed` ended by a release, `after` the notice in the median."""
+
+    freed: int
+    ended: int
+    after: timedelta | None
+
+
+def freed_after_notice(rows: IdlePeriodQuerySet, now: datetime) -> Freed:
+    """Return how the idle times with a notice ended that ended in this month (UTC)."""
     begin = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     ended = rows.filter(ended_at__gte=begin).exclude(owner_notified_at=None)
-    found = ended.aggregate(all=Count("pk"), freed=Count("pk", filter=Q(was_freed=True)))
-    return found["freed"], found["all"]
+    after = ExpressionWrapper(F("ended_at") - F("owner_notified_at"), DurationField())
+    was_freed = Q(was_freed=True)
+    found = ended.aggregate(
+        ended=Count("pk"), freed=Count("pk", filter=was_freed), after=Median(after, filter=was_freed)
+    )
+    return Freed(**found)
 
 
 def unmeasured_devices() -> int:
@@ -216,6 +230,23 @@ def idle_listing(request: HttpRequest, now: datetime, policy: IdlePolicy) -> Lis
     )
 
 
+def sum_row(listing: Listing[Any], waste_of_all: Callable[[], Waste]) -> SafeString:
+    """Draw the sum of all rows that match the filters, one query with filters; nothing for fewer than two."""
+    if listing.total < 2:
+        return SafeString("")
+    found = waste_of_all()
+    if listing.conditions:
+        found = waste_of(listing.rows, "idle_cost", by="per_hour")
+    cells: dict[str, str] = {
+        "claim": f"{counted(found.claims, 'claim')}, {counted(found.devices, 'device')}",
+        "cost": format_html('{}<span class="sub">{} / h</span>', found.amount, found.per_hour),
+        "devices": str(found.devices),
+        "price": found.per_hour,
+        "step": f"{found.unpriced} without a rate" if found.unpriced else "",
+    }
+    return sum_of_columns(listing.columns, cells)
+
+
 @require_safe
 def waste(request: HttpRequest) -> HttpResponseBase:
     user, now, policy = user_of(request), timezone.now(), IdlePolicy.load()
@@ -223,8 +254,13 @@ def waste(request: HttpRequest) -> HttpResponseBase:
     idle = visible.lasting().annotate(idle_cost=idle_cost_at(now))
     roles, listing = reader_roles(request), idle_listing(request, now, policy)
     is_admin = is_platform_admin(user)
+
+    @cache
+    def waste_of_all() -> Waste:
+        return waste_of(idle, "idle_cost", by="per_hour")
+
     context = {
-        "waste": lambda: waste_of(idle, "idle_cost", by="per_hour"),
+        "waste": waste_of_all,
         "month": lambda: idle_in_month(None if is_admin else [team.pk for team in roles], now),
         "freed": lambda: freed_after_notice(visible, now),
         "unmeasured": unmeasured_devices if is_admin else None,
@@ -235,6 +271,8 @@ def waste(request: HttpRequest) -> HttpResponseBase:
         "actions": WasteAction.choices,
         "query": [(name, value) for name, values in request.GET.lists() for value in values],
         "oversized": SizeCheck.objects.visible_to(user).oversized().count,
+        "overstays": overstaying(user, now).count,
+        "listing_foot": lambda: sum_row(listing, waste_of_all),
         "empty_icon": "zzz",
         "empty_title": "No claim is idle",
         "empty_text": (

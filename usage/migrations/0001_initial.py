@@ -136,6 +136,20 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='InexactTelemetry',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('driver', models.CharField(max_length=63)),
+                ('pool', models.CharField(max_length=253)),
+                ('device', models.CharField(max_length=63)),
+                ('why', models.CharField(choices=[('instance', 'joined by the GPU and the MIG profile'), ('twins', 'left out beside an equal partition of the same GPU')], max_length=8)),
+                ('claim', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='claims.claim')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('claim', 'driver', 'pool', 'device', 'why'), name='inexacttelemetry_once')],
+            },
+        ),
+        migrations.CreateModel(
             name='StoredDays',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -445,6 +459,17 @@ class Migration(migrations.Migration):
             ],
             options={
                 'constraints': [models.UniqueConstraint(models.Value(1), condition=models.Q(('team', None)), name='trackingserver_one_of_installation')],
+            },
+        ),
+        migrations.CreateModel(
+            name='RunsLink',
+            fields=[
+                ('id', models.UUIDField(default=core.models.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('url', models.CharField(max_length=300, verbose_name='address')),
+                ('team', models.OneToOneField(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='runs_link', to='teams.team')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(models.Value(1), condition=models.Q(('team', None)), name='runslink_one_of_installation')],
             },
         ),
         migrations.CreateModel(

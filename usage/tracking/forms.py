@@ -14,6 +14,7 @@ from inventory.telemetry_access import Kind, server_of
 from teams.models import Team
 from usage.models import TrackingServer
 from usage.tracking.servers import refuse_machine
+from usage.tracking.wandb import MAX_URL
 
 KINDS = [(str(kind), kind.label) for kind in (Kind.NONE, Kind.TOKEN, Kind.PASSWORD)]
 PLAIN = ("url", "page_url", "authority")
@@ -66,3 +67,24 @@ class TrackingForm(SecretForm):
     def changes(self) -> dict[str, Any]:
         """Return the arguments of `save_server`."""
         return {name: self.cleaned_data[name] for name in (*PLAIN, "secret")}
+
+
+class RunsLinkForm(forms.Form):
+    """Where the runs of Weights & Biases are looked at (`usage.tracking.wandb`)."""
+
+    team = forms.ModelChoiceField(
+        Team.objects.active().order_by("title"),
+        label="For",
+        required=False,
+        to_field_name="slug",
+        empty_label="the whole installation",
+    )
+    url = forms.CharField(
+        label="Address",
+        max_length=MAX_URL,
+        required=False,
+        help_text=(
+            "Such as https://wandb.ai/acme/vision/table. {tag}, {claim} and {team} stand for the tag of the "
+            "claim, its id and the slug of its team. Empty: no link."
+        ),
+    )

@@ -21,9 +21,10 @@ from inventory.secret_form import PEM_LIMIT
 from inventory.telemetry_access import NO_SECRET, TelemetrySecret
 from teams.access import require_admin, user_of
 from teams.models import Team
-from usage.models import TrackingServer
+from usage.models import RunsLink, TrackingServer
 from usage.telemetry_api import SecretIn
 from usage.tracking.servers import remove_server, save_server
+from usage.tracking.wandb import MAX_URL, set_runs_link
 
 
 class TrackingServerOut(serializers.ModelSerializer[TrackingServer]):
@@ -120,3 +121,51 @@ class TrackingServerViewSet(
         """Forget the server and its runs; tags in MLflow stay."""
         remove_server(by=user_of(request), server=self.get_object())
         return Response(status=204)
+
+
+class RunsLinkOut(serializers.Serializer[Any]):
+    """Where runs of Weights & Biases are looked at; `team` null is the whole installation."""
+
+    team = serializers.CharField(source="team.slug", allow_null=True, default=None)
+    url = serializers.CharField()
+
+
+class RunsLinkIn(Input):
+    team = serializers.CharField(
+        max_length=40, allow_blank=True, default="", help_text="Slug; empty: of the installation"
+    )
+    url = serializers.CharField(
+        max_length=MAX_URL,
+        allow_blank=True,
+        help_text="{tag}, {claim} and {team} stand for what they name; empty removes the link",
+    )
+
+
+@needs(Scope.ADMIN, reading=True)
+class RunsLinksView(IdempotentWrites):
+    """Links from claims to their runs of Weights & Biases. Platform admins only."""
+
+    @refuses(403)
+    @extend_schema(operation_id="runs_links", tags=["tracking-servers"], responses=RunsLinkOut(many=True))
+    def get(self, request: Request) -> Response:
+        """The link of the installation and those of teams."""
+        require_admin(user_of(request))
+        links = RunsLink.objects.select_related("team").order_by("pk")
+        return Response(RunsLinkOut(links, many=True).data)
+
+    @refuses(403, 404)
+    @extend_schema(
+        operation_id="runs_link_set",
+        tags=["tracking-servers"],
+        request=RunsLinkIn,
+        responses=RunsLinkOut(many=True),
+    )
+    def put(self, request: Request) -> Response:
+        """Set or remove one link; the answer has all. Again, it changes nothing."""
+        require_admin(user_of(request))
+        body = RunsLinkIn(data=request.data)
+        body.is_valid(raise_exception=True)
+        slug = body.validated_data["team"]
+        team = get_object_or_404(Team.objects.active(), slug=slug) if slug else None
+        set_runs_link(by=user_of(request), team=team, url=body.validated_data["url"])
+        return self.get(request)

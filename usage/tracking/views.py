@@ -12,7 +12,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.contrib import messages
-from django.db.models import Count
+from django.db.models import Count, F
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -26,10 +26,11 @@ from core.listing import csv_response
 from inventory.secret_form import SECRETS
 from teams.access import require_admin, user_of
 from usage.cost import Cost
-from usage.models import TrackedRun, TrackingServer
-from usage.tracking.forms import TrackingForm
+from usage.models import RunsLink, TrackedRun, TrackingServer
+from usage.tracking.forms import RunsLinkForm, TrackingForm
 from usage.tracking.runs import OPEN, run_costs
 from usage.tracking.servers import remove_server, save_server, try_server
+from usage.tracking.wandb import set_runs_link
 
 SHOWN = 20  # runs on the page of a claim; its CSV has all
 CSV_HEADS = (
@@ -80,10 +81,32 @@ def csv_rows(rows: list[TrackedRun], costs: dict[UUID, Cost]) -> Iterator[tuple[
 
 @require_safe
 def servers(request: HttpRequest) -> HttpResponse:
-    """List the tracking servers; for platform admins."""
+    """List the tracking servers and the links to Weights & Biases; for platform admins."""
     require_admin(user_of(request))
+    return tracking_page(request, RunsLinkForm())
+
+
+def tracking_page(request: HttpRequest, form: RunsLinkForm, status: int = 200) -> HttpResponse:
     rows = TrackingServer.objects.select_related("team").annotate(run_count=Count("runs"))
-    return render(request, "usage/tracking.html", {"servers": rows.order_by("team__title")})
+    links = RunsLink.objects.select_related("team").order_by(F("team__title").asc(nulls_first=True))
+    page = {"servers": rows.order_by("team__title"), "links": links, "form": form}
+    return render(request, "usage/tracking.html", page, status=status)
+
+
+@require_POST
+def runs_link(request: HttpRequest) -> HttpResponse:
+    """Set or remove the link to runs of Weights & Biases of a team, or of the installation."""
+    by, form = user_of(request), RunsLinkForm(request.POST)
+    require_admin(by)
+    if not form.is_valid():
+        return tracking_page(request, form, 422)
+    try:
+        saved = set_runs_link(by=by, **form.cleaned_data)
+    except PortalError as refusal:
+        form.add_error("url", refusal.message)
+        return tracking_page(request, form, refusal.status)
+    messages.success(request, f"{saved}: the link is saved." if saved else "The link is removed.")
+    return redirect("usage:tracking")
 
 
 @sensitive_post_parameters(*SECRETS)

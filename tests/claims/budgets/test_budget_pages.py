@@ -9,11 +9,11 @@ import pytest
 from django.urls import reverse
 
 from claims.budgets.services import change_budget, end_budget, set_budget
-from claims.models import Budget, BudgetUse
+from claims.models import Allocation, Budget, BudgetTerms, BudgetUse
 from core.models import Installation
 from tests.claims.budgets.conftest import NOW, hold, price
 from tests.factories import make_budget, make_team, make_token
-from usage.daily import store_days
+from usage.daily import forget_from, store_days
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LIST, NEW = "/budgets/", "/budgets/new/"
@@ -251,3 +251,70 @@ def test_the_api_refuses_what_only_admins_may_do(client, lena, budget):
     changed = client.put(address, {"hours": "50"}, content_type="application/json", headers=headers)
     assert changed.status_code == 403
     assert client.delete(address, headers=headers).status_code == 403
+
+
+def earlier(budget, root):
+    """Let October have had another amount, and use: 16 days at €2 per hour."""
+    hold_from = NOW.replace(month=10, day=16, hour=0)
+    Allocation.objects.update(started_at=hold_from)
+    forget_from(hold_from, now=NOW)
+    store_days(now=NOW)
+    october = NOW.replace(month=10, day=1)
+    budget.terms.create(since=october, by=root, first=october.date(), amount=Decimal(900), at_limit="block")
+    BudgetTerms.objects.filter(amount=1000).update(since=NOW)
+    Budget.objects.update(first=october.date())
+
+
+def test_an_earlier_month_has_the_terms_and_the_use_of_then(as_root, budget, root):
+    earlier(budget, root)
+    assert 'href="?month=2026-10" aria-label="Earlier: October 2026"' in as_root.get(LIST).text
+    page = as_root.get(LIST, {"month": "2026-10"}).text
+    for said in (
+        "October 2026",
+        "vision",
+        "€900.00",
+        "€768.00",
+        "85 %",
+        "€132.00",
+        "new requests are refused",
+    ):
+        assert said in page
+    assert 'href="?month=2026-11" aria-label="Later: November 2026"' in page
+    (row,) = csv.DictReader(StringIO(as_root.get(LIST, {"month": "2026-10", "format": "csv"}).text))
+    assert (row["Team"], row["Amount"], row["Used"]) == ("vision", "900.00", "768.00")
+    assert "No team had a monthly budget" in as_root.get(LIST, {"month": "2026-08"}).text
+
+
+def test_any_other_month_is_the_current_page(as_root, budget):
+    for text in ("2026-11", "2027-01", "x", "0001-01", "2026-13"):
+        assert "New budget" in as_root.get(LIST, {"month": text}).text
+
+
+def test_an_earlier_month_needs_no_more_queries_for_many_budgets(
+    as_root, budget, root, django_assert_max_num_queries
+):
+    earlier(budget, root)
+    with django_assert_max_num_queries(20) as one:
+        as_root.get(LIST, {"month": "2026-10"})
+    for number in range(5):
+        more = make_budget(make_team(f"team-{number}"), amount=100)
+        more.terms.create(
+            since=NOW.replace(month=10, day=2),
+            first=NOW.replace(month=10, day=1).date(),
+            amount=5,
+            at_limit="notify",
+        )
+    with django_assert_max_num_queries(len(one)):
+        assert "6 monthly budgets" in as_root.get(LIST, {"month": "2026-10"}).text
+
+
+def test_the_api_has_earlier_months_for_the_team_only(client, budget, root, alice, eve):
+    earlier(budget, root)
+    client.force_login(alice)
+    (row,) = client.get("/api/v1/budgets/past/?month=2026-10").json()
+    assert (row["team"], row["amount"], row["use"]["used_amount"]) == ("vision", "900.00", "768.00")
+    assert client.get("/api/v1/budgets/past/").status_code == 422
+    assert client.get("/api/v1/budgets/past/?month=2026-11").status_code == 422
+    client.force_login(eve)
+    assert client.get("/api/v1/budgets/past/?month=2026-10").json() == []
+    assert client.get(LIST, {"month": "2026-10"}).status_code == 403

@@ -14,9 +14,10 @@ from django.utils import timezone
 
 from claims.catalogue.listing import CatalogueFilter
 from claims.catalogue.sharing import Sharing, sharing_modes
+from claims.models import BudgetUse
 from tests.claims.requests.test_match_pages import TAINT, mirrored
 from tests.dra.clusters import gpu
-from tests.factories import make_allocation, make_claim, make_profile, make_spec, make_team
+from tests.factories import make_allocation, make_budget, make_claim, make_profile, make_spec, make_team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fresh_availability")]
 
@@ -222,3 +223,28 @@ IS_MIG = 'device.attributes["gpu.nvidia.com"].type == "mig"'
 )
 def test_sharing_mode_is_read_from_the_spec(spec, fractions, found):
     assert sharing_modes(spec, fractions) == found
+
+
+def test_what_is_left_of_budgets_stands_beside_prices(client, shelf, vision):
+    for page in (CATALOGUE, page_of(shelf["train"])):
+        assert "not used, until" not in client.get(page).text
+    budget = make_budget(vision, amount=1000)
+    BudgetUse.objects.filter(budget=budget).update(used_amount=480, share=0.48)
+    make_budget(make_team("nlp"), amount=77)
+    for page in (CATALOGUE, page_of(shelf["train"])):
+        text = client.get(page).text
+        assert "€520.00</b>" in text
+        assert "of €1,000.00 not used, until" in text
+        assert "€77.00" not in text
+
+
+def test_people_without_budgets_need_no_query_for_them(client, shelf, vision):
+    def queries() -> list[str]:
+        with CaptureQueriesContext(connection) as context:
+            client.get(CATALOGUE)
+        return [query["sql"] for query in context if "claims_budgetuse" in query["sql"]]
+
+    make_budget(make_team("nlp"), amount=77)
+    assert queries() == []
+    make_budget(vision, amount=1000)
+    assert len(queries()) == 1

@@ -16,7 +16,7 @@ from inventory.states import DeviceUse
 from notify.models import Notice
 from teams.models import AuditEntry
 from tests.factories import make_claim
-from tests.usage.conftest import H100, NOON
+from tests.usage.conftest import H100, NOON, measure
 from usage.idle.escalation import follow
 from usage.idle.services import change_policy, snooze
 from usage.models import IdlePeriod, IdlePolicy, Rate
@@ -43,7 +43,10 @@ def test_owner_is_notified_once_per_idle_time(idles, claim, alice):
     for minutes in (5, 20, 300):
         follow(NOON + 2 * HOUR + minutes * MINUTE)
     (notice,) = Notice.objects.all()
-    assert (notice.user, notice.important, notice.url) == (alice, True, f"/claims/{claim.pk}/")
+    assert (notice.user, notice.important, notice.url) == (
+        *(alice, True),
+        f"/claims/{claim.pk}/?range=own&since=2026-11-17&until=2026-11-17#claim-usage",
+    )
     assert notice.title == f"{claim} has been idle for 2 h 5 min"
     assert "its 2 devices were below 10 % utilization. Nobody else can use what it holds" in notice.body
     assert "The leads of vision are notified after 1 d." in notice.body
@@ -197,3 +200,38 @@ def test_policy_is_changed_by_platform_admins_and_recorded(root, lena):
     change_policy(by=root, **RELEASES)
     entry = AuditEntry.objects.filter(in_activity=True).get()
     assert (entry.kind, entry.values) == ("idlepolicy", [["Release", "off", "after 3 d"]])
+
+
+def test_notices_have_the_utilization_of_the_last_hours_and_open_its_graph(idles, claim, alice, lena):
+    idles(claim, "gpu-0")
+    alice.timezone = "Europe/Berlin"
+    alice.save(update_fields=["timezone"])
+    held = claim.allocations.get()
+    for hour, activity in ((-3, 0.9), (-2, 0.85), (-1, 0.5), (0, 0.01), (2, 0.02)):  # a gap after noon
+        measure(held, NOON + hour * HOUR, [activity] * 12)
+    follow(NOON + 3 * HOUR)
+    notice = Notice.objects.get(user=alice)
+    text = "Utilization in each of the last 7 hours: no telemetry, 90 %, 85 %, 50 %, 1 %, no telemetry, 2 %."
+    assert f"\n\n{text}\n·▇▇▅▁·▁" in notice.body
+    assert notice.url == (f"/claims/{claim.pk}/?range=own&since=2026-11-17&until=2026-11-17#claim-usage")
+    follow(NOON + 25 * HOUR)
+    notice = Notice.objects.get(user=lena)
+    assert "Utilization in each of the last 24 hours: " in notice.body
+    assert notice.url.endswith("?range=own&since=2026-11-17&until=2026-11-18#claim-usage")
+
+
+def test_a_notice_without_telemetry_has_no_figures(idles, claim, alice):
+    idles(claim, "gpu-0")
+    follow(NOON + 3 * HOUR)
+    assert "Utilization" not in Notice.objects.get(user=alice).body
+
+
+def test_the_page_of_the_claim_opens_the_graph_of_the_notice(client, idles, claim, alice):
+    idles(claim, "gpu-0")
+    follow(NOON + 3 * HOUR)
+    client.force_login(alice)
+    page = client.get(Notice.objects.get(user=alice).url).text
+    days = "range=own&amp;since=2026-11-17&amp;until=2026-11-17"
+    assert f'hx-get="/claims/{claim.pk}/usage/?{days}" hx-trigger="load' in page
+    graph = client.get(f"/claims/{claim.pk}/usage/?{days.replace('&amp;', '&')}").text
+    assert "17 Nov 2026 – 17 Nov 2026" in graph

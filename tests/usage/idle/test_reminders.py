@@ -22,7 +22,10 @@ def test_owner_gets_the_fact_and_the_history_says_who_asked(idles, claim, alice,
     follow(NOON + timedelta(minutes=5))
     remind_owner(claim=claim, by=lena, now=NOON + timedelta(hours=1))
     notice = Notice.objects.get(key__startswith="remind:")
-    assert (notice.user, notice.important, notice.url) == (alice, True, f"/claims/{claim.pk}/")
+    assert (notice.user, notice.important, notice.url) == (
+        *(alice, True),
+        f"/claims/{claim.pk}/?range=own&since=2026-11-17&until=2026-11-17#claim-usage",
+    )
     assert notice.title == "lena asks whether you still need sam2-finetune"
     assert "its device was below 10 % utilization. Release it if its work is done" in notice.body
     last = claim.history.last()

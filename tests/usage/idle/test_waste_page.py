@@ -134,3 +134,28 @@ def test_the_api_lists_idle_claims_of_the_readers_teams(client, idle, alice, eve
     assert client.get("/api/v1/waste/idle/").json()["results"] == []
     assert client.get("/api/v1/waste/idle/?team=vision").status_code == 404
     assert client.post("/api/v1/waste/idle/").status_code == 405
+
+
+def test_the_sum_of_all_matching_claims_is_the_last_row(client, idle, idles, vision, alice, fra):
+    longer = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False, name="longer")
+    idles(longer, "gpu-1", since=NOON - 5 * HOUR)
+    follow(NOON + 5 * HOUR)
+    row = page_of(client, alice).partition('<tr class="sumrow">')[2].partition("</tr>")[0]
+    for part in ("2 claims, 2 devices", "€45.00", "€6.00 / h"):
+        assert part in row
+    assert "sumrow" not in page_of(client, alice, f"{WASTE}?q=longer")
+
+
+def test_the_median_time_to_a_release_is_that_of_released_claims(client, idle, vision, alice):
+    period = IdlePeriod.objects.get()
+    values = {name: getattr(period, name) for name in ("claim", "team", "since", "noticed_at", "devices")}
+    for hours, was_freed in ((1, True), (3, True), (4, True), (9, False)):
+        IdlePeriod.objects.create(
+            owner_notified_at=NOON - 9 * HOUR,
+            ended_at=NOON - (9 - hours) * HOUR,
+            was_freed=was_freed,
+            **values,
+        )
+    page = page_of(client, alice)
+    assert "3 of 4</div>" in page
+    assert "median 3 h after the notice, in November" in page

@@ -46,8 +46,11 @@ LIVE: dict[datetime, list[datetime]] = {
     for start in ROUNDS
     if not WORKER_KILLED <= start < WORKER_BACK
 }
-LIVE[NOW - 6 * MINUTE] = [NOW - 6 * MINUTE + number * EVERY for number in range(10)]
-LIVE[NOW - MINUTE] = [NOW - MINUTE, NOW - MINUTE + timedelta(seconds=20)]
+# The same if nothing is killed: every round measures at its time.
+UNDISTURBED = {start: [start + MINUTE] for start in ROUNDS}
+for measured_live in (LIVE, UNDISTURBED):
+    measured_live[NOW - 6 * MINUTE] = [NOW - 6 * MINUTE + number * EVERY for number in range(10)]
+    measured_live[NOW - MINUTE] = [NOW - MINUTE, NOW - MINUTE + timedelta(seconds=20)]
 
 
 @dataclass(frozen=True)
@@ -225,12 +228,15 @@ class Bucket:
 
 
 @cache
-def buckets_of(work: Work) -> list[Bucket]:
-    """Return what can be known: of buckets measured live their instants, else those of the history."""
-    found = []
+def buckets_of(work: Work, *, disturbed: bool = True) -> list[Bucket]:
+    """
+    Return what can be known: of buckets measured live their instants, else those of the history; of a run in
+    which nothing is killed if it is not `disturbed`.
+    """
+    found, live = [], LIVE if disturbed else UNDISTURBED
     start = bucket_of(work.start)
     while work.curve is not None and start < (work.end or NOW):
-        instants = LIVE.get(start) or [start + number * EVERY for number in range(10)]
+        instants = live.get(start) or [start + number * EVERY for number in range(10)]
         scraped = [as_scraped(instant) for instant in instants if work.is_held(instant)]
         seen = [instant for instant in scraped if instant is not None]
         values = [work.curve(instant) for instant in seen]
@@ -438,14 +444,15 @@ def cost_by_device(claim: Claim) -> dict[str, tuple[Fraction, Decimal]]:
     return {device: (held[device], Decimal(cents[device]) / 100) for device in exact}
 
 
-def shares(claim: Claim, day: date) -> tuple[Fraction, Fraction]:
+def shares(claim: Claim, day: date, *, disturbed: bool = True) -> tuple[Fraction, Fraction]:
     """Return which shares of the time of a claim's devices on a day were measured and used."""
     held = measured = computing = Fraction(0)
     for work in works_of(claim):
         since = max(work.start, midnight(day))
         until = min(work.end or NOW, midnight(day) + DAY)
         time = Fraction(max(until - since, timedelta(0)) // timedelta(seconds=1))
-        found = [Fraction(bucket.activity) for bucket in buckets_of(work) if bucket.start.date() == day]
+        known = buckets_of(work, disturbed=disturbed)
+        found = [Fraction(bucket.activity) for bucket in known if bucket.start.date() == day]
         seen = min(time, Fraction(len(found) * 300))
         held += time
         measured += seen
