@@ -20,6 +20,7 @@ from claims.plans.plan import (
 from claims.quotas import quota_usage
 from claims.quotas.quota_usage import QuotaLine, QuotaUsage
 from claims.requests.budget_check import BudgetLine, approval_sentence, lines_of_plan
+from claims.requests.cluster_choice import request_match
 from claims.requests.services import carried_from, plan_quota_lines
 from claims.requests.suggestions import Suggestion, suggestions_for
 from dra import match
@@ -95,7 +96,7 @@ def planned_match(*, by: User, **fields: Unpack[RequestFields]) -> PlannedMatch:
     require_role(by, fields["team"], at_least=Role.MEMBER)
     plan = plan_request(**fields)
     snapshot = current_snapshot(plan.cluster, plan.mirrored)
-    return PlannedMatch(plan, match.preview(snapshot, plan.spec, claims=max(plan.parallel, 1)), snapshot)
+    return PlannedMatch(plan, request_match(snapshot, plan.spec, max(plan.parallel, 1)), snapshot)
 
 
 def preview(
