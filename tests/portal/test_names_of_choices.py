@@ -24,7 +24,7 @@ def form_classes(parent: type[forms.BaseForm] = forms.BaseForm) -> Iterator[type
 
 def labels() -> Iterator[tuple[str, str]]:
     """Yield (form and field, label) of each choice that does not depend on rows."""
-    get_resolver().url_patterns  # imports all views
+    assert get_resolver().url_patterns  # imports all views
     for form in form_classes():
         if form.__module__.split(".")[0] not in PACKAGES:
             continue
