@@ -127,7 +127,7 @@ def test_where_nothing_fits_now_a_cluster_is_taken_where_it_could(client, alice,
     client.force_login(alice)
     page = client.get(PANEL, request_fields | TOGETHER).text
     assert verdict(page, "any").startswith("not now lab-2 comes closest.")
-    assert verdict(page, "in-lab-2") == "not now Request small-gpu needs 1 device; 0 match and are free."
+    assert verdict(page, "in-lab-2") == "not now Request small needs 1 device; 0 match and are free."
     client.post(FORM, request_fields | TOGETHER)
     assert Claim.objects.get().cluster.name == "lab-2"
 
@@ -152,7 +152,7 @@ def test_profiles_that_no_node_can_have_are_to_be_requested_separately(
     page = client.get(PANEL, request_fields | TOGETHER).text
     said = "No cluster has a node that could take all the profiles. Send a separate request for each."
     assert verdict(page, "any") == f"no match {said}"
-    assert verdict(page, "in-lab-2") == "no match Request small-gpu needs 1 device; 0 match."
+    assert verdict(page, "in-lab-2") == "no match Request small needs 1 device; 0 match."
 
 
 def test_profiles_that_take_the_same_device_do_not_fit_on_one(client, alice, request_fields, lab, fra, train):
@@ -174,7 +174,7 @@ def test_pods_of_a_template_count_together(client, alice, request_fields, lab, f
     client.force_login(alice)
     page = client.get(PANEL, request_fields | TOGETHER | {"delivery": "template", "parallel": "2"}).text
     assert verdict(page, "in-lab-2") == "fits now All the profiles fit together, on 2 nodes."
-    assert verdict(page, "in-fra-1").startswith("no match 1 of 2 claims fit now, on 1 node.")
+    assert verdict(page, "in-fra-1") == "no match Request train-80 needs 2 devices; 1 match."
 
 
 def test_of_clusters_where_all_profiles_fit_the_cheapest_is_taken(
