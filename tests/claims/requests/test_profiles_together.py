@@ -14,7 +14,7 @@ from claims.catalogue.listing import DeviceKind
 from claims.models import Claim
 from inventory import cluster_snapshot
 from inventory.models import Cluster, DeviceClass, Node, ResourceClaim, ResourceSlice
-from tests.claims.requests.test_request_pages import stored, verdict  # noqa: F401
+from tests.claims.requests.test_request_pages import stored, verdict
 from tests.dra.clusters import device_class, gpu, holds, node, resource_slice
 from tests.factories import make_cluster, make_profile, make_spec, make_team
 from usage.models import Rate
