@@ -121,11 +121,7 @@ def _fit_together(cluster: Cluster, spec: Json, claims: int) -> ClusterFit:
         return ClusterFit(cluster)
     snapshot = current_snapshot(cluster, (cluster.revision, cluster.version))
     result = request_match(snapshot, spec, claims)
-    if result.nodes_that_fit is None and result.reason != match.NoFitReason.NO_CLASS:
-        return ClusterFit(cluster, together=result)
-    possible = result.fits
-    if result.reason in HELD:
-        possible = request_match(snapshot.unallocated, spec, claims).fits
+    possible = could_fit(snapshot, spec, claims)
     return ClusterFit(cluster, 0 if result.fits else None, possible, together=result)
 
 
@@ -133,6 +129,16 @@ def request_match(snapshot: ClusterSnapshot, spec: Json, claims: int) -> match.P
     """Return the match of `claims` claims of `spec`, computed once per snapshot."""
     key = ("match", spec_hash(spec), claims)
     return snapshot.derived(key, lambda: match.preview(snapshot, spec, claims=claims))
+
+
+def could_fit(snapshot: ClusterSnapshot, spec: Json, claims: int) -> bool | None:
+    """Return whether `claims` claims of `spec` would fit if no device were held; None if it is unknown."""
+    result = request_match(snapshot, spec, claims)
+    if result.nodes_that_fit is None and result.reason != match.NoFitReason.NO_CLASS:
+        return None
+    if result.reason in HELD:
+        return request_match(snapshot.unallocated, spec, claims).fits
+    return result.fits
 
 
 type _Offered = tuple[frozenset[DeviceKind], int]  # kinds of devices, and devices of one claim

@@ -20,7 +20,7 @@ from claims.plans.plan import (
 from claims.quotas import quota_usage
 from claims.quotas.quota_usage import QuotaLine, QuotaUsage
 from claims.requests.budget_check import BudgetLine, approval_sentence, lines_of_plan
-from claims.requests.cluster_choice import request_match
+from claims.requests.cluster_choice import could_fit, request_match
 from claims.requests.services import carried_from, plan_quota_lines
 from claims.requests.suggestions import Suggestion, suggestions_for
 from dra import match
@@ -67,6 +67,11 @@ class RequestPreview(PlannedMatch):
     problems: tuple[str, ...]
     help: tuple[Relaxation, ...] = ()  # only if it does not fit, or on demand
     suggestions: tuple[Suggestion, ...] = ()  # likewise
+
+    @property
+    def could_fit(self) -> bool | None:
+        """Whether it fits now, or would if no device of the cluster were held; None if it is unknown."""
+        return could_fit(self.snapshot, self.plan.spec, max(self.plan.parallel, 1))
 
     @property
     def cautions(self) -> list[str]:

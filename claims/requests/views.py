@@ -33,7 +33,7 @@ from claims.requests.cluster_choice import ClusterFit
 from claims.requests.draft_views import draft_query, draft_url, keep_in_session, restore_from_session
 from claims.requests.forms import FormChoices, ManifestForm, RequestForm, prefill_problems, sent_profiles
 from claims.requests.manifest_import import ImportedClaim, ProfileMatch, import_claims
-from claims.requests.preview import PlannedMatch, planned_match, preview
+from claims.requests.preview import PlannedMatch, RequestPreview, planned_match, preview
 from claims.requests.services import open_drafts, request_claim
 from claims.requests.suggestions import blockers_for
 from claims.states import ClaimState
@@ -376,7 +376,8 @@ def panel_context(
     chosen["usual_decision"] = max(filter(None, medians), default=None)
     return {
         **match_context(request, result, data),
-        "other_clusters": [] if result.match.fits else better_clusters(form.fits, result.plan),
+        "could_fit": result.could_fit,
+        "other_clusters": [] if result.match.fits else better_clusters(form.fits, result),
         "helps": [row for row in helps if row.devices],
         "fixed_helps": [row for row in helps if not row.devices],
         "with_help": "help" in data,
@@ -385,17 +386,16 @@ def panel_context(
     }
 
 
-def better_clusters(fits: Sequence[ClusterFit], plan: RequestPlan) -> list[ClusterFit]:
+def better_clusters(fits: Sequence[ClusterFit], result: RequestPreview) -> list[ClusterFit]:
     """
-    Return other clusters to offer for a plan that does not fit where it is: of one profile those with free
+    Return other clusters to offer for a request that does not fit where it is: of one profile those with free
     devices, of profiles together those where they fit, or else could fit if they could not here.
     """
-    others = [fit for fit in fits if fit.cluster != plan.cluster]
-    if not plan.together:
+    others = [fit for fit in fits if fit.cluster != result.plan.cluster]
+    if not result.plan.together:
         return [fit for fit in others if fit.free != 0 and fit.matching != 0]
-    here = any(fit.possible for fit in fits if fit.cluster == plan.cluster)
     fitting = [fit for fit in others if fit.option is not None]
-    return fitting or [fit for fit in others if fit.together and fit.possible and not here]
+    return fitting or [fit for fit in others if fit.together and fit.possible and not result.could_fit]
 
 
 def can_change_count(plan: RequestPlan) -> bool:

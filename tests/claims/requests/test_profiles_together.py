@@ -155,6 +155,24 @@ def test_profiles_that_no_node_can_have_are_to_be_requested_separately(
     assert verdict(page, "in-lab-2") == "no match Request small needs 1 device; 0 match."
 
 
+WAITS = "You can still send the request; pods will wait until devices are free."
+NEVER = "Pods would wait until the cluster gets such devices: even with every device free it would not fit."
+BLOCKERS = "Claims that would free enough devices"
+
+
+@pytest.mark.parametrize("fields", [TOGETHER, {"devices": "9"}], ids=["together", "one profile"])
+def test_panel_says_when_waiting_would_not_help(client, alice, request_fields, full, fields):
+    client.force_login(alice)
+    panel = client.get(PANEL, request_fields | fields | {"cluster": "fra-1"}).text
+    assert (NEVER in panel, WAITS in panel, BLOCKERS in panel) == (True, False, False)
+
+
+def test_panel_says_that_pods_wait_for_devices_that_others_hold(client, alice, request_fields, full):
+    client.force_login(alice)
+    panel = client.get(PANEL, request_fields | TOGETHER | {"cluster": "lab-2"}).text
+    assert (NEVER in panel, WAITS in panel, BLOCKERS in panel) == (False, True, True)
+
+
 def test_profiles_that_take_the_same_device_do_not_fit_on_one(client, alice, request_fields, lab, fra, train):
     """Each of two profiles has the free device of fra-1; in lab-2 there is one for each."""
     twin = make_profile("twin", spec=of_product("NVIDIA H100 80GB HBM3"))
