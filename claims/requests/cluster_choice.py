@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from uuid import UUID
 
 from claims.catalogue import listing
 from claims.catalogue.listing import DeviceKind
@@ -89,7 +90,7 @@ def cluster_fits(
 def _fit_of_options(
     cluster: Cluster,
     options: Sequence[Sequence[ProfileCount]],
-    here: dict[object, ProfileAvailability],
+    here: dict[UUID, ProfileAvailability],
     claims: int,
 ) -> ClusterFit:
     option = next(
