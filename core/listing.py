@@ -64,6 +64,7 @@ def _lines(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[s
 
 PER_PAGE = 50
 MORE_PER_PAGE = (100, 200)  # that a reader may choose: ?rows=100
+COMPACT = "compact"  # ?density=compact: lower rows
 MAX_COUNT = 5_000  # rows that a list counts before it shows "5,000+"
 MAX_SEARCH = 200  # characters: each word of them is compared with the rows
 MAX_COMPARED = 1_000  # of a search that compares row after row; counting more takes longer than the page
@@ -177,6 +178,7 @@ class Listing[M: Model]:
         self.usual_per_page = per_page
         chosen = self.query.get("rows", "")
         self.per_page = next((number for number in MORE_PER_PAGE if str(number) == chosen), per_page)
+        self.is_compact = self.query.get("density") == COMPACT
         self.prepare, self.load, self.read_batch = prepare, load, read_batch
         self.scan_once = scan_once
         self.filterset: FilterSet | None = filters(self.query, queryset, request=request) if filters else None

@@ -94,6 +94,10 @@ class ClusterSnapshot:
             name for name, source in SOURCES.items() if getattr(snapshot, source) is getattr(self, source)
         )
         vars(snapshot).update({name: vars(self)[name] for name in unchanged if name in vars(self)})
+        if "unallocated" in vars(self) and all(
+            getattr(snapshot, name) is getattr(self, name) for name in ("classes", "taint_rules", "nodes")
+        ):
+            vars(snapshot)["unallocated"] = self.unallocated
         if changed_claims is not None and "held" in vars(self):
             self._update_holdings(snapshot, changed_claims)
         if changed_claims is not None and "claim_by_name" in vars(self):
@@ -183,6 +187,11 @@ class ClusterSnapshot:
 
     def selector_results(self, expression: str) -> SelectorResults:
         return self.device_index.selector_results(expression, self.features)
+
+    @cached_property
+    def unallocated(self) -> ClusterSnapshot:
+        """The same cluster as if no claim held a device; later snapshots keep it while only claims change."""
+        return self.after(claims=())
 
     @cached_property
     def held(self) -> HeldDevices:

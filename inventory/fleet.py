@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
@@ -76,12 +77,26 @@ def pool_facts(device: Device) -> PoolFacts | None:
 
 
 NO_ID = UUID(int=0)  # in an address that gets the id of each device
+NO_CLUSTER, NO_NODE = "no-such-cluster", "no-such-node"  # in one that gets the names of each row
 MAX_CELLS = 1000  # of the map; the table lists every device
 MAX_GROUPS = 40  # of the map, the largest; hundreds of teams are found by filter and table
 
 
+# In the order of urgency.
+OUT_OF_SERVICE = (
+    DeviceState.UNHEALTHY,
+    DeviceState.NOT_READY,
+    DeviceState.INCOMPLETE,
+    DeviceState.TAINTED,
+)
+
 # Shown even at 0; other states only above 0.
 USUAL = (DeviceState.IN_USE, DeviceState.FREE, DeviceState.TAINTED, DeviceState.UNHEALTHY)
+
+
+def out_of_service(states: Mapping[DeviceState, int]) -> list[tuple[DeviceStateStyle, int]]:
+    """Return the states in which devices can be neither used nor allocated, each with its number."""
+    return [(LOOKS[state], states[state]) for state in OUT_OF_SERVICE if states.get(state)]
 
 
 class FleetFigure(NamedTuple):
@@ -126,7 +141,7 @@ class Totals:
 
 FIELDS = (
     "pk", "name", "product", "partition", "parent_uuid", "node_name", "pool", "state", "cluster",
-    "is_whole", "use",
+    "is_whole", "use", "node__ready", "node__unschedulable",
 )  # fmt: skip
 
 
@@ -144,6 +159,8 @@ class MapDevice(NamedTuple):
     cluster: UUID
     is_whole: bool
     use: str
+    node_ready: bool | None  # None: its node is not known
+    node_cordoned: bool | None
     namespace: str | None  # of the claim that holds it, if the map shows teams
     grouped_by: str  # the column of the grouping
 
@@ -207,11 +224,25 @@ class MapGpu:
         return f"{counted(len(self.cells), 'partition')} of a GPU on {self.place}. {parts}"
 
 
+class NodeCondition(NamedTuple):
+    """Why a node takes no pods, as on its page."""
+
+    family: str  # of its colour
+    icon: str
+    label: str
+
+
+NOT_READY = NodeCondition("bad", "server-off", "not ready")
+CORDONED = NodeCondition("warn", "tool", "cordoned")
+
+
 @dataclass(slots=True)
 class FleetRow:
-    """A node, or a pool without a node."""
+    """A node with its page and its condition, or a pool without a node, which has neither."""
 
     name: str
+    url: str = ""
+    condition: NodeCondition | None = None
     gpus: list[MapGpu] = field(default_factory=list)
 
     @property
@@ -263,10 +294,9 @@ class FleetGroup:
     is_rest: bool = False
     clusters: list[str] = field(default_factory=list)
     count: int = 0
-    free: int = 0
-    unhealthy: int = 0
+    states: Counter[DeviceState] = field(default_factory=Counter)
     rows: list[FleetRow] = field(default_factory=list)
-    stale: list[Age] = field(default_factory=list)  # of its clusters
+    ages: list[Age] = field(default_factory=list)  # of its clusters
     may_be_cut: bool = False  # the map is full
 
     @property
@@ -287,8 +317,24 @@ class FleetGroup:
         if cluster not in self.clusters:
             self.clusters.append(cluster)
         self.count += devices
-        self.free += devices if state == DeviceState.FREE else 0
-        self.unhealthy += devices if state == DeviceState.UNHEALTHY else 0
+        self.states[state] += devices
+
+    @property
+    def free(self) -> int:
+        return self.states[DeviceState.FREE]
+
+    @property
+    def out_of_service(self) -> list[tuple[DeviceStateStyle, int]]:
+        return out_of_service(self.states)
+
+    @property
+    def stale(self) -> list[Age]:
+        return [age for age in self.ages if age.is_stale]
+
+    @property
+    def seen_at(self) -> datetime | None:
+        """Return since when its devices may have changed; None if `stale` says it of a cluster."""
+        return None if self.stale else min((age.seen_at for age in self.ages if age.seen_at), default=None)
 
 
 def totals(counts: Iterable[FleetCount], *, with_uses: bool = False) -> Totals:
@@ -439,12 +485,19 @@ def _rows(
     hits: set[UUID] | None,
     marks: TeamMarks | None,
 ) -> list[FleetRow]:
+    node_page = reverse("inventory:node", args=[NO_CLUSTER, NO_NODE])
     rows: dict[tuple[UUID, str], FleetRow] = {}
     gpus: dict[tuple[UUID, str, str], MapGpu] = {}
     for device in devices:
         hit = hits is not None and device.pk in hits
         width = partition_width(device.partition)
-        row = rows.setdefault((device.cluster, device.place), FleetRow(device.place))
+        row = rows.get((device.cluster, device.place))
+        if row is None:
+            row = rows[device.cluster, device.place] = FleetRow(device.place)
+            if device.node_ready is not None:
+                row.url = node_page.replace(NO_CLUSTER, names[device.cluster]).replace(NO_NODE, device.node)
+                row.condition = None if device.node_ready else NOT_READY
+                row.condition = row.condition or (CORDONED if device.node_cordoned else None)
         if device.gpu not in gpus:
             gpu = MapGpu(names[device.cluster], device.place, device.parent, device.is_whole)
             row.gpus.append(gpus.setdefault(device.gpu, gpu))

@@ -8,6 +8,7 @@ publishes. Clusters: what they are, how fresh their mirror is, and which permiss
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -36,7 +37,17 @@ from inventory import dra_health
 from inventory.counts import counted_at, fleet_counts, with_device_counts
 from inventory.device_list import CsvHolders, cluster_cell, device_columns, read_rows, table_rows
 from inventory.filters import HELD, DeviceFilter, NodeFilter
-from inventory.fleet import MAX_GROUPS, Grouping, fleet_map, physical_gpus_for, pool_facts, totals
+from inventory.fleet import (
+    MAX_GROUPS,
+    NO_CLUSTER,
+    NO_NODE,
+    Grouping,
+    fleet_map,
+    out_of_service,
+    physical_gpus_for,
+    pool_facts,
+    totals,
+)
 from inventory.freshness import OF_DEVICES, OF_NODES, ages, ages_for, is_stale
 from inventory.hardware_events import device_errors
 from inventory.history import (
@@ -88,7 +99,7 @@ def fleet(request: HttpRequest) -> HttpResponse:
     groups = [group for group in groups if id(group) in shown]
     ages_of_devices = ages_for(request)
     for group in groups:
-        group.stale = [age for age in ages_of_devices if age.is_stale and age.cluster.name in group.clusters]
+        group.ages = [age for age in ages_of_devices if age.cluster.name in group.clusters]
     query = request.GET.copy()
     for name in ("group", "color"):
         query.pop(name, None)
@@ -310,9 +321,6 @@ def node_cells() -> dict[str, Callable[[NodeRow], SafeString]]:
     }
 
 
-NO_CLUSTER, NO_NODE = "no-such-cluster", "no-such-node"  # in an address that gets the names of each row
-
-
 def node_table_rows(rows: Iterable[NodeRow], shows: Mapping[str, bool]) -> SafeString:
     """Return a `<tr>` per row, with a cell for each shown column."""
     shown = [cell for column, cell in node_cells().items() if shows[column]]
@@ -365,6 +373,8 @@ def node(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     context = {
         "node": node_row,
         "devices": devices,
+        "out_of_service": out_of_service(Counter(DeviceState(device.state) for device in devices)),
+        "grafana_url": node_dashboard(node_row, devices),
         "plugin_devices": of_node(node_row),
         "gpus": physical_gpus_for(node_row.cluster, here),
         "info": status.get("nodeInfo") or {},
@@ -374,6 +384,15 @@ def node(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
         "ages": ages((*OF_NODES, *OF_DEVICES), cluster=node_row.cluster),
     }
     return render(request, "inventory/node.html", context)
+
+
+def node_dashboard(node: Node, devices: Iterable[Device]) -> str:
+    """Return the dashboard of the node's GPUs; "" if none has a UUID, by which dcgm-exporter names it."""
+    uuids = {device.parent_uuid or device.uuid for device in devices}
+    gpus = sorted(uuid for uuid in uuids if uuid.startswith("GPU-"))
+    if not gpus:
+        return ""
+    return dashboard_url(Dashboard.FLEET, [("cluster", node.cluster.name), ("gpu", "|".join(gpus))])
 
 
 @require_safe

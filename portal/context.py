@@ -177,9 +177,9 @@ class Shell:
     @property
     def role_label(self) -> str:
         if self.is_admin:
-            return "platform admin"
+            return "Platform admin"
         if self.team is None:
-            return "in no team"
+            return "In no team"
         role = self.roles[self.team].label
         return f"{self.team.slug} · {role}"
 
@@ -291,6 +291,7 @@ def platform_items(*, has_team: bool) -> list[NavItem]:
         *fleet_items(),
         *quota,
         NavItem("Profiles", "template", reverse("claims:profiles")),
+        NavItem("Approval rules", "route", reverse("claims:approval_rules")),
         *watch_items(),
         NavItem("Teams", "users-group", reverse("setup:teams")),
         NavItem("People", "user-cog", reverse("setup:people")),

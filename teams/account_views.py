@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from core.errors import PortalError
 from core.listing import wants_csv
 from core.scopes import Scope
+from core.text import as_options
 from teams import service_accounts
 from teams.access import team_for, user_of
 from teams.models import ApiToken, Role, Team, User
@@ -31,7 +32,7 @@ class AccountForm(forms.Form):
         widget=forms.TextInput({"autocomplete": "off"}),
     )
     role = forms.ChoiceField(
-        label="Role", choices=[(role.value, role.label) for role in ROLES], initial=Role.MEMBER
+        label="Role", choices=as_options((role.value, role.label) for role in ROLES), initial=Role.MEMBER
     )
 
 

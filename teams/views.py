@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from core.errors import PortalError
 from core.listing import csv_response, wants_csv
+from core.text import as_options
 from teams import services
 from teams.access import role_in, team_for, user_of
 from teams.account_views import AccountForm
@@ -49,11 +50,11 @@ class MemberForm(forms.Form):
     username = forms.CharField(
         label="User name", max_length=150, widget=forms.TextInput({"autocomplete": "off"})
     )
-    role = forms.ChoiceField(label="Role", choices=Role, initial=Role.MEMBER)
+    role = forms.ChoiceField(label="Role", choices=as_options(Role.choices), initial=Role.MEMBER)
 
 
 class RoleForm(forms.Form):
-    role = forms.ChoiceField(label="Role", choices=Role)
+    role = forms.ChoiceField(label="Role", choices=as_options(Role.choices))
 
 
 CHANGES = 10  # shown of members and roles

@@ -43,7 +43,7 @@ class RateForm(forms.Form):
         help_text="Such as gpu.nvidia.com. Empty: every driver.",
     )
     cluster = forms.ModelChoiceField(
-        label="Cluster", queryset=Cluster.objects.all(), required=False, empty_label="every cluster"
+        label="Cluster", queryset=Cluster.objects.all(), required=False, empty_label="Every cluster"
     )
     expression = forms.CharField(
         label="Expression",

@@ -12,7 +12,7 @@ from claims.approvals.services import MAX_REASON_LENGTH, MAX_TITLE_LENGTH
 from claims.models import Approval, ApprovalRule, Claim, Profile, ProfileVersion, ReasonTemplate
 from claims.plans.changes import WantedChange, combined_parts
 from core.inputs import DurationText, PersonField, TitleField
-from core.text import counted
+from core.text import as_options, counted
 from core.times import spell_duration
 from teams.models import Team, User
 
@@ -61,7 +61,7 @@ class ChangeForm(forms.Form):
             required=False,
             to_field_name="slug",
             label="Profile",
-            empty_label="as requested",
+            empty_label="As requested",
         )
         self.requested: dict[str, int] = {}  # slug of each combined profile → number in the request
         for part in combined_parts(claim):
@@ -107,7 +107,7 @@ def part_field(version: ProfileVersion, requested: int) -> forms.Field:
     """Return the field for one combined profile: a number if it is scalable, else whether to keep it."""
     title = version.profile.title
     if not version.scalable:
-        choices = [("", "as requested"), ("0", "leave out")]
+        choices = [("", "As requested"), ("0", "Leave out")]
         return forms.ChoiceField(required=False, choices=choices, label=title)
     return forms.IntegerField(
         required=False,
@@ -145,7 +145,7 @@ class DelegationForm(forms.Form):
         self.order_fields(["to", "starts_at", "ends_at"])
 
 
-PROFILE_DEFAULT = ("", "as in the profile")
+PROFILE_DEFAULT = ("", "As in the profile")
 
 
 class RuleForm(forms.Form):
@@ -158,17 +158,17 @@ class RuleForm(forms.Form):
         required=False,
         to_field_name="slug",
         label="Team",
-        empty_label="every team",
+        empty_label="Every team",
     )
     profile = TitleField(
         Profile.objects.filter(retired_at=None),
         required=False,
         to_field_name="slug",
         label="Profile",
-        empty_label="every profile",
+        empty_label="Every profile",
     )
     approval = forms.ChoiceField(
-        required=False, choices=[PROFILE_DEFAULT, *Approval.choices], label="Who decides"
+        required=False, choices=[PROFILE_DEFAULT, *as_options(Approval.choices)], label="Who decides"
     )
     automatic_devices = forms.IntegerField(
         required=False,
@@ -254,5 +254,5 @@ class ReasonForm(forms.Form):
             required=not for_all,
             to_field_name="slug",
             label="Offered in",
-            empty_label="every team" if for_all else None,
+            empty_label="Every team" if for_all else None,
         )

@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.text import capfirst
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.approvals import services
@@ -28,11 +29,11 @@ from teams.access import is_platform_admin, people_in, team_for, teams_where, us
 from teams.models import Membership, Role, Team, User
 
 RULE_COLUMNS: list[Column[ApprovalRule]] = [
-    Column("team", "Team", lambda rule: rule.team or "every team", sort="team__slug", fixed=True),
+    Column("team", "Team", lambda rule: rule.team or "Every team", sort="team__slug", fixed=True),
     Column(
         "profile",
         "Profile",
-        lambda rule: rule.profile or "every profile",
+        lambda rule: rule.profile or "Every profile",
         sort="profile__slug",
         fixed=True,
     ),
@@ -51,7 +52,7 @@ RULE_COLUMNS: list[Column[ApprovalRule]] = [
 
 
 def approval_label(rule: ApprovalRule) -> str:
-    return str(rule.get_approval_display()) if rule.approval else "as in the profile"
+    return capfirst(rule.get_approval_display()) if rule.approval else "As in the profile"
 
 
 def duration_cell(span: timedelta | None) -> str:
@@ -208,7 +209,7 @@ def delegation_form(user: User, team: Team, request: HttpRequest | None = None) 
 
 REASON_COLUMNS: list[Column[ReasonTemplate]] = [
     Column("title", "Title", lambda reason: reason.title, sort="title", fixed=True),
-    Column("team", "Offered in", lambda reason: reason.team or "every team", "team__slug"),
+    Column("team", "Offered in", lambda reason: reason.team or "Every team", "team__slug"),
     Column("text", "Text", lambda reason: reason.text),
 ]
 

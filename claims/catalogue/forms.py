@@ -277,7 +277,7 @@ class CatalogueForm(forms.Form):
     )
     model = forms.ChoiceField(required=False, label="Model")
     sharing = forms.ChoiceField(
-        required=False, choices=[("", "Any sharing"), *Sharing.choices], label="Sharing"
+        required=False, choices=[("", "Any sharing"), *as_options(Sharing.choices)], label="Sharing"
     )
     price = forms.DecimalField(
         required=False,

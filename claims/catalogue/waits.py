@@ -22,6 +22,7 @@ from django.utils import timezone
 
 from claims.models import Allocation, Claim, DailyWaits, Profile, ProfileWaits
 from core.models import RowDifferences
+from core.prepared import Prepared
 
 DAYS = 30  # with today; days are those of UTC
 MIN_COUNT = 5  # a median of fewer waits depends on single claims
@@ -77,6 +78,21 @@ def waits_of(profile: Profile) -> Waits:
         return NO_WAITS
     decision = Typical(row.decisions, row.decision_median, row.decision_p90)
     return Waits(decision, Typical(row.devices, row.device_median, row.device_p90), row.computed_at)
+
+
+DECISION_MEDIANS = Prepared(
+    lambda profile: (
+        ProfileWaits.objects.filter(profile=profile, decision_median__isnull=False)
+        .order_by()
+        .values_list("decision_median")
+    ),
+    UUID,
+)
+
+
+def usual_decision(profile: UUID) -> timedelta | None:
+    """Return the median time to the decision of a person on requests for a profile; None if it is unknown."""
+    return next((median for (median,) in DECISION_MEDIANS.rows(profile)), None)
 
 
 # Writing.

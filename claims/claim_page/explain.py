@@ -13,6 +13,7 @@ from typing import Literal
 from django.utils.text import Truncator
 
 from claims.approvals import authority
+from claims.catalogue.waits import usual_decision
 from claims.claim_page.pods import (
     STARTING_STAGES,
     WAITING_STAGES,
@@ -111,6 +112,9 @@ def approval_action(claim: Claim) -> NextAction:
         text = Truncator(question.text).chars(200)
         answer = f"{question.by.label} asked: “{text}” Answer it. {deciders} can decide meanwhile. {sentence}"
         return NextAction("you", claim.requested_by.label, answer)
+    if usual := usual_decision(claim.profile_version.profile_id):
+        title = claim.profile_version.profile.title
+        sentence = f"Requests for {title} are usually decided within {duration(usual)}. {sentence}"
     return NextAction("person", deciders, sentence)
 
 

@@ -37,7 +37,7 @@ from claims.budgets.forms import ExtraGrantForm
 from claims.delivery.eviction import pods_after_end
 from claims.inbox.comments import comment_on_claim, comment_on_quota_request, open_question
 from claims.inbox.impact import claim_impact
-from claims.inbox.inbox import TABS, DecidedItems, Inbox, InboxSearch, Item, Tab
+from claims.inbox.inbox import OVERDUE_AFTER, TABS, DecidedItems, Inbox, InboxSearch, Item, Tab
 from claims.lifecycle.services import approve_extension, deny_extension
 from claims.models import (
     Claim,
@@ -88,6 +88,7 @@ def list_context(request: HttpRequest) -> dict[str, Any]:
         del query[name]
     return {
         "tab": current,
+        "due_within": OVERDUE_AFTER,
         "tabs": [(tab, titles[tab], counts.get(tab)) for tab in tabs],
         "page": page,
         "is_open": isinstance(items, DecidedItems) and items.is_open,

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from claims.models import Profile, Quota
 from core.inputs import TitleField
+from core.text import as_options
 from dra.quota import no_class_reason
 from teams.models import Team
 
@@ -37,10 +38,10 @@ class QuotaForm(forms.Form):
         to_field_name="slug",
         required=False,
         label="Profile",
-        empty_label="no profile",
+        empty_label="No profile",
     )
     counts = forms.ChoiceField(
-        choices=Quota.Counts,
+        choices=as_options(Quota.Counts.choices),
         required=False,
         label="Counts",
         help_text="A quota of claims names neither a class nor a profile.",
@@ -110,10 +111,10 @@ class QuotaRequestForm(forms.Form):
         to_field_name="slug",
         required=False,
         label="Profile",
-        empty_label="no profile",
+        empty_label="No profile",
     )
     counts = forms.ChoiceField(
-        choices=Quota.Counts,
+        choices=as_options(Quota.Counts.choices),
         required=False,
         label="Counts",
         help_text="Devices need a class or a profile; claims need neither.",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from claims.requests.cluster_choice import HELD, ClusterFit
 from claims.requests.forms import RequestForm
-from claims.requests.preview import PlannedMatch
-from claims.requests.suggestions import ClusterFit
+from core.text import counted
+from dra.match import Preview
 from inventory.models import Cluster
 
 FITS, WAITS, NONE = "good", "warn", "3"  # colours of a verdict
@@ -35,19 +36,17 @@ class ClusterCard:
         return ICONS[self.colour]
 
 
-def cluster_cards(form: RequestForm, result: PlannedMatch | None = None) -> list[ClusterCard]:
+def cluster_cards(form: RequestForm) -> list[ClusterCard]:
     """
     Return a card for each cluster of the reader, "any that fits" first if there are several.
 
-    Stored figures are of one profile each and cannot tell whether profiles together have a node in common:
-    such a request has a verdict only in the cluster of the panel, that of its `result`.
+    Profiles that cannot be combined in one claim have no verdict; the panel says why.
     """
     clusters = list(form.choices.clusters.values())
     fits = form.fits if form.is_bound and {"team", "profile"} <= form.cleaned_data.keys() else []
-    together = form.cleaned_data.get("together") if fits else None
-    judged = {
-        fit.cluster.pk: _card_together(fit.cluster, result) if together else _card(fit, form) for fit in fits
-    }
+    if fits and form.cleaned_data.get("together") and not any(fit.together for fit in fits):
+        fits = []
+    judged = {fit.cluster.pk: _card(fit, form) for fit in fits}
     team = form.cleaned_data.get("team") if form.is_bound else None
     cards = []
     for cluster in clusters:
@@ -55,32 +54,7 @@ def cluster_cards(form: RequestForm, result: PlannedMatch | None = None) -> list
             cards.append(ClusterCard(cluster, NONE, "no namespace", f"{team} does not work here."))
         else:
             cards.append(judged.get(cluster.pk, ClusterCard(cluster)))
-    if len(clusters) == 1:
-        return cards
-    return [_any_together(fits[0].cluster, result) if together else _any(fits), *cards]
-
-
-def _any_together(best: Cluster, result: PlannedMatch | None) -> ClusterCard:
-    card = _card_together(best, result)
-    chosen = f"{best} is chosen. {card.text}" if card.verdict else f"{best} has the most room. {card.text}"
-    return replace(card, cluster=None, text=chosen)
-
-
-def _card_together(cluster: Cluster, result: PlannedMatch | None) -> ClusterCard:
-    """Return what the panel says of profiles together, in its cluster; elsewhere no verdict."""
-    if cluster.read_only:
-        return _read_only(cluster)
-    if result is None or result.plan.cluster != cluster:
-        return ClusterCard(cluster, text="Choose it to see in the summary whether the profiles fit together.")
-    if result.match.nodes_that_fit is None:
-        return ClusterCard(cluster, NONE, "unknown", result.match.problem)
-    if result.match.fits:
-        return ClusterCard(cluster, FITS, "fits now", "All the profiles fit together.")
-    return ClusterCard(cluster, WAITS, "not now", result.match.problem)
-
-
-def _read_only(cluster: Cluster) -> ClusterCard:
-    return ClusterCard(cluster, NONE, "read-only", "The portal creates no claims here.")
+    return cards if len(clusters) == 1 else [_any(fits), *cards]
 
 
 def _any(fits: Sequence[ClusterFit]) -> ClusterCard:
@@ -88,8 +62,11 @@ def _any(fits: Sequence[ClusterFit]) -> ClusterCard:
         return ClusterCard(None, text="The cluster where the request fits best; of several, the cheapest.")
     best = fits[0]
     if best.option is not None:
-        text = f"{best.cluster} is chosen{_why(best, fits)}: {_free(best)}."
-        return ClusterCard(None, FITS, "fits now", text)
+        figures = _together(best.together) if best.together else f"{_free(best)}."
+        return ClusterCard(None, FITS, "fits now", f"{best.cluster} is chosen{_why(best, fits)}: {figures}")
+    if best.together and best.possible is False:
+        text = "No cluster has a node that could take all the profiles. Send a separate request for each."
+        return ClusterCard(None, NONE, "no match", text)
     text = f"{best.cluster} comes closest. You can still send the request: pods wait for devices."
     return ClusterCard(None, WAITS, "not now", text)
 
@@ -104,7 +81,9 @@ def _why(best: ClusterFit, fits: Sequence[ClusterFit]) -> str:
 
 def _card(fit: ClusterFit, form: RequestForm) -> ClusterCard:
     if fit.cluster.read_only:
-        return _read_only(fit.cluster)
+        return ClusterCard(fit.cluster, NONE, "read-only", "The portal creates no claims here.")
+    if fit.together:
+        return _card_together(fit, fit.together)
     if fit.option:
         title = form.cleaned_data["alternatives"][fit.option - 1].title
         return ClusterCard(fit.cluster, FITS, "fits now", f"With the alternative {title}.")
@@ -115,6 +94,24 @@ def _card(fit: ClusterFit, form: RequestForm) -> ClusterCard:
     if fit.option is None:
         return ClusterCard(fit.cluster, WAITS, "not now", f"{_free(fit).capitalize()}.")
     return ClusterCard(fit.cluster, FITS, "fits now", f"{_free(fit).capitalize()}.")
+
+
+def _card_together(fit: ClusterFit, result: Preview) -> ClusterCard:
+    if result.fits:
+        return ClusterCard(fit.cluster, FITS, "fits now", _together(result).capitalize())
+    if fit.possible is None:
+        return ClusterCard(fit.cluster, NONE, "unknown", result.problem)
+    if fit.possible:
+        return ClusterCard(fit.cluster, WAITS, "not now", result.problem)
+    if result.reason in HELD:
+        text = f"{result.problem} Even with every device free, no node could take all the profiles."
+        return ClusterCard(fit.cluster, NONE, "no match", text)
+    return ClusterCard(fit.cluster, NONE, "no match", result.problem)
+
+
+def _together(result: Preview) -> str:
+    """Return "all the profiles fit together, on 3 nodes."."""
+    return f"all the profiles fit together, on {counted(result.nodes_that_fit or 0, 'node')}."
 
 
 def _free(fit: ClusterFit) -> str:

@@ -23,8 +23,8 @@ from django.utils.safestring import SafeString, mark_safe
 
 from claims.models import Claim, Profile, ProfileWaits, Quota, TeamNamespace
 from claims.models.limits import Delivery
+from claims.requests.cluster_choice import ClusterFit, cluster_fits
 from claims.requests.manifest_import import MAX_FILE_LENGTH
-from claims.requests.suggestions import ClusterFit, cluster_fits
 from core.inputs import DurationText
 from core.prepared import PreparedObjects
 from core.times import parse_duration, spell_duration
@@ -174,10 +174,11 @@ def _profiles(*, is_admin: bool, named: bool = False) -> PreparedObjects[Profile
     Return the query of `FormChoices.profiles` for a person, if `named` only with some slugs.
 
     `allowed` are the teams to which a profile is restricted; `used` is whether a team of the person has live
-    claims of it, and `typical_wait` the median time to the first device, None if it is not known.
+    claims of it; `typical_wait` is the median time to the first device, and `usual_decision` that to the
+    decision of a person, None if it is not known.
     """
     own = Claim.objects.live().order_by().values("profile_version__profile")
-    wait = ProfileWaits.objects.filter(profile=OuterRef("pk")).values("device_median")
+    waits = ProfileWaits.objects.filter(profile=OuterRef("pk"))
 
     def rows(person: UUID, slug: str = "") -> QuerySet[Profile]:
         visible = Profile.objects.visible_to(User(pk=person, is_superuser=is_admin))
@@ -191,7 +192,8 @@ def _profiles(*, is_admin: bool, named: bool = False) -> PreparedObjects[Profile
         return by_id.annotate(
             allowed=ArraySubquery(allowed),
             used=ExpressionWrapper(used, output_field=BooleanField()),
-            typical_wait=Subquery(wait[:1]),
+            typical_wait=Subquery(waits.values("device_median")[:1]),
+            usual_decision=Subquery(waits.values("decision_median")[:1]),
         )
 
     if named:

@@ -20,6 +20,7 @@ from claims.plans.plan import (
 from claims.quotas import quota_usage
 from claims.quotas.quota_usage import QuotaLine, QuotaUsage
 from claims.requests.budget_check import BudgetLine, approval_sentence, lines_of_plan
+from claims.requests.cluster_choice import could_fit, request_match
 from claims.requests.services import carried_from, plan_quota_lines
 from claims.requests.suggestions import Suggestion, suggestions_for
 from dra import match
@@ -68,6 +69,11 @@ class RequestPreview(PlannedMatch):
     suggestions: tuple[Suggestion, ...] = ()  # likewise
 
     @property
+    def could_fit(self) -> bool | None:
+        """Whether it fits now, or would if no device of the cluster were held; None if it is unknown."""
+        return could_fit(self.snapshot, self.plan.spec, max(self.plan.parallel, 1))
+
+    @property
     def cautions(self) -> list[str]:
         """Requirements on the driver that the portal cannot check."""
         return [] if self.problems else cautions(self.plan.spec)
@@ -95,7 +101,7 @@ def planned_match(*, by: User, **fields: Unpack[RequestFields]) -> PlannedMatch:
     require_role(by, fields["team"], at_least=Role.MEMBER)
     plan = plan_request(**fields)
     snapshot = current_snapshot(plan.cluster, plan.mirrored)
-    return PlannedMatch(plan, match.preview(snapshot, plan.spec, claims=max(plan.parallel, 1)), snapshot)
+    return PlannedMatch(plan, request_match(snapshot, plan.spec, max(plan.parallel, 1)), snapshot)
 
 
 def preview(

@@ -1,12 +1,12 @@
 """
-Where a request fits, and suggestions for one that does not: other clusters and profiles, and claims whose
-release would free enough devices.
+Suggestions for a request that does not fit: other profiles, and claims whose release would free enough
+devices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from typing import NotRequired, TypedDict, Unpack
@@ -18,8 +18,7 @@ from claims.budgets.use import reclaimable_namespaces
 from claims.catalogue import listing
 from claims.catalogue.listing import DeviceKind, kinds_among, kinds_for
 from claims.catalogue.sharing import SHARED_MODES, Sharing, least_memory, sharing_modes
-from claims.models import Profile, ProfileAvailability, ProfileVersion
-from claims.plans.plan import ProfileCount
+from claims.models import Profile, ProfileVersion
 from claims.quotas import quota_usage
 from claims.quotas.quota_usage import QuotaUsage
 from core.prepared import PreparedObjects
@@ -34,113 +33,6 @@ from inventory.holders import Person, holders_for
 from inventory.models import Cluster, ResourceClaim
 from inventory.states import Holder
 from teams.models import Team
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterFit:
-    """
-    What a cluster has for the first profile of a request, as of the last computation; None is unknown, never
-    0. `most` is the number of devices that one claim could get, `option` the position of the first
-    alternative whose claims all fit there, None without one; `price` is what it costs at most per hour and
-    claim, None unless all clusters where something fits have a price in one currency.
-    """
-
-    cluster: Cluster
-    free: int | None
-    matching: int | None
-    option: int | None
-    most: int | None = None
-    price: Decimal | None = None
-
-
-def cluster_fits(
-    clusters: Iterable[Cluster],
-    *,
-    first: ProfileCount,
-    alternatives: Sequence[Profile] = (),
-    together: Sequence[ProfileCount] = (),
-    claims: int = 1,
-) -> list[ClusterFit]:
-    """
-    Return these clusters, the one where the request fits best first: the first alternative before the second,
-    then the lowest price if all have one, then the most free devices. It reads the stored availability and
-    rates only.
-    """
-    profiles = [first[0], *alternatives, *(profile for profile, _count in together)]
-    by_id = {cluster.pk: cluster for cluster in clusters}
-    rows = listing.stored_availability(set(by_id), profiles)
-    options = [(first, *together), *(((profile, first[1]),) for profile in alternatives)]
-    fits, offers = [], []
-    for key, cluster in by_id.items():
-        here = {
-            profile.pk: row
-            for profile in profiles
-            for row in rows[profile.current_id]
-            if row.computation_id == key
-        }
-        own = here.get(first[0].pk)
-        option = next(
-            (
-                place
-                for place, parts in enumerate(options)
-                if not cluster.read_only
-                and all(_has_room(here.get(profile.pk), profile, count, claims) for profile, count in parts)
-            ),
-            None,
-        )
-        free, matching = (own.free, own.matching) if own is not None else (None, None)
-        fits.append(ClusterFit(cluster, free, matching, option, own.most if own is not None else None))
-        wanted = () if option is None else options[option]
-        offers.append([_offered(here.get(profile.pk), count) for profile, count in wanted])
-    return sorted(_with_prices(fits, offers), key=_fit_order)
-
-
-type _Offered = tuple[frozenset[DeviceKind], int]  # kinds of devices, and devices of one claim
-
-
-def _offered(row: ProfileAvailability | None, count: int) -> _Offered:
-    if row is None:
-        return frozenset(), count
-    return frozenset(DeviceKind.from_json(row.computation_id, kind) for kind in row.kinds), count
-
-
-def _with_prices(fits: Sequence[ClusterFit], offers: Sequence[Sequence[_Offered]]) -> list[ClusterFit]:
-    """Set the price of each cluster where something fits, if all of these have one."""
-    prices = iter(listing.max_prices([kinds for offer in offers for kinds, _count in offer]))
-    totals: list[Decimal | None] = []
-    for offer in offers:
-        of_parts = [(next(prices), count) for _kinds, count in offer]
-        known = [price * count for price, count in of_parts if price is not None]
-        totals.append(sum(known, Decimal(0)) if len(known) == len(of_parts) else None)
-    if None in totals:
-        return list(fits)
-    return [
-        replace(fit, price=total if offer else None)
-        for fit, offer, total in zip(fits, offers, totals, strict=True)
-    ]
-
-
-def _has_room(row: ProfileAvailability | None, profile: Profile, count: int, claims: int) -> bool:
-    """Return whether `claims` claims of `count` devices fit, as far as the stored figures tell."""
-    if row is None or not row.nodes or row.free is None or profile.current is None:
-        return False
-    if not profile.current.scalable:
-        return True
-    return row.free >= count * claims and (row.most is None or row.most >= count)
-
-
-def _fit_order(fit: ClusterFit) -> tuple[object, ...]:
-    unknown = fit.matching is None
-    return (
-        fit.cluster.read_only,
-        fit.option is None,
-        fit.option or 0,
-        not (unknown or fit.matching),
-        fit.price or 0,
-        -(fit.free or 0),
-        fit.cluster.name,
-    )
-
 
 MAX_TRIED, MAX_SHOWN = 40, 5  # profiles
 

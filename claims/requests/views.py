@@ -29,10 +29,11 @@ from claims.plans.changes import current_parts, request_again_url
 from claims.plans.plan import RequestPlan
 from claims.quotas.quota_usage import QuotaUsage, team_usage
 from claims.requests.cluster_cards import cluster_cards
+from claims.requests.cluster_choice import ClusterFit
 from claims.requests.draft_views import draft_query, draft_url, keep_in_session, restore_from_session
 from claims.requests.forms import FormChoices, ManifestForm, RequestForm, prefill_problems, sent_profiles
 from claims.requests.manifest_import import ImportedClaim, ProfileMatch, import_claims
-from claims.requests.preview import PlannedMatch, planned_match, preview
+from claims.requests.preview import PlannedMatch, RequestPreview, planned_match, preview
 from claims.requests.services import open_drafts, request_claim
 from claims.requests.suggestions import blockers_for
 from claims.states import ClaimState
@@ -370,20 +371,31 @@ def panel_context(
         return {"panel": None, "missing": [refusal.message]} | chosen
     form_url = request.build_absolute_uri(reverse("claims:request"))
     helps = relaxation_rows(result.help, with_count=can_change_count(result.plan))
-    others = [] if result.match.fits else [fit for fit in form.fits if fit.cluster != result.plan.cluster]
-    if result.plan.together:  # the figures are of the first profile alone
-        others = [fit for fit in others if fit.option is not None]
-    chosen["cluster_cards"] = cluster_cards(form, result)
     chosen["until"] = timezone.now() + result.plan.duration  # the profile's, where none was chosen
+    medians = [getattr(option.profile, "usual_decision", None) for option in result.plan.options]
+    chosen["usual_decision"] = max(filter(None, medians), default=None)
     return {
         **match_context(request, result, data),
-        "other_clusters": [fit for fit in others if fit.free != 0 and fit.matching != 0],
+        "could_fit": result.could_fit,
+        "other_clusters": [] if result.match.fits else better_clusters(form.fits, result),
         "helps": [row for row in helps if row.devices],
         "fixed_helps": [row for row in helps if not row.devices],
         "with_help": "help" in data,
         "link": f"{form_url}?{preview_query(data, *LINK_FIELDS)}",
         **chosen,
     }
+
+
+def better_clusters(fits: Sequence[ClusterFit], result: RequestPreview) -> list[ClusterFit]:
+    """
+    Return other clusters to offer for a request that does not fit where it is: of one profile those with free
+    devices, of profiles together those where they fit, or else could fit if they could not here.
+    """
+    others = [fit for fit in fits if fit.cluster != result.plan.cluster]
+    if not result.plan.together:
+        return [fit for fit in others if fit.free != 0 and fit.matching != 0]
+    fitting = [fit for fit in others if fit.option is not None]
+    return fitting or [fit for fit in others if fit.together and fit.possible and not result.could_fit]
 
 
 def can_change_count(plan: RequestPlan) -> bool:

@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from core.listing import csv_stream, wants_csv
+from core.text import as_options
 from core.times import local_text
 from portal.activity.entries import Position, parse_id
 from portal.activity.ranges import RangeForm, entries_page
@@ -34,7 +35,9 @@ class AuditForm(RangeForm):
         max_length=40,
         widget=forms.TextInput({"list": "audit-actions", "placeholder": "Action: any"}),
     )
-    kind = forms.ChoiceField(label="Object", required=False, choices=[("", "Any object"), *KINDS.items()])
+    kind = forms.ChoiceField(
+        label="Object", required=False, choices=[("", "Any object"), *as_options(KINDS.items())]
+    )
     team = forms.CharField(
         label="Team", required=False, max_length=40, widget=forms.TextInput({"placeholder": "Team: any"})
     )

@@ -25,6 +25,7 @@ from claims.states import DELIVERED, UNDELIVERED
 from cluster.checkup import CheckupVerdict, manifest
 from cluster.credentials import FLATTEN, Credentials, from_kubeconfig, from_token
 from core.errors import Invalid, PortalError
+from core.text import as_options
 from inventory.clusters import (
     change_cluster,
     check_cluster,
@@ -212,7 +213,7 @@ class AboutForm(forms.Form):
     )
     end_policy = forms.ChoiceField(
         label="End policy",
-        choices=EndPolicy.choices,
+        choices=as_options(EndPolicy.choices),
         help_text="What happens to pods that still hold devices when their claim ends. A profile may say "
         "otherwise. Evicting needs a permission that the checks show.",
     )

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods
 
 from claims.approvals.authority import join_names
 from core.errors import Conflict, PortalError
+from core.text import as_options
 from notify.models import NoticeKind
 from notify.services import already_notified, notify
 from teams.access import role_in, team_for, user_of
@@ -68,7 +69,7 @@ class AskForm(forms.Form):
         max_length=100,
         widget=forms.TextInput({"autocomplete": "off"}),
     )
-    role = forms.ChoiceField(label="Role", choices=Role, initial=Role.MEMBER)
+    role = forms.ChoiceField(label="Role", choices=as_options(Role.choices), initial=Role.MEMBER)
     reason = forms.CharField(label="Reason", max_length=300, required=False)
 
 

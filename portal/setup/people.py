@@ -30,7 +30,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from claims.models import Claim, Delegation
 from core.errors import PortalError
 from core.listing import Column, Listing
-from core.text import counted
+from core.text import as_options, counted
 from core.times import utc_moment
 from notify.mail import send_now
 from teams.access import require_admin, user_of
@@ -210,10 +210,10 @@ class InviteForm(forms.Form):
         to_field_name="slug",
         label="Team",
         required=False,
-        empty_label="no team yet",
+        empty_label="No team yet",
         blank=True,
     )
-    role = forms.ChoiceField(label="Role in the team", choices=Role, initial=Role.MEMBER)
+    role = forms.ChoiceField(label="Role in the team", choices=as_options(Role.choices), initial=Role.MEMBER)
 
 
 @never_cache

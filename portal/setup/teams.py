@@ -27,6 +27,7 @@ from claims.quotas.namespaces import archive_team, reason_not_to_archive, restor
 from claims.states import FINAL, ClaimState
 from core.errors import PortalError
 from core.inputs import validate_name
+from core.text import as_options
 from inventory.models import Cluster, Freshness, Namespace
 from portal.setup.people import send_link
 from portal.setup.team_list import held_places
@@ -175,7 +176,7 @@ class TeamInviteForm(forms.Form):
     )
     role = forms.ChoiceField(
         label="Role",
-        choices=Role,
+        choices=as_options(Role.choices),
         initial=Role.MEMBER,
         widget=forms.Select({"aria-label": "Role of the invited people"}),
     )

@@ -122,7 +122,7 @@ class GroupRuleForm(forms.Form):
     )
     gives = forms.ChoiceField(
         label="Gives",
-        choices=[*((role.value, f"role {role.label}") for role in Role), (PLATFORM_ADMIN, "platform admin")],
+        choices=[*((role.value, f"Role {role.label}") for role in Role), (PLATFORM_ADMIN, "Platform admin")],
         initial=Role.MEMBER,
     )
     team = forms.ModelChoiceField(

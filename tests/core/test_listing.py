@@ -52,6 +52,17 @@ def test_more_rows_per_page_are_chosen_by_the_address(browse, people, alice):
     assert client.get(LIST, {"theme": "dark"}).context["listing"].sizes == []
 
 
+def test_rows_are_compact_where_the_address_says_so(browse, people, alice):
+    client = browse(alice)
+    for density, is_compact in (("compact", True), ("", False), ("tiny", False)):
+        page = client.get(LIST, {"density": density, "theme": "dark"})
+        assert ('<table class="dg-table fold compact">' in page.text) == is_compact
+        assert ('name="density" value="compact" checked' in page.text) == is_compact
+    listing = client.get(LIST, {"density": "compact"}).context["listing"]
+    assert all("density=compact" in head.url for head in listing.heads if head.url)  # sorting keeps it
+    assert listing.chosen == "density=compact"  # and a saved filter has it
+
+
 @pytest.mark.parametrize("rows", ["7", "1000000", "x", "", "-1"])
 def test_other_numbers_of_rows_are_ignored(listed, rows):
     assert len(listed(rows=rows)) == 5

@@ -55,6 +55,18 @@ def test_a_device_that_two_claims_have_is_summed_up_anew():
     assert said(both.after(claims=[one], changed_claims=[(twin, None)])) == said(of(made, [one]))
 
 
+def test_the_cluster_without_claims_is_kept_while_only_claims_change():
+    made = world(Kind.WHOLE, 16)
+    snapshot = of(made, made.claims)
+    empty = snapshot.unallocated
+    assert said(empty) == said(of(made, []))
+    assert said(snapshot) == said(of(made, made.claims))
+    rest = snapshot.after(claims=made.claims[1:], changed_claims=[(made.claims[0], None)])
+    assert rest.unallocated is empty
+    cordoned = rest.after(nodes=[{**node, "spec": {"unschedulable": True}} for node in made.nodes])
+    assert (cordoned.unallocated.node_ranges, bool(empty.node_ranges)) == ([], True)
+
+
 def test_claim_that_replaces_one_of_its_name_is_found():
     made = world(Kind.WHOLE, 16)
     old = made.claims[0]

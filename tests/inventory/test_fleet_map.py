@@ -1,15 +1,20 @@
 """The map: a link per GPU, partitions inside it, and what is a whole GPU among the whole ones."""
 
+import re
+from datetime import timedelta
+
 import pytest
 from django.contrib.auth.models import AnonymousUser
 from django.urls import reverse
+from django.utils import timezone
 
 from claims.models import TeamNamespace
 from cluster.protocol import RESOURCE_SLICE
 from inventory import views
 from inventory.counts import fleet_counts
-from inventory.fleet import Grouping, fleet_map
-from inventory.models import Device, Node, ResourceClaim
+from inventory.fleet import Grouping, fleet_map, out_of_service
+from inventory.models import Device, Freshness, Node, ResourceClaim
+from inventory.states import LOOKS
 from inventory.team_marks import marks
 from teams.models import User
 from tests.factories import make_team, make_user
@@ -157,6 +162,54 @@ def test_held_devices_are_colored_by_the_teams_that_the_reader_may_see(cut, mirr
     }
     assert legend(mia) == {"vision": ("V", "c1", 1), "Other namespaces": ("–", "c5", 2)}
     assert client.get(reverse("inventory:fleet"), {"color": "red"}).context["marks"] is None
+
+
+def tags(page):
+    """Return the conditions of the first groups and of the rows of nodes, as words."""
+    words = [" ".join(re.sub("<[^>]*>", " ", one).split()) for one in re.findall(TAG, page, re.S)]
+    nodes = [" ".join(re.sub("<[^>]*>", " ", one).split()) for one in re.findall(NODE_TAG, page, re.S)]
+    return words, nodes
+
+
+TAG = r'<span class="dg-tag dg-nowrap">(.*?)</span>\s*(?=<span|</div>)'
+NODE_TAG = r'<span class="dg-node-tag[^>]*>(.*?)</span>'
+
+
+def test_groups_say_what_is_out_of_service_and_how_old_they_are(cut, mirrored, client):
+    client.force_login(User.objects.create_user("alice"))
+    seen = timezone.now() - timedelta(seconds=20)
+    Freshness.objects.filter(cluster=mirrored).update(seen_at=seen)
+    page = client.get(reverse("inventory:fleet")).text
+    assert (tags(page), "unhealthy</span>" in page) == (([], []), False)
+    assert page.count("as of") == len(groups())
+    Device.objects.filter(product__contains="MI300X", parent_uuid="").update(condition="unhealthy")
+    Device.objects.filter(product__contains="H100").update(condition="tainted")
+    assert {
+        group.title: out_of_service(group.states) for group in groups().values() if not group.partitioned
+    } == {
+        "H100 80GB HBM3": [(LOOKS["tainted"], 1)],
+        "A100-SXM4-80GB": [],
+        "MI300X": [],
+    }
+    words, _nodes = tags(client.get(reverse("inventory:fleet")).text)
+    assert words == ["1 tainted"]
+    Freshness.objects.filter(cluster=mirrored).update(seen_at=timezone.now() - timedelta(hours=1))
+    stale = client.get(reverse("inventory:fleet")).text
+    assert (
+        stale.count('title="Stale"') + stale.count("Stale</title>") + stale.count('aria-label="Stale"') >= 1
+    )
+
+
+def test_nodes_of_the_map_are_links_and_say_when_they_take_no_pods(cut, client):
+    client.force_login(User.objects.create_user("alice"))
+    Node.objects.filter(name="node-a").update(unschedulable=True)
+    page = client.get(reverse("inventory:fleet")).text
+    assert tags(page)[1] == ["cordoned"] * page.count('href="/clusters/fra-1/nodes/node-a/"')
+    assert tags(page)[1]
+    Node.objects.filter(name="node-a").update(ready=False)
+    page = client.get(reverse("inventory:fleet")).text
+    assert set(tags(page)[1]) == {"not ready"}
+    assert "not ready</span>" in page
 
 
 def test_letters_of_teams_differ_from_each_other_and_from_those_of_states():

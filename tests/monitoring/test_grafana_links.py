@@ -13,6 +13,7 @@ from django.utils.html import strip_tags
 from claims.models import TeamNamespace
 from claims.states import ClaimState
 from core.grafana import Dashboard, dashboard_url, milliseconds
+from inventory.models import Device, Node, ResourceSlice
 from tests.factories import make_allocation, make_claim, make_cluster, make_team, make_user
 
 pytestmark = pytest.mark.django_db
@@ -35,6 +36,18 @@ def fra(vision):
     return make_cluster("fra-1", teams=(vision,))
 
 
+@pytest.fixture(autouse=True)
+def node(fra):
+    """A node with a whole GPU, a GPU in two partitions, and a device of another vendor."""
+    row = Node.objects.create(cluster=fra, uid="n", name="gpu-a", ready=True, raw={})
+    where = {"cluster": fra, "driver": "gpu.nvidia.com", "pool": "gpu-a"}
+    piece = ResourceSlice.objects.create(uid="s", name="s", generation=1, pool_slices=1, **where)
+    for uuid, parent in (("GPU-1", ""), ("MIG-1", "GPU-0"), ("MIG-2", "GPU-0"), ("0000:03", "")):
+        names = {"name": uuid, "uuid": uuid, "parent_uuid": parent}
+        Device.objects.create(slice=piece, node=row, node_name="gpu-a", **where, **names)
+    return row
+
+
 @pytest.fixture
 def grafana(settings):
     settings.GRAFANA_URL = f"{GRAFANA}/"
@@ -51,7 +64,12 @@ def links(client, address, by):
 
 
 def pages(vision, fra, claim):
-    return f"/clusters/{fra.name}/", f"/teams/{vision.slug}/", f"/claims/{claim.pk}/usage/"
+    return (
+        f"/clusters/{fra.name}/",
+        f"/clusters/{fra.name}/nodes/gpu-a/",
+        f"/teams/{vision.slug}/",
+        f"/claims/{claim.pk}/usage/",
+    )
 
 
 @pytest.fixture
@@ -72,6 +90,14 @@ def test_a_cluster_links_to_the_fleet_and_to_its_dra_health(client, fra, alice, 
         ("dragoman-fleet", {"var-cluster": ["fra-1"]}),
         ("dragoman-dra", {}),
     ]
+
+
+def test_a_node_links_to_the_figures_of_its_gpus(client, alice, grafana):
+    assert links(client, "/clusters/fra-1/nodes/gpu-a/", alice) == [
+        ("dragoman-fleet", {"var-cluster": ["fra-1"], "var-gpu": ["GPU-0|GPU-1"]})
+    ]
+    Device.objects.exclude(uuid="0000:03").delete()
+    assert links(client, "/clusters/fra-1/nodes/gpu-a/", alice) == []
 
 
 def test_a_team_links_to_its_namespaces_in_all_clusters(client, vision, fra, alice, grafana):

@@ -27,7 +27,7 @@ class TrackingForm(SecretForm):
         label="For",
         queryset=Team.objects.none(),
         required=False,
-        empty_label="the whole installation",
+        empty_label="The whole installation",
         help_text="The server of a team has runs of the team's claims only.",
     )
     url = address("Address", "Such as http://mlflow.mlflow:5000.")

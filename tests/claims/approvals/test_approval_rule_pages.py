@@ -66,9 +66,9 @@ def test_rule_preview_saves_nothing(client, root, vision, fra, train, alice):
     sent = {"team": "vision", "profile": "train-80", "approval": "admin", "automatic_devices": "2"}
     part = client.post(NEW_RULE, sent | {"preview": "1"}, headers={"HX-Request": "true"}).text
     assert "It applies to 3 requests of the last 30 days" in part
-    assert "automatic: <b>0 → 2</b>" in part
-    assert "lead: <b>3 → 0</b>" in part
-    assert "platform admin: <b>0 → 1</b>" in part
+    assert "Automatic: <b>0 → 2</b>" in part
+    assert "Lead: <b>3 → 0</b>" in part
+    assert "Platform admin: <b>0 → 1</b>" in part
     assert not ApprovalRule.objects.exists()
 
 

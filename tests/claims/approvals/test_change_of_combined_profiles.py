@@ -222,7 +222,7 @@ def test_fixed_profile_is_a_choice_on_the_change_page(client, ask, lena, pair):
     claim = ask(together=[(pair, 1)])
     client.force_login(lena)
     page = client.get(reverse("claims:change", args=[claim.pk])).text
-    assert '<option value="0">leave out</option>' in page
+    assert '<option value="0">Leave out</option>' in page
 
 
 @pytest.mark.parametrize(

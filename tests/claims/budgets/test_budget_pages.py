@@ -44,7 +44,7 @@ def test_the_list_shows_share_forecast_and_run_out_as_text(as_root, budget):
         "Runs out",
         "€1,132.00",
         "Sat 28 Nov 2026",
-        "notify only",
+        "Notify only",
     ):
         assert said in page
     assert 'aria-label="vision has used 48 % of its monthly budget: €480.00 of €1,000.00.' in page

@@ -247,7 +247,7 @@ def test_options_of_limits_begin_as_those_of_the_purpose(client, root, train):
     assert ">Lead, then platform admin</option>" in editor
     assert ">As the cluster</option>" in editor
     assert ">Lead, then platform admin</option>" in profiles
-    assert ">lead</td>" in profiles  # a value of a cell
+    assert ">Lead</td>" in profiles  # a value of a cell
 
 
 def test_the_list_of_profiles_leads_to_the_approval_rules(client, root, train):

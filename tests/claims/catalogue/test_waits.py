@@ -6,10 +6,12 @@ from statistics import median, quantiles
 
 import pytest
 import time_machine
+from django.urls import reverse
 from django.utils import timezone
 
 from claims import tasks as periodic
-from claims.catalogue.waits import find_differences, refresh, waits_of
+from claims.catalogue.waits import MIN_COUNT, find_differences, refresh, waits_of
+from claims.claim_page.explain import explain
 from claims.models import Claim, DailyWaits, Profile
 from claims.states import ClaimState
 from tests.factories import make_allocation, make_claim, make_cluster, make_profile
@@ -55,6 +57,25 @@ def test_automatic_approval_does_not_count_as_a_decision(vision, fra, train, len
     found = waits()[train.pk]
     assert (found.decision.count, found.decision.median) == (0, None)
     assert found.device.median == timedelta(0)  # the cluster's clock was behind
+
+
+@pytest.mark.parametrize("decided", [0, 4, 5])
+def test_requester_reads_how_long_a_decision_usually_takes(
+    client, vision, fra, train, alice, lena, quota, decided
+):
+    """A median of fewer than five decisions is not shown."""
+    for _ in range(decided):
+        past(make_claim(vision, cluster=fra, state=ClaimState.ALLOCATED), decided_after=40, by=lena)
+    refresh()
+    known = decided >= MIN_COUNT
+    waiting = make_claim(vision, by=alice, cluster=fra)
+    client.force_login(alice)
+    fields = {"profile": train.slug, "team": vision.slug, "cluster": fra.name, "devices": "1"}
+    panel = client.get(reverse("claims:request_preview"), fields).text
+    assert ("Usually decided within 40 min." in panel) == known
+    sentence = f"Requests for {train.title} are usually decided within 40 min."
+    assert (sentence in explain(waiting).next_action.sentence) == known
+    assert (sentence in client.get(reverse("claims:detail", args=[waiting.pk])).text) == known
 
 
 def waited(claim, created, decided, by, *devices):

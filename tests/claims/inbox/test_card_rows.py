@@ -467,7 +467,10 @@ def test_list_of_rules_shows_every_column(client, vision, train, root):
     lines = b"".join(client.get(reverse("claims:approval_rules"), {"format": "csv"})).decode().splitlines()
     both = str(Approval.BOTH.label)
     assert sorted(lines[1:]) == sorted(
-        [f'vision,train-80,"{both}",2,1 d,4 h,yes', "every team,train-80,as in the profile,0,,,no"]
+        [
+            f'vision,train-80,"{both[:1].upper()}{both[1:]}",2,1 d,4 h,yes',
+            "Every team,train-80,As in the profile,0,,,no",
+        ]
     )
 
 

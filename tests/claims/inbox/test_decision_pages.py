@@ -28,6 +28,13 @@ def url(name, row):
     return reverse(f"claims:{name}", args=[row.pk])
 
 
+def test_list_says_when_a_request_is_due(client, lena, claim):
+    client.force_login(lena)
+    assert "Oldest first, each due within 1 d<" in client.get(reverse("claims:approvals")).text
+    decided = client.get(reverse("claims:approvals"), {"tab": "decided"}).text
+    assert "Newest first<" in decided
+
+
 # Approving with changes
 
 

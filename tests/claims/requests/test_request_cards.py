@@ -11,9 +11,7 @@ from django.utils import timezone
 
 from claims.models import Profile, ProfileWaits
 from claims.requests.views import SHOWN_CARDS
-from tests.claims.requests.test_match_pages import mirrored
 from tests.claims.requests.test_request_pages import lab, stored, verdict  # noqa: F401
-from tests.dra.clusters import gpu
 from tests.factories import make_claim, make_cluster, make_profile, make_quota, make_team
 
 pytestmark = pytest.mark.django_db
@@ -139,46 +137,6 @@ def test_any_that_fits_names_the_cluster_that_it_takes(client, alice, lab, train
     stored(lab, train, matching=80, free=0, nodes=0, most=0)
     closest = "not now lab-2 comes closest. You can still send the request: pods wait for devices."
     assert verdict(client.get(PANEL, request_fields | {"cluster": ""}).text, "any") == closest
-
-
-@pytest.mark.parametrize("devices", [1, 2])
-def test_profiles_together_fit_only_where_the_summary_says_so(
-    client,
-    alice,
-    lab,  # noqa: F811
-    fra,
-    train,
-    request_fields,
-    devices,
-):
-    """Each of two profiles has a free device in both clusters; in lab-2 it may be the same one."""
-    also = make_profile("also")
-    for cluster in (fra, lab):
-        for profile in (train, also):
-            stored(cluster, profile, matching=2, free=2, nodes=1, most=2)
-    stored(fra, train, matching=2, free=1, nodes=1, most=1)
-    mirrored(lab, [gpu(number) for number in range(devices)])
-    client.force_login(alice)
-    wanted = request_fields | {
-        "cluster": "lab-2",
-        "devices": "1",
-        "together": "also",
-        "together_devices": "1",
-    }
-    page = client.get(PANEL, wanted).text
-    assert ("Fits now in lab-2" in page) == (devices == 2)
-    said = "fits now All the profiles fit" if devices == 2 else "not now "
-    assert verdict(page, "in-lab-2").startswith(said)
-    elsewhere = "Choose it to see in the summary whether the profiles fit together."
-    assert verdict(page, "in-fra-1") == elsewhere
-    assert "fits now</b>" not in page
-    assert ("fra-1 instead of lab-2: <b>each profile has free devices</b>" in page) == (devices == 1)
-    for chosen in (client.get(PANEL, wanted | {"cluster": ""}), client.get(FORM, wanted | {"cluster": ""})):
-        assert verdict(chosen.text, "any").startswith("fits now" if devices == 2 else "not now")
-        assert "lab-2 is chosen." in verdict(chosen.text, "any")
-    assert verdict(client.get(PANEL, wanted | {"cluster": "fra-1"}).text, "any") == (
-        f"lab-2 has the most room. {elsewhere}"
-    )
 
 
 def test_a_read_only_cluster_and_one_without_a_namespace_say_so(client, alice, lab, request_fields):  # noqa: F811
