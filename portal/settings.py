@@ -181,7 +181,11 @@ ACCOUNT_FORMS = {
 SOCIALACCOUNT_ADAPTER = "teams.identity.provider.SocialAdapter"
 SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"provider_class": "teams.identity.provider.Provider"}}
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
-ACCOUNT_RATE_LIMITS = {"login_failed": "10/m/ip,5/5m/key"}
+ACCOUNT_RATE_LIMITS = {
+    "login_failed": "10/m/ip,5/5m/key",  # the key is a name with an address: teams.adapter
+    # Of a name, from all addresses: more than one address can send in an hour, so that none alone fills it.
+    "login_failed_anywhere": "100/h/key",
+}
 MFA_ADAPTER = "teams.passkeys.SecondFactorAdapter"
 MFA_FORMS = {
     "add_webauthn": "teams.passkeys.PasskeyForm",

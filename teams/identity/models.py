@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 
 from core.models import uuid7
 
@@ -135,7 +136,10 @@ class IdentityGrant(models.Model):
     """
     That a person signed in through a provider, and what is needed to read their groups again.
 
-    `sealed` is the refresh token, empty where the provider gave none; `due_at` is when it is used next.
+    `sealed` is the refresh token, empty where the provider gave none; `due_at` is when it is used next. It
+    outlives the session there, the provider's `sid`, if the sign-in `is_offline`; `signed_out_at` is when a
+    sign-out ended that session. `refused_at` is from when it counts that the provider has refused the token
+    (`teams.identity.suspension`).
     """
 
     user = models.ForeignKey("teams.User", models.CASCADE, related_name="identity_grants")
@@ -145,6 +149,10 @@ class IdentityGrant(models.Model):
     signed_in_at = models.DateTimeField()
     read_at = models.DateTimeField()
     due_at = models.DateTimeField(null=True)
+    is_offline = models.BooleanField(default=False)
+    sid = models.CharField(max_length=255, blank=True, default="")
+    signed_out_at = models.DateTimeField(null=True)
+    refused_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = (
@@ -157,3 +165,8 @@ class IdentityGrant(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} through {self.provider}"
+
+    @property
+    def counts(self) -> bool:
+        """Whether the provider's refusal counts by now."""
+        return self.refused_at is not None and self.refused_at <= timezone.now()

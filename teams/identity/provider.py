@@ -47,6 +47,7 @@ from teams.identity.people import (
     person_signing_in,
 )
 from teams.identity.services import secret_of
+from teams.identity.suspension import outlives_session
 from teams.identity.tokens import ProviderTokenRefused, id_token_claims
 from teams.models import Team, User, record
 from teams.sessions import PROVIDER_SESSION
@@ -151,7 +152,7 @@ class ProviderAdapter(OpenIDConnectOAuth2Adapter):
         account = SocialAccount(provider=self.identity_provider.slug, uid=claims["sub"])
         login = SocialLogin(user=User(), account=account, provider=self.get_provider())
         login.claims = {**claims, **userinfo, "nonce": claims.get("nonce"), "sid": claims.get("sid")}
-        login.id_token = id_token
+        login.id_token, login.scope = id_token, kwargs["response"].get("scope")
         return login
 
 
@@ -225,9 +226,12 @@ class SocialAdapter(DefaultSocialAccountAdapter):
         sociallogin.account = SocialAccount.objects.get(provider=provider.slug, uid=identity.subject)
         sociallogin.user = found.person
         refresh_token = sociallogin.token.token_secret if sociallogin.token else ""
-        if keep_grant(provider, found.person, identity.subject, refresh_token):
+        is_offline, sid = outlives_session(provider, sociallogin.scope), str(claims["sid"] or "")
+        if keep_grant(
+            provider, found.person, identity.subject, refresh_token, is_offline=is_offline, sid=sid
+        ):
             messages.success(request, "Your API tokens work again.")
-        sociallogin.state["sid"] = str(claims["sid"] or "")
+        sociallogin.state["sid"] = sid
         sociallogin.state["id_token"] = sealed_id_token(provider, sociallogin.id_token)
         say_what_changed(request, provider, found)
 

@@ -147,8 +147,8 @@ def test_a_rule_is_applied_to_everybody_when_it_is_saved_changed_and_removed(roo
 def test_signals_are_sent_for_what_changed(nina, sso, vision, rule, root):
     lost, changed = [], []
 
-    def note_loss(user, team, **_):
-        lost.append((user.username, team.slug))
+    def note_loss(people, team, **_):
+        lost.extend((person.username, team.slug) for person in people)
 
     def note_change(team_id, **_):
         changed.append(team_id)

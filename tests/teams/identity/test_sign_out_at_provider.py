@@ -117,10 +117,11 @@ def test_a_get_signs_nobody_out(browser):
     assert browser.get("/me/").status_code == 200
 
 
-@pytest.mark.parametrize(("scopes", "stop"), [("openid", True), ("openid offline_access", False)])
-def test_the_question_says_whether_api_tokens_stop(root, sso, browser, scopes, stop):
-    change_provider(by=root, provider=sso, scopes=scopes)
+@pytest.mark.parametrize(("scope", "stop"), [("openid", True), ("openid offline_access", False)])
+def test_the_question_says_whether_api_tokens_stop(browser, issuer, scope, stop):
+    issuer.scope = scope
+    sign_in(browser, issuer, **NINA)
     page = browser.get("/accounts/logout/").text
-    assert ("your API tokens stop until you sign in again" in page) is stop
+    assert ("Your API tokens go on until" in page) is stop
     assert ("your API tokens go on working" in page) is not stop
-    assert ("Your API tokens stop until" in browser.post("/accounts/logout/").text) is stop
+    assert ("Your API tokens go on until" in browser.post("/accounts/logout/").text) is stop
