@@ -17,6 +17,7 @@ from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
 
 from core.errors import PortalError, data_error_refusal
+from core.problems import problem
 from core.rates import parse_rate
 
 REQUEST_ID = "X-Request-ID"
@@ -119,6 +120,23 @@ def _counted(key: str, number: int, *, timeout: int) -> int:
     except ValueError:  # the first of this key
         cache.add(key, number, timeout)
         return number
+
+
+class ApiOverHttpsMiddleware:
+    """
+    Refuse what programs send over HTTP, where pages are redirected: a program would follow each time, and
+    send its token in the clear each time.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        is_program = request.path_info.startswith(("/api/", "/scim/"))
+        if is_program and settings.SECURE_SSL_REDIRECT and not request.is_secure():
+            sentence = "Send it over HTTPS. Replace the token, if there was one: others may have read it."
+            return problem(request, HTTPStatus.FORBIDDEN, "https-required", sentence)
+        return self.get_response(request)
 
 
 class ApiSlashMiddleware:

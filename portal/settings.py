@@ -58,6 +58,7 @@ MIDDLEWARE = [
     "core.middleware.RequestIdMiddleware",
     "core.rates.RateHeadersMiddleware",
     "core.conditional.ConditionalMiddleware",
+    "core.middleware.ApiOverHttpsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
@@ -163,9 +164,14 @@ AUTHENTICATION_BACKENDS = [
     "allauth.account.auth_backends.AuthenticationBackend",
 ]
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "teams.passwords.OrganizationWordsValidator"},
+    {"NAME": "teams.passwords.BreachedPasswordValidator"},
 ]
+PASSWORD_WORDS: list[str] = env.list("PASSWORD_WORDS", default=[])  # of the organization, easy to guess
+BREACHED_PASSWORDS = env.str("BREACHED_PASSWORDS", "")  # a file of SHA-1 digests in order, "" for none
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "home"
 ACCOUNT_LOGOUT_REDIRECT_URL = "account_login"

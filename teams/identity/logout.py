@@ -41,6 +41,8 @@ from teams.sessions import PROVIDER_SESSION, end_provider_sessions
 
 log = structlog.get_logger(__name__)
 
+# What a browser keeps of pages (W3C Clear Site Data): not the cookies, of which the theme is one.
+CLEARED = '"cache", "storage"'
 MAX_HINT = 4096  # characters of an ID token that an address carries; servers take 8 KiB of one
 
 
@@ -117,6 +119,7 @@ class SignOut(LogoutView):
         person, sid = self.request.user, str(self.request.session.get(PROVIDER_SESSION, ""))
         response: HttpResponse = super().post(*args, **kwargs)
         address = end_session_address(self.request, provider, hint) if provider else ""
+        response["Clear-Site-Data"] = CLEARED
         if provider is None or not address:
             return response
         if isinstance(person, User):
@@ -130,6 +133,7 @@ class SignOut(LogoutView):
         }
         page_response = render(self.request, "teams/identity/continue.html", page)
         page_response["Refresh"] = f"0; url={address}"
+        page_response["Clear-Site-Data"] = CLEARED
         return page_response
 
 

@@ -23,6 +23,7 @@ class IdentityProvider(models.Model):
     `trusts_email` takes each address of this provider for verified, although its tokens do not say so.
     `admits_everybody` creates an account for whoever signs in; else only for whom a rule or invitation names.
     `external_id_claim` names the claim whose value SCIM sends as `externalId`, "" if there is none.
+    `acr_values` are the strengths of a sign-in that count, the preferred one first, "" if each does.
     `suspends_tokens`: API tokens of a person stop when the provider refuses to renew their sign-in.
     `signs_out`: who signs out here is signed out there too. After `failures` in a row it is read again at
     `retry_at`; `problem` is the last of them.
@@ -40,6 +41,7 @@ class IdentityProvider(models.Model):
     trusts_email = models.BooleanField(default=False)
     admits_everybody = models.BooleanField(default=False)
     external_id_claim = models.CharField(max_length=80, blank=True, default="sub")
+    acr_values = models.CharField(max_length=200, blank=True, default="")
     suspends_tokens = models.BooleanField(default=True)
     signs_out = models.BooleanField(default=True)
     enabled = models.BooleanField(default=False)

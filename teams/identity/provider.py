@@ -55,6 +55,10 @@ from teams.sessions import PROVIDER_SESSION
 log = structlog.get_logger(__name__)
 
 CANCELLED = "You cancelled the sign-in at {provider}."
+TOO_WEAK = (
+    "{provider} did not say that you signed in strongly enough: {wanted} is demanded. Set up a second factor "
+    "there, then sign in again."
+)
 BROKEN = "The sign-in at {provider} took too long, or was sent twice. Begin again."
 
 
@@ -152,6 +156,7 @@ class ProviderAdapter(OpenIDConnectOAuth2Adapter):
         account = SocialAccount(provider=self.identity_provider.slug, uid=claims["sub"])
         login = SocialLogin(user=User(), account=account, provider=self.get_provider())
         login.claims = {**claims, **userinfo, "nonce": claims.get("nonce"), "sid": claims.get("sid")}
+        login.claims["acr"] = claims.get("acr")  # of what is signed, and not of userinfo
         login.id_token, login.scope = id_token, kwargs["response"].get("scope")
         return login
 
@@ -173,7 +178,9 @@ class Provider(OpenIDConnectProvider):
         only be sent to the portal (CSP `form-action`), and that is checked for redirects too.
         """
         nonce = secrets.token_urlsafe(24)
-        kwargs["auth_params"] = {**kwargs.get("auth_params", {}), "nonce": nonce}
+        wanted = self.app.identity_provider.acr_values
+        strength = {"acr_values": wanted} if wanted else {}  # OpenID Connect Core 1.0 §3.1.2.1
+        kwargs["auth_params"] = {**kwargs.get("auth_params", {}), "nonce": nonce, **strength}
         response = super().redirect(request, process, nonce=nonce, **kwargs)
         if isinstance(response, HttpResponseRedirect):
             page = {"url": response.url, "provider": self.app.name}
@@ -213,6 +220,8 @@ class SocialAdapter(DefaultSocialAccountAdapter):
         refusal: PortalError | None = None
         if not claims["nonce"] or claims["nonce"] != sociallogin.state.get("nonce"):
             refusal = SignInRefused(BROKEN.format(provider=provider.title))
+        elif provider.acr_values and claims["acr"] not in provider.acr_values.split():
+            refusal = SignInRefused(TOO_WEAK.format(provider=provider.title, wanted=provider.acr_values))
         else:
             identity = identity_of(provider, claims)
             try:

@@ -237,6 +237,7 @@ class Migration(migrations.Migration):
                 ('trusts_email', models.BooleanField(default=False)),
                 ('admits_everybody', models.BooleanField(default=False)),
                 ('external_id_claim', models.CharField(blank=True, default='sub', max_length=80)),
+                ('acr_values', models.CharField(blank=True, default='', max_length=200)),
                 ('suspends_tokens', models.BooleanField(default=True)),
                 ('signs_out', models.BooleanField(default=True)),
                 ('enabled', models.BooleanField(default=False)),

@@ -227,6 +227,29 @@ def test_an_id_token_is_refused(client, issuer, rule, what):
     assert not User.objects.filter(username="nina").exists()
 
 
+@pytest.mark.security("sign-in", "a token of another kind that is sent as an ID token")
+@pytest.mark.parametrize("kind", ["logout+jwt", "at+jwt"])
+def test_a_token_of_another_type_signs_nobody_in(client, issuer, rule, kind):
+    issuer.type = kind
+    assert "This is a token of another kind" in sign_in(client, issuer, **NINA).text
+    assert not User.objects.filter(username="nina").exists()
+
+
+@pytest.mark.security("sign-in", "a sign-in at the provider that is weaker than was demanded")
+def test_a_sign_in_that_is_too_weak_is_refused(client, root, issuer, rule, sso):
+    change_provider(by=root, provider=sso, acr_values=" gold  phr phr")
+    assert parse_qs(urlsplit(begin(client)).query)["acr_values"] == ["gold phr"]
+    for told in ({}, {"acr": "silver"}, {"acr": "gold phr"}, {"acr": ["gold"]}):
+        answer = sign_in(Client(), issuer, **NINA, **told)
+        assert answer.status_code == 403
+        assert "SSO did not say that you signed in strongly enough: gold phr is demanded" in answer.text
+    issuer.userinfo = NINA | {"acr": "gold"}  # is not signed
+    assert sign_in(Client(), issuer, **NINA).status_code == 403
+    issuer.userinfo = None
+    assert sign_in(client, issuer, **NINA, acr="phr").status_code == 302
+    assert client.get("/me/").status_code == 200
+
+
 @pytest.mark.security("sign-in", "an ID token signed with a key that is not the provider's")
 def test_an_id_token_with_a_forged_signature_is_refused(client, issuer, rule):
     issuer.signs_with = KEYS["forged"]

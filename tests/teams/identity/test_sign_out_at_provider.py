@@ -51,8 +51,9 @@ def test_the_browser_is_led_to_the_provider_and_back(browser, issuer, sso):
 
 
 def test_the_page_says_what_happens(browser):
-    page = browser.post("/accounts/logout/").text
-    assert "You are signed out here. SSO signs you out there too." in page
+    page = browser.post("/accounts/logout/")
+    assert "You are signed out here. SSO signs you out there too." in page.text
+    assert page.headers["Clear-Site-Data"] == '"cache", "storage"'
 
 
 @pytest.mark.security("secrets", "the ID token of a session in the database")
