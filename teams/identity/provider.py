@@ -14,6 +14,7 @@ from typing import Any, NoReturn, cast
 
 import httpx
 import structlog
+from allauth.account.internal.flows.reauthentication import raise_if_reauthentication_required
 from allauth.account.signals import user_logged_in
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
@@ -177,6 +178,8 @@ class Provider(OpenIDConnectProvider):
         Lead the browser to the provider, by a page and not by a redirect: the form of the sign-in page may
         only be sent to the portal (CSP `form-action`), and that is checked for redirects too.
         """
+        if process == "connect":  # another way into this account
+            raise_if_reauthentication_required(request, app="teams")
         nonce = secrets.token_urlsafe(24)
         wanted = self.app.identity_provider.acr_values
         strength = {"acr_values": wanted} if wanted else {}  # OpenID Connect Core 1.0 §3.1.2.1

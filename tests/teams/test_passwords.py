@@ -1,6 +1,7 @@
 """Passwords that others guess: words of the organization, and what was stolen elsewhere."""
 
 import hashlib
+from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth.password_validation import validate_password
@@ -89,8 +90,8 @@ def test_without_its_file_nobody_chooses_a_password_and_the_check_says_so(db, tm
         ("db.example", "require", "redis://cache.example:6379/0", ["dragoman.W001", "dragoman.W002"]),
     ],
 )
-def test_the_deployment_check_asks_for_tls(settings, host, mode, redis, found):
-    options = {"sslmode": mode} if mode else {}
-    settings.DATABASES = {"default": {"HOST": host, "OPTIONS": options}}
-    settings.REDIS_URL = redis
+def test_the_deployment_check_asks_for_tls(monkeypatch, host, mode, redis, found):
+    database = {"HOST": host, "OPTIONS": {"sslmode": mode} if mode else {}}
+    configured = SimpleNamespace(DATABASES={"default": database}, REDIS_URL=redis)
+    monkeypatch.setattr("portal.checks.settings", configured)
     assert [warning.id for warning in connections_are_encrypted()] == found

@@ -2,6 +2,7 @@ import pytest
 
 from teams.models import Membership, User
 from tests.factories import make_team
+from tests.teams.conftest import confirm
 
 ME = "/me/"
 FORM = {
@@ -20,10 +21,26 @@ def test_profile_lists_own_teams_and_roles(browse, vision, alice):
 
 
 def test_profile_stores_name_zone_and_theme(browse, alice):
-    answer = browse(alice).post(ME, FORM)
+    answer = browse(alice).post(ME, FORM | {"email": alice.email})
     assert answer.headers["Location"] == ME
     alice.refresh_from_db()
     assert (alice.first_name, alice.timezone, alice.theme) == ("Alicia", "Europe/Berlin", "dark")
+
+
+@pytest.mark.security(
+    "sessions", "changes the mail address, in the session of another"
+)
+def test_another_mail_address_asks_for_the_password_and_is_saved_after_it(browse, alice):
+    person = browse(alice)
+    asked = person.post(ME, FORM)
+    assert asked.url == "/accounts/reauthenticate/?next=/me/"
+    assert "not correct" in confirm(person, "wrong").text
+    alice.refresh_from_db()
+    assert alice.email == ""
+    confirm(person, "alice")
+    alice.refresh_from_db()
+    assert (alice.email, alice.first_name) == ("a@example.org", "Alicia")
+    assert person.post(ME, FORM | {"email": "b@example.org"}).url == ME  # asked just now
 
 
 def test_profile_form_ignores_admin_flags(browse, alice):

@@ -2,6 +2,7 @@
 
 import time
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.test import Client
@@ -13,6 +14,7 @@ from teams.identity.services import change_provider, save_rule, set_password_sig
 from teams.invitations import invite
 from teams.models import AuditEntry, Invitation, Membership, Role, Session, User
 from tests.factories import make_user
+from tests.teams.conftest import confirm
 from tests.teams.identity.conftest import begin, configured, sign_in
 from tests.teams.identity.issuer import KEYS, running
 
@@ -144,8 +146,18 @@ def test_an_account_is_not_linked_twice_to_a_provider(client, sso, issuer):
     assert answer.status_code == 403
 
 
+@pytest.mark.security("sign-in", "links a provider in the session of somebody else")
+def test_linking_a_provider_asks_for_the_password_first(alice, browse, sso, issuer):
+    mine = browse(alice)
+    asked = mine.post("/accounts/oidc/sso/login/?process=connect")
+    assert asked.url.startswith("/accounts/reauthenticate/")
+    assert confirm(mine, "wrong").status_code == 200
+    assert mine.post("/accounts/oidc/sso/login/?process=connect").status_code == 302
+
+
 def test_who_is_signed_in_links_a_provider_and_then_signs_in_through_it(alice, browse, sso, issuer):
     mine = browse(alice)
+    confirm(mine, "alice")
     issuer.claims = NINA
     back = issuer.authorize(begin(mine, process="connect"))
     answer = mine.get("/accounts/oidc/sso/login/callback/", back)
@@ -159,6 +171,7 @@ def test_a_person_of_the_provider_is_linked_to_one_account(alice, bob, browse, s
     issuer.claims = NINA
     for person, status in ((alice, 302), (bob, 403)):
         mine = browse(person)
+        confirm(mine, person.username)
         back = issuer.authorize(begin(mine, process="connect"))
         assert mine.get("/accounts/oidc/sso/login/callback/", back).status_code == status
 
@@ -166,6 +179,7 @@ def test_a_person_of_the_provider_is_linked_to_one_account(alice, bob, browse, s
 def test_who_unlinks_a_provider_loses_what_its_groups_gave(root, alice, browse, rule, sso, issuer, nlp):
     save_rule(by=root, provider=sso, pattern="gpu-nlp", team=nlp, role="lead")
     mine = browse(alice)
+    confirm(mine, "alice")
     issuer.claims = NINA | {"groups": ["gpu-nlp"]}
     mine.get("/accounts/oidc/sso/login/callback/", issuer.authorize(begin(mine, process="connect")))
     sign_in(Client(), issuer, **issuer.claims)
