@@ -138,6 +138,8 @@ def _require_linkable(provider: IdentityProvider, user: User) -> None:
         refusal = "belongs to another identity provider"
     elif user.is_service_account:
         refusal = "is a service account of a team"
+    elif user.break_glass:
+        refusal = "is a break-glass account, which no provider may end. A platform admin takes the mark away"
     elif user.is_superuser and user.has_usable_password():
         refusal = (
             "is a platform admin with a password of the portal: the way in when this provider is away, which "
