@@ -17,7 +17,6 @@ from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
 
 from core.errors import PortalError, data_error_refusal
-from core.problems import problem
 from core.rates import parse_rate
 
 REQUEST_ID = "X-Request-ID"
@@ -132,11 +131,16 @@ class ApiOverHttpsMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        is_program = request.path_info.startswith(("/api/", "/scim/"))
-        if is_program and settings.SECURE_SSL_REDIRECT and not request.is_secure():
-            sentence = "Send it over HTTPS. Replace the token, if there was one: others may have read it."
-            return problem(request, HTTPStatus.FORBIDDEN, "https-required", sentence)
         return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, *_view: object) -> HttpResponse | None:
+        from core.problems import problem  # which DRF's settings name: the addresses have imported both
+
+        is_program = request.path_info.startswith(("/api/", "/scim/"))
+        if not is_program or not settings.SECURE_SSL_REDIRECT or request.is_secure():
+            return None
+        sentence = "Send it over HTTPS. Replace the token, if there was one: others may have read it."
+        return problem(request, HTTPStatus.FORBIDDEN, "https-required", sentence)
 
 
 class ApiSlashMiddleware:
