@@ -8,7 +8,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Set
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -54,10 +54,12 @@ def set_groups_of(
 
 
 @transaction.atomic
-def set_members(group: ExternalGroup, users: Iterable[User], *, by: User | None = None) -> list[AccessChange]:
-    """Make exactly these people the members of a group, and return what that changes."""
+def set_members(group: ExternalGroup, wanted: Set[UUID], *, by: User | None = None) -> list[AccessChange]:
+    """
+    Make exactly these people, who are no service accounts, the members of a group, and return what that
+    changes.
+    """
     lock_rules()
-    wanted = {user.pk for user in users if not user.is_service_account}
     ExternalGroup.objects.select_for_update(no_key=True).get(pk=group.pk)
     have = _members_of(group)
     return change_members(group, joined=wanted - have, left=have - wanted, by=by)

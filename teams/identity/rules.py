@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from django.contrib.auth.hashers import is_password_usable
 from django.db import connection, transaction
 from django.db.models import Exists, Q
 from django.dispatch import Signal
@@ -28,6 +29,7 @@ ADVISORY_LOCK = 7_305_001  # of the rules; any number that nothing else here use
 access_lost = Signal()
 
 MEMBERS = ExternalGroup.members.through
+PERSON = ("username", "is_superuser", "admin_from_groups", "password")  # what `planned` reads of a person
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,7 @@ def lock_people(people: Collection[UUID]) -> None:
     rows = User.objects.filter(
         Q(pk__in=people) | (Q(is_superuser=True, is_active=True) & Exists(some_admin))
     ).order_by("pk")
-    list(rows.select_for_update(no_key=True, of=("self",)).only("pk"))
+    list(rows.select_for_update(no_key=True).values_list("pk"))
 
 
 @transaction.atomic
@@ -301,8 +303,8 @@ def planned(
         rows = rows.filter(has_groups | Q(memberships__in=Membership.objects.exclude(group_role="")))
     else:
         rows = rows.filter(pk__in=people)
-    found = list(rows.distinct())
-    ids = [person.pk for person in found]
+    found = list(rows.distinct().values_list("pk", *PERSON))
+    ids = [person[0] for person in found]
     groups: dict[UUID, set[GroupName]] = defaultdict(set)
     for user, provider, name, external_id in MEMBERS.objects.filter(user__in=ids).values_list(
         "user", "externalgroup__provider", "externalgroup__name", "externalgroup__external_id"
@@ -315,15 +317,9 @@ def planned(
         )
     members = [
         GroupMember(
-            person.pk,
-            person.username,
-            frozenset(groups[person.pk]),
-            roles[person.pk],
-            person.is_superuser,
-            person.admin_from_groups,
-            person.has_usable_password(),
+            pk, name, frozenset(groups[pk]), roles[pk], is_admin, from_groups, is_password_usable(password)
         )
-        for person in found
+        for pk, name, is_admin, from_groups, password in found
     ]
     titles = dict(Team.objects.active().values_list("pk", "slug"))
     touched = {team for one in roles.values() for team, role in one.items() if role.role == Role.OWNER}

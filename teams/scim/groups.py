@@ -12,7 +12,6 @@ from teams.identity import groups
 from teams.identity.groups import MAX_NAME, MEMBERS, save_group, set_members
 from teams.identity.models import ExternalGroup, IdentityProvider
 from teams.identity.rules import lock_rules
-from teams.models import User
 from teams.scim.errors import InvalidValue, NotUnique
 from teams.scim.models import ScimUser
 
@@ -87,7 +86,7 @@ def change_members(group: ExternalGroup, *, joined: Collection[str], left: Colle
     leaving = ScimUser.objects.filter(provider=group.provider_id, pk__in=filter(_is_key, left)).order_by()
     groups.change_members(
         group,
-        joined={user.pk for user in _people(group.provider_id, joined)},
+        joined=_people(group.provider_id, joined),
         left=set(leaving.values_list("user", flat=True)),
     )
     _require_few(MEMBERS.objects.filter(externalgroup=group).count())
@@ -106,7 +105,7 @@ def _require_few(members: int) -> None:
         raise InvalidValue(f"A group has at most {MAX_MEMBERS} members.")
 
 
-def _people(provider: UUID, members: Collection[str]) -> list[User]:
+def _people(provider: UUID, members: Collection[str]) -> set[UUID]:
     _require_few(len(members))
     keys = set()
     for member in members:
@@ -118,4 +117,4 @@ def _people(provider: UUID, members: Collection[str]) -> list[User]:
     found = dict(kept.values_list("pk", "user"))  # of thousands only the keys
     if missing := keys - found.keys():
         raise InvalidValue(f"members: there is no user {min(missing)}.")
-    return [User(pk=pk) for pk in found.values()]
+    return set(found.values())

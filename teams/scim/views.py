@@ -294,11 +294,11 @@ def one[Row: Model, R: Resource[Any]](
         if row is None:
             raise _not_found(str(pk))
         return represent(request, resources([row])[0])
-    operations = operations_of(request, model) if request.method == "PATCH" else None
     with transaction.atomic():
         row = lock(pk)
         if row is None:
             raise _not_found(str(pk))
+        operations = operations_of(request, model) if request.method == "PATCH" else None
         if operations and is_brief and "If-Match" not in request.headers and patch(row, operations):
             return HttpResponse(status=204)
         (resource,) = resources([row])

@@ -27,9 +27,7 @@ def test_profile_stores_name_zone_and_theme(browse, alice):
     assert (alice.first_name, alice.timezone, alice.theme) == ("Alicia", "Europe/Berlin", "dark")
 
 
-@pytest.mark.security(
-    "sessions", "changes the mail address, in the session of another"
-)
+@pytest.mark.security("sessions", "changes the mail address, in the session of another")
 def test_another_mail_address_asks_for_the_password_and_is_saved_after_it(browse, alice):
     person = browse(alice)
     asked = person.post(ME, FORM)
