@@ -148,7 +148,8 @@ def set_break_glass(*, by: User, person: User, marked: bool) -> None:
     for refusal in IdentityGrant.objects.filter(user=person, refused_at__isnull=False).select_related(
         "provider"
     ):
-        suspend_tokens(refusal.provider, person, at=refusal.refused_at)
+        if refusal.refused_at:
+            suspend_tokens(refusal.provider, person, at=refusal.refused_at)
     if refusing_provider(person):
         end_sessions(person)
 

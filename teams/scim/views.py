@@ -498,8 +498,9 @@ def _single_members(operation: Any) -> list[str]:
         return [found[1]] if found else []
     if operation.op == operation.Op.replace_ or path.lower() != "members" or not isinstance(value, list):
         return []
-    ids = [one.get("value") if isinstance(one, dict) else None for one in value]
-    return ids if all(isinstance(pk, str) and pk for pk in ids) else []
+    ids = [one.get("value") for one in value if isinstance(one, dict)]
+    found = [pk for pk in ids if isinstance(pk, str) and pk]
+    return found if len(found) == len(value) else []
 
 
 def _save_group(

@@ -145,7 +145,8 @@ def test_a_rule_is_applied_to_everybody_when_it_is_saved_changed_and_removed(roo
 
 
 def test_signals_are_sent_for_what_changed(nina, sso, vision, rule, root):
-    lost, changed = [], []
+    lost: list[tuple[str, str]] = []
+    changed: list[object] = []
 
     def note_loss(people, team, **_):
         lost.extend((person.username, team.slug) for person in people)

@@ -17,7 +17,7 @@ from core.errors import Conflict, Forbidden
 from teams.identity.models import IdentityGrant
 from teams.identity.people import SignInRefused, unlink
 from teams.identity.services import change_provider, remove_provider, set_enabled
-from teams.identity.suspension import GRACE, outlives_session, set_break_glass
+from teams.identity.suspension import GRACE, outlives_session, set_break_glass, vouch_for
 from teams.identity.sync import read_groups_again
 from teams.models import AuditEntry, User
 from tests.factories import make_user
@@ -73,8 +73,8 @@ def test_a_passkey_is_closed_too(local, issuer, rf: RequestFactory):
     """As allauth signs in who has shown a passkey; in Chromium: tests/teams/test_passkeys_in_a_browser.py."""
     refuse(issuer)
     request = rf.post("/accounts/2fa/webauthn/login/")
-    request.session = Client().session  # type: ignore[assignment]
-    request._messages = FallbackStorage(request)  # type: ignore[attr-defined]
+    request.session = Client().session
+    request._messages = FallbackStorage(request)
     answer = perform_login(request, Login(user=local))
     assert answer.url == "/accounts/login/"
     assert "your passkeys are closed" in str(next(iter(get_messages(request))))
@@ -126,8 +126,6 @@ def test_a_sign_in_through_another_provider_counts_as_well(local, issuer, sso, r
         user=local, provider=other, subject="o-1", signed_in_at=timezone.now(), read_at=timezone.now()
     )
     assert "are closed" in by_password()  # of before
-    from teams.identity.suspension import vouch_for
-
     vouch_for(other, local)
     assert by_password() == ""
 
