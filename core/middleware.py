@@ -121,6 +121,13 @@ def _counted(key: str, number: int, *, timeout: int) -> int:
         return number
 
 
+class HttpsRequired(PortalError):
+    """A program sent a request over HTTP: 403."""
+
+    code = "https-required"
+    status = HTTPStatus.FORBIDDEN
+
+
 class ApiOverHttpsMiddleware:
     """
     Refuse what programs send over HTTP, where pages are redirected: a program would follow each time, and
@@ -140,7 +147,7 @@ class ApiOverHttpsMiddleware:
         if not is_program or not settings.SECURE_SSL_REDIRECT or request.is_secure():
             return None
         sentence = "Send it over HTTPS. Replace the token, if there was one: others may have read it."
-        return problem(request, HTTPStatus.FORBIDDEN, "https-required", sentence)
+        return problem(request, HttpsRequired.status, HttpsRequired.code, sentence)
 
 
 class ApiSlashMiddleware:
