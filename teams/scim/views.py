@@ -499,8 +499,8 @@ def _single_members(operation: Any) -> list[str]:
     if operation.op == operation.Op.replace_ or path.lower() != "members" or not isinstance(value, list):
         return []
     ids = [one.get("value") for one in value if isinstance(one, dict)]
-    found = [pk for pk in ids if isinstance(pk, str) and pk]
-    return found if len(found) == len(value) else []
+    texts = [pk for pk in ids if isinstance(pk, str) and pk]
+    return texts if len(texts) == len(value) else []
 
 
 def _save_group(
